@@ -2,6 +2,7 @@
 
 use super::{Doorbell, FULL, HELPED, LEVELS, Lookup, MESSAGES, PRIVATE, ROOM, Readiness};
 use crate::crash::crash_point;
+use crate::lock::tokens::ReceiverHeld;
 use crate::sync::{AtomicU32, Guarded32, Guarded64, Loose32, Ordering};
 use crate::sys::{cpu, futex};
 #[cfg(not(loom))]
@@ -145,7 +146,7 @@ pub(crate) struct Ringer<'a> {
 impl Ringer<'_> {
     /// Shows the level `then`, which the operation's next step brings about, while the queue is still at `now`. A poller of edges
     /// (EPOLLET) is also told of a message before it is sent; of one that is received, afterwards (`settle`).
-    pub(crate) fn foretell(&self, now: Level, then: Level) {
+    pub(crate) fn foretell(&self, _: ReceiverHeld<'_>, now: Level, then: Level) {
         self.bell.note_progress();
         let heard = self.words.heard.get();
         if self.watched.get() & PRIVATE != 0
@@ -178,7 +179,11 @@ impl Ringer<'_> {
     }
 
     /// Shows what is, at the end of an operation.
-    pub(crate) fn settle(&self, now: Level) {
+    #[cfg_attr(
+        loom,
+        allow(unused_variables, reason = "no model has a FIFO of its own")
+    )]
+    pub(crate) fn settle(&self, receiving: ReceiverHeld<'_>, now: Level) {
         if self.watched.get() & PRIVATE != 0 {
             let heard = self.words.heard.get();
             if heard & (IN | OUT) != now.bits() {
@@ -186,7 +191,7 @@ impl Ringer<'_> {
             }
             #[cfg(not(loom))]
             if heard & (EDGES | IN | OUT) != now.bits() {
-                self.show_own(now);
+                self.show_own(receiving, now);
             }
         }
         if self.watched.get() & LEVELS == 0 {
@@ -218,7 +223,7 @@ impl Ringer<'_> {
     }
 
     /// Shows what is, whatever the FIFO holds: after a death under the lock.
-    pub(crate) fn mend(&self, now: Level) {
+    pub(crate) fn mend(&self, _: ReceiverHeld<'_>, now: Level) {
         self.hold(now, true);
     }
 
@@ -351,7 +356,7 @@ impl Ringer<'_> {
 
     /// After an operation that found no message, or no room. The second in a row was probably woken by a FIFO that shows what is not there:
     /// then the FIFO is compared with the queue, and made to show what is.
-    pub(crate) fn look_after_vain_call(&self, now: Level) {
+    pub(crate) fn look_after_vain_call(&self, _: ReceiverHeld<'_>, now: Level) {
         let is_shown = self.watched.get() & LEVELS != 0 && self.words.shown.get() & BUSY == 0;
         if !self.bell.is_in_vain_again() || !is_shown {
             return;
@@ -366,7 +371,7 @@ impl Ringer<'_> {
     }
 
     /// Now and then looks whether somebody still watches. True if nobody does: then nobody is told any more.
-    pub(crate) fn forget_if_left(&self) -> bool {
+    pub(crate) fn forget_if_left(&self, _: ReceiverHeld<'_>) -> bool {
         if self.watched.get() & LEVELS != 0 && self.bell.is_time_to_look() {
             self.forget();
         }
@@ -400,7 +405,7 @@ impl Ringer<'_> {
     }
 
     /// Has a helper's FIFO show what there is, and has the helper called when that changes: the number on which it sleeps.
-    pub(crate) fn hear(&self, feed: &Feed, now: Level) -> u32 {
+    pub(crate) fn hear(&self, _: ReceiverHeld<'_>, feed: &Feed, now: Level) -> u32 {
         let is_shared = feed.name != 0 && feed.name == self.words.name.get();
         let to = packets(now.bits(), held(self.words.shown.get()));
         // An unchanged level is no edge for processes that poll already.
@@ -433,7 +438,13 @@ impl Ringer<'_> {
 impl Ringer<'_> {
     /// From now on this process polls, too, and wants this. Opens the doorbell, or makes one.
     /// `mode` is the queue's: its maker has mapped the file before the file got it.
-    pub(crate) fn begin_here(&self, wanted: u32, now: Level, mode: u32) -> io::Result<()> {
+    pub(crate) fn begin_here(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        wanted: u32,
+        now: Level,
+        mode: u32,
+    ) -> io::Result<()> {
         let name = self.bell.open(self.words.name.get())?;
         if mode & 0o077 != 0 {
             self.bell.need_help();
@@ -445,15 +456,16 @@ impl Ringer<'_> {
         if self.words.heard.get() & FOREIGN != 0 {
             self.bell.need_help();
         }
-        self.bell.feed_first(wanted, |feed| self.hear(feed, now));
+        self.bell
+            .feed_first(wanted, |feed| self.hear(receiving, feed, now));
         self.bell.has_asked(wanted);
         Ok(())
     }
 
     /// Has this process's private FIFO, if it has one, show what there is: what it has done itself is shown when the operation ends.
-    fn show_own(&self, now: Level) {
+    fn show_own(&self, receiving: ReceiverHeld<'_>, now: Level) {
         if let Some(feed) = self.bell.private_feed() {
-            let _ = self.hear(&feed, now);
+            let _ = self.hear(receiving, &feed, now);
         }
     }
 

@@ -26,6 +26,7 @@ pub use in_place::InPlace;
 pub use record::{LeaseRecord, LeaseRoots};
 
 use crate::fault::Fault;
+use crate::lock::tokens::ReceiverHeld;
 use crate::sync::{AtomicU64, Ordering};
 use crate::sys::liveness::{self, Liveness};
 use crate::sys::process;
@@ -156,14 +157,18 @@ impl<'a, S: LeaseStore> Leases<'a, S> {
     }
 
     /// A record for a slot, in the list and still `Free`: it counts once its state is set.
-    pub(crate) fn claim(&self, claim: &Claim) -> Result<(u32, &'a LeaseRecord), Fault> {
+    pub(crate) fn claim(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        claim: &Claim,
+    ) -> Result<(u32, &'a LeaseRecord), Fault> {
         let holding = self.segment.holding();
         let index = match holding.free.get().checked_sub(1) {
             Some(index) => {
                 holding.free.set(self.segment.hold(index)?.next.get());
                 index
             }
-            None => self.extend()?,
+            None => self.extend(receiving)?,
         };
         let hold = self.segment.hold(index)?;
         holding.ticket.set(holding.ticket.get().wrapping_add(1));
@@ -173,12 +178,12 @@ impl<'a, S: LeaseStore> Leases<'a, S> {
         hold.deliveries.set(claim.deliveries);
         hold.until.set(0);
         hold.ticket.set(holding.ticket.get());
-        self.append(index, hold)?;
+        self.append(receiving, index, hold)?;
         Ok((index, hold))
     }
 
     /// A record that was never used; brings memory into use for more.
-    fn extend(&self) -> Result<u32, Fault> {
+    fn extend(&self, _: ReceiverHeld<'_>) -> Result<u32, Fault> {
         let holding = self.segment.holding();
         let index = holding.used.get();
         // There is none beyond the last: then the number was scribbled.
@@ -191,7 +196,7 @@ impl<'a, S: LeaseStore> Leases<'a, S> {
         Ok(index)
     }
 
-    fn append(&self, index: u32, hold: &LeaseRecord) -> Result<(), Fault> {
+    fn append(&self, _: ReceiverHeld<'_>, index: u32, hold: &LeaseRecord) -> Result<(), Fault> {
         let links = self.links();
         let tail = links.tail.get();
         hold.previous.set(tail);
@@ -208,9 +213,14 @@ impl<'a, S: LeaseStore> Leases<'a, S> {
     }
 
     /// Ends a hold: first its state, which is what counts; then it joins the free records.
-    pub(crate) fn release(&self, index: u32, hold: &LeaseRecord) -> Result<(), Fault> {
+    pub(crate) fn release(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        index: u32,
+        hold: &LeaseRecord,
+    ) -> Result<(), Fault> {
         set(hold, State::Free);
-        self.unlink(hold)?;
+        self.unlink(receiving, hold)?;
         let free = &self.segment.holding().free;
         hold.next.set(free.get());
         free.set(index + 1);
@@ -218,12 +228,17 @@ impl<'a, S: LeaseStore> Leases<'a, S> {
     }
 
     /// Puts a hold behind all others.
-    pub(crate) fn send_to_the_end(&self, index: u32, hold: &LeaseRecord) -> Result<(), Fault> {
-        self.unlink(hold)?;
-        self.append(index, hold)
+    pub(crate) fn send_to_the_end(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        index: u32,
+        hold: &LeaseRecord,
+    ) -> Result<(), Fault> {
+        self.unlink(receiving, hold)?;
+        self.append(receiving, index, hold)
     }
 
-    fn unlink(&self, hold: &LeaseRecord) -> Result<(), Fault> {
+    fn unlink(&self, _: ReceiverHeld<'_>, hold: &LeaseRecord) -> Result<(), Fault> {
         let links = self.links();
         let (previous, next) = (hold.previous.get(), hold.next.get());
         match previous.checked_sub(1) {
@@ -241,7 +256,7 @@ impl<'a, S: LeaseStore> Leases<'a, S> {
     }
 
     /// Makes the lists and numbers anew from the states: after the death of a holder of the lock.
-    pub(crate) fn rebuild(&self) -> Result<(), Fault> {
+    pub(crate) fn rebuild(&self, receiving: ReceiverHeld<'_>) -> Result<(), Fault> {
         let (links, holding) = (self.links(), self.segment.holding());
         links.head.set(0);
         links.tail.set(0);
@@ -251,7 +266,7 @@ impl<'a, S: LeaseStore> Leases<'a, S> {
         for (index, hold) in self.all() {
             counts[State::of(hold) as usize] += 1;
             if State::of(hold) != State::Free {
-                self.append(index, hold)?;
+                self.append(receiving, index, hold)?;
                 continue;
             }
             hold.next.set(holding.free.get());

@@ -28,6 +28,7 @@
 //! A lock is never broken by a time-out: a stopped owner is not a dead one.
 
 pub(crate) mod deferred_wakes;
+pub(crate) mod tokens;
 
 use crate::crash::crash_point;
 use crate::sync::{AtomicU64, Futex, Ordering, fence_after_rmw, spin_hint};

@@ -7,6 +7,7 @@ use super::recover;
 use super::{Engine, Refused};
 use crate::crash::crash_point;
 use crate::fault::Fault;
+use crate::lock::tokens::{BothHeld, ReceiverHeld};
 use crate::lock::{Left, LockError, SLICE};
 use crate::posix_engine::segment::Ring;
 use crate::sync::Ordering;
@@ -23,16 +24,16 @@ impl Engine {
     /// Brings slots into circulation for a sender that found fewer than `wanted` free.
     #[cold]
     pub(super) fn grow(&self, me: &Thread, deadline: Deadline, wanted: u64) -> Result<(), Refused> {
-        self.with_receiver_lock(me, deadline, |_| {
-            self.borrow_sender_lock(me, deadline)?;
-            let result = self.grow_until(wanted);
+        self.with_receiver_lock(me, deadline, |receiving, _| {
+            let both = self.borrow_sender_lock(receiving, me, deadline)?;
+            let result = self.grow_until(both, wanted);
             self.segment().fixed().sender.lock.give_back();
             result
         })
     }
 
     /// Adds slots until so many are free. Both locks are held.
-    pub(super) fn grow_until(&self, wanted: u64) -> Result<(), Refused> {
+    pub(super) fn grow_until(&self, both: BothHeld<'_>, wanted: u64) -> Result<(), Refused> {
         let fixed = self.segment().fixed();
         // Relaxed: under both locks.
         let free = || {
@@ -44,18 +45,19 @@ impl Engine {
                 .wrapping_sub(sent)
         };
         while free() < wanted {
-            self.grow_borrowed()?;
+            self.grow_borrowed(both)?;
         }
         Ok(())
     }
 
     /// Borrows the sender lock, and repairs the side if its last owner died. The caller holds the receiver lock, so it
     /// waits for a slice at most: a stopped sender must not stop receivers.
-    pub(super) fn borrow_sender_lock(
+    pub(super) fn borrow_sender_lock<'a>(
         &self,
+        receiving: ReceiverHeld<'a>,
         me: &Thread,
         deadline: Deadline,
-    ) -> Result<(), Refused> {
+    ) -> Result<BothHeld<'a>, Refused> {
         let lock = &self.segment().fixed().sender.lock;
         let slice = match deadline {
             passed if passed.has_passed() => Deadline::Never.or_slice(SLICE),
@@ -73,11 +75,11 @@ impl Engine {
             Err(_) => return Err(Fault::Busy.into()),
         }
         crash_point!(GROW_LENT);
-        Ok(())
+        Ok(receiving.with_loan())
     }
 
     /// Adds slots, at least one. Both locks are held.
-    pub(super) fn grow_borrowed(&self) -> Result<(), Refused> {
+    pub(super) fn grow_borrowed(&self, both: BothHeld<'_>) -> Result<(), Refused> {
         let fixed = self.segment().fixed();
         let layout = self.segment().layout();
         let slots = fixed.geometry.slots.load(Ordering::Relaxed) as usize;
@@ -99,7 +101,7 @@ impl Engine {
             layout.links + links,
             ((slots + more) * 4).saturating_sub(links),
         )?;
-        self.widen_ring(slots + more)?;
+        self.widen_ring(both, slots + more)?;
         let freed = fixed.published.freed.load(Ordering::Relaxed);
         for step in 0..more {
             Ring::of(self.segment()).write(freed.wrapping_add(step as u64), (slots + step) as u32);
@@ -120,7 +122,7 @@ impl Engine {
     }
 
     /// Doubles the ring until it has an entry for each slot.
-    fn widen_ring(&self, slots: usize) -> Result<(), Fault> {
+    fn widen_ring(&self, _: BothHeld<'_>, slots: usize) -> Result<(), Fault> {
         let geometry = &self.segment().fixed().geometry;
         loop {
             let len = geometry.ring_mask.load(Ordering::Relaxed) as usize + 1;

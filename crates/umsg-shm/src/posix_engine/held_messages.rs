@@ -9,6 +9,7 @@ use crate::crash::crash_point;
 use crate::fault::Fault;
 use crate::leases::LeaseRecord;
 use crate::leases::{self, Claim, HolderScan, Leases, State};
+use crate::lock::tokens::ReceiverHeld;
 use crate::posix_engine::Priorities;
 use crate::sync::Ordering;
 use crate::sys::clock::{self, Deadline};
@@ -73,31 +74,36 @@ impl Engine {
     /// Claims a record for a slot that is the caller's. It counts once its state is set.
     pub(super) fn claim_hold(
         &self,
+        receiving: ReceiverHeld<'_>,
         me: &Thread,
         slot: u32,
         deliveries: u32,
     ) -> Result<(u32, &LeaseRecord), Fault> {
         let birth = liveness::birth(self.segment(), || process::birth(me.pid()));
-        self.claim_hold_for((me.pid(), birth), slot, deliveries)
+        self.claim_hold_for(receiving, (me.pid(), birth), slot, deliveries)
     }
 
     /// As [`claim_hold`](Self::claim_hold), for a process and its start time.
     pub(super) fn claim_hold_for(
         &self,
+        receiving: ReceiverHeld<'_>,
         (pid, birth): (u32, u64),
         slot: u32,
         deliveries: u32,
     ) -> Result<(u32, &LeaseRecord), Fault> {
-        Leases::of(self.segment()).claim(&Claim {
-            slot,
-            pid,
-            birth,
-            deliveries,
-        })
+        Leases::of(self.segment()).claim(
+            receiving,
+            &Claim {
+                slot,
+                pid,
+                birth,
+                deliveries,
+            },
+        )
     }
 
     /// Counts a message that is held from now on, or (-1) no more.
-    pub(super) fn count_held(&self, change: i64) {
+    pub(super) fn count_held(&self, _: ReceiverHeld<'_>, change: i64) {
         let held = &self.segment().fixed().receiver.held;
         // Relaxed: under the receiver lock; read elsewhere as a hint.
         let now = held.load(Ordering::Relaxed).wrapping_add_signed(change);
@@ -105,7 +111,7 @@ impl Engine {
     }
 
     /// As [`count_held`](Self::count_held), for those of a kind.
-    pub(super) fn count_kind(&self, state: State, change: i32) {
+    pub(super) fn count_kind(&self, receiving: ReceiverHeld<'_>, state: State, change: i32) {
         let holding = &self.segment().fixed().holding;
         let kind = match state {
             State::Reserved => &holding.reserved,
@@ -118,56 +124,76 @@ impl Engine {
         kind.store(now, Ordering::Relaxed);
         if matches!(state, State::Aside | State::Moving) {
             self.count_held(
+                receiving,
                 i64::from(leases::in_the_way(now)) - i64::from(leases::in_the_way(before)),
             );
         }
     }
 
     /// Ends a hold. Its slot is then in the caller's hands.
-    pub(super) fn release_hold(&self, index: u32, hold: &LeaseRecord) -> Result<(), Fault> {
+    pub(super) fn release_hold(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        index: u32,
+        hold: &LeaseRecord,
+    ) -> Result<(), Fault> {
         let state = State::of(hold);
-        Leases::of(self.segment()).release(index, hold)?;
-        self.count_kind(state, -1);
+        Leases::of(self.segment()).release(receiving, index, hold)?;
+        self.count_kind(receiving, state, -1);
         if matches!(state, State::Reserved | State::Leased) {
-            self.count_held(-1);
+            self.count_held(receiving, -1);
         }
         Ok(())
     }
 
     /// Frees the slot of a hold that has ended, gives the room to those who wait for it, and what they bring to receivers.
-    pub(super) fn free_held(&self, slot: u32, wakes: &mut DeferredWakes) {
-        self.foretell_doorbell(0, 1);
-        self.free_slot(slot);
+    pub(super) fn free_held(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        slot: u32,
+        wakes: &mut DeferredWakes,
+    ) {
+        self.foretell_doorbell(receiving, 0, 1);
+        self.free_slot(receiving, slot);
         // What ended is ended, whatever is wrong with those who wait.
-        if self.serve(wakes).is_err() {
+        if self.serve(receiving, wakes).is_err() {
             self.note_damage();
         }
-        self.update_wait_flags();
-        self.publish_counts();
+        self.update_wait_flags(receiving);
+        self.publish_counts(receiving);
     }
 
     /// Ends a lease whose message goes back to the head of its priority, or is set aside if it came back too often.
-    pub(super) fn return_lease(&self, index: u32, hold: &LeaseRecord) -> Result<(), Fault> {
+    pub(super) fn return_lease(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        index: u32,
+        hold: &LeaseRecord,
+    ) -> Result<(), Fault> {
         if self.is_undeliverable(hold) {
-            self.set_lease_aside(hold);
+            self.set_lease_aside(receiving, hold);
             return Ok(());
         }
         let slot = hold.slot.get();
-        let found = self.in_hand(slot)?;
-        self.foretell_doorbell(1, 0);
+        let found = self.in_hand(receiving, slot)?;
+        self.foretell_doorbell(receiving, 1, 0);
         found.cell.set_returns(hold.deliveries.get(), true);
         crash_point!(RETURN_MARKED);
-        Priorities::of(self.segment()).push_in_order(found.key, slot)?;
-        self.count_stored(found.len as u64, 1);
-        self.release_hold(index, hold)?;
+        Priorities::of(self.segment()).push_in_order(receiving, found.key, slot)?;
+        self.count_stored(receiving, found.len as u64, 1);
+        self.release_hold(receiving, index, hold)?;
         self.segment().fixed().counters.count(Event::Returned);
         Ok(())
     }
 
     /// Takes back what the dead held, and leases whose time is up; drops what is too old.
-    pub(super) fn reclaim_holds(&self, wakes: &mut DeferredWakes) -> Result<(), Fault> {
+    pub(super) fn reclaim_holds(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        wakes: &mut DeferredWakes,
+    ) -> Result<(), Fault> {
         if self.policy().time_to_live != 0 {
-            self.sweep()?;
+            self.sweep(receiving)?;
         }
         let holding = &self.segment().fixed().holding;
         let now = clock::monotonic_coarse();
@@ -183,14 +209,14 @@ impl Engine {
             let until = hold.until.get();
             match State::of(hold) {
                 State::Leased if is_orphan || (until != 0 && until <= now) => {
-                    self.return_lease(index, hold)?;
+                    self.return_lease(receiving, index, hold)?;
                 }
                 State::Leased if until != 0 => due = due.min(until),
                 State::Reserved if is_orphan => {
                     let slot = hold.slot.get();
                     self.segment().cell(slot)?;
-                    self.release_hold(index, hold)?;
-                    self.free_held(slot, wakes);
+                    self.release_hold(receiving, index, hold)?;
+                    self.free_held(receiving, slot, wakes);
                 }
                 _ => {}
             }
@@ -200,23 +226,27 @@ impl Engine {
         holding.due.store(due, Ordering::Relaxed);
         let look_after = now.saturating_add(PAUSE * holders.cost());
         holding.look_after.store(look_after, Ordering::Relaxed);
-        self.publish_counts();
+        self.publish_counts(receiving);
         Ok(())
     }
 
     /// Takes back what there is to take back, and gives it to those who wait.
     #[cold]
-    pub(super) fn reclaim_and_serve(&self, wakes: &mut DeferredWakes) -> Result<(), Fault> {
-        self.reclaim_holds(wakes)?;
-        self.serve(wakes)?;
-        self.update_wait_flags();
+    pub(super) fn reclaim_and_serve(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        wakes: &mut DeferredWakes,
+    ) -> Result<(), Fault> {
+        self.reclaim_holds(receiving, wakes)?;
+        self.serve(receiving, wakes)?;
+        self.update_wait_flags(receiving);
         Ok(())
     }
 
     /// Gives a lease a time limit: the reading of the monotonic clock at which it ends by itself, in nanoseconds; 0 for
     /// none. False if the lease has ended.
     pub fn limit(&self, me: &Thread, handle: &LeaseHandle, until: u64) -> Result<bool, Refused> {
-        self.with_receiver_lock(me, Deadline::Never, |_| {
+        self.with_receiver_lock(me, Deadline::Never, |_, _| {
             let holds = Leases::of(self.segment());
             let Some(hold) = holds.find(handle.index, handle.ticket, State::Leased)? else {
                 return Ok(false);

@@ -4,6 +4,7 @@ use super::receive::has_begun;
 use super::{Engine, Refused, batch};
 use crate::fault::Fault;
 use crate::leases;
+use crate::lock::tokens::ReceiverHeld;
 use crate::posix_engine::Priorities;
 use crate::posix_engine::segment::Ring;
 use crate::sync::{AtomicU64, Ordering};
@@ -59,9 +60,9 @@ impl Engine {
     pub fn mend(&self, me: &Thread) {
         if self.segment().fixed().receiver.lock.is_orphaned() || self.holders_may_give() {
             // In vain if somebody else is at it.
-            let _ = self.with_receiver_lock(me, Deadline::Passed, |wakes| {
+            let _ = self.with_receiver_lock(me, Deadline::Passed, |receiving, wakes| {
                 if self.holders_may_give() {
-                    self.reclaim_and_serve(wakes)?;
+                    self.reclaim_and_serve(receiving, wakes)?;
                 }
                 Ok(())
             });
@@ -128,17 +129,17 @@ impl Engine {
     pub fn look(&self, me: &Thread, skip: usize, most: usize) -> Result<Look, Refused> {
         let deadline = Deadline::after(PATIENCE);
         let (mut slots, mut look) = self.room_for(most);
-        self.with_receiver_lock(me, deadline, |wakes| {
+        self.with_receiver_lock(me, deadline, |receiving, wakes| {
             // What the dead held on lease belongs to the queue.
             if self.holds_any() && self.holders_may_give() {
-                self.reclaim_and_serve(wakes)?;
+                self.reclaim_and_serve(receiving, wakes)?;
             }
-            self.find(skip, most, &mut slots)?;
+            self.find(receiving, skip, most, &mut slots)?;
             for (n, slot) in slots.iter().enumerate() {
                 if let Some(ahead) = slots.get(n + AHEAD) {
                     self.segment().prefetch(*ahead);
                 }
-                self.copy_seen(*slot, &mut look)?;
+                self.copy_seen(receiving, *slot, &mut look)?;
             }
             Ok(())
         })
@@ -165,7 +166,13 @@ impl Engine {
     }
 
     /// The slots of the messages, in order of delivery.
-    fn find(&self, skip: usize, most: usize, slots: &mut Vec<u32>) -> Result<(), Fault> {
+    fn find(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        skip: usize,
+        most: usize,
+        slots: &mut Vec<u32>,
+    ) -> Result<(), Fault> {
         let fixed = self.segment().fixed();
         let receiver = &fixed.receiver;
         // Acquire: RUN, as in `best`.
@@ -180,8 +187,8 @@ impl Engine {
             }
             slots.clear();
         }
-        self.drain()?;
-        self.publish_counts();
+        self.drain(receiving)?;
+        self.publish_counts(receiving);
         self.find_in_store(skip, most, slots)
     }
 
@@ -231,8 +238,13 @@ impl Engine {
         Ok(())
     }
 
-    fn copy_seen(&self, slot: u32, look: &mut Look) -> Result<(), Fault> {
-        let found = self.in_hand(slot)?;
+    fn copy_seen(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        slot: u32,
+        look: &mut Look,
+    ) -> Result<(), Fault> {
+        let found = self.in_hand(receiving, slot)?;
         let start = look.bytes.len();
         // Each message lies in memory of its own, so all together are shorter than the file.
         if start + found.len > self.segment().layout().len {

@@ -9,7 +9,8 @@ use super::wait::Receipt;
 use super::{DeferredWakes, Engine, Refused};
 use crate::crash::crash_point;
 use crate::fault::Fault;
-use crate::leases::{self, Leases, State};
+use crate::leases::{self, LeaseRecord, Leases, State};
+use crate::lock::tokens::ReceiverHeld;
 use crate::sys::clock::Deadline;
 use crate::sys::liveness;
 use crate::sys::thread::Thread;
@@ -24,32 +25,34 @@ impl Receipt for Lease {
 
     fn take(
         &mut self,
+        receiving: ReceiverHeld<'_>,
         engine: &Engine,
         me: &Thread,
         wakes: &mut DeferredWakes,
     ) -> Result<LeaseHandle, Refused> {
-        let Some(found) = engine.next(wakes)? else {
+        let Some(found) = engine.next(receiving, wakes)? else {
             return Err(Refused::NotNow);
         };
-        engine.sequence_offered(&found);
-        let handle = engine.keep(me, &found)?;
-        engine.take(&found)?;
+        engine.sequence_offered(receiving, &found);
+        let handle = engine.keep(receiving, me, &found)?;
+        engine.take(receiving, &found)?;
         crash_point!(LEASE_TAKEN);
-        engine.note_lease();
+        engine.note_lease(receiving);
         Ok(handle)
     }
 
     fn accept(
         &mut self,
+        receiving: ReceiverHeld<'_>,
         engine: &Engine,
         me: &Thread,
         node: &Node,
         found: Found<'_>,
     ) -> Result<LeaseHandle, Refused> {
-        let handle = engine.keep(me, &found)?;
-        Waiters::of(engine.segment()).remove(node)?;
+        let handle = engine.keep(receiving, me, &found)?;
+        Waiters::of(engine.segment()).remove(receiving, node)?;
         found.cell.forget();
-        engine.note_lease();
+        engine.note_lease(receiving);
         Ok(handle)
     }
 }
@@ -70,41 +73,46 @@ impl Engine {
     }
 
     /// The step that makes a message the caller's: from here on it is, whatever else still says that it is queued.
-    fn keep(&self, me: &Thread, found: &Found<'_>) -> Result<LeaseHandle, Fault> {
+    fn keep(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        me: &Thread,
+        found: &Found<'_>,
+    ) -> Result<LeaseHandle, Fault> {
         let deliveries = found.cell.returns().saturating_add(1);
-        let (index, hold) = self.claim_hold(me, found.slot, deliveries)?;
+        let (index, hold) = self.claim_hold(receiving, me, found.slot, deliveries)?;
         leases::set(hold, State::Leased);
         crash_point!(LEASE_HELD);
         Ok(self.handle(index, hold, found))
     }
 
-    fn note_lease(&self) {
-        self.count_held(1);
-        self.publish_counts();
+    fn note_lease(&self, receiving: ReceiverHeld<'_>) {
+        self.count_held(receiving, 1);
+        self.publish_counts(receiving);
         self.note_receive();
     }
 
     /// Ends a lease, and with it the message. False if the lease has ended already: its time was up.
     pub fn acknowledge(&self, me: &Thread, handle: &LeaseHandle) -> Result<bool, Refused> {
-        self.end_lease(me, handle, |engine, hold, wakes| {
+        self.end_lease(me, handle, |engine, receiving, hold, wakes| {
             let slot = hold.slot.get();
             let cell = engine.segment().cell(slot)?;
-            engine.release_hold(handle.index, hold)?;
+            engine.release_hold(receiving, handle.index, hold)?;
             crash_point!(LEASE_ENDED);
             // A repair has left there how often the message came back, if it met the lease while it was being returned.
             cell.forget();
-            engine.free_held(slot, wakes);
+            engine.free_held(receiving, slot, wakes);
             Ok(())
         })
     }
 
     /// Ends a lease; the message is the first of its priority again. False as for [`acknowledge`](Self::acknowledge).
     pub fn give_back(&self, me: &Thread, handle: &LeaseHandle) -> Result<bool, Refused> {
-        self.end_lease(me, handle, |engine, hold, wakes| {
-            engine.return_lease(handle.index, hold)?;
+        self.end_lease(me, handle, |engine, receiving, hold, wakes| {
+            engine.return_lease(receiving, handle.index, hold)?;
             crash_point!(RETURN_ENDED);
-            engine.serve(wakes)?;
-            engine.update_wait_flags();
+            engine.serve(receiving, wakes)?;
+            engine.update_wait_flags(receiving);
             Ok(())
         })
     }
@@ -113,12 +121,19 @@ impl Engine {
         &self,
         me: &Thread,
         handle: &LeaseHandle,
-        end: impl FnOnce(&Engine, &crate::leases::LeaseRecord, &mut DeferredWakes) -> Result<(), Fault>,
+        end: impl FnOnce(
+            &Engine,
+            ReceiverHeld<'_>,
+            &LeaseRecord,
+            &mut DeferredWakes,
+        ) -> Result<(), Fault>,
     ) -> Result<bool, Refused> {
-        self.with_receiver_lock(me, Deadline::Never, |wakes| {
+        self.with_receiver_lock(me, Deadline::Never, |receiving, wakes| {
             let holds = Leases::of(self.segment());
             match holds.find(handle.index, handle.ticket, State::Leased)? {
-                Some(hold) => end(self, hold, wakes).map(|()| true).map_err(Refused::from),
+                Some(hold) => end(self, receiving, hold, wakes)
+                    .map(|()| true)
+                    .map_err(Refused::from),
                 None => Ok(false),
             }
         })

@@ -60,6 +60,7 @@ use self::prefetch::Expected;
 use crate::doorbell::Doorbell;
 use crate::fault::Fault;
 use crate::lock::deferred_wakes::DeferredWakes;
+use crate::lock::tokens::ReceiverHeld;
 use crate::lock::{Held, Left, LockError};
 use crate::posix_engine::segment::Segment;
 use crate::sync::Ordering;
@@ -232,13 +233,14 @@ impl Engine {
                     loans += 1;
                     let mut wakes = DeferredWakes::default();
                     let held = self.lock_receiver(me, deadline, &mut wakes)?;
+                    let receiving = held.receiver();
                     let sender = &self.segment.fixed().sender;
                     if sender.lock.is_left_lent() {
                         // Not by us, and nobody else may: somebody scribbled.
                         recover::sender_side(&self.segment)?;
                         sender.lock.give_back();
                     }
-                    self.note_change(&mut wakes);
+                    self.note_change(receiving, &mut wakes);
                     held.unlock();
                     self.wake(&wakes);
                 }
@@ -291,10 +293,11 @@ impl Engine {
         match attempt {
             Ok((held, Left::InOrder)) => Ok(held),
             Ok((held, Left::ByTheDead)) => {
-                recover::receiver_side(self)?;
-                self.serve(wakes)?;
-                self.update_wait_flags();
-                self.mend_doorbell();
+                let receiving = held.receiver();
+                recover::receiver_side(receiving, self)?;
+                self.serve(receiving, wakes)?;
+                self.update_wait_flags(receiving);
+                self.mend_doorbell(receiving);
                 wakes.add_everybody(waiters::Waiters::of(&self.segment).usable());
                 Ok(held)
             }
@@ -304,14 +307,18 @@ impl Engine {
     }
 
     /// Tells senders whether anybody wants to be served. Under the receiver lock, after any change of the lists.
-    fn update_wait_flags(&self) {
+    fn update_wait_flags(&self, receiving: ReceiverHeld<'_>) {
         let waiting = waiters::Waiters::of(&self.segment).len(waiters::List::Receivers) != 0;
         let receivers = if waiting { RECEIVERS } else { 0 };
-        self.set_attention(RECEIVERS | NOTICE, receivers | self.notice_wanted());
+        self.set_attention(
+            receiving,
+            RECEIVERS | NOTICE,
+            receivers | self.notice_wanted(),
+        );
     }
 
-    /// Sets these bits of the attention word as in `flags`. Under the receiver lock.
-    fn set_attention(&self, bits: u32, flags: u32) {
+    /// Sets these bits of the attention word as in `flags`.
+    fn set_attention(&self, _: ReceiverHeld<'_>, bits: u32, flags: u32) {
         let attention = &self.segment.fixed().wait_flags.attention;
         // Relaxed: ATTENTION. Whoever begins to wait adds the fence; taking a flag down needs none.
         let others = attention.load(Ordering::Relaxed) & !bits;
@@ -346,16 +353,17 @@ impl Engine {
         &self,
         me: &Thread,
         deadline: Deadline,
-        work: impl FnOnce(&mut DeferredWakes) -> Result<T, Refused>,
+        work: impl FnOnce(ReceiverHeld<'_>, &mut DeferredWakes) -> Result<T, Refused>,
     ) -> Result<T, Refused> {
         let mut wakes = DeferredWakes::default();
         let held = self.lock_receiver(me, deadline, &mut wakes)?;
-        let result = work(&mut wakes);
-        self.note_change(&mut wakes);
+        let receiving = held.receiver();
+        let result = work(receiving, &mut wakes);
+        self.note_change(receiving, &mut wakes);
         if let Err(Refused::NotNow) = result {
-            self.look_at_doorbell();
+            self.look_at_doorbell(receiving);
         }
-        self.settle_doorbell();
+        self.settle_doorbell(receiving);
         held.unlock();
         self.wake(&wakes);
         self.segment.check()?;

@@ -22,6 +22,7 @@ use super::{DeferredWakes, Engine, NOTICE, Refused};
 use crate::crash::crash_point;
 use crate::fault::Fault;
 use crate::lock::deferred_wakes::Fired;
+use crate::lock::tokens::ReceiverHeld;
 use crate::lock::{SLICE, STOPPED};
 use crate::posix_engine::Priorities;
 use crate::posix_engine::segment::{MORE_NOTICES, NOTICES, Notice, Ring};
@@ -129,12 +130,11 @@ impl Engine {
             .load(Ordering::Relaxed)
     }
 
-    /// Under the receiver lock.
-    fn set_registration(&self, registration: u32) {
+    fn set_registration(&self, receiving: ReceiverHeld<'_>, registration: u32) {
         let word = &self.segment().fixed().receiver.registered;
         // Relaxed: as above. Release only for this thread's death, as for a guarded word.
         word.store(registration, Ordering::Release);
-        self.update_wait_flags();
+        self.update_wait_flags(receiving);
     }
 
     /// Whether somebody is registered, as a hint.
@@ -179,27 +179,27 @@ impl Engine {
         (0_u32..).zip(self.segment().fixed().notices.iter().chain(more))
     }
 
-    /// Decides whether the queue has become empty, or has ceased to be, since that was decided last. Under the receiver lock.
+    /// Decides whether the queue has become empty, or has ceased to be, since that was decided last.
     #[inline(always)]
-    pub(super) fn note_change(&self, wakes: &mut DeferredWakes) {
-        if self.registration() & REGISTERED != 0 && self.decide(wakes).is_err() {
+    pub(super) fn note_change(&self, receiving: ReceiverHeld<'_>, wakes: &mut DeferredWakes) {
+        if self.registration() & REGISTERED != 0 && self.decide(receiving, wakes).is_err() {
             self.note_damage();
         }
     }
 
     #[cold]
-    fn decide(&self, wakes: &mut DeferredWakes) -> Result<(), Fault> {
+    fn decide(&self, receiving: ReceiverHeld<'_>, wakes: &mut DeferredWakes) -> Result<(), Fault> {
         let registration = self.registration();
         let was_empty = registration & EMPTY != 0;
-        match (was_empty, self.stays_filled(wakes)?) {
-            (true, true) => self.fire(wakes),
+        match (was_empty, self.stays_filled(receiving, wakes)?) {
+            (true, true) => self.fire(receiving, wakes),
             (false, false) => {
-                self.set_registration(registration | EMPTY);
+                self.set_registration(receiving, registration | EMPTY);
                 // ATTENTION: the flag, then the stamps, as in `enlist_receiver`: the next sender comes to decide, or we find its
                 // message here.
                 fence(Ordering::SeqCst);
-                if self.stays_filled(wakes)? {
-                    self.fire(wakes);
+                if self.stays_filled(receiving, wakes)? {
+                    self.fire(receiving, wakes);
                 }
             }
             _ => {}
@@ -208,13 +208,17 @@ impl Engine {
     }
 
     /// Whether messages are there that no blocked receiver takes.
-    fn stays_filled(&self, wakes: &mut DeferredWakes) -> Result<bool, Fault> {
+    fn stays_filled(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        wakes: &mut DeferredWakes,
+    ) -> Result<bool, Fault> {
         let is_filled = self.is_filled()?;
         if !is_filled || Waiters::of(self.segment()).len(List::Receivers) == 0 {
             return Ok(is_filled);
         }
-        self.hand_over(wakes)?;
-        self.publish_counts();
+        self.hand_over(receiving, wakes)?;
+        self.publish_counts(receiving);
         self.is_filled()
     }
 
@@ -242,8 +246,8 @@ impl Engine {
         Ok(self.segment().cell(slot)?.pid.get())
     }
 
-    /// The registration is over, and its process is told. Under the receiver lock.
-    fn fire(&self, wakes: &mut DeferredWakes) {
+    /// The registration is over, and its process is told.
+    fn fire(&self, receiving: ReceiverHeld<'_>, wakes: &mut DeferredWakes) {
         let index = self.registration() / INDEX;
         if let Some(notice) = self.notice(index) {
             // Relaxed: who arms it holds the lock.
@@ -265,7 +269,7 @@ impl Engine {
             }
             crash_point!(NOTICE_FIRED);
         }
-        self.set_registration(0);
+        self.set_registration(receiving, 0);
     }
 
     /// After the lock was dropped: the registered process hears of it. If that is by a signal, it has been raised when this
@@ -323,9 +327,9 @@ impl Engine {
         let mut outcome = Err(RegisterError::NoRecord);
         let patience = Deadline::after(Duration::from_nanos(STOPPED));
         liveness::register(self.segment());
-        self.with_receiver_lock(me, patience, |wakes| {
-            self.serve(wakes)?;
-            outcome = self.register_locked(me, claim, wakes);
+        self.with_receiver_lock(me, patience, |receiving, wakes| {
+            self.serve(receiving, wakes)?;
+            outcome = self.register_locked(receiving, me, claim, wakes);
             Ok(())
         })
         .map_err(RegisterError::Refused)?;
@@ -334,11 +338,12 @@ impl Engine {
 
     fn register_locked(
         &self,
+        receiving: ReceiverHeld<'_>,
         me: &Thread,
         claim: &Claim,
         wakes: &mut DeferredWakes,
     ) -> Result<(u32, u32), RegisterError> {
-        self.clear_dead_registration()?;
+        self.clear_dead_registration(receiving)?;
         let (index, notice) = self.free_notice()?;
         let free = notice.word.load(Ordering::Relaxed);
         // Relaxed: the word publishes them.
@@ -350,14 +355,14 @@ impl Engine {
         notice.ticket.store(claim.ticket, Ordering::Relaxed);
         crash_point!(NOTICE_FILLED);
         let registration = REGISTERED | (index * INDEX);
-        self.set_registration(registration | EMPTY);
+        self.set_registration(receiving, registration | EMPTY);
         // ATTENTION: as in `decide`. What is there now was there before: it takes a drain first.
         fence(Ordering::SeqCst);
-        match self.stays_filled(wakes) {
+        match self.stays_filled(receiving, wakes) {
             Ok(false) => {}
-            Ok(true) => self.set_registration(registration),
+            Ok(true) => self.set_registration(receiving, registration),
             Err(trouble) => {
-                self.set_registration(0);
+                self.set_registration(receiving, 0);
                 return Err(RegisterError::Refused(trouble.into()));
             }
         }
@@ -370,7 +375,7 @@ impl Engine {
     }
 
     /// An error if somebody living is registered.
-    fn clear_dead_registration(&self) -> Result<(), RegisterError> {
+    fn clear_dead_registration(&self, _: ReceiverHeld<'_>) -> Result<(), RegisterError> {
         for (_, notice) in self.notices() {
             let word = notice.word.load(Ordering::Relaxed);
             if word & STATE != ARMED {
@@ -493,18 +498,20 @@ impl Engine {
         if is_orphaned || (self.notice_wanted() != 0 && self.seems_filled()) {
             let patience = Deadline::after(Duration::from_nanos(SLICE));
             // In vain if an owner is stopped: there is another slice.
-            let _ = self.with_receiver_lock(me, patience, |wakes| Ok(self.serve(wakes)?));
+            let _ = self.with_receiver_lock(me, patience, |receiving, wakes| {
+                Ok(self.serve(receiving, wakes)?)
+            });
         }
     }
 
     /// Finds out anew who is registered: after the death of a holder of the lock. Whether the queue was empty in between nobody
     /// knows: better a notification too many.
-    pub(crate) fn find_registration(&self) {
+    pub(crate) fn find_registration(&self, receiving: ReceiverHeld<'_>) {
         let registration = match self.registered() {
             Some(registered) => REGISTERED | EMPTY | (registered.index * INDEX),
             None => 0,
         };
-        self.set_registration(registration);
+        self.set_registration(receiving, registration);
     }
 }
 

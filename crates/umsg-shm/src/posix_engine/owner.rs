@@ -49,7 +49,7 @@ impl Engine {
     /// themselves at their next slice.
     pub fn send_senders_away(&self, me: &Thread) {
         let patience = Deadline::Never.or_slice(SLICE);
-        let _ = self.with_receiver_lock(me, patience, |wakes| {
+        let _ = self.with_receiver_lock(me, patience, |_, wakes| {
             let waiters = Waiters::of(self.segment());
             let mut next = waiters.first(List::Senders)?;
             for _ in 0..waiters.len(List::Senders) {

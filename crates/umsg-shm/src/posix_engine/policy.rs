@@ -17,6 +17,7 @@ use crate::crash::crash_point;
 use crate::fault::Fault;
 use crate::leases::LeaseRecord;
 use crate::leases::{self, Leases, State};
+use crate::lock::tokens::ReceiverHeld;
 use crate::posix_engine::Priorities;
 use crate::posix_engine::segment::Policy;
 use crate::sync::Ordering;
@@ -59,20 +60,24 @@ impl Engine {
 
     /// The message that is delivered next, as [`best`](Self::best), after those were taken out that are too old.
     #[inline(always)]
-    pub(super) fn upcoming(&self) -> Result<Option<Found<'_>>, Fault> {
-        match self.best()? {
-            Some(found) if self.is_expired(&found) => self.upcoming_slow(found),
+    pub(super) fn upcoming(&self, receiving: ReceiverHeld<'_>) -> Result<Option<Found<'_>>, Fault> {
+        match self.best(receiving)? {
+            Some(found) if self.is_expired(&found) => self.upcoming_slow(receiving, found),
             found => Ok(found),
         }
     }
 
     #[cold]
-    fn upcoming_slow<'a>(&'a self, expired: Found<'a>) -> Result<Option<Found<'a>>, Fault> {
-        self.expire(&expired)?;
+    fn upcoming_slow<'a>(
+        &'a self,
+        receiving: ReceiverHeld<'_>,
+        expired: Found<'a>,
+    ) -> Result<Option<Found<'a>>, Fault> {
+        self.expire(receiving, &expired)?;
         // As many as there are slots: longer lasts only what is scribbled.
         for _ in 0..self.segment().layout().slots {
-            match self.best()? {
-                Some(found) if self.is_expired(&found) => self.expire(&found)?,
+            match self.best(receiving)? {
+                Some(found) if self.is_expired(&found) => self.expire(receiving, &found)?,
                 found => return Ok(found),
             }
         }
@@ -80,31 +85,31 @@ impl Engine {
     }
 
     /// Takes a message out that is too old.
-    fn expire(&self, found: &Found<'_>) -> Result<(), Fault> {
+    fn expire(&self, receiving: ReceiverHeld<'_>, found: &Found<'_>) -> Result<(), Fault> {
         self.segment().fixed().counters.count(Event::Expired);
         if self.policy().sets_aside() {
-            return self.set_aside(found);
+            return self.set_aside(receiving, found);
         }
-        self.drop_message(found)
+        self.drop_message(receiving, found)
     }
 
     /// Takes a message out of the queue, for good.
-    fn drop_message(&self, found: &Found<'_>) -> Result<(), Fault> {
-        self.take(found)?;
-        self.free_slot(found.slot);
-        self.publish_counts();
+    fn drop_message(&self, receiving: ReceiverHeld<'_>, found: &Found<'_>) -> Result<(), Fault> {
+        self.take(receiving, found)?;
+        self.free_slot(receiving, found.slot);
+        self.publish_counts(receiving);
         Ok(())
     }
 
     /// Takes a message out of the queue for the dead-letter queue.
-    fn set_aside(&self, found: &Found<'_>) -> Result<(), Fault> {
+    fn set_aside(&self, receiving: ReceiverHeld<'_>, found: &Found<'_>) -> Result<(), Fault> {
         let nobody = (0, 0);
-        let (_, hold) = self.claim_hold_for(nobody, found.slot, found.cell.returns())?;
+        let (_, hold) = self.claim_hold_for(receiving, nobody, found.slot, found.cell.returns())?;
         leases::set(hold, State::Aside);
         crash_point!(ASIDE_HELD);
-        self.take(found)?;
-        self.count_kind(State::Aside, 1);
-        self.publish_counts();
+        self.take(receiving, found)?;
+        self.count_kind(receiving, State::Aside, 1);
+        self.publish_counts(receiving);
         Ok(())
     }
 
@@ -117,16 +122,16 @@ impl Engine {
     }
 
     /// Turns a lease into a message that is set aside.
-    pub(super) fn set_lease_aside(&self, hold: &LeaseRecord) {
+    pub(super) fn set_lease_aside(&self, receiving: ReceiverHeld<'_>, hold: &LeaseRecord) {
         leases::set(hold, State::Aside);
         crash_point!(ASIDE_HELD);
-        self.count_kind(State::Aside, 1);
-        self.count_held(-1);
+        self.count_kind(receiving, State::Aside, 1);
+        self.count_held(receiving, -1);
     }
 
     /// Drops what is too old in the whole queue: each list of a priority is in order of time.
-    pub(super) fn sweep(&self) -> Result<(), Fault> {
-        self.drain()?;
+    pub(super) fn sweep(&self, receiving: ReceiverHeld<'_>) -> Result<(), Fault> {
+        self.drain(receiving)?;
         let order = Priorities::of(self.segment());
         let mut priority = order.highest();
         let mut bound = self.segment().layout().slots;
@@ -135,7 +140,7 @@ impl Engine {
             let found = self.stored_at(slot, of)?;
             if self.is_expired(&found) {
                 bound = bound.checked_sub(1).ok_or(Fault::Damaged)?;
-                self.expire(&found)?;
+                self.expire(receiving, &found)?;
                 if order.has(of)? {
                     continue;
                 }
@@ -153,12 +158,12 @@ impl Engine {
         key: usize,
         deadline: Deadline,
     ) -> Result<bool, Refused> {
-        self.with_receiver_lock(me, deadline, |wakes: &mut DeferredWakes| {
-            self.begin_to_make_room(wakes)?;
-            if self.has_room_now(1) {
+        self.with_receiver_lock(me, deadline, |receiving, wakes| {
+            self.begin_to_make_room(receiving, wakes)?;
+            if self.has_room_now(receiving, 1) {
                 return Ok(true);
             }
-            self.drain()?;
+            self.drain(receiving)?;
             // Nothing is queued: all room is held.
             let lowest = Priorities::of(self.segment())
                 .lowest()
@@ -167,32 +172,36 @@ impl Engine {
                 self.segment().fixed().counters.count(Event::Dropped);
                 return Ok(false);
             }
-            self.drop_lowest()?;
+            self.drop_lowest(receiving)?;
             Ok(true)
         })
     }
 
     /// Serves who waits, and drops what is too old: before anything else makes room.
-    fn begin_to_make_room(&self, wakes: &mut DeferredWakes) -> Result<(), Refused> {
-        self.serve(wakes)?;
-        self.update_wait_flags();
+    fn begin_to_make_room(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        wakes: &mut DeferredWakes,
+    ) -> Result<(), Refused> {
+        self.serve(receiving, wakes)?;
+        self.update_wait_flags(receiving);
         if !self.nobody_waits_for_room() {
             // The room that there is, or that would be made, is theirs.
             return Err(Refused::NotNow);
         }
         // It goes its own way.
         if self.policy().time_to_live != 0 {
-            self.sweep()?;
+            self.sweep(receiving)?;
         }
         Ok(())
     }
 
     /// Drops the oldest message of the lowest priority, which is there, for one that is to be sent.
-    fn drop_lowest(&self) -> Result<(), Fault> {
+    fn drop_lowest(&self, receiving: ReceiverHeld<'_>) -> Result<(), Fault> {
         let order = Priorities::of(self.segment());
         let lowest = order.lowest().ok_or(Fault::Damaged)?;
         self.segment().fixed().counters.count(Event::Dropped);
-        self.drop_message(&self.stored_at(order.first(lowest)?, lowest)?)
+        self.drop_message(receiving, &self.stored_at(order.first(lowest)?, lowest)?)
     }
 
     /// As [`make_room`](Self::make_room), for a batch the best of which has that priority: all the room that is missing, or
@@ -204,13 +213,15 @@ impl Engine {
         messages: usize,
         deadline: Deadline,
     ) -> Result<bool, Refused> {
-        self.with_receiver_lock(me, deadline, |wakes: &mut DeferredWakes| {
-            self.begin_to_make_room(wakes)?;
-            let missing = (messages as i64).saturating_sub(self.room_now()).max(0) as u64;
+        self.with_receiver_lock(me, deadline, |receiving, wakes| {
+            self.begin_to_make_room(receiving, wakes)?;
+            let missing = (messages as i64)
+                .saturating_sub(self.room_now(receiving))
+                .max(0) as u64;
             if missing > self.segment().layout().slots as u64 {
                 return Err(Fault::Damaged.into());
             }
-            self.drain()?;
+            self.drain(receiving)?;
             // Relaxed: under the receiver lock.
             if self
                 .segment()
@@ -230,7 +241,7 @@ impl Engine {
                 return Ok(false);
             }
             for _ in 0..missing {
-                self.drop_lowest()?;
+                self.drop_lowest(receiving)?;
             }
             Ok(true)
         })
@@ -284,7 +295,7 @@ impl Engine {
         deadline: Deadline,
     ) -> Result<Option<LeaseHandle>, Refused> {
         liveness::register(self.segment());
-        self.with_receiver_lock(me, deadline, |_| {
+        self.with_receiver_lock(me, deadline, |receiving, _| {
             for record in Leases::of(self.segment()).iter() {
                 let (index, hold) = record?;
                 let is_left = match State::of(hold) {
@@ -293,7 +304,7 @@ impl Engine {
                     _ => false,
                 };
                 if is_left {
-                    let found = self.in_hand(hold.slot.get())?;
+                    let found = self.in_hand(receiving, hold.slot.get())?;
                     hold.pid.set(me.pid());
                     let birth = liveness::birth(self.segment(), || process::birth(me.pid()));
                     hold.birth.set(birth);
@@ -314,7 +325,7 @@ impl Engine {
         moved: bool,
         deadline: Deadline,
     ) -> Result<(), Refused> {
-        self.with_receiver_lock(me, deadline, |wakes| {
+        self.with_receiver_lock(me, deadline, |receiving, wakes| {
             let holds = Leases::of(self.segment());
             let Some(hold) = holds.find(handle.index, handle.ticket, State::Moving)? else {
                 return Ok(());
@@ -322,14 +333,14 @@ impl Engine {
             if !moved {
                 leases::set(hold, State::Aside);
                 // Others may be luckier next time.
-                holds.send_to_the_end(handle.index, hold)?;
+                holds.send_to_the_end(receiving, handle.index, hold)?;
                 return Ok(());
             }
             let slot = hold.slot.get();
             self.segment().cell(slot)?;
-            self.release_hold(handle.index, hold)?;
+            self.release_hold(receiving, handle.index, hold)?;
             self.segment().fixed().counters.count(Event::DeadLettered);
-            self.free_held(slot, wakes);
+            self.free_held(receiving, slot, wakes);
             Ok(())
         })
     }

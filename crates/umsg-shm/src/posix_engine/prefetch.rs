@@ -124,6 +124,7 @@ fn step(order: &Priorities<'_>, place: u64) -> u64 {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::lock::tokens::ReceiverHeld;
     use crate::posix_engine::segment::{Segment, testing};
     use std::cell::RefCell;
 
@@ -135,48 +136,51 @@ mod tests {
     }
 
     impl Store {
-        fn of(priorities: &[usize]) -> Self {
+        fn of(receiving: ReceiverHeld<'_>, priorities: &[usize]) -> Self {
             let store = Store {
                 segment: testing::segment(64, 8),
                 expected: Expected::default(),
                 fetched: RefCell::default(),
             };
             for (slot, &priority) in priorities.iter().enumerate() {
-                store.add(priority, slot as u32);
+                store.add(receiving, priority, slot as u32);
             }
             store
         }
 
-        fn add(&self, priority: usize, slot: u32) {
+        fn add(&self, receiving: ReceiverHeld<'_>, priority: usize, slot: u32) {
             Priorities::of(&self.segment)
-                .push_back(priority, slot)
+                .push_back(receiving, priority, slot)
                 .unwrap();
         }
 
         /// Receives the next message; answers its slot, and whether it had been fetched.
-        fn receive(&self) -> (u32, bool) {
+        fn receive(&self, receiving: ReceiverHeld<'_>) -> (u32, bool) {
             let order = Priorities::of(&self.segment);
             let priority = order.highest().unwrap();
             let slot = order.first(priority).unwrap();
             let was_fetched = self.fetched.borrow().contains(&slot);
             let fetch = |slot| self.fetched.borrow_mut().push(slot);
             self.expected.received(&order, priority, slot, fetch);
-            order.pop(priority).unwrap();
+            order.pop(receiving, priority).unwrap();
             (slot, was_fetched)
         }
 
-        fn drain(&self) -> Vec<(u32, bool)> {
+        fn drain(&self, receiving: ReceiverHeld<'_>) -> Vec<(u32, bool)> {
             let order = Priorities::of(&self.segment);
-            std::iter::from_fn(|| order.highest().map(|_| self.receive())).collect()
+            std::iter::from_fn(|| order.highest().map(|_| self.receive(receiving))).collect()
         }
     }
 
     #[test]
     fn every_message_but_the_first_is_fetched_once_before_it_is_received() {
-        let store = Store::of(&[3, 900, 7, 7, 30_000, 0, 900, 7, 64, 63]);
+        let store = Store::of(
+            ReceiverHeld::in_test(),
+            &[3, 900, 7, 7, 30_000, 0, 900, 7, 64, 63],
+        );
         let expected = [4, 1, 6, 8, 9, 2, 3, 7, 0, 5];
         let expected = expected.map(|slot| (slot, slot != 4));
-        assert_eq!(store.drain(), expected);
+        assert_eq!(store.drain(ReceiverHeld::in_test()), expected);
         let mut fetched = store.fetched.into_inner();
         fetched.sort_unstable();
         assert_eq!(fetched, [0, 1, 2, 3, 5, 6, 7, 8, 9]);
@@ -184,38 +188,41 @@ mod tests {
 
     #[test]
     fn a_better_message_that_comes_in_between_does_not_spoil_what_was_fetched() {
-        let store = Store::of(&[50, 40, 30, 20, 10, 5, 4]);
-        assert_eq!(store.receive(), (0, false));
+        let store = Store::of(ReceiverHeld::in_test(), &[50, 40, 30, 20, 10, 5, 4]);
+        assert_eq!(store.receive(ReceiverHeld::in_test()), (0, false));
         for (slot, better) in [(60, 100), (61, 45), (62, 44)] {
-            store.add(better, slot);
-            assert_eq!(store.receive(), (slot, false));
+            store.add(ReceiverHeld::in_test(), better, slot);
+            assert_eq!(store.receive(ReceiverHeld::in_test()), (slot, false));
         }
         for slot in 1..7 {
-            assert_eq!(store.receive(), (slot, true));
+            assert_eq!(store.receive(ReceiverHeld::in_test()), (slot, true));
         }
     }
 
     #[test]
     fn a_handle_begins_anew_when_many_better_ones_have_come() {
-        let store = Store::of(&[3, 2, 1]);
-        store.receive();
+        let store = Store::of(ReceiverHeld::in_test(), &[3, 2, 1]);
+        store.receive(ReceiverHeld::in_test());
         for slot in 10..40 {
-            store.add(1000 - slot as usize, slot);
+            store.add(ReceiverHeld::in_test(), 1000 - slot as usize, slot);
         }
-        assert_eq!(store.receive(), (10, false));
+        assert_eq!(store.receive(ReceiverHeld::in_test()), (10, false));
         for slot in 11..40 {
-            assert_eq!(store.receive(), (slot, true));
+            assert_eq!(store.receive(ReceiverHeld::in_test()), (slot, true));
         }
     }
 
     #[test]
     fn who_takes_turns_with_another_receiver_finds_its_messages_fetched() {
-        let store = Store::of(&[9, 8, 7, 6, 5, 4, 3, 2, 1, 0]);
+        let store = Store::of(ReceiverHeld::in_test(), &[9, 8, 7, 6, 5, 4, 3, 2, 1, 0]);
         let order = Priorities::of(&store.segment);
-        assert_eq!(store.receive(), (0, false));
+        assert_eq!(store.receive(ReceiverHeld::in_test()), (0, false));
         for turn in 0..4 {
-            order.pop(8 - 2 * turn).unwrap();
-            assert_eq!(store.receive(), (2 * turn as u32 + 2, true));
+            order.pop(ReceiverHeld::in_test(), 8 - 2 * turn).unwrap();
+            assert_eq!(
+                store.receive(ReceiverHeld::in_test()),
+                (2 * turn as u32 + 2, true)
+            );
         }
         // Each was fetched once.
         assert_eq!(store.fetched.borrow().len(), 9);
@@ -223,13 +230,13 @@ mod tests {
 
     #[test]
     fn a_handle_begins_anew_when_others_have_received_what_it_expected() {
-        let store = Store::of(&[9, 8, 7, 6, 5, 4, 3, 2, 1, 0]);
-        store.receive();
+        let store = Store::of(ReceiverHeld::in_test(), &[9, 8, 7, 6, 5, 4, 3, 2, 1, 0]);
+        store.receive(ReceiverHeld::in_test());
         let order = Priorities::of(&store.segment);
         for taken in [8, 7, 6, 5, 4, 3] {
-            order.pop(taken).unwrap();
+            order.pop(ReceiverHeld::in_test(), taken).unwrap();
         }
-        assert_eq!(store.receive(), (7, false));
-        assert_eq!(store.drain(), [(8, true), (9, true)]);
+        assert_eq!(store.receive(ReceiverHeld::in_test()), (7, false));
+        assert_eq!(store.drain(ReceiverHeld::in_test()), [(8, true), (9, true)]);
     }
 }

@@ -13,6 +13,7 @@
 //! Everything here is called under the receiver lock.
 
 use crate::fault::Fault;
+use crate::lock::tokens::ReceiverHeld;
 use crate::posix_engine::segment::{Fifo, LEVEL1, PRIORITIES, Segment};
 use crate::sync::Guarded64;
 
@@ -84,25 +85,35 @@ impl<'a> Priorities<'a> {
 
     /// Adds a slot behind all others of its priority.
     #[inline]
-    pub(crate) fn push_back(&self, priority: usize, slot: u32) -> Result<(), Fault> {
+    pub(crate) fn push_back(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        priority: usize,
+        slot: u32,
+    ) -> Result<(), Fault> {
         let fifo = self.segment.fifo(priority)?;
         if self.has(priority)? {
             self.segment.link(fifo.tail.get())?.set(slot);
             fifo.tail.set(slot);
             return Ok(());
         }
-        self.begin(fifo, priority, slot)
+        self.begin(receiving, fifo, priority, slot)
     }
 
     /// Adds a slot that comes back, at the place that its sequence number gives it: mostly the first, or the one behind the
     /// slot that came back before it.
-    pub(crate) fn push_in_order(&self, priority: usize, slot: u32) -> Result<(), Fault> {
+    pub(crate) fn push_in_order(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        priority: usize,
+        slot: u32,
+    ) -> Result<(), Fault> {
         let fifo = self.segment.fifo(priority)?;
         let returned = &self.segment.fixed().holding.returned;
         let last = returned.get().checked_sub(1);
         returned.set(slot.wrapping_add(1));
         if !self.has(priority)? {
-            return self.begin(fifo, priority, slot);
+            return self.begin(receiving, fifo, priority, slot);
         }
         let head = fifo.head.get();
         if !self.is_earlier(head, slot)? {
@@ -149,18 +160,18 @@ impl<'a> Priorities<'a> {
 
     /// Removes the first slot of a priority.
     #[inline]
-    pub(crate) fn pop(&self, priority: usize) -> Result<(), Fault> {
+    pub(crate) fn pop(&self, receiving: ReceiverHeld<'_>, priority: usize) -> Result<(), Fault> {
         let fifo = self.segment.fifo(priority)?;
         let head = fifo.head.get();
         if head == fifo.tail.get() {
-            return self.end(priority);
+            return self.end(receiving, priority);
         }
         fifo.head.set(self.segment.link(head)?.get());
         Ok(())
     }
 
     /// Forgets everything: the first step of rebuilding.
-    pub(crate) fn clear(&self) -> Result<(), Fault> {
+    pub(crate) fn clear(&self, _: ReceiverHeld<'_>) -> Result<(), Fault> {
         let receiver = &self.segment.fixed().receiver;
         receiver.level2.set(0);
         receiver.level1.iter().for_each(|word| word.set(0));
@@ -178,7 +189,13 @@ impl<'a> Priorities<'a> {
 
     /// A priority's list comes into being.
     #[inline]
-    fn begin(&self, fifo: &Fifo, priority: usize, slot: u32) -> Result<(), Fault> {
+    fn begin(
+        &self,
+        _: ReceiverHeld<'_>,
+        fifo: &Fifo,
+        priority: usize,
+        slot: u32,
+    ) -> Result<(), Fault> {
         fifo.head.set(slot);
         fifo.tail.set(slot);
         let (i, j, k) = split(priority);
@@ -191,7 +208,7 @@ impl<'a> Priorities<'a> {
 
     /// A priority's list is empty.
     #[inline]
-    fn end(&self, priority: usize) -> Result<(), Fault> {
+    fn end(&self, _: ReceiverHeld<'_>, priority: usize) -> Result<(), Fault> {
         let (i, j, k) = split(priority);
         let receiver = &self.segment.fixed().receiver;
         let level1 = receiver.level1.get(i).ok_or(Fault::Damaged)?;
@@ -318,13 +335,13 @@ mod tests {
                         prop_assert_eq!(order.highest(), Some(priority));
                         prop_assert_eq!(order.first(priority).unwrap(), slot);
                         segment.cell(slot).unwrap().set_stored(false);
-                        order.pop(priority).unwrap();
+                        order.pop(ReceiverHeld::in_test(), priority).unwrap();
                         returned.push((priority, sequence, slot));
                     }
                     (1, _) if !returned.is_empty() => {
                         let (priority, sequence, slot) = returned.swap_remove(priority % returned.len());
                         segment.cell(slot).unwrap().set_stored(true);
-                        order.push_in_order(priority, slot).unwrap();
+                        order.push_in_order(ReceiverHeld::in_test(), priority, slot).unwrap();
                         model.add(priority, sequence, slot);
                     }
                     _ => {
@@ -333,14 +350,14 @@ mod tests {
                         cell.sequence.set(u64::from(slot));
                         cell.key.set(priority as u64);
                         cell.set_stored(true);
-                        order.push_back(priority, slot).unwrap();
+                        order.push_back(ReceiverHeld::in_test(), priority, slot).unwrap();
                         model.add(priority, u64::from(slot), slot);
                     }
                 }
                 prop_assert_eq!(walk(&order), model.in_order());
                 prop_assert_eq!(order.lowest(), model.lowest());
             }
-            order.clear().unwrap();
+            order.clear(ReceiverHeld::in_test()).unwrap();
             prop_assert_eq!(order.highest(), None);
         }
     }

@@ -6,6 +6,7 @@ use super::{DeferredWakes, Engine, Refused};
 use crate::counters::Event;
 use crate::crash::crash_point;
 use crate::fault::Fault;
+use crate::lock::tokens::ReceiverHeld;
 use crate::posix_engine::Priorities;
 use crate::posix_engine::segment::{Cell, PRIORITIES, Ring};
 use crate::sync::{Ordering, fence};
@@ -89,15 +90,17 @@ impl Receipt for Copy<'_> {
     #[inline(always)]
     fn take(
         &mut self,
+        receiving: ReceiverHeld<'_>,
         engine: &Engine,
         _: &Thread,
         wakes: &mut DeferredWakes,
     ) -> Result<Taken, Refused> {
-        engine.receive_locked(self.buffer, wakes)
+        engine.receive_locked(receiving, self.buffer, wakes)
     }
 
     fn accept(
         &mut self,
+        receiving: ReceiverHeld<'_>,
         engine: &Engine,
         _: &Thread,
         node: &Node,
@@ -107,9 +110,9 @@ impl Receipt for Copy<'_> {
             .segment()
             .copy_out(found.cell, found.len, self.buffer)?;
         // Off the list before the slot is free: a node in the list of the offered owns its slot.
-        Waiters::of(engine.segment()).remove(node)?;
+        Waiters::of(engine.segment()).remove(receiving, node)?;
         found.cell.forget();
-        engine.free_slot(found.slot);
+        engine.free_slot(receiving, found.slot);
         engine.note_receive();
         Ok(found.taken())
     }
@@ -143,7 +146,9 @@ impl Engine {
             }
             self.let_ringer_finish(me);
         }
-        self.with_receiver_lock(me, deadline, |wakes| receipt.take(self, me, wakes))
+        self.with_receiver_lock(me, deadline, |receiving, wakes| {
+            receipt.take(receiving, self, me, wakes)
+        })
     }
 
     /// Whether something else than a message calls for a look under the lock: its owner's death, or an offer, which may
@@ -192,19 +197,22 @@ impl Engine {
     #[inline(always)]
     pub(super) fn receive_locked(
         &self,
+        receiving: ReceiverHeld<'_>,
         buffer: &mut [u8],
         wakes: &mut DeferredWakes,
     ) -> Result<Taken, Refused> {
-        let Some(found) = self.next(wakes)? else {
+        let Some(found) = self.next(receiving, wakes)? else {
             return Err(Refused::NotNow);
         };
         self.prefetch_upcoming(&found, self.pacing.received());
-        let taken = self.consume(&found, buffer)?;
+        let taken = self.consume(receiving, &found, buffer)?;
         // What was taken is the caller's, whatever is wrong with those who wait for room.
-        if Waiters::of(self.segment()).len(List::Senders) != 0 && self.admit(wakes).is_err() {
+        if Waiters::of(self.segment()).len(List::Senders) != 0
+            && self.admit(receiving, wakes).is_err()
+        {
             self.note_damage();
         }
-        self.publish_counts();
+        self.publish_counts(receiving);
         crash_point!(RECEIVE_ADMITTED);
         Ok(taken)
     }
@@ -212,20 +220,24 @@ impl Engine {
     /// The message that the caller gets, if there is one: those who wait were here first, and what the dead held is taken
     /// back before the queue is called empty.
     #[inline(always)]
-    pub(super) fn next(&self, wakes: &mut DeferredWakes) -> Result<Option<Found<'_>>, Fault> {
+    pub(super) fn next(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        wakes: &mut DeferredWakes,
+    ) -> Result<Option<Found<'_>>, Fault> {
         let waiters = Waiters::of(self.segment());
         if waiters.len(List::Receivers) | waiters.len(List::Offered) != 0 {
-            self.serve(wakes)?;
-            self.update_wait_flags();
+            self.serve(receiving, wakes)?;
+            self.update_wait_flags(receiving);
         }
         // What is taken now has been there.
-        self.note_change(wakes);
+        self.note_change(receiving, wakes);
         let found = match self.keeps_time() {
-            true => self.next_in_time(wakes)?,
-            false => self.best()?,
+            true => self.next_in_time(receiving, wakes)?,
+            false => self.best(receiving)?,
         };
         if found.is_some() {
-            self.foretell_doorbell(-1, 1);
+            self.foretell_doorbell(receiving, -1, 1);
         }
         Ok(found)
     }
@@ -233,15 +245,19 @@ impl Engine {
     /// As [`next`](Self::next), where messages are held or grow too old. What the dead held comes back before anything
     /// else is delivered: it may be better.
     #[cold]
-    fn next_in_time(&self, wakes: &mut DeferredWakes) -> Result<Option<Found<'_>>, Fault> {
+    fn next_in_time(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        wakes: &mut DeferredWakes,
+    ) -> Result<Option<Found<'_>>, Fault> {
         if self.holds_any() && self.holders_may_give() {
-            self.reclaim_and_serve(wakes)?;
+            self.reclaim_and_serve(receiving, wakes)?;
         }
-        match self.upcoming()? {
+        match self.upcoming(receiving)? {
             // What was too old has made room.
             None if Waiters::of(self.segment()).len(List::Senders) != 0 => {
-                self.admit(wakes)?;
-                self.upcoming()
+                self.admit(receiving, wakes)?;
+                self.upcoming(receiving)
             }
             found => Ok(found),
         }
@@ -249,11 +265,16 @@ impl Engine {
 
     /// Copies a message out, takes it from the queue and frees its slot.
     #[inline(always)]
-    fn consume(&self, found: &Found<'_>, buffer: &mut [u8]) -> Result<Taken, Fault> {
+    fn consume(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        found: &Found<'_>,
+        buffer: &mut [u8],
+    ) -> Result<Taken, Fault> {
         self.segment().copy_out(found.cell, found.len, buffer)?;
         crash_point!(RECEIVE_COPIED);
-        self.take(found)?;
-        self.free_slot(found.slot);
+        self.take(receiving, found)?;
+        self.free_slot(receiving, found.slot);
         crash_point!(RECEIVE_FREED);
         self.note_receive();
         Ok(found.taken())
@@ -261,7 +282,7 @@ impl Engine {
 
     /// The message that is delivered next, if there is one. It stays where it is.
     #[inline(always)]
-    pub(super) fn best(&self) -> Result<Option<Found<'_>>, Fault> {
+    pub(super) fn best(&self, receiving: ReceiverHeld<'_>) -> Result<Option<Found<'_>>, Fault> {
         let fixed = self.segment().fixed();
         let receiver = &fixed.receiver;
         // Acquire: RUN. Read before the stamp: a message of another priority that was sent before this call has changed
@@ -279,7 +300,7 @@ impl Engine {
                 return self.found(slot, cell, false).map(Some);
             }
         }
-        self.best_slow()
+        self.best_slow(receiving)
     }
 
     /// The message in a slot of the store, in the list of a priority.
@@ -313,7 +334,7 @@ impl Engine {
 
     /// More than one priority may be there: the ring is drained into the store.
     #[inline(never)]
-    fn best_slow(&self) -> Result<Option<Found<'_>>, Fault> {
+    fn best_slow(&self, receiving: ReceiverHeld<'_>) -> Result<Option<Found<'_>>, Fault> {
         let receiver = &self.segment().fixed().receiver;
         let ring = Ring::of(self.segment());
         // Relaxed: under the receiver lock, here and below.
@@ -327,7 +348,7 @@ impl Engine {
                 return self.found(slot, cell, false).map(Some);
             }
         }
-        self.drain()?;
+        self.drain(receiving)?;
         let order = Priorities::of(self.segment());
         let Some(priority) = order.highest() else {
             return Err(Fault::Damaged);
@@ -380,7 +401,7 @@ impl Engine {
 
     /// Moves every published message from the ring into the store.
     #[inline]
-    pub(super) fn drain(&self) -> Result<(), Fault> {
+    pub(super) fn drain(&self, receiving: ReceiverHeld<'_>) -> Result<(), Fault> {
         let fixed = self.segment().fixed();
         let receiver = &fixed.receiver;
         let ring = Ring::of(self.segment());
@@ -393,25 +414,29 @@ impl Engine {
                 self.prefetch_in_ring(streak);
             }
             let found = self.found(slot, cell, false)?;
-            self.store(&found)?;
+            self.store(receiving, &found)?;
             crash_point!(DRAIN_LINKED);
-            self.advance(drained, found.len);
+            self.advance(receiving, drained, found.len);
         }
         Ok(())
     }
 
     /// Adds a message to the store, behind those of its priority.
     #[inline(always)]
-    pub(super) fn store(&self, found: &Found<'_>) -> Result<(), Fault> {
-        self.mark_stored(found.cell);
+    pub(super) fn store(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        found: &Found<'_>,
+    ) -> Result<(), Fault> {
+        self.mark_stored(receiving, found.cell);
         crash_point!(DRAIN_MARKED);
-        Priorities::of(self.segment()).push_back(found.key, found.slot)?;
-        self.count_stored(found.len as u64, 1);
+        Priorities::of(self.segment()).push_back(receiving, found.key, found.slot)?;
+        self.count_stored(receiving, found.len as u64, 1);
         Ok(())
     }
 
     /// Gives a message its place in the order of the store.
-    pub(crate) fn mark_stored(&self, cell: &Cell) {
+    pub(crate) fn mark_stored(&self, _: ReceiverHeld<'_>, cell: &Cell) {
         let sequence = &self.segment().fixed().receiver.sequence;
         sequence.set(sequence.get().wrapping_add(1));
         cell.sequence.set(sequence.get());
@@ -419,7 +444,7 @@ impl Engine {
     }
 
     /// Adds `messages` (1 or -1) to what the store holds.
-    pub(crate) fn count_stored(&self, bytes: u64, messages: i64) {
+    pub(crate) fn count_stored(&self, _: ReceiverHeld<'_>, bytes: u64, messages: i64) {
         let receiver = &self.segment().fixed().receiver;
         // Relaxed: under the receiver lock; read elsewhere as a hint.
         let (stored, stored_bytes) = (
@@ -439,7 +464,7 @@ impl Engine {
 
     /// Moves the cursor past the ring's next message.
     #[inline(always)]
-    pub(crate) fn advance(&self, drained: u64, len: usize) {
+    pub(crate) fn advance(&self, _: ReceiverHeld<'_>, drained: u64, len: usize) {
         let receiver = &self.segment().fixed().receiver;
         let bytes = receiver.bytes[drained as usize & 1].load(Ordering::Relaxed);
         let next = drained.wrapping_add(1);
@@ -450,28 +475,32 @@ impl Engine {
 
     /// Takes a message from the queue. Its slot is then in the caller's hands.
     #[inline(always)]
-    pub(super) fn take(&self, found: &Found<'_>) -> Result<(), Fault> {
+    pub(super) fn take(&self, receiving: ReceiverHeld<'_>, found: &Found<'_>) -> Result<(), Fault> {
         if found.stored {
-            return self.take_stored(found);
+            return self.take_stored(receiving, found);
         }
         let receiver = &self.segment().fixed().receiver;
-        self.advance(receiver.drained.load(Ordering::Relaxed), found.len);
+        self.advance(
+            receiving,
+            receiver.drained.load(Ordering::Relaxed),
+            found.len,
+        );
         crash_point!(RECEIVE_TAKEN);
         Ok(())
     }
 
     #[inline]
-    fn take_stored(&self, found: &Found<'_>) -> Result<(), Fault> {
+    fn take_stored(&self, receiving: ReceiverHeld<'_>, found: &Found<'_>) -> Result<(), Fault> {
         found.cell.forget();
-        Priorities::of(self.segment()).pop(found.key)?;
-        self.count_stored(found.len as u64, -1);
+        Priorities::of(self.segment()).pop(receiving, found.key)?;
+        self.count_stored(receiving, found.len as u64, -1);
         crash_point!(RECEIVE_UNSTORED);
         Ok(())
     }
 
     /// Puts a slot that nobody uses behind the free ones.
     #[inline(always)]
-    pub(crate) fn free_slot(&self, slot: u32) {
+    pub(crate) fn free_slot(&self, _: ReceiverHeld<'_>, slot: u32) {
         let published = &self.segment().fixed().published;
         let freed = published.freed.load(Ordering::Relaxed);
         Ring::of(self.segment()).write(freed, slot);
@@ -484,7 +513,7 @@ impl Engine {
 
     /// Tells senders how many messages are gone. Last, when those who waited for room have got theirs.
     #[inline(always)]
-    pub(crate) fn publish_counts(&self) {
+    pub(crate) fn publish_counts(&self, _: ReceiverHeld<'_>) {
         let fixed = self.segment().fixed();
         let receiver = &fixed.receiver;
         // Relaxed: under the receiver lock.
@@ -503,18 +532,18 @@ impl Engine {
     }
 
     /// Returns a message that was offered in vain to the head of its priority.
-    pub(super) fn put_back(&self, slot: u32) -> Result<(), Fault> {
+    pub(super) fn put_back(&self, receiving: ReceiverHeld<'_>, slot: u32) -> Result<(), Fault> {
         let cell = self.segment().cell(slot)?;
         let found = self.found(slot, cell, true)?;
         cell.set_stored(true);
-        Priorities::of(self.segment()).push_in_order(found.key, slot)?;
-        self.count_stored(found.len as u64, 1);
-        self.publish_counts();
+        Priorities::of(self.segment()).push_in_order(receiving, found.key, slot)?;
+        self.count_stored(receiving, found.len as u64, 1);
+        self.publish_counts(receiving);
         Ok(())
     }
 
     /// The message in a slot that was offered to the caller, or that the caller parked.
-    pub(crate) fn in_hand(&self, slot: u32) -> Result<Found<'_>, Fault> {
+    pub(crate) fn in_hand(&self, _: ReceiverHeld<'_>, slot: u32) -> Result<Found<'_>, Fault> {
         self.found(slot, self.segment().cell(slot)?, false)
     }
 
@@ -530,7 +559,7 @@ impl Engine {
     }
 
     /// Gives an offered message its place in the order, for the case that it has to come back.
-    pub(super) fn sequence_offered(&self, found: &Found<'_>) {
+    pub(super) fn sequence_offered(&self, _: ReceiverHeld<'_>, found: &Found<'_>) {
         if !found.stored {
             let sequence = &self.segment().fixed().receiver.sequence;
             sequence.set(sequence.get().wrapping_add(1));

@@ -10,6 +10,7 @@ use crate::crash::crash_point;
 use crate::fault::Fault;
 use crate::leases::LeaseRecord;
 use crate::leases::{self, Leases};
+use crate::lock::tokens::ReceiverHeld;
 use crate::posix_engine::Priorities;
 use crate::posix_engine::segment::{Ring, Segment};
 use crate::repair::log;
@@ -67,12 +68,11 @@ pub(crate) fn sender_side(segment: &Segment) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Repairs the receivers' side, and the senders' too if it was lent. The caller holds the receiver lock.
-///
+/// Repairs the receivers' side, and the senders' too if it was lent.
 /// Every slot is found somewhere: held by a process, in the ring between `drained` and `freed`, in the hands of a node, or
 /// marked as stored.
 /// One that is nowhere was in the hands of the dead owner, and is free. The store and the lists of nodes are rebuilt.
-pub(crate) fn receiver_side(engine: &Engine) -> Result<(), Fault> {
+pub(crate) fn receiver_side(receiving: ReceiverHeld<'_>, engine: &Engine) -> Result<(), Fault> {
     let segment = engine.segment();
     let fixed = segment.fixed();
     fixed.header.damage.check_mended()?;
@@ -83,28 +83,32 @@ pub(crate) fn receiver_side(engine: &Engine) -> Result<(), Fault> {
     // Relaxed: changes under both locks only.
     let slots = (fixed.geometry.slots.load(Ordering::Relaxed) as usize).min(segment.layout().slots);
     let mut survey = Survey::new(slots)?;
-    survey_holds(engine, &mut survey)?;
-    settle_nodes(engine, &mut survey)?;
+    survey_holds(receiving, engine, &mut survey)?;
+    settle_nodes(receiving, engine, &mut survey)?;
     survey_ring(segment, &mut survey)?;
     let mut stored = survey_store(segment, &mut survey)?;
     crash_point!(REPAIR_SURVEYED);
-    rebuild_store(engine, &mut stored)?;
+    rebuild_store(receiving, engine, &mut stored)?;
     crash_point!(REPAIR_STORED);
-    free_the_rest(engine, &survey);
+    free_the_rest(receiving, engine, &survey);
     crash_point!(REPAIR_FREED);
     // The counts are published when those who wait for room have been served.
-    Waiters::of(segment).rebuild()?;
-    Leases::of(segment).rebuild()?;
-    engine.find_registration();
+    Waiters::of(segment).rebuild(receiving)?;
+    Leases::of(segment).rebuild(receiving)?;
+    engine.find_registration(receiving);
     let receiver = &fixed.receiver;
     log::note(&receiver.lock, &receiver.repairs[1], &fixed.repair_log[1]);
     Ok(())
 }
 
 /// Brings every hold to rest, and notes the slots that are held. A hold comes before whatever else names its slot.
-fn survey_holds(engine: &Engine, survey: &mut Survey) -> Result<(), Fault> {
+fn survey_holds(
+    receiving: ReceiverHeld<'_>,
+    engine: &Engine,
+    survey: &mut Survey,
+) -> Result<(), Fault> {
     for (_, hold) in Leases::of(engine.segment()).all() {
-        if !complete_hold(engine, hold)? || !survey.note(hold.slot.get()) {
+        if !complete_hold(receiving, engine, hold)? || !survey.note(hold.slot.get()) {
             leases::set(hold, leases::State::Free);
         }
     }
@@ -112,7 +116,11 @@ fn survey_holds(engine: &Engine, survey: &mut Survey) -> Result<(), Fault> {
 }
 
 /// Whether it still is one.
-fn complete_hold(engine: &Engine, hold: &LeaseRecord) -> Result<bool, Fault> {
+fn complete_hold(
+    receiving: ReceiverHeld<'_>,
+    engine: &Engine,
+    hold: &LeaseRecord,
+) -> Result<bool, Fault> {
     let slot = hold.slot.get();
     match leases::State::of(hold) {
         leases::State::Free => Ok(false),
@@ -120,14 +128,14 @@ fn complete_hold(engine: &Engine, hold: &LeaseRecord) -> Result<bool, Fault> {
         leases::State::Reserved => Ok(!engine.segment().cell(slot)?.is_stored()),
         // LEASE_HELD, RETURN_MARKED: the message is the lease's, whether or not it is in the queue too.
         leases::State::Leased | leases::State::Aside | leases::State::Moving => {
-            leave_queue(engine, slot)?;
+            leave_queue(receiving, engine, slot)?;
             Ok(true)
         }
     }
 }
 
 /// Takes a message that somebody was given out of the queue, if it still is there.
-fn leave_queue(engine: &Engine, slot: u32) -> Result<(), Fault> {
+fn leave_queue(receiving: ReceiverHeld<'_>, engine: &Engine, slot: u32) -> Result<(), Fault> {
     let segment = engine.segment();
     // Relaxed: only who holds the receiver lock moves it.
     let drained = segment.fixed().receiver.drained.load(Ordering::Relaxed);
@@ -135,14 +143,18 @@ fn leave_queue(engine: &Engine, slot: u32) -> Result<(), Fault> {
         && next == slot
         && !cell.is_stored()
     {
-        engine.advance(drained, cell.len.get() as usize);
+        engine.advance(receiving, drained, cell.len.get() as usize);
     }
     segment.cell(slot)?.set_stored(false);
     Ok(())
 }
 
 /// Brings every node to rest, and notes the slots that nodes hold.
-fn settle_nodes(engine: &Engine, survey: &mut Survey) -> Result<(), Fault> {
+fn settle_nodes(
+    receiving: ReceiverHeld<'_>,
+    engine: &Engine,
+    survey: &mut Survey,
+) -> Result<(), Fault> {
     for (_, node) in Waiters::of(engine.segment()).all() {
         match (List::of(node), state(node)) {
             (List::None, _) | (List::Receivers, State::Waiting) => {}
@@ -154,7 +166,7 @@ fn settle_nodes(engine: &Engine, survey: &mut Survey) -> Result<(), Fault> {
                 node.list.set(List::None as u32)
             }
             (List::Receivers | List::Offered, State::Settled | State::DiedSettled) => {
-                complete_offer(engine, node)?;
+                complete_offer(receiving, engine, node)?;
                 survey.note(node.slot.get());
             }
             (List::Offered, _) => return_offer(engine, node)?,
@@ -166,7 +178,7 @@ fn settle_nodes(engine: &Engine, survey: &mut Survey) -> Result<(), Fault> {
                 node.list.set(List::None as u32)
             }
             (List::Senders, State::Settled | State::DiedSettled) => {
-                complete_admission(engine, node)?
+                complete_admission(receiving, engine, node)?
             }
             // The slot is nowhere, and so becomes free.
             (List::Senders, _) => node.list.set(List::None as u32),
@@ -176,8 +188,8 @@ fn settle_nodes(engine: &Engine, survey: &mut Survey) -> Result<(), Fault> {
 }
 
 /// SERVE_OFFERED: the message is the node's, whether or not it was taken from the queue.
-fn complete_offer(engine: &Engine, node: &Node) -> Result<(), Fault> {
-    leave_queue(engine, node.slot.get())?;
+fn complete_offer(receiving: ReceiverHeld<'_>, engine: &Engine, node: &Node) -> Result<(), Fault> {
+    leave_queue(receiving, engine, node.slot.get())?;
     node.list.set(List::Offered as u32);
     Ok(())
 }
@@ -190,10 +202,14 @@ fn return_offer(engine: &Engine, node: &Node) -> Result<(), Fault> {
 }
 
 /// ADMIT_ACCEPTED: the message is sent, whether or not it was stored.
-fn complete_admission(engine: &Engine, node: &Node) -> Result<(), Fault> {
+fn complete_admission(
+    receiving: ReceiverHeld<'_>,
+    engine: &Engine,
+    node: &Node,
+) -> Result<(), Fault> {
     let cell = engine.segment().cell(node.slot.get())?;
     if !cell.is_stored() {
-        engine.mark_stored(cell);
+        engine.mark_stored(receiving, cell);
     }
     node.list.set(List::None as u32);
     Ok(())
@@ -246,16 +262,20 @@ fn survey_store(segment: &Segment, survey: &mut Survey) -> Result<Scratch<Stored
 }
 
 /// Rebuilds the store from the messages that are marked.
-fn rebuild_store(engine: &Engine, stored: &mut Scratch<Stored>) -> Result<(), Fault> {
+fn rebuild_store(
+    receiving: ReceiverHeld<'_>,
+    engine: &Engine,
+    stored: &mut Scratch<Stored>,
+) -> Result<(), Fault> {
     let segment = engine.segment();
     let receiver = &segment.fixed().receiver;
-    Priorities::of(segment).clear()?;
+    Priorities::of(segment).clear(receiving)?;
     crash_point!(REPAIR_CLEARED);
     let (mut messages, mut bytes) = (0, 0);
     stored.sort_unstable();
     for &(sequence, slot) in stored.iter() {
-        let found = engine.in_hand(slot)?;
-        Priorities::of(segment).push_back(found.key, slot)?;
+        let found = engine.in_hand(receiving, slot)?;
+        Priorities::of(segment).push_back(receiving, found.key, slot)?;
         (messages, bytes) = (messages + 1, bytes + found.len as u64);
         if sequence.wrapping_sub(receiver.sequence.get()) as i64 > 0 {
             receiver.sequence.set(sequence);
@@ -269,13 +289,13 @@ fn rebuild_store(engine: &Engine, stored: &mut Scratch<Stored>) -> Result<(), Fa
 }
 
 /// Frees what nobody holds.
-fn free_the_rest(engine: &Engine, survey: &Survey) {
+fn free_the_rest(receiving: ReceiverHeld<'_>, engine: &Engine, survey: &Survey) {
     for slot in 0..survey.slots() as u32 {
         if !survey.has(slot as usize)
             && let Ok(cell) = engine.segment().cell(slot)
         {
             cell.forget();
-            engine.free_slot(slot);
+            engine.free_slot(receiving, slot);
         }
     }
 }

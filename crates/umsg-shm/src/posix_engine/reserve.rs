@@ -14,6 +14,7 @@ use crate::crash::crash_point;
 use crate::fault::Fault;
 use crate::leases::LeaseRecord;
 use crate::leases::{self, Leases, State};
+use crate::lock::tokens::{BothHeld, ReceiverHeld, SenderHeld};
 use crate::posix_engine::Priorities;
 use crate::posix_engine::segment::{OnFull, PRIORITIES};
 use crate::sync::Ordering;
@@ -34,8 +35,13 @@ impl Turn for Reserve {
         1
     }
 
-    fn take(&mut self, engine: &Engine, me: &Thread) -> Result<LeaseHandle, Refused> {
-        engine.reserve_slot(me, self.len)
+    fn take(
+        &mut self,
+        both: BothHeld<'_>,
+        engine: &Engine,
+        me: &Thread,
+    ) -> Result<LeaseHandle, Refused> {
+        engine.reserve_slot(both, both.receiver(), both.sender(), me, self.len)
     }
 }
 
@@ -69,16 +75,16 @@ impl Engine {
         if !(self.seems_to_hold_room(1) || self.holders_may_give() || was_left) {
             return Err(Refused::NotNow);
         }
-        self.with_receiver_lock(me, deadline, |wakes| {
+        self.with_receiver_lock(me, deadline, |receiving, wakes| {
             if self.holders_may_give() {
-                self.reclaim_and_serve(wakes)?;
+                self.reclaim_and_serve(receiving, wakes)?;
             } else if !self.nobody_waits_for_room() {
                 // The room that seems to be there is kept for a batch, whose sender may be dead.
-                self.serve(wakes)?;
-                self.update_wait_flags();
+                self.serve(receiving, wakes)?;
+                self.update_wait_flags(receiving);
             }
-            self.borrow_sender_lock(me, deadline)?;
-            let result = self.reserve_borrowed(me, len);
+            let both = self.borrow_sender_lock(receiving, me, deadline)?;
+            let result = self.reserve_borrowed(both, me, len);
             self.segment().fixed().sender.lock.give_back();
             result
         })
@@ -124,7 +130,12 @@ impl Engine {
     }
 
     /// Both locks are held.
-    fn reserve_borrowed(&self, me: &Thread, len: usize) -> Result<LeaseHandle, Refused> {
+    fn reserve_borrowed(
+        &self,
+        both: BothHeld<'_>,
+        me: &Thread,
+        len: usize,
+    ) -> Result<LeaseHandle, Refused> {
         let fixed = self.segment().fixed();
         let waiters = Waiters::of(self.segment());
         // Those who wait for room were here first.
@@ -133,31 +144,38 @@ impl Engine {
         {
             return Err(Refused::NotNow);
         }
-        self.reserve_slot(me, len)
+        self.reserve_slot(both, both.receiver(), both.sender(), me, len)
     }
 
     /// Both locks are held, and there is room.
-    fn reserve_slot(&self, me: &Thread, len: usize) -> Result<LeaseHandle, Refused> {
+    fn reserve_slot(
+        &self,
+        both: BothHeld<'_>,
+        receiving: ReceiverHeld<'_>,
+        sending: SenderHeld<'_>,
+        me: &Thread,
+        len: usize,
+    ) -> Result<LeaseHandle, Refused> {
         let fixed = self.segment().fixed();
-        let (slot, cell) = self.take_free_slot()?;
+        let (slot, cell) = self.take_free_slot(both, sending)?;
         crash_point!(RESERVE_SLOT_TAKEN);
         let hold = match len > self.segment().layout().inline() {
             true => arena::ensure(self.segment(), slot, &cell.block, len),
             false => Ok(()),
         }
-        .and_then(|()| self.claim_hold(me, slot, 0));
+        .and_then(|()| self.claim_hold(receiving, me, slot, 0));
         let (index, hold) = match hold {
             Ok(claimed) => claimed,
             Err(trouble) => {
-                self.free_slot(slot);
+                self.free_slot(receiving, slot);
                 return Err(trouble.into());
             }
         };
         leases::set(hold, State::Reserved);
         crash_point!(RESERVE_HELD);
-        self.count_kind(State::Reserved, 1);
-        self.count_held(1);
-        self.publish_counts();
+        self.count_kind(receiving, State::Reserved, 1);
+        self.count_held(receiving, 1);
+        self.publish_counts(receiving);
         // What senders have seen of the room is older than this reservation; what is kept from them stays kept.
         let removed = fixed.published.removed.load(Ordering::Relaxed);
         let seen = &fixed.sender.removed_seen;
@@ -182,9 +200,9 @@ impl Engine {
         let ready = self.provide_fifo(key);
         held.unlock();
         ready?;
-        self.with_receiver_lock(me, Deadline::Never, |wakes| {
+        self.with_receiver_lock(me, Deadline::Never, |receiving, wakes| {
             match self.reserved(handle)? {
-                Some(hold) => self.commit_locked(me, handle, hold, (len, key), wakes)?,
+                Some(hold) => self.commit_locked(receiving, me, handle, hold, (len, key), wakes)?,
                 None => return Ok(false),
             }
             Ok(true)
@@ -193,6 +211,7 @@ impl Engine {
 
     fn commit_locked(
         &self,
+        receiving: ReceiverHeld<'_>,
         me: &Thread,
         handle: &LeaseHandle,
         hold: &LeaseRecord,
@@ -204,16 +223,16 @@ impl Engine {
         self.segment().shorten(cell, handle.len, len)?;
         self.describe(me, cell, len, key);
         // What is in the ring was sent before.
-        self.drain()?;
-        self.foretell_doorbell(1, 0);
-        self.mark_stored(cell);
+        self.drain(receiving)?;
+        self.foretell_doorbell(receiving, 1, 0);
+        self.mark_stored(receiving, cell);
         crash_point!(COMMIT_MARKED);
-        Priorities::of(self.segment()).push_back(key, slot)?;
-        self.count_stored(len as u64, 1);
-        self.release_hold(handle.index, hold)?;
+        Priorities::of(self.segment()).push_back(receiving, key, slot)?;
+        self.count_stored(receiving, len as u64, 1);
+        self.release_hold(receiving, handle.index, hold)?;
         crash_point!(COMMIT_ENDED);
-        self.serve(wakes)?;
-        self.update_wait_flags();
+        self.serve(receiving, wakes)?;
+        self.update_wait_flags(receiving);
         Ok(())
     }
 
@@ -224,15 +243,15 @@ impl Engine {
         handle: &LeaseHandle,
         deadline: Deadline,
     ) -> Result<bool, Refused> {
-        self.with_receiver_lock(me, deadline, |wakes| {
+        self.with_receiver_lock(me, deadline, |receiving, wakes| {
             let Some(hold) = self.reserved(handle)? else {
                 return Ok(false);
             };
             let slot = hold.slot.get();
             self.segment().cell(slot)?;
-            self.release_hold(handle.index, hold)?;
+            self.release_hold(receiving, handle.index, hold)?;
             crash_point!(CANCEL_ENDED);
-            self.free_held(slot, wakes);
+            self.free_held(receiving, slot, wakes);
             Ok(true)
         })
     }
@@ -287,7 +306,7 @@ mod tests {
             beside_a_stopped_sender(&engine, Duration::from_millis(100), commit, || {
                 for _ in 0..5 {
                     let soon = Deadline::after(Duration::from_millis(50));
-                    let locked = engine.with_receiver_lock(thread::current(), soon, |_| Ok(()));
+                    let locked = engine.with_receiver_lock(thread::current(), soon, |_, _| Ok(()));
                     assert_eq!(locked, Ok(()));
                 }
             });

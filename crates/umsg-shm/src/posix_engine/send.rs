@@ -7,6 +7,7 @@ use crate::counters::Event;
 use crate::crash::crash_point;
 use crate::fault::Fault;
 use crate::lock::STOPPED;
+use crate::lock::tokens::{BothHeld, ReceiverHeld, SenderHeld};
 use crate::posix_engine::segment::{Cell, OnFull, PRIORITIES, Ring};
 use crate::sync::Ordering;
 use crate::sys::clock::{self, Deadline};
@@ -76,11 +77,12 @@ impl Engine {
         deadline: Deadline,
     ) -> Result<Result<(), Refused>, Fault> {
         let held = self.lock_sender(me, deadline)?;
+        let sending = held.sender();
         if self.must_ring() {
             held.unlock();
             return Ok(self.send_watched(me, message, key, deadline));
         }
-        let result = self.send_locked(me, message, key);
+        let result = self.send_locked(sending, me, message, key);
         held.unlock();
         Ok(result)
     }
@@ -95,16 +97,18 @@ impl Engine {
         deadline: Deadline,
     ) -> Result<bool, Refused> {
         if self.holders_may_give() {
-            self.with_receiver_lock(me, deadline, |wakes| Ok(self.reclaim_and_serve(wakes)?))?;
+            self.with_receiver_lock(me, deadline, |receiving, wakes| {
+                Ok(self.reclaim_and_serve(receiving, wakes)?)
+            })?;
             return Ok(true);
         }
         let was_left = self.segment().fixed().receiver.lock.is_orphaned();
         if !was_left && (self.nobody_waits_for_room() || !self.seems_to_hold_room(1)) {
             return Ok(false);
         }
-        self.with_receiver_lock(me, deadline, |wakes| {
-            self.serve(wakes)?;
-            self.update_wait_flags();
+        self.with_receiver_lock(me, deadline, |receiving, wakes| {
+            self.serve(receiving, wakes)?;
+            self.update_wait_flags(receiving);
             Ok(was_left || self.nobody_waits_for_room())
         })
     }
@@ -127,6 +131,7 @@ impl Engine {
     #[inline(always)]
     pub(super) fn send_locked(
         &self,
+        sending: SenderHeld<'_>,
         me: &Thread,
         message: &[u8],
         key: usize,
@@ -148,9 +153,9 @@ impl Engine {
         }
         let ring = Ring::of(self.segment());
         let (slot, cell) = ring.slot(position)?;
-        self.fill(me, slot, cell, message, key)?;
+        self.fill(sending, me, slot, cell, message, key)?;
         crash_point!(SEND_FILLED);
-        self.announce(position, key)?;
+        self.announce(sending, position, key)?;
         let bytes = sender.bytes[position as usize & 1].load(Ordering::Relaxed);
         let next = position.wrapping_add(1);
         sender.bytes[next as usize & 1]
@@ -208,7 +213,7 @@ impl Engine {
 
     /// From now on senders find the queue full until nobody waits for room any more: KEPT. Under both locks, by who is
     /// going to wait.
-    pub(super) fn keep_room(&self) {
+    pub(super) fn keep_room(&self, _: BothHeld<'_>) {
         let sender = &self.segment().fixed().sender;
         let max = self.segment().layout().max_messages as u64;
         let sent = sender.sent.load(Ordering::Relaxed);
@@ -219,6 +224,7 @@ impl Engine {
     #[inline(always)]
     pub(super) fn fill(
         &self,
+        _: SenderHeld<'_>,
         me: &Thread,
         slot: u32,
         cell: &Cell,
@@ -254,18 +260,23 @@ impl Engine {
 
     /// Changes the one-priority word if this message's priority differs from the last one's.
     #[inline(always)]
-    fn announce(&self, position: u64, key: usize) -> Result<(), Fault> {
+    fn announce(&self, sending: SenderHeld<'_>, position: u64, key: usize) -> Result<(), Fault> {
         // Relaxed: only holders of the sender lock store it.
         let run = self.segment().fixed().run.word.load(Ordering::Relaxed);
         let key = priority_of(key as u64);
         if run as u16 as usize == key {
             return Ok(());
         }
-        self.announce_slow(position, key)
+        self.announce_slow(sending, position, key)
     }
 
     #[inline(never)]
-    pub(super) fn announce_slow(&self, position: u64, key: usize) -> Result<(), Fault> {
+    pub(super) fn announce_slow(
+        &self,
+        _: SenderHeld<'_>,
+        position: u64,
+        key: usize,
+    ) -> Result<(), Fault> {
         self.provide_fifo(key)?;
         // Release: RUN. Stored before the stamp: who sees a message of another priority sees another word.
         let run = position << 16 | key as u64;
@@ -295,9 +306,9 @@ impl Engine {
     #[cold]
     fn serve_after_send(&self, me: &Thread, deadline: Deadline) {
         // The message is sent whatever happens here: those who wait look by themselves at their next slice.
-        let _ = self.with_receiver_lock(me, deadline.or_slice(STOPPED), |wakes| {
-            self.serve(wakes)?;
-            self.update_wait_flags();
+        let _ = self.with_receiver_lock(me, deadline.or_slice(STOPPED), |receiving, wakes| {
+            self.serve(receiving, wakes)?;
+            self.update_wait_flags(receiving);
             Ok(())
         });
     }
@@ -358,20 +369,22 @@ impl Engine {
     /// the receiver lock. None if there is room after all.
     pub(super) fn park(
         &self,
+        receiving: ReceiverHeld<'_>,
         me: &Thread,
         message: &[u8],
         key: usize,
         deadline: Deadline,
     ) -> Result<Option<u32>, Refused> {
         let sender = &self.segment().fixed().sender;
-        self.borrow_sender_lock(me, deadline)?;
-        let result = self.park_borrowed(me, message, key);
+        let both = self.borrow_sender_lock(receiving, me, deadline)?;
+        let result = self.park_borrowed(both, me, message, key);
         sender.lock.give_back();
         result
     }
 
     fn park_borrowed(
         &self,
+        both: BothHeld<'_>,
         me: &Thread,
         message: &[u8],
         key: usize,
@@ -380,14 +393,14 @@ impl Engine {
         if self.has_room(sent) {
             return Ok(None);
         }
-        self.keep_room();
-        let (slot, cell) = self.take_free_slot()?;
+        self.keep_room(both);
+        let (slot, cell) = self.take_free_slot(both, both.sender())?;
         crash_point!(PARK_SLOT_TAKEN);
         let filled = self
-            .fill(me, slot, cell, message, key)
+            .fill(both.sender(), me, slot, cell, message, key)
             .and_then(|()| self.provide_fifo(priority_of(key as u64)));
         if let Err(trouble) = filled {
-            self.free_slot(slot);
+            self.free_slot(both.receiver(), slot);
             return Err(trouble.into());
         }
         crash_point!(PARK_FILLED);
@@ -395,11 +408,15 @@ impl Engine {
     }
 
     /// Takes a slot from the free end. Both locks are held: nobody is filling it.
-    pub(super) fn take_free_slot(&self) -> Result<(u32, &Cell), Refused> {
+    pub(super) fn take_free_slot(
+        &self,
+        both: BothHeld<'_>,
+        _: SenderHeld<'_>,
+    ) -> Result<(u32, &Cell), Refused> {
         let fixed = self.segment().fixed();
         let sent = fixed.sender.sent.load(Ordering::Relaxed);
         if fixed.published.freed.load(Ordering::Relaxed) == sent {
-            self.grow_borrowed()?;
+            self.grow_borrowed(both)?;
         }
         let last = fixed
             .published

@@ -8,6 +8,7 @@ use crate::counters::Event;
 use crate::crash::crash_point;
 use crate::fault::Fault;
 use crate::lock::SLICE;
+use crate::lock::tokens::ReceiverHeld;
 use crate::sync::Ordering;
 use crate::sys::clock;
 use crate::waiters::{self, List, State, Waiters};
@@ -18,38 +19,46 @@ const BOUND: usize = 2 * NODES;
 
 impl Engine {
     /// Serves everybody who can be served.
-    pub(crate) fn serve(&self, wakes: &mut DeferredWakes) -> Result<(), Fault> {
+    pub(crate) fn serve(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        wakes: &mut DeferredWakes,
+    ) -> Result<(), Fault> {
         let waiters = Waiters::of(self.segment());
         if waiters.len(List::Offered) != 0 {
-            self.reclaim_offers()?;
+            self.reclaim_offers(receiving)?;
         }
-        self.hand_over(wakes)?;
+        self.hand_over(receiving, wakes)?;
         // Both may wait while messages are held or grow too old: what a sender brings is a receiver's. Each turn ends a wait.
-        while waiters.len(List::Senders) != 0 && self.admit(wakes)? != 0 {
+        while waiters.len(List::Senders) != 0 && self.admit(receiving, wakes)? != 0 {
             if waiters.len(List::Receivers) == 0 {
                 break;
             }
-            self.hand_over(wakes)?;
+            self.hand_over(receiving, wakes)?;
         }
-        self.publish_counts();
-        self.note_change(wakes);
+        self.publish_counts(receiving);
+        self.note_change(receiving, wakes);
         Ok(())
     }
 
     /// Offers messages to blocked receivers, in their order.
-    pub(super) fn hand_over(&self, wakes: &mut DeferredWakes) -> Result<(), Fault> {
+    pub(super) fn hand_over(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        wakes: &mut DeferredWakes,
+    ) -> Result<(), Fault> {
         let waiters = Waiters::of(self.segment());
         let mut bound = BOUND;
         while let Some((index, node)) = waiters.first(List::Receivers)? {
             bound = bound.checked_sub(1).ok_or(Fault::Damaged)?;
             if waiters::state(node) != State::Waiting {
-                waiters.remove(node)?;
+                waiters.remove(receiving, node)?;
                 continue;
             }
-            let Some(found) = self.upcoming()? else {
+            let Some(found) = self.upcoming(receiving)? else {
                 return Ok(());
             };
-            self.sequence_offered(&found);
+            self.sequence_offered(receiving, &found);
             node.slot.set(found.slot);
             node.offered_at.set(clock::monotonic());
             crash_point!(SERVE_NOTED);
@@ -57,9 +66,9 @@ impl Engine {
                 continue;
             }
             crash_point!(SERVE_OFFERED);
-            waiters.relocate(node, index, List::Offered)?;
+            waiters.relocate(receiving, node, index, List::Offered)?;
             let returns = found.cell.returns();
-            self.take(&found)?;
+            self.take(receiving, &found)?;
             if returns != 0 {
                 found.cell.set_returns(returns, false);
             }
@@ -71,36 +80,40 @@ impl Engine {
     }
 
     /// Takes the messages of blocked senders into the queue while there is room, in their order. Answers how many.
-    pub(crate) fn admit(&self, wakes: &mut DeferredWakes) -> Result<u32, Fault> {
+    pub(crate) fn admit(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        wakes: &mut DeferredWakes,
+    ) -> Result<u32, Fault> {
         let waiters = Waiters::of(self.segment());
         let (mut bound, mut admitted) = (BOUND, 0);
         while let Some((index, node)) = waiters.first(List::Senders)? {
             bound = bound.checked_sub(1).ok_or(Fault::Damaged)?;
             if node.slot.get() == NO_SLOT {
-                if self.keep_for_batch(index, node, wakes)? {
+                if self.keep_for_batch(receiving, index, node, wakes)? {
                     return Ok(admitted);
                 }
                 continue;
             }
             if waiters::state(node) != State::Waiting {
-                self.withdraw_sender(node)?;
+                self.withdraw_sender(receiving, node)?;
                 continue;
             }
-            if !self.has_room_now(1) {
+            if !self.has_room_now(receiving, 1) {
                 return Ok(admitted);
             }
             // What is in the ring was sent before: it goes into the store first, and before the node is settled, because
             // a repair stores the message of a settled node at once.
-            self.drain()?;
+            self.drain(receiving)?;
             if !waiters::settle(node) {
                 continue;
             }
             crash_point!(ADMIT_ACCEPTED);
-            let found = self.in_hand(node.slot.get())?;
+            let found = self.in_hand(receiving, node.slot.get())?;
             // It is as old as its place in the queue.
             found.cell.sent_at.set(clock::monotonic_coarse());
-            self.store(&found)?;
-            waiters.remove(node)?;
+            self.store(receiving, &found)?;
+            waiters.remove(receiving, node)?;
             wakes.add(index);
             admitted += 1;
         }
@@ -108,25 +121,29 @@ impl Engine {
     }
 
     /// Takes a sender's node off its list and frees the slot of its message, if it has one, which was never sent.
-    pub(super) fn withdraw_sender(&self, node: &Node) -> Result<(), Fault> {
+    pub(super) fn withdraw_sender(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        node: &Node,
+    ) -> Result<(), Fault> {
         let slot = node.slot.get();
         if slot == NO_SLOT {
-            return Waiters::of(self.segment()).remove(node);
+            return Waiters::of(self.segment()).remove(receiving, node);
         }
         self.segment().cell(slot)?;
-        Waiters::of(self.segment()).remove(node)?;
-        self.free_slot(slot);
+        Waiters::of(self.segment()).remove(receiving, node)?;
+        self.free_slot(receiving, slot);
         Ok(())
     }
 
-    /// Whether there is room for so many more messages. Under the receiver lock.
-    pub(super) fn has_room_now(&self, messages: u32) -> bool {
-        self.room_now() >= i64::from(messages)
+    /// Whether there is room for so many more messages.
+    pub(super) fn has_room_now(&self, receiving: ReceiverHeld<'_>, messages: u32) -> bool {
+        self.room_now(receiving) >= i64::from(messages)
     }
 
     /// For how many messages there is room; negative if offers that came back fill more than there is. Under the
     /// receiver lock.
-    pub(super) fn room_now(&self) -> i64 {
+    pub(super) fn room_now(&self, _: ReceiverHeld<'_>) -> i64 {
         let fixed = self.segment().fixed();
         // Acquire: as for every reader of `sent`.
         let sent = fixed.sender.sent.load(Ordering::Acquire);
@@ -142,16 +159,16 @@ impl Engine {
 
     /// Puts back what was offered to the dead, to those who gave up, and to those who have not reacted for a slice:
     /// a stopped receiver must not swallow a message.
-    fn reclaim_offers(&self) -> Result<(), Fault> {
+    fn reclaim_offers(&self, receiving: ReceiverHeld<'_>) -> Result<(), Fault> {
         let waiters = Waiters::of(self.segment());
         let now = clock::monotonic();
         let mut next = waiters.first(List::Offered)?;
         let mut bound = waiters.len(List::Offered);
         while let Some((_, node)) = next {
             next = waiters.next(node)?;
-            if self.is_forfeit(node, now) {
-                self.put_back(node.slot.get())?;
-                waiters.remove(node)?;
+            if self.is_forfeit(receiving, node, now) {
+                self.put_back(receiving, node.slot.get())?;
+                waiters.remove(receiving, node)?;
             }
             bound = bound.checked_sub(1).ok_or(Fault::Damaged)?;
         }
@@ -159,7 +176,7 @@ impl Engine {
     }
 
     /// Whether the node's thread has lost its offer.
-    fn is_forfeit(&self, node: &Node, now: u64) -> bool {
+    fn is_forfeit(&self, receiving: ReceiverHeld<'_>, node: &Node, now: u64) -> bool {
         match waiters::state(node) {
             State::Settled => {
                 if now.saturating_sub(node.offered_at.get()) < SLICE || !waiters::unsettle(node) {
@@ -170,7 +187,7 @@ impl Engine {
                     waiters::give_up(node);
                 }
                 // In vain if the list was scribbled: then the walk that follows says so.
-                let _ = Waiters::of(self.segment()).pass_over(node);
+                let _ = Waiters::of(self.segment()).pass_over(receiving, node);
                 true
             }
             State::DiedSettled | State::DiedWaiting => {

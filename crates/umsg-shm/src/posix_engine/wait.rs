@@ -8,6 +8,7 @@ use super::{DeferredWakes, Engine, Refused};
 use crate::counters::Event;
 use crate::crash::crash_point;
 use crate::fault::Fault;
+use crate::lock::tokens::ReceiverHeld;
 use crate::lock::{Held, SLICE, STOPPED};
 use crate::sync::{Ordering, fence};
 use crate::sys::clock::{self, Deadline};
@@ -52,18 +53,20 @@ impl From<End> for Refused {
 pub(super) trait Receipt {
     type Outcome;
 
-    /// Takes the message that is next in the queue, if there is one. Under the receiver lock.
+    /// Takes the message that is next in the queue, if there is one.
     fn take(
         &mut self,
+        receiving: ReceiverHeld<'_>,
         engine: &Engine,
         me: &Thread,
         wakes: &mut DeferredWakes,
     ) -> Result<Self::Outcome, Refused>;
 
     /// Takes the message that was offered to the caller's node, and takes the node off its list at the step at which the
-    /// message changes hands. Under the receiver lock.
+    /// message changes hands.
     fn accept(
         &mut self,
+        receiving: ReceiverHeld<'_>,
         engine: &Engine,
         me: &Thread,
         node: &Node,
@@ -92,7 +95,8 @@ impl Engine {
     ) -> Result<Option<R::Outcome>, Refused> {
         let mut wakes = DeferredWakes::default();
         let held = self.lock_receiver(me, deadline, &mut wakes)?;
-        let enlisted = self.enlist_receiver(me, receipt, &mut wakes);
+        let receiving = held.receiver();
+        let enlisted = self.enlist_receiver(receiving, me, receipt, &mut wakes);
         let Some((index, node, outer)) = self.begin(held, &mut wakes, &enlisted) else {
             self.segment().check()?;
             return finish_early(enlisted, calm, deadline);
@@ -116,8 +120,9 @@ impl Engine {
         wakes: &mut DeferredWakes,
         enlisted: &Result<Enlisted<'a, T>, Refused>,
     ) -> Option<(u32, &'a Node, crate::sys::thread::Outer)> {
-        self.note_change(wakes);
-        self.settle_doorbell();
+        let receiving = held.receiver();
+        self.note_change(receiving, wakes);
+        self.settle_doorbell(receiving);
         let begun = match enlisted {
             Ok(Enlisted::Waiting(index, node)) => {
                 Some((*index, *node, held.unlock_and_name(&node.word)))
@@ -131,35 +136,36 @@ impl Engine {
         begun
     }
 
-    /// Serves those who came before, then the caller, or enlists it. Under the receiver lock.
+    /// Serves those who came before, then the caller, or enlists it.
     fn enlist_receiver<R: Receipt>(
         &self,
+        receiving: ReceiverHeld<'_>,
         me: &Thread,
         receipt: &mut R,
         wakes: &mut DeferredWakes,
     ) -> Result<Enlisted<'_, R::Outcome>, Refused> {
-        match receipt.take(self, me, wakes) {
+        match receipt.take(receiving, self, me, wakes) {
             Err(Refused::NotNow) => {}
             other => return other.map(Enlisted::Done),
         }
         let waiters = Waiters::of(self.segment());
-        let Some((index, node)) = waiters.claim(me, 0, UNRANKED)? else {
+        let Some((index, node)) = waiters.claim(receiving, me, 0, UNRANKED)? else {
             return Ok(Enlisted::NoNode);
         };
         crash_point!(WAIT_NODE_FILLED);
-        waiters.insert(List::Receivers, index)?;
+        waiters.insert(receiving, List::Receivers, index)?;
         crash_point!(WAIT_LISTED);
-        self.update_wait_flags();
+        self.update_wait_flags(receiving);
         // ATTENTION: the flag, then the stamps; pairs with the barrier between stamp and flag in `try_send`.
         // Whichever comes second sees the other: the sender serves, or we find its message here.
         fence(Ordering::SeqCst);
-        let served = self.serve(wakes);
+        let served = self.serve(receiving, wakes);
         if let Err(trouble) = served {
-            waiters.remove(node)?;
+            waiters.remove(receiving, node)?;
             waiters::give_up(node);
             return Err(trouble.into());
         }
-        self.update_wait_flags();
+        self.update_wait_flags(receiving);
         Ok(Enlisted::Waiting(index, node))
     }
 
@@ -172,10 +178,10 @@ impl Engine {
         end: End,
         deadline: Deadline,
     ) -> Result<R::Outcome, Refused> {
-        let work = |wakes: &mut DeferredWakes| {
-            let result = self.take_offer(me, receipt, (node, end), wakes);
+        let work = |receiving: ReceiverHeld<'_>, wakes: &mut DeferredWakes| {
+            let result = self.take_offer(receiving, me, receipt, (node, end), wakes);
             waiters::give_up(node);
-            self.update_wait_flags();
+            self.update_wait_flags(receiving);
             result
         };
         self.end_wait(me, end, deadline, work, || {
@@ -192,14 +198,15 @@ impl Engine {
         me: &Thread,
         end: End,
         deadline: Deadline,
-        work: impl FnOnce(&mut DeferredWakes) -> Result<T, Refused>,
+        work: impl FnOnce(ReceiverHeld<'_>, &mut DeferredWakes) -> Result<T, Refused>,
         let_go: impl FnOnce() -> Option<T>,
     ) -> Result<T, Refused> {
         let mut locked = false;
-        let result = self.with_receiver_lock(me, last_patience(end, deadline), |wakes| {
-            locked = true;
-            work(wakes)
-        });
+        let result =
+            self.with_receiver_lock(me, last_patience(end, deadline), |receiving, wakes| {
+                locked = true;
+                work(receiving, wakes)
+            });
         if locked {
             return result;
         }
@@ -214,27 +221,33 @@ impl Engine {
         }
     }
 
-    /// Under the receiver lock.
     fn take_offer<R: Receipt>(
         &self,
+        receiving: ReceiverHeld<'_>,
         me: &Thread,
         receipt: &mut R,
         (node, end): (&Node, End),
         wakes: &mut DeferredWakes,
     ) -> Result<R::Outcome, Refused> {
         if waiters::state(node) != State::Settled {
-            Waiters::of(self.segment()).remove(node)?;
+            Waiters::of(self.segment()).remove(receiving, node)?;
             self.segment().fixed().counters.count(Event::GivenUp);
             // A last look at what others hold: it may be there for the taking.
             if end == End::TimedOut && self.holders_may_give() {
-                return match receipt.take(self, me, wakes) {
+                return match receipt.take(receiving, self, me, wakes) {
                     Err(Refused::NotNow) => Err(end.into()),
                     other => other,
                 };
             }
             return Err(end.into());
         }
-        receipt.accept(self, me, node, self.in_hand(node.slot.get())?)
+        receipt.accept(
+            receiving,
+            self,
+            me,
+            node,
+            self.in_hand(receiving, node.slot.get())?,
+        )
     }
 
     /// Waits for room with a node. True if the message was sent, false: try again.
@@ -248,7 +261,8 @@ impl Engine {
     ) -> Result<bool, Refused> {
         let mut wakes = DeferredWakes::default();
         let held = self.lock_receiver(me, deadline, &mut wakes)?;
-        let enlisted = self.enlist_sender(me, message, key, deadline, &mut wakes);
+        let receiving = held.receiver();
+        let enlisted = self.enlist_sender(receiving, me, message, key, deadline, &mut wakes);
         let Some((index, node, outer)) = self.begin(held, &mut wakes, &enlisted) else {
             return finish_early(enlisted, calm, deadline).map(|_| false);
         };
@@ -266,33 +280,34 @@ impl Engine {
         result.map(|_| true)
     }
 
-    /// Writes the message into a slot and enlists the caller, unless there is room after all. Under the receiver lock.
+    /// Writes the message into a slot and enlists the caller, unless there is room after all.
     fn enlist_sender(
         &self,
+        receiving: ReceiverHeld<'_>,
         me: &Thread,
         message: &[u8],
         key: usize,
         deadline: Deadline,
         wakes: &mut DeferredWakes,
     ) -> Result<Enlisted<'_, ()>, Refused> {
-        self.serve(wakes)?;
-        self.update_wait_flags();
-        let slot = match self.park(me, message, key, deadline) {
+        self.serve(receiving, wakes)?;
+        self.update_wait_flags(receiving);
+        let slot = match self.park(receiving, me, message, key, deadline) {
             Ok(Some(slot)) => slot,
             Ok(None) => return Ok(Enlisted::Done(())),
             Err(Refused::NotNow) => return Ok(Enlisted::NoNode),
             Err(refused) => return Err(refused),
         };
         let waiters = Waiters::of(self.segment());
-        let (index, node) = match waiters.claim(me, slot, UNRANKED) {
+        let (index, node) = match waiters.claim(receiving, me, slot, UNRANKED) {
             Ok(Some(claimed)) => claimed,
             other => {
-                self.free_slot(slot);
+                self.free_slot(receiving, slot);
                 return other.map(|_| Enlisted::NoNode).map_err(Refused::from);
             }
         };
         crash_point!(WAIT_NODE_FILLED);
-        waiters.insert(List::Senders, index)?;
+        waiters.insert(receiving, List::Senders, index)?;
         crash_point!(WAIT_LISTED);
         Ok(Enlisted::Waiting(index, node))
     }
@@ -306,17 +321,24 @@ impl Engine {
         end: End,
         deadline: Deadline,
     ) -> Result<Option<()>, Refused> {
-        let work = |wakes: &mut DeferredWakes| {
+        let work = |receiving: ReceiverHeld<'_>, wakes: &mut DeferredWakes| {
             if has_lost_message(node) {
                 let again = &mut Whole(&(message, key));
-                return self.end_batch_locked(me, again, (index, node), (end, deadline), wakes);
+                return self.end_batch_locked(
+                    receiving,
+                    me,
+                    again,
+                    (index, node),
+                    (end, deadline),
+                    wakes,
+                );
             }
             let result = if waiters::state(node) == State::Settled {
                 // Whoever accepted it has stored it, or has died and the repair has.
                 Ok(Some(()))
             } else {
                 self.segment().fixed().counters.count(Event::GivenUp);
-                self.withdraw_sender(node)
+                self.withdraw_sender(receiving, node)
                     .map_err(Refused::from)
                     .and(Err(end.into()))
             };
@@ -375,9 +397,9 @@ impl Engine {
 
     /// At the end of a slice: does what a waker that died might have left undone, and what nobody else may ever do.
     fn look_around(&self, me: &Thread, node: &Node, index: u32, list: List, deadline: Deadline) {
-        let _ = self.with_receiver_lock(me, deadline.or_slice(STOPPED), |wakes| {
+        let _ = self.with_receiver_lock(me, deadline.or_slice(STOPPED), |receiving, wakes| {
             if self.holders_may_give() {
-                self.reclaim_holds(wakes)?;
+                self.reclaim_holds(receiving, wakes)?;
             }
             let waiters = Waiters::of(self.segment());
             for _ in 0..2 {
@@ -385,16 +407,16 @@ impl Engine {
                 // just now perhaps: we are here again.
                 let is_out = waiters::state(node) == State::Waiting && List::of(node) == List::None;
                 if is_out {
-                    waiters.insert(list, index)?;
+                    waiters.insert(receiving, list, index)?;
                 }
-                self.update_wait_flags();
+                self.update_wait_flags(receiving);
                 fence(Ordering::SeqCst); // ATTENTION, as in `enlist_receiver`
-                self.serve(wakes)?;
+                self.serve(receiving, wakes)?;
                 if List::of(node) != List::None {
                     break;
                 }
             }
-            self.update_wait_flags();
+            self.update_wait_flags(receiving);
             Ok(())
         });
         self.do_chore();
@@ -473,10 +495,15 @@ mod tests {
         let engine = Engine::new(testing::segment(4, 8));
         let (me, waiters) = (thread::current(), Waiters::of(engine.segment()));
         for _ in 0..50 {
-            let (index, _) = waiters.claim(me, 0, UNRANKED).unwrap().unwrap();
-            waiters.insert(List::Receivers, index).unwrap();
+            let (index, _) = waiters
+                .claim(ReceiverHeld::in_test(), me, 0, UNRANKED)
+                .unwrap()
+                .unwrap();
+            waiters
+                .insert(ReceiverHeld::in_test(), List::Receivers, index)
+                .unwrap();
         }
-        engine.update_wait_flags();
+        engine.update_wait_flags(ReceiverHeld::in_test());
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 std::thread::sleep(Duration::from_millis(20));

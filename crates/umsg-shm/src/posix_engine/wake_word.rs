@@ -208,7 +208,7 @@ impl Engine {
         if !seems_to || stored == 0 || count <= 1 {
             return seems_to;
         }
-        self.with_receiver_lock(me, Deadline::Passed, |_| Ok(self.available() >= count))
+        self.with_receiver_lock(me, Deadline::Passed, |_, _| Ok(self.available() >= count))
             .unwrap_or(false)
     }
 

@@ -9,6 +9,7 @@
 
 use super::{Engine, Refused, WATCHED};
 use crate::doorbell::{Feed, Level, Readiness, Ringer};
+use crate::lock::tokens::{BothHeld, ReceiverHeld, SenderHeld};
 use crate::posix_engine::segment::OnFull;
 use crate::sync::{AtomicU32, Ordering};
 use crate::sys::clock::Deadline;
@@ -47,69 +48,71 @@ impl Engine {
     }
 
     /// What there is for who would receive or send now. Under the receiver lock, and exact while somebody polls.
-    fn level(&self) -> Level {
+    fn level(&self, receiving: ReceiverHeld<'_>) -> Level {
         let room = match self.policy().on_full {
             OnFull::DropOldest => 1,
             // Room that is kept for a batch is nobody else's.
             _ if !self.nobody_waits_for_room() => 0,
-            _ => self.room_now().max(0) as u64,
+            _ => self.room_now(receiving).max(0) as u64,
         };
         Level::new(self.available(), room)
     }
 
-    /// Shows what the next step makes possible: so many messages, and so much room. Under the receiver lock.
+    /// Shows what the next step makes possible: so many messages, and so much room.
     #[inline(always)]
-    pub(super) fn foretell_doorbell(&self, messages: i64, room: i64) {
+    pub(super) fn foretell_doorbell(&self, receiving: ReceiverHeld<'_>, messages: i64, room: i64) {
         if self.segment().fixed().receiver.watched.get() != 0 {
-            self.foretell_slow(messages, room);
+            self.foretell_slow(receiving, messages, room);
         }
     }
 
     #[cold]
-    fn foretell_slow(&self, messages: i64, room: i64) {
+    fn foretell_slow(&self, receiving: ReceiverHeld<'_>, messages: i64, room: i64) {
         let waiters = Waiters::of(self.segment());
         let is_taken = messages > 0 && waiters.len(List::Receivers) != 0
             || room > 0 && waiters.len(List::Senders) != 0;
         if !is_taken {
-            let now = self.level();
-            self.chain().foretell(now, now.after(messages, room));
+            let now = self.level(receiving);
+            self.chain()
+                .foretell(receiving, now, now.after(messages, room));
         }
     }
 
     /// As [`foretell_doorbell`](Self::foretell_doorbell), for messages that are sent.
     #[inline(always)]
-    pub(super) fn foretell_arrival(&self, messages: i64) {
-        self.foretell_doorbell(messages, -messages);
+    pub(super) fn foretell_arrival(&self, receiving: ReceiverHeld<'_>, messages: i64) {
+        self.foretell_doorbell(receiving, messages, -messages);
     }
 
     /// Shows what is. Under the receiver lock, before it is dropped.
     #[inline(always)]
-    pub(super) fn settle_doorbell(&self) {
+    pub(super) fn settle_doorbell(&self, receiving: ReceiverHeld<'_>) {
         if self.segment().fixed().receiver.watched.get() != 0 {
-            self.settle_slow();
+            self.settle_slow(receiving);
         }
     }
 
     #[cold]
-    fn settle_slow(&self) {
+    fn settle_slow(&self, receiving: ReceiverHeld<'_>) {
         let chain = self.chain();
-        chain.settle(self.level());
-        if chain.forget_if_left() {
-            self.set_attention(WATCHED, 0);
+        chain.settle(receiving, self.level(receiving));
+        if chain.forget_if_left(receiving) {
+            self.set_attention(receiving, WATCHED, 0);
         }
     }
 
-    /// After an operation that found nothing to do: a poller may have been told of what is not there. Under the receiver lock.
+    /// After an operation that found nothing to do: a poller may have been told of what is not there.
     #[cold]
-    pub(super) fn look_at_doorbell(&self) {
+    pub(super) fn look_at_doorbell(&self, receiving: ReceiverHeld<'_>) {
         if self.segment().fixed().receiver.watched.get() != 0 {
-            self.chain().look_after_vain_call(self.level());
+            self.chain()
+                .look_after_vain_call(receiving, self.level(receiving));
         }
     }
 
-    /// Shows what is, whatever the dead have left. Under the receiver lock.
-    pub(super) fn mend_doorbell(&self) {
-        self.chain().mend(self.level());
+    /// Shows what is, whatever the dead have left.
+    pub(super) fn mend_doorbell(&self, receiving: ReceiverHeld<'_>) {
+        self.chain().mend(receiving, self.level(receiving));
     }
 
     /// Sends one message, if there is room, and tells who polls.
@@ -121,7 +124,9 @@ impl Engine {
         key: usize,
         deadline: Deadline,
     ) -> Result<(), Refused> {
-        let send = |engine: &Engine| engine.send_locked(me, message, key);
+        let send = |engine: &Engine, sending: SenderHeld<'_>| {
+            engine.send_locked(sending, me, message, key)
+        };
         self.send_ringing(me, 1, deadline, send)
     }
 
@@ -131,27 +136,27 @@ impl Engine {
         me: &Thread,
         messages: i64,
         deadline: Deadline,
-        send: impl FnOnce(&Engine) -> Result<T, Refused>,
+        send: impl FnOnce(&Engine, SenderHeld<'_>) -> Result<T, Refused>,
     ) -> Result<T, Refused> {
         self.let_ringer_finish(me);
-        self.with_receiver_lock(me, deadline, |wakes| {
-            self.borrow_sender_lock(me, deadline)?;
+        self.with_receiver_lock(me, deadline, |receiving, wakes| {
+            let both = self.borrow_sender_lock(receiving, me, deadline)?;
             let sender = &self.segment().fixed().sender;
             if self.has_room(sender.sent.load(Ordering::Relaxed)) {
-                self.foretell_arrival(messages);
+                self.foretell_arrival(receiving, messages);
             }
-            let result = send(self);
+            let result = send(self, both.sender());
             sender.lock.give_back();
             if result.is_ok() {
                 // What was sent is sent, whatever is wrong with those who wait.
-                if self.serve(wakes).is_err() {
+                if self.serve(receiving, wakes).is_err() {
                     self.note_damage();
                 }
-                self.update_wait_flags();
+                self.update_wait_flags(receiving);
             }
             if self.segment().fixed().receiver.watched.get() == 0 {
                 // Whoever saw that nobody polls died before it could say so.
-                self.set_attention(WATCHED, 0);
+                self.set_attention(receiving, WATCHED, 0);
             }
             result
         })
@@ -162,12 +167,12 @@ impl Engine {
         &self,
         me: &Thread,
         deadline: Deadline,
-        change: impl FnOnce(),
+        change: impl FnOnce(BothHeld<'_>),
     ) -> Result<(), Refused> {
-        self.with_receiver_lock(me, deadline, |_| {
-            self.borrow_sender_lock(me, deadline)?;
-            change();
-            self.set_attention(WATCHED, WATCHED);
+        self.with_receiver_lock(me, deadline, |receiving, _| {
+            let both = self.borrow_sender_lock(receiving, me, deadline)?;
+            change(both);
+            self.set_attention(receiving, WATCHED, WATCHED);
             self.segment().fixed().sender.lock.give_back();
             Ok(())
         })
@@ -176,7 +181,11 @@ impl Engine {
     /// Has a helper's FIFO show what there is. The number on which the helper sleeps.
     fn heard_by(&self, me: &Thread, feed: &Feed, deadline: Deadline) -> Result<u32, Refused> {
         let mut value = 0;
-        let hear = || value = self.chain().hear(feed, self.level());
+        let hear = |both: BothHeld<'_>| {
+            value = self
+                .chain()
+                .hear(both.receiver(), feed, self.level(both.receiver()));
+        };
         self.with_both_locks(me, deadline, hear)?;
         Ok(value)
     }
@@ -184,16 +193,16 @@ impl Engine {
     /// As [`pollable`](Self::pollable), of a model.
     #[cfg(loom)]
     pub(crate) fn watch(&self, me: &Thread, wanted: u32) -> Result<(), Refused> {
-        let begin = || self.chain().begin(1, wanted, self.level());
+        let begin = |both: BothHeld<'_>| self.chain().begin(1, wanted, self.level(both.receiver()));
         self.with_both_locks(me, Deadline::Never, begin)
     }
 
     /// As [`watch`](Self::watch), with another FIFO in place of one that is gone.
     #[cfg(loom)]
     pub(crate) fn watch_anew(&self, me: &Thread, wanted: u32) -> Result<(), Refused> {
-        self.with_both_locks(me, Deadline::Never, || {
+        self.with_both_locks(me, Deadline::Never, |both| {
             self.doorbell.set_gone(false);
-            self.chain().begin(2, wanted, self.level());
+            self.chain().begin(2, wanted, self.level(both.receiver()));
         })
     }
 
@@ -219,9 +228,9 @@ impl Engine {
         let mut readable = self.available() != 0;
         if readable && waiters.len(List::Receivers) != 0 {
             // It is about to be handed over, unless nobody is left who does that, or who wants it.
-            let served = self.with_receiver_lock(me, Deadline::Passed, |wakes| {
-                self.serve(wakes)?;
-                self.update_wait_flags();
+            let served = self.with_receiver_lock(me, Deadline::Passed, |receiving, wakes| {
+                self.serve(receiving, wakes)?;
+                self.update_wait_flags(receiving);
                 Ok(self.available() != 0)
             });
             readable = served.unwrap_or(false);
@@ -262,8 +271,11 @@ mod polled {
         fn begin_to_poll(&self, me: &Thread, wanted: u32) -> io::Result<()> {
             let deadline = Deadline::after(PATIENCE);
             let mut outcome = Ok(());
-            let locked = self.with_both_locks(me, deadline, || {
-                outcome = self.chain().begin_here(wanted, self.level(), self.mode());
+            let locked = self.with_both_locks(me, deadline, |both| {
+                let level = self.level(both.receiver());
+                outcome = self
+                    .chain()
+                    .begin_here(both.receiver(), wanted, level, self.mode());
             });
             match locked {
                 Ok(()) => outcome?,
@@ -279,9 +291,9 @@ mod polled {
             if !self.doorbell.close_polled() {
                 return;
             }
-            let _ = self.with_receiver_lock(me, Deadline::after(GRACE), |_| {
+            let _ = self.with_receiver_lock(me, Deadline::after(GRACE), |receiving, _| {
                 if self.chain().forget() {
-                    self.set_attention(WATCHED, 0);
+                    self.set_attention(receiving, WATCHED, 0);
                 }
                 Ok(())
             });

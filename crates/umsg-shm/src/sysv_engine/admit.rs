@@ -6,6 +6,7 @@ use super::wait::{Reply, Seated};
 use crate::crash::crash_point;
 use crate::fault::Fault;
 use crate::lock::deferred_wakes::DeferredWakes;
+use crate::lock::tokens::ReceiverHeld;
 use crate::sys::clock;
 use crate::waiters::NO_SLOT;
 use crate::waiters::{self, List, State};
@@ -14,12 +15,16 @@ impl Engine {
     /// Sends the messages of blocked senders that fit, in their order; one that is too long for the room there is lets shorter
     /// ones go first. Source: ss_wakeup in linux/ipc/msg.c.
     #[inline(never)]
-    pub(super) fn admit(&self, wakes: &mut DeferredWakes) -> Result<(), Fault> {
+    pub(super) fn admit(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        wakes: &mut DeferredWakes,
+    ) -> Result<(), Fault> {
         self.each_seat(List::Senders, |who| {
             if waiters::state(who.node()) != State::Waiting {
-                self.withdraw(who)?;
+                self.withdraw(receiving, who)?;
             } else if self.fits(who) {
-                self.let_in(who, wakes)?;
+                self.let_in(receiving, who, wakes)?;
             }
             Ok(Walk::GoesOn)
         })
@@ -30,7 +35,12 @@ impl Engine {
         self.has_room(who.node().wanted.get().into(), who.seat.size.get())
     }
 
-    fn let_in(&self, who: Seated<'_>, wakes: &mut DeferredWakes) -> Result<(), Fault> {
+    fn let_in(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        who: Seated<'_>,
+        wakes: &mut DeferredWakes,
+    ) -> Result<(), Fault> {
         let node = who.node();
         let slot = node.slot.get();
         let is_judged = self.is_judged(who);
@@ -41,28 +51,33 @@ impl Engine {
                 Reply::Rejudge
             };
             let _ = self.reply(who, reply, wakes);
-            return self.withdraw(who);
+            return self.withdraw(receiving, who);
         }
         let mtype = self.segment().cell(slot)?.mtype.get() as i64;
         self.order().provide(mtype)?;
         // Settled before it is sent: from then on it is, and a repair sends it.
         if !self.reply(who, Reply::Sent, wakes) {
-            return self.withdraw(who);
+            return self.withdraw(receiving, who);
         }
         crash_point!(MSG_ADMITTED);
-        self.send_parked(slot, wakes)?;
-        self.waiters().remove(node)?;
+        self.send_parked(receiving, slot, wakes)?;
+        self.waiters().remove(receiving, node)?;
         self.note_send(node.pid.get(), clock::realtime_coarse());
         Ok(())
     }
 
     /// Sends the message that a blocked sender has left in a slot.
-    fn send_parked(&self, slot: u32, wakes: &mut DeferredWakes) -> Result<(), Fault> {
+    fn send_parked(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        slot: u32,
+        wakes: &mut DeferredWakes,
+    ) -> Result<(), Fault> {
         let cell = self.segment().cell(slot)?;
         let (mtype, len) = (cell.mtype.get() as i64, self.len_of(cell)?);
         // It is as old as its place in the queue.
         cell.sent_at.set(clock::realtime_coarse());
-        let sequence = self.commit(slot)?;
-        self.route(slot, mtype, sequence, len, wakes)
+        let sequence = self.commit(receiving, slot)?;
+        self.route(receiving, slot, mtype, sequence, len, wakes)
     }
 }

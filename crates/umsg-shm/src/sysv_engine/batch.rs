@@ -6,6 +6,7 @@ use super::{Engine, Refused};
 use crate::crash::crash_point;
 use crate::fault::Fault;
 use crate::lock::deferred_wakes::DeferredWakes;
+use crate::lock::tokens::ReceiverHeld;
 use crate::sync::Ordering;
 use crate::sys::clock::{self, Deadline};
 use crate::sys::scratch::Scratch;
@@ -42,7 +43,9 @@ impl Engine {
         if messages == 0 {
             return Ok(());
         }
-        let attempt = |wakes: &mut DeferredWakes| self.send_batch_locked(call, batch, bytes, wakes);
+        let attempt = |receiving: ReceiverHeld<'_>, wakes: &mut DeferredWakes| {
+            self.send_batch_locked(receiving, call, batch, bytes, wakes)
+        };
         match self.with_lock(call.me, call.deadline, attempt) {
             Err(Refused::NotNow) => {}
             other => return other.map_err(|refused| refused.by(call.deadline)),
@@ -55,9 +58,9 @@ impl Engine {
             messages: u32::try_from(messages).unwrap_or(u32::MAX),
             bytes,
         };
-        self.wait(call, List::Senders, |wakes| {
-            match self.send_batch_locked(call, batch, bytes, wakes) {
-                Err(Refused::NotNow) => Ok(match self.take_seat(call, choice)? {
+        self.wait(call, List::Senders, |receiving, wakes| {
+            match self.send_batch_locked(receiving, call, batch, bytes, wakes) {
+                Err(Refused::NotNow) => Ok(match self.take_seat(receiving, call, choice)? {
                     Some(seated) => Enlisted::Waiting(seated),
                     None => Enlisted::NoSeat,
                 }),
@@ -68,27 +71,28 @@ impl Engine {
 
     fn send_batch_locked(
         &self,
+        receiving: ReceiverHeld<'_>,
         call: &Call<'_>,
         batch: &impl Batch,
         bytes: u64,
         wakes: &mut DeferredWakes,
     ) -> Result<(), Refused> {
-        self.check_rights(call.rights)?;
+        self.check_rights(receiving, call.rights)?;
         let messages = batch.count() as u64;
-        if !self.has_room(messages, bytes) && !self.finds_room(messages, bytes, wakes)? {
+        if !self.has_room(messages, bytes) && !self.finds_room(receiving, messages, bytes, wakes)? {
             return Err(Refused::NotNow);
         }
         let types = (0..batch.count()).map(|index| batch.at(index).0);
         self.order().provide_all(types)?;
         let mut slots = Scratch::<u32>::new(batch.count())?;
         let now = clock::realtime_coarse();
-        if let Err((filled, trouble)) = self.fill_batch(call, batch, now, &mut slots) {
+        if let Err((filled, trouble)) = self.fill_batch(receiving, call, batch, now, &mut slots) {
             for &slot in &slots[..filled] {
-                self.release(slot)?;
+                self.release(receiving, slot)?;
             }
             return Err(trouble.into());
         }
-        self.foretell_doorbell(messages as i64, -(bytes as i64));
+        self.foretell_doorbell(receiving, messages as i64, -(bytes as i64));
         let first = self.fixed().control.sequence.get().wrapping_add(1);
         // One store sends them all.
         self.fixed()
@@ -99,6 +103,7 @@ impl Engine {
         for (index, &slot) in slots.iter().enumerate() {
             let (mtype, bytes) = batch.at(index);
             self.route(
+                receiving,
                 slot,
                 mtype,
                 first.wrapping_add(index as u64),
@@ -113,6 +118,7 @@ impl Engine {
     /// Fills a slot for each message and gives it its number, beyond those that count. After an error: how many were filled.
     fn fill_batch(
         &self,
+        receiving: ReceiverHeld<'_>,
         call: &Call<'_>,
         batch: &impl Batch,
         now: u64,
@@ -121,7 +127,7 @@ impl Engine {
         for (index, place) in slots.iter_mut().enumerate() {
             let (mtype, message) = batch.at(index);
             let fill = || {
-                let (slot, _) = self.fill(call.me, mtype, message, now)?;
+                let (slot, _) = self.fill(receiving, call.me, mtype, message, now)?;
                 self.number(slot, index as u64 + 1)?;
                 Ok(slot)
             };
@@ -142,8 +148,8 @@ impl Engine {
         if most == 0 {
             return Ok(0);
         }
-        match self.with_lock(call.me, call.deadline, |wakes| {
-            self.receive_batch_locked(call, want, most, sink, wakes)
+        match self.with_lock(call.me, call.deadline, |receiving, wakes| {
+            self.receive_batch_locked(receiving, call, want, most, sink, wakes)
         }) {
             Err(Refused::NotNow) => {}
             other => return other.map_err(|refused| refused.by(call.deadline)),
@@ -158,8 +164,8 @@ impl Engine {
         };
         let first = self.receive(call, want, buffer, false)?;
         sink.taken(first);
-        let more = self.with_lock(call.me, Deadline::Passed, |wakes| {
-            self.receive_batch_locked(call, want, most - 1, sink, wakes)
+        let more = self.with_lock(call.me, Deadline::Passed, |receiving, wakes| {
+            self.receive_batch_locked(receiving, call, want, most - 1, sink, wakes)
         });
         // What was received is the caller's, whatever comes then.
         Ok(1 + more.unwrap_or(0))
@@ -167,16 +173,17 @@ impl Engine {
 
     fn receive_batch_locked(
         &self,
+        receiving: ReceiverHeld<'_>,
         call: &Call<'_>,
         want: Want,
         most: usize,
         sink: &mut impl Sink,
         wakes: &mut DeferredWakes,
     ) -> Result<usize, Refused> {
-        self.check_rights(call.rights)?;
+        self.check_rights(receiving, call.rights)?;
         let mut count = 0;
         while count < most {
-            let found = match self.find(want, wakes) {
+            let found = match self.find(receiving, want, wakes) {
                 Ok(found) => found,
                 Err(Refused::NotNow) if count != 0 => break,
                 Err(refused) => return Err(refused),
@@ -189,14 +196,14 @@ impl Engine {
                 break;
             };
             let len = self.segment().copy_out(found.cell, found.len, buffer)?;
-            self.foretell_doorbell(-1, found.len as i64);
-            self.remove_and_free(found)?;
+            self.foretell_doorbell(receiving, -1, found.len as i64);
+            self.remove_and_free(receiving, found)?;
             sink.taken(Taken { len, mtype });
             count += 1;
         }
         if count != 0 {
             self.note_receive(call.me.pid());
-            self.admit_if_any(wakes);
+            self.admit_if_any(receiving, wakes);
         }
         Ok(count)
     }

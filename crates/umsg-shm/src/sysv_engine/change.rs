@@ -7,6 +7,7 @@ use super::{Engine, Refused};
 use crate::crash::crash_point;
 use crate::fault::Fault;
 use crate::lock::deferred_wakes::DeferredWakes;
+use crate::lock::tokens::ReceiverHeld;
 use crate::sync::Ordering;
 use crate::sys::clock::{self, Deadline, SECOND};
 use crate::sys::thread::Thread;
@@ -20,8 +21,8 @@ impl Engine {
         me: &Thread,
         change: impl FnOnce(&Fixed) -> Result<(), E>,
     ) -> Result<Result<(), E>, Refused> {
-        self.with_lock(me, Deadline::Passed, |wakes| {
-            self.foretell_doorbell(0, 1);
+        self.with_lock(me, Deadline::Passed, |receiving, wakes| {
+            self.foretell_doorbell(receiving, 0, 1);
             let result = change(self.fixed());
             if result.is_ok() {
                 let rights = &self.fixed().rights;
@@ -30,25 +31,25 @@ impl Engine {
                 // Release: RIGHTS. Who judges by the new version sees the new rights.
                 rights.version.fetch_add(1, Ordering::Release);
                 crash_point!(MSG_CHANGED);
-                self.rejudge(wakes)?;
+                self.rejudge(receiving, wakes)?;
             }
             Ok(result)
         })
     }
 
     /// Receivers ask again whether they may; senders do if there is room for them now. Source: msgctl_down in linux/ipc/msg.c.
-    fn rejudge(&self, wakes: &mut DeferredWakes) -> Result<(), Fault> {
+    fn rejudge(&self, receiving: ReceiverHeld<'_>, wakes: &mut DeferredWakes) -> Result<(), Fault> {
         self.each_seat(List::Receivers, |who| {
             let _ = self.reply(who, Reply::Rejudge, wakes);
-            self.waiters().remove(who.node())?;
+            self.waiters().remove(receiving, who.node())?;
             Ok(Walk::GoesOn)
         })?;
         self.each_seat(List::Senders, |who| {
             if waiters::state(who.node()) != State::Waiting {
-                self.withdraw(who)?;
+                self.withdraw(receiving, who)?;
             } else if self.fits(who) {
                 let _ = self.reply(who, Reply::Rejudge, wakes);
-                self.withdraw(who)?;
+                self.withdraw(receiving, who)?;
             }
             Ok(Walk::GoesOn)
         })
@@ -61,14 +62,14 @@ impl Engine {
         me: &Thread,
         may: impl FnOnce(&Fixed) -> Result<(), E>,
     ) -> Result<Result<(), E>, Refused> {
-        self.with_lock(me, Deadline::Passed, |wakes| {
+        self.with_lock(me, Deadline::Passed, |receiving, wakes| {
             let result = may(self.fixed());
             if result.is_ok() {
-                self.foretell_removal();
+                self.foretell_removal(receiving);
                 // The store that removes it. Relaxed: under the lock; who looks without it sees it a moment later.
                 self.fixed().rights.state.store(REMOVED, Ordering::Relaxed);
                 crash_point!(MSG_REMOVED);
-                self.dismiss(wakes);
+                self.dismiss(receiving, wakes);
             }
             Ok(result)
         })
@@ -101,11 +102,11 @@ impl Engine {
     }
 
     /// Tells everybody who waits that the queue is gone. Whoever is not told finds out at the next slice.
-    pub(super) fn dismiss(&self, wakes: &mut DeferredWakes) {
+    pub(super) fn dismiss(&self, receiving: ReceiverHeld<'_>, wakes: &mut DeferredWakes) {
         for list in [List::Receivers, List::Senders] {
             let told = self.each_seat(list, |who| {
                 let _ = self.reply(who, Reply::Removed, wakes);
-                self.waiters().remove(who.node())?;
+                self.waiters().remove(receiving, who.node())?;
                 Ok(Walk::GoesOn)
             });
             if told.is_err() {

@@ -110,7 +110,7 @@ fn a_removal_without_the_lock_ends_all_waiting_also_for_the_lock() {
 fn an_owner_that_goes_on_after_a_removal_without_its_lock_harms_nobody() {
     let engine = engine(1000);
     let me = thread::current();
-    let removed = engine.with_lock(me, Deadline::Passed, |_| {
+    let removed = engine.with_lock(me, Deadline::Passed, |_, _| {
         // As another process does while this one is stopped here.
         Ok(engine.remove_unlocked(|_| Ok::<(), ()>(())))
     });

@@ -44,8 +44,8 @@ impl Engine {
     /// Copies the `n`th message in order of arrival, 0 being the oldest, and leaves it there (MSG_COPY). [`Refused::NotNow`] if
     /// there are not so many.
     pub fn copy(&self, call: &Call<'_>, n: u32, buffer: &mut [u8]) -> Result<Taken, Refused> {
-        self.with_lock(call.me, call.deadline, |_| {
-            self.check_rights(call.rights)?;
+        self.with_lock(call.me, call.deadline, |receiving, _| {
+            self.check_rights(receiving, call.rights)?;
             let Some(slot) = self.order().nth(n)? else {
                 return Err(Refused::NotNow);
             };
@@ -94,8 +94,8 @@ impl Engine {
     }
 
     fn look(&self, call: &Call<'_>, n: u32, seen: &mut Seen) -> Result<(), Refused> {
-        let copied = self.with_lock(call.me, call.deadline, |_| {
-            self.check_rights(call.rights)?;
+        let copied = self.with_lock(call.me, call.deadline, |receiving, _| {
+            self.check_rights(receiving, call.rights)?;
             let Some(slot) = self.order().nth(n)? else {
                 return Err(Refused::NotNow);
             };
@@ -120,7 +120,7 @@ impl Engine {
         let messages = self.fixed().control.messages.load(Ordering::Relaxed) as usize;
         let expected = messages.min(self.segment().layout().slots).min(most);
         types.try_reserve(expected).map_err(|_| Fault::NoMemory)?;
-        self.with_lock(me, Deadline::Passed, |_| {
+        self.with_lock(me, Deadline::Passed, |_, _| {
             for kind in self.order().kinds().take(most) {
                 types.push(kind?);
             }
@@ -131,8 +131,8 @@ impl Engine {
 
     /// What the queue holds, all at one instant.
     pub fn counts(&self, me: &Thread) -> Result<Counts, Refused> {
-        self.with_lock(me, Deadline::Passed, |wakes| {
-            self.reclaim_if_due(wakes)?;
+        self.with_lock(me, Deadline::Passed, |receiving, wakes| {
+            self.reclaim_if_due(receiving, wakes)?;
             let control = &self.fixed().control;
             // Relaxed: under the lock.
             let word = Ordering::Relaxed;

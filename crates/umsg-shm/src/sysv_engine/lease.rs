@@ -12,6 +12,7 @@ use crate::fault::Fault;
 use crate::leases::LeaseRecord;
 use crate::leases::{self, Claim, HolderScan, Leases, State};
 use crate::lock::deferred_wakes::DeferredWakes;
+use crate::lock::tokens::ReceiverHeld;
 use crate::sync::Ordering;
 use crate::sys::clock::{self, Deadline};
 use crate::sys::liveness;
@@ -53,12 +54,13 @@ impl Receipt for Lease {
 
     fn take(
         &mut self,
+        receiving: ReceiverHeld<'_>,
         engine: &Engine,
         call: &Call<'_>,
         found: Found<'_>,
     ) -> Result<LeaseHandle, Refused> {
-        let handle = engine.keep(call.me, found)?;
-        engine.order().remove(found.slot)?;
+        let handle = engine.keep(receiving, call.me, found)?;
+        engine.order().remove(receiving, found.slot)?;
         engine.count(-1, -(found.len as i64));
         engine.note_receive(call.me.pid());
         Ok(handle)
@@ -74,12 +76,12 @@ impl Receipt for Lease {
     ) -> Result<Option<LeaseHandle>, Refused> {
         call.unname();
         // In vain if an owner is stopped: the offer goes back.
-        engine.with_lock(call.me, call.deadline, |_| {
+        engine.with_lock(call.me, call.deadline, |receiving, _| {
             if waiters::state(me.node()) != waiters::State::Settled {
                 return Ok(None);
             }
-            let handle = engine.keep(call.me, found)?;
-            engine.waiters().remove(me.node())?;
+            let handle = engine.keep(receiving, call.me, found)?;
+            engine.waiters().remove(receiving, me.node())?;
             waiters::give_up(me.node());
             Ok(Some(handle))
         })
@@ -94,17 +96,25 @@ impl Engine {
     }
 
     /// The step that makes a message the caller's, whatever else still says that it is queued.
-    fn keep(&self, me: &Thread, found: Found<'_>) -> Result<LeaseHandle, Fault> {
+    fn keep(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        me: &Thread,
+        found: Found<'_>,
+    ) -> Result<LeaseHandle, Fault> {
         let deliveries = found.cell.returns().saturating_add(1);
-        let (index, hold) = Leases::of(self.segment()).claim(&Claim {
-            slot: found.slot,
-            pid: me.pid(),
-            birth: liveness::birth(self.segment(), || process::birth(me.pid())),
-            deliveries,
-        })?;
+        let (index, hold) = Leases::of(self.segment()).claim(
+            receiving,
+            &Claim {
+                slot: found.slot,
+                pid: me.pid(),
+                birth: liveness::birth(self.segment(), || process::birth(me.pid())),
+                deliveries,
+            },
+        )?;
         leases::set(hold, State::Leased);
         crash_point!(MSG_LEASED);
-        self.count_held(1, found.len as i64);
+        self.count_held(receiving, 1, found.len as i64);
         Ok(LeaseHandle {
             index,
             ticket: hold.ticket.get(),
@@ -118,7 +128,7 @@ impl Engine {
     }
 
     /// Counts a message that is held from now on, or (-1) no more.
-    fn count_held(&self, messages: i64, bytes: i64) {
+    fn count_held(&self, _: ReceiverHeld<'_>, messages: i64, bytes: i64) {
         let control = &self.fixed().control;
         // Relaxed: under the lock; read elsewhere as a hint.
         let (held, held_bytes) = (
@@ -135,32 +145,32 @@ impl Engine {
 
     /// Ends a lease, and with it the message. False if the lease has ended already: its time was up, or it is another's.
     pub fn acknowledge(&self, me: &Thread, handle: &LeaseHandle) -> Result<bool, Refused> {
-        self.end_lease(me, handle, |hold, wakes| {
+        self.end_lease(me, handle, |receiving, hold, wakes| {
             let slot = hold.slot.get();
             let len = self.len_of(self.segment().cell(slot)?)?;
-            self.foretell_doorbell(0, len as i64);
+            self.foretell_doorbell(receiving, 0, len as i64);
             // First the message, then the record: a lease of nothing is none.
             self.segment().cell(slot)?.end();
             crash_point!(MSG_ACKNOWLEDGED);
-            Leases::of(self.segment()).release(handle.index, hold)?;
-            self.count_held(-1, -(len as i64));
-            self.push_free(slot)?;
-            self.admit_if_any(wakes);
+            Leases::of(self.segment()).release(receiving, handle.index, hold)?;
+            self.count_held(receiving, -1, -(len as i64));
+            self.push_free(receiving, slot)?;
+            self.admit_if_any(receiving, wakes);
             Ok(())
         })
     }
 
     /// Ends a lease; the message is in the queue again. False as for [`acknowledge`](Self::acknowledge).
     pub fn give_back(&self, me: &Thread, handle: &LeaseHandle) -> Result<bool, Refused> {
-        self.end_lease(me, handle, |hold, wakes| {
-            self.return_lease(handle.index, hold, wakes)
+        self.end_lease(me, handle, |receiving, hold, wakes| {
+            self.return_lease(receiving, handle.index, hold, wakes)
         })
     }
 
     /// Gives a lease a time limit: the reading of the monotonic clock at which it ends by itself, in nanoseconds; 0 for none.
     /// False if the lease has ended.
     pub fn limit(&self, me: &Thread, handle: &LeaseHandle, until: u64) -> Result<bool, Refused> {
-        self.end_lease(me, handle, |hold, _| {
+        self.end_lease(me, handle, |_, hold, _| {
             hold.until.set(until);
             let due = &self.fixed().holding.due;
             // Relaxed: when to look, not what is found.
@@ -196,12 +206,14 @@ impl Engine {
         &self,
         me: &Thread,
         handle: &LeaseHandle,
-        work: impl FnOnce(&LeaseRecord, &mut DeferredWakes) -> Result<(), Fault>,
+        work: impl FnOnce(ReceiverHeld<'_>, &LeaseRecord, &mut DeferredWakes) -> Result<(), Fault>,
     ) -> Result<bool, Refused> {
-        self.with_lock(me, Deadline::Never, |wakes| {
+        self.with_lock(me, Deadline::Never, |receiving, wakes| {
             let holds = Leases::of(self.segment());
             match holds.find(handle.index, handle.ticket, State::Leased)? {
-                Some(hold) => work(hold, wakes).map(|()| true).map_err(Refused::from),
+                Some(hold) => work(receiving, hold, wakes)
+                    .map(|()| true)
+                    .map_err(Refused::from),
                 None => Ok(false),
             }
         })
@@ -209,6 +221,7 @@ impl Engine {
 
     fn return_lease(
         &self,
+        receiving: ReceiverHeld<'_>,
         index: u32,
         hold: &LeaseRecord,
         wakes: &mut DeferredWakes,
@@ -216,14 +229,14 @@ impl Engine {
         let slot = hold.slot.get();
         let cell = self.segment().cell(slot)?;
         let len = self.len_of(cell)?;
-        self.provide_for(slot)?;
-        self.foretell_doorbell(1, 0);
+        self.provide_for(receiving, slot)?;
+        self.foretell_doorbell(receiving, 1, 0);
         cell.set_returns(hold.deliveries.get(), true);
         crash_point!(MSG_RETURNED);
-        Leases::of(self.segment()).release(index, hold)?;
-        self.count_held(-1, -(len as i64));
+        Leases::of(self.segment()).release(receiving, index, hold)?;
+        self.count_held(receiving, -1, -(len as i64));
         self.fixed().counters.count(Event::Returned);
-        self.return_to_queue(slot, wakes)
+        self.return_to_queue(receiving, slot, wakes)
     }
 
     /// Whether anything is leased.
@@ -235,7 +248,11 @@ impl Engine {
 
     /// Takes back what the dead held and leases whose time is up, if a look is due. True if it looked.
     #[cold]
-    pub(super) fn reclaim_if_due(&self, wakes: &mut DeferredWakes) -> Result<bool, Fault> {
+    pub(super) fn reclaim_if_due(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        wakes: &mut DeferredWakes,
+    ) -> Result<bool, Fault> {
         let holding = &self.fixed().holding;
         // Relaxed: under the lock.
         let due = holding.due.load(Ordering::Relaxed);
@@ -244,11 +261,16 @@ impl Engine {
         if !self.holds_any() || !is_due {
             return Ok(false);
         }
-        self.reclaim(now, wakes)?;
+        self.reclaim(receiving, now, wakes)?;
         Ok(true)
     }
 
-    pub(super) fn reclaim(&self, now: u64, wakes: &mut DeferredWakes) -> Result<(), Fault> {
+    pub(super) fn reclaim(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        now: u64,
+        wakes: &mut DeferredWakes,
+    ) -> Result<(), Fault> {
         let holding = &self.fixed().holding;
         let mut due = u64::MAX;
         let mut holders = HolderScan::default();
@@ -259,7 +281,7 @@ impl Engine {
                 continue;
             }
             if holders.is_orphan(self.segment(), hold) || (until != 0 && until <= now) {
-                self.return_lease(index, hold, wakes)?;
+                self.return_lease(receiving, index, hold, wakes)?;
             } else if until != 0 {
                 due = due.min(until);
             }

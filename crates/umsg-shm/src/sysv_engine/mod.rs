@@ -53,6 +53,7 @@ pub use wait::Call;
 use crate::doorbell::Doorbell;
 use crate::fault::Fault;
 use crate::lock::deferred_wakes::DeferredWakes;
+use crate::lock::tokens::ReceiverHeld;
 use crate::lock::{Held, Left, LockError};
 use crate::sync::{Ordering, fence_after_rmw};
 use crate::sys::clock::Deadline;
@@ -201,17 +202,19 @@ impl Engine {
             Ok((held, Left::InOrder)) => Ok(held),
             // Nothing is done with it any more, and its owner may live: see `remove_unlocked`.
             Ok((held, Left::ByTheDead)) if self.is_removed() => {
-                self.mend_doorbell();
+                let receiving = held.receiver();
+                self.mend_doorbell(receiving);
                 Ok(held)
             }
             Ok((held, Left::ByTheDead)) => {
-                repair::repair(self)?;
-                match self.serve(wakes) {
+                let receiving = held.receiver();
+                repair::repair(receiving, self)?;
+                match self.serve(receiving, wakes) {
                     Err(Fault::Damaged) => return Err(Fault::Damaged.into()),
                     // Without memory who waits is not served yet; others can take what there is.
                     _ => wakes.add_everybody(self.waiters().usable()),
                 }
-                self.mend_doorbell();
+                self.mend_doorbell(receiving);
                 Ok(held)
             }
             Err(LockError::OwnedByCaller) => Err(Fault::OwnedByCaller.into()),
@@ -226,13 +229,16 @@ impl Engine {
         &self,
         me: &Thread,
         deadline: Deadline,
-        work: impl FnOnce(&mut DeferredWakes) -> Result<T, Refused>,
+        work: impl FnOnce(ReceiverHeld<'_>, &mut DeferredWakes) -> Result<T, Refused>,
     ) -> Result<T, Refused> {
         let mut wakes = DeferredWakes::default();
         let held = self.lock(me, deadline, &mut wakes)?;
-        let result = self.enter(me, &mut wakes).and_then(|()| work(&mut wakes));
+        let receiving = held.receiver();
+        let result = self
+            .enter(receiving, me, &mut wakes)
+            .and_then(|()| work(receiving, &mut wakes));
         if let Err(Refused::NotNow) = result {
-            self.look_at_doorbell();
+            self.look_at_doorbell(receiving);
         }
         self.leave(held, &wakes, Held::unlock);
         self.segment.check()?;
@@ -247,7 +253,7 @@ impl Engine {
         wakes: &DeferredWakes,
         unlock: impl FnOnce(Held<'a>) -> T,
     ) -> T {
-        self.settle_doorbell();
+        self.settle_doorbell(held.receiver());
         if wakes.is_empty() {
             return unlock(held);
         }
@@ -256,13 +262,18 @@ impl Engine {
 
     /// What every operation does first: is there still a queue, and is there something to clear away?
     #[inline(always)]
-    fn enter(&self, me: &Thread, wakes: &mut DeferredWakes) -> Result<(), Refused> {
+    fn enter(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        me: &Thread,
+        wakes: &mut DeferredWakes,
+    ) -> Result<(), Refused> {
         // Relaxed: under the lock.
         if self.fixed().rights.state.load(Ordering::Relaxed) != LIVE {
             return Err(self.why_not_live());
         }
         if self.waiters().len(List::Offered) != 0 {
-            self.reap(me, wakes)?;
+            self.reap(receiving, me, wakes)?;
         }
         Ok(())
     }
@@ -276,9 +287,9 @@ impl Engine {
         }
     }
 
-    /// Refuses a caller that was judged by what does not hold any more. Under the lock.
+    /// Refuses a caller that was judged by what does not hold any more.
     #[inline(always)]
-    fn check_rights(&self, version: u32) -> Result<(), Refused> {
+    fn check_rights(&self, _: ReceiverHeld<'_>, version: u32) -> Result<(), Refused> {
         // Relaxed: under the lock.
         if self.fixed().rights.version.load(Ordering::Relaxed) == version {
             Ok(())

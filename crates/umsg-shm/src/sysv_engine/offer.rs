@@ -11,6 +11,7 @@ use crate::crash::crash_point;
 use crate::fault::Fault;
 use crate::lock::SLICE;
 use crate::lock::deferred_wakes::DeferredWakes;
+use crate::lock::tokens::ReceiverHeld;
 use crate::sys::clock;
 use crate::sys::thread::Thread;
 use crate::sysv_engine::order::{TypeIndexStore, Want};
@@ -50,6 +51,7 @@ impl Engine {
     #[inline(never)]
     pub(super) fn offer(
         &self,
+        receiving: ReceiverHeld<'_>,
         slot: u32,
         mtype: i64,
         len: usize,
@@ -58,13 +60,13 @@ impl Engine {
         let mut taken = false;
         self.each_seat(List::Receivers, |who| {
             if waiters::state(who.node()) != State::Waiting {
-                self.waiters().remove(who.node())?;
+                self.waiters().remove(receiving, who.node())?;
                 return Ok(Walk::GoesOn);
             }
             if !is_wanted(want_of(who.seat), mtype) {
                 return Ok(Walk::GoesOn);
             }
-            taken = self.offer_to(who, slot, len, wakes)?;
+            taken = self.offer_to(receiving, who, slot, len, wakes)?;
             Ok(if taken { Walk::Ends } else { Walk::GoesOn })
         })?;
         Ok(taken)
@@ -73,6 +75,7 @@ impl Engine {
     /// Offers a message to a receiver that wants it. False if it can't take it; then it waits no more.
     fn offer_to(
         &self,
+        receiving: ReceiverHeld<'_>,
         who: Seated<'_>,
         slot: u32,
         len: usize,
@@ -81,24 +84,25 @@ impl Engine {
         let node = who.node();
         if !self.is_judged(who) {
             let _ = self.reply(who, Reply::Rejudge, wakes);
-            self.waiters().remove(node)?;
+            self.waiters().remove(receiving, node)?;
             return Ok(false);
         }
         if who.seat.size.get() < len as u64 {
             who.seat.size.set(len as u64);
             let _ = self.reply(who, Reply::TooSmall, wakes);
-            self.waiters().remove(node)?;
+            self.waiters().remove(receiving, node)?;
             return Ok(false);
         }
         node.slot.set(slot);
         node.offered_at.set(clock::monotonic_coarse());
         crash_point!(MSG_NOTED);
         if !self.reply(who, Reply::Message, wakes) {
-            self.waiters().remove(node)?;
+            self.waiters().remove(receiving, node)?;
             return Ok(false);
         }
         crash_point!(MSG_OFFERED);
-        self.waiters().relocate(node, who.index, List::Offered)?;
+        self.waiters()
+            .relocate(receiving, node, who.index, List::Offered)?;
         // The thread, not its process: so does the kernel.
         self.note_receive(node.tid.get());
         self.fixed().counters.count(Event::HandedOver);
@@ -110,18 +114,23 @@ impl Engine {
     /// has accepted: so it takes no more than one seat, and mostly the same. Then in the order in which they
     /// were made, up to one that still has its time: a call does not look at all who are about to wake.
     #[inline(never)]
-    pub(super) fn reap(&self, me: &Thread, wakes: &mut DeferredWakes) -> Result<(), Fault> {
+    pub(super) fn reap(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        me: &Thread,
+        wakes: &mut DeferredWakes,
+    ) -> Result<(), Fault> {
         if let Some(index) = me.taken_up.recall(self.address()) {
             let node = &self.segment().seat(index)?.node;
             if List::of(node) == List::Offered && waiters::state(node) == State::Accepted {
-                self.clear_away(node)?;
+                self.clear_away(receiving, node)?;
             }
         }
         let now = clock::monotonic_coarse();
         self.each_seat(List::Offered, |who| {
             let node = who.node();
             match waiters::state(node) {
-                State::Accepted => self.clear_away(node)?,
+                State::Accepted => self.clear_away(receiving, node)?,
                 State::Settled if now.saturating_sub(node.offered_at.get()) < TIME => {
                     return Ok(Walk::Ends);
                 }
@@ -132,40 +141,45 @@ impl Engine {
                     if waiters::is_orphan(self.segment(), node) {
                         waiters::give_up(node);
                     }
-                    self.waiters().pass_over(node)?;
-                    self.put_back(who, wakes)?;
+                    self.waiters().pass_over(receiving, node)?;
+                    self.put_back(receiving, who, wakes)?;
                 }
                 State::DiedSettled | State::DiedWaiting => {
                     self.fixed().counters.count(Event::WaiterDied);
-                    self.put_back(who, wakes)?;
+                    self.put_back(receiving, who, wakes)?;
                 }
-                State::Free | State::Waiting => self.put_back(who, wakes)?,
+                State::Free | State::Waiting => self.put_back(receiving, who, wakes)?,
             }
             Ok(Walk::GoesOn)
         })
     }
 
     /// An offer was accepted: the slot is free.
-    fn clear_away(&self, node: &Node) -> Result<(), Fault> {
+    fn clear_away(&self, receiving: ReceiverHeld<'_>, node: &Node) -> Result<(), Fault> {
         let slot = node.slot.get();
         // The cell first: a node in this list owns its slot.
         self.segment().cell(slot)?.end();
-        self.waiters().remove(node)?;
+        self.waiters().remove(receiving, node)?;
         crash_point!(MSG_REAPED);
-        self.push_free(slot)
+        self.push_free(receiving, slot)
     }
 
     /// An offer was not taken up: the message is the next one's who waits for it, or goes back to its place.
-    fn put_back(&self, who: Seated<'_>, wakes: &mut DeferredWakes) -> Result<(), Fault> {
+    fn put_back(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        who: Seated<'_>,
+        wakes: &mut DeferredWakes,
+    ) -> Result<(), Fault> {
         let slot = who.node().slot.get();
-        self.provide_for(slot)?;
-        self.waiters().remove(who.node())?;
+        self.provide_for(receiving, slot)?;
+        self.waiters().remove(receiving, who.node())?;
         crash_point!(MSG_PUT_BACK);
-        self.return_to_queue(slot, wakes)
+        self.return_to_queue(receiving, slot, wakes)
     }
 
     /// Memory for a message that is going to come back.
-    pub(super) fn provide_for(&self, slot: u32) -> Result<(), Fault> {
+    pub(super) fn provide_for(&self, _: ReceiverHeld<'_>, slot: u32) -> Result<(), Fault> {
         let mtype = self.segment().cell(slot)?.mtype.get() as i64;
         self.order().provide(mtype)
     }
@@ -173,32 +187,39 @@ impl Engine {
     /// A message that was in somebody's hands, and was [provided for](Self::provide_for), is in the queue again, where its number puts it, or the next one's who waits.
     pub(super) fn return_to_queue(
         &self,
+        receiving: ReceiverHeld<'_>,
         slot: u32,
         wakes: &mut DeferredWakes,
     ) -> Result<(), Fault> {
         let cell = self.segment().cell(slot)?;
         let (mtype, len) = (cell.mtype.get() as i64, self.len_of(cell)?);
-        if self.offer(slot, mtype, len, wakes)? {
+        if self.offer(receiving, slot, mtype, len, wakes)? {
             return Ok(());
         }
         let sequence = self.segment().place(slot)?.sequence.get();
-        self.order().insert(slot, mtype, sequence)?;
+        self.order().insert(receiving, slot, mtype, sequence)?;
         self.count(1, len as i64);
         Ok(())
     }
 
     /// Serves everybody who can be served. Where nobody has died there is nobody: a message is offered when it comes.
-    pub(super) fn serve(&self, wakes: &mut DeferredWakes) -> Result<(), Fault> {
+    pub(super) fn serve(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        wakes: &mut DeferredWakes,
+    ) -> Result<(), Fault> {
         self.each_seat(List::Receivers, |who| {
-            self.serve_receiver(who, wakes).map(|()| Walk::GoesOn)
+            self.serve_receiver(receiving, who, wakes)
+                .map(|()| Walk::GoesOn)
         })?;
-        self.admit(wakes)
+        self.admit(receiving, wakes)
     }
 
     /// Serves one that waits in a list, for itself: if all who wait did this for all others, each slice would cost the square of
     /// their number.
     pub(super) fn serve_one(
         &self,
+        receiving: ReceiverHeld<'_>,
         who: Seated<'_>,
         list: List,
         wakes: &mut DeferredWakes,
@@ -208,22 +229,27 @@ impl Engine {
             return Ok(());
         }
         match list {
-            List::Senders if self.fits(who) => self.admit(wakes),
-            List::Receivers => self.serve_receiver(who, wakes),
+            List::Senders if self.fits(who) => self.admit(receiving, wakes),
+            List::Receivers => self.serve_receiver(receiving, who, wakes),
             _ => Ok(()),
         }
     }
 
-    fn serve_receiver(&self, who: Seated<'_>, wakes: &mut DeferredWakes) -> Result<(), Fault> {
+    fn serve_receiver(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        who: Seated<'_>,
+        wakes: &mut DeferredWakes,
+    ) -> Result<(), Fault> {
         if waiters::state(who.node()) != State::Waiting {
-            return self.waiters().remove(who.node());
+            return self.waiters().remove(receiving, who.node());
         }
         let Some(slot) = self.order().first(want_of(who.seat))? else {
             return Ok(());
         };
         let len = self.len_of(self.segment().cell(slot)?)?;
-        if self.offer_to(who, slot, len, wakes)? {
-            self.order().remove(slot)?;
+        if self.offer_to(receiving, who, slot, len, wakes)? {
+            self.order().remove(receiving, slot)?;
             self.count(-1, -(len as i64));
         }
         Ok(())

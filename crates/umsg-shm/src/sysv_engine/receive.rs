@@ -7,6 +7,7 @@ use crate::counters::Event;
 use crate::crash::crash_point;
 use crate::fault::Fault;
 use crate::lock::deferred_wakes::DeferredWakes;
+use crate::lock::tokens::ReceiverHeld;
 use crate::sysv_engine::order::Want;
 use crate::waiters::{self, List};
 
@@ -25,9 +26,10 @@ pub(super) trait Receipt {
     /// The longest message that it takes, in bytes.
     fn longest(&self) -> u64;
 
-    /// Takes a message from the queue. Under the lock.
+    /// Takes a message from the queue.
     fn take(
         &mut self,
+        receiving: ReceiverHeld<'_>,
         engine: &Engine,
         call: &Call<'_>,
         found: Found<'_>,
@@ -90,13 +92,14 @@ impl Receipt for Copy<'_> {
     #[inline(always)]
     fn take(
         &mut self,
+        receiving: ReceiverHeld<'_>,
         engine: &Engine,
         call: &Call<'_>,
         found: Found<'_>,
     ) -> Result<Taken, Refused> {
         let taken = self.copy(engine, found)?;
         crash_point!(MSG_COPIED);
-        engine.remove_and_free(found)?;
+        engine.remove_and_free(receiving, found)?;
         engine.note_receive(call.me.pid());
         Ok(taken)
     }
@@ -134,8 +137,8 @@ impl Engine {
         want: Want,
         receipt: &mut R,
     ) -> Result<R::Outcome, Refused> {
-        self.with_lock(call.me, call.deadline, |wakes| {
-            self.take_locked(call, want, receipt, wakes)
+        self.with_lock(call.me, call.deadline, |receiving, wakes| {
+            self.take_locked(receiving, call, want, receipt, wakes)
         })
     }
 
@@ -152,10 +155,12 @@ impl Engine {
                 .map_err(|refused| refused.by(call.deadline));
         }
         let receipt = std::cell::RefCell::new(receipt);
-        let mut enlist = |wakes: &mut DeferredWakes| {
+        let mut enlist = |receiving: ReceiverHeld<'_>, wakes: &mut DeferredWakes| {
             let receipt = &mut **receipt.borrow_mut();
-            match self.take_locked(call, want, receipt, wakes) {
-                Err(Refused::NotNow) => self.wait_for_message(call, want, receipt.longest()),
+            match self.take_locked(receiving, call, want, receipt, wakes) {
+                Err(Refused::NotNow) => {
+                    self.wait_for_message(receiving, call, want, receipt.longest())
+                }
                 other => other.map(Enlisted::Done),
             }
         };
@@ -168,44 +173,51 @@ impl Engine {
 
     fn wait_for_message<T>(
         &self,
+        receiving: ReceiverHeld<'_>,
         call: &Call<'_>,
         want: Want,
         longest: u64,
     ) -> Result<Enlisted<'_, T>, Refused> {
         self.fixed().counters.count(Event::ReceiveBlocked);
         Ok(
-            match self.take_seat(call, Choice::Message { want, longest })? {
+            match self.take_seat(receiving, call, Choice::Message { want, longest })? {
                 Some(seated) => Enlisted::Waiting(seated),
                 None => Enlisted::NoSeat,
             },
         )
     }
 
-    /// Takes the first message that is wanted. Under the lock.
+    /// Takes the first message that is wanted.
     #[inline(always)]
     fn take_locked<R: Receipt>(
         &self,
+        receiving: ReceiverHeld<'_>,
         call: &Call<'_>,
         want: Want,
         receipt: &mut R,
         wakes: &mut DeferredWakes,
     ) -> Result<R::Outcome, Refused> {
-        self.check_rights(call.rights)?;
-        let found = self.find(want, wakes)?;
+        self.check_rights(receiving, call.rights)?;
+        let found = self.find(receiving, want, wakes)?;
         if found.len as u64 > receipt.longest() {
             return Err(Refused::TooSmall { len: found.len });
         }
-        self.foretell_doorbell(-1, found.len as i64);
-        let outcome = receipt.take(self, call, found)?;
-        self.admit_if_any(wakes);
+        self.foretell_doorbell(receiving, -1, found.len as i64);
+        let outcome = receipt.take(receiving, self, call, found)?;
+        self.admit_if_any(receiving, wakes);
         Ok(outcome)
     }
 
     /// The first message that is wanted, if there is one; what the dead held is taken back before it is said that there is none.
     #[inline(always)]
-    pub(super) fn find(&self, want: Want, wakes: &mut DeferredWakes) -> Result<Found<'_>, Refused> {
+    pub(super) fn find(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        want: Want,
+        wakes: &mut DeferredWakes,
+    ) -> Result<Found<'_>, Refused> {
         if self.holds_any() {
-            self.reclaim_if_due(wakes)?;
+            self.reclaim_if_due(receiving, wakes)?;
         }
         match self.order().first(want)? {
             Some(slot) => Ok(self.found(slot)?),
@@ -222,18 +234,24 @@ impl Engine {
 
     /// Ends a message that was copied out, and frees its slot.
     #[inline(always)]
-    pub(super) fn remove_and_free(&self, found: Found<'_>) -> Result<(), Fault> {
+    pub(super) fn remove_and_free(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        found: Found<'_>,
+    ) -> Result<(), Fault> {
         found.cell.end();
         crash_point!(MSG_ENDED);
-        self.order().remove(found.slot)?;
+        self.order().remove(receiving, found.slot)?;
         self.count(-1, -(found.len as i64));
-        self.push_free(found.slot)
+        self.push_free(receiving, found.slot)
     }
 
     /// Lets blocked senders in. What was received is the caller's, whatever is wrong with them; without memory they stay.
     #[inline(always)]
-    pub(super) fn admit_if_any(&self, wakes: &mut DeferredWakes) {
-        if self.waiters().len(List::Senders) != 0 && self.admit(wakes) == Err(Fault::Damaged) {
+    pub(super) fn admit_if_any(&self, receiving: ReceiverHeld<'_>, wakes: &mut DeferredWakes) {
+        if self.waiters().len(List::Senders) != 0
+            && self.admit(receiving, wakes) == Err(Fault::Damaged)
+        {
             self.note_damage();
         }
     }

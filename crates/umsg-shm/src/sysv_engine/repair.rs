@@ -19,6 +19,7 @@ use crate::arena;
 use crate::crash::crash_point;
 use crate::fault::Fault;
 use crate::leases::{self, Leases, State as LeaseState};
+use crate::lock::tokens::ReceiverHeld;
 use crate::repair::log;
 use crate::repair::survey::Survey;
 use crate::sync::Ordering;
@@ -27,11 +28,11 @@ use crate::sysv_engine::order::{TypeIndexStore, Typed};
 use crate::waiters::NO_SLOT;
 use crate::waiters::{List, State, Waiters, state};
 
-/// Repairs the queue. The caller holds the lock.
-pub(super) fn repair(engine: &Engine) -> Result<(), Fault> {
+/// Repairs the queue.
+pub(super) fn repair(receiving: ReceiverHeld<'_>, engine: &Engine) -> Result<(), Fault> {
     let fixed = engine.segment().fixed();
     fixed.header.damage.check_mended()?;
-    rebuild(engine)?;
+    rebuild(receiving, engine)?;
     log::note(
         &fixed.control.lock,
         &fixed.control.repairs,
@@ -41,21 +42,21 @@ pub(super) fn repair(engine: &Engine) -> Result<(), Fault> {
 }
 
 /// As [`repair`], and nobody is told.
-pub(super) fn rebuild(engine: &Engine) -> Result<(), Fault> {
+pub(super) fn rebuild(receiving: ReceiverHeld<'_>, engine: &Engine) -> Result<(), Fault> {
     let segment = engine.segment();
     let control = &segment.fixed().control;
     let used = mend_used(segment)?;
     let mut survey = Survey::new(used)?;
     let held = survey_leases(segment, &mut survey)?;
-    settle_senders(engine, &mut survey)?;
+    settle_senders(receiving, engine, &mut survey)?;
     settle_receivers(segment, &mut survey)?;
     let mut queued = survey_queued(segment, &mut survey)?;
     crash_point!(MSG_SURVEYED);
-    let counts = rebuild_order(segment, &mut queued)?;
+    let counts = rebuild_order(receiving, segment, &mut queued)?;
     crash_point!(MSG_ORDERED);
     free_the_rest(segment, &survey)?;
-    Waiters::of(segment).rebuild()?;
-    Leases::of(segment).rebuild()?;
+    Waiters::of(segment).rebuild(receiving)?;
+    Leases::of(segment).rebuild(receiving)?;
     if control.arena_dirty.get() != 0 {
         arena::rebuild(segment)?;
     }
@@ -126,7 +127,11 @@ fn survey_leases(segment: &Segment, survey: &mut Survey) -> Result<Sum, Fault> {
 }
 
 /// Brings the seats of senders to rest, and notes the slots that they own.
-fn settle_senders(engine: &Engine, survey: &mut Survey) -> Result<(), Fault> {
+fn settle_senders(
+    receiving: ReceiverHeld<'_>,
+    engine: &Engine,
+    survey: &mut Survey,
+) -> Result<(), Fault> {
     let segment = engine.segment();
     for (index, node) in Waiters::of(segment).all() {
         if List::of(node) != List::Senders {
@@ -138,7 +143,7 @@ fn settle_senders(engine: &Engine, survey: &mut Survey) -> Result<(), Fault> {
                 continue;
             }
             State::Settled | State::Accepted | State::DiedSettled => {
-                finish_admission(engine, segment.seat(index)?)?;
+                finish_admission(receiving, engine, segment.seat(index)?)?;
             }
             State::Free | State::DiedWaiting => {}
         }
@@ -148,11 +153,15 @@ fn settle_senders(engine: &Engine, survey: &mut Survey) -> Result<(), Fault> {
 }
 
 /// MSG_ADMITTED: the message is sent, whether or not it has its number, and whether or not its sender knows.
-fn finish_admission(engine: &Engine, seat: &Seat) -> Result<(), Fault> {
+fn finish_admission(
+    receiving: ReceiverHeld<'_>,
+    engine: &Engine,
+    seat: &Seat,
+) -> Result<(), Fault> {
     let slot = seat.node.slot.get();
     if Reply::of(seat) == Some(Reply::Sent) && slot != NO_SLOT && !is_sent(engine.segment(), slot)?
     {
-        engine.commit(slot)?;
+        engine.commit(receiving, slot)?;
     }
     Ok(())
 }
@@ -212,9 +221,13 @@ fn survey_queued(segment: &Segment, survey: &mut Survey) -> Result<Scratch<Queue
     Ok(queued)
 }
 
-fn rebuild_order(segment: &Segment, queued: &mut Scratch<Queued>) -> Result<Sum, Fault> {
+fn rebuild_order(
+    receiving: ReceiverHeld<'_>,
+    segment: &Segment,
+    queued: &mut Scratch<Queued>,
+) -> Result<Sum, Fault> {
     let order = Typed::of(segment);
-    order.clear()?;
+    order.clear(receiving)?;
     crash_point!(MSG_CLEARED);
     queued.sort_unstable();
     let mut counts = Sum::default();
@@ -222,7 +235,7 @@ fn rebuild_order(segment: &Segment, queued: &mut Scratch<Queued>) -> Result<Sum,
         let cell = segment.cell(slot)?;
         let mtype = cell.mtype.get() as i64;
         order.provide(mtype)?;
-        order.push_back(slot, mtype, sequence)?;
+        order.push_back(receiving, slot, mtype, sequence)?;
         counts.add(cell);
     }
     Ok(counts)

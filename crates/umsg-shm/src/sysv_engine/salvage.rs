@@ -16,6 +16,7 @@ use crate::crash::crash_point;
 use crate::fault::Fault;
 use crate::leases::{self, Leases, State as LeaseState};
 use crate::lock::deferred_wakes::DeferredWakes;
+use crate::lock::tokens::ReceiverHeld;
 use crate::lock::{Held, Lock};
 use crate::repair::log::Damage;
 use crate::repair::salvage::{self, Real, Salvaged};
@@ -44,6 +45,7 @@ impl salvage::Salvage for Engine {
         let (held, _) = lock
             .lock_anyway(me, self.segment(), deadline)
             .map_err(|_| Fault::Busy)?;
+        let receiving = held.receiver();
         // Whoever had the lock may live, and goes on beside us: see `remove_unlocked`.
         if self.is_removed() {
             held.unlock();
@@ -57,12 +59,12 @@ impl salvage::Salvage for Engine {
         let real = real();
         give_back(real.slots);
         // If it fails the lock is left as the dead leave it: it is to be tried again.
-        let salvaged = self.make_anew(real)?;
+        let salvaged = self.make_anew(receiving, real)?;
         // Without memory who waits is not served yet, as after any repair.
-        if let Err(Fault::Damaged) = self.serve(&mut wakes) {
+        if let Err(Fault::Damaged) = self.serve(receiving, &mut wakes) {
             return Err(Fault::Damaged);
         }
-        self.mend_doorbell();
+        self.mend_doorbell(receiving);
         wakes.add_everybody(self.waiters().usable());
         crash_point!(SALVAGE_DONE);
         damage.end_mending();
@@ -72,13 +74,13 @@ impl salvage::Salvage for Engine {
     }
 
     fn take_up(&self, me: &Thread, deadline: Deadline, knows_threads: bool) -> Result<(), Fault> {
-        let taken = self.with_lock(me, deadline, |wakes| {
-            self.reclaim(clock::monotonic_coarse(), wakes)?;
+        let taken = self.with_lock(me, deadline, |receiving, wakes| {
+            self.reclaim(receiving, clock::monotonic_coarse(), wakes)?;
             if knows_threads {
                 self.give_up_for_the_dead();
             }
             // Takes off whoever does not wait any more.
-            Ok(self.serve(wakes)?)
+            Ok(self.serve(receiving, wakes)?)
         });
         taken.map_err(Refused::trouble)
     }
@@ -106,7 +108,7 @@ impl Engine {
         }
     }
 
-    fn make_anew(&self, real: Real) -> Result<Salvaged, Fault> {
+    fn make_anew(&self, receiving: ReceiverHeld<'_>, real: Real) -> Result<Salvaged, Fault> {
         self.cut_to(real);
         let mut nonsense = BTreeSet::new();
         self.end_nonsense(&mut nonsense)?;
@@ -116,7 +118,7 @@ impl Engine {
         self.lay_arena(real, &mut nonsense)?;
         self.mend_sequence(nonsense.len() as u64)?;
         crash_point!(SALVAGE_NUMBERED);
-        rebuild(self)?;
+        rebuild(receiving, self)?;
         let control = &self.fixed().control;
         // Relaxed: under the lock.
         let kept = u64::from(control.messages.load(Ordering::Relaxed))

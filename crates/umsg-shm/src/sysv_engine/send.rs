@@ -6,6 +6,7 @@ use crate::counters::Event;
 use crate::crash::crash_point;
 use crate::fault::Fault;
 use crate::lock::deferred_wakes::DeferredWakes;
+use crate::lock::tokens::ReceiverHeld;
 use crate::sync::Ordering;
 use crate::sys::clock::{self, SECOND};
 use crate::sysv_engine::order::TypeIndexStore;
@@ -15,8 +16,8 @@ impl Engine {
     /// Sends, if there is room at once.
     #[inline]
     pub fn try_send(&self, call: &Call<'_>, mtype: i64, message: &[u8]) -> Result<(), Refused> {
-        self.with_lock(call.me, call.deadline, |wakes| {
-            self.send_locked(call, mtype, message, wakes)
+        self.with_lock(call.me, call.deadline, |receiving, wakes| {
+            self.send_locked(receiving, call, mtype, message, wakes)
         })
     }
 
@@ -31,9 +32,9 @@ impl Engine {
             return Err(Refused::NotNow.by(call.deadline));
         }
         self.fixed().counters.count(Event::SendBlocked);
-        self.wait(call, List::Senders, |wakes| {
-            match self.send_locked(call, mtype, message, wakes) {
-                Err(Refused::NotNow) => self.park(call, mtype, message),
+        self.wait(call, List::Senders, |receiving, wakes| {
+            match self.send_locked(receiving, call, mtype, message, wakes) {
+                Err(Refused::NotNow) => self.park(receiving, call, mtype, message),
                 other => other.map(Enlisted::Done),
             }
         })
@@ -43,23 +44,24 @@ impl Engine {
     #[inline(always)]
     fn send_locked(
         &self,
+        receiving: ReceiverHeld<'_>,
         call: &Call<'_>,
         mtype: i64,
         message: &[u8],
         wakes: &mut DeferredWakes,
     ) -> Result<(), Refused> {
-        self.check_rights(call.rights)?;
+        self.check_rights(receiving, call.rights)?;
         if !self.has_room(1, message.len() as u64)
-            && !self.finds_room(1, message.len() as u64, wakes)?
+            && !self.finds_room(receiving, 1, message.len() as u64, wakes)?
         {
             return Err(Refused::NotNow);
         }
         let now = clock::realtime_coarse();
         self.order().provide(mtype)?;
-        let (slot, _) = self.fill(call.me, mtype, message, now)?;
-        self.foretell_doorbell(1, -(message.len() as i64));
-        let sequence = self.commit(slot)?;
-        self.route(slot, mtype, sequence, message.len(), wakes)?;
+        let (slot, _) = self.fill(receiving, call.me, mtype, message, now)?;
+        self.foretell_doorbell(receiving, 1, -(message.len() as i64));
+        let sequence = self.commit(receiving, slot)?;
+        self.route(receiving, slot, mtype, sequence, message.len(), wakes)?;
         self.note_send(call.me.pid(), now);
         Ok(())
     }
@@ -82,7 +84,7 @@ impl Engine {
 
     /// The store that sends the message in a slot: its number. Answers the number.
     #[inline(always)]
-    pub(super) fn commit(&self, slot: u32) -> Result<u64, Fault> {
+    pub(super) fn commit(&self, _: ReceiverHeld<'_>, slot: u32) -> Result<u64, Fault> {
         let sequence = self.number(slot, 1)?;
         self.fixed().control.sequence.set(sequence);
         crash_point!(MSG_SENT);
@@ -102,16 +104,19 @@ impl Engine {
     #[inline(always)]
     pub(super) fn route(
         &self,
+        receiving: ReceiverHeld<'_>,
         slot: u32,
         mtype: i64,
         sequence: u64,
         len: usize,
         wakes: &mut DeferredWakes,
     ) -> Result<(), Fault> {
-        if self.waiters().len(List::Receivers) != 0 && self.offer(slot, mtype, len, wakes)? {
+        if self.waiters().len(List::Receivers) != 0
+            && self.offer(receiving, slot, mtype, len, wakes)?
+        {
             return Ok(());
         }
-        self.order().push_back(slot, mtype, sequence)?;
+        self.order().push_back(receiving, slot, mtype, sequence)?;
         crash_point!(MSG_LINKED);
         self.count(1, len as i64);
         Ok(())
@@ -156,21 +161,22 @@ impl Engine {
     /// Writes the message of a sender that is going to block into a slot, and takes a seat for the sender.
     fn park(
         &self,
+        receiving: ReceiverHeld<'_>,
         call: &Call<'_>,
         mtype: i64,
         message: &[u8],
     ) -> Result<Enlisted<'_, ()>, Refused> {
-        let (slot, _) = self.fill(call.me, mtype, message, 0)?;
+        let (slot, _) = self.fill(receiving, call.me, mtype, message, 0)?;
         crash_point!(MSG_PARKED);
         let choice = Choice::Room {
             slot,
             messages: 1,
             bytes: message.len() as u64,
         };
-        match self.take_seat(call, choice) {
+        match self.take_seat(receiving, call, choice) {
             Ok(Some(seated)) => Ok(Enlisted::Waiting(seated)),
             other => {
-                self.push_free(slot)?;
+                self.push_free(receiving, slot)?;
                 other.map(|_| Enlisted::NoSeat).map_err(Refused::from)
             }
         }
@@ -180,10 +186,11 @@ impl Engine {
     #[cold]
     pub(super) fn finds_room(
         &self,
+        receiving: ReceiverHeld<'_>,
         messages: u64,
         bytes: u64,
         wakes: &mut DeferredWakes,
     ) -> Result<bool, Fault> {
-        Ok(self.reclaim_if_due(wakes)? && self.has_room(messages, bytes))
+        Ok(self.reclaim_if_due(receiving, wakes)? && self.has_room(messages, bytes))
     }
 }

@@ -5,6 +5,7 @@ use super::segment::{Cell, Layout, Segment};
 use crate::arena;
 use crate::crash::crash_point;
 use crate::fault::Fault;
+use crate::lock::tokens::ReceiverHeld;
 use crate::sys::thread::Thread;
 use crate::sysv_engine::order::TypeIndexStore;
 
@@ -28,17 +29,17 @@ pub(super) fn each_free(
 impl Engine {
     /// Takes a slot off the free ones: the one that was freed last, whose lines are near; else one that was never used.
     #[inline(always)]
-    pub(super) fn take_slot(&self) -> Result<(u32, &Cell), Fault> {
+    pub(super) fn take_slot(&self, receiving: ReceiverHeld<'_>) -> Result<(u32, &Cell), Fault> {
         let control = &self.fixed().control;
         let Some(slot) = control.free.get().checked_sub(1) else {
-            return self.take_new_slot();
+            return self.take_new_slot(receiving);
         };
         control.free.set(self.segment().place(slot)?.next.get());
         Ok((slot, self.segment().cell(slot)?))
     }
 
     #[inline(never)]
-    fn take_new_slot(&self) -> Result<(u32, &Cell), Fault> {
+    fn take_new_slot(&self, _: ReceiverHeld<'_>) -> Result<(u32, &Cell), Fault> {
         let control = &self.fixed().control;
         let slot = control.used.get();
         if slot >= control.usable.get() {
@@ -54,7 +55,7 @@ impl Engine {
 
     /// Puts a slot before the free ones. Its message has ended.
     #[inline(always)]
-    pub(super) fn push_free(&self, slot: u32) -> Result<(), Fault> {
+    pub(super) fn push_free(&self, _: ReceiverHeld<'_>, slot: u32) -> Result<(), Fault> {
         let control = &self.fixed().control;
         self.segment().place(slot)?.next.set(control.free.get());
         control.free.set(slot + 1);
@@ -62,25 +63,26 @@ impl Engine {
     }
 
     /// Ends a message and frees its slot.
-    pub(super) fn release(&self, slot: u32) -> Result<(), Fault> {
+    pub(super) fn release(&self, receiving: ReceiverHeld<'_>, slot: u32) -> Result<(), Fault> {
         self.segment().cell(slot)?.end();
         crash_point!(MSG_ENDED);
-        self.push_free(slot)
+        self.push_free(receiving, slot)
     }
 
     /// Takes a slot and writes a message there that is sent `now`. It is nobody's yet: neither queued nor named by a node.
     #[inline(always)]
     pub(super) fn fill(
         &self,
+        receiving: ReceiverHeld<'_>,
         me: &Thread,
         mtype: i64,
         message: &[u8],
         now: u64,
     ) -> Result<(u32, &Cell), Fault> {
-        let (slot, cell) = self.take_slot()?;
+        let (slot, cell) = self.take_slot(receiving)?;
         let written = self.write(slot, cell, message);
         if let Err(trouble) = written {
-            self.push_free(slot)?;
+            self.push_free(receiving, slot)?;
             return Err(trouble);
         }
         cell.mtype.set(mtype as u64);

@@ -4,6 +4,7 @@ use super::segment::{Identity, Layout, Segment, create};
 use super::wait::{Choice, Enlisted, Reply};
 use super::{Call, Engine, Refused, Taken};
 use crate::fault::Fault;
+use crate::lock::tokens::ReceiverHeld;
 use crate::sys::clock::Deadline;
 use crate::sys::thread;
 use crate::sysv_engine::order::Want;
@@ -239,10 +240,10 @@ fn who_was_left_behind_by_the_dead_finds_out_at_the_end_of_a_slice() {
         while engine.counts(thread::current()).unwrap().receivers == 0 {
             std::thread::yield_now();
         }
-        let sent = engine.with_lock(thread::current(), Deadline::Passed, |_| {
-            let (slot, _) = engine.fill(thread::current(), 2, b"unserved", 0)?;
-            let sequence = engine.commit(slot)?;
-            engine.order().push_back(slot, 2, sequence)?;
+        let sent = engine.with_lock(thread::current(), Deadline::Passed, |receiving, _| {
+            let (slot, _) = engine.fill(receiving, thread::current(), 2, b"unserved", 0)?;
+            let sequence = engine.commit(receiving, slot)?;
+            engine.order().push_back(receiving, slot, 2, sequence)?;
             engine.count(1, 8);
             Ok(())
         });
@@ -253,9 +254,9 @@ fn who_was_left_behind_by_the_dead_finds_out_at_the_end_of_a_slice() {
         while engine.counts(thread::current()).unwrap().senders == 0 {
             std::thread::yield_now();
         }
-        let received = engine.with_lock(thread::current(), Deadline::Passed, |wakes| {
-            let found = engine.find(Want::Any, wakes)?;
-            Ok(engine.remove_and_free(found)?)
+        let received = engine.with_lock(thread::current(), Deadline::Passed, |receiving, wakes| {
+            let found = engine.find(receiving, Want::Any, wakes)?;
+            Ok(engine.remove_and_free(receiving, found)?)
         });
         assert_eq!((received, sender.join().unwrap()), (Ok(()), Ok(())));
     });
@@ -268,7 +269,7 @@ fn nonsense_in_place_of_a_message_that_was_withdrawn_is_no_damage() {
         let engine = engine(8);
         let call = soon();
         let mut rounds = 0;
-        let mut enlist = |wakes: &mut _| {
+        let mut enlist = |receiving: ReceiverHeld<'_>, wakes: &mut _| {
             rounds += 1;
             if rounds > 1 {
                 return Ok(Enlisted::Done("again"));
@@ -277,7 +278,7 @@ fn nonsense_in_place_of_a_message_that_was_withdrawn_is_no_damage() {
                 want: Want::Any,
                 longest: 8,
             };
-            let seated = engine.take_seat(&call, choice)?.unwrap();
+            let seated = engine.take_seat(receiving, &call, choice)?.unwrap();
             assert!(engine.reply(seated, Reply::Message, wakes));
             Ok(Enlisted::Waiting(seated))
         };
@@ -306,7 +307,12 @@ fn nodes_that_a_thread_has_jumped_away_from_hold_up_a_message_together_as_long_a
         longest: 8192,
     };
     for _ in 0..50 {
-        assert!(engine.take_seat(&now(), choice()).unwrap().is_some());
+        assert!(
+            engine
+                .take_seat(ReceiverHeld::in_test(), &now(), choice())
+                .unwrap()
+                .is_some()
+        );
     }
     std::thread::scope(|scope| {
         scope.spawn(|| {

@@ -17,6 +17,7 @@ use crate::counters::Event;
 use crate::crash::crash_point;
 use crate::fault::Fault;
 use crate::lock::deferred_wakes::DeferredWakes;
+use crate::lock::tokens::ReceiverHeld;
 use crate::lock::{Held, SLICE, STOPPED};
 use crate::sync::{AtomicU32, Ordering, fence};
 use crate::sys::clock::Deadline;
@@ -180,6 +181,10 @@ impl<'a> Seated<'a> {
     }
 }
 
+/// One more attempt under the lock, which takes a seat if it is in vain.
+type Enlist<'e, 'a, T> =
+    dyn FnMut(ReceiverHeld<'_>, &mut DeferredWakes) -> Result<Enlisted<'a, T>, Refused> + 'e;
+
 impl Engine {
     /// Tells a waiter what came of its wait. False if it has given up or died. Whom to wake goes into `wakes`.
     #[must_use]
@@ -198,9 +203,10 @@ impl Engine {
         who.seat.rights.get() == self.fixed().rights.version.load(Ordering::Relaxed)
     }
 
-    /// Takes a seat for the caller, in its list. None if there is none. Under the lock.
+    /// Takes a seat for the caller, in its list. None if there is none.
     pub(super) fn take_seat(
         &self,
+        receiving: ReceiverHeld<'_>,
         call: &Call<'_>,
         choice: Choice,
     ) -> Result<Option<Seated<'_>>, Fault> {
@@ -208,7 +214,7 @@ impl Engine {
             Choice::Message { .. } => (NO_SLOT, List::Receivers),
             Choice::Room { slot, .. } => (slot, List::Senders),
         };
-        let Some((index, node)) = self.waiters().claim(call.me, slot, FIFO)? else {
+        let Some((index, node)) = self.waiters().claim(receiving, call.me, slot, FIFO)? else {
             return Ok(None);
         };
         if call.ticket.get() != 0 {
@@ -233,7 +239,7 @@ impl Engine {
         // Relaxed: the lock's release orders it before anybody's settling.
         seat.asleep.store(0, Ordering::Relaxed);
         crash_point!(MSG_SEATED);
-        self.waiters().insert(list, index)?;
+        self.waiters().insert(receiving, list, index)?;
         crash_point!(MSG_LISTED);
         Ok(Some(Seated { index, seat }))
     }
@@ -243,7 +249,10 @@ impl Engine {
         &'a self,
         call: &Call<'_>,
         list: List,
-        mut enlist: impl FnMut(&mut DeferredWakes) -> Result<Enlisted<'a, ()>, Refused>,
+        mut enlist: impl FnMut(
+            ReceiverHeld<'_>,
+            &mut DeferredWakes,
+        ) -> Result<Enlisted<'a, ()>, Refused>,
     ) -> Result<(), Refused> {
         self.wait_for(call, list, &mut enlist, &mut |_| Ok(Some(())))
     }
@@ -254,7 +263,7 @@ impl Engine {
         &'a self,
         call: &Call<'_>,
         list: List,
-        enlist: &mut dyn FnMut(&mut DeferredWakes) -> Result<Enlisted<'a, T>, Refused>,
+        enlist: &mut Enlist<'_, 'a, T>,
         accept: &mut dyn FnMut(Seated<'_>) -> Result<Option<T>, Refused>,
     ) -> Result<T, Refused> {
         let mut is_over = false;
@@ -276,14 +285,15 @@ impl Engine {
         &'a self,
         call: &Call<'_>,
         list: List,
-        enlist: &mut dyn FnMut(&mut DeferredWakes) -> Result<Enlisted<'a, T>, Refused>,
+        enlist: &mut Enlist<'_, 'a, T>,
         accept: &mut dyn FnMut(Seated<'_>) -> Result<Option<T>, Refused>,
     ) -> Result<Option<T>, Refused> {
         let mut wakes = DeferredWakes::default();
         let held = self.lock(call.me, call.deadline, &mut wakes)?;
+        let receiving = held.receiver();
         let enlisted = self
-            .enter(call.me, &mut wakes)
-            .and_then(|()| enlist(&mut wakes));
+            .enter(receiving, call.me, &mut wakes)
+            .and_then(|()| enlist(receiving, &mut wakes));
         let (seated, outer) = match enlisted {
             Ok(Enlisted::Waiting(seated)) => {
                 let name = |held: Held<'_>| held.unlock_and_name(&seated.node().word);
@@ -367,15 +377,20 @@ impl Engine {
 
     /// At the end of a slice: does what a waker that died might have left undone, and what nobody else may ever do.
     fn look_around(&self, call: &Call<'_>, me: Seated<'_>, list: List) -> Result<(), Refused> {
-        self.with_lock(call.me, call.deadline.or_slice(STOPPED), |wakes| {
-            // An offer that we did not take up in time was taken back: we are here again.
-            if waiters::state(me.node()) == State::Waiting && List::of(me.node()) == List::None {
-                self.waiters().insert(list, me.index)?;
-            }
-            self.reclaim_if_due(wakes)?;
-            self.serve_one(me, list, wakes)?;
-            Ok(())
-        })
+        self.with_lock(
+            call.me,
+            call.deadline.or_slice(STOPPED),
+            |receiving, wakes| {
+                // An offer that we did not take up in time was taken back: we are here again.
+                if waiters::state(me.node()) == State::Waiting && List::of(me.node()) == List::None
+                {
+                    self.waiters().insert(receiving, list, me.index)?;
+                }
+                self.reclaim_if_due(receiving, wakes)?;
+                self.serve_one(receiving, me, list, wakes)?;
+                Ok(())
+            },
+        )
     }
 
     /// Takes the outcome of a wait, or gives it up. None: to be tried again.
@@ -451,12 +466,12 @@ impl Engine {
         let patience = Deadline::after(GRACE);
         // Taking the lock would name the node again.
         call.unname();
-        let given_up = self.with_lock(call.me, patience, |_| {
+        let given_up = self.with_lock(call.me, patience, |receiving, _| {
             if waiters::state(me.node()) == State::Settled {
                 return Ok(false);
             }
             self.fixed().counters.count(Event::GivenUp);
-            self.withdraw(me)?;
+            self.withdraw(receiving, me)?;
             waiters::give_up(me.node());
             Ok(true)
         });
@@ -470,12 +485,16 @@ impl Engine {
     }
 
     /// Takes a node off its list. The message of a sender was never sent: its slot is free.
-    pub(super) fn withdraw(&self, who: Seated<'_>) -> Result<(), Fault> {
+    pub(super) fn withdraw(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        who: Seated<'_>,
+    ) -> Result<(), Fault> {
         let (node, list) = (who.node(), List::of(who.node()));
-        self.waiters().remove(node)?;
+        self.waiters().remove(receiving, node)?;
         let slot = node.slot.get();
         if list == List::Senders && slot != NO_SLOT {
-            self.release(slot)?;
+            self.release(receiving, slot)?;
         }
         Ok(())
     }

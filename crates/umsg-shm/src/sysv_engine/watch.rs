@@ -7,6 +7,7 @@
 use super::segment::LIVE;
 use super::{Engine, Refused};
 use crate::doorbell::{Level, Readiness, Ringer};
+use crate::lock::tokens::ReceiverHeld;
 use crate::sync::Ordering;
 use crate::waiters::List;
 
@@ -37,29 +38,30 @@ impl Engine {
         Level::new(messages, room)
     }
 
-    /// Shows what the next step makes possible: so many messages, and so many bytes of room. Under the lock.
+    /// Shows what the next step makes possible: so many messages, and so many bytes of room.
     #[inline(always)]
-    pub(super) fn foretell_doorbell(&self, messages: i64, room: i64) {
+    pub(super) fn foretell_doorbell(&self, receiving: ReceiverHeld<'_>, messages: i64, room: i64) {
         if self.fixed().rights.watched.get() != 0 {
-            self.foretell_slow(messages, room);
+            self.foretell_slow(receiving, messages, room);
         }
     }
 
     #[cold]
-    fn foretell_slow(&self, messages: i64, room: i64) {
+    fn foretell_slow(&self, receiving: ReceiverHeld<'_>, messages: i64, room: i64) {
         let waits = |list| self.waiters().len(list) != 0;
         // Of a message that may be for somebody who waits it is said afterwards where it went.
         if !(messages > 0 && waits(List::Receivers) || room > 0 && waits(List::Senders)) {
             let now = self.level();
-            self.chain().foretell(now, now.after(messages, room));
+            self.chain()
+                .foretell(receiving, now, now.after(messages, room));
         }
     }
 
     /// Shows that the queue is going to be removed: who polls is to find out.
-    pub(super) fn foretell_removal(&self) {
+    pub(super) fn foretell_removal(&self, receiving: ReceiverHeld<'_>) {
         if self.fixed().rights.watched.get() != 0 {
             let now = self.level();
-            self.chain().foretell(now, now.after(1, 1));
+            self.chain().foretell(receiving, now, now.after(1, 1));
         }
     }
 
@@ -71,30 +73,30 @@ impl Engine {
 
     /// Shows what is. Under the lock, before it is dropped.
     #[inline(always)]
-    pub(super) fn settle_doorbell(&self) {
+    pub(super) fn settle_doorbell(&self, receiving: ReceiverHeld<'_>) {
         if self.fixed().rights.watched.get() != 0 {
-            self.settle_slow();
+            self.settle_slow(receiving);
         }
     }
 
     #[cold]
-    fn settle_slow(&self) {
+    fn settle_slow(&self, receiving: ReceiverHeld<'_>) {
         let chain = self.chain();
-        chain.settle(self.level());
-        chain.forget_if_left();
+        chain.settle(receiving, self.level());
+        chain.forget_if_left(receiving);
     }
 
-    /// After an operation that found nothing to do: a poller may have been told of what is not there. Under the lock.
+    /// After an operation that found nothing to do: a poller may have been told of what is not there.
     #[cold]
-    pub(super) fn look_at_doorbell(&self) {
+    pub(super) fn look_at_doorbell(&self, receiving: ReceiverHeld<'_>) {
         if self.fixed().rights.watched.get() != 0 {
-            self.chain().look_after_vain_call(self.level());
+            self.chain().look_after_vain_call(receiving, self.level());
         }
     }
 
-    /// Shows what is, whatever the dead have left. Under the lock.
-    pub(super) fn mend_doorbell(&self) {
-        self.chain().mend(self.level());
+    /// Shows what is, whatever the dead have left.
+    pub(super) fn mend_doorbell(&self, receiving: ReceiverHeld<'_>) {
+        self.chain().mend(receiving, self.level());
     }
 
     /// As [`pollable`](Self::pollable), of a model.
@@ -104,7 +106,7 @@ impl Engine {
         me: &crate::sys::thread::Thread,
         wanted: u32,
     ) -> Result<(), Refused> {
-        self.with_lock(me, crate::sys::clock::Deadline::Never, |_| {
+        self.with_lock(me, crate::sys::clock::Deadline::Never, |_, _| {
             self.chain().begin(1, wanted, self.level());
             Ok(())
         })
@@ -153,8 +155,10 @@ mod polled {
         #[cold]
         fn begin_to_poll(&self, me: &Thread, wanted: u32) -> io::Result<()> {
             let mut outcome = Ok(());
-            let locked = self.with_lock(me, Deadline::after(PATIENCE), |_| {
-                outcome = self.chain().begin_here(wanted, self.level(), self.mode());
+            let locked = self.with_lock(me, Deadline::after(PATIENCE), |receiving, _| {
+                outcome = self
+                    .chain()
+                    .begin_here(receiving, wanted, self.level(), self.mode());
                 Ok(())
             });
             match locked {
@@ -182,8 +186,8 @@ mod polled {
     impl Hears for Engine {
         fn hear(&self, feed: &Feed) -> Option<u32> {
             let deadline = Deadline::Monotonic(clock::monotonic() + helper::PATIENCE);
-            let locked = self.with_lock(thread::current(), deadline, |_| {
-                Ok(self.chain().hear(feed, self.level()))
+            let locked = self.with_lock(thread::current(), deadline, |receiving, _| {
+                Ok(self.chain().hear(receiving, feed, self.level()))
             });
             match locked {
                 Ok(value) => Some(value),

@@ -29,6 +29,7 @@ pub mod pacing;
 pub use node::{Links, NO_SLOT, NODES, Node};
 
 use crate::fault::Fault;
+use crate::lock::tokens::ReceiverHeld;
 use crate::lock::{OWNER_DIED, TID, WAITERS};
 use crate::sync::{AtomicU32, Guarded32, Guarded64, Ordering};
 use crate::sys::clock::Deadline;
@@ -235,7 +236,12 @@ impl<'a, S: WaiterStore> Waiters<'a, S> {
     }
 
     /// Puts a node into a list, behind those of the same or a better rank that came before it.
-    pub(crate) fn insert(&self, list: List, index: u32) -> Result<(), Fault> {
+    pub(crate) fn insert(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        list: List,
+        index: u32,
+    ) -> Result<(), Fault> {
         let Some(links) = self.links(list) else {
             return Ok(());
         };
@@ -245,7 +251,7 @@ impl<'a, S: WaiterStore> Waiters<'a, S> {
             List::Offered => links.tail.get(),
             _ => self.place(links, node)?,
         };
-        self.link(links, node, index, after)?;
+        self.link(receiving, links, node, index, after)?;
         node.list.set(list as u32);
         links.len.store(
             links.len.load(Ordering::Relaxed).wrapping_add(1),
@@ -271,7 +277,14 @@ impl<'a, S: WaiterStore> Waiters<'a, S> {
     }
 
     /// Links a node behind the one that `after` names, or at the head.
-    fn link(&self, links: &Links, node: &Node, index: u32, after: u32) -> Result<(), Fault> {
+    fn link(
+        &self,
+        _: ReceiverHeld<'_>,
+        links: &Links,
+        node: &Node,
+        index: u32,
+        after: u32,
+    ) -> Result<(), Fault> {
         let next = match self.at(after)? {
             Some((_, before)) => before.next.get(),
             None => links.head.get(),
@@ -290,8 +303,8 @@ impl<'a, S: WaiterStore> Waiters<'a, S> {
     }
 
     /// Takes a node off the list that it is in, if it is in one.
-    pub(crate) fn remove(&self, node: &Node) -> Result<(), Fault> {
-        self.unlink(node)?;
+    pub(crate) fn remove(&self, receiving: ReceiverHeld<'_>, node: &Node) -> Result<(), Fault> {
+        self.unlink(receiving, node)?;
         node.list.set(List::None as u32);
         Ok(())
     }
@@ -299,7 +312,11 @@ impl<'a, S: WaiterStore> Waiters<'a, S> {
     /// Takes all receivers of a node's thread off their list, whose offer has expired. A thread that jumps out of a handler (siglongjmp)
     /// leaves the node of the call that it was in: however many there are, they hold up one message for one slice. A node whose thread
     /// still waits is listed again at the end of its slice.
-    pub(crate) fn pass_over(&self, expired: &Node) -> Result<(), Fault> {
+    pub(crate) fn pass_over(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        expired: &Node,
+    ) -> Result<(), Fault> {
         let owner = |node: &Node| (node.pid.get(), node.tid.get(), node.birth.get());
         let whose = owner(expired);
         let mut next = self.first(List::Receivers)?;
@@ -309,19 +326,25 @@ impl<'a, S: WaiterStore> Waiters<'a, S> {
             };
             next = self.next(node)?;
             if owner(node) == whose {
-                self.remove(node)?;
+                self.remove(receiving, node)?;
             }
         }
         Err(Fault::Damaged)
     }
 
     /// Moves a node to another list. What the node says of its list changes with one store: a repair goes by that.
-    pub(crate) fn relocate(&self, node: &Node, index: u32, list: List) -> Result<(), Fault> {
-        self.unlink(node)?;
-        self.insert(list, index)
+    pub(crate) fn relocate(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        node: &Node,
+        index: u32,
+        list: List,
+    ) -> Result<(), Fault> {
+        self.unlink(receiving, node)?;
+        self.insert(receiving, list, index)
     }
 
-    fn unlink(&self, node: &Node) -> Result<(), Fault> {
+    fn unlink(&self, _: ReceiverHeld<'_>, node: &Node) -> Result<(), Fault> {
         let Some(links) = self.links(List::of(node)) else {
             return Ok(());
         };
@@ -345,6 +368,7 @@ impl<'a, S: WaiterStore> Waiters<'a, S> {
     /// order of arrival; [`UNRANKED`] stands for that of the thread.
     pub(crate) fn claim(
         &self,
+        _: ReceiverHeld<'_>,
         thread: &Thread,
         slot: u32,
         rank: u32,
@@ -421,7 +445,7 @@ impl<'a, S: WaiterStore> Waiters<'a, S> {
     }
 
     /// Rebuilds the lists from the nodes: after the death of a holder of the lock.
-    pub(crate) fn rebuild(&self) -> Result<(), Fault> {
+    pub(crate) fn rebuild(&self, receiving: ReceiverHeld<'_>) -> Result<(), Fault> {
         for list in [List::Receivers, List::Offered, List::Senders] {
             if let Some(links) = self.links(list) {
                 links.head.set(0);
@@ -433,7 +457,7 @@ impl<'a, S: WaiterStore> Waiters<'a, S> {
             let node = self.segment.node(index)?;
             let list = List::of(node);
             if list != List::None {
-                self.insert(list, index)?;
+                self.insert(receiving, list, index)?;
             }
         }
         Ok(())
@@ -516,13 +540,13 @@ mod tests {
     use crate::posix_engine::segment::{Segment, testing};
     use proptest::prelude::*;
 
-    fn claimed(segment: &Segment, rank: u32) -> u32 {
+    fn claimed(receiving: ReceiverHeld<'_>, segment: &Segment, rank: u32) -> u32 {
         let waiters = Waiters::of(segment);
         let (index, _) = waiters
-            .claim(crate::sys::thread::current(), 0, rank)
+            .claim(receiving, crate::sys::thread::current(), 0, rank)
             .unwrap()
             .unwrap();
-        waiters.insert(List::Receivers, index).unwrap();
+        waiters.insert(receiving, List::Receivers, index).unwrap();
         index
     }
 
@@ -555,7 +579,7 @@ mod tests {
         ) {
             let segment = testing::segment(1, 8);
             let waiters = Waiters::of(&segment);
-            let nodes: Vec<_> = ranks.iter().map(|&rank| claimed(&segment, rank)).collect();
+            let nodes: Vec<_> = ranks.iter().map(|&rank| claimed(ReceiverHeld::in_test(), &segment, rank)).collect();
             let mut sorted: Vec<_> = ranks.iter().zip(nodes.iter().copied()).enumerate().collect();
             sorted.sort_by_key(|&(arrival, (&rank, _))| (rank, arrival));
             let sorted: Vec<_> = sorted.into_iter().map(|(_, (_, node))| node).collect();
@@ -563,13 +587,13 @@ mod tests {
             let leaving: std::collections::BTreeSet<_> =
                 leaving.iter().map(|index| nodes[index.index(nodes.len())]).collect();
             for &index in &leaving {
-                waiters.remove(segment.node(index).unwrap()).unwrap();
+                waiters.remove(ReceiverHeld::in_test(), segment.node(index).unwrap()).unwrap();
             }
             let staying: Vec<_> =
                 sorted.iter().copied().filter(|index| !leaving.contains(index)).collect();
             prop_assert_eq!(&listed(&segment), &staying);
             for &index in leaving.iter().rev() {
-                waiters.insert(List::Receivers, index).unwrap();
+                waiters.insert(ReceiverHeld::in_test(), List::Receivers, index).unwrap();
             }
             prop_assert_eq!(&listed(&segment), &sorted);
         }

@@ -7,6 +7,7 @@
 //! | `accept` does not look whether the offer stands, or stores instead of comparing | a message is received twice |
 
 use super::stage::{DIRECTOR, Slices, explore};
+use crate::lock::tokens::ReceiverHeld;
 use crate::model::segment::Segment;
 use crate::model::thread;
 use crate::sync::{AtomicU64, Guarded64, Ordering};
@@ -46,8 +47,13 @@ fn who_copies_without_the_lock_has_the_message_whole_or_not_at_all() {
         // The director has the lock for good.
         let index = thread::live(1, |me| {
             let waiters = Waiters::of(&place.segment);
-            let (index, _) = waiters.claim(me, 0, 0).unwrap().unwrap();
-            waiters.insert(List::Receivers, index).unwrap();
+            let (index, _) = waiters
+                .claim(ReceiverHeld::in_test(), me, 0, 0)
+                .unwrap()
+                .unwrap();
+            waiters
+                .insert(ReceiverHeld::in_test(), List::Receivers, index)
+                .unwrap();
             index
         })
         .expect("nobody kills it");

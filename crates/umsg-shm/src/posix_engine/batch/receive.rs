@@ -10,6 +10,7 @@ use super::super::{DeferredWakes, Engine, Refused};
 use crate::crash::crash_point;
 use crate::fault::Fault;
 use crate::lock::SLICE;
+use crate::lock::tokens::ReceiverHeld;
 use crate::posix_engine::segment::Ring;
 use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
@@ -51,15 +52,17 @@ impl<S: Sink + ?Sized> Receipt for Gather<'_, S> {
 
     fn take(
         &mut self,
+        receiving: ReceiverHeld<'_>,
         engine: &Engine,
         _: &Thread,
         wakes: &mut DeferredWakes,
     ) -> Result<usize, Refused> {
-        engine.receive_batch_locked(self.most, self.sink, wakes)
+        engine.receive_batch_locked(receiving, self.most, self.sink, wakes)
     }
 
     fn accept(
         &mut self,
+        receiving: ReceiverHeld<'_>,
         engine: &Engine,
         _: &Thread,
         node: &Node,
@@ -69,9 +72,9 @@ impl<S: Sink + ?Sized> Receipt for Gather<'_, S> {
         let room = self.sink.place(found.len).ok_or(Refused::NotNow)?;
         engine.segment().copy_out(found.cell, found.len, room)?;
         // Off the list before the slot is free, as for a single message.
-        Waiters::of(engine.segment()).remove(node)?;
+        Waiters::of(engine.segment()).remove(receiving, node)?;
         found.cell.forget();
-        engine.free_slot(found.slot);
+        engine.free_slot(receiving, found.slot);
         engine.note_receive();
         self.sink.taken(found.taken());
         self.offered = true;
@@ -110,27 +113,28 @@ impl Engine {
     /// Takes what there is, in order of delivery.
     fn receive_batch_locked<S: Sink + ?Sized>(
         &self,
+        receiving: ReceiverHeld<'_>,
         most: usize,
         sink: &mut S,
         wakes: &mut DeferredWakes,
     ) -> Result<usize, Refused> {
-        let Some(first) = self.next(wakes)? else {
+        let Some(first) = self.next(receiving, wakes)? else {
             return Err(Refused::NotNow);
         };
         self.pacing.received();
         self.look_at_sent();
         let mut received = 0;
-        let outcome = self.take_all(first, most, sink, &mut received);
+        let outcome = self.take_all(receiving, first, most, sink, &mut received);
         if received == 0 {
             return outcome.map(|()| 0).map_err(Refused::from);
         }
         self.note_receive();
         // What was taken is the caller's, whatever is wrong with the next message, or with those who wait for room.
         let waits = Waiters::of(self.segment()).len(List::Senders) != 0;
-        if outcome.is_err() || waits && self.admit(wakes).is_err() {
+        if outcome.is_err() || waits && self.admit(receiving, wakes).is_err() {
             self.note_damage();
         }
-        self.publish_counts();
+        self.publish_counts(receiving);
         crash_point!(RECEIVE_ADMITTED);
         Ok(received)
     }
@@ -138,6 +142,7 @@ impl Engine {
     /// Takes messages until there are none, enough, or one that does not fit.
     fn take_all<S: Sink + ?Sized>(
         &self,
+        receiving: ReceiverHeld<'_>,
         first: Found<'_>,
         most: usize,
         sink: &mut S,
@@ -148,10 +153,10 @@ impl Engine {
             && *received < most
         {
             let left = most - *received;
-            let (run, stopped) = self.take_run(found, left, sink);
+            let (run, stopped) = self.take_run(receiving, found, left, sink);
             *received += run;
             match stopped? {
-                Stopped::AtExpired => next = self.upcoming()?,
+                Stopped::AtExpired => next = self.upcoming(receiving)?,
                 Stopped::Over => {}
             }
         }
@@ -162,6 +167,7 @@ impl Engine {
     #[inline(always)]
     fn take_run<S: Sink + ?Sized>(
         &self,
+        receiving: ReceiverHeld<'_>,
         first: Found<'_>,
         most: usize,
         sink: &mut S,
@@ -172,7 +178,7 @@ impl Engine {
         let mut freed = before;
         let mut found = first;
         let stopped = loop {
-            match self.take_one(&found, sink, freed) {
+            match self.take_one(receiving, &found, sink, freed) {
                 Ok(true) => freed = freed.wrapping_add(1),
                 Ok(false) => break Ok(Stopped::Over),
                 Err(trouble) => break Err(trouble),
@@ -180,7 +186,7 @@ impl Engine {
             if freed.wrapping_sub(before) == most as u64 {
                 break Ok(Stopped::Over);
             }
-            match self.best() {
+            match self.best(receiving) {
                 Ok(Some(next)) if self.is_expired(&next) => break Ok(Stopped::AtExpired),
                 Ok(Some(next)) => found = next,
                 Ok(None) => break Ok(Stopped::Over),
@@ -200,6 +206,7 @@ impl Engine {
     #[inline(always)]
     fn take_one<S: Sink + ?Sized>(
         &self,
+        receiving: ReceiverHeld<'_>,
         found: &Found<'_>,
         sink: &mut S,
         freed: u64,
@@ -210,7 +217,7 @@ impl Engine {
         };
         self.segment().copy_out(found.cell, found.len, room)?;
         crash_point!(RECEIVE_COPIED);
-        self.take(found)?;
+        self.take(receiving, found)?;
         // Behind `freed` the ring is the holder's of the receiver lock.
         Ring::of(self.segment()).write(freed, found.slot);
         crash_point!(RECEIVE_RETURNED);

@@ -8,6 +8,7 @@ use crate::counters::Event;
 use crate::crash::crash_point;
 use crate::fault::Fault;
 use crate::lock::SLICE;
+use crate::lock::tokens::{BothHeld, SenderHeld};
 use crate::posix_engine::segment::{Cell, OnFull, Ring, Segment, SenderSide};
 use crate::sync::Ordering;
 use crate::sys::clock::{self, Deadline};
@@ -92,13 +93,13 @@ impl<B: Batch + ?Sized> Turn for Whole<'_, B> {
         self.0.len() as u64
     }
 
-    fn take(&mut self, engine: &Engine, me: &Thread) -> Result<(), Refused> {
+    fn take(&mut self, both: BothHeld<'_>, engine: &Engine, me: &Thread) -> Result<(), Refused> {
         let fixed = engine.segment().fixed();
         // Relaxed: under both locks.
         let freed = fixed.published.freed.load(Ordering::Relaxed);
         fixed.sender.freed_seen.set(freed);
         let first = fixed.sender.sent.load(Ordering::Relaxed);
-        engine.publish_batch(me, self.0, first, self.wanted(), Amount::All)?;
+        engine.publish_batch(both.sender(), me, self.0, first, self.wanted(), Amount::All)?;
         Ok(())
     }
 }
@@ -173,12 +174,15 @@ impl Engine {
         let mut attempts = ATTEMPTS;
         let sent = loop {
             let held = self.lock_sender(me, deadline)?;
+            let sending = held.sender();
             let attempt = if self.must_ring() {
                 held.unlock();
-                let send = |engine: &Engine| engine.send_batch_locked(me, batch, amount);
+                let send = |engine: &Engine, sending: SenderHeld<'_>| {
+                    engine.send_batch_locked(sending, me, batch, amount)
+                };
                 self.send_ringing(me, batch.len() as i64, deadline, send)
             } else {
-                let attempt = self.send_batch_locked(me, batch, amount);
+                let attempt = self.send_batch_locked(sending, me, batch, amount);
                 held.unlock();
                 attempt
             };
@@ -211,6 +215,7 @@ impl Engine {
 
     fn send_batch_locked<B: Batch + ?Sized>(
         &self,
+        sending: SenderHeld<'_>,
         me: &Thread,
         batch: &B,
         amount: Amount,
@@ -232,13 +237,14 @@ impl Engine {
                 return Ok(Attempt::NeedsSlots(count));
             }
         }
-        let sent = self.publish_batch(me, batch, first, count, amount)?;
+        let sent = self.publish_batch(sending, me, batch, first, count, amount)?;
         Ok(Attempt::Sent(sent))
     }
 
     /// Fills the free slots from `first` on and sends what is in them. Under the sender lock, or its loan.
     pub(super) fn publish_batch<B: Batch + ?Sized>(
         &self,
+        sending: SenderHeld<'_>,
         me: &Thread,
         batch: &B,
         first: u64,
@@ -250,7 +256,7 @@ impl Engine {
         // Release, here and below: before the stamps that a repair has to know of.
         sender.batch_end.store(end, Ordering::Release);
         crash_point!(BATCH_NOTED);
-        let filled = self.fill_batch(me, batch, first, count);
+        let filled = self.fill_batch(sending, me, batch, first, count);
         match filled.trouble {
             Some(trouble) if amount == Amount::All || filled.count == 0 => {
                 take_back(self.segment(), first, end)?;
@@ -262,7 +268,7 @@ impl Engine {
             }
             None => {}
         }
-        self.open_gate(first, end, &filled)?;
+        self.open_gate(sending, first, end, &filled)?;
         Ok(filled.count as usize)
     }
 
@@ -270,6 +276,7 @@ impl Engine {
     #[inline(always)]
     fn fill_batch<B: Batch + ?Sized>(
         &self,
+        _: SenderHeld<'_>,
         me: &Thread,
         batch: &B,
         first: u64,
@@ -336,7 +343,13 @@ impl Engine {
     }
 
     /// Stamps the first message: the one store with which all of them are sent.
-    fn open_gate(&self, first: u64, end: u64, filled: &Filled<'_>) -> Result<(), Fault> {
+    fn open_gate(
+        &self,
+        sending: SenderHeld<'_>,
+        first: u64,
+        end: u64,
+        filled: &Filled<'_>,
+    ) -> Result<(), Fault> {
         let fixed = self.segment().fixed();
         let sender = &fixed.sender;
         let gate = filled.gate.ok_or(Fault::Damaged)?;
@@ -345,7 +358,7 @@ impl Engine {
         if filled.run != 0 || known != filled.key {
             // RUN: the word is true from the last messages of one priority on. The page for their list is there, so
             // this can't fail.
-            self.announce_slow(first.wrapping_add(filled.run), filled.key)?;
+            self.announce_slow(sending, first.wrapping_add(filled.run), filled.key)?;
         }
         let bytes = sender.bytes[first as usize & 1].load(Ordering::Relaxed);
         // Release: before the stamp, for a repair.

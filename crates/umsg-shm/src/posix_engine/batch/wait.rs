@@ -16,6 +16,7 @@ use crate::counters::Event;
 use crate::crash::crash_point;
 use crate::fault::Fault;
 use crate::lock::SLICE;
+use crate::lock::tokens::{BothHeld, ReceiverHeld};
 use crate::sync::Ordering;
 use crate::sys::clock::{self, Deadline};
 use crate::sys::liveness::Liveness;
@@ -31,7 +32,12 @@ pub(in crate::posix_engine) trait Turn {
     fn wanted(&self) -> u64;
 
     /// Does it. Under both locks; there is room, and so many slots are free.
-    fn take(&mut self, engine: &Engine, me: &Thread) -> Result<Self::Outcome, Refused>;
+    fn take(
+        &mut self,
+        both: BothHeld<'_>,
+        engine: &Engine,
+        me: &Thread,
+    ) -> Result<Self::Outcome, Refused>;
 }
 
 impl Engine {
@@ -45,7 +51,8 @@ impl Engine {
     ) -> Result<Option<T::Outcome>, Refused> {
         let mut wakes = DeferredWakes::default();
         let held = self.lock_receiver(me, deadline, &mut wakes)?;
-        let enlisted = self.enlist_batch(me, turn.wanted(), deadline, &mut wakes);
+        let receiving = held.receiver();
+        let enlisted = self.enlist_batch(receiving, me, turn.wanted(), deadline, &mut wakes);
         let Some((index, node, outer)) = self.begin(held, &mut wakes, &enlisted) else {
             return finish_early(enlisted, calm, deadline).map(|_| None);
         };
@@ -63,52 +70,58 @@ impl Engine {
         }
     }
 
-    /// Enlists the caller, unless there is room after all. Under the receiver lock.
+    /// Enlists the caller, unless there is room after all.
     fn enlist_batch(
         &self,
+        receiving: ReceiverHeld<'_>,
         me: &Thread,
         wanted: u64,
         deadline: Deadline,
         wakes: &mut DeferredWakes,
     ) -> Result<Enlisted<'_, ()>, Refused> {
-        self.serve(wakes)?;
-        self.update_wait_flags();
-        self.borrow_sender_lock(me, deadline)?;
-        let enlisted = self.enlist_borrowed(me, wanted);
+        self.serve(receiving, wakes)?;
+        self.update_wait_flags(receiving);
+        let both = self.borrow_sender_lock(receiving, me, deadline)?;
+        let enlisted = self.enlist_borrowed(both, me, wanted);
         self.segment().fixed().sender.lock.give_back();
         Ok(enlisted?)
     }
 
-    fn enlist_borrowed(&self, me: &Thread, wanted: u64) -> Result<Enlisted<'_, ()>, Fault> {
+    fn enlist_borrowed(
+        &self,
+        both: BothHeld<'_>,
+        me: &Thread,
+        wanted: u64,
+    ) -> Result<Enlisted<'_, ()>, Fault> {
         let sent = self.segment().fixed().sender.sent.load(Ordering::Relaxed);
         if self.room(sent, wanted) == wanted {
             return Ok(Enlisted::Done(()));
         }
         let waiters = Waiters::of(self.segment());
-        let Some((index, node)) = waiters.claim(me, NO_SLOT, UNRANKED)? else {
+        let Some((index, node)) = waiters.claim(both.receiver(), me, NO_SLOT, UNRANKED)? else {
             return Ok(Enlisted::NoNode);
         };
         node.wanted.set(wanted as u32);
         node.offered_at.set(NEVER);
         crash_point!(WAIT_NODE_FILLED);
-        waiters.insert(List::Senders, index)?;
+        waiters.insert(both.receiver(), List::Senders, index)?;
         crash_point!(WAIT_LISTED);
-        self.keep_room();
+        self.keep_room(both);
         Ok(Enlisted::Waiting(index, node))
     }
 
     /// Serves the first of the senders that wait, which is one with a batch. True if nobody behind it may be served.
-    /// Under the receiver lock.
     pub(in crate::posix_engine) fn keep_for_batch(
         &self,
+        receiving: ReceiverHeld<'_>,
         index: u32,
         node: &Node,
         wakes: &mut DeferredWakes,
     ) -> Result<bool, Fault> {
         match waiters::state(node) {
-            State::Waiting if !self.has_room_now(1) => return Ok(true),
+            State::Waiting if !self.has_room_now(receiving, 1) => return Ok(true),
             State::Waiting if is_gone(self.segment(), node) => waiters::give_up(node),
-            State::Waiting if !self.has_room_now(node.wanted.get()) => return Ok(true),
+            State::Waiting if !self.has_room_now(receiving, node.wanted.get()) => return Ok(true),
             State::Waiting => {
                 node.offered_at.set(clock::monotonic());
                 let is_told = waiters::settle(node);
@@ -136,7 +149,7 @@ impl Engine {
             }
             State::Free | State::Accepted => {}
         }
-        Waiters::of(self.segment()).remove(node)?;
+        Waiters::of(self.segment()).remove(receiving, node)?;
         Ok(false)
     }
 
@@ -149,8 +162,8 @@ impl Engine {
         end: End,
         deadline: Deadline,
     ) -> Result<Option<T::Outcome>, Refused> {
-        let work = |wakes: &mut DeferredWakes| {
-            self.end_batch_locked(me, turn, (index, node), (end, deadline), wakes)
+        let work = |receiving: ReceiverHeld<'_>, wakes: &mut DeferredWakes| {
+            self.end_batch_locked(receiving, me, turn, (index, node), (end, deadline), wakes)
         };
         self.end_wait(me, end, deadline, work, || {
             // Nothing was sent: nobody but this thread could have.
@@ -162,6 +175,7 @@ impl Engine {
     /// As [`end_batch`](Self::end_batch), under the receiver lock.
     pub(in crate::posix_engine) fn end_batch_locked<T: Turn>(
         &self,
+        receiving: ReceiverHeld<'_>,
         me: &Thread,
         turn: &mut T,
         (index, node): (u32, &Node),
@@ -169,24 +183,25 @@ impl Engine {
         wakes: &mut DeferredWakes,
     ) -> Result<Option<T::Outcome>, Refused> {
         let waiters = Waiters::of(self.segment());
-        let result = self.end_turn(me, turn, node, end, deadline);
+        let result = self.end_turn(receiving, me, turn, node, end, deadline);
         if !matches!(result, Ok(None)) {
-            waiters.remove(node)?;
+            waiters.remove(receiving, node)?;
             waiters::give_up(node);
         } else if List::of(node) == List::None {
-            waiters.insert(List::Senders, index)?;
+            waiters.insert(receiving, List::Senders, index)?;
         }
         // Receivers wait for what was sent, others for the room that was kept. The outcome stands, whatever is wrong
         // with those.
-        if self.serve(wakes).is_err() {
+        if self.serve(receiving, wakes).is_err() {
             self.note_damage();
         }
-        self.update_wait_flags();
+        self.update_wait_flags(receiving);
         result
     }
 
     fn end_turn<T: Turn>(
         &self,
+        receiving: ReceiverHeld<'_>,
         me: &Thread,
         turn: &mut T,
         node: &Node,
@@ -194,7 +209,7 @@ impl Engine {
         deadline: Deadline,
     ) -> Result<Option<T::Outcome>, Refused> {
         if waiters::state(node) == State::Settled {
-            match self.take_turn(me, turn, deadline) {
+            match self.take_turn(receiving, me, turn, deadline) {
                 // Messages came back that had been offered to others: the turn is over, and comes again.
                 Err(Refused::NotNow) => {
                     let _ = waiters::unsettle(node);
@@ -220,27 +235,29 @@ impl Engine {
     /// Does under both locks what the caller waited for. It holds that of the receivers.
     fn take_turn<T: Turn>(
         &self,
+        receiving: ReceiverHeld<'_>,
         me: &Thread,
         turn: &mut T,
         deadline: Deadline,
     ) -> Result<T::Outcome, Refused> {
-        self.borrow_sender_lock(me, deadline)?;
-        let result = self.take_turn_borrowed(me, turn);
+        let both = self.borrow_sender_lock(receiving, me, deadline)?;
+        let result = self.take_turn_borrowed(both, me, turn);
         self.segment().fixed().sender.lock.give_back();
         result
     }
 
     fn take_turn_borrowed<T: Turn>(
         &self,
+        both: BothHeld<'_>,
         me: &Thread,
         turn: &mut T,
     ) -> Result<T::Outcome, Refused> {
-        if !self.has_room_now(turn.wanted() as u32) {
+        if !self.has_room_now(both.receiver(), turn.wanted() as u32) {
             return Err(Refused::NotNow);
         }
-        self.grow_until(turn.wanted())?;
-        self.foretell_arrival(turn.wanted() as i64);
-        turn.take(self, me)
+        self.grow_until(both, turn.wanted())?;
+        self.foretell_arrival(both.receiver(), turn.wanted() as i64);
+        turn.take(both, self, me)
     }
 }
 

@@ -3,19 +3,24 @@
 use super::Engine;
 use crate::counters::Event;
 use crate::fault::Fault;
+use crate::lock::tokens::ReceiverHeld;
 use crate::waiters::{self, List, State, Waiters};
 
 impl Engine {
     /// Takes the dead off the lists of those who wait, wherever they stand there. What they were offered goes back by itself.
-    pub(super) fn dismiss_dead(&self, knows_threads: bool) -> Result<(), Fault> {
+    pub(super) fn dismiss_dead(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        knows_threads: bool,
+    ) -> Result<(), Fault> {
         for (_, node) in Waiters::of(self.segment()).all() {
             let is_dead = waiters::state(node) != State::Free;
             match List::of(node) {
                 List::Receivers if waiters::is_deserted(self.segment(), node, knows_threads) => {
-                    Waiters::of(self.segment()).remove(node)?;
+                    Waiters::of(self.segment()).remove(receiving, node)?;
                 }
                 List::Senders if waiters::is_deserted(self.segment(), node, knows_threads) => {
-                    self.withdraw_sender(node)?;
+                    self.withdraw_sender(receiving, node)?;
                 }
                 // It was taken off its list, and its thread died before it looked.
                 List::None if waiters::state(node) == State::Waiting => {

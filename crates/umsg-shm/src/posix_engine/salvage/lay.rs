@@ -6,6 +6,7 @@ use crate::arena;
 use crate::crash::crash_point;
 use crate::fault::Fault;
 use crate::leases::{self, Leases, State as LeaseState};
+use crate::lock::tokens::ReceiverHeld;
 use crate::posix_engine::Priorities;
 use crate::posix_engine::segment::Ring;
 use crate::repair::salvage::Real;
@@ -138,11 +139,11 @@ impl Salvage<'_> {
     }
 
     /// Makes the store anew.
-    pub(super) fn lay_store(&mut self) -> Result<(), Fault> {
+    pub(super) fn lay_store(&mut self, receiving: ReceiverHeld<'_>) -> Result<(), Fault> {
         let segment = self.engine.segment();
         let receiver = &segment.fixed().receiver;
         let kept = self.kept();
-        Priorities::of(segment).clear()?;
+        Priorities::of(segment).clear(receiving)?;
         // Relaxed: under both locks; calls fail until the queue was made anew.
         receiver.stored.store(0, Ordering::Relaxed);
         receiver.stored_bytes.store(0, Ordering::Relaxed);
@@ -150,10 +151,10 @@ impl Salvage<'_> {
             if *home != Home::Queued {
                 continue;
             }
-            let found = self.engine.in_hand(*slot)?;
+            let found = self.engine.in_hand(receiving, *slot)?;
             self.engine.provide_fifo(found.key)?;
-            Priorities::of(segment).push_back(found.key, *slot)?;
-            self.engine.count_stored(found.len as u64, 1);
+            Priorities::of(segment).push_back(receiving, found.key, *slot)?;
+            self.engine.count_stored(receiving, found.len as u64, 1);
         }
         self.outcome.kept = kept.len() as u64;
         self.outcome.lost = self.nonsense.len() as u64;

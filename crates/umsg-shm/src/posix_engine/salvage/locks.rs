@@ -2,6 +2,7 @@
 
 use super::super::Engine;
 use crate::fault::Fault;
+use crate::lock::tokens::BothHeld;
 use crate::lock::{Held, Left, Lock};
 use crate::sys::clock::Deadline;
 use crate::sys::thread::Thread;
@@ -15,6 +16,11 @@ pub(super) struct Both<'a> {
 }
 
 impl<'a> Both<'a> {
+    /// The proof of both.
+    pub(super) fn token(&self) -> BothHeld<'_> {
+        self.held.receiver().with_loan()
+    }
+
     pub(super) fn take(
         engine: &'a Engine,
         me: &'a Thread,

@@ -30,6 +30,7 @@ use crate::fault::Fault;
 use crate::leases::Leases;
 use crate::lock::Lock;
 use crate::lock::deferred_wakes::DeferredWakes;
+use crate::lock::tokens::ReceiverHeld;
 use crate::posix_engine::segment::{Cell, PRIORITIES};
 use crate::repair::log::Damage;
 use crate::repair::salvage::{self, Real, Salvaged};
@@ -66,6 +67,7 @@ impl salvage::Salvage for Engine {
     ) -> Result<Salvaged, Fault> {
         let fixed = self.segment().fixed();
         let locks = Both::take(self, me, deadline)?;
+        let receiving = locks.token().receiver();
         let real = real();
         let (real, slots) = match self.provide(real) {
             Ok(provided) => provided,
@@ -81,8 +83,8 @@ impl salvage::Salvage for Engine {
         crash_point!(SALVAGE_BEGUN);
         give_back(slots);
         let mut wakes = DeferredWakes::default();
-        let salvaged = self.make_anew(real, slots).and_then(|salvaged| {
-            self.serve(&mut wakes)?;
+        let salvaged = self.make_anew(receiving, real, slots).and_then(|salvaged| {
+            self.serve(receiving, &mut wakes)?;
             Ok(salvaged)
         });
         let salvaged = match salvaged {
@@ -92,8 +94,8 @@ impl salvage::Salvage for Engine {
                 return Err(trouble);
             }
         };
-        self.update_wait_flags();
-        self.mend_doorbell();
+        self.update_wait_flags(receiving);
+        self.mend_doorbell(receiving);
         wakes.add_everybody(Waiters::of(self.segment()).usable());
         crash_point!(SALVAGE_DONE);
         fixed.header.damage.end_mending();
@@ -104,11 +106,12 @@ impl salvage::Salvage for Engine {
     }
 
     fn take_up(&self, me: &Thread, deadline: Deadline, knows_threads: bool) -> Result<(), Fault> {
-        let taken = self.with_receiver_lock(me, deadline, |wakes| {
-            self.borrow_sender_lock(me, deadline)?;
+        let taken = self.with_receiver_lock(me, deadline, |receiving, wakes| {
+            self.borrow_sender_lock(receiving, me, deadline)?;
             self.segment().fixed().sender.lock.give_back();
-            self.dismiss_dead(knows_threads)?;
-            self.reclaim_and_serve(wakes).map_err(Refused::from)
+            self.dismiss_dead(receiving, knows_threads)?;
+            self.reclaim_and_serve(receiving, wakes)
+                .map_err(Refused::from)
         });
         taken.map_err(Refused::trouble)
     }
@@ -128,7 +131,12 @@ impl salvage::Salvage for Engine {
 }
 
 impl Engine {
-    fn make_anew(&self, real: Real, slots: usize) -> Result<Salvaged, Fault> {
+    fn make_anew(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        real: Real,
+        slots: usize,
+    ) -> Result<Salvaged, Fault> {
         self.cut_to(real, slots);
         let mut salvage = Salvage::of(self, slots);
         salvage.survey_ring();
@@ -141,11 +149,11 @@ impl Engine {
         crash_point!(SALVAGE_NUMBERED);
         salvage.lay_ring()?;
         crash_point!(SALVAGE_EMPTIED);
-        salvage.lay_store()?;
-        Waiters::of(self.segment()).rebuild()?;
-        Leases::of(self.segment()).rebuild()?;
-        self.find_registration();
-        self.publish_counts();
+        salvage.lay_store(receiving)?;
+        Waiters::of(self.segment()).rebuild(receiving)?;
+        Leases::of(self.segment()).rebuild(receiving)?;
+        self.find_registration(receiving);
+        self.publish_counts(receiving);
         self.forget_room();
         Ok(salvage.outcome)
     }

@@ -40,6 +40,7 @@ mod types;
 pub use store::{Kind, Place, TypeIndexStore, TypeRoots};
 
 use crate::fault::Fault;
+use crate::lock::tokens::ReceiverHeld;
 use store::{NONE, link, target};
 
 /// Which message a receiver wants, as the `msgtyp` of msgrcv(2) says it. Types are 1 or more.
@@ -83,7 +84,13 @@ impl<'a, S: TypeIndexStore> Typed<'a, S> {
 
     /// Adds a message behind all others. Fails for want of memory only without a [`Typed::provide`] before.
     #[inline]
-    pub(crate) fn push_back(&self, slot: u32, mtype: i64, sequence: u64) -> Result<(), Fault> {
+    pub(crate) fn push_back(
+        &self,
+        _: ReceiverHeld<'_>,
+        slot: u32,
+        mtype: i64,
+        sequence: u64,
+    ) -> Result<(), Fault> {
         let (index, kind) = self.find_or_create(mtype)?;
         let (roots, place) = (self.shelf.kinds(), self.shelf.place(slot)?);
         place.sequence.set(sequence);
@@ -112,7 +119,7 @@ impl<'a, S: TypeIndexStore> Typed<'a, S> {
 
     /// Removes a message, the first of its type.
     #[inline]
-    pub(crate) fn remove(&self, slot: u32) -> Result<(), Fault> {
+    pub(crate) fn remove(&self, receiving: ReceiverHeld<'_>, slot: u32) -> Result<(), Fault> {
         let place = self.shelf.place(slot)?;
         let index = target(&place.kind).ok_or(Fault::Damaged)?;
         let kind = self.shelf.kind(index)?;
@@ -121,7 +128,7 @@ impl<'a, S: TypeIndexStore> Typed<'a, S> {
         }
         let first = kind.first.get();
         self.look_past(slot, place)?;
-        self.unlink(place)?;
+        self.unlink(receiving, place)?;
         kind.count.set(kind.count.get().wrapping_sub(1));
         let next = place.next_of_kind.get();
         kind.head.set(next);
@@ -138,7 +145,7 @@ impl<'a, S: TypeIndexStore> Typed<'a, S> {
 
     /// Takes a message out of the arrival list, and leaves its own links as they are.
     #[inline(always)]
-    fn unlink(&self, place: &Place) -> Result<(), Fault> {
+    fn unlink(&self, _: ReceiverHeld<'_>, place: &Place) -> Result<(), Fault> {
         let roots = self.shelf.kinds();
         let (previous, next) = (place.previous.get(), place.next.get());
         match previous.checked_sub(1) {
@@ -154,7 +161,7 @@ impl<'a, S: TypeIndexStore> Typed<'a, S> {
     }
 
     /// Forgets everything: the first step of rebuilding.
-    pub(crate) fn clear(&self) -> Result<(), Fault> {
+    pub(crate) fn clear(&self, _: ReceiverHeld<'_>) -> Result<(), Fault> {
         for slot in 0..self.shelf.places() {
             self.shelf.place(slot)?.kind.set(0);
         }

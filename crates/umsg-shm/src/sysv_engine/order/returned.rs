@@ -6,11 +6,18 @@
 use super::store::{NONE, link};
 use super::{Kind, Place, TypeIndexStore, Typed};
 use crate::fault::Fault;
+use crate::lock::tokens::ReceiverHeld;
 use crate::sync::Guarded32;
 
 impl<'a, S: TypeIndexStore> Typed<'a, S> {
     /// Adds a message that was removed before, with the sequence number that it had.
-    pub(crate) fn insert(&self, slot: u32, mtype: i64, sequence: u64) -> Result<(), Fault> {
+    pub(crate) fn insert(
+        &self,
+        _: ReceiverHeld<'_>,
+        slot: u32,
+        mtype: i64,
+        sequence: u64,
+    ) -> Result<(), Fault> {
         let (index, kind) = self.find_or_create(mtype)?;
         let (roots, place) = (self.shelf.kinds(), self.shelf.place(slot)?);
         let (previous, next) = self.gap(place, kind, sequence)?;

@@ -3,6 +3,7 @@ use super::testing::Desk;
 use super::types::IDLE;
 use super::{Kind, Typed, Want};
 use crate::fault::Fault;
+use crate::lock::tokens::ReceiverHeld;
 use crate::sync::{Guarded32, Guarded64};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -68,7 +69,9 @@ impl Sender {
         let slot = self.free.pop().unwrap();
         self.sequence += 1 + u64::from(slot % 3);
         order.provide(mtype).unwrap();
-        order.push_back(slot, mtype, self.sequence).unwrap();
+        order
+            .push_back(ReceiverHeld::in_test(), slot, mtype, self.sequence)
+            .unwrap();
         Message {
             sequence: self.sequence,
             slot,
@@ -158,21 +161,21 @@ proptest! {
                 0..=2 => model.add(sender.send(&order, mtype)),
                 3 => {
                     if let Some(message) = model.first(want(mtype)) {
-                        order.remove(message.slot).unwrap();
+                        order.remove(ReceiverHeld::in_test(), message.slot).unwrap();
                         model.remove(message);
                         sender.free.insert(0, message.slot);
                     }
                 }
                 4 => {
                     if let Some(message) = model.first(want(mtype)) {
-                        order.remove(message.slot).unwrap();
+                        order.remove(ReceiverHeld::in_test(), message.slot).unwrap();
                         model.remove(message);
                         away.push(message);
                     }
                 }
                 5 if !away.is_empty() => {
                     let message = away.swap_remove(usize::from(pick) % away.len());
-                    order.insert(message.slot, message.mtype, message.sequence).unwrap();
+                    order.insert(ReceiverHeld::in_test(), message.slot, message.mtype, message.sequence).unwrap();
                     model.add(message);
                 }
                 6 => order.provide(mtype).unwrap(),
@@ -183,13 +186,13 @@ proptest! {
             }
             assert_same(&desk, &model, &[mtype]);
         }
-        order.clear().unwrap();
+        order.clear(ReceiverHeld::in_test()).unwrap();
         assert_same(&desk, &Model::default(), &[1, 9]);
         for message in &model.0 {
-            order.push_back(message.slot, message.mtype, message.sequence).unwrap();
+            order.push_back(ReceiverHeld::in_test(), message.slot, message.mtype, message.sequence).unwrap();
         }
         for message in away {
-            order.insert(message.slot, message.mtype, message.sequence).unwrap();
+            order.insert(ReceiverHeld::in_test(), message.slot, message.mtype, message.sequence).unwrap();
             model.add(message);
         }
         assert_same(&desk, &model, &[1, 9]);
@@ -210,15 +213,15 @@ proptest! {
             match step {
                 0..=2 => {
                     (slot, sequence) = ((slot + 1) % 40, sequence + 1);
-                    let _ = order.provide(mtype).and_then(|()| order.push_back(slot, mtype, sequence));
+                    let _ = order.provide(mtype).and_then(|()| order.push_back(ReceiverHeld::in_test(), slot, mtype, sequence));
                 }
                 3 => {
                     if let Ok(Some(found)) = order.first(want(mtype)) {
-                        let _ = order.remove(found);
+                        let _ = order.remove(ReceiverHeld::in_test(), found);
                     }
                 }
                 4 => {
-                    let _ = order.insert(at % 40, mtype, value % (sequence + 1));
+                    let _ = order.insert(ReceiverHeld::in_test(), at % 40, mtype, value % (sequence + 1));
                 }
                 5 => {
                     let _ = (order.nth(at % 50), order.iter().count(), order.kinds().count());
@@ -229,7 +232,7 @@ proptest! {
                 _ => scribble(&desk, at as usize, value),
             }
         }
-        order.clear().unwrap();
+        order.clear(ReceiverHeld::in_test()).unwrap();
         // The seed stays, and what a peer wrote as the number of usable records is a lie at worst.
         desk.roots.usable.set(0);
         let (mut model, mut sender) = (Model::default(), Sender::new(40));
@@ -316,7 +319,7 @@ fn twenty_thousand_types_are_each_served_in_order() {
             let expected = model.get_mut(&mtype).and_then(VecDeque::pop_front);
             assert_eq!(order.first(Want::Exactly(mtype)), Ok(expected));
             if let Some(slot) = expected {
-                order.remove(slot).unwrap();
+                order.remove(ReceiverHeld::in_test(), slot).unwrap();
                 sender.free.push(slot);
             }
         }
@@ -333,7 +336,7 @@ fn twenty_thousand_types_are_each_served_in_order() {
     for mtype in in_order {
         for slot in model.remove(&mtype).unwrap() {
             assert_eq!(order.first(Want::Lowest(i64::MAX)), Ok(Some(slot)));
-            order.remove(slot).unwrap();
+            order.remove(ReceiverHeld::in_test(), slot).unwrap();
         }
     }
     assert_eq!(order.first(Want::Any), Ok(None));
@@ -352,7 +355,7 @@ fn a_scan_by_number_walks_one_step_each_while_others_receive() {
     for n in (0..60).step_by(2) {
         assert_eq!(order.nth(n), Ok(Some(model.0[n as usize].slot)));
         let first = model.0[0];
-        order.remove(first.slot).unwrap();
+        order.remove(ReceiverHeld::in_test(), first.slot).unwrap();
         model.remove(first);
         let at = target(&desk.roots.cursor);
         assert_eq!(at, (n > 0).then(|| model.0[n as usize - 1].slot));
@@ -374,12 +377,12 @@ fn types_that_come_once_each_leave_few_records_behind() {
     assert_eq!(desk.roots.used.get(), 500);
     for _ in 0..500 {
         let slot = order.first(Want::Any).unwrap().unwrap();
-        order.remove(slot).unwrap();
+        order.remove(ReceiverHeld::in_test(), slot).unwrap();
     }
     // All idle; each new one makes two of them go, until few are left.
     for mtype in 1_001..=3_000 {
         let message = sender.send(&order, mtype);
-        order.remove(message.slot).unwrap();
+        order.remove(ReceiverHeld::in_test(), message.slot).unwrap();
         sender.free.push(message.slot);
         assert_sound(&desk);
     }
@@ -400,7 +403,7 @@ fn a_type_in_use_is_never_removed_for_a_new_one() {
     let kept: Vec<_> = (1..=100).map(|mtype| sender.send(&order, mtype)).collect();
     for mtype in 101..=300 {
         let message = sender.send(&order, mtype);
-        order.remove(message.slot).unwrap();
+        order.remove(ReceiverHeld::in_test(), message.slot).unwrap();
     }
     for message in kept {
         assert_eq!(
@@ -423,7 +426,12 @@ fn a_batch_of_many_types_has_its_memory_before_its_first_message() {
     let calls = desk.provided.get();
     for slot in 0..=200 {
         order
-            .push_back(slot, 100 + i64::from(slot), u64::from(slot))
+            .push_back(
+                ReceiverHeld::in_test(),
+                slot,
+                100 + i64::from(slot),
+                u64::from(slot),
+            )
             .unwrap();
     }
     assert_eq!(desk.provided.get(), calls);
@@ -445,7 +453,9 @@ fn a_batch_takes_the_last_records_from_idle_types() {
     order.provide_all(15..=24).unwrap();
     for mtype in 15..=24 {
         let slot = sender.free.pop().unwrap();
-        order.push_back(slot, mtype, 1_000 + mtype as u64).unwrap();
+        order
+            .push_back(ReceiverHeld::in_test(), slot, mtype, 1_000 + mtype as u64)
+            .unwrap();
     }
     assert_eq!(order.kinds().count(), 20);
     assert_sound(&desk);
@@ -461,7 +471,7 @@ fn without_memory_a_new_type_takes_the_record_of_an_idle_one_or_is_refused() {
         sender.send(&order, mtype);
     }
     assert_eq!(order.provide(17), Err(Fault::NoMemory));
-    order.remove(4).unwrap();
+    order.remove(ReceiverHeld::in_test(), 4).unwrap();
     sender.send(&order, 17);
     assert_eq!(order.provide(5), Err(Fault::NoMemory));
     assert_eq!(order.first(Want::Exactly(5)), Ok(None));
@@ -473,8 +483,14 @@ fn what_is_no_type_is_refused() {
     let desk = Desk::new(4);
     let order = Typed::of(&desk);
     for mtype in [0, -1, i64::MIN] {
-        assert_eq!(order.push_back(0, mtype, 1), Err(Fault::Damaged));
+        assert_eq!(
+            order.push_back(ReceiverHeld::in_test(), 0, mtype, 1),
+            Err(Fault::Damaged)
+        );
         assert_eq!(order.first(Want::Exactly(mtype)), Ok(None));
     }
-    assert_eq!(order.remove(0), Err(Fault::Damaged));
+    assert_eq!(
+        order.remove(ReceiverHeld::in_test(), 0),
+        Err(Fault::Damaged)
+    );
 }
