@@ -149,7 +149,7 @@ pub const DEFECTS: &[Defect] = &[
         name: "stopped-deadline-missed",
         what: "a call with a time-out waits beyond it for a stopped process",
         by: By::Test("stopped", "calls_beside_a_stopped_receiver_return_in_time"),
-        file: "umsg-shm/src/lock/mod.rs",
+        file: "umsg-shm/src/lock/contend.rs",
         old: "        timed => timed,\n",
         new: "        _ => Deadline::Monotonic(now + STOPPED),\n",
         finding: &["receive_timeout: 9"],

@@ -1,0 +1,80 @@
+//! The loan of a sender lock to the holder of the receiver lock.
+
+use super::contend::{Claim, Rest};
+use super::{LENT, Left, Lock, LockError, SHARED, TID, WAITERS, is_held, is_nobodys};
+use crate::sync::Ordering;
+use crate::sys::clock::Deadline;
+use crate::sys::futex;
+use crate::sys::futex::Slept;
+use crate::sys::liveness::Liveness;
+use crate::sys::thread::Thread;
+
+impl Lock {
+    /// Lends a sender lock to the caller, who holds the receiver lock, and waits for its owner until `end`.
+    pub(crate) fn borrow(
+        &self,
+        thread: &Thread,
+        lives: &dyn Liveness,
+        end: Deadline,
+    ) -> Result<Left, LockError> {
+        let mut claim = Claim::of(thread, lives, LENT);
+        let mut is_scribbled = false;
+        let mut rest = Rest::default();
+        loop {
+            // Relaxed: a guess, which the compare-and-swaps check.
+            let word = self.word.load(Ordering::Relaxed);
+            let low = word as u32;
+            if let Some(left) = self.try_take(word, &claim) {
+                return Ok(left);
+            }
+            if low & TID == LENT {
+                // Only the receiver lock's holder lends, and that is the caller: a dead holder's loan, or scribbled.
+                self.note_dead(word, thread);
+                return Ok(Left::ByTheDead);
+            }
+            if is_nobodys(low) {
+                // A scribbled word is a dead owner's lock in the next turn, unless its writer goes on.
+                if std::mem::replace(&mut is_scribbled, true) && end.has_passed() {
+                    return Err(LockError::TimedOut);
+                }
+                self.take_from(low & TID);
+                continue;
+            }
+            if claim.is_own(word) {
+                return Err(LockError::OwnedByCaller);
+            }
+            // A word that was free, and was taken and dropped meanwhile, has nobody who would wake us.
+            if is_held(word) {
+                if self.sleep(word, &mut rest, end)? == Slept::TimedOut {
+                    self.take_from_the_dead(word, lives);
+                }
+                claim.low = LENT | WAITERS;
+            }
+        }
+    }
+
+    /// Whether a dead holder of the receiver lock, which the caller holds now, left this lock lent, or it was scribbled.
+    pub(crate) fn is_left_lent(&self) -> bool {
+        // Relaxed: who lent it has held the receiver lock, whose acquire shows the loan.
+        is_nobodys(self.word.load(Ordering::Relaxed) as u32)
+    }
+
+    /// Ends a loan of a side that could not be repaired: the next owner tries again.
+    pub(crate) fn give_back_broken(&self) {
+        // Release: as in `give_back`; there is nothing that the next owner relies on.
+        let broken = |word: u64| Some(self.broken(word) & !u64::from(WAITERS));
+        let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
+        if let Ok(word) = self.word.fetch_update(success, failure, broken)
+            && word as u32 & WAITERS != 0
+        {
+            futex::wake(&self.word, 1);
+        }
+    }
+
+    /// Ends a loan. The lock keeps its form, which may have changed meanwhile.
+    pub(crate) fn give_back(&self) {
+        if self.word.fetch_and(SHARED, Ordering::AcqRel) as u32 & WAITERS != 0 {
+            futex::wake(&self.word, 1);
+        }
+    }
+}
