@@ -3,7 +3,7 @@
 //! This crate knows segments and processes. It knows no paths, no names, no environment and no command line: these belong to the crate
 //! `umsg`, which programs use. The interface of this crate follows the needs of `umsg` and changes with them.
 //!
-//! ARCHITECTURE.md declares the floors of the modules and follows a message through the code. docs/format.md draws every byte of a segment,
+//! docs/concepts.md explains how the engines work, ARCHITECTURE.md declares the floors of the modules. docs/format.md draws every byte of a segment,
 //! docs/protocols.md every state, barrier and crash point.
 #![deny(unsafe_code)]
 #![allow(

@@ -34,7 +34,7 @@
 //! | handlers that use queues; files that are cut short | [`signals`] |
 //! | what is the matter with a queue | [`diagnosis`] |
 //!
-//! ARCHITECTURE.md follows a message through the code, docs/format.md draws every byte of a segment, docs/protocols.md every state,
+//! docs/concepts.md explains how umsg works, ARCHITECTURE.md says where the code is. docs/format.md draws every byte of a segment, docs/protocols.md every state,
 //! barrier and crash point; docs/guarantees.md says what is promised, and which test shows it.
 #![deny(unsafe_code)]
 
