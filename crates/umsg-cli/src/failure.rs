@@ -332,7 +332,7 @@ impl Explain for RingError {
 const AS_OWNER: &str = "run this as the queue's owner or as root";
 const DAMAGED: &str = "see `umsg doctor`, which can repair it";
 const DAMAGED_FILE: &str =
-    "`umsg doctor --repair` keeps what messages are whole, `umsg rm` removes it with all";
+    "`umsg doctor --repair` rebuilds it from its intact messages, `umsg rm` removes it with all";
 const LOST_FILE: &str = "`umsg rm` removes it with its messages, which no repair can find";
 const NO_QUEUE: &str = "`umsg rm` removes it";
 

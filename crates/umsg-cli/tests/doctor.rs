@@ -129,7 +129,7 @@ fn a_stopped_owner_is_named_with_what_to_do() {
         "{text}"
     );
     assert!(
-        text.contains(&format!("let it go on (kill -CONT {pid})")),
+        text.contains(&format!("continue it (kill -CONT {pid})")),
         "{text}"
     );
     let (code, queue) = report(&site, &["/q"]);
@@ -187,7 +187,7 @@ fn a_lock_that_names_who_does_not_use_the_queue_is_said_to_be_wrong_and_nobody_i
     site.scribble("mq/q", SENDER_LOCK, &pid.to_le_bytes());
     let shown = site.umsg(&["doctor", "/q"]);
     let text = String::from_utf8(shown.output).unwrap();
-    let says = format!("wrong: names process {pid} (sleep), which does not use it");
+    let says = format!("wrong: names process {pid} (sleep), which does not use the queue");
     assert!(text.contains(&says) && !text.contains("kill"), "{text}");
     let (code, queue) = report(&site, &["/q"]);
     let lock = &queue["locks"][0];
@@ -326,7 +326,7 @@ fn a_cut_file_is_said_to_be_one_that_the_doctor_repairs() {
         // Behind all that was used.
         cut(&site, file, len - 1);
         for command in ["send", "recv", "peek", "stat"] {
-            let says = ["is damaged", "`umsg doctor --repair` keeps", "`umsg rm`"];
+            let says = ["is damaged", "`umsg doctor --repair` rebuilds", "`umsg rm`"];
             site.umsg(&[command, name]).fails(1, &says);
         }
         assert_eq!(

@@ -438,5 +438,5 @@ fn stat_names_the_process_that_is_told_of_the_next_message() {
     );
     drop(registration);
     let told = site.umsg(&["stat", "/q"]).text().to_owned();
-    assert!(told.contains("notifies          nobody"), "{told}");
+    assert!(told.contains("notifies          no process"), "{told}");
 }

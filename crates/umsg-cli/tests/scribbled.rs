@@ -64,11 +64,11 @@ fn a_system_v_queue_is_listed_and_told_of_whatever_its_header_says() {
             assert_ne!(found.code, Some(0), "{n}: {found:?}");
             let text = String::from_utf8(found.output).unwrap() + &found.errors;
             let is_told =
-                text.contains("`umsg doctor --repair` keeps") || text.contains("`umsg rm`");
+                text.contains("`umsg doctor --repair` rebuilds") || text.contains("`umsg rm`");
             assert!(is_told, "{n}: {subject}: {text}");
         }
         let told = match is_repairable {
-            true => "`umsg doctor --repair` keeps",
+            true => "`umsg doctor --repair` rebuilds",
             false => "`umsg rm` removes it",
         };
         for command in ["send", "recv", "stat", "create"] {

@@ -175,7 +175,7 @@ fn a_reader_that_goes_ends_recv_and_leaves_the_messages() {
     let site = site_with(&["a", "b"]);
     for command in ["recv /q", "recv /q --follow", "recv /q --all"] {
         let line = format!("exec 3> >(true); wait $!; umsg {command} >&3");
-        shell(&site, &line).fails(1, &["/q: nobody reads standard output any more; "]);
+        shell(&site, &line).fails(1, &["/q: the reader of standard output has ended; "]);
     }
     assert_eq!(messages(&site), "a\nb\n");
 }
@@ -191,7 +191,7 @@ fn a_follower_whose_reader_goes_while_it_waits_ends_without_a_message() {
         .read_exact(&mut [0; 2])
         .unwrap();
     drop(follower.stdout.take());
-    end(follower).fails(1, &["/q: nobody reads standard output any more"]);
+    end(follower).fails(1, &["/q: the reader of standard output has ended"]);
 }
 
 #[test]

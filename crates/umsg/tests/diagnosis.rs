@@ -219,7 +219,7 @@ fn a_ring_whose_receiver_died_is_not_healthy_and_says_who_it_was() {
     owner.kill();
     let text = problem(&look().unwrap(), ProblemKind::Died).to_owned();
     assert!(
-        text.contains(&format!("process {pid}, which received")),
+        text.contains(&format!("process {pid}, the receiver")),
         "{text}"
     );
 }
@@ -294,7 +294,7 @@ fn an_owner_that_lives_and_does_not_go_on_is_told_of_after_a_second() {
         problems.iter().any(|problem| {
             problem.kind == ProblemKind::Stuck
                 && problem.what.contains(side)
-                && problem.what.contains("does not go on")
+                && problem.what.contains("without progress")
         })
     };
     assert!(stuck("senders'") && stuck("receivers'"), "{problems:?}");
@@ -382,7 +382,7 @@ fn holders_and_the_registered_are_named_and_those_that_died_are_told_of() {
     child.kill();
     let text = problem(&diagnose(&place), ProblemKind::Died).to_owned();
     assert!(
-        text.contains("1 messages on lease, and room for 1"),
+        text.contains("leases of 1 messages, and reservations of 1"),
         "{text}"
     );
 }

@@ -23,22 +23,21 @@ use crate::{place, streams, values};
 
 /// Create a queue
 ///
-/// A queue that exists already is left as it is, messages and all. That is fine, so that a script can be run again, unless it has
-/// other attributes than those asked for, or with --exclusive: then this fails and says which it has. Attributes that
-/// are not asked for may be any.
+/// If the queue exists, the command leaves it and its messages as they are and succeeds, so that a script can be run again. It fails and prints the
+/// queue's attributes if they differ from those in the options, or with --exclusive.
 ///
-/// --on-full, --ttl, --max-deliveries and --dead-letter say what becomes of messages that the queue can't take, keep or deliver.
-/// `umsg stat` counts them, and shows under "set aside" those that the queue for dead letters has no room for.
+/// --on-full, --ttl, --max-deliveries and --dead-letter set the queue's overflow policy. `umsg stat` counts the affected messages, and shows under "set
+/// aside" those for which the dead-letter queue has no room.
 ///
-/// A queue stays until it is removed. With --remove-on-last-close it goes when no process has it open any more, however the last one ended: when that one
-/// closes it, or, where it was killed, with the next `umsg ls`, `umsg gc` or opening of the queue. Until a process has opened it, it stays; `umsg send` and
-/// `umsg recv` are such processes, and looking at it is not.
+/// A queue stays until a process removes it. With --remove-on-last-close the queue is removed when no process has it open any more. The last process
+/// removes it when it closes the queue. If that process was killed, the next `umsg ls`, `umsg gc` or opening of the queue removes it. The queue stays
+/// until a process has opened it once; `umsg send` and `umsg recv` open it, commands that only inspect it do not.
 ///
-/// --mode says who may receive (r) and who may send (w). Who may do only one of them is kept to it by the library, which binds programs that
-/// use it and not one that writes to the queue's file itself; 0600, 0660 and 0666 are enforced by the system. Where not all senders
-/// are to be trusted with what the others send, give each of them a queue of its own.
+/// --mode sets which users may receive (r) and send (w). The system enforces 0600, 0660 and 0666. The library, not the kernel, enforces a mode that lets
+/// a user only send or only receive: it does not bind a program that writes to the queue's file itself. If senders must not see each other's messages,
+/// give each sender its own queue.
 ///
-/// A System V queue is created by its key. With key:0 (IPC_PRIVATE) a new one is made that has none, and its identifier is printed.
+/// A System V queue is created by its key. key:0 (IPC_PRIVATE) makes a new queue without a key, and the command prints its identifier.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

@@ -16,28 +16,28 @@ use crate::names::Name;
 use crate::output::{self, Format, json, json_doctor, text};
 use crate::{place, progress, streams};
 
-/// Say what is the matter with a queue or ring, and what to do about it
+/// Diagnose queues and rings: what is wrong, and what to do
 ///
-/// Shown are who holds its locks, and whether he lives, is stopped or has died; who is blocked, for how long and waits for what; what
-/// processes hold on lease or have reserved; who is registered to be told of a message, and who polls; what was repaired after which
-/// deaths. And what is wrong: a process that is stopped in the middle of a call, which others wait for; a lock that names nobody, or a
-/// process that does not use the queue; what the dead have left, their places among those who wait among it; bytes
-/// that no operation could have left there, for which calls fail (EBADMSG), each with its place in the file, and what was expected
-/// there.
+/// Shows the owners of the locks and whether they live, are stopped or have died; blocked processes, how long they wait and for what; messages that
+/// processes lease or have reserved; registrations for notifications, and pollers; and past repairs with the deaths that caused them.
 ///
-/// Whether a process uses the queue is seen by whether it has the queue's file mapped. Of other users' processes only root can tell: where it
-/// is not known, no lock is taken from a process, and whoever asks should do so again as root before ending one.
+/// Reports these problems: a process that is stopped in the middle of a call while other processes wait for it; a lock that names no thread, or a process
+/// that does not use the queue; what dead processes have left; and bytes that no operation can leave, for which calls fail (EBADMSG). Each such byte is
+/// listed with its place in the file and the expected value.
 ///
-/// A look takes no lock, waits for nobody and changes nothing. Nothing is wrong if the exit code is 0; it is 5 if something is. What can't be looked at, such
-/// as the queue of another user or a file that is none, is named on standard error, and the others are looked at; with --all also a link, a FIFO or a
-/// directory that lies where a queue could be.
+/// A process uses the queue if it has the queue's file mapped. Only root can see this for other users' processes. Where it is unknown, the command takes
+/// no lock from a process. Run the command as root before you end such a process.
 ///
-/// With --json, `healthy` is true if the exit code is 0, of a queue if nothing is wrong with it; `damaged` is null unless one of its problems is
-/// damage, and says who met that first, and when, if a process has.
+/// A diagnosis takes no lock, waits for no process and changes nothing. The exit code is 0 if nothing is wrong, and 5 if there is a problem. What can't
+/// be inspected, such as another user's queue, is listed on standard error, and the command continues with the others. With --all it also lists links,
+/// FIFOs and directories in the place of queues.
 ///
-/// With --repair, what the dead have left is taken up at once, and locks are taken from whoever can't have them; and a queue whose bytes make no sense is made anew of the messages that are whole, in
-/// their order. Leases and those who wait stay. It says how many messages are kept, and how many made no sense. A queue is left alone
-/// while a process is stopped in the middle of a call on it.
+/// With --json, `healthy` is true if the exit code is 0, or, for one queue, if it has no problem. `damaged` is null unless a problem is damage; then it
+/// names the process that met the damage first, and when.
+///
+/// With --repair, the command repairs at once what dead processes have left, and takes locks from processes that can't hold them. It rebuilds a corrupted
+/// queue from its intact messages, in their order. Leases and waiters stay. The command prints how many messages it kept and how many were corrupted. It
+/// leaves a queue alone while a process is stopped in the middle of a call on the queue.
 #[derive(Args, Debug)]
 #[command(
     group = clap::ArgGroup::new("which").required(true).args(["queues", "all"]),

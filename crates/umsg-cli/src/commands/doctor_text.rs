@@ -121,12 +121,15 @@ fn lock(lock: &Lock) -> String {
     let owner = match &lock.owner {
         Owner::Nobody => "free".to_owned(),
         Owner::Thread(who) => format!("held by {}", process(who)),
-        Owner::Receiver => "lent to the holder of the receivers' lock".to_owned(),
-        Owner::Died(Some(who)) => format!("left by process {}, which died holding it", who.pid),
-        Owner::Died(None) => "left by a thread that died holding it".to_owned(),
-        Owner::Impossible => format!("wrong: {:#010x} names nobody", lock.word),
-        Owner::Stranger(who) => format!("wrong: names {}, which does not use it", process(who)),
-        _ => "held by somebody".to_owned(),
+        Owner::Receiver => "lent to the owner of the receivers' lock".to_owned(),
+        Owner::Died(Some(who)) => format!("orphaned by process {}", who.pid),
+        Owner::Died(None) => "orphaned by a dead thread".to_owned(),
+        Owner::Impossible => format!("wrong: {:#010x} is an impossible thread id", lock.word),
+        Owner::Stranger(who) => format!(
+            "wrong: names {}, which does not use the queue",
+            process(who)
+        ),
+        _ => "held".to_owned(),
     };
     format!("{:<11}{owner}", side(lock.side))
 }
@@ -216,7 +219,7 @@ fn repair(repairs: &Repairs) -> String {
     if let Some(latest) = repairs.latest.first() {
         let died = latest
             .died
-            .map_or_else(|| "somebody".to_owned(), |pid| format!("process {pid}"));
+            .map_or_else(|| "a process".to_owned(), |pid| format!("process {pid}"));
         let ago = time::ago(Some(latest.at));
         shown.push_str(&format!(
             ", last {ago}: {died} had died, process {} repaired",

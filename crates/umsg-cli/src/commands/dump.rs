@@ -21,9 +21,11 @@ use crate::{place, progress, streams};
 
 /// Save a queue's messages in a file, and leave them in the queue
 ///
-/// The file holds the queue's attributes and all messages as they were at one instant, with priorities, senders and times;
-/// `umsg load` makes a queue of it. Messages that somebody has received by a lease and not acknowledged, or that are set aside
-/// for another queue, are not in it; a line on standard error says if there are any. The file appears whole or not at all, readable by its owner only.
+/// The file holds the queue's attributes and all messages as they were at one instant, with priorities, senders and times. `umsg load` makes a queue from
+/// it.
+///
+/// The file does not hold leased messages that are not yet acknowledged, or messages that are set aside for a dead-letter queue. A line on standard error
+/// reports them. The file appears whole or not at all, and only its owner can read it.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

@@ -17,19 +17,18 @@ use crate::output::{self, Format, json, time};
 use crate::users::Users;
 use crate::{place, streams, values};
 
-/// Find queues and rings that nobody needs any more, and remove them if asked to
+/// Find unused queues and rings, and remove them with --remove
 ///
-/// A queue stays until it is removed, with its messages, though the programs are gone that used it. Listed are those for which all
-/// conditions hold that are given; at least one has to be. Nothing is removed without --remove, and never what a process
-/// has open, unless --in-use says so. Of other users' processes only root can see what they have open.
+/// A queue and its messages stay until a process removes it, even if the programs that used it are gone. The command lists the queues that meet all given
+/// conditions; at least one condition is required. It removes nothing without --remove. It removes no queue that a process has open, unless --in-use is
+/// given. Only root can see what other users' processes have open.
 ///
-/// What would have removed itself if its users had not been killed is left over, and counts whatever the conditions are: queues that were made
-/// with --remove-on-last-close and that nobody has open any more, FIFOs of queues that nobody polls any more, and what was half made. The
-/// queues go with other commands, too, such as `umsg ls`.
+/// The command also lists stale files, whatever the conditions are: queues with --remove-on-last-close that no process has open, FIFOs of queues that no
+/// process polls, and files that were never completed. A killed process leaves them. Other commands, such as `umsg ls`, remove stale queues, too.
 ///
-/// LAST USED is when a message was last sent or received, or else the queue made; of a ring when it was made. CREATOR is the process that
-/// made it, `dead` if it has ended. A process of its number that began more than an hour after the queue was made is another one; one that began within
-/// that hour is taken for the creator, since the clock may have been set meanwhile.
+/// LAST USED is the time of the last send or receive, or else of the queue's creation; for a ring, the time of its creation. CREATOR is the process that
+/// created the queue, or `dead` if it has ended. A process with the same id that began more than an hour after the creation is another process. One that
+/// began within that hour counts as the creator, because the clock may have been set in between.
 #[derive(Args, Debug)]
 #[command(
     group = clap::ArgGroup::new("condition").required(true).multiple(true).args(["patterns", "older_than", "dead_creator", "empty", "leftovers"]),

@@ -16,10 +16,10 @@ use crate::values::{self, Ceiling};
 /// Memory of a queue without messages, in bytes.
 const EMPTY_QUEUE: u64 = 36 << 10;
 
-/// Show the limits of the namespace, or set them
+/// Show or set the limits of the namespace
 ///
-/// Limits are kept in the namespace and hold for everybody who uses it; its owner and root may set them. They bind
-/// queues that are made from then on, and --max-bytes the growth of all. Options that are left out stay as they are.
+/// The namespace keeps its limits, and they hold for all its users. Its owner and root may set them. They bind queues that are created later; --max-bytes
+/// also binds the growth of existing queues. Limits without an option keep their values.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

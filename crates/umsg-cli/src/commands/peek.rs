@@ -21,14 +21,14 @@ const PREVIEW: usize = 60;
 
 /// Show messages in order of delivery, and leave them in the queue
 ///
-/// Those of a System V queue are shown in order of arrival, whatever their types.
+/// The messages of a System V queue are shown in order of arrival, of all types.
 ///
-/// POSITION counts from 0, the message that would be received next. SENDER is a process id, SENT how long ago the message was
-/// sent, DELIVERED how often somebody received it who gave it back or died. Messages that somebody has received and not yet
-/// acknowledged are not shown. What could control a terminal is escaped, and on a terminal long messages are cut.
+/// POSITION counts from 0, the message that is received next. SENDER is a process id. SENT is the time since the message was sent. DELIVERED is the
+/// number of receivers that returned the message or died. Leased messages that are not yet acknowledged are not shown. Characters that could control a
+/// terminal are escaped, and on a terminal long messages are cut.
 ///
-/// All are shown as they were at one instant, those of a System V queue one after the other; those who receive wait for no
-/// longer than copying takes.
+/// POSIX messages are shown as they were at one instant, System V messages one after the other. Receivers wait for this command no longer than copying
+/// takes.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

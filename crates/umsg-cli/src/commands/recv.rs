@@ -18,15 +18,15 @@ use crate::output::direct::Direct;
 use crate::output::message::{Form, Style};
 use crate::{place, values};
 
-/// Receive messages: each is printed and is then gone from the queue
+/// Receive messages: print each message and remove it from the queue
 ///
-/// A message leaves the queue once it is printed whole. If that fails, because the disk is full or a pipe's reader has gone,
-/// the message is the first of its priority or type again. If this command is killed it is that, too, as soon as somebody finds the
-/// queue empty or full. With --json, "deliveries" says how often a message was delivered, this time included.
+/// A message leaves the queue when it is printed completely. If printing fails, because the disk is full or the pipe's reader has ended, the message
+/// becomes the first of its priority or type again. The same happens if this command is killed, as soon as a process finds the queue empty or full. With
+/// --json, "deliveries" is the number of deliveries of the message, this one included.
 ///
-/// Of a System V queue the oldest message is received, or the oldest that --type, --except or --lowest lets through.
+/// From a System V queue the command receives the oldest message, or the oldest that matches --type, --except or --lowest.
 ///
-/// A queue that is removed while this waits for its next message ends it with exit code 4, within ten seconds.
+/// If the queue is removed while the command waits, it ends with exit code 4 within ten seconds.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -167,7 +167,7 @@ impl Recv {
 
     fn abandoned(&self) -> Failure {
         let line = format!(
-            "{}: nobody reads standard output any more; messages not yet printed are left in the queue",
+            "{}: the reader of standard output has ended; messages not yet printed stay in the queue",
             self.queue
         );
         Failure::new(Code::Failed, line)

@@ -15,15 +15,16 @@ use crate::opened::is_ring;
 use crate::output::{self, Format, json};
 use crate::place;
 
-/// Remove queues, and rings that their owners have left
+/// Remove queues, and rings whose owners have ended
 ///
-/// The messages in them are lost. A name or a key is free at once. A POSIX queue that programs still have open lives on, without a
-/// name, until the last of them closes it; a System V queue is gone for everybody, and who waits in it is told so. Neither depends on what the queue's
-/// file holds, nor on its lock: where a process was stopped with that, a System V queue is removed without it after a second.
+/// The messages in the queue are lost. Its name or key is free at once.
 ///
-/// A ring goes with its owner, the process that receives from it; one whose owner was killed stays until its name is used again, or
-/// until it is removed. One whose owner lives is only removed with --force: the owner and those who have it open keep it, and nobody
-/// finds it any more.
+/// A POSIX queue that programs have open continues without a name until the last program closes it. A System V queue ends for all processes, and its
+/// waiting calls fail with EIDRM. Neither depends on the content of the queue's file. If a stopped process holds the lock of a System V queue, the
+/// command removes the queue without the lock after a second.
+///
+/// A ring ends with its owner, the process that receives from it. The ring of a killed owner stays until a process uses its name again or removes it. A
+/// ring whose owner lives is removed only with --force: the owner and its senders keep the ring, but no other process finds it.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

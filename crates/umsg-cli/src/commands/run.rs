@@ -18,16 +18,16 @@ const WAIT: &str = "UMSG_WAIT";
 
 /// Run a program on umsg's queues instead of the kernel's
 ///
-/// Puts the drop-in library into LD_PRELOAD, after what is there, and the namespace's directory into UMSG_DIR, and becomes the
-/// program: signals, files and the exit code are its own. The programs that it starts are intercepted, too.
+/// Adds the drop-in library to LD_PRELOAD, behind its present content, sets UMSG_DIR to the namespace's directory, and executes the program. Signals,
+/// files and the exit code are the program's own. The programs that it starts are intercepted, too.
 ///
-/// A program that the system does not let a library into is not run, as it would use the kernel's queues without a
-/// word: one that is statically linked, one that is set-user-ID or has file capabilities, one of another
-/// architecture or C library. A script stands or falls with its interpreter.
+/// The command refuses a program into which the system loads no library, because that program would silently use the kernel's queues: a statically linked
+/// program, a set-user-ID program, a program with file capabilities, or a program of another architecture or C library. For a script, its interpreter
+/// decides.
 ///
-/// A program that asks to be told of messages (mq_notify) by a signal gets one more thread, in which it raises that signal itself,
-/// whoever sent the message. It sleeps and masks all signals, but the program does not end any more when its last own thread calls
-/// pthread_exit, and what only a process of one thread may do, as unshare(2) of a user namespace, it may not.
+/// A program that registers for a notification by signal (mq_notify) gets one more thread, which raises the signal. The thread sleeps and masks all
+/// signals. It has two effects: the program no longer ends when its last own thread calls pthread_exit, and calls for single-threaded processes, such as
+/// unshare(2) of a user namespace, fail.
 #[derive(Args, Debug)]
 #[command(
     override_usage = "umsg run [OPTIONS] [--] PROGRAM [ARGS]...",

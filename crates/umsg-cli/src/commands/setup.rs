@@ -19,13 +19,13 @@ use crate::place;
 /// Where every program looks for the namespace of all users.
 const SHARED: &str = "/dev/shm/umsg";
 
-/// Make the namespace that all users share (root only)
+/// Create the namespace that all users share (root only)
 ///
-/// Makes /dev/shm/umsg, whatever UMSG_DIR says, or the directory given with --dir: root's, and sticky, so that everybody can make
-/// queues and nobody can remove another's. What is right already is left alone, so that it may be called again. Programs
-/// that run keep the namespace that they have; those that start from then on use the shared one, unless UMSG_DIR says otherwise.
+/// Creates /dev/shm/umsg, regardless of UMSG_DIR, or the directory given with --dir. The directory belongs to root and is sticky: all users can create
+/// queues, and no user can remove another user's queue. The command changes nothing that is already right, so it can be run again. Running programs keep
+/// their namespace; programs that start later use the shared one, unless UMSG_DIR is set.
 ///
-/// /dev/shm is empty after a boot: --print-tmpfiles gives the lines for tmpfiles.d(5) that make the directory then.
+/// /dev/shm is empty after a boot. --print-tmpfiles prints the lines for tmpfiles.d(5) that create the directory at boot.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

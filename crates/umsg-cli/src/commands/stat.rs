@@ -76,7 +76,7 @@ impl Stat {
 }
 
 fn nobody() -> String {
-    "nobody".to_owned()
+    "no process".to_owned()
 }
 
 fn registered_process(registered: Registered) -> String {
@@ -123,7 +123,7 @@ fn print(out: &mut impl Write, name: &str, status: &Status) -> io::Result<()> {
     line("deliveries", status.max_deliveries.map_or_else(any, most))?;
     line("dead letters", dead_letters(status))?;
     let end = match status.remove_on_last_close {
-        true => "when nobody has it open any more",
+        true => "when no process has it open any more",
         false => "by hand: `umsg rm`",
     };
     line("removed", end.to_owned())?;

@@ -100,8 +100,8 @@ impl Diagnosis {
         let count = dead.count();
         (count != 0).then(|| Problem::new(
             ProblemKind::Died,
-            format!("{count} threads that died while they waited in a call are still in the lists of those who wait"),
-            format!("nothing needs to be done: who comes to them there passes them over; {NOW}"),
+            format!("{count} threads died while they waited in a call, and are still in the wait queue"),
+            format!("nothing needs to be done: the next call that reaches them removes them; {NOW}"),
         ))
     }
 
@@ -115,25 +115,32 @@ impl Diagnosis {
             of_dead.partition(|hold| hold.kind == HoldKind::Leased);
         (leased.len() + reserved.len() != 0).then(|| Problem::new(
             ProblemKind::Died,
-            format!("dead processes hold {} messages on lease, and room for {}", leased.len(), reserved.len()),
-            format!("nothing needs to be done: who finds the queue empty or full takes it back; {NOW}"),
+            format!("dead processes hold leases of {} messages, and reservations of {}", leased.len(), reserved.len()),
+            format!("nothing needs to be done: the next call that finds the queue empty or full takes them back; {NOW}"),
         ))
     }
 
     fn of_receiver(&self) -> Option<Problem> {
         let receiver = self.receiver.as_ref()?;
-        (receiver.life == Life::Dead).then(|| Problem::new(
-            ProblemKind::Died,
-            format!("process {}, which received from this ring, is dead: senders are told so", receiver.pid),
-            "remove what it left with `umsg rm`, or start its program again: that takes the name".to_owned(),
-        ))
+        (receiver.life == Life::Dead).then(|| {
+            Problem::new(
+                ProblemKind::Died,
+                format!(
+                    "process {}, the receiver of this ring, is dead: sends fail and say so",
+                    receiver.pid
+                ),
+                "remove the ring with `umsg rm`, or start its program again, which takes the name"
+                    .to_owned(),
+            )
+        })
     }
 }
 
-const REPAIR: &str = "`umsg doctor --repair` keeps what messages are whole and makes the rest anew";
-const REMOVE: &str = "`umsg rm` removes the queue with its messages: what all else follows from is lost, and no repair can know what stood there";
-const UNDELIVERED: &str = "the next call moves them once queue, label and dead-letter queue have one owner and the dead-letter queue exists; `umsg stat` names it";
-const UNSEEN: &str = "whether it uses this queue can't be seen, and its number may have been written there by somebody: ask again as root or as its user, in the PID namespace that it is in, before you end it; `umsg rm` removes the queue all the same";
+const REPAIR: &str = "`umsg doctor --repair` rebuilds the queue from its intact messages";
+const REMOVE: &str =
+    "`umsg rm` removes the queue with its messages: no repair can restore the header";
+const UNDELIVERED: &str = "the next call moves them once the queue, its label and the dead-letter queue have one owner and the dead-letter queue exists; `umsg stat` names it";
+const UNSEEN: &str = "it is unknown whether the process uses this queue, because any user of the queue can have written its id there: run the command again as root or as its user, in its PID namespace, before you end it; `umsg rm` removes the queue in any case";
 const NOW: &str = "`umsg doctor --repair` does it now";
 
 impl Problem {
@@ -167,30 +174,30 @@ fn of_lock(lock: &Lock, is_stuck: impl Fn(&Lock) -> bool) -> Option<Problem> {
         Owner::Died(who) => Some(Problem::new(
             ProblemKind::Died,
             format!(
-                "{} died in the middle of a call, with the lock of {side}",
+                "{} died in the middle of a call, holding the lock of {side}",
                 name(who.as_ref())
             ),
-            format!("nothing needs to be done: the next call there repairs what was left; {NOW}"),
+            format!("nothing needs to be done: the next call repairs the queue; {NOW}"),
         )),
         Owner::Thread(who) => of_owner(lock, who, side, is_stuck),
         Owner::Impossible => {
             let says = match lock.is_lent() {
-                true => "says that it is lent, and nobody lends it".to_owned(),
-                false => format!("holds {:#010x}, which names no thread that there could be", lock.word),
+                true => "says that it is lent, but no thread lends it".to_owned(),
+                false => format!("holds {:#010x}, which is an impossible thread id", lock.word),
             };
             Some(Problem::new(
                 ProblemKind::Stuck,
-                format!("the lock of {side} {says}: somebody wrote that there"),
-                format!("nothing needs to be done: the next call there takes it after a tenth of a second; {NOW}"),
+                format!("the lock of {side} {says}: a process has overwritten it"),
+                format!("nothing needs to be done: the next call takes the lock after a tenth of a second; {NOW}"),
             ))
         }
         Owner::Stranger(who) => Some(Problem::new(
             ProblemKind::Stuck,
             format!(
-                "the lock of {side} names {}, which does not have the queue's file mapped and so is not in a call on it: somebody wrote its number there",
+                "the lock of {side} names {}, which does not have the queue's file mapped and is not in a call on it: another process has overwritten the lock",
                 name(Some(who))
             ),
-            "`umsg doctor --repair` takes the lock from it; it has nothing to do with the queue, and need not be ended".to_owned(),
+            "`umsg doctor --repair` takes the lock from it; do not end the process, it does not use the queue".to_owned(),
         )),
     }
 }
@@ -208,39 +215,39 @@ fn of_owner(
         Life::Stopped if lock.mapped.is_none() => Some(Problem::new(
             ProblemKind::Stuck,
             format!(
-                "the lock of {side} names {thread}, which is stopped: calls there wait for it if it is in the middle of one"
+                "the lock of {side} names {thread}, which is stopped: if it is in the middle of a call, other calls wait for it"
             ),
-            format!("let it go on (kill -CONT {pid}); {UNSEEN}"),
+            format!("continue it (kill -CONT {pid}); {UNSEEN}"),
         )),
         Life::Alive if lock.mapped.is_none() => is_stuck(lock).then(|| {
             Problem::new(
                 ProblemKind::Stuck,
-                format!("the lock of {side} has named {thread} for a second, and nothing goes on"),
+                format!("the lock of {side} has named {thread} for a second without progress"),
                 UNSEEN.to_owned(),
             )
         }),
         Life::Stopped => Some(Problem::new(
             ProblemKind::Stuck,
             format!(
-                "{thread} is stopped in the middle of a call, with the lock of {side}: calls there wait for it"
+                "{thread} is stopped in the middle of a call, holding the lock of {side}: other calls wait for it"
             ),
             format!(
-                "let it go on (kill -CONT {pid}), or end it (kill -KILL {pid}): then the next call repairs what it leaves"
+                "continue it (kill -CONT {pid}), or end it (kill -KILL {pid}): then the next call repairs the queue"
             ),
         )),
         Life::Dead => Some(Problem::new(
             ProblemKind::Stuck,
             format!(
-                "the lock of {side} names thread {}, which does not exist: it ran where another system or namespace counts, or its number was written there by somebody",
+                "the lock of {side} names thread {}, which does not exist: it ran on another system or in another namespace, or a process has overwritten the lock",
                 who.thread.unwrap_or(0)
             ),
             "`umsg doctor --repair` takes the lock from it".to_owned(),
         )),
         Life::Alive if is_stuck(lock) => Some(Problem::new(
             ProblemKind::Stuck,
-            format!("{thread} has had the lock of {side} for a second and does not go on"),
+            format!("{thread} has held the lock of {side} for a second without progress"),
             format!(
-                "see what it does, in a debugger or in /proc/{pid}/stack; if it is not in a call on this queue, somebody wrote its number there; `umsg rm` removes the queue all the same"
+                "inspect it with a debugger or /proc/{pid}/stack; if it is not in a call on this queue, another process has overwritten the lock; `umsg rm` removes the queue in any case"
             ),
         )),
         Life::Alive => None,

@@ -108,7 +108,7 @@ impl Repaired {
         let is_false = |lock: &Lock| lock.is_lent() && lock.owner == Owner::Impossible;
         let [before, after] = [&self.before, &self.after].map(|of| of.locks.iter().any(is_false));
         if before && !after {
-            self.note("ended the loan of the senders' lock, which nobody had made");
+            self.note("ended a loan of the senders' lock that no thread had made");
         }
     }
 
@@ -178,8 +178,9 @@ impl Repaired {
             }
         }
         if self.after.damage.is_some() {
-            self.failed =
-                Some("somebody else repairs it, or died doing so: repair it again".to_owned());
+            self.failed = Some(
+                "another process repairs it, or died during its repair: repair it again".to_owned(),
+            );
         }
         Ok(())
     }
@@ -341,14 +342,12 @@ pub(super) fn real_pages(file: BorrowedFd<'_>, begin: usize, end: usize) -> u64 
 /// Why a repair came to nothing.
 fn why(trouble: Fault) -> String {
     match trouble {
-        Fault::Busy => "a lock is held by somebody who does not let go",
+        Fault::Busy => "a process holds a lock and does not release it",
         Fault::NoSpace | Fault::OverLimit => {
             "there is no room for it: `umsg limits` and `df` show what is used up"
         }
         Fault::NoMemory => "there is no memory for it",
-        Fault::Damaged | Fault::UsedUp | Fault::OwnedByCaller => {
-            "bytes were changed meanwhile: somebody goes on scribbling"
-        }
+        Fault::Damaged | Fault::UsedUp | Fault::OwnedByCaller => "the file is still being modified",
     }
     .to_owned()
 }

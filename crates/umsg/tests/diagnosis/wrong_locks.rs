@@ -49,7 +49,7 @@ fn a_lock_that_names_nobody_there_could_be_is_told_of_and_reset() {
                 (Owner::Impossible, word),
                 "{what}"
             );
-            assert_one_is_stuck(&patient.diagnose(), "somebody wrote that there");
+            assert_one_is_stuck(&patient.diagnose(), "a process has overwritten it");
             assert_is_repaired(&mut patient, &what);
         }
     }
