@@ -60,8 +60,11 @@ fn act(ring: &mut Ring, sender: &Sender, call: u8, input: &mut Input<'_>) {
         4 => drop(sender.send_or_drop(&post)),
         5 => drop(sender.send_fd(&post, std::io::stderr().as_fd(), Until::Now)),
         6 => drop(sender.status()),
-        7 => drop(ring.try_recv().map(|message| message.payload.len())),
-        8 => drop(ring.recv_timeout(soon).map(|message| message.payload.len())),
+        7 => drop(ring.try_receive().map(|message| message.payload.len())),
+        8 => drop(
+            ring.receive_timeout(soon)
+                .map(|message| message.payload.len()),
+        ),
         9 => drop(ring.wait(number.into(), Until::After(soon))),
         10 => drop(ring.drain(|message| assert!(message.payload.len() <= 500))),
         11 => drop(ring.drain_some(number.into(), |_| {})),

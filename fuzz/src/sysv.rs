@@ -99,14 +99,14 @@ fn act(home: &Home, queue: &Queue, call: u8, input: &mut Input<'_>) {
             let _ = queue.receive_batch_timeout(want, &mut buffer, received, soon);
         }
         9 => {
-            if let Ok(lease) = queue.try_lease(want) {
+            if let Ok(lease) = queue.try_receive_lease(want) {
                 assert!(lease.to_vec().len() <= SIZE);
                 let _ = lease.acknowledge();
             }
         }
-        10 => drop(queue.lease_timeout(want, soon)),
+        10 => drop(queue.receive_lease_timeout(want, soon)),
         11 => {
-            if let Ok(lease) = queue.try_lease(want) {
+            if let Ok(lease) = queue.try_receive_lease(want) {
                 let _ = lease.limit(soon);
                 std::mem::forget(lease);
             }

@@ -41,8 +41,8 @@ impl Inlet<'_> {
                 patience
                     .spend(
                         |time| match time {
-                            None => from.queue.try_lease(*want),
-                            Some(time) => from.queue.lease_timeout(*want, time),
+                            None => from.queue.try_receive_lease(*want),
+                            Some(time) => from.queue.receive_lease_timeout(*want, time),
                         },
                         |error| matches!(error, sysv::ReceiveError::TimedOut),
                         &meanwhile,
@@ -61,7 +61,7 @@ impl Inlet<'_> {
                 Err(posix::ReceiveError::Empty) if from.held_up().is_none() => Ok(None),
                 Err(error) => Err(from.not_received(&error)),
             },
-            Inlet::SystemV { from, want } => match from.queue.try_lease(*want) {
+            Inlet::SystemV { from, want } => match from.queue.try_receive_lease(*want) {
                 Ok(message) => Ok(Some(Held::SystemV(message))),
                 Err(sysv::ReceiveError::NoMessage) if from.held_up().is_none() => Ok(None),
                 Err(error) => Err(from.not_received(&error)),

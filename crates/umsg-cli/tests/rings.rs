@@ -95,7 +95,7 @@ fn what_a_ring_says_of_itself_is_shown() {
     let site = Site::new();
     let mut ring = make(&site, "/jobs");
     ring.set_waiting(umsg::ring::Waiting::Spinning);
-    ring.recv_timeout(Duration::from_millis(20)).unwrap_err();
+    ring.receive_timeout(Duration::from_millis(20)).unwrap_err();
     let sender = ring.sender();
     (0..8).for_each(|n| sender.send(&Post::new(n)).unwrap());
     assert!(!sender.send_or_drop(&Post::new(9)).unwrap());
@@ -150,7 +150,7 @@ fn a_ring_is_removed_when_its_owner_is_dead_and_else_by_force() {
     assert_eq!(removed["removed"], json!(["ring:/jobs"]));
     // Those who have it keep it.
     sender.send(&Post::new(7)).unwrap();
-    assert_eq!(ring.try_recv().unwrap().user_data, 7);
+    assert_eq!(ring.try_receive().unwrap().user_data, 7);
     for command in ["stat", "rm"] {
         site.umsg(&[command, "ring:/jobs"])
             .fails(1, &["ring:/jobs: no ring of this name"]);

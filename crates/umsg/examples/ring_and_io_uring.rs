@@ -4,7 +4,7 @@
 
 use io_uring::{IoUring, opcode, types};
 use std::os::fd::AsRawFd;
-use umsg::ring::{Options, Post, RecvError};
+use umsg::ring::{Options, Post, ReceiveError};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
@@ -59,9 +59,9 @@ fn main() -> Result<()> {
 fn receive(ring: &mut umsg::ring::Ring) -> Result<u64> {
     let mut count = 0;
     loop {
-        match ring.try_recv() {
+        match ring.try_receive() {
             Ok(_) => count += 1,
-            Err(RecvError::Empty) => return Ok(count),
+            Err(ReceiveError::Empty) => return Ok(count),
             Err(error) => return Err(error.into()),
         }
     }

@@ -68,7 +68,7 @@ fn hire(number: usize) -> Result<Worker> {
 fn work(mut ring: Ring, number: usize) -> Result<u64> {
     let mut served = 0;
     loop {
-        let message = ring.recv()?;
+        let message = ring.receive()?;
         if message.user_data == END {
             return Ok(served);
         }

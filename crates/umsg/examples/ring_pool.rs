@@ -47,7 +47,7 @@ fn main() -> Result<()> {
 
 fn work(mut jobs: Ring, answers: Sender) -> Result<()> {
     loop {
-        let job = jobs.recv()?;
+        let job = jobs.receive()?;
         if job.flags & LAST != 0 {
             return Ok(());
         }

@@ -37,6 +37,7 @@
 //! docs/concepts.md explains how umsg works, ARCHITECTURE.md says where the code is. docs/format.md draws every byte of a segment, docs/protocols.md every state,
 //! barrier and crash point; docs/guarantees.md says what is promised, and which test shows it.
 #![deny(unsafe_code)]
+#![warn(missing_debug_implementations)]
 
 #[cfg(feature = "tokio")]
 #[allow(unsafe_code, reason = "descriptors that a runtime keeps")]

@@ -23,7 +23,7 @@ mod real {
 
     /// A thread whose blocking calls another thread may end: for the drop-in's pthread_cancel.
     #[doc(hidden)]
-    #[derive(Clone, Copy)]
+    #[derive(Clone, Copy, Debug)]
     pub struct Caller(&'static Interruptions);
 
     impl Caller {
@@ -64,7 +64,7 @@ mod real {
 
     /// The handlers that had run on a thread at some time.
     #[doc(hidden)]
-    #[derive(Clone, Copy)]
+    #[derive(Clone, Copy, Debug)]
     pub struct Handlers([u32; 2]);
 
     impl Handlers {

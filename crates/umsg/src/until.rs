@@ -1,18 +1,21 @@
-//! Until when a call waits, as its caller says it.
+//! How long a call waits.
 
 use std::time::{Duration, SystemTime};
 use umsg_shm::sys::clock::Deadline;
 
-/// Until when a call waits: what the names of the methods say, for those who implement another interface.
-#[doc(hidden)]
+/// How long a call waits: the argument of the methods whose names end with `_until`.
+///
+/// `send` waits as with `Forever`, `try_send` as with `Now`, `send_timeout` as with `After`, and `send_deadline` as with `Time`; the same holds
+/// for all calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
-    /// It does not wait.
+    /// The call does not wait.
     Now,
+    /// The call waits without a limit.
     Forever,
-    /// So long, on the monotonic clock.
+    /// The call waits for this duration, on the monotonic clock.
     After(Duration),
-    /// Until then, on the system's clock.
+    /// The call waits until this time, on the system's clock, as mq_timedsend(3) does.
     Time(SystemTime),
 }
 

@@ -246,10 +246,14 @@ const TYPED_WORKS: &[Work<sysv::Queue>] = &[
         queue.try_receive(Want::Any, &mut [0; 8]).unwrap();
     }),
     lease("leases the last message", 1, |queue| {
-        queue.try_lease(Want::Any).unwrap().acknowledge().unwrap();
+        queue
+            .try_receive_lease(Want::Any)
+            .unwrap()
+            .acknowledge()
+            .unwrap();
     }),
     lease("gives a message back", 2, |queue| {
-        drop(queue.try_lease(Want::Any).unwrap())
+        drop(queue.try_receive_lease(Want::Any).unwrap())
     }),
 ];
 

@@ -49,7 +49,7 @@ fn a_receive_of_a_system_v_queue_that_finds_the_dead_holder_of_a_message_takes_n
     let place = Place::new();
     let queue = place.create_typed(7);
     queue.try_send(1, b"x").unwrap();
-    by_the_dead(|| std::mem::forget(queue.try_lease(Want::Any).unwrap()));
+    by_the_dead(|| std::mem::forget(queue.try_receive_lease(Want::Any).unwrap()));
     let mut room = [0; 8];
     without_malloc(|| queue.try_receive(Want::Any, &mut room)).unwrap();
 }
@@ -104,7 +104,7 @@ fn the_first_lease_of_a_process_takes_no_memory() {
     for is_typed in [false, true] {
         let mut child = Child::run(|| {
             match is_typed {
-                true => drop(without_malloc(|| typed.try_lease(Want::Any)).unwrap()),
+                true => drop(without_malloc(|| typed.try_receive_lease(Want::Any)).unwrap()),
                 false => drop(without_malloc(|| queue.try_receive_lease()).unwrap()),
             }
             0

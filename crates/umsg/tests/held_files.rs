@@ -105,7 +105,7 @@ fn ring_owner(place: &Everybodys) -> Child {
         let mut ring: Ring = made.unwrap();
         ready.store(1, Ordering::SeqCst);
         loop {
-            ring.recv().unwrap();
+            ring.receive().unwrap();
         }
     });
     assert!(wait_until(LONG, || ready.load(Ordering::SeqCst) == 1));

@@ -195,7 +195,7 @@ fn a_deep_ring_is_repaired_in_milliseconds() {
         victim.expect(Exit::Signal(libc::SIGKILL), "GROW_COUNTED");
         let begun = Instant::now();
         // A sender would first wait for the loan of its lock to end, for a slice.
-        ring.try_recv().expect("a message");
+        ring.try_receive().expect("a message");
         let took = begun.elapsed();
         assert_ne!(ring.status().repairs, 0);
         let sender = ring.sender();

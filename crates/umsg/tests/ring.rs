@@ -8,7 +8,7 @@ use support::child::{Child, Exit};
 use support::limit_descriptors;
 use support::place::Place;
 use support::wait_until;
-use umsg::ring::{Options, Post, RecvError, Ring, RingError, SendError, Sender, Until};
+use umsg::ring::{Options, Post, ReceiveError, Ring, RingError, SendError, Sender, Until};
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -28,7 +28,7 @@ fn another_process_posts_to_a_named_ring() {
         let post = Post::new(7).res(-7).flags(70).payload(b"from afar");
         i32::from(sender.send(&post).is_err())
     });
-    let message = ring.recv_timeout(LONG).unwrap();
+    let message = ring.receive_timeout(LONG).unwrap();
     assert_eq!((message.user_data, message.res, message.flags), (7, -7, 70));
     assert_eq!(message.payload, b"from afar");
     assert_eq!(message.tag.pid as i32, child.pid());
@@ -61,7 +61,7 @@ fn senders_learn_of_the_owners_death_and_another_takes_the_name() {
     let mut ring = owner(&place, 16);
     let sender = Sender::open_in(&place.namespace, "/ring").unwrap();
     sender.send(&Post::new(3)).unwrap();
-    assert_eq!(ring.recv_timeout(LONG).unwrap().user_data, 3);
+    assert_eq!(ring.receive_timeout(LONG).unwrap().user_data, 3);
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn a_forked_child_that_ends_does_not_close_its_parents_ring() {
     // SAFETY: one structure of this function's.
     let readable = unsafe { libc::poll(&raw mut poll, 1, LONG.as_millis() as i32) };
     assert_eq!((readable, poll.revents), (1, libc::POLLIN));
-    assert_eq!(ring.recv_timeout(LONG).unwrap().user_data, 1);
+    assert_eq!(ring.receive_timeout(LONG).unwrap().user_data, 1);
 }
 
 #[test]
@@ -96,15 +96,18 @@ fn a_forked_child_may_send_to_its_parents_ring_and_not_receive() {
     let sender = ring.sender();
     Child::run(|| {
         sender.send(&Post::new(1)).unwrap();
-        assert_eq!(ring.try_recv().unwrap_err(), RecvError::NotOwner);
-        assert_eq!(ring.wait(1, Until::Now).unwrap_err(), RecvError::NotOwner);
-        assert_eq!(ring.drain(|_| ()).unwrap_err(), RecvError::NotOwner);
+        assert_eq!(ring.try_receive().unwrap_err(), ReceiveError::NotOwner);
+        assert_eq!(
+            ring.wait(1, Until::Now).unwrap_err(),
+            ReceiveError::NotOwner
+        );
+        assert_eq!(ring.drain(|_| ()).unwrap_err(), ReceiveError::NotOwner);
         ring.close();
         0
     })
     .expect(Exit::Code(0), "the child");
     sender.send(&Post::new(2)).unwrap();
-    assert_eq!(ring.try_recv().unwrap().user_data, 1);
+    assert_eq!(ring.try_receive().unwrap().user_data, 1);
 }
 
 #[test]
@@ -112,7 +115,7 @@ fn more_messages_than_a_ring_holds_are_not_waited_for() {
     let mut ring = Options::new().entries(4).overflow(2).create().unwrap();
     assert_eq!(
         ring.wait(7, Until::Forever).unwrap_err(),
-        RecvError::TooMany { max: 6 }
+        ReceiveError::TooMany { max: 6 }
     );
     let sender = ring.sender();
     (0..6).for_each(|n| sender.send(&Post::new(n)).unwrap());
@@ -169,12 +172,12 @@ fn a_forked_child_takes_nothing_that_its_parent_is_to_receive() {
         assert!(!ring.is_own());
         ring.pollable();
         assert!(ring.take_fd(ticket).is_none());
-        assert_eq!(ring.try_recv().unwrap_err(), RecvError::NotOwner);
+        assert_eq!(ring.try_receive().unwrap_err(), ReceiveError::NotOwner);
         0
     });
     child.expect(Exit::Code(0), "the child");
     assert!(ring.is_own() && ring.take_fd(ticket).is_some());
-    assert_eq!(ring.try_recv().unwrap().user_data, 1);
+    assert_eq!(ring.try_receive().unwrap().user_data, 1);
 }
 
 #[test]

@@ -21,7 +21,7 @@ use support::place::Place;
 use support::points::{self, Face};
 use support::shared::Shared;
 use support::{turn, wait_until};
-use umsg::ring::{Options, Post, RecvError, Ring, SendError, Sender, Until};
+use umsg::ring::{Options, Post, ReceiveError, Ring, SendError, Sender, Until};
 use umsg_shm::crash;
 
 fn kill_senders(names: &[&str]) {
@@ -143,7 +143,7 @@ fn expect_another_owner(place: &Place, point: &str) {
     sender
         .send_fd(&Post::new(7), file.as_fd(), Until::Now)
         .unwrap();
-    let message = ring.try_recv().unwrap();
+    let message = ring.try_receive().unwrap();
     assert_eq!((message.user_data, message.descriptor.is_some()), (7, true));
     assert_eq!(left(place), 2, "{point}: a name and a doorbell");
     drop(ring);
@@ -318,11 +318,11 @@ fn a_descriptor_whose_sender_died_before_its_message_is_in_nobodys_way() {
         0
     });
     victim.expect(Exit::Signal(libc::SIGKILL), "the sender");
-    assert_eq!(ring.try_recv().unwrap_err(), RecvError::Empty);
+    assert_eq!(ring.try_receive().unwrap_err(), ReceiveError::Empty);
     let sender = ring.sender();
     sender
         .send_fd(&Post::new(2), file.as_fd(), Until::Now)
         .unwrap();
-    let message = ring.try_recv().unwrap();
+    let message = ring.try_receive().unwrap();
     assert_eq!((message.user_data, message.descriptor.is_some()), (2, true));
 }

@@ -6,7 +6,7 @@
 use proptest::prelude::*;
 use std::collections::VecDeque;
 use std::time::Duration;
-use umsg::ring::{Options, Post, RecvError, Ring, SendError, Sender, Until, Waiting};
+use umsg::ring::{Options, Post, ReceiveError, Ring, SendError, Sender, Until, Waiting};
 
 /// Senders that take part.
 const SENDERS: usize = 3;
@@ -181,7 +181,7 @@ impl Pair {
     fn receive(&mut self) {
         let expected = self.model.receive();
         let tags: Vec<_> = self.senders.iter().map(Sender::tag).collect();
-        match self.ring.try_recv() {
+        match self.ring.try_receive() {
             Ok(message) => {
                 let (sender, number, len) = expected.expect("the model has none");
                 assert_eq!(message.tag, tags[sender]);
@@ -190,7 +190,7 @@ impl Pair {
                 assert_eq!(message.flags, !number as u32);
                 assert_eq!(message.payload, vec![number as u8; len]);
             }
-            Err(error) => assert_eq!((error, expected), (RecvError::Empty, None)),
+            Err(error) => assert_eq!((error, expected), (ReceiveError::Empty, None)),
         }
     }
 
@@ -213,10 +213,10 @@ impl Pair {
         let max = self.model.bound as u64;
         match self.ring.wait(count, Until::Now) {
             Ok(known) => assert!(count <= known && known <= there.max(count), "{known}"),
-            Err(RecvError::TooMany { max: most }) => {
+            Err(ReceiveError::TooMany { max: most }) => {
                 assert_eq!((most, count > max), (max, true));
             }
-            Err(error) => assert_eq!((error, there < count), (RecvError::Empty, true)),
+            Err(error) => assert_eq!((error, there < count), (ReceiveError::Empty, true)),
         }
     }
 
@@ -311,7 +311,7 @@ proptest! {
             prop_assert!(known >= count && ring.available() >= count);
             prop_assert!(ring.status().slept <= done as u64 + 1, "slept twice");
             for _ in 0..count {
-                prop_assert!(ring.try_recv().is_ok());
+                prop_assert!(ring.try_receive().is_ok());
             }
         }
         threads.into_iter().for_each(|thread| thread.join().unwrap());

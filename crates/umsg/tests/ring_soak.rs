@@ -22,7 +22,7 @@ use support::place::Place;
 use support::points::Face;
 use support::shared::{Shared, Zeroed};
 use support::{Random, now, poll_readable};
-use umsg::ring::{Message, Options, Post, RecvError, Ring, RingError, SendError, Sender, Until};
+use umsg::ring::{Message, Options, Post, ReceiveError, Ring, RingError, SendError, Sender, Until};
 
 #[global_allocator]
 static ALLOCATOR: harass::Vigilant = harass::Vigilant;
@@ -205,7 +205,7 @@ impl Soak {
                     if readable {
                         self.journal.did(Deed::Polled);
                     }
-                    while let Ok(message) = ring.try_recv() {
+                    while let Ok(message) = ring.try_receive() {
                         receipts.note(message);
                     }
                 }
@@ -215,9 +215,11 @@ impl Soak {
                     drained.expect("a sound ring");
                 }
                 3 => rest(random, false),
-                _ => match self.call(part, how, |until| ring.recv_until(until)) {
+                _ => match self.call(part, how, |until| ring.receive_until(until)) {
                     Ok(message) => receipts.note(message),
-                    Err(RecvError::Empty | RecvError::TimedOut | RecvError::Interrupted) => {}
+                    Err(
+                        ReceiveError::Empty | ReceiveError::TimedOut | ReceiveError::Interrupted,
+                    ) => {}
                     Err(error) => panic!("{error}"),
                 },
             }
@@ -403,7 +405,7 @@ fn expect_promptness(ring: &mut Ring, what: &str) {
     };
     expect_prompt(&format!("{what}: the receiver"), || {
         turn(false, &mut |ring| {
-            drop(ring.recv_timeout(CALM).expect("a message"))
+            drop(ring.receive_timeout(CALM).expect("a message"))
         })
     });
     expect_prompt(&format!("{what}: who polls"), || {
@@ -412,15 +414,15 @@ fn expect_promptness(ring: &mut Ring, what: &str) {
                 poll_readable(ring.pollable(), How::Within(CALM)),
                 "{what}: not told"
             );
-            ring.try_recv().expect("a message");
-            assert!(ring.try_recv().is_err());
+            ring.try_receive().expect("a message");
+            assert!(ring.try_receive().is_err());
         })
     });
     expect_prompt(&format!("{what}: a blocked sender"), || {
         while sender.try_send(&Post::new(2)).is_ok() {}
         let wait = || sender.send(&Post::new(3)).expect("room");
         let is_waiting = || sender.status().blocked_senders == 1;
-        let act = || drop(ring.try_recv().expect("a message"));
+        let act = || drop(ring.try_receive().expect("a message"));
         wakes_sleeper(what, wait, is_waiting, act)
     });
 }

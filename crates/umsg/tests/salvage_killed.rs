@@ -14,7 +14,7 @@ use support::killing::Way;
 use support::place::Place;
 use support::shared::Shared;
 use umsg::diagnosis::{Diagnosis, Owner, Repaired};
-use umsg::ring::{self, Options, Post, RecvError, Ring, Sender};
+use umsg::ring::{self, Options, Post, ReceiveError, Ring, Sender};
 use umsg::{posix, sysv};
 use umsg_shm::crash;
 
@@ -138,7 +138,7 @@ impl Kind for Typed {
         let place = Place::new();
         let queue = place.create_typed(KEY);
         messages().for_each(|(n, message)| queue.try_send(i64::from(n) + 1, &message).unwrap());
-        std::mem::forget(queue.try_lease(sysv::Want::Any).unwrap());
+        std::mem::forget(queue.try_receive_lease(sysv::Want::Any).unwrap());
         Typed(place, queue)
     }
 
@@ -215,9 +215,9 @@ impl Kind for OfRing {
     }
 
     fn drain(&mut self) -> Vec<Vec<u8>> {
-        let receive = || match self.1.try_recv() {
+        let receive = || match self.1.try_receive() {
             Ok(message) => Some(message.user_data.to_le_bytes().to_vec()),
-            Err(RecvError::Empty) => None,
+            Err(ReceiveError::Empty) => None,
             Err(error) => panic!("{error}"),
         };
         std::iter::from_fn(receive).collect()

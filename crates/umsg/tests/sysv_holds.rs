@@ -17,7 +17,7 @@ fn a_lease_of_a_system_v_queue_waits_until_a_time_of_the_clock_and_no_longer() {
         SystemTime::UNIX_EPOCH,
         SystemTime::now() + Duration::from_millis(20),
     ] {
-        let leased = queue.lease_deadline(two, deadline);
+        let leased = queue.receive_lease_deadline(two, deadline);
         assert_eq!(leased.unwrap_err(), ReceiveError::TimedOut);
         assert!(SystemTime::now() >= deadline);
     }
@@ -25,7 +25,7 @@ fn a_lease_of_a_system_v_queue_waits_until_a_time_of_the_clock_and_no_longer() {
     let tomorrow = SystemTime::now() + Duration::from_secs(24 * 3600);
     std::thread::scope(|scope| {
         let receiver = scope.spawn(|| {
-            let lease = queue.lease_deadline(two, tomorrow).unwrap();
+            let lease = queue.receive_lease_deadline(two, tomorrow).unwrap();
             let leased = (lease.to_vec(), lease.mtype(), lease.deliveries());
             // It goes back.
             drop(lease);
@@ -40,7 +40,9 @@ fn a_lease_of_a_system_v_queue_waits_until_a_time_of_the_clock_and_no_longer() {
         assert_eq!(receiver.join().unwrap(), (b"wanted".to_vec(), 2, 1));
     });
     // Where there is one, no time is too late.
-    let again = queue.lease_deadline(two, SystemTime::UNIX_EPOCH).unwrap();
+    let again = queue
+        .receive_lease_deadline(two, SystemTime::UNIX_EPOCH)
+        .unwrap();
     assert_eq!(
         (again.to_vec(), again.deliveries()),
         (b"wanted".to_vec(), 2)

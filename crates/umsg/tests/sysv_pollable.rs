@@ -37,7 +37,7 @@ fn a_system_v_queue_shows_messages_and_bytes_of_room() {
     shows(true, true, Some(both));
     other.send(2, &long).unwrap();
     shows(true, false, Some(EventFlags::IN));
-    let lease = queue.lease(Want::Exactly(2)).unwrap();
+    let lease = queue.receive_lease(Want::Exactly(2)).unwrap();
     shows(true, false, Some(EventFlags::IN));
     lease.acknowledge().unwrap();
     shows(true, true, Some(both));

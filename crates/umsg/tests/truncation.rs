@@ -126,7 +126,7 @@ fn a_ring_that_was_cut_short_is_damaged() {
         sender.send(&umsg::ring::Post::new(1)).unwrap();
         cut(&file_of(&place, "ring"), 0);
         assert!(sender.send(&umsg::ring::Post::new(2)).is_err());
-        assert!(ring.recv().is_err());
+        assert!(ring.receive().is_err());
         0
     })
     .expect(Exit::Code(0), "a ring that was cut short");

@@ -141,7 +141,7 @@ fn senders_beyond_the_nodes_of_a_ring_are_let_in() {
         let told = sender.send_timeout(&post, Duration::from_millis(20));
         assert_eq!(told.unwrap_err().errno(), libc::ETIMEDOUT);
         for _ in 0..=NODES + BEYOND {
-            ring.recv_timeout(LONG).unwrap();
+            ring.receive_timeout(LONG).unwrap();
         }
         child.expect(Exit::Code(0), "the crowd");
         assert_eq!((ring.available(), blocked()), (0, 0));

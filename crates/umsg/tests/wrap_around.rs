@@ -265,7 +265,7 @@ fn a_ring_whose_counters_pass_their_ends_wakes_and_is_woken() {
         ring.set_waiting(umsg::ring::Waiting::Blocking);
         stream(
             |number| sender.send(&Post::new(number.into())).unwrap(),
-            || ring.recv().unwrap().user_data as u32,
+            || ring.receive().unwrap().user_data as u32,
         );
         // Several at once, and by the descriptor.
         for round in 0..20 {
@@ -301,7 +301,7 @@ fn tickets_of_descriptors_begin_anew_and_are_never_negative() {
             sender
                 .send_fd(&Post::new(1), file.as_fd(), Until::Now)
                 .unwrap();
-            assert!(ring.try_recv().unwrap().descriptor.is_some());
+            assert!(ring.try_receive().unwrap().descriptor.is_some());
         }
     }
 }
@@ -362,7 +362,10 @@ fn a_system_v_queue_whose_counters_pass_their_ends_does_what_a_new_one_does() {
                 })),
                 5..8 => drop(twins.same(&what, receive)),
                 8 => {
-                    let leases = twins.queues.each_ref().map(|queue| queue.try_lease(want));
+                    let leases = twins
+                        .queues
+                        .each_ref()
+                        .map(|queue| queue.try_receive_lease(want));
                     match leases {
                         [Ok(one), Ok(other)] => {
                             assert_eq!(one.to_vec(), other.to_vec(), "{what}");

@@ -106,7 +106,7 @@ pub unsafe extern "C" fn umsg_msg_lease(
         pointer::check(lease, "lease")?;
         // SAFETY: the lease is kept together with `used` and dropped before it.
         let queue = unsafe { unbounded(&used) };
-        let received = queue.lease_until(want, until(msgflg, deadline));
+        let received = queue.receive_lease_until(want, until(msgflg, deadline));
         let told = put(received.map_err(Refusal::from)?, used)?;
         // SAFETY: the caller promises a writable structure.
         unsafe { pointer::write(lease, told, "lease")? };

@@ -140,7 +140,7 @@ unsafe fn receive(
     // SAFETY: by this function's contract.
     let mut turn = unsafe { enter(ring)? };
     pointer::check(to, "message")?;
-    let received = turn.ring.recv_until(until).map_err(Refusal::from)?;
+    let received = turn.ring.receive_until(until).map_err(Refusal::from)?;
     let payload = received.payload.as_ptr();
     // SAFETY: by this function's contract.
     unsafe { to.write_unaligned(in_c(received, payload.cast())) };

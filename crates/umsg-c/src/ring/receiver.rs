@@ -4,7 +4,7 @@ use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use umsg::ring::{RecvError, Ring, Sender};
+use umsg::ring::{ReceiveError, Ring, Sender};
 
 use super::Refusal;
 use crate::pointer::is_bad;
@@ -73,7 +73,7 @@ pub(super) unsafe fn enter<'a>(ring: *mut umsg_ring) -> Result<Turn<'a>, Refusal
     let turn = unsafe { take_turn(ring)? };
     match turn.ring.is_own() {
         true => Ok(turn),
-        false => Err(RecvError::NotOwner.into()),
+        false => Err(ReceiveError::NotOwner.into()),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Why a call on a ring failed.
 
 use libc::c_int;
-use umsg::ring::{INLINE, RecvError, RingError, SendError};
+use umsg::ring::{INLINE, ReceiveError, RingError, SendError};
 
 /// Why a call failed.
 #[derive(Debug, thiserror::Error)]
@@ -29,7 +29,7 @@ pub(crate) enum Refusal {
     #[error(transparent)]
     Send(#[from] SendError),
     #[error(transparent)]
-    Receive(#[from] RecvError),
+    Receive(#[from] ReceiveError),
 }
 
 impl Refusal {

@@ -315,8 +315,8 @@ fn receive_ring(place: &str, ring: &mut Ring) -> Result<Vec<u8>, String> {
         if !readable_within(ring.pollable(), left) {
             return Err(format!("{place}: never readable"));
         }
-        match ring.try_recv() {
-            Err(ring::RecvError::Empty) => {}
+        match ring.try_receive() {
+            Err(ring::ReceiveError::Empty) => {}
             other => return Ok(at(place, "receive", other)?.payload.to_vec()),
         }
     }

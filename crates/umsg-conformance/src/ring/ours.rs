@@ -140,7 +140,7 @@ fn post(sender: &Sender, flaw: Option<Flaw>, messages: &[Completion]) -> Answer 
 
 fn take(ring: &mut Ring, most: usize) -> Vec<Completion> {
     let next = || {
-        let message = ring.try_recv().ok()?;
+        let message = ring.try_receive().ok()?;
         Some(Completion {
             user_data: message.user_data,
             res: message.res,

@@ -134,7 +134,7 @@ pub struct Held<'a> {
 }
 
 impl Lock {
-    /// Takes the lock for a call with this deadline, and waits for a running owner; for how long, says [`patience`].
+    /// Takes the lock for a call with this deadline, and waits for a running owner; for how long, says `contend::patience`.
     #[inline(always)]
     pub fn lock<'a>(
         &'a self,

@@ -23,6 +23,7 @@ use std::sync::atomic::{AtomicU32 as Count, Ordering::Relaxed};
 ///
 /// The lowest bit of each count says that another thread wants this one's calls to end (`umsg::signals::Caller`), also one that
 /// begins now.
+#[derive(Debug)]
 pub struct Interruptions {
     /// Handlers that were installed without SA_RESTART.
     without_restart: Count,

@@ -46,7 +46,6 @@ mod status;
 
 pub use crate::error::{LeaseError, NotifyError, OpenError, ReceiveError, SendError, UnlinkError};
 pub use crate::notification::{Notified, NotifyKind};
-#[doc(hidden)]
 pub use crate::until::Until;
 #[doc(hidden)]
 pub use batch::{Incoming, Outgoing};

@@ -1,6 +1,6 @@
 //! Receiving with tokio.
 
-use super::error::RecvError;
+use super::error::ReceiveError;
 use super::message::Message;
 use super::receiver::Ring;
 use std::os::fd::OwnedFd;
@@ -18,7 +18,7 @@ use umsg_shm::sys::clock::Deadline;
 /// let sender = ring.sender();
 /// let mut ring = AsyncRing::new(ring)?;
 /// std::thread::spawn(move || sender.send(&Post::new(7)).unwrap());
-/// assert_eq!(ring.recv().await?.user_data, 7);
+/// assert_eq!(ring.receive().await?.user_data, 7);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -50,15 +50,15 @@ impl AsyncRing {
     ///
     /// # Errors
     /// `Damaged`, `WouldDeadlock`.
-    pub async fn recv(&mut self) -> Result<Message<'_>, RecvError> {
+    pub async fn receive(&mut self) -> Result<Message<'_>, ReceiveError> {
         let taken = loop {
             match self.ring.take(Deadline::Passed) {
-                Err(RecvError::Empty) => {}
+                Err(ReceiveError::Empty) => {}
                 other => break other?,
             }
             // The ring's bell is armed: the next message makes the descriptor readable.
             let ready = self.descriptor.readable().await;
-            ready.map_err(|_| RecvError::Damaged)?.clear_ready();
+            ready.map_err(|_| ReceiveError::Damaged)?.clear_ready();
         };
         self.ring.message(taken)
     }

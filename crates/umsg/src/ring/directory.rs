@@ -376,7 +376,7 @@ mod tests {
         let (post, now) = (crate::ring::Post::new(1), crate::ring::Until::Now);
         sender.send_fd(&post, file.as_fd(), now).unwrap();
         assert!(is_readable(&mut ring));
-        assert!(ring.try_recv().unwrap().descriptor.is_some());
+        assert!(ring.try_receive().unwrap().descriptor.is_some());
         drop(ring);
         let left = std::fs::read_dir(namespace.path().join(RINGS)).unwrap();
         assert_eq!(left.count(), 0);

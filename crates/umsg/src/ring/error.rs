@@ -112,7 +112,7 @@ impl From<Fault> for SendError {
 /// Why no message was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum RecvError {
+pub enum ReceiveError {
     /// EAGAIN: there is no message.
     #[error("the ring is empty")]
     Empty,
@@ -142,32 +142,32 @@ pub enum RecvError {
     WouldDeadlock,
 }
 
-impl RecvError {
+impl ReceiveError {
     /// Its error number.
     pub fn errno(&self) -> i32 {
         match self {
-            RecvError::Empty => libc::EAGAIN,
-            RecvError::TimedOut => libc::ETIMEDOUT,
-            RecvError::Interrupted => libc::EINTR,
-            RecvError::TooMany { .. } => libc::EINVAL,
-            RecvError::NotOwner => libc::EPERM,
-            RecvError::NoMemory => libc::ENOMEM,
-            RecvError::Damaged => libc::EBADMSG,
-            RecvError::WouldDeadlock => libc::EDEADLK,
+            ReceiveError::Empty => libc::EAGAIN,
+            ReceiveError::TimedOut => libc::ETIMEDOUT,
+            ReceiveError::Interrupted => libc::EINTR,
+            ReceiveError::TooMany { .. } => libc::EINVAL,
+            ReceiveError::NotOwner => libc::EPERM,
+            ReceiveError::NoMemory => libc::ENOMEM,
+            ReceiveError::Damaged => libc::EBADMSG,
+            ReceiveError::WouldDeadlock => libc::EDEADLK,
         }
     }
 }
 
-impl From<Fault> for RecvError {
+impl From<Fault> for ReceiveError {
     fn from(trouble: Fault) -> Self {
         match trouble {
-            Fault::Damaged => RecvError::Damaged,
+            Fault::Damaged => ReceiveError::Damaged,
             // What a receiver uses was made real when the ring was made.
             Fault::NoSpace | Fault::OverLimit | Fault::UsedUp | Fault::NoMemory => {
-                RecvError::NoMemory
+                ReceiveError::NoMemory
             }
-            Fault::Busy => RecvError::Empty,
-            Fault::OwnedByCaller => RecvError::WouldDeadlock,
+            Fault::Busy => ReceiveError::Empty,
+            Fault::OwnedByCaller => ReceiveError::WouldDeadlock,
         }
     }
 }

@@ -49,7 +49,7 @@ pub use crate::until::Until;
 pub use asynchronous::AsyncRing;
 pub use diagnose::{diagnose, repair};
 pub use directory::{Found, Listed, find, list, unlink_anyway_in, unlink_in};
-pub use error::{RecvError, RingError, SendError};
+pub use error::{ReceiveError, RingError, SendError};
 pub use message::{INLINE, Message, Post, Tag};
 pub use options::Options;
 pub use receiver::Ring;

@@ -27,7 +27,7 @@ use umsg_shm::sys::{file, process, thread};
 /// let mut ring = Options::new().entries(256).create()?;
 /// let sender = ring.sender();
 /// std::thread::spawn(move || sender.send(&Post::new(7).payload(b"work")).unwrap());
-/// let message = ring.recv()?;
+/// let message = ring.receive()?;
 /// assert_eq!((message.user_data, message.payload), (7, &b"work"[..]));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

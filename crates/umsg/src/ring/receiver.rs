@@ -2,7 +2,7 @@
 
 use super::directory::Name;
 use super::doorbell::{Button, Doorbell};
-use super::error::RecvError;
+use super::error::ReceiveError;
 use super::message::{HEAD, INLINE, Mark, Message, Tag, WITH_DESCRIPTOR, head};
 use super::sender::Sender;
 use super::shared::Shared;
@@ -22,7 +22,7 @@ use umsg_shm::waiters::pacing::Waiting;
 const TOGETHER: usize = 32;
 
 /// The receiving end of a ring, and the only one. Dropping it closes the ring: senders are told so. It receives in the process that
-/// made it; in a forked child, which may send, it says [`RecvError::NotOwner`] (EPERM).
+/// made it; in a forked child, which may send, it says [`ReceiveError::NotOwner`] (EPERM).
 #[derive(Debug)]
 pub struct Ring {
     pub(super) shared: Arc<Shared>,
@@ -130,12 +130,12 @@ impl Ring {
     /// Receives the next message, if there is one.
     ///
     /// # Errors
-    /// [`RecvError::Empty`], `Damaged`, `WouldDeadlock`.
+    /// [`ReceiveError::Empty`], `Damaged`, `WouldDeadlock`.
     ///
     /// # If the process dies
     /// Before the call returns: the message is in the ring, or lost if it was already copied out.
     #[inline]
-    pub fn try_recv(&mut self) -> Result<Message<'_>, RecvError> {
+    pub fn try_receive(&mut self) -> Result<Message<'_>, ReceiveError> {
         self.recv_by(Deadline::Passed)
     }
 
@@ -145,34 +145,34 @@ impl Ring {
     /// While there is none.
     ///
     /// # Errors
-    /// [`RecvError::Interrupted`], `Damaged`, `WouldDeadlock`.
+    /// [`ReceiveError::Interrupted`], `Damaged`, `WouldDeadlock`.
     ///
     /// # If the process dies
-    /// As for [`try_recv`](Ring::try_recv).
+    /// As for [`try_receive`](Ring::try_receive).
     #[inline]
-    pub fn recv(&mut self) -> Result<Message<'_>, RecvError> {
+    pub fn receive(&mut self) -> Result<Message<'_>, ReceiveError> {
         self.recv_by(Deadline::Never)
     }
 
     /// Receives the next message; waits for it at most `timeout`, on the monotonic clock.
     ///
     /// # Errors
-    /// [`RecvError::TimedOut`], `Interrupted`, `Damaged`, `WouldDeadlock`.
-    pub fn recv_timeout(&mut self, timeout: Duration) -> Result<Message<'_>, RecvError> {
+    /// [`ReceiveError::TimedOut`], `Interrupted`, `Damaged`, `WouldDeadlock`.
+    pub fn receive_timeout(&mut self, timeout: Duration) -> Result<Message<'_>, ReceiveError> {
         self.recv_by(Deadline::after(timeout))
     }
 
     /// Receives the next message; waits for it as `until` says.
     ///
     /// # Errors
-    /// [`RecvError::Empty`] for [`Until::Now`]; [`RecvError::TimedOut`], `Interrupted`, `Damaged`, `WouldDeadlock`.
-    pub fn recv_until(&mut self, until: Until) -> Result<Message<'_>, RecvError> {
+    /// [`ReceiveError::Empty`] for [`Until::Now`]; [`ReceiveError::TimedOut`], `Interrupted`, `Damaged`, `WouldDeadlock`.
+    pub fn receive_until(&mut self, until: Until) -> Result<Message<'_>, ReceiveError> {
         self.recv_by(until.deadline())
     }
 
     /// A descriptor that is readable while there are messages, for poll, epoll, tokio and io_uring. From the first call on
-    /// an empty ring has a sender make it readable; it stays so until [`try_recv`](Ring::try_recv) or
-    /// [`drain`](Ring::drain) have found the ring empty. Who asks for edges (EPOLLET) goes on until that: until `try_recv` says `Empty`
+    /// an empty ring has a sender make it readable; it stays so until [`try_receive`](Ring::try_receive) or
+    /// [`drain`](Ring::drain) have found the ring empty. Who asks for edges (EPOLLET) goes on until that: until `try_receive` says `Empty`
     /// or `drain` answers 0. One `drain` may leave messages that came meanwhile, of which no further edge tells.
     ///
     /// In a forked child it is its parent's, and tells what that one has to do.
@@ -201,30 +201,30 @@ impl Ring {
     }
 
     #[inline]
-    fn recv_by(&mut self, deadline: Deadline) -> Result<Message<'_>, RecvError> {
+    fn recv_by(&mut self, deadline: Deadline) -> Result<Message<'_>, ReceiveError> {
         let taken = self.take(deadline)?;
         self.message(taken)
     }
 
     /// What was taken into the buffer.
     #[inline]
-    pub(super) fn message(&mut self, taken: Taken) -> Result<Message<'_>, RecvError> {
+    pub(super) fn message(&mut self, taken: Taken) -> Result<Message<'_>, ReceiveError> {
         let button = self.polled.then_some(&*self.shared.button);
-        message(&self.buffer, taken, &mut self.doorbell, button).ok_or(RecvError::Damaged)
+        message(&self.buffer, taken, &mut self.doorbell, button).ok_or(ReceiveError::Damaged)
     }
 
     /// A forked child has the ring in its memory, and is not the one that receives.
     #[inline(always)]
-    fn check_owner(&self) -> Result<(), RecvError> {
+    fn check_owner(&self) -> Result<(), ReceiveError> {
         match self.shared.is_owned() {
             true => Ok(()),
-            false => Err(RecvError::NotOwner),
+            false => Err(ReceiveError::NotOwner),
         }
     }
 
     /// Takes the next message into the buffer.
     #[inline]
-    pub(super) fn take(&mut self, deadline: Deadline) -> Result<Taken, RecvError> {
+    pub(super) fn take(&mut self, deadline: Deadline) -> Result<Taken, ReceiveError> {
         self.check_owner()?;
         let me = thread::current();
         let engine = &self.shared.engine;
@@ -235,7 +235,7 @@ impl Ring {
                 // Who says that there are messages, where none can be taken, lies.
                 Err(Refused::NotNow) if waited && deadline.has_passed() => {
                     self.speak_again();
-                    return Err(RecvError::TimedOut);
+                    return Err(ReceiveError::TimedOut);
                 }
                 Err(Refused::NotNow) if deadline != Deadline::Passed => {
                     self.doorbell.take_in(passed(&self.shared));
@@ -249,11 +249,11 @@ impl Ring {
                 }
                 Err(Refused::NotNow) if self.polled => {
                     self.silence_or_ring();
-                    return Err(RecvError::Empty);
+                    return Err(ReceiveError::Empty);
                 }
                 Err(Refused::NotNow) => {
                     self.doorbell.take_in(passed(&self.shared));
-                    return Err(RecvError::Empty);
+                    return Err(ReceiveError::Empty);
                 }
                 Ok(taken) if !lets_in(&mut self.filter, &mut self.refused, taken) => {
                     let button = self.polled.then_some(&*self.shared.button);
@@ -263,8 +263,8 @@ impl Ring {
                     if dropped >= at_first && deadline.has_passed() {
                         self.speak_again();
                         return Err(match deadline {
-                            Deadline::Passed => RecvError::Empty,
-                            _ => RecvError::TimedOut,
+                            Deadline::Passed => ReceiveError::Empty,
+                            _ => ReceiveError::TimedOut,
                         });
                     }
                 }
@@ -286,13 +286,13 @@ impl Ring {
     /// with more than the ring holds less a batch.
     ///
     /// # Errors
-    /// [`RecvError::TimedOut`], [`RecvError::Empty`] for [`Until::Now`], `Interrupted`; [`RecvError::TooMany`] of more messages than
+    /// [`ReceiveError::TimedOut`], [`ReceiveError::Empty`] for [`Until::Now`], `Interrupted`; [`ReceiveError::TooMany`] of more messages than
     /// entries and overflow hold; `NotOwner`.
-    pub fn wait(&mut self, at_least: u64, until: Until) -> Result<u64, RecvError> {
+    pub fn wait(&mut self, at_least: u64, until: Until) -> Result<u64, ReceiveError> {
         self.check_owner()?;
         let max = self.shared.engine.segment().layout().max_messages as u64;
         if at_least > max {
-            return Err(RecvError::TooMany { max });
+            return Err(ReceiveError::TooMany { max });
         }
         let me = thread::current();
         let engine = &self.shared.engine;
@@ -308,7 +308,7 @@ impl Ring {
     ///
     /// # Errors
     /// `Damaged`, `WouldDeadlock`.
-    pub fn drain(&mut self, visit: impl FnMut(Message<'_>)) -> Result<u64, RecvError> {
+    pub fn drain(&mut self, visit: impl FnMut(Message<'_>)) -> Result<u64, ReceiveError> {
         self.drain_some(u64::MAX, visit)
     }
 
@@ -320,7 +320,7 @@ impl Ring {
         &mut self,
         most: u64,
         mut visit: impl FnMut(Message<'_>),
-    ) -> Result<u64, RecvError> {
+    ) -> Result<u64, ReceiveError> {
         self.check_owner()?;
         // No more can have been there at first.
         let bound = most.min(self.shared.engine.segment().layout().max_messages as u64);
@@ -342,7 +342,7 @@ impl Ring {
                     continue;
                 }
                 let message = message(bytes, taken, &mut self.doorbell, button);
-                visit(message.ok_or(RecvError::Damaged)?);
+                visit(message.ok_or(ReceiveError::Damaged)?);
             }
             count += taken as u64;
             is_empty = taken < most;
@@ -465,11 +465,11 @@ fn number_of(descriptor: Option<OwnedFd>) -> (Option<OwnedFd>, i32) {
 }
 
 #[cold]
-fn error(shared: &Shared, refused: Refused) -> RecvError {
+fn error(shared: &Shared, refused: Refused) -> ReceiveError {
     match refused {
-        Refused::NotNow | Refused::NoSlot => RecvError::Empty,
-        Refused::TimedOut => RecvError::TimedOut,
-        Refused::Interrupted => RecvError::Interrupted,
+        Refused::NotNow | Refused::NoSlot => ReceiveError::Empty,
+        Refused::TimedOut => ReceiveError::TimedOut,
+        Refused::Interrupted => ReceiveError::Interrupted,
         Refused::Fault(trouble) => {
             if trouble == crate::error::Fault::Damaged {
                 shared.engine.note_damage();

@@ -139,7 +139,7 @@ impl Sender {
 
 #[cfg(test)]
 mod tests {
-    use crate::ring::{Options, Post, RecvError, Ring, Status, Waiting};
+    use crate::ring::{Options, Post, ReceiveError, Ring, Status, Waiting};
     use std::time::Duration;
 
     const WAIT: Duration = Duration::from_millis(30);
@@ -151,7 +151,10 @@ mod tests {
         let wait = || {
             let mut ring = Options::new().entries(4).create().unwrap();
             ring.set_waiting(waiting);
-            assert_eq!(ring.recv_timeout(WAIT).unwrap_err(), RecvError::TimedOut);
+            assert_eq!(
+                ring.receive_timeout(WAIT).unwrap_err(),
+                ReceiveError::TimedOut
+            );
             ring.status()
         };
         let mut waits = std::iter::repeat_with(wait).take(100);
@@ -183,7 +186,7 @@ mod tests {
                 std::thread::sleep(WAIT);
                 sender.send(&Post::new(1)).unwrap();
             });
-            ring.recv().unwrap();
+            ring.receive().unwrap();
             late.join().unwrap();
         }
         let counted = |ring: &Ring| {
@@ -192,7 +195,7 @@ mod tests {
         };
         let known = ring.status().time_spun;
         assert!(counted(&ring) < known, "{:?}", ring.status());
-        let _ = ring.recv_timeout(Duration::from_millis(1));
+        let _ = ring.receive_timeout(Duration::from_millis(1));
         assert!(counted(&ring) > known, "{:?}", ring.status());
     }
 
@@ -203,7 +206,7 @@ mod tests {
         (0..6).for_each(|n| sender.send(&Post::new(n)).unwrap());
         assert_eq!((ring.status().messages, ring.status().overflowing), (6, 2));
         assert_eq!(ring.drain_some(2, |_| {}).unwrap(), 2);
-        (2..6).for_each(|n| assert_eq!(ring.recv().unwrap().user_data, n));
+        (2..6).for_each(|n| assert_eq!(ring.receive().unwrap().user_data, n));
         let status = ring.status();
         assert_eq!((status.time_spun, status.time_asleep), (NONE, NONE));
         assert!(status.owner_alive && status.owner == std::process::id());

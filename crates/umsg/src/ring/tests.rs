@@ -30,7 +30,7 @@ fn messages_come_whole_and_in_order() {
     assert!(!sender.send_or_drop(&Post::new(9)).unwrap());
     assert_eq!((ring.available(), ring.status().dropped), (8, 1));
     for n in 0..8_u64 {
-        let message = ring.try_recv().unwrap();
+        let message = ring.try_receive().unwrap();
         assert_eq!(
             (message.user_data, message.res, message.flags),
             (n, -(n as i32), !0)
@@ -38,7 +38,7 @@ fn messages_come_whole_and_in_order() {
         assert_eq!(message.payload, vec![n as u8; n as usize * 9]);
         assert_eq!(message.tag, sender.tag());
     }
-    assert_eq!(ring.try_recv().unwrap_err(), RecvError::Empty);
+    assert_eq!(ring.try_receive().unwrap_err(), ReceiveError::Empty);
 }
 
 #[test]
@@ -51,11 +51,12 @@ fn a_receiver_that_is_to_spin_never_sleeps() {
         std::thread::sleep(Duration::from_millis(250));
         sender.send(&Post::new(1)).unwrap();
     });
-    assert_eq!(ring.recv().unwrap().user_data, 1);
+    assert_eq!(ring.receive().unwrap().user_data, 1);
     late.join().unwrap();
     assert_eq!(
-        ring.recv_timeout(Duration::from_millis(120)).unwrap_err(),
-        RecvError::TimedOut
+        ring.receive_timeout(Duration::from_millis(120))
+            .unwrap_err(),
+        ReceiveError::TimedOut
     );
     let status = ring.status();
     assert_eq!((status.slept, status.time_asleep), (0, Duration::ZERO));
@@ -100,7 +101,7 @@ fn many_senders_lose_nothing_and_keep_their_own_order() {
         .collect();
     let mut next = std::collections::HashMap::new();
     for _ in 0..3 * ROUNDS {
-        let message = ring.recv_timeout(Duration::from_secs(20)).unwrap();
+        let message = ring.receive_timeout(Duration::from_secs(20)).unwrap();
         let expected = next.entry(message.tag).or_insert(0);
         assert_eq!(message.user_data, *expected);
         *expected += 1;
@@ -151,7 +152,7 @@ fn a_long_payload_goes_through_a_ring_that_was_made_for_it() {
         .unwrap();
     let error = sender.send_long(&Post::new(5), &[3; LONG + 1], Until::Now);
     assert!(matches!(error, Err(SendError::TooLong { .. })));
-    let message = ring.recv().unwrap();
+    let message = ring.receive().unwrap();
     assert_eq!((message.user_data, message.payload), (5, &[3; LONG][..]));
 }
 
@@ -172,10 +173,10 @@ fn the_descriptor_is_readable_exactly_while_there_are_messages() {
     sender.send(&Post::new(1)).unwrap();
     assert!(is_readable(&mut ring));
     sender.send(&Post::new(2)).unwrap();
-    ring.try_recv().unwrap();
+    ring.try_receive().unwrap();
     assert!(is_readable(&mut ring));
-    ring.try_recv().unwrap();
-    assert_eq!(ring.try_recv().unwrap_err(), RecvError::Empty);
+    ring.try_receive().unwrap();
+    assert_eq!(ring.try_receive().unwrap_err(), ReceiveError::Empty);
     assert!(!is_readable(&mut ring));
     sender.send(&Post::new(3)).unwrap();
     assert!(is_readable(&mut ring));
@@ -189,14 +190,17 @@ fn the_descriptor_says_what_there_is_after_a_wait_too() {
     let sender = ring.sender();
     assert!(!is_readable(&mut ring));
     let short = Duration::from_millis(5);
-    assert_eq!(ring.recv_timeout(short).unwrap_err(), RecvError::TimedOut);
+    assert_eq!(
+        ring.receive_timeout(short).unwrap_err(),
+        ReceiveError::TimedOut
+    );
     sender.send(&Post::new(1)).unwrap();
     assert!(is_readable(&mut ring));
     ring.drain(|_| {}).unwrap();
     let waited = ring.wait(2, Until::After(short)).unwrap_err();
     assert_eq!(
         (waited, is_readable(&mut ring)),
-        (RecvError::TimedOut, false)
+        (ReceiveError::TimedOut, false)
     );
     sender.send(&Post::new(2)).unwrap();
     assert!(is_readable(&mut ring));
@@ -227,8 +231,8 @@ fn a_descriptor_goes_with_its_message() {
         )
         .unwrap();
     drop(theirs);
-    assert!(ring.try_recv().unwrap().descriptor.is_none());
-    let message = ring.try_recv().unwrap();
+    assert!(ring.try_receive().unwrap().descriptor.is_none());
+    let message = ring.try_receive().unwrap();
     assert_eq!((message.user_data, message.payload), (2, &b"take it"[..]));
     let descriptor = message.descriptor.unwrap();
     assert_eq!(message.res, descriptor.as_raw_fd());
@@ -299,7 +303,7 @@ fn a_named_ring_is_found_until_its_owner_drops_it() {
         .send_fd(&Post::new(9), file.as_fd(), Until::Now)
         .unwrap();
     assert!(is_readable(&mut ring));
-    assert!(ring.try_recv().unwrap().descriptor.is_some());
+    assert!(ring.try_receive().unwrap().descriptor.is_some());
     drop(ring);
     assert!(matches!(sender.send(&Post::new(1)), Err(SendError::Closed)));
     let error = Sender::open_in(&namespace, "/jobs").unwrap_err();
@@ -319,7 +323,7 @@ fn messages_of_senders_that_are_not_wanted_are_dropped_and_counted() {
     other.send(&Post::new(1)).unwrap();
     wanted.send(&Post::new(2)).unwrap();
     other.send(&Post::new(3)).unwrap();
-    assert_eq!(ring.recv().unwrap().user_data, 2);
+    assert_eq!(ring.receive().unwrap().user_data, 2);
     assert_eq!(ring.drain(|_| panic!("not wanted")).unwrap(), 1);
     assert_eq!(ring.refused(), 2);
 }
@@ -339,13 +343,13 @@ fn a_flood_of_messages_that_are_not_wanted_keeps_no_call_beyond_its_time() {
         send().unwrap();
         false
     });
-    assert_eq!(ring.try_recv().unwrap_err(), RecvError::Empty);
-    let waited = ring.recv_timeout(Duration::from_millis(1));
-    assert_eq!(waited.unwrap_err(), RecvError::TimedOut);
+    assert_eq!(ring.try_receive().unwrap_err(), ReceiveError::Empty);
+    let waited = ring.receive_timeout(Duration::from_millis(1));
+    assert_eq!(waited.unwrap_err(), ReceiveError::TimedOut);
     assert!(ring.available() > 0 && ring.refused() > 4);
     // Who polls is told of what is left.
     assert!(is_readable(&mut ring));
-    assert_eq!(ring.try_recv().unwrap_err(), RecvError::Empty);
+    assert_eq!(ring.try_receive().unwrap_err(), ReceiveError::Empty);
     assert!(is_readable(&mut ring));
 }
 
@@ -362,10 +366,10 @@ fn who_polls_and_takes_one_message_at_a_time_misses_none_that_brings_a_descripto
     }
     for n in 0..4 {
         assert!(is_readable(&mut ring), "{n} were taken");
-        let message = ring.try_recv().unwrap();
+        let message = ring.try_receive().unwrap();
         assert!(message.user_data == n && message.descriptor.is_some());
     }
-    assert_eq!(ring.try_recv().unwrap_err(), RecvError::Empty);
+    assert_eq!(ring.try_receive().unwrap_err(), ReceiveError::Empty);
     assert!(!is_readable(&mut ring));
 }
 
@@ -383,7 +387,7 @@ fn descriptors_of_senders_that_are_not_wanted_are_closed() {
         other.send_fd(&post, theirs.as_fd(), Until::Now).unwrap();
         drop(theirs);
         match n % 2 {
-            0 => assert_eq!(ring.try_recv().unwrap_err(), RecvError::Empty),
+            0 => assert_eq!(ring.try_receive().unwrap_err(), ReceiveError::Empty),
             _ => assert_eq!(ring.drain(|_| panic!("not wanted")).unwrap(), 1),
         }
         ours.set_nonblocking(true).unwrap();
@@ -392,7 +396,7 @@ fn descriptors_of_senders_that_are_not_wanted_are_closed() {
     let file = std::fs::File::open("/dev/null").unwrap();
     let post = Post::new(1);
     wanted.send_fd(&post, file.as_fd(), Until::Now).unwrap();
-    assert!(ring.try_recv().unwrap().descriptor.is_some());
+    assert!(ring.try_receive().unwrap().descriptor.is_some());
 }
 
 #[test]
@@ -412,10 +416,10 @@ fn descriptors_whose_messages_found_no_room_keep_no_others_out() {
         refused,
         None | Some(Err(SendError::TooManyDescriptors))
     ));
-    assert_eq!(ring.recv().unwrap().user_data, 1);
-    assert_eq!(ring.try_recv().unwrap_err(), RecvError::Empty);
+    assert_eq!(ring.receive().unwrap().user_data, 1);
+    assert_eq!(ring.try_receive().unwrap_err(), ReceiveError::Empty);
     send(3).unwrap();
-    assert!(ring.try_recv().unwrap().descriptor.is_some());
+    assert!(ring.try_receive().unwrap().descriptor.is_some());
 }
 
 #[test]
@@ -427,7 +431,7 @@ fn a_sender_learns_from_its_own_ring_what_became_of_a_message() {
             .send_completing(&Post::new(1), Until::Now, &to_own, &Post::new(9))
             .unwrap();
     }
-    let answers = [(); 2].map(|()| own.recv().unwrap().res);
+    let answers = [(); 2].map(|()| own.receive().unwrap().res);
     assert_eq!(answers, [0, -libc::EAGAIN]);
 }
 
@@ -437,7 +441,7 @@ fn a_descriptor_can_come_without_a_message() {
     let mut ring = ring(8, 0);
     let file = std::fs::File::open("/dev/null").unwrap();
     let ticket = ring.sender().pass_fd(file.as_fd()).unwrap();
-    assert_eq!(ring.try_recv().unwrap_err(), RecvError::Empty);
+    assert_eq!(ring.try_receive().unwrap_err(), ReceiveError::Empty);
     assert!(ring.take_fd(ticket).is_some());
     assert!(ring.take_fd(ticket).is_none());
 }
@@ -462,10 +466,10 @@ fn tokio_is_woken_for_each_of_many_messages() {
             }
         });
         for n in 0..500 {
-            let message = tokio::time::timeout(Duration::from_secs(20), ring.recv()).await;
+            let message = tokio::time::timeout(Duration::from_secs(20), ring.receive()).await;
             assert_eq!(message.unwrap().unwrap().user_data, n);
         }
-        let none = tokio::time::timeout(Duration::from_millis(20), ring.recv()).await;
+        let none = tokio::time::timeout(Duration::from_millis(20), ring.receive()).await;
         assert!(none.is_err());
         poster.join().unwrap();
     });

@@ -33,7 +33,7 @@ fn long_messages_and_batches_of_short_ones_pass_through_a_full_ring() {
     let ring = Mutex::new(ring);
     let receive = |_: usize| {
         let mut ring = ring.lock().unwrap();
-        let received = ring.recv().unwrap();
+        let received = ring.receive().unwrap();
         if received.flags == 0 {
             return vec![received.payload.to_vec()];
         }

@@ -125,8 +125,10 @@ impl Queue {
         self.send_all_of(messages, Until::After(timeout))
     }
 
-    /// For those who implement another interface.
-    #[doc(hidden)]
+    /// As [`send_batch`](Queue::send_batch); waits as long as `until` says.
+    ///
+    /// # Errors
+    /// As [`send_batch_timeout`](Queue::send_batch_timeout); `Full` with [`Until::Now`].
     pub fn send_batch_until(
         &self,
         messages: &[(i64, &[u8])],
@@ -212,8 +214,10 @@ impl Queue {
         self.receive_batch_until(want, buffer, received, Until::After(timeout))
     }
 
-    /// For those who implement another interface.
-    #[doc(hidden)]
+    /// As [`receive_batch`](Queue::receive_batch); waits as long as `until` says.
+    ///
+    /// # Errors
+    /// As [`receive_batch_timeout`](Queue::receive_batch_timeout); `NoMessage` with [`Until::Now`].
     pub fn receive_batch_until(
         &self,
         want: Want,

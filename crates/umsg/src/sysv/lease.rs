@@ -40,34 +40,38 @@ impl Queue {
     ///
     /// # If the process dies
     /// See [`Lease`].
-    pub fn lease(&self, want: Want) -> Result<Lease<'_>, ReceiveError> {
-        self.lease_until(want, Until::Forever)
+    pub fn receive_lease(&self, want: Want) -> Result<Lease<'_>, ReceiveError> {
+        self.receive_lease_until(want, Until::Forever)
     }
 
-    /// As [`lease`](Queue::lease), if there is a message at once.
+    /// As [`receive_lease`](Queue::receive_lease), if there is a message at once.
     ///
     /// # Blocking
     /// As [`try_receive`](Queue::try_receive).
     ///
     /// # Errors
     /// [`ReceiveError::NoMessage`] and the others of [`ReceiveError`] but `TooSmall` and `TimedOut`.
-    pub fn try_lease(&self, want: Want) -> Result<Lease<'_>, ReceiveError> {
-        self.lease_until(want, Until::Now)
+    pub fn try_receive_lease(&self, want: Want) -> Result<Lease<'_>, ReceiveError> {
+        self.receive_lease_until(want, Until::Now)
     }
 
-    /// As [`lease`](Queue::lease); waits at most `timeout`, on the monotonic clock.
+    /// As [`receive_lease`](Queue::receive_lease); waits at most `timeout`, on the monotonic clock.
     ///
     /// # Errors
     /// [`ReceiveError::TimedOut`] and the others of [`ReceiveError`] but `NoMessage` and `TooSmall`.
-    pub fn lease_timeout(&self, want: Want, timeout: Duration) -> Result<Lease<'_>, ReceiveError> {
-        self.lease_until(want, Until::After(timeout))
+    pub fn receive_lease_timeout(
+        &self,
+        want: Want,
+        timeout: Duration,
+    ) -> Result<Lease<'_>, ReceiveError> {
+        self.receive_lease_until(want, Until::After(timeout))
     }
 
-    /// As [`lease`](Queue::lease); waits at most until `deadline`, on the system's clock.
+    /// As [`receive_lease`](Queue::receive_lease); waits at most until `deadline`, on the system's clock.
     ///
     /// # Errors
-    /// As [`lease_timeout`](Queue::lease_timeout).
-    pub fn lease_deadline(
+    /// As [`receive_lease_timeout`](Queue::receive_lease_timeout).
+    pub fn receive_lease_deadline(
         &self,
         want: Want,
         deadline: SystemTime,
@@ -75,9 +79,11 @@ impl Queue {
         self.lease_by(want, realtime(deadline))
     }
 
-    /// For the faces that speak C.
-    #[doc(hidden)]
-    pub fn lease_until(&self, want: Want, until: Until) -> Result<Lease<'_>, ReceiveError> {
+    /// As [`receive_lease`](Queue::receive_lease); waits as long as `until` says.
+    ///
+    /// # Errors
+    /// As [`receive_lease_timeout`](Queue::receive_lease_timeout); `NoMessage` with [`Until::Now`].
+    pub fn receive_lease_until(&self, want: Want, until: Until) -> Result<Lease<'_>, ReceiveError> {
         self.lease_by(want, until.deadline())
     }
 

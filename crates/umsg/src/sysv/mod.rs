@@ -2,7 +2,7 @@
 //!
 //! The semantics are those of Linux, sysvipc(7), down to the error numbers. What differs from the kernel's queues: no system
 //! call unless somebody has to wait; limits that belong to the [namespace](crate::Namespace) and need no root; receiving by
-//! type costs the same however many other messages wait; time-outs, batches, [leases](Queue::lease), [peeking](Queue::peek) and
+//! type costs the same however many other messages wait; time-outs, batches, [leases](Queue::receive_lease), [peeking](Queue::peek) and
 //! [polling](Queue::pollable). What is the matter with a queue: [`diagnose`], [`repair`].
 //!
 //! ```
@@ -59,7 +59,6 @@ mod registry;
 mod status;
 mod sweep;
 
-#[doc(hidden)]
 pub use crate::until::Until;
 #[doc(hidden)]
 pub use batch::{Incoming, Outgoing};

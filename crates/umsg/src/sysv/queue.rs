@@ -179,8 +179,10 @@ impl Queue {
         self.send_by(mtype, message, realtime(deadline))
     }
 
-    /// For the faces that speak C.
-    #[doc(hidden)]
+    /// As [`send`](Queue::send); waits as long as `until` says.
+    ///
+    /// # Errors
+    /// As [`send_timeout`](Queue::send_timeout); `Full` with [`Until::Now`].
     #[inline]
     pub fn send_until(&self, mtype: i64, message: &[u8], until: Until) -> Result<(), SendError> {
         self.send_by(mtype, message, until.deadline())
@@ -365,8 +367,10 @@ impl Queue {
         self.receive_by(want, buffer, true, Deadline::Passed)
     }
 
-    /// For the faces that speak C.
-    #[doc(hidden)]
+    /// As [`receive`](Queue::receive); waits as long as `until` says.
+    ///
+    /// # Errors
+    /// As [`receive_timeout`](Queue::receive_timeout); `NoMessage` with [`Until::Now`].
     #[inline]
     pub fn receive_until(
         &self,

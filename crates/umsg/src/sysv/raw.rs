@@ -65,6 +65,12 @@ fn attach(id: i32, queue: Queue) -> Option<Used> {
 /// A queue that a call is using.
 pub struct Used(InUse<Queue>);
 
+impl std::fmt::Debug for Used {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        to.debug_tuple("Used").finish_non_exhaustive()
+    }
+}
+
 /// The queue with an identifier.
 ///
 /// # Errors

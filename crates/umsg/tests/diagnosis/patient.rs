@@ -132,7 +132,7 @@ impl Patient {
         std::iter::from_fn(|| match (&self.queue, &self.typed, &mut self.ring) {
             (Some(queue), _, _) => queue.try_receive(&mut buffer).ok().map(drop),
             (_, Some(queue), _) => queue.try_receive(Want::Any, &mut buffer).ok().map(drop),
-            (_, _, Some(ring)) => ring.try_recv().ok().map(drop),
+            (_, _, Some(ring)) => ring.try_receive().ok().map(drop),
             _ => None,
         })
         .count()

@@ -427,7 +427,7 @@ fn no_value_at_a_boundary_in_a_system_v_queue_crashes_or_hangs_anybody() {
 fn no_value_at_a_boundary_beside_dead_users_of_a_system_v_queue_crashes_or_hangs_anybody() {
     let stage: Stage = |place| {
         let queue = place.open_typed(sysv::KEY);
-        std::mem::forget(queue.lease(Want::Any).expect("a message"));
+        std::mem::forget(queue.receive_lease(Want::Any).expect("a message"));
         while queue.try_send(3, &[9; 500]).is_ok() {}
         std::thread::scope(|scope| {
             scope.spawn(|| queue.send(4, &[8; 1000]));

@@ -80,7 +80,7 @@ impl Face for Rings {
         let mut ring = options().create_in(&place.namespace, NAME).expect("a ring");
         let sender = ring.sender();
         sender.try_send(&Post::new(5)).expect("a new ring");
-        assert_eq!(ring.try_recv().expect("its message").user_data, 5);
+        assert_eq!(ring.try_receive().expect("its message").user_data, 5);
     }
 }
 
@@ -124,9 +124,9 @@ fn receive(ring: &mut Ring, watch: Watch<'_>, random: &mut Random) {
             drop(watch.ask(|| ring.pollable().as_fd().try_clone_to_owned()))
         }
         7..10 => watch
-            .timed(time, || ring.recv_timeout(time).map(check))
+            .timed(time, || ring.receive_timeout(time).map(check))
             .unwrap_or(()),
-        _ => watch.call(|| ring.try_recv().map(check)).unwrap_or(()),
+        _ => watch.call(|| ring.try_receive().map(check)).unwrap_or(()),
     }
 }
 

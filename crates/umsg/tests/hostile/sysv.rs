@@ -234,8 +234,8 @@ impl Victim<'_> {
         let (queue, time, watch) = (self.queue, time(random), self.watch);
         let want = want(random);
         let lease = match random.below(2) {
-            0 => watch.call(|| queue.try_lease(want)),
-            _ => watch.timed(time, || queue.lease_timeout(want, time)),
+            0 => watch.call(|| queue.try_receive_lease(want)),
+            _ => watch.timed(time, || queue.receive_lease_timeout(want, time)),
         };
         let Some(lease) = lease else { return };
         assert!(lease.len() <= queue.msgmax());

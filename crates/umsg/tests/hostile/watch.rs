@@ -85,7 +85,7 @@ numbered!(
     sysv::ControlError,
     sysv::OpenError,
     ring::SendError,
-    ring::RecvError,
+    ring::ReceiveError,
     ring::RingError
 );
 

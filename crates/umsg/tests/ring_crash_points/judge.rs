@@ -48,7 +48,7 @@ impl Judge {
                 if owner == Owner::IsSlow {
                     std::thread::sleep(Duration::from_millis(1));
                 }
-                let Ok(message) = self.ring.recv_timeout(patience) else {
+                let Ok(message) = self.ring.receive_timeout(patience) else {
                     return false;
                 };
                 let (tag, number) = (message.tag, message.user_data);

@@ -32,7 +32,7 @@ pub fn reign(place: &Place) {
     let mut ring = create(place);
     ring.enable();
     loop {
-        let _ = ring.recv();
+        let _ = ring.receive();
         std::thread::sleep(Duration::from_millis(1));
     }
 }

@@ -20,11 +20,11 @@ fn a_ring_that_was_scribbled_over_keeps_its_whole_messages_and_its_receiver() {
         "{repaired:#?}"
     );
     for n in 0..5 {
-        assert_eq!(receiver.recv_timeout(PATIENCE).unwrap().user_data, n);
+        assert_eq!(receiver.receive_timeout(PATIENCE).unwrap().user_data, n);
     }
     for n in 5..30 {
         sender.send(&ring::Post::new(n)).unwrap();
-        assert_eq!(receiver.recv_timeout(PATIENCE).unwrap().user_data, n);
+        assert_eq!(receiver.receive_timeout(PATIENCE).unwrap().user_data, n);
     }
 }
 
@@ -49,8 +49,8 @@ fn who_polls_a_ring_is_told_by_a_repair_of_what_a_dead_sender_has_sent() {
         assert!(repaired.after.is_healthy(), "{repaired:#?}");
         assert_eq!(repaired.kept.is_some(), is_damaged);
         assert!(is_told(&mut receiver), "damaged: {is_damaged}");
-        assert_eq!(receiver.try_recv().unwrap().user_data, 7);
-        assert!(receiver.try_recv().is_err() && !is_told(&mut receiver));
+        assert_eq!(receiver.try_receive().unwrap().user_data, 7);
+        assert!(receiver.try_receive().is_err() && !is_told(&mut receiver));
         sender().try_send(&ring::Post::new(8)).unwrap();
         assert!(is_told(&mut receiver), "damaged: {is_damaged}");
     }

@@ -334,14 +334,14 @@ fn ring_named(namespace: &Namespace) -> Outcome {
     let mut ring = own_ring(namespace)?;
     let sender = Sender::open_in(namespace, "/ring")?;
     sender.try_send(&Post::new(7).payload(b"m")).expect("room");
-    assert_eq!(ring.try_recv().expect("a message").user_data, 7);
+    assert_eq!(ring.try_receive().expect("a message").user_data, 7);
     Ok(())
 }
 
 fn ring_unnamed(_: &Namespace) -> Outcome {
     let mut ring = Options::new().entries(16).create()?;
     ring.sender().try_send(&Post::new(7)).expect("room");
-    assert_eq!(ring.try_recv().expect("a message").user_data, 7);
+    assert_eq!(ring.try_receive().expect("a message").user_data, 7);
     Ok(())
 }
 
@@ -353,7 +353,7 @@ fn ring_wait(namespace: &Namespace) -> Outcome {
             thread::sleep(MOMENT);
             sender.try_send(&Post::new(8)).expect("room");
         });
-        let received = ring.recv_timeout(LONG);
+        let received = ring.receive_timeout(LONG);
         assert_eq!(received.expect("a message").user_data, 8);
     });
     assert!(!is_readable(ring.pollable(), Duration::ZERO));
@@ -367,7 +367,7 @@ fn ring_descriptor(namespace: &Namespace) -> Outcome {
     let sender = Sender::open_in(namespace, "/ring")?;
     let null = std::fs::File::open("/dev/null")?;
     sender.send_fd(&Post::new(1), null.as_fd(), Until::Forever)?;
-    assert!(ring.try_recv().expect("a message").descriptor.is_some());
+    assert!(ring.try_receive().expect("a message").descriptor.is_some());
     Ok(())
 }
 

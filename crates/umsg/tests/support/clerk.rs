@@ -137,7 +137,7 @@ impl<'a> Clerk<'a> {
     /// Leases a message.
     pub fn lease(&self, how: How, want: Want) -> Result<Lease<'a>, ReceiveError> {
         self.journal.begin(self.role, how);
-        let result = self.queue.lease_until(want, until(how));
+        let result = self.queue.receive_lease_until(want, until(how));
         self.journal.end(self.role);
         result
     }

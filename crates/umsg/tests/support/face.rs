@@ -47,7 +47,7 @@ told!(
     sysv::ControlError,
     ring::RingError,
     ring::SendError,
-    ring::RecvError
+    ring::ReceiveError
 );
 
 /// A queue or ring of messages of up to 4,096 bytes.
@@ -229,11 +229,11 @@ impl Face for Named {
     }
 
     fn receive(&mut self) -> Result<Vec<u8>, Told> {
-        Ok(self.ring.try_recv()?.payload.to_vec())
+        Ok(self.ring.try_receive()?.payload.to_vec())
     }
 
     fn receive_timeout(&mut self, timeout: Duration) -> Result<Vec<u8>, Told> {
-        Ok(self.ring.recv_timeout(timeout)?.payload.to_vec())
+        Ok(self.ring.receive_timeout(timeout)?.payload.to_vec())
     }
 
     fn messages(&self) -> u64 {

@@ -113,7 +113,7 @@ impl Receiver for Taking {
     #[inline]
     fn next(&mut self) -> Result<u64, Failure> {
         self.0
-            .recv()
+            .receive()
             .map(|message| message.user_data)
             .map_err(failure)
     }
