@@ -1,4 +1,4 @@
-//! Statistics that nobody waits for: one line a processor.
+//! Statistics that no thread waits for: one line a processor.
 //!
 //! How many messages and bytes a queue holds follows from its cursors and costs nothing. What is counted here happens
 //! off the fast path: blocking, waking, handing over. Each event is added on the line of the processor that one runs

@@ -51,7 +51,7 @@ points! {
     ARENA_NAMED;
     /// The message is copied out; nothing is changed: it stays in the queue.
     RECEIVE_COPIED;
-    /// A slot that nobody uses is written behind the free ones, not published: the repair frees it.
+    /// A slot that no process uses is written behind the free ones, not published: the repair frees it.
     RECEIVE_RETURNED;
     /// The message is taken from the ring, its slot is in nobody's hands: received, the repair frees the slot.
     RECEIVE_TAKEN;
@@ -123,23 +123,23 @@ points! {
     GROW_WRITTEN;
     /// New slots are counted and not free: the repair frees them.
     GROW_COUNTED;
-    /// Somebody is going to change what a doorbell shows, and has not: the repair shows what is.
+    /// A process is going to change what a doorbell shows, and has not: the repair shows what is.
     BELL_BEGUN;
     /// A doorbell was rung, the segment does not say so: the repair shows what is.
     BELL_RUNG;
-    /// A doorbell shows what is about to become possible: who polls looks in vain, and repairs.
+    /// A doorbell shows what is about to become possible: a poller looks in vain, and repairs.
     BELL_FORETOLD;
     /// A doorbell shows what is, the lock is held.
     BELL_SETTLED;
     /// A doorbell is made, no segment names it: the next who makes one removes it.
     BELL_MADE;
-    /// The segment names a doorbell that nobody rings.
+    /// The segment names a doorbell that no process rings.
     BELL_NAMED;
-    /// Nobody polls a doorbell that is to be rung: who rings it finds out.
+    /// No process polls a doorbell that is to be rung: who rings it finds out.
     BELL_WATCHED;
-    /// A doorbell that nobody polls is rung no more, and has its name.
+    /// A doorbell that no process polls is rung no more, and has its name.
     BELL_FORGOTTEN;
-    /// A doorbell that nobody polls is in no segment, and has its name: the next who makes one removes it.
+    /// A doorbell that no process polls is in no segment, and has its name: the next who makes one removes it.
     BELL_UNNAMED;
     /// Helpers were called that still sleep: they look after a slice, and find the lock orphaned.
     BELL_CALLED;
@@ -177,9 +177,9 @@ points! {
     CREATE_HOUSED;
     /// The file has its name: the queue exists.
     CREATE_NAMED;
-    /// Nobody has a queue open that goes with its last user, and who is to remove it has not: the next who comes by does.
+    /// No process has a queue open that goes with its last user, and who is to remove it has not: the next who comes by does.
     TRANSIENT_LOCKED;
-    /// A queue that goes with its last user is gone, its directory is there: who makes one of its name takes its place.
+    /// A queue that goes with its last user is gone, its directory is there: a process that makes one of its name takes its place.
     TRANSIENT_EMPTIED;
     /// A System V queue's file is made, has no contents and no name: it vanishes.
     MSGGET_EMPTY;
@@ -195,7 +195,7 @@ points! {
     MSGCTL_HANDED_OVER;
     /// A queue's file has the rights of before and after a change, its header those of after: it was changed.
     MSGCTL_APPLIED;
-    /// A removed queue has lost its label and has its index: who comes to the index next takes it.
+    /// A removed queue has lost its label and has its index: a process that comes to the index next takes it.
     MSGCTL_UNLABELLED;
     /// A registration for a notification is written and does not count: there is none.
     NOTICE_FILLED;
@@ -237,7 +237,7 @@ points! {
     SALVAGE_EMPTIED;
     /// Everything is made anew, the queue still says that it is being made.
     SALVAGE_DONE;
-    /// A message stands in a slot that nobody knows of: it was never sent, the repair frees the slot.
+    /// A message stands in a slot that no process knows of: it was never sent, the repair frees the slot.
     MSG_FILLED;
     /// The message's number is stored, nobody was given it, no list leads to it: it is sent, the repair puts it into the order.
     MSG_SENT;
@@ -279,9 +279,9 @@ points! {
     MSG_ACKNOWLEDGED;
     /// A leased message says that it came back, its record still says leased: it is, and comes back as a dead holder's.
     MSG_RETURNED;
-    /// Rights have changed, those who wait do not know: they find out when they look.
+    /// Rights have changed, waiters do not know: they find out when they look.
     MSG_CHANGED;
-    /// The queue is removed, those who wait do not know: they find out at their next slice.
+    /// The queue is removed, waiters do not know: they find out at their next slice.
     MSG_REMOVED;
     /// A repair has found out which slots are in use.
     MSG_SURVEYED;

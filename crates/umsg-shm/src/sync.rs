@@ -3,11 +3,11 @@
 //! Everything that lives in a segment is built from the types of this module. Under `--cfg loom` they become
 //! loom's, so that the very code that ships is what the models in `tests/loom` explore.
 //!
-//! Three kinds of word exist. An *atomic* is read by somebody who does not hold the lock of its side; its orderings
+//! Three kinds of word exist. An *atomic* is read by a process that does not hold the lock of its side; its orderings
 //! are explained where it is used. A *guarded* word is only touched under its lock (or by the one owner that the
 //! protocol names): to the machine it is a relaxed atomic, because a hostile peer may write it at any time and that
 //! must not be undefined behaviour; to loom it is plain memory, so that a missing barrier is reported as a race. A *loose*
-//! word is guarded for whoever writes it, but may be read by one who is not sure that it is its to read, and forgets what
+//! word is guarded for a process that writes it, but may be read by one that is not sure that it is its to read, and forgets what
 //! it read unless a compare-and-swap then says that it was: to loom it is atomic. `LOOM_LOCATION=1` has loom say where a guarded word
 //! was touched that raced.
 

@@ -1,4 +1,4 @@
-//! A queue that goes when nobody has it open any more, as somebody sees it who has. How that is done is in
+//! A queue that goes when no process has it open any more, as a process sees it who has. How that is done is in
 //! `namespace/transient/`; the word that says whether it is due is here.
 
 use crate::namespace::{DeadLetterLabel, FileError, Namespace, NamespaceError, QueueName, Removal};
@@ -13,7 +13,7 @@ use umsg_shm::sys::stack::roomy;
 const REMOVAL: usize = offset_of!(Fixed, rules) + Rules::REMOVAL;
 const LABEL: usize = offset_of!(Fixed, rules) + Rules::LABEL;
 
-/// Dropped by who has let go of a queue: the last one removes it.
+/// Dropped by the process that has let go of a queue: the last one removes it.
 #[derive(Debug)]
 pub(crate) struct LastClose {
     namespace: Namespace,
@@ -36,7 +36,7 @@ impl Drop for LastClose {
     }
 }
 
-/// Removes a queue if it is one that goes, and nobody has it open any more.
+/// Removes a queue if it is one that goes, and no process has it open any more.
 pub(crate) fn remove_unused(namespace: &Namespace, name: &QueueName) -> Result<Removal, FileError> {
     let label = Cell::new(None);
     let removal = namespace.remove_unused(name, |file| {
@@ -49,7 +49,7 @@ pub(crate) fn remove_unused(namespace: &Namespace, name: &QueueName) -> Result<R
     Ok(removal)
 }
 
-/// Removes all queues that go and that nobody has open any more. Answers which, without slashes.
+/// Removes all queues that go and that no process has open any more. Answers which, without slashes.
 pub(crate) fn remove_all_unused(namespace: &Namespace) -> Result<Vec<OsString>, NamespaceError> {
     let labels = RefCell::new(Vec::new());
     let gone = namespace.remove_all_unused(|file| {
@@ -68,7 +68,7 @@ pub(crate) fn all_unused(namespace: &Namespace) -> Result<Vec<OsString>, Namespa
     namespace.all_unused(is_due)
 }
 
-/// Removes some queues that go and that nobody has open any more, if there are any.
+/// Removes some queues that go and that no process has open any more, if there are any.
 pub(crate) fn remove_some_unused(namespace: &Namespace) -> Result<(), NamespaceError> {
     match namespace.should_look_for_unused()? {
         true => remove_all_unused(namespace).map(drop),
@@ -76,7 +76,7 @@ pub(crate) fn remove_some_unused(namespace: &Namespace) -> Result<(), NamespaceE
     }
 }
 
-/// Whether somebody has had a queue open.
+/// Whether a process has had a queue open.
 fn is_due(file: BorrowedFd<'_>) -> bool {
     word(file, REMOVAL).is_some_and(|word| word as u32 == Rules::DUE)
 }

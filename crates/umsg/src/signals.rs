@@ -121,7 +121,7 @@ mod real {
         unsafe { enter(signal, info, context, || installed_flags(signal)) }
     }
 
-    /// [`defer`] for who knows the flags that the handler was installed with.
+    /// [`defer`] for a process that knows the flags that the handler was installed with.
     ///
     /// # Safety
     /// As for [`defer`].

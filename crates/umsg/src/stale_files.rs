@@ -8,7 +8,7 @@ use std::ffi::OsString;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StaleFiles {
-    /// Names of queues that were made to be [removed](crate::posix::OpenOptions::remove_on_last_close) when nobody has them open any more,
+    /// Names of queues that were made to be [removed](crate::posix::OpenOptions::remove_on_last_close) when no process has them open any more,
     /// with their slashes, in order.
     pub queues: Vec<OsString>,
     /// How many FIFOs by which queues were polled.
@@ -44,7 +44,7 @@ impl Namespace {
     /// What [`sweep`](Self::sweep) would remove. Nothing is changed.
     ///
     /// # Blocking
-    /// Never. Who opens one of these queues at the same moment may wait for some microseconds.
+    /// Never. A process that opens one of these queues at the same moment may wait for some microseconds.
     ///
     /// # Errors
     /// If the namespace can't be listed.
@@ -57,7 +57,7 @@ impl Namespace {
     }
 
     /// Removes what its last users would have removed if they had not been killed: queues that are
-    /// [to go with them](crate::posix::OpenOptions::remove_on_last_close), doorbells that nobody polls, and what was half made. Of other
+    /// [to go with them](crate::posix::OpenOptions::remove_on_last_close), doorbells that no process polls, and what was half made. Of other
     /// users only root can.
     ///
     /// # Blocking

@@ -1,7 +1,7 @@
 //! A process's ends of a doorbell: the descriptor that it polls, and one by which it rings.
 //!
 //! Both are kept as numbers in atomic words: threads of a process ring under the queue's lock, but a peer can scribble in that.
-//! Whoever rings takes the descriptor out of its word meanwhile; who finds none opens another.
+//! A process that rings takes the descriptor out of its word meanwhile; a process that finds none opens another.
 
 use super::Lookup;
 use super::helper::{self, Feed, Hears};
@@ -56,7 +56,7 @@ pub(crate) struct Doorbell {
     blind_name: AtomicU64,
     blind_until: AtomicU64,
     operations: AtomicU32,
-    /// When it was last looked whether somebody polls (CLOCK_MONOTONIC_COARSE).
+    /// When it was last looked whether a process polls (CLOCK_MONOTONIC_COARSE).
     looked_at: AtomicU64,
     /// How many operations in a row found nothing to do.
     vain: AtomicU32,
@@ -298,7 +298,7 @@ impl Doorbell {
             }
             return Lookup::Found(PollFifo::of(self, polled, 0, now));
         }
-        // Taken out: so nobody else closes it.
+        // Taken out: so no other process closes it.
         let place = self.rung.swap(0, Ordering::AcqRel);
         if place != 0 {
             let number = number_of(place);
@@ -353,7 +353,7 @@ impl Doorbell {
         }
     }
 
-    /// The program has closed what it polled: nobody polls here any more, until somebody asks again.
+    /// The program has closed what it polled: no process polls here any more, until a process asks again.
     #[cold]
     fn forget_polled(&self, number: RawFd) {
         self.asked.store(0, Ordering::Relaxed);
@@ -362,7 +362,7 @@ impl Doorbell {
             .compare_exchange(number, NONE, Ordering::AcqRel, Ordering::Relaxed);
     }
 
-    /// Counts an operation; true if it is one that looks whether somebody polls. Processes that do few look after some time.
+    /// Counts an operation; true if it is one that looks whether a process polls. Processes that do few look after some time.
     pub(crate) fn is_time_to_look(&self) -> bool {
         // Relaxed: under the queue's lock, and about.
         let count = self.operations.load(Ordering::Relaxed).wrapping_add(1);
@@ -393,7 +393,7 @@ impl Doorbell {
         self.vain.store(0, Ordering::Relaxed);
     }
 
-    /// The doorbell, if nobody polls it any more.
+    /// The doorbell, if no process polls it any more.
     pub(crate) fn left(&self, name: u64) -> Option<Left<'_>> {
         let host = self.host.as_ref()?;
         let name = self.name(name);
@@ -456,7 +456,7 @@ fn find_locked(host: &Arc<dyn Host>, name: FifoName) -> io::Result<Option<Own>> 
     };
     match flock(&bell, FlockOperation::NonBlockingLockShared) {
         Ok(()) => Ok(host.leads_to(name, bell.as_fd()).then_some(bell)),
-        // Locked exclusively: nobody polls it, and it is being removed.
+        // Locked exclusively: no process polls it, and it is being removed.
         Err(Errno::WOULDBLOCK) => Ok(None),
         Err(error) => Err(error),
     }
@@ -466,7 +466,7 @@ fn find_locked(host: &Arc<dyn Host>, name: FifoName) -> io::Result<Option<Own>> 
 fn prepare(bell: &Own) -> io::Result<()> {
     fcntl_setfl(bell, OFlags::NONBLOCK | OFlags::DIRECT)?;
     let size = SIZE * page_size();
-    // Setting it, even to what it is, tells everybody who polls to look again: see `nudge`.
+    // Setting it, even to what it is, tells every process that polls to look again: see `nudge`.
     if fcntl_getpipe_size(bell)? == size {
         return Ok(());
     }

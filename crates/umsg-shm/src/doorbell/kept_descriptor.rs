@@ -124,7 +124,7 @@ impl AsFd for Own {
 
 impl Drop for Own {
     fn drop(&mut self) {
-        // First: nobody can close a marked number where the drop-in stands before close.
+        // First: no process can close a marked number where the drop-in stands before close.
         reserved_descriptors::unmark(self.0.as_raw_fd());
         // SAFETY: once, and it is not used again.
         unsafe { ManuallyDrop::drop(&mut self.0) };

@@ -9,12 +9,12 @@
 //! | one to three packets | IN and OUT | there are messages, and room |
 //! | four packets, all that fits | IN | there is no room |
 //!
-//! Who changes the queue changes the FIFO, under the queue's lock, and only while somebody watches: the segment says so. What becomes
+//! Who changes the queue changes the FIFO, under the queue's lock, and only while a process watches: the segment says so. What becomes
 //! possible is shown *before* it is, what ends is taken back *after* it has: so a process that is killed in between leaves a poller
-//! that looks in vain, never one that is not told. Who looks meanwhile waits for the lock.
+//! that looks in vain, never one that is not told. A process that looks meanwhile waits for the lock.
 //!
-//! Whoever has the FIFO open to poll it holds a shared flock(2) on it, which the kernel drops when the last copy of the
-//! descriptor is closed, by whatever death. Who can lock it exclusively knows that nobody watches any more.
+//! A process that has the FIFO open to poll it holds a shared flock(2) on it, which the kernel drops when the last copy of the
+//! descriptor is closed, by whatever death. A process that can lock it exclusively knows that nobody watches any more.
 //!
 //! A process can hold a FIFO's lock in the kernel for as long as it likes, and open(2), read(2), and write(2) of the FIFO then wait without
 //! end. So no process opens, reads or writes a FIFO of another user. Its name begins with the inode number of the queue's file, which each
@@ -53,13 +53,13 @@ use crate::sync::{AtomicU32, Ordering};
 #[cfg(not(loom))]
 use {crate::fault::Fault, rustix::io::Errno, std::time::Duration};
 
-/// Packets that fit into the FIFO. One would do to show that there are messages and room; where all who poll are to look again though
+/// Packets that fit into the FIFO. One would do to show that there are messages and room; where all pollers are to look again though
 /// nothing else is to be shown, one comes or goes.
 pub(crate) const FULL: u32 = 4;
 
-/// [`Words::watched`]: somebody polls.
+/// [`Words::watched`]: a process polls.
 pub(crate) const LEVELS: u32 = 1;
-/// Somebody wants to be told after each send and receive while there are messages.
+/// A process wants to be told after each send and receive while there are messages.
 pub(crate) const MESSAGES: u32 = 2;
 /// The same while there is room.
 pub(crate) const ROOM: u32 = 4;
@@ -85,7 +85,7 @@ pub(crate) const GRACE: Duration = Duration::from_millis(10);
 pub(crate) enum Lookup<G> {
     /// It can be rung.
     Found(G),
-    /// There is none. A poller locks the FIFO before the segment names it, and a locked FIFO keeps its name: so nobody polls.
+    /// There is none. A poller locks the FIFO before the segment names it, and a locked FIFO keeps its name: so no process polls.
     Missing,
     /// This process can't open it at present.
     Unavailable,
@@ -111,10 +111,10 @@ pub enum Edges {
     /// or full. Sends and receives that change neither cost nothing more.
     #[default]
     Changes,
-    /// Who polls for messages (EPOLLIN), also after each send and each receive that leaves some, as Linux does for its own queues. A
+    /// A process that polls for messages (EPOLLIN), also after each send and each receive that leaves some, as Linux does for its own queues. A
     /// system call each.
     Messages,
-    /// As `Messages`, and who polls for room (EPOLLOUT) after each that leaves some.
+    /// As `Messages`, and a process that polls for room (EPOLLOUT) after each that leaves some.
     All,
 }
 

@@ -11,7 +11,7 @@ use std::os::fd::{BorrowedFd, RawFd};
 
 /// Its size, in pages: one for each packet.
 pub(super) const SIZE: usize = FULL as usize;
-/// Packets of a FIFO that was filled by somebody else are thrown away, at most so many.
+/// Packets of a FIFO that was filled by another process are thrown away, at most so many.
 pub(super) const FOREIGN: u32 = 64;
 
 /// What a packet is.
@@ -44,7 +44,7 @@ impl PollFifo<'_> {
         unsafe { BorrowedFd::borrow_raw(self.number) }
     }
 
-    /// Has it hold so many packets instead of so many; one system call, unless others have filled or emptied it. Loudly: everybody who
+    /// Has it hold so many packets instead of so many; one system call, unless others have filled or emptied it. Loudly: every process that
     /// polls is told to look again, whatever for.
     pub(crate) fn change(&self, from: u32, to: u32, loudly: bool) {
         let is_done = match (to.cmp(&from), loudly) {
@@ -68,7 +68,7 @@ impl PollFifo<'_> {
         io::write(self.file(), PACKET) == Ok(1)
     }
 
-    /// So many more. Tells everybody: the kernel says of what comes from another pipe only that something has changed.
+    /// So many more. Tells all processes: the kernel says of what comes from another pipe only that something has changed.
     fn insert(&self, packets: u32) -> bool {
         let len = packets as usize;
         spare::SOURCE
@@ -89,7 +89,7 @@ impl PollFifo<'_> {
         true
     }
 
-    /// So many packets less. Tells everybody, as [`insert`](Self::insert) does.
+    /// So many packets less. Tells all processes, as [`insert`](Self::insert) does.
     fn throw_away(&self, packets: u32) -> bool {
         let len = packets as usize;
         spare::SINK
@@ -97,7 +97,7 @@ impl PollFifo<'_> {
             .is_some_and(|sink| splice(self.file(), None, sink, None, len, NOT_WAITING) == Ok(len))
     }
 
-    /// Tells everybody who polls to look again: setting a pipe's size, even to what it is, does.
+    /// Tells every process that polls to look again: setting a pipe's size, even to what it is, does.
     pub(crate) fn nudge(&self) {
         let _ = fcntl_setpipe_size(self.file(), SIZE * page_size());
     }

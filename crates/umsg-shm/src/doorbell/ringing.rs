@@ -21,9 +21,9 @@ const OUT: u32 = 2;
 
 /// [`Words::shown`]: how many packets the FIFO holds, at most [`FULL`].
 const PACKETS: u32 = 7;
-/// And: somebody is ringing, or has died at it: what the FIFO holds has to be counted.
+/// And: a process is ringing, or has died at it: what the FIFO holds has to be counted.
 const BUSY: u32 = 8;
-/// And: who repaired after that could not count it: whoever can does.
+/// And: who repaired after that could not count it: a process that can does.
 const UNKNOWN: u32 = 16;
 
 /// [`Words::heard`], beside IN and OUT: a helper wants to be called by each send and receive.
@@ -123,7 +123,7 @@ fn beside(packets: u32) -> u32 {
 pub struct Words {
     /// What the FIFO holds.
     pub(crate) shown: Guarded32,
-    /// On which processor somebody rings at the moment, plus one; 0: nobody does. A hint.
+    /// On which processor a process rings at the moment, plus one; 0: no process does. A hint.
     pub(crate) rung_on: Loose32,
     /// The level that was told last, to who asked for every edge.
     pub(crate) told: Guarded64,
@@ -209,7 +209,7 @@ impl Ringer<'_> {
             self.words.shown.set(shown | BUSY);
             match self.ring(held, bits, now) {
                 Some(rung) => to = rung,
-                // It shows what it did: the next operation of who can ring makes up for it.
+                // It shows what it did: the next operation of a process that can ring makes up for it.
                 None => return self.words.shown.set(held | unknown),
             }
         }
@@ -217,7 +217,7 @@ impl Ringer<'_> {
         crash_point!(BELL_SETTLED);
     }
 
-    /// Whether somebody rings on the caller's processor. So it was interrupted, maybe by whom it woke, and goes on when that one sleeps.
+    /// Whether a process rings on the caller's processor. So it was interrupted, maybe by whom it woke, and goes on when that one sleeps.
     pub(crate) fn is_rung_here(&self) -> bool {
         self.words.rung_on.get() == cpu::current() as u32 + 1
     }
@@ -227,7 +227,7 @@ impl Ringer<'_> {
         self.hold(now, true);
     }
 
-    /// Has the FIFO show what is, and if asked to, all who poll look again.
+    /// Has the FIFO show what is, and if asked to, all pollers look again.
     fn hold(&self, now: Level, nudge: bool) {
         if self.watched.get() & PRIVATE != 0 {
             self.call(PRIVATE);
@@ -250,7 +250,7 @@ impl Ringer<'_> {
         self.words.shown.set(to);
     }
 
-    /// Has the FIFO show this, and all who poll look again, without the queue's lock: nothing is noted in the segment, so that whoever has the lock
+    /// Has the FIFO show this, and all pollers look again, without the queue's lock: nothing is noted in the segment, so that a process that has the lock
     /// and is in the middle of ringing ends as he would.
     #[cfg(not(loom))]
     pub(crate) fn show_unlocked(&self, level: Level) {
@@ -370,7 +370,7 @@ impl Ringer<'_> {
         }
     }
 
-    /// Now and then looks whether somebody still watches. True if nobody does: then nobody is told any more.
+    /// Now and then looks whether a process still watches. True if no process does: then no process is told any more.
     pub(crate) fn forget_if_left(&self, _: ReceiverHeld<'_>) -> bool {
         if self.watched.get() & LEVELS != 0 && self.bell.is_time_to_look() {
             self.forget();
@@ -378,7 +378,7 @@ impl Ringer<'_> {
         self.watched.get() == 0
     }
 
-    /// Stops ringing, if nobody polls the FIFO. True if nobody watches any more.
+    /// Stops ringing, if no process polls the FIFO. True if nobody watches any more.
     pub(crate) fn forget(&self) -> bool {
         if let Some(left) = self.bell.left(self.words.name.get()) {
             self.unwatch();
@@ -394,13 +394,13 @@ impl Ringer<'_> {
         crash_point!(BELL_UNNAMED);
     }
 
-    /// From now on somebody watches the FIFO of this name, and wants this.
+    /// From now on a process watches the FIFO of this name, and wants this.
     pub(crate) fn begin(&self, name: u64, wanted: u32, now: Level) {
         self.words.name.set(name);
         crash_point!(BELL_NAMED);
         self.watched.set(self.watched.get() | LEVELS | wanted);
         crash_point!(BELL_WATCHED);
-        // Others may poll already: what nobody has changed is no edge for them.
+        // Others may poll already: what no process has changed is no edge for them.
         self.hold(now, self.words.shown.get() & BUSY != 0);
     }
 
@@ -469,7 +469,7 @@ impl Ringer<'_> {
         }
     }
 
-    /// Has a helper's FIFO show everything, as a queue can't be used any more: who polls finds out. The number to sleep on.
+    /// Has a helper's FIFO show everything, as a queue can't be used any more: a poller finds out. The number to sleep on.
     pub(crate) fn show_damage(&self, feed: &Feed) -> u32 {
         if let Some(fifo) = feed.fifo(self.bell) {
             fifo.hold(packets(IN | OUT, 1));

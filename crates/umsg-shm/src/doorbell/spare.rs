@@ -1,4 +1,4 @@
-//! What packets come from and go to where all who poll a doorbell are to be told: the kernel tells everybody of what is moved between a
+//! What packets come from and go to where all processes that poll a doorbell are to be told: the kernel tells all processes of what is moved between a
 //! pipe and something else, and of what is read or written only those whom it may concern.
 //!
 //! A descriptor each a process, opened when it is needed first, and never closed.
@@ -70,7 +70,7 @@ impl Spare {
 }
 
 fn source() -> io::Result<OwnedFd> {
-    /// In memory that nobody writes: the kernel takes the packets from where they are.
+    /// In memory that no process writes: the kernel takes the packets from where they are.
     static PACKET: [u8; 1] = *b".";
     let (source, filler) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
     let all = [(); SIZE].map(|()| IoSliceRaw::from_slice(&PACKET));

@@ -85,19 +85,19 @@ impl InPlace {
     /// The bytes as a slice.
     ///
     /// # Safety
-    /// Nobody writes them as long as the slice is in use.
+    /// No process writes them as long as the slice is in use.
     pub unsafe fn bytes(&self) -> &[u8] {
         // SAFETY: `len` bytes from `start` on lie inside the mapping and are initialised, as all shared memory is; that
-        // nobody writes them is our caller's promise.
+        // no process writes them is our caller's promise.
         unsafe { std::slice::from_raw_parts(self.start, self.len) }
     }
 
     /// The bytes as a slice that can be written.
     ///
     /// # Safety
-    /// Nobody else reads or writes them as long as the slice is in use.
+    /// No other process reads or writes them as long as the slice is in use.
     pub unsafe fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as in `bytes`; that nobody else touches them is our caller's promise.
+        // SAFETY: as in `bytes`; that no other process touches them is our caller's promise.
         unsafe { std::slice::from_raw_parts_mut(self.start, self.len) }
     }
 }

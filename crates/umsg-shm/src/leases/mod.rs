@@ -2,15 +2,15 @@
 //!
 //! A sender may *reserve* a slot, write its message in place and commit it later; a receiver may *lease* a message, read it
 //! in place and acknowledge it later. No lock is held in between, so the kernel marks nothing if the process dies: a
-//! record says which process it is, and whoever finds the queue empty or full looks whether that one still lives.
+//! record says which process it is, and a process that finds the queue empty or full looks whether that one still lives.
 //!
 //! | state | the slot is | who may leave it | if the process dies |
 //! |---|---|---|---|
-//! | `Free` | not the record's | whoever claims the record | - |
+//! | `Free` | not the record's | a process that claims the record | - |
 //! | `Reserved` | its sender's, to be written | that sender: committed to the store, or given back | the slot is free |
-//! | `Leased` | its receiver's, to be read | that receiver: acknowledged, or returned. Anybody, once its time is up | the message is returned to the head of its priority |
-//! | `Aside` | nobody's: a message on its way to the dead-letter queue | anybody: to `Moving` | - |
-//! | `Moving` | that of the process that copies it there | that process: to `Free`, or back to `Aside` | whoever comes to move it begins anew |
+//! | `Leased` | its receiver's, to be read | that receiver: acknowledged, or returned. Any process, once its time is up | the message is returned to the head of its priority |
+//! | `Aside` | nobody's: a message on its way to the dead-letter queue | any process: to `Moving` | - |
+//! | `Moving` | that of the process that copies it there | that process: to `Free`, or back to `Aside` | a process that comes to move it begins anew |
 //!
 //! All of it belongs to the holder of the lock under which messages are received. The store to `state` makes a change
 //! take effect; lists and numbers are derived and are made anew by a repair. A `ticket` that no other hold ever has

@@ -211,7 +211,7 @@ impl Lock {
             return Err(LockError::TimedOut);
         }
         let marked = word as u32 | WAITERS;
-        // Relaxed: a note to who lets go, which the kernel compares with what is slept on.
+        // Relaxed: a note to a process that lets go, which the kernel compares with what is slept on.
         if word as u32 != marked
             && self
                 .word

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// How many wake-ups are collected by name; beyond, everybody is woken up to the last of them.
+/// How many wake-ups are collected by name; beyond, all processes is woken up to the last of them.
 const WAKES: usize = 16;
 
 /// See the module.
@@ -10,7 +10,7 @@ const WAKES: usize = 16;
 pub(crate) struct DeferredWakes {
     nodes: [u32; WAKES],
     len: usize,
-    /// Everybody is woken whose node is one of so many, from the first on.
+    /// All processes is woken whose node is one of so many, from the first on.
     among: u32,
     fired: Option<Fired>,
 }
@@ -35,7 +35,7 @@ impl DeferredWakes {
         }
     }
 
-    /// Wakes all that wait, whose nodes are among the first `usable` ones: a repair knows no names. Who is the first to use a
+    /// Wakes all that wait, whose nodes are among the first `usable` ones: a repair knows no names. A process that is the first to use a
     /// further node, once the lock is dropped, has missed nothing.
     pub(crate) fn add_everybody(&mut self, usable: u32) {
         self.among = self.among.max(usable);
@@ -56,7 +56,7 @@ impl DeferredWakes {
         self.len == 0 && self.among == 0 && self.fired.is_none()
     }
 
-    /// The nodes among which everybody is woken, besides those that [`nodes`](Self::nodes) names.
+    /// The nodes among which all processes is woken, besides those that [`nodes`](Self::nodes) names.
     pub(crate) fn everybody(&self) -> Range<u32> {
         0..self.among
     }

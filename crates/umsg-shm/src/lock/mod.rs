@@ -228,7 +228,7 @@ impl Lock {
     /// What the low half of the word says.
     #[cfg(not(loom))]
     pub fn word(&self) -> u32 {
-        // Relaxed: a hint to who looks for owners that do not exist.
+        // Relaxed: a hint to a process that looks for owners that do not exist.
         self.word.load(Ordering::Relaxed) as u32
     }
 

@@ -40,7 +40,7 @@ impl Lock {
         died
     }
 
-    /// In a model nobody asks.
+    /// In a model no process asks.
     #[cfg(loom)]
     pub(crate) fn take_over(&self) -> u32 {
         0
@@ -49,7 +49,7 @@ impl Lock {
     /// Takes the lock from a thread that does not have it, and that is not marked: from now on it is that of a dead owner. False if the lock
     /// has another owner by now.
     pub fn take_from(&self, tid: u32) -> bool {
-        // Relaxed: a guess, which the compare-and-swap checks. AcqRel there: what the lock guarded is seen by who repairs next.
+        // Relaxed: a guess, which the compare-and-swap checks. AcqRel there: what the lock guarded is seen by the process that repairs next.
         let word = self.word.load(Ordering::Relaxed);
         word as u32 & TID == tid
             && self
@@ -58,7 +58,7 @@ impl Lock {
                 .is_ok()
     }
 
-    /// Takes the lock from its owner, who may live, and wakes all who sleep on it. Only where what it guards is not used any more, whoever
+    /// Takes the lock from its owner, who may live, and wakes all that sleep on it. Only where what it guards is not used any more, whoever
     /// has it.
     #[cfg(any(not(loom), test))]
     pub(crate) fn break_up(&self) {
@@ -67,7 +67,7 @@ impl Lock {
         let owner = |word: u64| (word >> 32, word as u32 & TID);
         let first = read();
         let mut word = first;
-        // Others add WAITERS meanwhile; who gets the lock after this owner is in nobody's way.
+        // Others add WAITERS meanwhile; a process that gets the lock after this owner is in nobody's way.
         while is_held(word) && owner(word) == owner(first) {
             let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
             let new = orphaned(word);
@@ -106,10 +106,10 @@ impl Lock {
         }
     }
 
-    /// Whether the owner died and the lock has not been taken since: for those who sleep on something else. A hint: see
+    /// Whether the owner died and the lock has not been taken since: for those that sleep on something else. A hint: see
     /// [`believes_mark`](Claim::believes_mark).
     pub(crate) fn is_orphaned(&self) -> bool {
-        // Relaxed: a hint. Who wants to act on it takes the lock.
+        // Relaxed: a hint. A process that wants to act on it takes the lock.
         self.word.load(Ordering::Relaxed) as u32 & (OWNER_DIED | TID) == OWNER_DIED
     }
 

@@ -26,7 +26,7 @@ pub(crate) type LastUse = Box<dyn Debug + Send + Sync + UnwindSafe + RefUnwindSa
 const CHUNK: usize = 16 * PAGE;
 static ZEROES: [u8; PAGE] = [0; PAGE];
 
-/// See the module. Items are handed out by offset and index; whoever asks says how many there are.
+/// See the module. Items are handed out by offset and index; a process that asks says how many there are.
 #[derive(Debug)]
 pub(crate) struct Memory {
     /// Where the mapping begins.
@@ -96,14 +96,14 @@ impl Memory {
     /// A private copy of parts of a file, in memory of `len` bytes; the rest reads as zeroes, and so does what the file does not have.
     /// Holes stay holes, in the file and in the copy; reading them through a mapping would fill them.
     ///
-    /// Nobody else writes it, so what was checked stays so.
+    /// No other process writes it, so what was checked stays so.
     pub(crate) fn copy_of(
         file: BorrowedFd<'_>,
         len: usize,
         parts: &[Range<usize>],
     ) -> Result<Memory, Errno> {
         let map = Mapping::scratch(len)?;
-        // SAFETY: the mapping is at least so long, zeroed, and nobody else's: it was made just now.
+        // SAFETY: the mapping is at least so long, zeroed, and no other process's: it was made just now.
         let bytes = unsafe { std::slice::from_raw_parts_mut(map.base(), len) };
         let real = real_parts(file, len);
         for part in parts {
@@ -142,7 +142,7 @@ impl Memory {
         }
     }
 
-    /// The same mapping once more: it stays until nobody uses it.
+    /// The same mapping once more: it stays until no process uses it.
     pub(crate) fn share(&self) -> Memory {
         Memory {
             base: self.base,

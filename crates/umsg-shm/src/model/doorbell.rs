@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32 as Plain, Ordering::Relaxed};
 #[derive(Debug, Default)]
 pub struct Doorbell {
     packets: AtomicU32,
-    /// How often who polls was told to look again.
+    /// How often a poller was told to look again.
     nudges: Plain,
-    /// Whether nobody polls any more, and operations look whether that is so.
+    /// Whether no process polls any more, and operations look whether that is so.
     left: Plain,
     /// Whether it was swept away.
     is_gone: AtomicBool,
@@ -31,7 +31,7 @@ pub struct Feed {
 /// The FIFO.
 pub struct PollFifo<'a>(&'a Doorbell);
 
-/// Nobody polls it any more.
+/// No process polls it any more.
 pub struct Left;
 
 impl Left {

@@ -1,7 +1,7 @@
 //! Sleeping on a word: looking at it and lying down is one step, as in the kernel.
 //!
 //! A sleep that would end within a slice times out at once (see [`super::time`]). A longer one ends when it is woken;
-//! where the model has slices, also when nobody is awake any more, one sleeper after another.
+//! where the model has slices, also when no process is awake any more, one sleeper after another.
 
 use super::crash::strike;
 use super::thread;
@@ -130,7 +130,7 @@ fn lie_down(tid: u32, address: usize, timed: bool) {
         world.pass_time();
         !world.overslept.contains(&tid)
     });
-    // Nobody else ran since the look at the word: whoever takes us off the list finds us parked.
+    // No other process ran since the look at the word: a process that takes us off the list finds us parked.
     if parks {
         loom::thread::park();
     }
@@ -150,7 +150,7 @@ pub fn wake(word: &impl Futex, count: i32) {
     wake_unless_dead(word.named(), count);
 }
 
-/// The same where nobody can die: in the kernel.
+/// The same where no process can die: in the kernel.
 pub(super) fn wake_unless_dead(word: Named, count: i32) {
     // Looking at the list depends on what others have done with the word: loom has to know.
     word.read();

@@ -41,7 +41,7 @@ fn some<T: Default>(count: usize) -> Vec<T> {
 }
 
 impl Segment {
-    /// A queue of up to so many messages, with as many slots and types as that and everybody who may be blocked need.
+    /// A queue of up to so many messages, with as many slots and types as that and every process that may be blocked need.
     pub fn new(messages: usize) -> Segment {
         let qbytes = (messages * LENGTH) as u64;
         let mut layout = Layout::new(qbytes, LENGTH);

@@ -251,7 +251,7 @@ pub fn is_process_dead(pid: u32, _birth: u64) -> bool {
     world::has_died(pid)
 }
 
-/// Nobody is stopped.
+/// No process is stopped.
 pub fn is_process_stopped(_pid: u32) -> bool {
     false
 }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 pub enum Death {
     /// At a crash point.
     At(Point),
-    /// On the way into the kernel to wake somebody.
+    /// On the way into the kernel to wake a process.
     Waking,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Sleeper {
 /// See the module.
 #[derive(Default)]
 pub(super) struct World {
-    /// Whether a sleep ends with its slice, when nobody is awake. If not, a wake-up that was lost is a deadlock.
+    /// Whether a sleep ends with its slice, when no process is awake. If not, a wake-up that was lost is a deadlock.
     pub(super) slices: bool,
     /// How many slices have ended.
     pub(super) ended: u32,
@@ -143,7 +143,7 @@ impl World {
         self.pass_time();
     }
 
-    /// If nobody is awake, time passes: the one who has slept longest looks up.
+    /// If no process is awake, time passes: the one that has slept longest looks up.
     pub(super) fn pass_time(&mut self) {
         if !self.slices || self.sleepers.len() < self.living {
             return;

@@ -12,7 +12,7 @@ use crate::waiters::{List, Waiters};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// A thread that lives as long as anybody: what a hostile peer writes for a lock's owner, or a waiter.
+/// A thread that lives as long as any process: what a hostile peer writes for a lock's owner, or a waiter.
 const SOMEBODY: u32 = 1;
 
 fn engine() -> Engine {

@@ -56,7 +56,7 @@ impl Engine {
         self.keeps_time() && self.holders_want_a_look()
     }
 
-    /// Because a lease's time is up, or because nobody has looked for a while who of them lives.
+    /// Because a lease's time is up, or because no process has looked for a while who of them lives.
     #[cold]
     fn holders_want_a_look(&self) -> bool {
         let holding = &self.segment().fixed().holding;
@@ -146,7 +146,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Frees the slot of a hold that has ended, gives the room to those who wait for it, and what they bring to receivers.
+    /// Frees the slot of a hold that has ended, gives the room to waiters for it, and what they bring to receivers.
     pub(super) fn free_held(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -155,7 +155,7 @@ impl Engine {
     ) {
         self.foretell_doorbell(receiving, 0, 1);
         self.free_slot(receiving, slot);
-        // What ended is ended, whatever is wrong with those who wait.
+        // What ended is ended, whatever is wrong with waiters.
         if self.serve(receiving, wakes).is_err() {
             self.note_damage();
         }
@@ -201,7 +201,7 @@ impl Engine {
         let mut holders = HolderScan::default();
         for record in Leases::of(self.segment()).iter() {
             let (index, hold) = record?;
-            // Nobody's, or of no use to who looks for messages and room.
+            // Nobody's, or of no use to a process that looks for messages and room.
             if matches!(State::of(hold), State::Aside | State::Moving) {
                 continue;
             }
@@ -230,7 +230,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Takes back what there is to take back, and gives it to those who wait.
+    /// Takes back what there is to take back, and gives it to waiters.
     #[cold]
     pub(super) fn reclaim_and_serve(
         &self,

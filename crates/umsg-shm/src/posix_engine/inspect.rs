@@ -59,7 +59,7 @@ impl Engine {
     /// Repairs what a dead receiver left and takes back what the dead held, so that the counts are right again.
     pub fn mend(&self, me: &Thread) {
         if self.segment().fixed().receiver.lock.is_orphaned() || self.holders_may_give() {
-            // In vain if somebody else is at it.
+            // In vain if another process is at it.
             let _ = self.with_receiver_lock(me, Deadline::Passed, |receiving, wakes| {
                 if self.holders_may_give() {
                     self.reclaim_and_serve(receiving, wakes)?;

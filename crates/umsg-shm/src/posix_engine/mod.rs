@@ -11,9 +11,9 @@
 //!      +----------------------- nodes ----------------------+
 //! ```
 //!
-//! A send touches the sender side and the cell; a receive the receiver side and the cell. Only when somebody waits
+//! A send touches the sender side and the cell; a receive the receiver side and the cell. Only when a thread waits
 //! does a sender *serve*: it takes the receiver lock too and hands messages over. A thread that holds the sender lock
-//! never waits for the receiver lock; whoever needs both takes the receiver lock first and borrows the other.
+//! never waits for the receiver lock; a process that needs both takes the receiver lock first and borrows the other.
 
 pub mod batch;
 #[cfg(all(test, not(loom)))]
@@ -74,7 +74,7 @@ use crate::waiters::pacing::Pacing;
 pub const RECEIVERS: u32 = 1;
 /// Another: a process is registered for a notification, and the queue was empty.
 pub(crate) const NOTICE: u32 = 2;
-/// Another: somebody polls the doorbell. Set under both locks.
+/// Another: a process polls the doorbell. Set under both locks.
 pub(crate) const WATCHED: u32 = 4;
 
 /// Why an attempt did not succeed.
@@ -105,7 +105,7 @@ impl Refused {
         }
     }
 
-    /// What went wrong for who wants nothing but a lock: its owner does not let go, if it is nothing worse.
+    /// What went wrong for a process that wants nothing but a lock: its owner does not let go, if it is nothing worse.
     #[cfg(not(loom))]
     fn trouble(self) -> Fault {
         match self {
@@ -236,7 +236,7 @@ impl Engine {
                     let receiving = held.receiver();
                     let sender = &self.segment.fixed().sender;
                     if sender.lock.is_left_lent() {
-                        // Not by us, and nobody else may: somebody scribbled.
+                        // Not by us, and no other process may: a process scribbled.
                         recover::sender_side(&self.segment)?;
                         sender.lock.give_back();
                     }
@@ -254,7 +254,7 @@ impl Engine {
         }
     }
 
-    /// Takes the receiver lock; if its last owner died, repairs, and serves everybody who waits.
+    /// Takes the receiver lock; if its last owner died, repairs, and serves every process that waits.
     #[inline(always)]
     fn lock_receiver<'a>(
         &'a self,
@@ -306,7 +306,7 @@ impl Engine {
         }
     }
 
-    /// Tells senders whether anybody wants to be served. Under the receiver lock, after any change of the lists.
+    /// Tells senders whether any process wants to be served. Under the receiver lock, after any change of the lists.
     fn update_wait_flags(&self, receiving: ReceiverHeld<'_>) {
         let waiting = waiters::Waiters::of(&self.segment).len(waiters::List::Receivers) != 0;
         let receivers = if waiting { RECEIVERS } else { 0 };
@@ -320,7 +320,7 @@ impl Engine {
     /// Sets these bits of the attention word as in `flags`.
     fn set_attention(&self, _: ReceiverHeld<'_>, bits: u32, flags: u32) {
         let attention = &self.segment.fixed().wait_flags.attention;
-        // Relaxed: ATTENTION. Whoever begins to wait adds the fence; taking a flag down needs none.
+        // Relaxed: ATTENTION. A process that begins to wait adds the fence; taking a flag down needs none.
         let others = attention.load(Ordering::Relaxed) & !bits;
         attention.store(others | flags, Ordering::Relaxed);
     }

@@ -8,15 +8,15 @@
 //! | word | state | who may leave it | if the registered process dies |
 //! |---|---|---|---|
 //! | `turn << 2` | free | holder of the receiver lock: armed, another turn | - |
-//! | `turn << 2 \| ARMED` | registered | holder of the receiver lock: fired, or free if nobody is to be told. Its process, without the lock: free | free, by who registers next |
-//! | `turn << 2 \| FIRED` | fired, the sender stands beside it | its process, without the lock: free | free, by who registers next and finds no other |
+//! | `turn << 2 \| ARMED` | registered | holder of the receiver lock: fired, or free if no process is to be told. Its process, without the lock: free | free, by the process that registers next |
+//! | `turn << 2 \| FIRED` | fired, the sender stands beside it | its process, without the lock: free | free, by the process that registers next and finds no other |
 //!
 //! Each change is one compare-and-swap, so a withdrawal and a message decide for one of them. That the queue was empty is a
 //! bit of `registered`, decided anew whenever the receiver lock is about to be dropped, and before a message is taken: so it counts
 //! what came and went in between. While it was empty, and only then, senders are asked (`attention`) to come and decide.
 //!
 //! Nobody acts on what a record says but its own process, which knows by itself what is to be done: who can write the segment
-//! can't have a signal sent to anybody.
+//! can't have a signal sent to any process.
 
 use super::{DeferredWakes, Engine, NOTICE, Refused};
 use crate::crash::crash_point;
@@ -46,7 +46,7 @@ const STATE: u32 = 3;
 /// One more turn.
 const TURN: u32 = 4;
 
-/// Bits of `registered`: somebody is registered; the queue was empty. Above: in which record.
+/// Bits of `registered`: a process is registered; the queue was empty. Above: in which record.
 const REGISTERED: u32 = 1;
 const EMPTY: u32 = 2;
 const INDEX: u32 = 8;
@@ -137,7 +137,7 @@ impl Engine {
         self.update_wait_flags(receiving);
     }
 
-    /// Whether somebody is registered, as a hint.
+    /// Whether a process is registered, as a hint.
     pub(super) fn has_registration(&self) -> bool {
         self.registration() & REGISTERED != 0
     }
@@ -162,7 +162,7 @@ impl Engine {
 
     /// How many records beyond the fixed ones are real memory.
     fn more_notices(&self) -> usize {
-        // Acquire: pairs with the release in `provide_notice`. Who reads it without the lock finds memory there.
+        // Acquire: pairs with the release in `provide_notice`. A process that reads it without the lock finds memory there.
         let more = self
             .segment()
             .fixed()
@@ -367,14 +367,14 @@ impl Engine {
             }
         }
         crash_point!(NOTICE_DECIDED);
-        // Last, because it is what everybody sees: whoever sends to the empty queue after that has the registered process told.
+        // Last, because it is what all processes sees: a process that sends to the empty queue after that has the registered process told.
         let armed = (free & !STATE).wrapping_add(TURN) | ARMED;
         notice.word.store(armed, Ordering::Release);
         crash_point!(NOTICE_ARMED);
         Ok((index, armed))
     }
 
-    /// An error if somebody living is registered.
+    /// An error if a process living is registered.
     fn clear_dead_registration(&self, _: ReceiverHeld<'_>) -> Result<(), RegisterError> {
         for (_, notice) in self.notices() {
             let word = notice.word.load(Ordering::Relaxed);
@@ -389,7 +389,7 @@ impl Engine {
         Ok(())
     }
 
-    /// A record that nobody needs.
+    /// A record that no process needs.
     fn free_notice(&self) -> Result<(u32, &Notice), RegisterError> {
         let state = |notice: &Notice| notice.word.load(Ordering::Relaxed) & STATE;
         // Acquire by the lock: whose process has freed it touches it no more.
@@ -592,7 +592,7 @@ fn can_owner_run(lives: &dyn Liveness, notice: &Notice) -> bool {
 /// lock, one that the call may have waited for before included.
 fn wait_until_raised(lives: &dyn Liveness, notice: &Notice, fired: u32) {
     let began = clock::monotonic();
-    // In a model nobody waits for several, one after the other.
+    // In a model no thread waits for several, one after the other.
     #[cfg(loom)]
     let stall = thread::Stall::none();
     #[cfg(not(loom))]

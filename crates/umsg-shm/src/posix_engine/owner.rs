@@ -1,8 +1,8 @@
-//! Whether a ring still has somebody who receives.
+//! Whether a ring still has a process that receives.
 //!
 //! | `state` | messages are taken | left by |
 //! |---|---|---|
-//! | 0 | by whoever receives: it is no ring | nobody |
+//! | 0 | by a process that receives: it is no ring | nobody |
 //! | 1, disabled | no | the owner: enabled, closed |
 //! | 2, enabled | yes | the owner: closed |
 //! | 3, closed | no | nobody |
@@ -45,7 +45,7 @@ impl Engine {
         }
     }
 
-    /// Wakes senders that wait for room, so that they find the ring closed. In vain if somebody keeps the lock; they look by
+    /// Wakes senders that wait for room, so that they find the ring closed. In vain if a process keeps the lock; they look by
     /// themselves at their next slice.
     pub fn send_senders_away(&self, me: &Thread) {
         let patience = Deadline::Never.or_slice(SLICE);

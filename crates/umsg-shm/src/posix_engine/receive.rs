@@ -206,7 +206,7 @@ impl Engine {
         };
         self.prefetch_upcoming(&found, self.pacing.received());
         let taken = self.consume(receiving, &found, buffer)?;
-        // What was taken is the caller's, whatever is wrong with those who wait for room.
+        // What was taken is the caller's, whatever is wrong with waiters for room.
         if Waiters::of(self.segment()).len(List::Senders) != 0
             && self.admit(receiving, wakes).is_err()
         {
@@ -217,7 +217,7 @@ impl Engine {
         Ok(taken)
     }
 
-    /// The message that the caller gets, if there is one: those who wait were here first, and what the dead held is taken
+    /// The message that the caller gets, if there is one: waiters were here first, and what the dead held is taken
     /// back before the queue is called empty.
     #[inline(always)]
     pub(super) fn next(
@@ -498,7 +498,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Puts a slot that nobody uses behind the free ones.
+    /// Puts a slot that no process uses behind the free ones.
     #[inline(always)]
     pub(crate) fn free_slot(&self, _: ReceiverHeld<'_>, slot: u32) {
         let published = &self.segment().fixed().published;
@@ -511,7 +511,7 @@ impl Engine {
             .store(freed.wrapping_add(1), Ordering::Release);
     }
 
-    /// Tells senders how many messages are gone. Last, when those who waited for room have got theirs.
+    /// Tells senders how many messages are gone. Last, when those that waited for room have got theirs.
     #[inline(always)]
     pub(crate) fn publish_counts(&self, _: ReceiverHeld<'_>) {
         let fixed = self.segment().fixed();

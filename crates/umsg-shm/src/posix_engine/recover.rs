@@ -52,7 +52,7 @@ pub(crate) fn sender_side(segment: &Segment) -> Result<(), Fault> {
         None => {}
     }
     sender.freed_seen.set(freed);
-    // KEPT: the next sender looks for itself whether there is room, and whether somebody waits for it.
+    // KEPT: the next sender looks for itself whether there is room, and whether a thread waits for it.
     let max = segment.layout().max_messages as u64;
     // Relaxed: as above.
     let sent = sender.sent.load(Ordering::Relaxed);
@@ -92,7 +92,7 @@ pub(crate) fn receiver_side(receiving: ReceiverHeld<'_>, engine: &Engine) -> Res
     crash_point!(REPAIR_STORED);
     free_the_rest(receiving, engine, &survey);
     crash_point!(REPAIR_FREED);
-    // The counts are published when those who wait for room have been served.
+    // The counts are published when waiters for room have been served.
     Waiters::of(segment).rebuild(receiving)?;
     Leases::of(segment).rebuild(receiving)?;
     engine.find_registration(receiving);
@@ -134,7 +134,7 @@ fn complete_hold(
     }
 }
 
-/// Takes a message that somebody was given out of the queue, if it still is there.
+/// Takes a message that a process was given out of the queue, if it still is there.
 fn leave_queue(receiving: ReceiverHeld<'_>, engine: &Engine, slot: u32) -> Result<(), Fault> {
     let segment = engine.segment();
     // Relaxed: only who holds the receiver lock moves it.

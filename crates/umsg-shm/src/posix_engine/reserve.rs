@@ -1,7 +1,7 @@
 //! Reservations: sending a message that is written in place.
 //!
 //! A reservation takes a slot from the free end, as a blocked sender does, and counts for the queue's capacity from then
-//! on. Committing moves the message into the store, behind everything that was sent before: nobody waits for a holder
+//! on. Committing moves the message into the store, behind everything that was sent before: no thread waits for a holder
 //! that takes its time, because the ring never contains what is not written yet.
 
 use super::batch::Turn;
@@ -70,7 +70,7 @@ impl Engine {
         len: usize,
         deadline: Deadline,
     ) -> Result<LeaseHandle, Refused> {
-        // A receiver that died may have made room: whoever gets its lock repairs, and tells of it.
+        // A receiver that died may have made room: a process that gets its lock repairs, and tells of it.
         let was_left = self.segment().fixed().receiver.lock.is_orphaned();
         if !(self.seems_to_hold_room(1) || self.holders_may_give() || was_left) {
             return Err(Refused::NotNow);
@@ -138,7 +138,7 @@ impl Engine {
     ) -> Result<LeaseHandle, Refused> {
         let fixed = self.segment().fixed();
         let waiters = Waiters::of(self.segment());
-        // Those who wait for room were here first.
+        // Waiters for room were here first.
         if waiters.len(List::Senders) != 0
             || !self.has_room(fixed.sender.sent.load(Ordering::Relaxed))
         {

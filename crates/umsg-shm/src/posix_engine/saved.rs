@@ -7,7 +7,7 @@ use crate::sys::clock::{self, Deadline};
 use crate::sys::thread::Thread;
 
 impl Engine {
-    /// Sends a message as it was sent once, by that process and at that time, which is one of CLOCK_REALTIME. Only while nobody else can see the queue: what is
+    /// Sends a message as it was sent once, by that process and at that time, which is one of CLOCK_REALTIME. Only while no other process can see the queue: what is
     /// changed after the send is still there.
     pub fn send_saved(&self, me: &Thread, seen: &Seen, message: &[u8]) -> Result<(), Refused> {
         self.try_send(me, message, seen.key, Deadline::Passed)?;

@@ -67,7 +67,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Sends one message, if there is room, under the sender lock only; if it turns out there that somebody polls, otherwise.
+    /// Sends one message, if there is room, under the sender lock only; if it turns out there that a process polls, otherwise.
     #[inline(always)]
     fn send_unwatched(
         &self,
@@ -88,7 +88,7 @@ impl Engine {
     }
 
     /// Whether a sender that found no room is to try again: the dead held room, or leases that end; a receiver died, maybe
-    /// after it made room; or the batch for which the room was kept is gone. Whoever gets the receiver lock repairs, and
+    /// after it made room; or the batch for which the room was kept is gone. A process that gets the receiver lock repairs, and
     /// tells of it.
     #[cold]
     pub(super) fn finds_room_after_all(
@@ -120,7 +120,7 @@ impl Engine {
         // ATTENTION: the unlock was a full barrier between the stamp and this load; pairs with the fences of
         // `enlist_receiver` and `look_around`.
         let wait_flags = &self.segment().fixed().wait_flags;
-        // Who polls was told before it was sent.
+        // A poller was told before it was sent.
         if wait_flags.attention.load(Ordering::Relaxed) & !WATCHED != 0 {
             self.serve_after_send(me, deadline);
         }
@@ -162,7 +162,7 @@ impl Engine {
             .store(bytes.wrapping_add(message.len() as u64), Ordering::Relaxed);
         Ring::publish(cell, position);
         crash_point!(SEND_PUBLISHED);
-        // Release: whoever reads `sent` with acquire sees the message too.
+        // Release: a process that reads `sent` with acquire sees the message too.
         sender.sent.store(next, Ordering::Release);
         crash_point!(SEND_COUNTED);
         // Only free ones: past `freed` the ring names cells that receivers may be reading.
@@ -198,7 +198,7 @@ impl Engine {
         // Acquire: ROOM. What is seen as removed has been freed too: `freed` is stored before `removed`.
         let removed = fixed.published.removed.load(Ordering::Acquire);
         if !self.nobody_waits_for_room() {
-            // KEPT: room that is there and was not given to those who wait is kept for a batch that needs more.
+            // KEPT: room that is there and was not given to waiters is kept for a batch that needs more.
             return seen;
         }
         fixed.sender.removed_seen.set(removed);
@@ -211,7 +211,7 @@ impl Engine {
         Waiters::of(self.segment()).len(List::Senders) == 0
     }
 
-    /// From now on senders find the queue full until nobody waits for room any more: KEPT. Under both locks, by who is
+    /// From now on senders find the queue full until no thread waits for room any more: KEPT. Under both locks, by the process that is
     /// going to wait.
     pub(super) fn keep_room(&self, _: BothHeld<'_>) {
         let sender = &self.segment().fixed().sender;
@@ -302,10 +302,10 @@ impl Engine {
         Ok(())
     }
 
-    /// Serves those who wait, after a message was published: the sender's part of a hand-over.
+    /// Serves waiters, after a message was published: the sender's part of a hand-over.
     #[cold]
     fn serve_after_send(&self, me: &Thread, deadline: Deadline) {
-        // The message is sent whatever happens here: those who wait look by themselves at their next slice.
+        // The message is sent whatever happens here: waiters look by themselves at their next slice.
         let _ = self.with_receiver_lock(me, deadline.or_slice(STOPPED), |receiving, wakes| {
             self.serve(receiving, wakes)?;
             self.update_wait_flags(receiving);
@@ -350,7 +350,7 @@ impl Engine {
         }
     }
 
-    /// Whether a look from outside of the locks finds room for so many messages that is not kept for somebody.
+    /// Whether a look from outside of the locks finds room for so many messages that is not kept for a process.
     pub(super) fn seems_roomy(&self, messages: u64) -> bool {
         self.nobody_waits_for_room() && self.seems_to_hold_room(messages)
     }
@@ -407,7 +407,7 @@ impl Engine {
         Ok(Some(slot))
     }
 
-    /// Takes a slot from the free end. Both locks are held: nobody is filling it.
+    /// Takes a slot from the free end. Both locks are held: no process is filling it.
     pub(super) fn take_free_slot(
         &self,
         both: BothHeld<'_>,

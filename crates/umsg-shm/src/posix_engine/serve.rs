@@ -1,4 +1,4 @@
-//! Serving: whoever changed the queue hands messages to those who wait, and room to those who want to send.
+//! Serving: whoever changed the queue hands messages to waiters, and room to those that want to send.
 //!
 //! Under the receiver lock. A hand-over is: note the slot in the node, settle the node's word, take the message from
 //! the queue. If the server dies in between, the node's word decides whose the message is.
@@ -18,7 +18,7 @@ use crate::waiters::{NO_SLOT, NODES, Node};
 const BOUND: usize = 2 * NODES;
 
 impl Engine {
-    /// Serves everybody who can be served.
+    /// Serves every process that can be served.
     pub(crate) fn serve(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -157,7 +157,7 @@ impl Engine {
         (self.segment().layout().max_messages as i64).saturating_sub(queued)
     }
 
-    /// Puts back what was offered to the dead, to those who gave up, and to those who have not reacted for a slice:
+    /// Puts back what was offered to the dead, to those that gave up, and to those that have not reacted for a slice:
     /// a stopped receiver must not swallow a message.
     fn reclaim_offers(&self, receiving: ReceiverHeld<'_>) -> Result<(), Fault> {
         let waiters = Waiters::of(self.segment());

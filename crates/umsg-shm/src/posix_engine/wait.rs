@@ -34,7 +34,7 @@ pub(super) enum End {
     Settled,
     TimedOut,
     Interrupted,
-    /// A sender waits for room in a ring that nobody receives from any more. It is told that its time is over, and finds out why.
+    /// A sender waits for room in a ring that no process receives from any more. It is told that its time is over, and finds out why.
     Deserted,
 }
 
@@ -136,7 +136,7 @@ impl Engine {
         begun
     }
 
-    /// Serves those who came before, then the caller, or enlists it.
+    /// Serves those that came before, then the caller, or enlists it.
     fn enlist_receiver<R: Receipt>(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -395,7 +395,7 @@ impl Engine {
         }
     }
 
-    /// At the end of a slice: does what a waker that died might have left undone, and what nobody else may ever do.
+    /// At the end of a slice: does what a waker that died might have left undone, and what no other process may ever do.
     fn look_around(&self, me: &Thread, node: &Node, index: u32, list: List, deadline: Deadline) {
         let _ = self.with_receiver_lock(me, deadline.or_slice(STOPPED), |receiving, wakes| {
             if self.holders_may_give() {

@@ -4,10 +4,10 @@
 //! |---|---|---|---|
 //! | `turn << 2` | silent | the receiver: armed | - |
 //! | `turn << 2 \| ARMED` | the receiver sleeps on the word, or is about to | a sender that reaches the threshold: silent, and wakes. The receiver: silent | a sender that died before it woke: the receiver's next slice |
-//! | `turn << 2 \| POLLED` | somebody polls the ring's descriptor | a sender that reaches the threshold: makes the descriptor readable, then silent. The receiver: silent | before the descriptor is readable: the next sender rings, the bell is still armed |
+//! | `turn << 2 \| POLLED` | a process polls the ring's descriptor | a sender that reaches the threshold: makes the descriptor readable, then silent. The receiver: silent | before the descriptor is readable: the next sender rings, the bell is still armed |
 //!
 //! Each arming is another turn: a sender that has looked at an old one can't ring the new one too early. A sleeper looks up after
-//! each slice, who polls does not: so the one is woken after the bell was silenced, once however many senders there are, and the
+//! each slice, a poller does not: so the one is woken after the bell was silenced, once however many senders there are, and the
 //! other's descriptor is made readable before, at times by two.
 
 use super::{Engine, Refused};
@@ -25,7 +25,7 @@ const ARMED: u32 = 1;
 const POLLED: u32 = 2;
 /// One more turn.
 const TURN: u32 = 4;
-/// Somebody waits for the bell.
+/// A thread waits for the bell.
 pub(super) const RUNG_BY_SENDERS: u32 = ARMED | POLLED;
 
 impl Engine {
@@ -135,7 +135,7 @@ impl Engine {
         self.mend_senders_side(me);
     }
 
-    /// Counts what a sender that died had sent: until the next send nobody else does.
+    /// Counts what a sender that died had sent: until the next send no other process does.
     fn mend_senders_side(&self, me: &Thread) {
         if self.segment().fixed().sender.lock.is_orphaned()
             && let Ok(held) = self.lock_sender(me, Deadline::Passed)
@@ -212,7 +212,7 @@ impl Engine {
             .unwrap_or(false)
     }
 
-    /// Whether the last of so many messages is there. It looks at that message's cell alone, which nobody writes before.
+    /// Whether the last of so many messages is there. It looks at that message's cell alone, which no process writes before.
     #[inline(always)]
     fn seems_to_have(&self, count: u64) -> bool {
         let receiver = &self.segment().fixed().receiver;
@@ -262,12 +262,12 @@ impl Engine {
 
     /// Silences the bell. By the receiver, which looks for messages itself.
     fn silence(&self) {
-        // Relaxed: who finds it silent does nothing, and so needs to see nothing. A sender that has not, rings in vain.
+        // Relaxed: a process that finds it silent does nothing, and so needs to see nothing. A sender that has not, rings in vain.
         let wake_word = &self.segment().fixed().wait_flags.wake_word;
         wake_word.fetch_and(!(TURN - 1), Ordering::Relaxed);
     }
 
-    /// Rings if somebody waits for the bell. By a sender, after its message was counted and the lock dropped.
+    /// Rings if a thread waits for the bell. By a sender, after its message was counted and the lock dropped.
     #[inline(always)]
     pub(super) fn ring_if_asked(&self) {
         // Relaxed: ATTENTION. The unlock was a full barrier between the cursor and this load; pairs with the fence of `arm`.
@@ -298,7 +298,7 @@ impl Engine {
         }
     }
 
-    /// Rings whatever the threshold, if somebody waits for the bell. By who has changed what is there otherwise than by sending:
+    /// Rings whatever the threshold, if a thread waits for the bell. By who has changed what is there otherwise than by sending:
     /// a message was let in that had waited for room, or the dead were mended. The receiver counts for itself.
     #[cold]
     pub(super) fn ring_anyway(&self) {
@@ -312,7 +312,7 @@ impl Engine {
         );
     }
 
-    /// Rings, unless somebody else has, or the receiver has armed the bell anew.
+    /// Rings, unless another process has, or the receiver has armed the bell anew.
     fn ring(&self, wake_word: u32) {
         if wake_word & RUNG_BY_SENDERS == 0 {
             return;

@@ -1,10 +1,10 @@
-//! Telling those who poll: the engine's part of [`crate::doorbell`].
+//! Telling pollers: the engine's part of [`crate::doorbell`].
 //!
-//! A queue that somebody polls is changed under the receiver lock only. A sender learns that under the sender lock, before it publishes:
+//! A queue that a process polls is changed under the receiver lock only. A sender learns that under the sender lock, before it publishes:
 //! the flag is set under both locks, so no send that had not seen it is under way when the doorbell first shows what is there. Then it
 //! lets go, takes the receiver lock, borrows its own again, and has the doorbell say what it is about to do.
 //!
-//! A send that is for a blocked receiver, and a receive that makes room for a blocked sender, change nothing for who polls, and tell
+//! A send that is for a blocked receiver, and a receive that makes room for a blocked sender, change nothing for a poller, and tell
 //! nobody. (Linux does the same.)
 
 use super::{Engine, Refused, WATCHED};
@@ -17,7 +17,7 @@ use crate::sys::thread::Thread;
 use crate::waiters::{List, Waiters};
 
 impl Engine {
-    /// Whether somebody polls. Under the sender lock a "no" holds as long as that is held.
+    /// Whether a process polls. Under the sender lock a "no" holds as long as that is held.
     #[inline(always)]
     pub(super) fn must_ring(&self) -> bool {
         // Relaxed: set under both locks.
@@ -30,7 +30,7 @@ impl Engine {
             != 0
     }
 
-    /// Whoever is told that something is about to be possible may run before who tells it goes on, on the same processor: it lets that one,
+    /// A process that is told that something is about to be possible may run before a process that tells it goes on, on the same processor: it lets that one,
     /// by sleeping. It does not yield: for that the scheduler would make it wait the next time, too.
     pub(super) fn let_ringer_finish(&self, me: &Thread) {
         if self.must_ring() && self.chain().is_rung_here() {
@@ -47,11 +47,11 @@ impl Engine {
         }
     }
 
-    /// What there is for who would receive or send now. Under the receiver lock, and exact while somebody polls.
+    /// What there is for who would receive or send now. Under the receiver lock, and exact while a process polls.
     fn level(&self, receiving: ReceiverHeld<'_>) -> Level {
         let room = match self.policy().on_full {
             OnFull::DropOldest => 1,
-            // Room that is kept for a batch is nobody else's.
+            // Room that is kept for a batch is no other process's.
             _ if !self.nobody_waits_for_room() => 0,
             _ => self.room_now(receiving).max(0) as u64,
         };
@@ -115,7 +115,7 @@ impl Engine {
         self.chain().mend(receiving, self.level(receiving));
     }
 
-    /// Sends one message, if there is room, and tells who polls.
+    /// Sends one message, if there is room, and tells a poller.
     #[cold]
     pub(super) fn send_watched(
         &self,
@@ -130,7 +130,7 @@ impl Engine {
         self.send_ringing(me, 1, deadline, send)
     }
 
-    /// Does `send`, which sends up to so many messages, under both locks, and tells who polls.
+    /// Does `send`, which sends up to so many messages, under both locks, and tells a poller.
     pub(super) fn send_ringing<T>(
         &self,
         me: &Thread,
@@ -148,21 +148,21 @@ impl Engine {
             let result = send(self, both.sender());
             sender.lock.give_back();
             if result.is_ok() {
-                // What was sent is sent, whatever is wrong with those who wait.
+                // What was sent is sent, whatever is wrong with waiters.
                 if self.serve(receiving, wakes).is_err() {
                     self.note_damage();
                 }
                 self.update_wait_flags(receiving);
             }
             if self.segment().fixed().receiver.watched.get() == 0 {
-                // Whoever saw that nobody polls died before it could say so.
+                // A process that saw that no process polls died before it could say so.
                 self.set_attention(receiving, WATCHED, 0);
             }
             result
         })
     }
 
-    /// Changes who polls: under both locks, and with the flag that tells senders.
+    /// Changes a poller: under both locks, and with the flag that tells senders.
     fn with_both_locks(
         &self,
         me: &Thread,
@@ -227,7 +227,7 @@ impl Engine {
         let waiters = Waiters::of(self.segment());
         let mut readable = self.available() != 0;
         if readable && waiters.len(List::Receivers) != 0 {
-            // It is about to be handed over, unless nobody is left who does that, or who wants it.
+            // It is about to be handed over, unless no process is left who does that, or who wants it.
             let served = self.with_receiver_lock(me, Deadline::Passed, |receiving, wakes| {
                 self.serve(receiving, wakes)?;
                 self.update_wait_flags(receiving);
@@ -286,7 +286,7 @@ mod polled {
                 .get_help(|| Arc::new(Engine::new(self.segment().share())))
         }
 
-        /// This process polls no more; if it was the last, nobody rings any more.
+        /// This process polls no more; if it was the last, no process rings any more.
         pub(crate) fn stop_polling(&self, me: &Thread) {
             if !self.doorbell.close_polled() {
                 return;

@@ -65,7 +65,7 @@ impl<T: Zeroed, const CHUNK: usize, const ROOTS: usize> Chunks<T, CHUNK, ROOTS> 
             Ordering::Relaxed,
         );
         if raced.is_err() {
-            // SAFETY: nobody else has seen the mapping that was just made.
+            // SAFETY: no other process has seen the mapping that was just made.
             unsafe { rustix::mm::munmap(fresh, bytes).ok() };
         }
         Some(())

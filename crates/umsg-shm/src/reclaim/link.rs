@@ -69,7 +69,7 @@ impl<T: Send + Sync> Link<T> {
     /// Whether it leads anywhere.
     #[inline(always)]
     pub fn leads(&self) -> bool {
-        // Relaxed: a hint; whoever acts on it looks again.
+        // Relaxed: a hint; a process that acts on it looks again.
         self.0.load(Ordering::Relaxed) != 0
     }
 

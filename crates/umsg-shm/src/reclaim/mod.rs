@@ -1,4 +1,4 @@
-//! Things that threads use without a lock, and that are dropped as soon as nobody uses them any more: a queue stays mapped under a
+//! Things that threads use without a lock, and that are dropped as soon as no process uses them any more: a queue stays mapped under a
 //! call, whoever closes or removes it meanwhile.
 //!
 //! ```text
@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A [`Link`] counts as a user of the slot that it leads to. A call that finds a slot through a link leaves a note instead of
-//! counting ([`notes`]). Who empties the link gives its count back; the last one retires the slot, and the thing in it is
+//! counting ([`notes`]). A process that empties the link gives its count back; the last one retires the slot, and the thing in it is
 //! dropped when no note names it.
 //!
 //! Nothing here takes a lock or allocates from the program's heap, so all of it may be used in signal handlers, and a forked child

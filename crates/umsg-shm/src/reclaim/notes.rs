@@ -1,7 +1,7 @@
 //! Which slot each thread is using: so that nothing is dropped by one thread under a call in another.
 //!
 //! Hazard pointers, with all the cost on the rare side. A thread notes the slot in a record of its own, with a
-//! plain store, and looks again whether the link still leads there. Who wants to drop what is in the slot first empties
+//! plain store, and looks again whether the link still leads there. A process that wants to drop what is in the slot first empties
 //! the link, then makes every thread of the process pass a full barrier (membarrier(2)), then reads the records:
 //!
 //! | caller | dropper |
@@ -162,7 +162,7 @@ fn thread_pointer() -> usize {
 /// Asks the kernel for membarrier, once: best while the process has one thread, when it costs nothing. Asks to be told of
 /// forks, too.
 pub fn start() {
-    // Relaxed: whoever does not know yet asks again, which changes nothing.
+    // Relaxed: a process that does not know yet asks again, which changes nothing.
     if NOTES_ARE_SEEN.load(Ordering::Relaxed) != UNKNOWN {
         return;
     }

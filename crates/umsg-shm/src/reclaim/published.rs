@@ -37,7 +37,7 @@ impl<T: Send + Sync> Published<T> {
 
     fn keep(&self, value: T) -> *mut T {
         let fresh = Box::into_raw(Box::new(value));
-        // Release: who finds the value finds it whole.
+        // Release: a process that finds the value finds it whole.
         match self.0.compare_exchange(
             std::ptr::null_mut(),
             fresh,

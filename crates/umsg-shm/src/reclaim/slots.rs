@@ -84,7 +84,7 @@ impl<T: Send + Sync> Slot<T> {
         unsafe { self.owner.load(Ordering::Relaxed).as_ref() }
     }
 
-    /// After a call has taken its note away: drops the thing if it was retired meanwhile, because nobody else may ever look.
+    /// After a call has taken its note away: drops the thing if it was retired meanwhile, because no other process may ever look.
     #[inline(always)]
     pub(super) fn drop_if_retired(&self) {
         // Relaxed: the dropper's membarrier orders this behind the note: if it came before the note was taken away, this sees
@@ -126,7 +126,7 @@ impl<T: Send + Sync> Slots<T> {
         let slot = self.free.pop(&self.slots).or_else(|| self.unused_slot())?;
         // SAFETY: a slot off the free list, or never used before, is this thread's alone; nothing in it needs a drop.
         unsafe { (*slot.thing.get()).write(thing) };
-        // Release: whoever counts or finds the slot through a link sees it filled.
+        // Release: a process that counts or finds the slot through a link sees it filled.
         slot.users.store(1, Ordering::Release);
         Some(slot)
     }
@@ -157,7 +157,7 @@ impl<T: Send + Sync> Slots<T> {
         while let Some(slot) = next {
             next = List::slot(&self.slots, slot.next.load(Ordering::Relaxed));
             if notes_are_seen && !notes::is_noted(std::ptr::from_ref(slot).addr()) {
-                // SAFETY: no count and no note is left, and this thread took the slot off the list: nobody else has it.
+                // SAFETY: no count and no note is left, and this thread took the slot off the list: no other process has it.
                 unsafe { (*slot.thing.get()).assume_init_drop() };
                 self.free.push(slot);
             } else {

@@ -28,7 +28,7 @@ pub struct RepairLog {
 #[repr(C)]
 #[derive(Default)]
 pub struct Damage {
-    /// 1 once somebody found it; 2 while the queue is being made anew: then the next owner of a lock refuses it.
+    /// 1 once a process found it; 2 while the queue is being made anew: then the next owner of a lock refuses it.
     pub(crate) found: AtomicU32,
     /// The process that found it first.
     pub by: AtomicU32,
@@ -36,7 +36,7 @@ pub struct Damage {
     pub at: AtomicU64,
 }
 
-/// [`Damage::found`] once somebody found something.
+/// [`Damage::found`] once a process found something.
 const NOTED: u32 = 1;
 /// [`Damage::found`] while the queue is being made anew.
 const MENDING: u32 = 2;
@@ -62,7 +62,7 @@ impl Damage {
     /// Notes what the caller has found.
     #[cold]
     pub fn note(&self) {
-        // Relaxed throughout: notes for people; who comes first stays named, and what is being mended stays so.
+        // Relaxed throughout: notes for people; a process that comes first stays named, and what is being mended stays so.
         let is_first = self
             .found
             .compare_exchange(0, NOTED, Ordering::Relaxed, Ordering::Relaxed)
@@ -84,28 +84,28 @@ impl Damage {
             .compare_exchange(NOTED, 0, Ordering::AcqRel, Ordering::Relaxed)
             .is_ok();
         if is_taken {
-            // Relaxed: for people. Who finds something just now may stay without a name.
+            // Relaxed: for people. A process that finds something just now may stay without a name.
             self.at.store(0, Ordering::Relaxed);
             self.by.store(0, Ordering::Relaxed);
         }
         is_taken
     }
 
-    /// From now on the queue is being made anew. Under its locks: if who does that dies, they can't be repaired as those of others are,
+    /// From now on the queue is being made anew. Under its locks: if a process that does that dies, they can't be repaired as those of others are,
     /// and calls say that the queue is damaged until another makes it anew.
     #[cfg(any(not(loom), test))]
     pub fn begin_to_mend(&self) {
         self.note();
         // AcqRel: MENDING, for `forget`. A swap, so that it has a place among the other changes of the word.
         self.found.swap(MENDING, Ordering::AcqRel);
-        // Release: MENDING. Whoever finds any of what is stored from here on finds the mark.
+        // Release: MENDING. A process that finds any of what is stored from here on finds the mark.
         fence(Ordering::Release);
     }
 
     /// The queue was made anew.
     #[cfg(any(not(loom), test))]
     pub fn end_mending(&self) {
-        // Release: MENDING. Whoever finds the mark gone finds all that was made anew.
+        // Release: MENDING. A process that finds the mark gone finds all that was made anew.
         self.found.store(NOTED, Ordering::Release);
     }
 

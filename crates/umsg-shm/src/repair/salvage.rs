@@ -11,7 +11,7 @@ use crate::sys::thread::Thread;
 /// See the module.
 pub trait Salvage {
     /// Takes all locks, each from a dead owner if need be, makes the queue anew from what its cells say, and serves who waits. `real` says how
-    /// much of the file is memory, once nobody can add to it any more; `give_back` gives back the memory behind so many slots, once it is
+    /// much of the file is memory, once no process can add to it any more; `give_back` gives back the memory behind so many slots, once it is
     /// sure that no message there is kept.
     ///
     /// # Errors
@@ -24,7 +24,7 @@ pub trait Salvage {
         give_back: impl Fn(usize),
     ) -> Result<Salvaged, Fault>;
 
-    /// Takes up what the dead have left, the locks, what they held and their places among those who wait, without doubting anything else.
+    /// Takes up what the dead have left, the locks, what they held and their places among waiters, without doubting anything else.
     /// `knows_threads`: a thread that does not exist here does not exist elsewhere.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! Files that are cut short while they are mapped.
 //!
-//! Whoever touches a page that its file does not have any more gets SIGBUS. A handler that asks [`mend`] first goes on: the page is
+//! A process that touches a page that its file does not have any more gets SIGBUS. A handler that asks [`mend`] first goes on: the page is
 //! replaced by one of zeroes, the mapping is marked as cut, and the call that touched it answers that the queue is damaged. From
 //! then on every call on the queue in this process does, because its pages are not all the file's any more.
 //!

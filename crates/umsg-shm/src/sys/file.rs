@@ -5,7 +5,7 @@ use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::fs::{MemfdFlags, Mode, OFlags, memfd_create};
 use rustix::io::Errno;
 
-/// A file in memory, which goes with its last descriptor and mapping. `name` is for who looks into /proc.
+/// A file in memory, which goes with its last descriptor and mapping. `name` is for a process that looks into /proc.
 pub fn nameless(name: &str) -> Result<OwnedFd, Errno> {
     match cfg!(miri) {
         true => eventfd(0, EventfdFlags::CLOEXEC),

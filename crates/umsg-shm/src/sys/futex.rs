@@ -136,7 +136,7 @@ mod real {
         let Some(timeout) = until(deadline) else {
             return Slept::TimedOut;
         };
-        // Relaxed: a hint that never goes back; whoever misses it asks the kernel once more.
+        // Relaxed: a hint that never goes back; a process that misses it asks the kernel once more.
         if !NO_WAITV.load(Ordering::Relaxed) {
             match waitv(words, address(&timeout)) {
                 Err(errno) if is_refusal(errno) => NO_WAITV.store(true, Ordering::Relaxed),

@@ -29,7 +29,7 @@ pub struct Mapping {
     range: Option<&'static Range>,
 }
 
-// SAFETY: a mapping is memory; who may touch which part of it is decided by those who hand out references into it.
+// SAFETY: a mapping is memory; who may touch which part of it is decided by those that hand out references into it.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
@@ -179,7 +179,7 @@ impl Drop for Mapping {
         if let Some(range) = self.range {
             range.leave();
         }
-        // SAFETY: the range is the one that was mapped, and nobody can hold a reference into it any longer.
+        // SAFETY: the range is the one that was mapped, and no process can hold a reference into it any longer.
         let _ = unsafe { rustix::mm::munmap(self.base().cast(), self.len) };
     }
 }

@@ -269,7 +269,7 @@ mod real {
 
     /// Whether a process is proved dead: there is none of that id any more, it is about to end and runs no code of its own, all
     /// that is left of it waits for its parent to take note, or the id belongs to one that began at another time or runs another program by now. Unknown means alive, and so
-    /// is everybody in another PID namespace.
+    /// is all processes in another PID namespace.
     pub fn is_dead(pid: u32, birth: u64) -> bool {
         if cfg!(miri) {
             return false;

@@ -59,7 +59,7 @@ pub fn give(number: RawFd, replace: impl FnOnce() -> bool) -> bool {
     if !replace() {
         mark(number);
     }
-    // Release: whoever sees it finds the program's file there.
+    // Release: a process that sees it finds the program's file there.
     GIVEN.fetch_add(1, Ordering::Release);
     true
 }

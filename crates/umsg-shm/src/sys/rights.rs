@@ -8,7 +8,7 @@ use rustix::process::geteuid;
 ///
 /// Root may remove any name, so the kernel would not notice that the name leads to another file than it did at the look. With the
 /// file system rights of `owner` (setfsuid(2), of this thread alone) the sticky bit of the directory protects the files of others. The owner of the
-/// directory, and root without CAP_SETUID, remove the name whoever has it.
+/// directory, and root without CAP_SETUID, remove the name a process that has it.
 pub fn unlink_of(owner: u32, unlink: impl Fn() -> Result<(), Errno>) -> Result<(), Errno> {
     match with_rights_of(owner, &unlink) {
         // The owner may not write to the directory, so it can't have put another file in place.

@@ -150,7 +150,7 @@ impl Stack {
         // SAFETY: the first page of what was mapped just now, which nothing uses.
         unsafe { rustix::mm::mprotect(base, PAGE, MprotectFlags::empty()) }.ok()?;
         let id = register_stack(base, base.wrapping_byte_add(LEN - 1));
-        // SAFETY: within what was mapped just now, aligned as a page is, and nobody else's.
+        // SAFETY: within what was mapped just now, aligned as a page is, and no other process's.
         unsafe { stack.label().write(id) };
         Some(stack)
     }
@@ -182,7 +182,7 @@ impl Drop for Stack {
             Ordering::Relaxed,
         );
         if kept.is_err() {
-            // SAFETY: written by `map`; nobody uses the stack any more.
+            // SAFETY: written by `map`; no process uses the stack any more.
             deregister_stack(unsafe { self.label().read() });
             // SAFETY: what `map` has mapped.
             let _ = unsafe { rustix::mm::munmap(self.0, LEN) };

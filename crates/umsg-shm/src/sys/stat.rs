@@ -18,7 +18,7 @@ pub struct Stat {
     pub(crate) threads: u64,
     /// Field 22: when it began, in clock ticks since boot.
     pub(crate) birth: u64,
-    /// Field 28: where the stack begins; 0 for who may not know.
+    /// Field 28: where the stack begins; 0 for a process that may not know.
     pub(crate) stack: u64,
 }
 

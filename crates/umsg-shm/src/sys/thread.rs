@@ -122,7 +122,7 @@ impl<'a> Calm<'a> {
 }
 
 /// The node whose message a thread has taken up last, and in which segment: its next call there clears the node away first.
-/// A hint: whoever follows it looks whether the node is to be cleared away.
+/// A hint: a process that follows it looks whether the node is to be cleared away.
 pub(crate) struct TakenUp(Cell<(usize, u32)>);
 
 impl TakenUp {

@@ -14,7 +14,7 @@ use crate::sys::thread::Thread;
 use crate::waiters::{self, List, State};
 
 impl Engine {
-    /// Changes the queue's rights or what it may hold, and has everybody who waits ask again. `change` runs under the lock and
+    /// Changes the queue's rights or what it may hold, and has every process that waits ask again. `change` runs under the lock and
     /// may refuse. [`Fault::Busy`] if the lock's owner was stopped: the caller holds the lock of all names meanwhile.
     pub fn change<E>(
         &self,
@@ -28,7 +28,7 @@ impl Engine {
                 let rights = &self.fixed().rights;
                 let now = clock::realtime_coarse() / SECOND;
                 rights.changed_at.store(now, Ordering::Relaxed);
-                // Release: RIGHTS. Who judges by the new version sees the new rights.
+                // Release: RIGHTS. A process that judges by the new version sees the new rights.
                 rights.version.fetch_add(1, Ordering::Release);
                 crash_point!(MSG_CHANGED);
                 self.rejudge(receiving, wakes)?;
@@ -55,7 +55,7 @@ impl Engine {
         })
     }
 
-    /// Removes the queue: whoever waits is told so, and nothing can be done with it any more. [`Refused::Removed`] if it was
+    /// Removes the queue: a process that waits is told so, and nothing can be done with it any more. [`Refused::Removed`] if it was
     /// removed before. `may` runs under the lock.
     pub fn remove<E>(
         &self,
@@ -66,7 +66,7 @@ impl Engine {
             let result = may(self.fixed());
             if result.is_ok() {
                 self.foretell_removal(receiving);
-                // The store that removes it. Relaxed: under the lock; who looks without it sees it a moment later.
+                // The store that removes it. Relaxed: under the lock; a process that looks without it sees it a moment later.
                 self.fixed().rights.state.store(REMOVED, Ordering::Relaxed);
                 crash_point!(MSG_REMOVED);
                 self.dismiss(receiving, wakes);
@@ -76,10 +76,10 @@ impl Engine {
     }
 
     /// As [`remove`](Self::remove), without the lock: its owner does not let go of it, or what it guards makes no sense. It is one store, behind
-    /// which every call finds the queue removed. Who waits finds out at the next slice.
+    /// which every call finds the queue removed. A process that waits finds out at the next slice.
     ///
-    /// Then the lock is taken from its owner, who may live, so that who waits for it learns of the removal, too. A call that the owner is in the
-    /// middle of ends as one that came before: nobody else changes what it changes, as whoever gets the lock does nothing but find the queue
+    /// Then the lock is taken from its owner, who may live, so that a process that waits for it learns of the removal, too. A call that the owner is in the
+    /// middle of ends as one that came before: no other process changes what it changes, as a process that gets the lock does nothing but find the queue
     /// removed ([`lock_slow`](Self::lock_slow), [`enter`](Self::enter)).
     #[cfg(not(loom))]
     pub fn remove_unlocked<E>(
@@ -95,13 +95,13 @@ impl Engine {
             // Relaxed: as in `remove`. Nothing is handed over with it.
             self.fixed().rights.state.store(REMOVED, Ordering::Relaxed);
             self.show_removal();
-            // Its compare-and-swap is a release: who gets the lock finds the queue removed.
+            // Its compare-and-swap is a release: a process that gets the lock finds the queue removed.
             self.fixed().control.lock.break_up();
         }
         Ok(result)
     }
 
-    /// Tells everybody who waits that the queue is gone. Whoever is not told finds out at the next slice.
+    /// Tells every process that waits that the queue is gone. A process that is not told finds out at the next slice.
     pub(super) fn dismiss(&self, receiving: ReceiverHeld<'_>, wakes: &mut DeferredWakes) {
         for list in [List::Receivers, List::Senders] {
             let told = self.each_seat(list, |who| {

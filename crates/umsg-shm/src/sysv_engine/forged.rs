@@ -14,7 +14,7 @@ use crate::sysv_engine::order::{TypeIndexStore, Want};
 use crate::waiters::List;
 use std::time::Duration;
 
-/// A thread that lives as long as anybody: what a hostile peer writes for a waiter.
+/// A thread that lives as long as any process: what a hostile peer writes for a waiter.
 const SOMEBODY: u32 = 1;
 
 #[test]
@@ -135,7 +135,7 @@ fn who_waits_for_a_lock_that_nobody_lets_go_learns_of_a_removal_that_only_its_fi
         fixed.rights.state.store(REMOVED, Ordering::Relaxed);
         assert_eq!(waiting.join().unwrap(), Err(Refused::Removed));
     });
-    // And whoever comes later.
+    // And a process that comes later.
     assert_eq!(engine.send(&soon(), 1, b"message"), Err(Refused::Removed));
     assert!(!end.has_passed(), "they waited for the lock");
     assert_eq!(engine.send(&now(), 1, b"message"), Err(Refused::Removed));

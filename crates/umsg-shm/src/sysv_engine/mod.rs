@@ -9,9 +9,9 @@
 //!     parked: a blocked sender's message      offered: a blocked receiver's message
 //! ```
 //!
-//! A POSIX queue has two sides that share no cache line, because who sends and who receives are mostly different threads.
+//! A POSIX queue has two sides that share no cache line, because a process that sends and who receives are mostly different threads.
 //! Threads that talk through one System V queue each do both and pick their answers by type: every line would be written by
-//! everybody. So there is one lock, and a message for somebody who waits goes straight to its node: from core to core that is
+//! all processes. So there is one lock, and a message for a process that waits goes straight to its node: from core to core that is
 //! the lock's line, the node's and the cell's. The waiting thread takes it without the lock.
 //!
 //! | a message is sent | by storing its number ([`ControlBlock::sequence`](segment::Fixed)) |
@@ -96,7 +96,7 @@ impl Refused {
         }
     }
 
-    /// What went wrong for who wants nothing but a lock: its owner does not let go, if it is nothing worse.
+    /// What went wrong for a process that wants nothing but a lock: its owner does not let go, if it is nothing worse.
     #[cfg(not(loom))]
     fn trouble(self) -> Fault {
         match self {
@@ -169,7 +169,7 @@ impl Engine {
         self.fixed().rights.state.load(Ordering::Relaxed) == REMOVED
     }
 
-    /// Takes the lock; if its last owner died, repairs first. Who waits for it gives that up at the end of a slice, if the queue was removed: it
+    /// Takes the lock; if its last owner died, repairs first. A process that waits for it gives that up at the end of a slice, if the queue was removed: it
     /// need not be let go any more.
     #[inline(always)]
     fn lock<'a>(
@@ -278,7 +278,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Why there is no queue to work with: it was removed, or somebody scribbled where it says whether it was.
+    /// Why there is no queue to work with: it was removed, or a process scribbled where it says whether it was.
     #[cold]
     fn why_not_live(&self) -> Refused {
         match self.is_removed() {

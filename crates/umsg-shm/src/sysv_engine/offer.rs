@@ -109,10 +109,10 @@ impl Engine {
         Ok(true)
     }
 
-    /// Clears away what became of offers: accepted ones leave a free slot; those of the dead, of who gave up, and of who has
+    /// Clears away what became of offers: accepted ones leave a free slot; those of the dead, of who gave up, and of a process that has
     /// not reacted for a slice go back, because a stopped receiver must not swallow a message. First what the caller itself
     /// has accepted: so it takes no more than one seat, and mostly the same. Then in the order in which they
-    /// were made, up to one that still has its time: a call does not look at all who are about to wake.
+    /// were made, up to one that still has its time: a call does not look at all that are about to wake.
     #[inline(never)]
     pub(super) fn reap(
         &self,
@@ -184,7 +184,7 @@ impl Engine {
         self.order().provide(mtype)
     }
 
-    /// A message that was in somebody's hands, and was [provided for](Self::provide_for), is in the queue again, where its number puts it, or the next one's who waits.
+    /// A message that was in a process's hands, and was [provided for](Self::provide_for), is in the queue again, where its number puts it, or the next one's who waits.
     pub(super) fn return_to_queue(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -202,7 +202,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Serves everybody who can be served. Where nobody has died there is nobody: a message is offered when it comes.
+    /// Serves every process that can be served. Where no process has died there is nobody: a message is offered when it comes.
     pub(super) fn serve(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -215,7 +215,7 @@ impl Engine {
         self.admit(receiving, wakes)
     }
 
-    /// Serves one that waits in a list, for itself: if all who wait did this for all others, each slice would cost the square of
+    /// Serves one that waits in a list, for itself: if all that wait did this for all others, each slice would cost the square of
     /// their number.
     pub(super) fn serve_one(
         &self,

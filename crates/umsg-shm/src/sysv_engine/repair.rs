@@ -41,7 +41,7 @@ pub(super) fn repair(receiving: ReceiverHeld<'_>, engine: &Engine) -> Result<(),
     Ok(())
 }
 
-/// As [`repair`], and nobody is told.
+/// As [`repair`], and no process is told.
 pub(super) fn rebuild(receiving: ReceiverHeld<'_>, engine: &Engine) -> Result<(), Fault> {
     let segment = engine.segment();
     let control = &segment.fixed().control;

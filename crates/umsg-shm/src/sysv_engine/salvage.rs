@@ -79,7 +79,7 @@ impl salvage::Salvage for Engine {
             if knows_threads {
                 self.give_up_for_the_dead();
             }
-            // Takes off whoever does not wait any more.
+            // Takes off a process that does not wait any more.
             Ok(self.serve(receiving, wakes)?)
         });
         taken.map_err(Refused::trouble)
@@ -264,7 +264,7 @@ impl Engine {
         }
         let mut number = 0;
         for (was, slot) in queued {
-            // A batch whose sender died, or the message of one who waits for room: it was not sent.
+            // A batch whose sender died, or the message of one that waits for room: it was not sent.
             if was > last {
                 segment.cell(slot)?.end();
                 continue;

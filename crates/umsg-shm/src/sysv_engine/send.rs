@@ -40,7 +40,7 @@ impl Engine {
         })
     }
 
-    /// Fills a slot, sends the message in it, and gives it to who waits for it.
+    /// Fills a slot, sends the message in it, and gives it to a process that waits for it.
     #[inline(always)]
     fn send_locked(
         &self,

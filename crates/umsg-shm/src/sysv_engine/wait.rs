@@ -168,7 +168,7 @@ impl From<End> for Refused {
     }
 }
 
-/// Somebody's seat.
+/// A process's seat.
 #[derive(Clone, Copy)]
 pub(super) struct Seated<'a> {
     pub(super) index: u32,
@@ -197,7 +197,7 @@ impl Engine {
         settled
     }
 
-    /// Whether a waiter was let in by the rights that the queue has now. Who changes them tells everybody, unless it dies.
+    /// Whether a waiter was let in by the rights that the queue has now. A process that changes them tells all processes, unless it dies.
     pub(super) fn is_judged(&self, who: Seated<'_>) -> bool {
         // Relaxed: under the lock.
         who.seat.rights.get() == self.fixed().rights.version.load(Ordering::Relaxed)
@@ -236,7 +236,7 @@ impl Engine {
         seat.reply.set(0);
         seat.rights.set(call.rights);
         node.wanted.set(messages);
-        // Relaxed: the lock's release orders it before anybody's settling.
+        // Relaxed: the lock's release orders it before any process's settling.
         seat.asleep.store(0, Ordering::Relaxed);
         crash_point!(MSG_SEATED);
         self.waiters().insert(receiving, list, index)?;
@@ -375,7 +375,7 @@ impl Engine {
         }
     }
 
-    /// At the end of a slice: does what a waker that died might have left undone, and what nobody else may ever do.
+    /// At the end of a slice: does what a waker that died might have left undone, and what no other process may ever do.
     fn look_around(&self, call: &Call<'_>, me: Seated<'_>, list: List) -> Result<(), Refused> {
         self.with_lock(
             call.me,
@@ -414,7 +414,7 @@ impl Engine {
         }
         if reply == Some(Reply::Sent) {
             // MSG_ADMITTED: who let us in may be killed before the message has its number. The node goes on saying that it
-            // is sent, until the holder of the lock takes it off its list. Nobody takes that back.
+            // is sent, until the holder of the lock takes it off its list. No process takes that back.
             call.unname();
             let _ = waiters::accept(me.node());
             return accept(me);
@@ -475,7 +475,7 @@ impl Engine {
             waiters::give_up(me.node());
             Ok(true)
         });
-        // The lock's owner is stopped, or the queue is gone or damaged: whoever comes next clears the node away.
+        // The lock's owner is stopped, or the queue is gone or damaged: a process that comes next clears the node away.
         given_up.or_else(
             |refused| match (waiters::give_up_waiting(me.node()), refused) {
                 (given_up, Refused::Fault(Fault::Busy) | Refused::Removed) => Ok(given_up),

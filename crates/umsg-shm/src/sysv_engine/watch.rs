@@ -1,5 +1,5 @@
-//! Telling those who poll: the engine's part of [`crate::doorbell`]. One lock guards everything, so whoever changes the queue learns under it
-//! whether somebody polls.
+//! Telling pollers: the engine's part of [`crate::doorbell`]. One lock guards everything, so a process that changes the queue learns under it
+//! whether a process polls.
 //!
 //! A poller for messages is told of any, whatever types it wants; one for room, while a byte fits. One who needs more, and does not
 //! get it, waits for the next edge.
@@ -20,7 +20,7 @@ impl Engine {
         }
     }
 
-    /// What there is for who would receive or send now. A removed queue has both: whoever tries learns that it is gone.
+    /// What there is for who would receive or send now. A removed queue has both: a process that tries learns that it is gone.
     fn level(&self) -> Level {
         let control = &self.fixed().control;
         // Relaxed: under the lock; for `readiness` as of a moment ago.
@@ -49,7 +49,7 @@ impl Engine {
     #[cold]
     fn foretell_slow(&self, receiving: ReceiverHeld<'_>, messages: i64, room: i64) {
         let waits = |list| self.waiters().len(list) != 0;
-        // Of a message that may be for somebody who waits it is said afterwards where it went.
+        // Of a message that may be for a process that waits it is said afterwards where it went.
         if !(messages > 0 && waits(List::Receivers) || room > 0 && waits(List::Senders)) {
             let now = self.level();
             self.chain()
@@ -57,7 +57,7 @@ impl Engine {
         }
     }
 
-    /// Shows that the queue is going to be removed: who polls is to find out.
+    /// Shows that the queue is going to be removed: a poller is to find out.
     pub(super) fn foretell_removal(&self, receiving: ReceiverHeld<'_>) {
         if self.fixed().rights.watched.get() != 0 {
             let now = self.level();
@@ -171,7 +171,7 @@ mod polled {
                 .get_help(|| Arc::new(Engine::new(self.segment().share())))
         }
 
-        /// This process polls no more; if it was the last, nobody rings any more. Of a removed queue too.
+        /// This process polls no more; if it was the last, no process rings any more. Of a removed queue too.
         fn stop_polling(&self, me: &Thread) -> Result<(), Refused> {
             if self.doorbell.close_polled() {
                 let mut wakes = DeferredWakes::default();
@@ -191,7 +191,7 @@ mod polled {
             });
             match locked {
                 Ok(value) => Some(value),
-                // Who polls is to find out.
+                // A poller is to find out.
                 Err(Refused::Removed | Refused::Fault(Fault::Damaged)) => {
                     Some(self.chain().show_damage(feed))
                 }

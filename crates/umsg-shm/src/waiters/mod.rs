@@ -15,7 +15,7 @@
 //! nodes lie, and the heads of the lists, a [`WaiterStore`] knows.
 //!
 //! What has been settled may be more than a message: what the holder writes beside the node before it settles, the owner
-//! reads once it sees the word. It is the owner's to read as long as the word says so; who takes an offer back may find
+//! reads once it sees the word. It is the owner's to read as long as the word says so; a process that takes an offer back may find
 //! that the owner is still reading. So an owner that copies without the lock believes its copy only once [`accept`] has
 //! succeeded, and a node whose offer was taken back is offered nothing before its owner has enlisted again: a copy of
 //! one message never passes for another.
@@ -128,7 +128,7 @@ pub(crate) fn unsettle(node: &Node) -> bool {
 #[must_use]
 pub(crate) fn accept(node: &Node) -> bool {
     let word = node.word.load(Ordering::Relaxed);
-    // Release: ACCEPT. The slot is used again by who sees this.
+    // Release: ACCEPT. The slot is used again by the process that sees this.
     word & TID != 0
         && word & WAITERS != 0
         && node
@@ -139,7 +139,7 @@ pub(crate) fn accept(node: &Node) -> bool {
 
 /// The owner lets go of its node, in whatever state it is. Without the lock: the next holder sees to the rest.
 pub(crate) fn give_up(node: &Node) {
-    // Release: whoever reuses the node comes after everything that its owner did with it. A swap, so that it has a place
+    // Release: a process that reuses the node comes after everything that its owner did with it. A swap, so that it has a place
     // among the other changes of the word, which all are read-modify-writes.
     node.word.swap(0, Ordering::Release);
 }
@@ -201,7 +201,7 @@ impl<'a, S: WaiterStore> Waiters<'a, S> {
             .map_or(0, |links| links.len.load(Ordering::Relaxed))
     }
 
-    /// How many threads wait in a list: the dead, whom the system has marked, are in it until somebody comes to their nodes.
+    /// How many threads wait in a list: the dead, whom the system has marked, are in it until a process comes to their nodes.
     pub fn living(&self, list: List) -> usize {
         let waits = |node: &Node| {
             List::of(node) == list && matches!(state(node), State::Waiting | State::Settled)
@@ -393,12 +393,12 @@ impl<'a, S: WaiterStore> Waiters<'a, S> {
         node.ticket.set(ticket.get());
         #[cfg(not(loom))]
         node.since.set(crate::sys::clock::milliseconds());
-        // Release: whoever finds the node by a scan after our death sees it whole.
+        // Release: a process that finds the node by a scan after our death sees it whole.
         node.word.store(thread.tid(), Ordering::Release);
         Ok(Some((index, node)))
     }
 
-    /// Whether nobody needs the node: in no list, and free or its thread marked dead. (A dead thread's node whose slot
+    /// Whether no process needs the node: in no list, and free or its thread marked dead. (A dead thread's node whose slot
     /// still counts is in a list.)
     fn is_free(node: &Node) -> bool {
         List::of(node) == List::None && !matches!(state(node), State::Waiting | State::Settled)
@@ -429,7 +429,7 @@ impl<'a, S: WaiterStore> Waiters<'a, S> {
         Ok(())
     }
 
-    /// Nodes that are real memory: those of everybody who waits are among them.
+    /// Nodes that are real memory: those of every process that waits are among them.
     pub(crate) fn usable(&self) -> u32 {
         self.segment.nodes_in_use().get().min(NODES as u32)
     }
@@ -489,14 +489,14 @@ fn key(node: &Node) -> (u32, u64) {
     (node.rank.get(), node.ticket.get())
 }
 
-/// Whether nobody waits at a node any more that may be in a list. If `knows_threads`, also who is dead though the system did not mark it,
+/// Whether no thread waits at a node any more that may be in a list. If `knows_threads`, also who is dead though the system did not mark it,
 /// which then has given up.
 #[cfg(not(loom))]
 pub(crate) fn is_deserted(lives: &dyn Liveness, node: &Node, knows_threads: bool) -> bool {
     match state(node) {
         State::Free | State::DiedWaiting => true,
         State::Waiting => knows_threads && is_orphan(lives, node) && give_up_waiting(node),
-        // A batch whose turn it was. What else was settled is somebody's, and in another list.
+        // A batch whose turn it was. What else was settled is a process's, and in another list.
         State::DiedSettled => List::of(node) == List::Senders && node.slot.get() == NO_SLOT,
         State::Settled | State::Accepted => false,
     }
@@ -510,7 +510,7 @@ pub(crate) fn is_orphan(lives: &dyn Liveness, node: &Node) -> bool {
     })
 }
 
-/// Sleeps while the node of the calling thread waits, until woken or until `slice`. Nobody can sleep on a word that a peer has
+/// Sleeps while the node of the calling thread waits, until woken or until `slice`. No process can sleep on a word that a peer has
 /// forged to name another thread: then it looks again in a moment, and not at once.
 pub(crate) fn sleep(node: &Node, me: &Thread, calm: Calm<'_>, slice: Deadline) -> Slept {
     let slept = futex::wait_in_calm(&node.word, me.tid(), calm, slice);

@@ -8,7 +8,7 @@ pub const NODES: usize = 4096;
 #[cfg(loom)]
 pub const NODES: usize = 4;
 
-/// What a blocked thread leaves for those who may end its waiting; see [`super`].
+/// What a blocked thread leaves for those that may end its waiting; see [`super`].
 #[repr(C, align(64))]
 #[derive(Default)]
 pub struct Node {
@@ -21,7 +21,7 @@ pub struct Node {
     pub previous: Guarded32,
     /// A blocked sender's own message, [`NO_SLOT`] of a batch; the message offered to a receiver.
     pub slot: Guarded32,
-    /// The thread's scheduling rank, once somebody waits beside it: lower is served first.
+    /// The thread's scheduling rank, once a thread waits beside it: lower is served first.
     pub rank: Guarded32,
     /// The thread, its process and its start time in clock ticks since boot: proof of its death where the kernel
     /// could not mark the word.
@@ -31,7 +31,7 @@ pub struct Node {
     /// Order of arrival among equal ranks.
     pub ticket: Guarded64,
     /// The machine's clock, in nanoseconds, at the offer; of a batch, since when it is its
-    /// turn, before that when somebody last asked whether its thread lives.
+    /// turn, before that when a process last asked whether its thread lives.
     pub(crate) offered_at: Guarded64,
     /// Of a batch: how many messages it waits to send at once.
     pub wanted: Guarded32,

@@ -50,13 +50,13 @@ const LOOKS: u32 = 16;
 const GATHER_EACH: u64 = 20;
 /// ... and at most so long.
 const GATHER: u64 = 500;
-/// A stream's sender: the queue is full, and nobody waits for what it sends.
+/// A stream's sender: the queue is full, and no thread waits for what it sends.
 const GATHER_ROOM: u64 = 4_000;
 /// In a ping-pong, every so many waits it is tried whether messages gather after all.
 const TRIAL: u32 = 64;
 
 /// What a handle remembers of its waits. Private to the process; a race between its threads costs a wrong guess. On lines
-/// of its own: who waits writes it, and what lies beside it in a handle is read by everybody.
+/// of its own: a process that waits writes it, and what lies beside it in a handle is read by all processes.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct Pacing {
@@ -254,7 +254,7 @@ pub(crate) fn spin_until(
 pub(crate) struct Spun {
     pub(crate) paid: bool,
     /// How long it took, in nanoseconds, up to its last look at the clock: another, for the looks since, would be at the
-    /// expense of who has just found what it looked for.
+    /// expense of a process that has just found what it looked for.
     pub(crate) time: u64,
 }
 

@@ -24,7 +24,7 @@
 //!
 //! A call first tries; it waits only if there is no message, or no room, by the queue's [descriptor](crate::posix::Queue::pollable), which
 //! the runtime polls along with its sockets. What is tried is done at once, or not at all: so a future that is dropped, by a time-out
-//! or by `select!`, has received nothing that would be lost, and has sent nothing. Whoever is on the other side need not know of it:
+//! or by `select!`, has received nothing that would be lost, and has sent nothing. A process that is on the other side need not know of it:
 //! another task, thread or process, with these calls or with any others.
 //!
 //! Receiving from rings: [`AsyncRing`](crate::ring::AsyncRing).

@@ -10,7 +10,7 @@ use tokio::task::coop::consume_budget;
 /// A [queue](sysv::Queue) for tokio. Tasks that share it wait for messages of different types; those for which a message comes, or room, try
 /// in the order in which they began to wait.
 ///
-/// While there is one in any process, each send and each receive on the queue costs a system call, for those who wait for other
+/// While there is one in any process, each send and each receive on the queue costs a system call, for waiters for other
 /// messages than there are, or for more room.
 #[derive(Debug)]
 pub struct Queue {

@@ -12,7 +12,7 @@ use umsg_shm::sync::Guarded32;
 /// So many blocks are looked at.
 const MOST: usize = 1 << 20;
 
-/// Checks the arena, and the blocks that slots name, while nobody holds a lock.
+/// Checks the arena, and the blocks that slots name, while no thread holds a lock.
 pub(super) fn check<S: Subject>(
     file: BorrowedFd<'_>,
     segment: &S,

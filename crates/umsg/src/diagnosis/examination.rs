@@ -41,7 +41,7 @@ pub(super) fn examine<S: Subject>(
     let mut diagnosis = view.segment.describe(namespace);
     diagnosis.locks = locks;
     diagnosis.busy = !view.is_still;
-    // One second for all locks: whoever asks may be kept waiting by each of them.
+    // One second for all locks: a process that asks may be kept waiting by each of them.
     let is_stuck = OnceCell::new();
     diagnosis.conclude(findings, |lock| {
         *is_stuck.get_or_init(|| view::is_stuck::<S>(file)) && lock.is_named_in(file)

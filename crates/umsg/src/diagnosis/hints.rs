@@ -1,4 +1,4 @@
-//! What a POSIX queue's sides remember of each other and of what is worth a look: nothing follows from it, but somebody acts on it.
+//! What a POSIX queue's sides remember of each other and of what is worth a look: nothing follows from it, but a process acts on it.
 
 use super::findings::Findings;
 use super::ring::is_beyond;
@@ -15,7 +15,7 @@ const MODES: u32 = 0o7777;
 
 /// Checks who may use the queue, as far as there is something to check. Of queues of both kinds.
 pub(super) fn check_mode(mode: &AtomicU32, findings: &mut Findings) {
-    // Relaxed: nobody writes a copy.
+    // Relaxed: no process writes a copy.
     let found = mode.load(Ordering::Relaxed);
     if found > MODES {
         findings.add(
@@ -27,10 +27,10 @@ pub(super) fn check_mode(mode: &AtomicU32, findings: &mut Findings) {
     }
 }
 
-/// Checks what the senders' side remembers, while nobody holds a lock.
+/// Checks what the senders' side remembers, while no thread holds a lock.
 pub(super) fn check_senders(segment: &Segment, findings: &mut Findings) {
     let (sender, published) = (&segment.fixed().sender, &segment.fixed().published);
-    // Relaxed throughout: nobody writes a copy.
+    // Relaxed throughout: no process writes a copy.
     let load = Ordering::Relaxed;
     let (sent, freed) = (sender.sent.load(load), published.freed.load(load));
     let seen = sender.freed_seen.get();
@@ -53,7 +53,7 @@ pub(super) fn check_senders(segment: &Segment, findings: &mut Findings) {
     }
 }
 
-/// Checks when who looks at the holders, and the list of records that nobody uses. Of queues of both kinds.
+/// Checks when the holders are inspected next, and the list of free records. Of queues of both kinds.
 pub(super) fn check_holding(segment: &impl LeaseStore, findings: &mut Findings) {
     let holding = segment.holding();
     let slots = segment.slots() as u32;

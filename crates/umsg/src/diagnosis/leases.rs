@@ -136,7 +136,7 @@ pub(super) fn check_list(segment: &impl LeaseStore, count: &Count, findings: &mu
         before,
         links.tail.get(),
     );
-    // Relaxed, here and below: nobody writes a copy.
+    // Relaxed, here and below: no process writes a copy.
     findings.equal(
         "the number of holds is right",
         &links.len,

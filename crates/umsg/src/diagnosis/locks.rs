@@ -33,7 +33,7 @@ pub struct Lock {
     /// The number of the life by which it names a process, once processes of several PID or time namespaces use the queue. Its file in the
     /// namespace's directory is called `.life-` and this number in hexadecimal.
     pub life: Option<u32>,
-    /// Whether the process of the thread that it names has the queue's file mapped, as whoever is in a call on the queue has. None if it
+    /// Whether the process of the thread that it names has the queue's file mapped, as a process that is in a call on the queue has. None if it
     /// names none, or that can't be known: of other users' processes only root can tell.
     pub mapped: Option<bool>,
 }
@@ -46,14 +46,14 @@ pub enum Owner {
     Nobody,
     /// This thread's; of one that is dead if the system has not marked the lock, which it does at a thread's death.
     Thread(Process),
-    /// That of whoever holds the receivers' lock, who needs both.
+    /// That of a process that holds the receivers' lock, who needs both.
     Receiver,
-    /// That of a thread that died holding it; nobody has taken it since. Which process that was, if it is known.
+    /// That of a thread that died holding it; no process has taken it since. Which process that was, if it is known.
     Died(Option<Process>),
     /// That of nobody that there could be: it says that it is lent, and nobody lends it, or names a thread with a number that none can have.
-    /// Somebody wrote that there.
+    /// a process has overwritten it.
     Impossible,
-    /// It names this thread, whose process does not have the queue's file mapped, and so is not in a call: somebody wrote that there.
+    /// It names this thread, whose process does not have the queue's file mapped, and so is not in a call: a process has overwritten it.
     Stranger(Process),
 }
 
@@ -134,7 +134,7 @@ impl Lock {
     }
 }
 
-/// Whether nobody is in the middle of changing what a lock guards, or died so.
+/// Whether no thread is in the middle of changing what a lock guards, or died so.
 pub(super) fn is_settled(lock: &Word) -> bool {
     lock.word() & (TID | OWNER_DIED) == 0
 }

@@ -8,7 +8,7 @@
 //! ```text
 //!   file --pread--> copy --+--> locks, blocked threads, holds, registrations --/proc--> who they are, and whether they live
 //!                          |
-//!                          +--> checks: what a repair goes by (cursors, stamps, entries)   damage, whoever died
+//!                          +--> checks: what a repair goes by (cursors, stamps, entries)   damage, regardless of which process died
 //!                               what a repair makes anew (store, lists, counts)            only if no owner is in the middle of it
 //! ```
 //!
@@ -72,7 +72,7 @@ pub struct Diagnosis {
     pub contents: Option<Contents>,
     /// The locks, and who holds them.
     pub locks: Vec<Lock>,
-    /// Threads that wait in a call, those who wait for messages first, in the order in which they are served.
+    /// Threads that wait in a call, waiters for messages first, in the order in which they are served.
     pub blocked: Vec<Blocked>,
     /// Messages, and room for messages, that processes hold.
     pub holds: Vec<Hold>,

@@ -172,7 +172,7 @@ fn check_list(
         before,
         links.tail.get(),
     );
-    // Relaxed: nobody writes a copy.
+    // Relaxed: no process writes a copy.
     findings.equal(
         "a list's length is right",
         &links.len,

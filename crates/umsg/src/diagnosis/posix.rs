@@ -129,7 +129,7 @@ impl Subject for Segment {
     }
 
     fn slots_in_use(&self) -> (u32, u32) {
-        // Relaxed: nobody writes a copy.
+        // Relaxed: no process writes a copy.
         let slots = self.fixed().geometry.slots.load(Ordering::Relaxed);
         // Behind those in circulation are some that come next.
         let usable = slots.saturating_add(AHEAD).min(self.layout().slots as u32);
@@ -242,7 +242,7 @@ fn header(file: BorrowedFd<'_>, findings: &mut Findings) -> Result<Option<Layout
     Ok(is_known.then_some(layout))
 }
 
-/// What belongs to the holder of the receiver lock, while nobody holds it.
+/// What belongs to the holder of the receiver lock, while no thread holds it.
 fn check_receivers(segment: &Segment, survey: &mut Survey, findings: &mut Findings) {
     let before = findings.is_empty();
     store::check(segment, survey, findings);
@@ -266,7 +266,7 @@ fn check_receivers(segment: &Segment, survey: &mut Survey, findings: &mut Findin
 /// Who waits is seen by senders.
 fn check_board(segment: &Segment, findings: &mut Findings) {
     let attention = &segment.fixed().wait_flags.attention;
-    // Relaxed: nobody writes a copy.
+    // Relaxed: no process writes a copy.
     let flags = attention.load(Ordering::Relaxed);
     let waiting = umsg_shm::waiters::Waiters::of(segment).len(List::Receivers);
     if waiting != 0 && flags & RECEIVERS == 0 {
@@ -282,7 +282,7 @@ fn check_board(segment: &Segment, findings: &mut Findings) {
 /// All messages from the position on that the one-priority word has are of its priority.
 fn check_run(segment: &Segment, cursors: Cursors, findings: &mut Findings) {
     let word = &segment.fixed().run.word;
-    // Relaxed: nobody writes a copy.
+    // Relaxed: no process writes a copy.
     let run = word.load(Ordering::Relaxed);
     // A receiver may be ahead of the cursor of a sender that died.
     let messages = cursors.sent.wrapping_sub(cursors.drained) as i64;
@@ -357,7 +357,7 @@ fn wait(segment: &Segment, node: &Node) -> Wait {
 /// Of a ring that was not closed: who receives.
 fn receiver(segment: &Segment) -> Option<Process> {
     let ownership = &segment.fixed().ownership;
-    // Relaxed: nobody writes a copy.
+    // Relaxed: no process writes a copy.
     let load = Ordering::Relaxed;
     let (state, pid) = (ownership.state.load(load), ownership.pid.load(load));
     (state != 0 && state != CLOSED && pid != 0)

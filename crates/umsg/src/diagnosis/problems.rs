@@ -28,7 +28,7 @@ pub enum ProblemKind {
     /// A thread holds a lock and does not go on, or none holds it that there could be: calls on that side wait, or say after a second that they
     /// would have to.
     Stuck,
-    /// Somebody died; the next call that needs to repairs what he left.
+    /// A process died; the next call that needs to repairs what he left.
     Died,
     /// Messages are set aside for a dead-letter queue that the caller can't send to.
     Undelivered,
@@ -211,7 +211,7 @@ fn of_owner(
     let pid = who.pid;
     let thread = name(Some(who));
     match who.life {
-        // Nobody is to be ended who may have nothing to do with the queue.
+        // No process is to be ended who may have nothing to do with the queue.
         Life::Stopped if lock.mapped.is_none() => Some(Problem::new(
             ProblemKind::Stuck,
             format!(

@@ -1,6 +1,6 @@
 //! A rehearsal: what is in a copy of a queue is received there, and something sent, as a program would. What the checks know nothing of, such
-//! as the shape of a search tree, shows if it is wrong. Nobody else sees the copy; those who wait in it are not woken, and who polls or is
-//! registered is forgotten first, so that nobody is told.
+//! as the shape of a search tree, shows if it is wrong. No other process sees the copy; waiters in it are not woken, and a poller or is
+//! registered is forgotten first, so that no process is told.
 
 use super::findings::Findings;
 use crate::error::Fault;

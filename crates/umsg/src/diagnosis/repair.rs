@@ -57,7 +57,7 @@ impl Repaired {
         self.done.push(what.into());
     }
 
-    /// Whether somebody holds a lock who lives: then nothing can be repaired.
+    /// Whether a process holds a lock who lives: then nothing can be repaired.
     fn must_wait(&mut self) -> bool {
         let is_stuck =
             |lock: &&Lock| matches!(&lock.owner, Owner::Thread(who) if who.life != Life::Dead);
@@ -81,7 +81,7 @@ impl Repaired {
         self.failed.is_some()
     }
 
-    /// Takes locks from who can't have them. A loan that nobody has made is taken back by who has the receivers' lock.
+    /// Takes locks from a process that can't have them. A loan that no process has made is taken back by the process that has the receivers' lock.
     fn free_locks(&mut self, words: Vec<&Word>, users: impl Fn() -> Users) {
         let owners = self.before.locks.iter().zip(words);
         let freed: Vec<String> = owners
@@ -103,7 +103,7 @@ impl Repaired {
         self.done.extend(freed);
     }
 
-    /// Notes that a loan which nobody had made is over.
+    /// Notes that a loan which no process had made is over.
     fn note_loans(&mut self) {
         let is_false = |lock: &Lock| lock.is_lent() && lock.owner == Owner::Impossible;
         let [before, after] = [&self.before, &self.after].map(|of| of.locks.iter().any(is_false));
@@ -289,7 +289,7 @@ pub(super) fn mend_beginning(
     Ok(())
 }
 
-/// Writes a mode that follows from the file's, where the queue's has bits that are none of a mode's: whoever may map the file may do both.
+/// Writes a mode that follows from the file's, where the queue's has bits that are none of a mode's: a process that may map the file may do both.
 pub(super) fn mend_mode(
     file: BorrowedFd<'_>,
     at: u64,
@@ -325,7 +325,7 @@ pub(super) fn real(file: BorrowedFd<'_>, begin: usize, end: usize, element: usiz
     first_hole(file, begin, end).map_or(0, |hole| hole - begin) / element
 }
 
-/// Gives back the memory of a region from a place on: whoever uses it one day finds it as it was at first, whatever was scribbled there.
+/// Gives back the memory of a region from a place on: a process that uses it one day finds it as it was at first, whatever was scribbled there.
 pub(super) fn give_back(file: BorrowedFd<'_>, begin: usize, end: usize) {
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     // Where a file system can't, what was scribbled is found one day.

@@ -42,7 +42,7 @@ pub struct Damage {
 
 impl Repairs {
     pub(super) fn read(side: Side, count: &AtomicU32, records: &[RepairLog; MENDED]) -> Repairs {
-        // Relaxed, here and below: nobody writes a copy.
+        // Relaxed, here and below: no process writes a copy.
         let count = count.load(Ordering::Relaxed);
         let order =
             (1..=count.min(MENDED as u32)).map(|back| count.wrapping_sub(back) as usize % MENDED);

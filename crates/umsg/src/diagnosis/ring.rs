@@ -1,5 +1,5 @@
 //! The ring of a POSIX queue and of a ring: cursors, entries, stamps. What a repair goes by, so that what is wrong here is
-//! damage, whoever died.
+//! damage, regardless of which process died.
 
 use super::findings::Findings;
 use super::slots::{Place, Survey};
@@ -26,7 +26,7 @@ pub(super) fn cursors(
 ) -> Option<Cursors> {
     let slots = geometry(segment, findings)?;
     let fixed = segment.fixed();
-    // Relaxed throughout: nobody writes a copy.
+    // Relaxed throughout: no process writes a copy.
     let load = Ordering::Relaxed;
     let drained = fixed.receiver.drained.load(load);
     let sent = fixed.sender.sent.load(load);

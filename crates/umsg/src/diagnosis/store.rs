@@ -24,7 +24,7 @@ pub(super) fn check(segment: &Segment, survey: &mut Survey, findings: &mut Findi
         }
     }
     let receiver = &segment.fixed().receiver;
-    // Relaxed: nobody writes a copy.
+    // Relaxed: no process writes a copy.
     findings.equal(
         "the store holds as many messages as it says",
         &receiver.stored,
@@ -142,7 +142,7 @@ fn check_list(
 /// Whether what is published of the queue follows from what it holds.
 pub(super) fn check_counts(segment: &Segment, held: u64, findings: &mut Findings) {
     let (receiver, published) = (&segment.fixed().receiver, &segment.fixed().published);
-    // Relaxed: nobody writes a copy.
+    // Relaxed: no process writes a copy.
     let load = Ordering::Relaxed;
     let drained = receiver.drained.load(load);
     findings.equal(

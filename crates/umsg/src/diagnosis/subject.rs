@@ -72,7 +72,7 @@ pub(super) trait Subject: WaiterStore + LeaseStore + ArenaStore + Sized {
     /// `NotFound` if it was removed.
     fn check_words(&self, findings: &mut Findings) -> Result<(), OpenError>;
 
-    /// Checks where each slot is, and all that belongs to locks that nobody holds, but for the arena. None if nothing more can be said.
+    /// Checks where each slot is, and all that belongs to locks that no thread holds, but for the arena. None if nothing more can be said.
     fn check_slots(&self, findings: &mut Findings) -> Option<Survey>;
 
     /// How many slots were ever used, and how many may have memory.

@@ -102,7 +102,7 @@ impl Subject for Segment {
 
     fn check_words(&self, findings: &mut Findings) -> Result<(), OpenError> {
         let fixed = self.fixed();
-        // Relaxed, here and below: nobody writes a copy.
+        // Relaxed, here and below: no process writes a copy.
         let state = fixed.rights.state.load(Ordering::Relaxed);
         if state == REMOVED {
             return Err(OpenError::NotFound);
@@ -298,7 +298,7 @@ fn check_used(segment: &Segment, findings: &mut Findings) -> Option<u32> {
     Some(used)
 }
 
-/// What belongs to the holder of the lock, while nobody holds it.
+/// What belongs to the holder of the lock, while no thread holds it.
 fn check_contents(segment: &Segment, survey: &mut Survey, findings: &mut Findings) {
     types::check_free(segment, survey, findings);
     types::check_order(segment, survey, findings);
@@ -313,7 +313,7 @@ fn check_contents(segment: &Segment, survey: &mut Survey, findings: &mut Finding
     };
     nodes::check_messages(segment, len, longest, findings);
     let control = &segment.fixed().control;
-    // Relaxed: nobody writes a copy.
+    // Relaxed: no process writes a copy.
     findings.equal(
         "as many messages are held as there are records",
         &control.held,
@@ -335,7 +335,7 @@ fn describe(segment: &Segment, namespace: &Namespace) -> Diagnosis {
         number: control.doorbell.name.get(),
     };
     let bytes = |slot| segment.cell(slot).map_or(0, |cell| cell.len.get());
-    // Relaxed throughout: nobody writes a copy.
+    // Relaxed throughout: no process writes a copy.
     Diagnosis {
         contents: Some(Contents {
             messages: control.messages.load(Ordering::Relaxed).into(),

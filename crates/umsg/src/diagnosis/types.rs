@@ -59,7 +59,7 @@ pub(super) fn check_order(segment: &Segment, survey: &mut Survey, findings: &mut
         before,
         roots.tail.get(),
     );
-    // Relaxed: nobody writes a copy.
+    // Relaxed: no process writes a copy.
     findings.equal(
         "the queue holds as many messages as it says",
         &control.messages,

@@ -1,4 +1,4 @@
-//! Whether a thread's process has a queue's file mapped: whoever is in a call on a queue has.
+//! Whether a thread's process has a queue's file mapped: a process that is in a call on a queue has.
 //!
 //! What is not known counts as mapped. A thread that dies, or runs another program, loses its mappings only after the system has marked the
 //! lock that it had: so whoever a lock names for a while, and who maps nothing all the while, has not got it.

@@ -118,7 +118,7 @@ pub enum OpenError {
     /// EMFILE or ENFILE: no descriptor left.
     #[error("no file descriptor is left: close some, or raise the limit (ulimit -n)")]
     TooManyFiles(i32),
-    /// EAGAIN: the queue is one that is [removed](crate::posix::OpenOptions::remove_on_last_close) when nobody has it open any more; a process
+    /// EAGAIN: the queue is one that is [removed](crate::posix::OpenOptions::remove_on_last_close) when no process has it open any more; a process
     /// has been doing so for a second, as it was stopped or did not get a processor.
     #[error(
         "a process has been removing the queue for a second, and may be stopped: let it go on, or end it (`fuser` on the queue's file names it)"
@@ -181,7 +181,7 @@ pub(crate) fn other_version(found: u32, expected: u32) -> String {
     }
 }
 
-/// What a limit of so many queues says to who wants another.
+/// What a limit of so many queues says to a process that wants another.
 fn too_many(limit: u32) -> String {
     match limit {
         0 => "the namespace lets no queues be made; `umsg limits --max-queues` changes that"

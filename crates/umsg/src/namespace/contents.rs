@@ -1,5 +1,5 @@
 //! Which directories may become namespaces: those that are empty. A variable or an option with the wrong path must not
-//! leave `mq/`, `msg/` and a record between somebody's files, nor in /dev.
+//! leave `mq/`, `msg/` and a record between a process's files, nor in /dev.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -35,7 +35,7 @@ pub(super) fn check(directory: &Directory, otherwise: Otherwise) -> Result<(), N
     }
     // Who may not list it, or has no descriptor left, is not kept from it.
     match other_file(directory).unwrap_or(None) {
-        // Unless somebody has made it one meanwhile, and a queue in it.
+        // Unless a process has made it one meanwhile, and a queue in it.
         Some(file) if !is_namespace(directory) => Err(NamespaceError::HoldsOtherFiles {
             path: path.to_owned(),
             file,

@@ -1,13 +1,13 @@
 //! The labels that name dead-letter queues: symbolic links in the namespace's directory, `.dead-INODE-NUMBER`.
 //!
 //! ```text
-//! .dead-00000000000004d2-8c1f0e5b7a3d9246 -> mq/failed      of the user who owns the queue's file
+//! .dead-00000000000004d2-8c1f0e5b7a3d9246 -> mq/failed      of the user that owns the queue's file
 //!       inode of that file, number in its segment
 //! ```
 //!
 //! Every process that may write to a queue's file can write any name into its segment. A receiver that believed the name
 //! would send messages with its own rights to a queue that the writer chose. So the segment holds a number only, and the
-//! name is the text of a link. The text of a link never changes, and its owner is the user who made it.
+//! name is the text of a link. The text of a link never changes, and its owner is the user that made it.
 //!
 //! | the link | is believed |
 //! |---|---|
@@ -198,7 +198,7 @@ impl Namespace {
         Ok(())
     }
 
-    /// The user who owns a queue's file. None: there is no such queue.
+    /// The user that owns a queue's file. None: there is no such queue.
     ///
     /// # Errors
     /// Those of the namespace.

@@ -1,6 +1,6 @@
 //! A directory that was opened first and judged afterwards, on the descriptor.
 //!
-//! Whoever judges a path and then uses it judges one directory and may use another. So a directory is
+//! A process that judges a path and then uses it judges one directory and may use another. So a directory is
 //! opened (`O_PATH`, which asks for no permission and follows no link), looked at with fstat, and
 //! files in it are reached through that descriptor.
 //!
@@ -36,7 +36,7 @@ pub(super) struct Directory {
 }
 
 impl Directory {
-    /// Opens a directory, whoever owns it, or only looks at it if no descriptor number is free.
+    /// Opens a directory, regardless of its owner, or only looks at it if no descriptor number is free.
     ///
     /// # Errors
     /// `Missing`, `Symlink`, `NotADirectory`, `NotAccessible` (a directory above it), `TooManyFiles` (the system's, not the

@@ -19,7 +19,7 @@ pub enum NamespaceError {
         /// The directory.
         path: PathBuf,
     },
-    /// A symbolic link stands in place of the directory (`ELOOP`): whoever may change the link chooses the queues.
+    /// A symbolic link stands in place of the directory (`ELOOP`): a process that may change the link chooses the queues.
     #[error("{path} is a symbolic link: set UMSG_DIR to the directory itself", path = .path.display())]
     Symlink {
         /// The link.
@@ -31,7 +31,7 @@ pub enum NamespaceError {
         /// What is no directory.
         path: PathBuf,
     },
-    /// The directory is no namespace, and it was asked for by somebody who only looks (`ENOENT`).
+    /// The directory is no namespace, and it was asked for by a process that only looks (`ENOENT`).
     #[error("{path} is no directory of queues: the first queue makes it one if it is empty (`umsg create`), or set UMSG_DIR to \
              the directory that holds the queues", path = .path.display())]
     NotANamespace {
@@ -47,7 +47,7 @@ pub enum NamespaceError {
         /// One of the files.
         file: OsString,
     },
-    /// The directory belongs to a user who could tamper with the queues (`EACCES`).
+    /// The directory belongs to a user that could tamper with the queues (`EACCES`).
     #[error("{path} belongs to user {owner}, who is neither root nor the user of the namespace ({trusted}): \
              have it removed, or set UMSG_DIR to a directory of your own", path = .path.display())]
     Stranger {
@@ -73,7 +73,7 @@ pub enum NamespaceError {
         /// The directory.
         path: PathBuf,
     },
-    /// The caller may not make or remove files in the directory (`EACCES`; `EROFS` for a read-only file system), or nobody can (`ENOENT`:
+    /// The caller may not make or remove files in the directory (`EACCES`; `EROFS` for a read-only file system), or no process can (`ENOENT`:
     /// it is the kernel's, such as /proc).
     #[error("{}", why_not_writable(.path, *.errno))]
     NotWritable {
@@ -89,7 +89,7 @@ pub enum NamespaceError {
         /// The missing sub-directory.
         path: PathBuf,
     },
-    /// The caller may not read the namespace's record (`EACCES`), which everybody may as it is made.
+    /// The caller may not read the namespace's record (`EACCES`), which all processes may as it is made.
     #[error("{path} may not be read by this user: have its owner chmod 644 it, or remove it, the limits then have their defaults", path = .path.display())]
     RecordNotReadable {
         /// The record.
@@ -135,7 +135,7 @@ pub enum NamespaceError {
         /// Who may.
         who: &'static str,
     },
-    /// Somebody else has been changing the names of queues for too long (`EBUSY`): he was stopped.
+    /// Another process has been changing the names of queues for too long (`EBUSY`): he was stopped.
     #[error("{path}: {who} has been stopped while making or removing a queue: have it continued (kill -CONT) or ended",
              path = .path.display(), who = holder.map_or("another process".to_owned(), |process| format!("process {process}")))]
     Busy {

@@ -76,7 +76,7 @@ fn open_by_name(directory: &mut Directory, name: &OsStr, flags: OFlags) -> io::R
     })
 }
 
-/// Whether only root and the caller can put another file in the place of this one: nobody else takes names of theirs from a directory that is
+/// Whether only root and the caller can put another file in the place of this one: no other process takes names of theirs from a directory that is
 /// sticky, as all are that others may write in.
 fn stays(directory: &Directory, stat: &Stat) -> bool {
     let is_trusted = |user: u32| user == 0 || user == caller();

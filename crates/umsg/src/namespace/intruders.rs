@@ -1,4 +1,4 @@
-//! What lies in the directories of queues and is none: somebody put it there.
+//! What lies in the directories of queues and is none: a process put it there.
 
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;

@@ -122,7 +122,7 @@ fn in_range(
 }
 
 impl Namespace {
-    /// The limits that hold now, read afresh; the defaults where nobody has set any.
+    /// The limits that hold now, read afresh; the defaults where no process has set any.
     ///
     /// # Errors
     /// As for the directory; `RecordNotReadable`, `RecordDamaged`, `RecordVersion`.
@@ -136,7 +136,7 @@ impl Namespace {
         record::max_bytes(self.path(), self.owner())
     }
 
-    /// Sets the limits: all at once, for everybody who asks from then on. Queues that exist keep theirs.
+    /// Sets the limits: all at once, for all processes that asks from then on. Queues that exist keep theirs.
     ///
     /// # Errors
     /// `InvalidLimit` (`EINVAL`); `NotPermitted` (`EPERM`) unless the caller is the directory's owner or root.

@@ -1,7 +1,7 @@
 //! A directory that the programs of one user agree on, in a directory where all users can make names.
 //!
 //! Another user can take the usual name, `PREFIX` and the user's number. The programs of the user then meet in one with `-` and 16
-//! hexadecimal digits behind it, whose name nobody can guess before it is made.
+//! hexadecimal digits behind it, whose name no process can guess before it is made.
 //!
 //! A directory counts if it belongs to the user. It is *settled* once it has a certain sub-directory, the mark, and *offered* before.
 //!

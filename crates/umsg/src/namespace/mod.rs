@@ -6,16 +6,16 @@
 //! ├── .dead-04d2-... -> mq/log names the dead-letter queue of a queue: see `dead_letters.rs`
 //! ├── .life-0001e240         a process that shares queues with other PID namespaces, locked while it lives, see `life.rs`
 //! ├── mq                     root's, mode 1777
-//! │   ├── work               the queue /work: a regular file of the user who made it
+//! │   ├── work               the queue /work: a regular file of the user that made it
 //! │   ├── log
-//! │   └── jobs               the queue /jobs, which goes with its last user: a directory of the user who made it,
+//! │   └── jobs               the queue /jobs, which goes with its last user: a directory of the user that made it,
 //! │       └── queue          and its file; see `transient/`
 //! ├── msg                    root's, mode 1777: System V queues, see `msg/mod.rs`
 //! │   ├── 3                  a queue's file, by its index
 //! │   └── k-00001234         its label: a link that has its key for a name and its identifier for a text
 //! ├── bell                   root's, mode 1777: a FIFO for each queue that is polled, see `bells.rs`
 //! ├── ring                   root's, mode 1777: rings
-//! │   ├── jobs               the ring /jobs: a regular file of the user who receives from it
+//! │   ├── jobs               the ring /jobs: a regular file of the user that receives from it
 //! │   └── .bell-1234-2f...   its doorbell: a socket; the number of that file's inode, and a random one
 //! └── own                    root's, mode 1777
 //!     └── 1000               what user 1000 keeps for himself beside System V queues, see `msg/own_directory.rs`

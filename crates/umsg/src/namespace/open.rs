@@ -81,7 +81,7 @@ impl Namespace {
         }
     }
 
-    /// Removes a queue's name. Who has the queue open keeps it; the name is free at once.
+    /// Removes a queue's name. A process that has the queue open keeps it; the name is free at once.
     ///
     /// The rule is the one of the kernel's sticky mqueue directory: the file's owner, the directory's owner or
     /// privilege (CAP_FOWNER).

@@ -5,14 +5,14 @@
 //! |---|---|---|
 //! | of a temporary name | does not name it | its maker is about to lock and to name it, or died: then it goes with the temporary files of the dead |
 //! | locked | does not name it | its maker is about to say so |
-//! | locked (shared) | names it | somebody polls it |
-//! | not locked | names it | nobody polls any more: who notices first removes it |
+//! | locked (shared) | names it | a process polls it |
+//! | not locked | names it | no process polls any more: who notices first removes it |
 //! | not locked | is gone, or names another | the next sweep removes it |
 //!
 //! Some are swept when a process begins to poll a queue, before it locks the queue; all by [`Namespace::sweep`].
 //!
-//! Whoever removes one holds it locked exclusively; whoever begins to poll looks, after locking it, whether its name still leads to
-//! it. So nobody polls what has no name, though a FIFO without one goes on working.
+//! A process that removes one holds it locked exclusively; a process that begins to poll looks, after locking it, whether its name still leads to
+//! it. So no process polls what has no name, though a FIFO without one goes on working.
 //!
 //! **Only one's own.** Another user can hold a FIFO of his for ever, and then opening it would wait in the kernel, beyond any signal. So a FIFO
 //! is opened only if it belongs to the caller (effective user), and its mode gives others nothing. In a sticky directory nobody but the caller, the
@@ -119,10 +119,10 @@ impl Namespace {
     }
 
     /// Makes a doorbell, and opens and locks it (shared). It gets its name when it is locked, so that no sweep takes
-    /// it for one that nobody polls.
+    /// it for one that no process polls.
     ///
     /// # If the process dies
-    /// A temporary file stays, or a doorbell that nobody polls: both are swept.
+    /// A temporary file stays, or a doorbell that no process polls: both are swept.
     pub(crate) fn make_poll_fifo(&self, name: FifoName) -> io::Result<OwnedFd> {
         let path = Path::new(self, name);
         let (bell, temporary) = self.make_unnamed(path.parent())?;
@@ -190,7 +190,7 @@ impl Namespace {
         let _ = fs::unlinkat(CWD, Path::new(self, name).bytes(), AtFlags::empty());
     }
 
-    /// Removes all doorbells of the caller's that nobody polls. Answers how many.
+    /// Removes all doorbells of the caller's that no process polls. Answers how many.
     ///
     /// # Errors
     /// `NotAccessible` if the caller may not list the namespace.
@@ -216,7 +216,7 @@ impl Namespace {
         Ok(names.iter().filter(|name| would_go(name)).count())
     }
 
-    /// Of the doorbells among so many names. A namespace that nobody has polled in may have no directory for them.
+    /// Of the doorbells among so many names. A namespace that no process has polled in may have no directory for them.
     fn fifo_names(&self, most: usize) -> Result<Vec<OsString>, NamespaceError> {
         let bells = match self.queues_of(POLL_FIFOS) {
             Err(NamespaceError::NoQueuesDirectory { .. }) => return Ok(Vec::new()),
@@ -233,7 +233,7 @@ impl Namespace {
         Ok(names)
     }
 
-    /// Removes the temporary files of dead makers, and the doorbells that nobody polls, of those that it looks at. Under no queue's lock: the
+    /// Removes the temporary files of dead makers, and the doorbells that no process polls, of those that it looks at. Under no queue's lock: the
     /// listing waits for the directory's.
     pub(crate) fn sweep_poll_fifos(&self) {
         if let Ok(bells) = self.queues_of(POLL_FIFOS) {
@@ -253,7 +253,7 @@ impl Namespace {
         self.path().join(POLL_FIFOS).join(name)
     }
 
-    /// Removes a doorbell if nobody polls it; whether it did.
+    /// Removes a doorbell if no process polls it; whether it did.
     fn remove_if_left(&self, name: &OsStr) -> bool {
         self.lock_if_left(name)
             .is_some_and(|_left| fs::unlinkat(CWD, self.fifo_path(name), AtFlags::empty()).is_ok())
@@ -269,7 +269,7 @@ impl Namespace {
 /// The way from the namespace's directory to that of the doorbells.
 const TO_POLL_FIFOS: &str = "bell/";
 
-/// A doorbell that nobody polls, locked exclusively until this is dropped.
+/// A doorbell that no process polls, locked exclusively until this is dropped.
 struct Left(OwnedFd);
 
 impl Drop for Left {

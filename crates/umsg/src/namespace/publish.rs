@@ -26,7 +26,7 @@ use super::transient::{self, Patience, make_way};
 /// Only the creator, until the mode is set at publication.
 const PRIVATE: u32 = 0o600;
 
-/// A queue's file that nobody else can see yet.
+/// A queue's file that no other process can see yet.
 #[derive(Debug)]
 pub(crate) struct Unpublished {
     queues: Directory,
@@ -133,7 +133,7 @@ impl Unpublished {
         Ok(file)
     }
 
-    /// As [`publish`](Self::publish), for a queue that is to go when nobody has it open any more.
+    /// As [`publish`](Self::publish), for a queue that is to go when no process has it open any more.
     ///
     /// # Errors
     /// As `publish`.

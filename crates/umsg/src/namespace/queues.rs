@@ -233,7 +233,7 @@ fn count(queues: &Directory) -> Result<usize, NamespaceError> {
     Ok(count)
 }
 
-/// How many queues there are in the namespace at `path`, whoever owns it.
+/// How many queues there are in the namespace at `path`, regardless of its owner.
 pub(super) fn count_below(path: &Path) -> Result<usize, NamespaceError> {
     let posix = count(&Directory::open(&path.join(POSIX))?)?;
     // One of before System V queues has no directory for them.

@@ -34,7 +34,7 @@ impl Namespace {
         resolve_in(Path::new(BASE), chosen(), caller(), Otherwise::Make)
     }
 
-    /// As [`resolve`](Self::resolve), for who only looks: a directory that is chosen or shared and is no namespace stays as it is.
+    /// As [`resolve`](Self::resolve), for a process that only looks: a directory that is chosen or shared and is no namespace stays as it is.
     ///
     /// # Errors
     /// `NotANamespace` (`ENOENT`), and those of [`Namespace::at`].
@@ -54,12 +54,12 @@ impl Namespace {
     /// - `NoQueuesDirectory` (`ENOENT`): the caller may not complete it.
     ///
     /// # If the process dies
-    /// A namespace half made is completed by the next caller who may.
+    /// A namespace half made is completed by the next caller that may.
     pub fn at(dir: impl AsRef<Path>) -> Result<Namespace, NamespaceError> {
         at(dir.as_ref(), Otherwise::Make)
     }
 
-    /// As [`at`](Self::at), for who only looks: a directory that is no namespace stays as it is.
+    /// As [`at`](Self::at), for a process that only looks: a directory that is no namespace stays as it is.
     ///
     /// # Errors
     /// `NotANamespace` (`ENOENT`), and those of [`Namespace::at`].
@@ -79,7 +79,7 @@ pub struct PassedOver {
 }
 
 impl Namespace {
-    /// The names that [`Namespace::resolve`] would look at, and that users who can't be trusted with them have taken: `/dev/shm/umsg` of
+    /// The names that [`Namespace::resolve`] would look at, and that users that can't be trusted with them have taken: `/dev/shm/umsg` of
     /// another user than root, `/dev/shm/umsg-UID` of another user than the caller.
     pub fn passed_over() -> Vec<PassedOver> {
         passed_over_in(Path::new(BASE), caller())
@@ -105,7 +105,7 @@ fn at(dir: &Path, otherwise: Otherwise) -> Result<Namespace, NamespaceError> {
     admitted(path, kind, caller(), otherwise)
 }
 
-/// What the variable names, for those who may choose.
+/// What the variable names, for those that may choose.
 fn chosen() -> Option<OsString> {
     match is_setuid() {
         true => None,
@@ -140,8 +140,8 @@ fn resolve_in(
     }
 }
 
-/// Whether a namespace of all users stands there: everybody can make the name in /dev/shm, but only root a thing of root's. What
-/// another user made there is passed over by everybody, its maker included.
+/// Whether a namespace of all users stands there: all processes can make the name in /dev/shm, but only root a thing of root's. What
+/// another user made there is passed over by all processes, its maker included.
 fn is_shared(path: &Path) -> Result<bool, NamespaceError> {
     match fs::lstat(path) {
         Ok(stat) => Ok(stat.st_uid == 0),
@@ -174,8 +174,8 @@ fn admitted(
         Err(error) if queues::is_planted(&directory, queues::POSIX, &error) => {}
         fit => drop(fit?),
     }
-    // A namespace of before System V queues has no directory for them, and a caller who may not make it uses the others:
-    // what is wrong with it, if anything, is told to who uses it.
+    // A namespace of before System V queues has no directory for them, and a caller that may not make it uses the others:
+    // what is wrong with it, if anything, is told to a process that uses it.
     let _ = queues::make_fit(&directory, queues::SYSV, mode, caller);
     let _ = queues::make_fit(&directory, queues::RINGS, mode, caller);
     let _ = queues::make_fit(&directory, queues::POLL_FIFOS, mode, caller);

@@ -63,7 +63,7 @@ impl Namespace {
     /// Programs that run keep the namespace that they have.
     ///
     /// # Errors
-    /// `NotPermitted` (`EPERM`) unless the caller is root; `Stranger` (`EACCES`) if somebody else owns the directory;
+    /// `NotPermitted` (`EPERM`) unless the caller is root; `Stranger` (`EACCES`) if another process owns the directory;
     /// `HoldsOtherFiles` (`ENOTEMPTY`) if it is no namespace and not empty; and those of making directories.
     ///
     /// # If the process dies

@@ -1,7 +1,7 @@
 //! Temporary names, and the sweep that removes what dead makers left.
 //!
 //! A name is `.tmp-NS-PID-START-N`: the inode number of the maker's PID namespace, its process id and start time in clock
-//! ticks (field 22 of /proc/PID/stat), and a counter. That is enough to prove a maker dead; whoever can't be proved dead is alive.
+//! ticks (field 22 of /proc/PID/stat), and a counter. That is enough to prove a maker dead; a process that can't be proved dead is alive.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -105,7 +105,7 @@ fn stale_names(directory: &Directory, to_namespace: &str, most: usize) -> io::Re
     Ok(names.collect())
 }
 
-/// Whether a file has a name that is not to stay, whoever made it.
+/// Whether a file has a name that is not to stay, regardless of its maker.
 pub(super) fn is_temporary(name: &OsStr) -> bool {
     name.as_bytes().starts_with(PREFIX.as_bytes())
 }
@@ -185,7 +185,7 @@ pub(super) mod tests {
     use super::*;
     use crate::namespace::testing::TestDir;
 
-    /// A file of a maker who is dead.
+    /// A file of a maker that is dead.
     pub(in crate::namespace) fn name_of_the_dead() -> String {
         name_of(&dead_maker())
     }

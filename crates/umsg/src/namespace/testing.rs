@@ -12,7 +12,7 @@ use rustix::thread;
 
 use super::{Namespace, QueueName};
 
-/// A user who owns nothing.
+/// A user that owns nothing.
 pub(super) const STRANGER: u32 = 65534;
 /// Another one.
 pub(super) const OTHER_STRANGER: u32 = 65533;

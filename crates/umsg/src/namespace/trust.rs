@@ -1,6 +1,6 @@
 //! Which directories may hold queues.
 //!
-//! A directory's owner can replace every file in it, and so can everybody who may write in it when it is
+//! A directory's owner can replace every file in it, and so can every process that may write in it when it is
 //! not sticky. So it must belong to root or to the user himself, and be sticky if others may write.
 //! What the files hold is judged elsewhere: every byte of a queue is an input.
 //!
@@ -13,7 +13,7 @@ use rustix::fs::Stat;
 
 const STICKY: u32 = 0o1000;
 
-/// Refuses a directory that somebody other than root and `trusted` could tamper with.
+/// Refuses a directory that a process other than root and `trusted` could tamper with.
 ///
 /// # Errors
 /// `Stranger`, `Tamperable`.

@@ -148,7 +148,7 @@ impl Helper {
     }
 }
 
-/// So many functions may wait to be called; who registers for one more waits with them. The kernel's threads have room for some
+/// So many functions may wait to be called; a process that registers for one more waits with them. The kernel's threads have room for some
 /// hundred, too.
 const CROWD: usize = 256;
 

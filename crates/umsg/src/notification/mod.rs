@@ -1,7 +1,7 @@
 //! What this process is registered for: what is to be done when a queue has a message again.
 //!
 //! A record in the queue's segment says that the process is registered ([`umsg_shm::posix_engine::notification`]); what it then does stands here,
-//! in memory of its own. A sender of this process raises the process's signal itself, before its call returns. Everybody else
+//! in memory of its own. A sender of this process raises the process's signal itself, before its call returns. All processes else
 //! wakes one of the process's [helpers](helper), which raises it, or runs a function.
 //!
 //! A registration may be made and taken back in a signal handler: signals are masked while the table is locked. A forked child
@@ -133,7 +133,7 @@ pub(crate) fn register(engine: &Engine, identity: (u64, u64), deed: Deed) -> Res
         deed,
         helper,
     });
-    // Whoever fires another registration of this process meanwhile wants the table.
+    // A process that fires another registration of this process meanwhile wants the table.
     drop(locked);
     let registered = engine.register(me, &claim);
     let mut locked = Locked::of(table);
@@ -203,7 +203,7 @@ fn withdraw_those(are_meant: impl Fn(&Entry) -> bool) {
 pub(crate) fn any() -> bool {
     // Relaxed: as in `withdraw_those`.
     existing().is_some_and(|table| {
-        // Acquire: who finds that nothing is counted sees that it was being settled before, or that it was.
+        // Acquire: a process that finds that nothing is counted sees that it was being settled before, or that it was.
         table.count.load(Ordering::Acquire) != 0 || SETTLING.load(Ordering::Acquire) != 0
     })
 }
@@ -211,7 +211,7 @@ pub(crate) fn any() -> bool {
 /// How many registrations helpers have taken from the table and not settled.
 static SETTLING: AtomicUsize = AtomicUsize::new(0);
 
-/// How many signals this process has raised. Counted after each, and before that is told to anybody.
+/// How many signals this process has raised. Counted after each, and before that is told to any process.
 static RAISED: AtomicU32 = AtomicU32::new(0);
 
 fn note_raised() {

@@ -3,8 +3,8 @@
 //! | stage | the queue's record | leaves it |
 //! |---|---|---|
 //! | `Asked` | none, or this process does not know yet which | who registers |
-//! | `At` | armed, or fired | `Told`, by who finds it fired; or it is removed with its registration |
-//! | `Told` | of somebody else | its helper, which does what is left to be done |
+//! | `At` | armed, or fired | `Told`, by the process that finds it fired; or it is removed with its registration |
+//! | `Told` | of another process | its helper, which does what is left to be done |
 //!
 //! A queue has few records. So whoever of this process finds one of its own that was fired frees it, and leaves to the helper what the
 //! helper has not come to.
@@ -55,7 +55,7 @@ impl Entry {
         }
     }
 
-    /// Whether its record is one that it needs no more, and that nobody has freed.
+    /// Whether its record is one that it needs no more, and that no process has freed.
     pub(super) fn keeps_a_record(&self) -> bool {
         matches!(self.stage, Stage::At(..)) && matches!(self.outcome(), Outcome::Fired { .. })
     }
@@ -65,7 +65,7 @@ impl Entry {
         matches!((&self.stage, &self.deed), (Stage::Told(_), Deed::Call(_)))
     }
 
-    /// Does what is to be done. Who has sent a signal waits until it was raised, so its record is freed behind that.
+    /// Does what is to be done. A process that has sent a signal waits until it was raised, so its record is freed behind that.
     pub(super) fn settle(self, by: Notified) {
         let is_call = matches!(self.deed, Deed::Call(_));
         let free = || {

@@ -10,7 +10,7 @@ pub(super) struct Access {
     pub(super) write: bool,
 }
 
-/// The mode of a queue's file: whoever may do anything with the queue must be able to map it for writing.
+/// The mode of a queue's file: a process that may do anything with the queue must be able to map it for writing.
 pub(super) fn file_mode(mode: u32) -> u32 {
     [6, 3, 0]
         .iter()

@@ -105,7 +105,7 @@ impl Queue {
     ///
     /// # Blocking
     /// Until there is room for all of them. A blocked batch has its place among the blocked senders; while it is first, the
-    /// room that there is is kept for it: whoever sends later finds the queue full.
+    /// room that there is is kept for it: a process that sends later finds the queue full.
     ///
     /// A full queue that [fails or drops](super::OnFull) does so for a batch as well: it drops the oldest messages of the
     /// lowest priority until there is room for all; or the batch, if too many are better than the best of it.

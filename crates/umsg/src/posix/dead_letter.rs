@@ -37,7 +37,7 @@ const MOST: u32 = 16;
 struct Mover {
     name: OsString,
     namespace: Namespace,
-    /// The user who owns the file of the queue, and must own that of the dead-letter queue.
+    /// The user that owns the file of the queue, and must own that of the dead-letter queue.
     owner: u32,
     /// The machine's clock at the last attempt that failed, in nanoseconds: one a tick of the coarse clock is enough.
     failed_at: AtomicU64,
@@ -197,7 +197,7 @@ impl Mover {
 
     fn finish(&self, engine: &Engine) -> Option<()> {
         loop {
-            // Not waited for: a signal handler may have interrupted whoever holds it.
+            // Not waited for: a signal handler may have interrupted a process that holds it.
             let (handle, sent) = match self.unfinished.try_lock().ok()?.pop() {
                 Some(unfinished) => unfinished,
                 None => return Some(()),

@@ -27,12 +27,12 @@ pub fn diagnose(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<Diagno
 /// Repairs what [`diagnose`] finds wrong with a queue, as far as that can be done.
 ///
 /// What the dead have left is taken up, as the next calls would. A queue whose bytes make no sense is made anew of the messages that are whole:
-/// their order is kept, and so are leases and those who wait. Where its header is wrong in a word that follows from others, that is written. A
+/// their order is kept, and so are leases and waiters. Where its header is wrong in a word that follows from others, that is written. A
 /// mark of damage is taken away once nothing wrong is found any more. A process that goes on using the queue meanwhile may find it empty or full
 /// for a moment, or get EBADMSG; and one that scribbles on it goes on spoiling it.
 ///
 /// # Blocking
-/// As [`diagnose`], and a second for each lock that somebody holds.
+/// As [`diagnose`], and a second for each lock that a process holds.
 ///
 /// # Errors
 /// As [`diagnose`]; the caller has to be allowed to read and write the queue's file. What could not be repaired is said in

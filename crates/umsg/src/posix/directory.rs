@@ -17,7 +17,7 @@ use std::os::fd::{AsFd, OwnedFd};
 /// # Errors
 /// As mq_unlink(3): EINVAL, EACCES and ENAMETOOLONG for a name that can't be one, ENOENT, EACCES if the caller is
 /// neither the owner nor privileged. And EMFILE or ENFILE where no descriptor is left, for a queue that is
-/// [removed](OpenOptions::remove_on_last_close) when nobody has it open any more.
+/// [removed](OpenOptions::remove_on_last_close) when no process has it open any more.
 pub fn unlink(name: impl AsRef<OsStr>) -> Result<(), UnlinkError> {
     unlink_in(&Namespace::resolve()?, name)
 }
@@ -52,7 +52,7 @@ pub struct Listed {
 }
 
 /// The queues of a namespace, by name. The handles do not [count](OpenOptions::counted); queues that are
-/// [removed](OpenOptions::remove_on_last_close) when nobody has them open any more, and of which nobody has, are removed and not listed.
+/// [removed](OpenOptions::remove_on_last_close) when no process has them open any more, and of which no process has, are removed and not listed.
 ///
 /// # Errors
 /// If the namespace can't be read.
@@ -60,7 +60,7 @@ pub fn list(namespace: &Namespace) -> Result<Vec<Listed>, NamespaceError> {
     list_with(namespace, OpenOptions::new().read(true).counted(false))
 }
 
-/// As [`list`], but nothing is removed: queues of which nobody has any open are listed, too.
+/// As [`list`], but nothing is removed: queues of which no process has any open are listed, too.
 ///
 /// # Errors
 /// As [`list`].

@@ -34,7 +34,7 @@ use umsg_shm::sys::thread;
 ///
 /// let job = jobs.receive_lease()?;
 /// assert_eq!(job.to_vec(), b"resize image 7");
-/// drop(job); // not done: somebody else may try
+/// drop(job); // not done: another process may try
 /// let job = jobs.receive_lease()?;
 /// assert_eq!(job.deliveries(), 2);
 /// job.acknowledge()?; // done
@@ -60,7 +60,7 @@ impl Queue {
     /// All of [`ReceiveError`] but `Empty`, `TimedOut` and `BufferTooSmall`.
     ///
     /// # If the process dies
-    /// The message goes back to the head of its priority: whoever finds the queue empty or full looks for dead holders,
+    /// The message goes back to the head of its priority: a process that finds the queue empty or full looks for dead holders,
     /// and who is blocked does so ten times a second.
     pub fn receive_lease(&self) -> Result<Lease<'_>, ReceiveError> {
         self.lease_by(Deadline::Never)
@@ -116,7 +116,7 @@ impl Queue {
                 leased: Leased::new(InPlace::new(place, handle.len)),
             }),
             Err(trouble) => {
-                // Nobody has seen the message: it goes back, unless more is damaged than where it lies.
+                // No process has seen the message: it goes back, unless more is damaged than where it lies.
                 expire(&self.engine, &handle);
                 Err(self.receive_error(trouble.into()))
             }
@@ -159,7 +159,7 @@ impl Lease<'_> {
     /// The message as a slice.
     ///
     /// # Safety
-    /// Nobody may write the bytes as long as the slice is in use. Processes that keep to the protocol don't, until the
+    /// No process may write the bytes as long as the slice is in use. Processes that keep to the protocol don't, until the
     /// lease ends, which a [time limit](Self::limit) can bring about at any moment; a hostile one that may open the
     /// queue always can. [`read_at`](Self::read_at) and [`to_vec`](Self::to_vec) are safe in any case.
     #[allow(unsafe_code, reason = "shared memory as a slice")]
@@ -179,8 +179,8 @@ impl Lease<'_> {
     }
 
     /// Lets the lease end by itself, `time` from now: the message then goes back to the head of its priority, whatever its
-    /// holder does meanwhile. It does so when somebody finds the queue empty or full, or receives beside other leases; a
-    /// receiver that goes to sleep looks when the first lease ends, and all who are blocked ten times a second.
+    /// holder does meanwhile. It does so when a process finds the queue empty or full, or receives beside other leases; a
+    /// receiver that goes to sleep looks when the first lease ends, and all that are blocked ten times a second.
     ///
     /// # Errors
     /// [`LeaseError::Ended`] (ESTALE) if an earlier limit has ended it.
@@ -197,14 +197,14 @@ impl Lease<'_> {
     ///
     /// # Errors
     /// [`LeaseError::Ended`] (ESTALE) if a time limit has ended the lease, or if this is a forked child of its holder: then
-    /// somebody else gets the message, or got it already. [`LeaseError::WouldDeadlock`] (EDEADLK) in a signal handler that
+    /// another process gets the message, or got it already. [`LeaseError::WouldDeadlock`] (EDEADLK) in a signal handler that
     /// has interrupted a call on the same queue: then the message goes back to the head of its priority within a tenth of a
     /// second, as after a time limit.
     pub fn acknowledge(self) -> Result<(), LeaseError> {
         self.acknowledge_kept()
     }
 
-    /// [`acknowledge`](Self::acknowledge) for who keeps the lease: it goes on after `WouldDeadlock`, and has ended after any
+    /// [`acknowledge`](Self::acknowledge) for a process that keeps the lease: it goes on after `WouldDeadlock`, and has ended after any
     /// other answer.
     #[doc(hidden)]
     pub fn acknowledge_kept(&self) -> Result<(), LeaseError> {
@@ -221,7 +221,7 @@ impl Lease<'_> {
         self.give_back_kept()
     }
 
-    /// [`give_back`](Self::give_back) for who keeps the lease, as [`acknowledge_kept`](Self::acknowledge_kept).
+    /// [`give_back`](Self::give_back) for a process that keeps the lease, as [`acknowledge_kept`](Self::acknowledge_kept).
     #[doc(hidden)]
     pub fn give_back_kept(&self) -> Result<(), LeaseError> {
         let engine = &self.queue.engine;
@@ -258,8 +258,8 @@ impl Drop for Lease<'_> {
 #[cold]
 fn expire(engine: &Engine, handle: &LeaseHandle) {
     let segment = engine.segment();
-    // The lock is this very thread's: nobody else changes records meanwhile, and what was interrupted finds a lease whose
-    // time is up, as it may at any moment. Of a lease that nobody has, the record is damaged anyway.
+    // The lock is this very thread's: no other process changes records meanwhile, and what was interrupted finds a lease whose
+    // time is up, as it may at any moment. Of a lease that no process has, the record is damaged anyway.
     if let Ok(Some(hold)) = Leases::of(segment).find(handle.index, handle.ticket, State::Leased) {
         hold.until.set(1);
         // Relaxed: a hint to look. Should the interrupted call overwrite it, the next regular look finds the lease.

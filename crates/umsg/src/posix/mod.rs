@@ -1,7 +1,7 @@
 //! POSIX message queues: messages with priorities, the highest first, first come first served within one.
 //!
 //! The semantics are those of Linux, mq_overview(7), down to the error numbers; where POSIX and Linux differ, Linux
-//! wins. What differs from the kernel's queues: no system call unless somebody has to wait; limits that belong to the
+//! wins. What differs from the kernel's queues: no system call unless a process has to wait; limits that belong to the
 //! [namespace](crate::Namespace) and need no root; memory in proportion to what is queued, not to what was declared;
 //! relative time-outs; [`Queue::peek`] and [`Queue::messages`].
 //!
@@ -19,11 +19,11 @@
 //!
 //! # If a process dies
 //! A message whose send returned is in the queue, whole; one whose send did not return is there whole or not at all.
-//! A receiver that is killed takes with it at most the message that it was copying out. Nobody waits for the dead.
+//! A receiver that is killed takes with it at most the message that it was copying out. No thread waits for the dead.
 //!
 //! # Who may do what
 //! A queue's mode has read permission for receiving and write permission for sending, as in the kernel. To do either,
-//! a process must map the queue's memory for writing; so the system enforces that those who may do neither have no
+//! a process must map the queue's memory for writing; so the system enforces that those that may do neither have no
 //! access at all, while which of the two a process may do binds only programs that go through this library.
 
 mod access;

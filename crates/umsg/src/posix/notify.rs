@@ -186,7 +186,7 @@ impl Drop for Awaited<'_> {
     fn drop(&mut self) {
         let engine = &self.queue.engine;
         if self.heard.is_none() && self.is_ours() && !engine.withdraw(self.index, self.armed) {
-            // It was fired, and nobody has heard of it.
+            // It was fired, and no process has heard of it.
             engine.acknowledge_notice(self.index, self.armed);
         }
     }

@@ -111,7 +111,7 @@ impl OpenOptions {
     /// Who may do either needs the queue's file mapped for writing. So the system keeps out who may do neither, and the library keeps who
     /// may do one from doing the other: that binds programs that use the library, not one that writes to the file itself. Such a
     /// program can read, forge and spoil messages of that queue, and nothing else (see `docs/protocols.md`, section 10). Where not
-    /// all who may send are to be trusted with what the others send, give each of them a queue of its own with mode 0600, or 0660 and a
+    /// all that may send are to be trusted with what the others send, give each of them a queue of its own with mode 0600, or 0660 and a
     /// group of two: what these modes say, the system enforces.
     pub fn mode(&mut self, mode: u32) -> &mut Self {
         self.mode = mode;
@@ -154,7 +154,7 @@ impl OpenOptions {
 
     /// The queue that gets what a queue that is created could not keep or deliver, with the same priority: in the same
     /// namespace, and created along with this one, with the same attributes and mode and no policy of its own, if there is none. It is not
-    /// made again later, for then it would belong to the user who comes first, and stays when this queue goes. The process that
+    /// made again later, for then it would belong to the user that comes first, and stays when this queue goes. The process that
     /// finds such a message sends it there with its own rights. While that is not possible, the message stays set aside: it takes
     /// memory, but no place in its queue, as long as there are no more than 1,024 of them;
     /// [`Status::undelivered`](super::Status::undelivered) says why. A process that dies while it moves a message may leave it in both.
@@ -167,24 +167,24 @@ impl OpenOptions {
         self
     }
 
-    /// Whether a queue that is created is removed when nobody has it open any more, messages and all. Default: it stays until it
+    /// Whether a queue that is created is removed when no process has it open any more, messages and all. Default: it stays until it
     /// is [unlinked](super::unlink).
     ///
     /// Whoever opened the queue has it open until the handle is dropped, or the process ends, by whatever death, or executes another
-    /// program; a forked child has it open, too, as long as it does not drop its copy of the handle. Who drops the last handle removes the queue. If the last
-    /// user was killed, or forgot the handle, the queue goes when somebody next opens or creates one of its name, creates one like it, or
+    /// program; a forked child has it open, too, as long as it does not drop its copy of the handle. A process that drops the last handle removes the queue. If the last
+    /// user was killed, or forgot the handle, the queue goes when a process next opens or creates one of its name, creates one like it, or
     /// lists the namespace ([`list`](super::list), `umsg ls`, `umsg gc`): none of them finds it.
     ///
     /// System V queues have no handles that could be closed, and a ring ends with its owner: neither can be made so.
     ///
     /// Costs some system calls when the queue is opened and closed, and no descriptor. In a namespace of several users only the queue's owner
-    /// and root can remove it: if another user closes it last it stays, as it is, until one of them comes by, or somebody opens it again.
+    /// and root can remove it: if another user closes it last it stays, as it is, until one of them comes by, or a process opens it again.
     pub fn remove_on_last_close(&mut self, remove: bool) -> &mut Self {
         self.policy.remove_on_last_close = remove;
         self
     }
 
-    /// Whether the handle counts as having the queue open, where the queue is [removed](Self::remove_on_last_close) when nobody has.
+    /// Whether the handle counts as having the queue open, where the queue is [removed](Self::remove_on_last_close) when no process has.
     /// Default: it does. One that does not, for a look at a queue, neither keeps it nor removes it; a queue that is created so waits for the
     /// first handle that counts.
     pub fn counted(&mut self, counted: bool) -> &mut Self {
@@ -192,7 +192,7 @@ impl OpenOptions {
         self
     }
 
-    /// Whether a queue is removed, and not found, that [goes with its last user](Self::remove_on_last_close) and that nobody has open any
+    /// Whether a queue is removed, and not found, that [goes with its last user](Self::remove_on_last_close) and that no process has open any
     /// more. Default: it is. Otherwise it is opened, as for a list of what would be removed.
     pub fn remove_unused(&mut self, remove: bool) -> &mut Self {
         self.remove_unused = remove;
@@ -345,7 +345,7 @@ impl OpenOptions {
         Ok(Queue::new(segment, Some(namespace), self.access, stat))
     }
 
-    /// The file of a queue that exists. If it goes with its last user, it is held by this opening of the file; then who drops it has to
+    /// The file of a queue that exists. If it goes with its last user, it is held by this opening of the file; then a process that drops it has to
     /// drop the other afterwards.
     fn find(
         &self,
@@ -386,7 +386,7 @@ impl OpenOptions {
         self.publish(unnamed, name)
     }
 
-    /// Creates a queue, with this mode whatever the umask, and has it filled before it gets its name: nobody sees it half
+    /// Creates a queue, with this mode whatever the umask, and has it filled before it gets its name: no process sees it half
     /// full, and if filling fails or the process dies there is no queue.
     pub(super) fn create_filled<E: From<OpenError>>(
         &self,
@@ -573,7 +573,7 @@ enum Opened {
     Created(Queue, OwnedFd),
 }
 
-/// A whole queue that nobody else can see yet.
+/// A whole queue that no other process can see yet.
 struct Unnamed {
     new: Unpublished,
     label: Option<NewDeadLetterLabel>,

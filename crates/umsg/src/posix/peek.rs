@@ -65,7 +65,7 @@ impl Queue {
     /// a process was stopped a second ago or more inside of an operation on this queue.
     ///
     /// # If the process dies
-    /// Nothing is lost: whoever receives next goes on.
+    /// Nothing is lost: a process that receives next goes on.
     pub fn messages(&self, most: usize) -> Result<Vec<Peeked>, ReceiveError> {
         self.peeked(0, most)
     }

@@ -43,14 +43,14 @@ impl Queue {
     /// inside of an operation on this queue; EBADMSG if the queue is damaged.
     ///
     /// # If the process dies
-    /// That polls: others ring in vain for a while. That rings: who polls is told.
+    /// If a poller dies, other processes ring in vain for a while. If a process dies that rings, a poller is told.
     #[inline]
     pub fn pollable(&self) -> io::Result<BorrowedFd<'_>> {
         self.pollable_with(Edges::Changes)
     }
 
-    /// As [`pollable`](Self::pollable), for who asks for edges (EPOLLET) and wants to be told of more than changes. From then on this
-    /// costs everybody who uses the queue, until nobody has the descriptor open any more.
+    /// As [`pollable`](Self::pollable), for a process that asks for edges (EPOLLET) and wants to be told of more than changes. From then on this
+    /// costs every process that uses the queue, until no process has the descriptor open any more.
     ///
     /// # Errors
     /// As [`pollable`](Self::pollable).

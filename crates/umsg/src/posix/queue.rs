@@ -23,7 +23,7 @@ use umsg_shm::waiters::pacing::Waiting;
 
 /// An open message queue. Threads may share it, and a forked child may go on using it.
 ///
-/// Dropping it unmaps the queue; its messages stay until somebody receives them or the queue is
+/// Dropping it unmaps the queue; its messages stay until a process receives them or the queue is
 /// [unlinked](super::unlink), unless it was made to [go with its last user](OpenOptions::remove_on_last_close).
 #[derive(Debug)]
 pub struct Queue {
@@ -106,7 +106,7 @@ impl Queue {
     /// Attaches to the queue whose file is open as `descriptor`, for what the descriptor's access mode allows. The
     /// descriptor stays the caller's: inherited, received over a socket, or made by [`OpenOptions::open_with_descriptor`].
     ///
-    /// Of a queue that is [removed](OpenOptions::remove_on_last_close) when nobody has it open any more, the handle counts as having it open,
+    /// Of a queue that is [removed](OpenOptions::remove_on_last_close) when no process has it open any more, the handle counts as having it open,
     /// if the caller can open the file anew: not where another user's file was passed to it, or no descriptor is left; nor by the descriptor that
     /// was made together with the queue.
     ///

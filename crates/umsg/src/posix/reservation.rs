@@ -54,7 +54,7 @@ impl Queue {
     /// All of [`SendError`] but `Full`, `TimedOut` and `PriorityTooHigh`.
     ///
     /// # If the process dies
-    /// The room is free again: whoever finds the queue full looks for dead holders, and who is blocked does so ten times a
+    /// The room is free again: a process that finds the queue full looks for dead holders, and who is blocked does so ten times a
     /// second.
     pub fn reserve(&self, len: usize) -> Result<Reservation<'_>, SendError> {
         self.reserve_by(len, Deadline::Never)
@@ -132,7 +132,7 @@ impl Reservation<'_> {
     /// The room as a slice.
     ///
     /// # Safety
-    /// Nobody else may touch the bytes as long as the slice is in use; a forked child must not ask for it, because they are its
+    /// No other process may touch the bytes as long as the slice is in use; a forked child must not ask for it, because they are its
     /// parent's. Processes that keep to the protocol don't; a hostile
     /// one that may open the queue can. [`write_at`](Self::write_at) is safe in any case.
     #[allow(unsafe_code, reason = "shared memory as a slice")]
@@ -181,7 +181,7 @@ impl Reservation<'_> {
                 self.open = false;
                 Ok(())
             }
-            // Nobody takes a living process's reservation away but who scribbles.
+            // No process takes a living process's reservation away but who scribbles.
             Ok(false) => Err(self.queue.send_error(Fault::Damaged.into())),
             Err(refused) => Err(self.queue.send_error(refused)),
         }
@@ -194,7 +194,7 @@ impl Reservation<'_> {
     #[cold]
     fn abandon(&self) {
         let holds = Leases::of(self.queue.engine.segment());
-        // The lock is this very thread's: nobody else changes records meanwhile, and what was interrupted finds a holder that
+        // The lock is this very thread's: no other process changes records meanwhile, and what was interrupted finds a holder that
         // died, as it may at any moment.
         if let Ok(Some(hold)) = holds.find(self.handle.index, self.handle.ticket, State::Reserved) {
             // That of no process of this id: this one was born at another time.

@@ -71,7 +71,7 @@ pub struct Status {
     pub max_deliveries: Option<u32>,
     /// The queue that gets what this one could not keep or deliver.
     pub dead_letter: Option<OsString>,
-    /// Whether the queue is removed when nobody has it open any more.
+    /// Whether the queue is removed when no process has it open any more.
     pub remove_on_last_close: bool,
     /// Messages on their way there.
     pub set_aside: usize,

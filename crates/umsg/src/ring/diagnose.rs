@@ -39,7 +39,7 @@ pub fn repair(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<Repaired
     let file = namespace.open_file_in(RINGS, &name, FileAccess::ReadWrite, false);
     let file = file.map_err(super::directory::file_error)?;
     let repaired = diagnosis::posix::mend(file.as_fd(), namespace)?;
-    // Who polls is told by senders, one of whom may have died; a ring too many does no harm.
+    // A poller is told by senders, one of whom may have died; a ring too many does no harm.
     if !repaired.done.is_empty() {
         button(namespace, file.as_fd())?.press();
     }
@@ -50,7 +50,7 @@ pub fn repair(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<Repaired
     })
 }
 
-/// Counts bytes as those who send and receive do: without `user_data`, `res` and `flags`, which lie before each payload.
+/// Counts bytes as those that send and receive do: without `user_data`, `res` and `flags`, which lie before each payload.
 fn of_payload(mut diagnosis: Diagnosis) -> Diagnosis {
     let head = HEAD as u64;
     if let Some(contents) = &mut diagnosis.contents {

@@ -74,7 +74,7 @@ pub fn unlink_in(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<(), R
     remove(namespace, &name, false)
 }
 
-/// As [`unlink_in`], whether the owner lives or not. A living owner keeps its ring, and senders that have opened it; nobody finds it
+/// As [`unlink_in`], whether the owner lives or not. A living owner keeps its ring, and senders that have opened it; no process finds it
 /// any more.
 ///
 /// # Errors
@@ -125,7 +125,7 @@ fn has_no_owner(error: &RingError) -> bool {
     )
 }
 
-/// Removes a file, under its lock and unless another has its name by now; with its doorbell, if nobody receives by that.
+/// Removes a file, under its lock and unless another has its name by now; with its doorbell, if no process receives by that.
 fn remove_file(
     namespace: &Namespace,
     name: &QueueName,
@@ -138,7 +138,7 @@ fn remove_file(
         return Err(RingError::Owned(last));
     }
     if named(namespace, name)? != inode(file.as_fd())? {
-        // Somebody else was first.
+        // Another process was first.
         return Ok(());
     }
     // A living owner's senders go on ringing.
@@ -261,7 +261,7 @@ impl Name {
         })
     }
 
-    /// Takes the name away, unless it is another ring's by now; whoever has the ring open keeps it. It takes no descriptor: a
+    /// Takes the name away, unless it is another ring's by now; a process that has the ring open keeps it. It takes no descriptor: a
     /// process that has none left would keep others from the name for as long as it lives.
     pub(super) fn remove(self) {
         let path = self.namespace.path().join(RINGS);

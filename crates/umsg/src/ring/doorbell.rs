@@ -49,7 +49,7 @@ pub(super) enum Button {
 }
 
 impl Button {
-    /// Makes the receiver's descriptor readable. False if that could not be done, and somebody else should: for a named ring it takes
+    /// Makes the receiver's descriptor readable. False if that could not be done, and another process should: for a named ring it takes
     /// a descriptor. In vain if there is no receiver.
     pub(super) fn press(&self) -> bool {
         is_rung(match self {
@@ -108,7 +108,7 @@ fn ring_at(socket: BorrowedFd<'_>, address: &SocketAddrUnix) -> io::Result<usize
     )
 }
 
-/// A socket that is full is readable; where there is none any more, nobody is to be told.
+/// A socket that is full is readable; where there is none any more, no process is to be told.
 fn is_rung(outcome: io::Result<usize>) -> bool {
     matches!(
         outcome,
@@ -149,7 +149,7 @@ impl Doorbell {
         Ok((Doorbell::new(ours, None), Button::Paired(theirs)))
     }
 
-    /// The doorbell of a named ring, at its path. Who may write there may ring, and pass descriptors.
+    /// The doorbell of a named ring, at its path. A process that may write there may ring, and pass descriptors.
     pub(super) fn at(path: PathBuf, mode: u32) -> io::Result<Doorbell> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
@@ -212,7 +212,7 @@ impl Doorbell {
         }
     }
 
-    /// The descriptor that goes with a message. `button`: by which the doorbell is rung anew if somebody polls it, because what said
+    /// The descriptor that goes with a message. `button`: by which the doorbell is rung anew if a process polls it, because what said
     /// that there are more messages is taken out with the descriptors.
     pub(super) fn fetch(&mut self, ticket: Ticket, button: Option<&Button>) -> Option<OwnedFd> {
         self.find(ticket).or_else(|| {

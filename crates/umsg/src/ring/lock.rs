@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use std::time::Duration;
 use umsg_shm::sys::thread::{self, Thread};
 
-/// How often the lock is tried, and how long between: somebody holds it for some microseconds.
+/// How often the lock is tried, and how long between: a process holds it for some microseconds.
 const ATTEMPTS: u32 = 2000;
 const NAP: Duration = Duration::from_millis(1);
 
@@ -20,7 +20,7 @@ pub(super) struct Locked<'a> {
 }
 
 impl<'a> Locked<'a> {
-    /// None if somebody keeps it.
+    /// None if a process keeps it.
     pub(super) fn of(file: BorrowedFd<'a>) -> Option<Locked<'a>> {
         // A signal handler that makes a ring of this name would wait for its own thread.
         let me = thread::current();

@@ -130,7 +130,7 @@ impl Options {
             let mut segment = self.fill(new.file(), new.mode())?;
             segment.count_in(namespace.host());
             name_owner(&segment);
-            // Relaxed: nobody else sees the segment before its file is linked.
+            // Relaxed: no other process sees the segment before its file is linked.
             let wake_word = &segment.fixed().ownership.wake_word;
             wake_word.store(random(), Ordering::Relaxed);
             let mode = new.mode();
@@ -145,7 +145,7 @@ impl Options {
                             Ok(Ring::new(shared, doorbell, Some(name)))
                         }
                         Err(error) => {
-                            // A ring that nobody can wait for is none.
+                            // A ring that no process can wait for is none.
                             name.remove();
                             Err(error.into())
                         }
@@ -170,7 +170,7 @@ impl Options {
         let layout = Layout::new(all as usize, HEAD + self.longest as usize);
         let segment = segment::create(file, layout, mode, &Policy::default())?;
         let ownership = &segment.fixed().ownership;
-        // Relaxed: nobody else sees the segment before its file is linked, or shared.
+        // Relaxed: no other process sees the segment before its file is linked, or shared.
         ownership.entries.store(self.entries, Ordering::Relaxed);
         name_owner(&segment);
         let state = if self.disabled { DISABLED } else { ENABLED };
@@ -183,7 +183,7 @@ impl Options {
 fn name_owner(segment: &Segment) {
     let (me, ownership) = (thread::current(), &segment.fixed().ownership);
     let birth = liveness::birth(segment, || process::birth(me.pid()));
-    // Relaxed: nobody else sees the segment before its file is linked, or shared.
+    // Relaxed: no other process sees the segment before its file is linked, or shared.
     ownership.pid.store(me.pid(), Ordering::Relaxed);
     ownership.birth.store(birth, Ordering::Relaxed);
 }

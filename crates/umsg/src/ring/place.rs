@@ -5,7 +5,7 @@
 //! anything there. So a sender identifies the socket each time, and sends to the identified object:
 //!
 //! 1. open(2) with `O_PATH` names the file and opens nothing.
-//! 2. fstat(2) of that descriptor says whether it is a socket of the user who owns the ring's file.
+//! 2. fstat(2) of that descriptor says whether it is a socket of the user that owns the ring's file.
 //! 3. The descriptor's link in /proc is the address: it leads to that very socket.
 //!
 //! The random part is a number in the segment, which senders may overwrite. The inode number before it is that of the ring's file, which the segment
@@ -24,7 +24,7 @@ use umsg_shm::sync::Ordering;
 #[derive(Debug)]
 pub(super) struct Place {
     path: PathBuf,
-    /// The user who owns the ring's file.
+    /// The user that owns the ring's file.
     owner: u32,
 }
 

@@ -31,7 +31,7 @@ pub struct Ring {
     stride: usize,
     taken: Vec<Taken>,
     doorbell: Doorbell,
-    /// Somebody polls the descriptor: it is readable unless the ring is empty and its bell armed.
+    /// A process polls the descriptor: it is readable unless the ring is empty and its bell armed.
     polled: bool,
     filter: Option<Filter>,
     /// Messages that the filter did not let in.
@@ -172,7 +172,7 @@ impl Ring {
 
     /// A descriptor that is readable while there are messages, for poll, epoll, tokio and io_uring. From the first call on
     /// an empty ring has a sender make it readable; it stays so until [`try_receive`](Ring::try_receive) or
-    /// [`drain`](Ring::drain) have found the ring empty. Who asks for edges (EPOLLET) goes on until that: until `try_receive` says `Empty`
+    /// [`drain`](Ring::drain) have found the ring empty. A process that asks for edges (EPOLLET) goes on until that: until `try_receive` says `Empty`
     /// or `drain` answers 0. One `drain` may leave messages that came meanwhile, of which no further edge tells.
     ///
     /// In a forked child it is its parent's, and tells what that one has to do.

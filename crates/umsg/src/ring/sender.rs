@@ -20,7 +20,7 @@ use umsg_shm::sys::thread;
 
 /// A sending end of a ring. Clones are told apart by their [`tag`](Sender::tag); threads may share one.
 ///
-/// What a sender wrote before a send is seen by whoever has received the message.
+/// What a sender wrote before a send is seen by a process that has received the message.
 #[derive(Debug)]
 pub struct Sender {
     pub(super) shared: Arc<Shared>,
@@ -245,7 +245,7 @@ impl Sender {
         own.try_send(&completion.res(res))
     }
 
-    /// Sends several messages as one: there is one reservation and at most one wake-up, and nobody receives some of them
+    /// Sends several messages as one: there is one reservation and at most one wake-up, and no process receives some of them
     /// without the others. Waits until there is room for all.
     ///
     /// # Errors
@@ -323,7 +323,7 @@ impl Sender {
     fn error(&self, refused: Refused) -> SendError {
         match refused {
             Refused::NotNow | Refused::NoSlot => SendError::Full,
-            // A wait ends before its time if nobody receives any more.
+            // A wait ends before its time if no process receives any more.
             Refused::TimedOut => match self.shared.check_receiver() {
                 Err(error) => error,
                 Ok(()) => SendError::TimedOut,

@@ -117,7 +117,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Whether somebody receives, as of now. For a sender that was refused and does not know why.
+    /// Whether a process receives, as of now. For a sender that was refused and does not know why.
     #[cold]
     pub(super) fn check_receiver(&self) -> Result<(), SendError> {
         self.check_state()?;

@@ -20,7 +20,7 @@ use umsg_shm::waiters::{List, Waiters};
 /// What a receiver spends on waiting is [`time_spun`](Status::time_spun), some microseconds for each time that it
 /// [`slept`](Status::slept), and less than a microsecond for each time that it gave way to others, of which there are up to four
 /// before it sleeps, and which are not counted; while it is [asleep](Status::time_asleep) it takes none. Both times are measured where it waits,
-/// and cost nothing where a message is there. Other processes see a spin that paid when the next wait begins. Who waits by the ring's
+/// and cost nothing where a message is there. Other processes see a spin that paid when the next wait begins. A process that waits by the ring's
 /// descriptor, waits elsewhere: that is not counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -347,7 +347,7 @@ fn a_flood_of_messages_that_are_not_wanted_keeps_no_call_beyond_its_time() {
     let waited = ring.receive_timeout(Duration::from_millis(1));
     assert_eq!(waited.unwrap_err(), ReceiveError::TimedOut);
     assert!(ring.available() > 0 && ring.refused() > 4);
-    // Who polls is told of what is left.
+    // A poller is told of what is left.
     assert!(is_readable(&mut ring));
     assert_eq!(ring.try_receive().unwrap_err(), ReceiveError::Empty);
     assert!(is_readable(&mut ring));

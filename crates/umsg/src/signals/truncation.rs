@@ -112,7 +112,7 @@ extern "C" fn on_sigbus(signal: i32, info: *mut libc::siginfo_t, context: *mut l
     }
 }
 
-/// What the kernel does without a handler: a signal that somebody sent is ignored if it was to be; else the process ends.
+/// What the kernel does without a handler: a signal that a process sent is ignored if it was to be; else the process ends.
 ///
 /// # Safety
 /// As for [`mend_truncation`].

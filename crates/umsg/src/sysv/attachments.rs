@@ -110,7 +110,7 @@ impl<T: Send + Sync> Attachments<T> {
         self.slots.reap();
     }
 
-    /// Unmaps what was let go and nobody uses any more. Cheap if there is nothing: worth a call after one that blocked.
+    /// Unmaps what was let go and no process uses any more. Cheap if there is nothing: worth a call after one that blocked.
     pub(crate) fn reap(&'static self) {
         self.slots.reap();
     }

@@ -63,7 +63,7 @@ fn store(fixed: &Fixed, after: Rights) {
 }
 
 impl Queue {
-    /// Changes the queue's owner, mode and size. Whoever waits in it asks again whether he may, and whether there is room.
+    /// Changes the queue's owner, mode and size. A process that waits in it asks again whether he may, and whether there is room.
     /// Source: msgctl(2), IPC_SET.
     ///
     /// Unlike the kernel's, a queue may be made as large as the namespace's [`max_qbytes`](crate::Limits::max_qbytes) without any privilege.
@@ -77,7 +77,7 @@ impl Queue {
     /// `RightsNotPossible` (EPERM); `Removed`.
     ///
     /// # If the process dies
-    /// Before or after the change: until somebody makes the next one, the system may let both those who may and those who might
+    /// Before or after the change: until a process makes the next one, the system may let both those that may and those that might
     /// map the queue.
     pub fn set(&self, change: &Change) -> Result<(), ControlError> {
         match change.is_of_rights() {
@@ -102,7 +102,7 @@ impl Queue {
         .map(drop)
     }
 
-    /// The file goes first and gets both rights, so that nobody is kept out who may go in, whenever this ends; then the header; then the file gets the
+    /// The file goes first and gets both rights, so that no process is kept out who may go in, whenever this ends; then the header; then the file gets the
     /// new rights alone. All is done anew if another process has changed the header meanwhile: of several, the last makes file and header agree.
     fn set_rights(&self, change: &Change) -> Result<(), ControlError> {
         let mut files = self.namespace.msg_files()?;
@@ -203,7 +203,7 @@ impl Queue {
         Ok(u32::try_from(capacity).unwrap_or(u32::MAX).min(most))
     }
 
-    /// Removes the queue with all its messages, for everybody. Whoever waits in it is told so (EIDRM). Its key is free for
+    /// Removes the queue with all its messages, for all processes. A process that waits in it is told so (EIDRM). Its key is free for
     /// another queue. Source: msgctl(2), IPC_RMID.
     ///
     /// # Errors
@@ -220,7 +220,7 @@ impl Queue {
         self.remove_shared()
     }
 
-    /// As [`remove`](Self::remove), for those who share the queue.
+    /// As [`remove`](Self::remove), for those that share the queue.
     pub(super) fn remove_shared(&self) -> Result<(), ControlError> {
         remove(&self.engine, &self.namespace, self.id())
     }
@@ -243,7 +243,7 @@ pub fn remove_id(namespace: &Namespace, id: i32) -> Result<(), ControlError> {
     }
 }
 
-/// Removes a queue that can't be mapped by a store in its file: who waits in it finds out at the next slice.
+/// Removes a queue that can't be mapped by a store in its file: a process that waits in it finds out at the next slice.
 fn remove_unmapped(namespace: &Namespace, id: i32) -> Result<(), ControlError> {
     let (file, said) = registry::open_id(&mut namespace.msg_files()?, id)?;
     if !Rights::of_summary(&said).are_the_callers() {
@@ -331,7 +331,7 @@ pub(super) fn done<T>(
             }
             Err(trouble.into())
         }
-        // Others are for those who wait, or want a message.
+        // Others are for waiters, or want a message.
         Err(_) => Err(ControlError::Busy),
     }
 }

@@ -3,7 +3,7 @@
 //! | step | if the process dies behind it |
 //! |---|---|
 //! | the file is built without a name | it vanishes |
-//! | the user's lock is taken; nobody else made the key's queue meanwhile | the kernel drops the lock |
+//! | the user's lock is taken; no other process made the key's queue meanwhile | the kernel drops the lock |
 //! | the file gets its index, which is its maker's alone from then on | it is no queue; a process of its user, or root, that comes to the index takes it |
 //! | the identifier is noted, larger than all that were noted before | the same; an identifier is left out |
 //! | **the label is made** | there is a queue |
@@ -120,7 +120,7 @@ fn name(
             false if key == PRIVATE => continue,
             false => return Err(OpenError::KeyTaken { label }),
         }
-        // Relaxed: nobody else sees the segment before its file is linked. Who then finds a wrong identifier finds no label of it.
+        // Relaxed: no other process sees the segment before its file is linked. Who then finds a wrong identifier finds no label of it.
         let id = &segment.fixed().header.id;
         id.store(last.with(index).id() as u32, Ordering::Relaxed);
         match new.link(index) {
@@ -129,7 +129,7 @@ fn name(
         }
         crash_point!(MSGGET_INDEXED);
         let made = number(new.files(), segment, label, index, in_use);
-        // Nobody else has taken the index since.
+        // No other process has taken the index since.
         if made.is_err() {
             new.files().take_file(index, caller().0.as_raw());
         }
@@ -161,7 +161,7 @@ fn number(
     Ok(())
 }
 
-/// How many queues there are, if they are fewer than the limit. What the dead left is swept before anybody is refused for it.
+/// How many queues there are, if they are fewer than the limit. What the dead left is swept before any process is refused for it.
 fn room(files: &mut Files, limits: &Limits, lock: &Locked) -> Result<u32, OpenError> {
     let limit = limits.msgmni.min(INDICES);
     let in_use = files.in_use()?;

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | owner and creator of the queue | always: they may change its mode at any time |
 //! | members of its group and of its creator's group | if the mode gives the group read or write permission |
-//! | everybody else | if the mode gives others read or write permission |
+//! | all processes else | if the mode gives others read or write permission |
 //!
 //! A file has one owner and one group. While those are the queue's and its creator's, the file's mode says it all. Otherwise an access control list
 //! (acl(5)) names the users and groups, of which tmpfs is capable: first the queue's, then the creator's. The order makes the list a record.
@@ -57,7 +57,7 @@ pub(super) fn give(file: BorrowedFd<'_>, rights: &[Rights]) -> io::Result<()> {
 }
 
 /// Gives a queue's file and label to the owner and group that the queue is to have, and rights that belong to those before and
-/// after. Who can't give files away names the new owner in a list.
+/// after. A process that can't give files away names the new owner in a list.
 ///
 /// # Errors
 /// As [`give`].

@@ -13,11 +13,11 @@ use umsg_shm::sysv_engine::order::Want;
 use umsg_shm::sysv_engine::{LeaseHandle, Refused};
 
 /// A message that was received where it lies, and stays there until it is acknowledged. Until then it takes room in the queue
-/// and nobody else receives it.
+/// and no other process receives it.
 ///
 /// # If the process dies
-/// The message goes back to its place in the queue, and so it does if the lease is dropped. Who finds nothing in the queue, or
-/// no room, takes back what the dead held, and so do all who are blocked, ten times a second.
+/// The message goes back to its place in the queue, and so it does if the lease is dropped. A process that finds nothing in the queue, or
+/// no room, takes back what the dead held, and so do all that are blocked, ten times a second.
 ///
 /// # If the queue is removed
 /// The bytes stay readable as long as the lease; ending it says [`LeaseError::Ended`].
@@ -96,7 +96,7 @@ impl Queue {
                 leased: Leased::new(InPlace::new(place, handle.len)),
             }),
             Err(trouble) => {
-                // Nobody has seen the message: it goes back, unless more is damaged than where it lies.
+                // No process has seen the message: it goes back, unless more is damaged than where it lies.
                 self.engine.expire(&handle);
                 Err(self.receive_error(trouble.into()))
             }
@@ -139,7 +139,7 @@ impl Lease<'_> {
     /// The message as a slice.
     ///
     /// # Safety
-    /// Nobody may write the bytes as long as the slice is in use. Processes that keep to the protocol don't, until the
+    /// No process may write the bytes as long as the slice is in use. Processes that keep to the protocol don't, until the
     /// lease ends, which a [time limit](Self::limit) can bring about at any moment; a hostile one that may open the
     /// queue always can. [`read_at`](Self::read_at) and [`to_vec`](Self::to_vec) are safe in any case.
     #[allow(unsafe_code, reason = "shared memory as a slice")]
@@ -182,7 +182,7 @@ impl Lease<'_> {
         self.acknowledge_kept()
     }
 
-    /// [`acknowledge`](Self::acknowledge) for who keeps the lease: it goes on after `WouldDeadlock`, and has ended after any
+    /// [`acknowledge`](Self::acknowledge) for a process that keeps the lease: it goes on after `WouldDeadlock`, and has ended after any
     /// other answer.
     #[doc(hidden)]
     pub fn acknowledge_kept(&self) -> Result<(), LeaseError> {
@@ -199,7 +199,7 @@ impl Lease<'_> {
         self.give_back_kept()
     }
 
-    /// [`give_back`](Self::give_back) for who keeps the lease, as [`acknowledge_kept`](Self::acknowledge_kept).
+    /// [`give_back`](Self::give_back) for a process that keeps the lease, as [`acknowledge_kept`](Self::acknowledge_kept).
     #[doc(hidden)]
     pub fn give_back_kept(&self) -> Result<(), LeaseError> {
         let engine = &self.queue.engine;

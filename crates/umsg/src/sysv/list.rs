@@ -104,7 +104,7 @@ pub struct Totals {
 }
 
 /// Sums over the queues of a namespace. No operation on a queue pays for it: the counts are read from each queue's header. Exact
-/// when nobody uses them meanwhile.
+/// when no process uses them meanwhile.
 ///
 /// # Errors
 /// As [`list`].

@@ -1,7 +1,7 @@
 //! System V message queues: messages with types, picked by type.
 //!
 //! The semantics are those of Linux, sysvipc(7), down to the error numbers. What differs from the kernel's queues: no system
-//! call unless somebody has to wait; limits that belong to the [namespace](crate::Namespace) and need no root; receiving by
+//! call unless a process has to wait; limits that belong to the [namespace](crate::Namespace) and need no root; receiving by
 //! type costs the same however many other messages wait; time-outs, batches, [leases](Queue::receive_lease), [peeking](Queue::peek) and
 //! [polling](Queue::pollable). What is the matter with a queue: [`diagnose`], [`repair`].
 //!
@@ -15,12 +15,12 @@
 //!     .create(true)
 //! #   .namespace(&namespace)
 //!     .open(0x7507)?;
-//! queue.send(2, b"for whoever wants type 2")?;
-//! queue.send(1, b"for whoever wants type 1")?;
+//! queue.send(2, b"for a process that wants type 2")?;
+//! queue.send(1, b"for a process that wants type 1")?;
 //!
 //! let mut buffer = [0; 64];
 //! let received = queue.receive(Want::Exactly(1), &mut buffer)?;
-//! assert_eq!(&buffer[..received.len], b"for whoever wants type 1");
+//! assert_eq!(&buffer[..received.len], b"for a process that wants type 1");
 //! let received = queue.receive(Want::Any, &mut buffer)?;
 //! assert_eq!(received.mtype, 2);
 //! queue.remove()?;
@@ -30,11 +30,11 @@
 //!
 //! # If a process dies
 //! A message whose send returned is in the queue, whole; one whose send did not return is there whole or not at all. A
-//! receiver that is killed takes with it at most the message that it was copying out. Nobody waits for the dead.
+//! receiver that is killed takes with it at most the message that it was copying out. No thread waits for the dead.
 //!
 //! # Who may do what
 //! A queue's mode says who may send (write) and who may receive (read), as in the kernel. To do either, a process must map the
-//! queue's memory for writing; so the system enforces that those who may do neither have no access at all, while which of the
+//! queue's memory for writing; so the system enforces that those that may do neither have no access at all, while which of the
 //! two a process may do binds only programs that go through this library.
 
 mod attachments;

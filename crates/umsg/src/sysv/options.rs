@@ -84,7 +84,7 @@ impl OpenOptions {
     /// [`OpenError`] for all.
     ///
     /// # Blocking
-    /// To make a queue, for those who are just making or removing one: some microseconds each, and two seconds for one who has been
+    /// To make a queue, for those that are just making or removing one: some microseconds each, and two seconds for one that has been
     /// stopped.
     ///
     /// # If the process dies

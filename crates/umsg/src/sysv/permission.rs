@@ -9,7 +9,7 @@ use rustix::thread::CapabilitySet;
 use umsg_shm::sync::{AtomicU32, AtomicU64, Ordering};
 use umsg_shm::sysv_engine::segment::{Fixed, Summary};
 
-/// What somebody wants to do with a queue.
+/// What a process wants to do with a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
     /// To receive, or to look.
@@ -35,7 +35,7 @@ pub(crate) struct Rights {
 impl Rights {
     pub(super) fn of(fixed: &Fixed) -> Rights {
         let rights = &fixed.rights;
-        // Relaxed: who needs them all of one moment holds the lock, or looks at their version before.
+        // Relaxed: a process that needs them all of one moment holds the lock, or looks at their version before.
         let word = |word: &AtomicU32| word.load(Ordering::Relaxed);
         Rights {
             uid: word(&rights.uid),
@@ -117,7 +117,7 @@ static CHANGES: AtomicU32 = AtomicU32::new(0);
 /// Has every queue ask again who the caller is: for programs that change their user or group, and go on using queues that they
 /// have used before. The kernel asks at each call; here that would cost more than the call itself.
 pub fn forget_caller() {
-    // Relaxed: whoever changes the user of a process that is using queues meanwhile gets either answer.
+    // Relaxed: a process that changes the user of a process that is using queues meanwhile gets either answer.
     CHANGES.fetch_add(1, Ordering::Relaxed);
 }
 
@@ -138,7 +138,7 @@ impl Judged {
     /// Whether the caller may, and by which version of the queue's rights he was judged.
     #[inline(always)]
     pub(super) fn may(&self, fixed: &Fixed, access: Access) -> Result<u32, Denied> {
-        // RIGHTS: the version comes first. Acquire, pairs with the release of who changes them: with a version come all the
+        // RIGHTS: the version comes first. Acquire, pairs with the release of a process that changes them: with a version come all the
         // rights that belong to it, or newer ones, and then the version is found to be another one under the lock.
         let version = fixed.rights.version.load(Ordering::Acquire);
         let stamp = stamp(version);
@@ -236,7 +236,7 @@ mod tests {
             let own = caller().0.as_raw();
             assert_eq!(judged.may(&fixed, Access::Write), Ok(1));
             give_to(own + 1);
-            // Nobody asks again: the version is the same.
+            // No process asks again: the version is the same.
             assert_eq!(judged.may(&fixed, Access::Write), Ok(1));
             fixed.rights.version.store(2, Ordering::Release);
             assert_eq!(judged.may(&fixed, Access::Write), Err(Denied));

@@ -8,7 +8,7 @@ use umsg_shm::sys::thread;
 
 impl Queue {
     /// A descriptor for poll(2), select(2), epoll(7) or any event loop: readable (POLLIN) while there is a message of whatever type,
-    /// writable (POLLOUT) while there is room for a byte; both once the queue is removed, so that who waits finds out. It is opened by the
+    /// writable (POLLOUT) while there is room for a byte; both once the queue is removed, so that a process that waits finds out. It is opened by the
     /// first call and stays the same until the queue is dropped. What is there is received and sent through the queue: the
     /// descriptor itself is only to be polled and passed on; the queue closes it.
     ///
@@ -41,14 +41,14 @@ impl Queue {
     /// EAGAIN if a process was stopped inside of an operation on this queue; EBADMSG if the queue is damaged.
     ///
     /// # If the process dies
-    /// That polls: others ring in vain for a while. That rings: who polls is told.
+    /// If a poller dies, other processes ring in vain for a while. If a process dies that rings, a poller is told.
     #[inline]
     pub fn pollable(&self) -> io::Result<BorrowedFd<'_>> {
         self.pollable_with(Edges::Changes)
     }
 
-    /// As [`pollable`](Self::pollable), for who asks for edges (EPOLLET) and wants to be told of more than changes. From then on this
-    /// costs everybody who uses the queue, until nobody has the descriptor open any more.
+    /// As [`pollable`](Self::pollable), for a process that asks for edges (EPOLLET) and wants to be told of more than changes. From then on this
+    /// costs every process that uses the queue, until no process has the descriptor open any more.
     ///
     /// # Errors
     /// As [`pollable`](Self::pollable).

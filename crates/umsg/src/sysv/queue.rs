@@ -17,7 +17,7 @@ use umsg_shm::waiters::pacing::Waiting;
 
 /// An open System V message queue. Threads may share it, and a forked child may go on using it.
 ///
-/// Dropping it unmaps the queue; its messages stay until somebody receives them or the queue is
+/// Dropping it unmaps the queue; its messages stay until a process receives them or the queue is
 /// [removed](Queue::remove).
 ///
 /// What the caller may do is judged by the queue's mode at the first send and the first receive, and again whenever the

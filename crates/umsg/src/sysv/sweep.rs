@@ -17,13 +17,13 @@ use umsg_shm::sysv_engine::segment::{Summary, mark_removed, write_removed};
 /// How long the lock of another user is waited for, who may keep it: then his names stay.
 const SHORT: Duration = Duration::from_millis(100);
 
-/// Takes the names of a removed queue away, as far as the caller may and nobody stopped holds the lock: who needs one of them later
+/// Takes the names of a removed queue away, as far as the caller may and nobody stopped holds the lock: a process that needs one of them later
 /// does what is left.
 pub(super) fn removed(namespace: &Namespace, id: i32) {
     if let Ok(mut files) = namespace.msg_files() {
         let swept = take(&mut files, index_of(id), SHORT);
         if !swept && let Ok(file) = files.open(index_of(id)) {
-            // In vain where files may not be so long: then strangers take the key for taken until somebody comes who may.
+            // In vain where files may not be so long: then strangers take the key for taken until a process comes who may.
             let _ = mark_removed(file.as_fd());
         }
     }
@@ -42,7 +42,7 @@ pub(super) fn unusable(namespace: &Namespace, id: i32, is_ours: bool) -> Result<
     if !Rights::of_file(&stat).are_the_callers() {
         return Err(ControlError::NotOwner);
     }
-    // Root goes on without the lock of an owner who keeps it: what he makes by these names meanwhile is his own loss.
+    // Root goes on without the lock of an owner that keeps it: what he makes by these names meanwhile is his own loss.
     let lock = match files.lock_of(stat.st_uid, PATIENCE) {
         Err(error) if stat.st_uid == caller() => return Err(OpenError::from(error).into()),
         lock => lock.ok(),
@@ -66,7 +66,7 @@ pub(super) fn unusable(namespace: &Namespace, id: i32, is_ours: bool) -> Result<
     }
 }
 
-/// Whether a file has no name elsewhere, where it could be anything else: whoever may write in the directory can give it one here.
+/// Whether a file has no name elsewhere, where it could be anything else: a process that may write in the directory can give it one here.
 fn has_one_name(file: &OwnedFd) -> bool {
     rustix::fs::fstat(file).is_ok_and(|stat| stat.st_nlink == 1)
 }
@@ -136,7 +136,7 @@ fn take(files: &mut Files, index: u32, patience: Duration) -> bool {
         Err(_) => return false,
     };
     let lock = match files.lock_of(owner, patience) {
-        // He has made no queue, and makes none: somebody gave him the file.
+        // He has made no queue, and makes none: a process gave him the file.
         Err(FileError::NotFound) => None,
         Err(_) => return false,
         Ok(lock) => Some(lock),

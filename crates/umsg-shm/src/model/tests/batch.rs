@@ -84,7 +84,7 @@ pub(super) fn send_batch(
     queue.engine().send_batch(me, &Letters::of(messages), by)
 }
 
-/// Messages and bytes, as anybody sees them.
+/// Messages and bytes, as any process sees them.
 fn counts(queue: &Queue) -> (u64, u64) {
     let counts = queue.engine().counts();
     (counts.messages, counts.bytes)

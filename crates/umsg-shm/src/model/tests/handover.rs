@@ -5,7 +5,7 @@
 //! | no barrier between the stamp and the flag, or between the flag and the stamps; no second look | a deadlock |
 //! | the sender does not serve, or does not wake; a receive admits no blocked sender, or does not wake it | a deadlock |
 //! | the end of a wait does not ask what was settled | a message is lost, or sent twice |
-//! | a newcomer is served before those who wait | it steals a message |
+//! | a newcomer is served before waiters | it steals a message |
 
 use super::stage::{LATER, Message, Queue, SOON, Slices, alive, explore};
 use crate::lock::SLICE;
@@ -13,7 +13,7 @@ use crate::posix_engine::{RECEIVERS, Refused};
 use crate::sync::{Ordering, spin_hint};
 use crate::sys::clock::Deadline;
 
-/// What was received by anybody, and what is left: each message once.
+/// What was received by any process, and what is left: each message once.
 fn assert_each_once(received: &[Option<Message>], left: &[Message], expected: &[Message]) {
     let mut all: Vec<_> = received.iter().flatten().chain(left).copied().collect();
     all.sort_unstable();

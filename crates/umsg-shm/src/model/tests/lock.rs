@@ -5,7 +5,7 @@
 //! | taking the lock, or letting go, orders nothing | a race on what the lock guards |
 //! | a sleeper does not say WAITERS; one that has slept forgets that others may sleep; a loan ends without a wake-up | a deadlock |
 //! | a lender marks a word that was free and sleeps on it | a deadlock |
-//! | a lock is broken up by one attempt, while somebody marks it | a deadlock |
+//! | a lock is broken up by one attempt, while a process marks it | a deadlock |
 //! | a dead owner's lock is got like any other | a half-done change is seen |
 //! | the word is not named before it is taken, or no longer while its sleeper is being woken | a deadlock |
 

@@ -3,9 +3,9 @@
 //! | a defect | what it leads to here |
 //! |---|---|
 //! | no decision before a message is taken | what came and went notifies nobody |
-//! | no decision when the lock is dropped; no second look behind the flag, or no fence before it; senders are not asked | nobody is told of a message, or who waits for it sleeps for ever |
+//! | no decision when the lock is dropped; no second look behind the flag, or no fence before it; senders are not asked | no process is told of a message, or who waits for it sleeps for ever |
 //! | firing without a compare-and-swap | a withdrawn registration is fired |
-//! | a repair does not look who is registered | nobody is told of a message |
+//! | a repair does not look who is registered | no process is told of a message |
 
 use super::stage::{LATER, Queue, Slices, alive, explore, polled};
 use crate::crash::Point;

@@ -2,7 +2,7 @@
 //!
 //! | a defect | what it leads to here |
 //! |---|---|
-//! | the bell is silenced before the descriptor is readable | who polls sleeps for ever though others send |
+//! | the bell is silenced before the descriptor is readable | a poller sleeps for ever though others send |
 //! | a slice does not count what a dead sender had sent | a wait for as many never ends |
 //! | a sender that waits for room does not ask for the owner | it waits for ever |
 
@@ -17,7 +17,7 @@ use crate::sys::clock::Deadline;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-/// Explores a model in which somebody dies; and makes sure that this happens.
+/// Explores a model in which a process dies; and makes sure that this happens.
 fn dies(
     name: &str,
     preemptions: usize,
@@ -92,7 +92,7 @@ fn a_message_of_the_dead_that_was_sent_ends_a_wait_for_as_many() {
 
 #[test]
 fn a_sender_that_dies_keeps_no_message_of_another_from_who_polls() {
-    // Who polls looks at no time: another sender has to ring.
+    // A poller looks at no time: another sender has to ring.
     for death in [
         Point::SEND_FILLED,
         Point::SEND_PUBLISHED,

@@ -19,7 +19,7 @@ pub(super) const OWNER: u32 = 7;
 #[derive(Clone)]
 pub(super) struct Ring {
     pub(super) queue: Queue,
-    /// 1 while the receiver's descriptor is readable; who polls it sleeps on it.
+    /// 1 while the receiver's descriptor is readable; a process that polls it sleeps on it.
     descriptor: Arc<AtomicU32>,
 }
 

@@ -19,9 +19,9 @@ use std::time::Instant;
 /// Whether sleeps end with their slice.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Slices {
-    /// Never: whoever depends on a wake-up and does not get it sleeps for ever, which loom reports as a deadlock.
+    /// Never: a process that depends on a wake-up and does not get it sleeps for ever, which loom reports as a deadlock.
     Endless,
-    /// When nobody is awake.
+    /// When no process is awake.
     End,
 }
 
@@ -125,7 +125,7 @@ impl Queue {
         Ok(handle)
     }
 
-    /// Lets so much time pass for everybody that it is worth looking at the holders again.
+    /// Lets so much time pass for all processes that it is worth looking at the holders again.
     fn let_holders_be_looked_at(&self) {
         let holding = &self.0.segment().fixed().holding;
         holding.look_after.store(0, Ordering::Relaxed);
@@ -172,7 +172,7 @@ impl Queue {
         geometry.slots.load(Ordering::Relaxed)
     }
 
-    /// At the end, when nobody uses the queue any more and it is empty: it works, every slot is in exactly one place,
+    /// At the end, when no process uses the queue any more and it is empty: it works, every slot is in exactly one place,
     /// and the cursors agree with what is there.
     pub(super) fn audit(&self) {
         // Takes both locks, and so repairs what the dead have left.

@@ -2,8 +2,8 @@
 //!
 //! | a defect | what it leads to here |
 //! |---|---|
-//! | a change or a removal does not tell those who wait, or does not wake them | a deadlock |
-//! | who was let in by old rights is served by them | a message for one who may not receive, or from one who may not send |
+//! | a change or a removal does not tell waiters, or does not wake them | a deadlock |
+//! | who was let in by old rights is served by them | a message for one that may not receive, or from one that may not send |
 //! | a call looks at the rights before it has the lock, and not again | the same |
 //! | an interrupted call does not ask what was settled | a message is lost, or sent twice |
 

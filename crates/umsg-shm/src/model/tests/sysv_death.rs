@@ -8,7 +8,7 @@
 //! | the repair forgets what nodes hold, ends what was not accepted, or does not end what was | a message is lost, or comes twice |
 //! | the repair does not finish an admission whose sender knows of it, or begins it anew | a message is lost, or comes twice |
 //! | a waiter's node is not named to the kernel, or messages are offered to the dead | a deadlock |
-//! | who repairs looks at what the lock guards when it wakes everybody, after it has dropped the lock | a race on the number of nodes |
+//! | who repairs looks at what the lock guards when it wakes all processes, after it has dropped the lock | a race on the number of nodes |
 
 use super::stage::{DIRECTOR, LATER, Slices, alive, explore};
 use super::sysv_stage::{Message, Queue, assert_each_once, explore_death, optional};

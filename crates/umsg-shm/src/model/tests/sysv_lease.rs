@@ -1,11 +1,11 @@
-//! System V queues: leases, their ends, and the death of who holds one.
+//! System V queues: leases, their ends, and the death of a process that holds one.
 //!
 //! | a defect | what it leads to here |
 //! |---|---|
 //! | an end of a lease does not ask whether it still is one | a message comes back that was acknowledged |
-//! | the message is ended after its record, or comes back before | a message is lost or comes twice when somebody dies |
+//! | the message is ended after its record, or comes back before | a message is lost or comes twice when a process dies |
 //! | the repair forgets the leased, or keeps records of ended messages | the same |
-//! | who comes back is not given to those who wait | a deadlock |
+//! | who comes back is not given to waiters | a deadlock |
 
 use super::stage::{LATER, Slices, alive, explore};
 use super::sysv_stage::{Queue, assert_each_once, explore_death, optional};

@@ -27,7 +27,7 @@ pub(super) type Message = (u64, i64);
 pub(super) const SEND: u32 = 0o222;
 pub(super) const RECEIVE: u32 = 0o444;
 
-/// What a call answers to who may not do what it asks for: EACCES.
+/// What a call answers to a process that may not do what it asks for: EACCES.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Failed {
     Denied,
@@ -118,7 +118,7 @@ impl Queue {
         step();
         let change = |fixed: &Fixed| {
             let qbytes = (messages * LENGTH) as u64;
-            // Relaxed: under the lock; seen with the version by who looks without it.
+            // Relaxed: under the lock; seen with the version by the process that looks without it.
             fixed.rights.mode.store(mode, Ordering::Relaxed);
             fixed.control.capacity.store(qbytes, Ordering::Relaxed);
             Ok::<(), ()>(())
@@ -201,7 +201,7 @@ impl Queue {
         })
     }
 
-    /// Lets so much time pass for everybody that it is worth looking at the holders again.
+    /// Lets so much time pass for all processes that it is worth looking at the holders again.
     fn let_holders_be_looked_at(&self) {
         self.fixed().holding.look_after.store(0, Ordering::Relaxed);
     }
@@ -221,12 +221,12 @@ impl Queue {
         thread::spawn(tid, move |me| life(&queue, me))
     }
 
-    /// Whether somebody waits for a message.
+    /// Whether a thread waits for a message.
     pub(super) fn waits_for_message(&self) -> bool {
         Waiters::of(self.0.segment()).len(List::Receivers) != 0
     }
 
-    /// At the end, when nobody uses the queue any more and it is empty: it works, nobody is believed to wait, every slot
+    /// At the end, when no process uses the queue any more and it is empty: it works, no process is believed to wait, every slot
     /// is free, and the counts agree with that.
     pub(super) fn audit(&self) {
         // Takes the lock, and so repairs what the dead have left.
@@ -345,7 +345,7 @@ pub(super) fn optional(result: Result<Message, Refused>) -> Option<Message> {
     }
 }
 
-/// What was received by anybody, and what is left: each message once.
+/// What was received by any process, and what is left: each message once.
 pub(super) fn assert_each_once(
     received: &[Option<Message>],
     left: &[Message],

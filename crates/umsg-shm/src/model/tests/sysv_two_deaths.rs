@@ -1,8 +1,8 @@
-//! System V queues: two deaths. Somebody dies in an operation, and whoever comes next dies over the repair, while a bystander goes on.
+//! System V queues: two deaths. A process dies in an operation, and a process that comes next dies over the repair, while a bystander goes on.
 //!
 //! As in `two_deaths`. There is one lock, so whatever the first was about, the second finds it. It dies at each of `REPAIR`, and after
 //! `MSG_ADMITTED` at `MSG_SENT`, too; of real processes a repairer dies at each point that one was seen to come by
-//! (`sysv_crash_points::a_repairer_that_is_killed_is_itself_repaired`). A queue that was removed is not repaired: who comes to it leaves.
+//! (`sysv_crash_points::a_repairer_that_is_killed_is_itself_repaired`). A queue that was removed is not repaired: a process that comes to it leaves.
 //!
 //! | a defect | what it leads to here |
 //! |---|---|
@@ -42,7 +42,7 @@ fn dies_receiving(queue: &Queue, point: Point) -> Option<Option<Message>> {
     })
 }
 
-/// A queue of a message, in which somebody dies who does `life`; then who comes to receive, over the repair, beside another. What is there
+/// A queue of a message, in which a process dies who does `life`; then a process that comes to receive, over the repair, beside another. What is there
 /// at the end.
 fn dies_twice(name: &str, first: Point, life: fn(&Queue, &Thread), expected: &'static [Message]) {
     dies_at(name, first, &REPAIR, move |second| {

@@ -1,6 +1,6 @@
-//! Two deaths: somebody dies in an operation, and whoever comes next dies over the repair, while a bystander goes on.
+//! Two deaths: a process dies in an operation, and a process that comes next dies over the repair, while a bystander goes on.
 //!
-//! The first dies alone, or beside who waits for it; the second at a point that was chosen for it, in all interleavings with the
+//! The first dies alone, or beside a process that waits for it; the second at a point that was chosen for it, in all interleavings with the
 //! bystander that have up to one preemption. Nothing is lost or comes twice but what a dead receiver had taken, and every slot is
 //! somewhere. Those of System V queues are in `sysv_two_deaths`; other protocols have theirs in `death`, `holds`, `lock`, `notice` and
 //! `watch`.
@@ -48,7 +48,7 @@ const REPAIR: [Point; 4] = [
     Point::REPAIR_FREED,
 ];
 
-/// Explores the death of thread 1 at each of these points, over what somebody has left who died at another.
+/// Explores the death of thread 1 at each of these points, over what a process has left who died at another.
 pub(super) fn dies_at(
     name: &str,
     first: Point,
@@ -61,7 +61,7 @@ pub(super) fn dies_at(
     }
 }
 
-/// Somebody does `life` and dies there, if it comes by the point. Whether it did.
+/// A process does `life` and dies there, if it comes by the point. Whether it did.
 pub(super) fn dies<T>(point: Point, life: impl FnOnce(&Thread) -> T) -> bool {
     world::doom(FIRST, Death::At(point), 1);
     thread::live(FIRST, life).is_none()

@@ -21,7 +21,7 @@ const NEXT: u64 = 2;
 /// A node with something beside it, and a slot.
 struct Place {
     segment: Segment,
-    /// Beside the node: the outcome. Whoever sees the word may read it.
+    /// Beside the node: the outcome. A process that sees the word may read it.
     outcome: Guarded64,
     /// The slot's message. Atomic: read on suspicion.
     message: AtomicU64,

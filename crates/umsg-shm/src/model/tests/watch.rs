@@ -1,11 +1,11 @@
 //! Polling: what a queue's doorbell shows while others send and receive, begin to poll, and die.
 //!
-//! What is shown at the end is what there is. What can be done is shown, whoever has died; and who is shown that something can be done, and
+//! What is shown at the end is what there is. What can be done is shown, regardless of which process died; and who is shown that something can be done, and
 //! does not wait, can do it.
 //!
 //! | a defect | what it leads to here |
 //! |---|---|
-//! | a sender does not look under its lock whether somebody polls, or who begins to poll borrows no sender lock | a message is not shown |
+//! | a sender does not look under its lock whether a process polls, or who begins to poll borrows no sender lock | a message is not shown |
 //! | what becomes possible is shown after it is | who dies in between leaves a message, or room, that is not shown |
 //! | who asked for every edge is told of a message after it is sent | who dies in between leaves a message that was not told |
 //! | who receives does not wait for a sender that is ringing | a message that was shown can't be received |

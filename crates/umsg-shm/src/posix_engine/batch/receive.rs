@@ -2,7 +2,7 @@
 //!
 //! Each message is copied out and taken before the next one is looked at, as in single receives: a receiver that dies takes
 //! those along that it had taken, and nothing is delivered twice. What is put off to the end is what others learn: the
-//! freed slots, the counts, and the room for those who wait.
+//! freed slots, the counts, and the room for waiters.
 
 use super::super::receive::{Found, Taken};
 use super::super::wait::Receipt;
@@ -129,7 +129,7 @@ impl Engine {
             return outcome.map(|()| 0).map_err(Refused::from);
         }
         self.note_receive();
-        // What was taken is the caller's, whatever is wrong with the next message, or with those who wait for room.
+        // What was taken is the caller's, whatever is wrong with the next message, or with waiters for room.
         let waits = Waiters::of(self.segment()).len(List::Senders) != 0;
         if outcome.is_err() || waits && self.admit(receiving, wakes).is_err() {
             self.note_damage();

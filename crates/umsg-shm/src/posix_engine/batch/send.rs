@@ -395,7 +395,7 @@ pub fn move_cursor(sender: &SenderSide, end: u64) {
     let sent = sender.sent.load(Ordering::Relaxed);
     let step = |to: u64| {
         sender.bytes[to as usize & 1].store(bytes, Ordering::Relaxed);
-        // Release: whoever reads `sent` with acquire sees the messages too.
+        // Release: a process that reads `sent` with acquire sees the messages too.
         sender.sent.store(to, Ordering::Release);
     };
     if end.wrapping_sub(sent) & 1 == 0 {

@@ -261,7 +261,7 @@ impl Engine {
     }
 }
 
-/// In `offered_at`: nobody has asked yet whether the thread lives.
+/// In `offered_at`: no process has asked yet whether the thread lives.
 pub(in crate::posix_engine) const NEVER: u64 = 0;
 
 /// Whether room is kept for the dead: a thread that the kernel did not mark, because it died before it had named its node,

@@ -1,4 +1,4 @@
-//! The dead among those who wait.
+//! The dead among waiters.
 
 use super::Engine;
 use crate::counters::Event;
@@ -7,7 +7,7 @@ use crate::lock::tokens::ReceiverHeld;
 use crate::waiters::{self, List, State, Waiters};
 
 impl Engine {
-    /// Takes the dead off the lists of those who wait, wherever they stand there. What they were offered goes back by itself.
+    /// Takes the dead off the lists of waiters, wherever they stand there. What they were offered goes back by itself.
     pub(super) fn dismiss_dead(
         &self,
         receiving: ReceiverHeld<'_>,

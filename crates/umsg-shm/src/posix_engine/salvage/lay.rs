@@ -71,7 +71,7 @@ impl Salvage<'_> {
     pub(super) fn number(&mut self) -> Result<(), Fault> {
         let segment = self.engine.segment();
         let kept = self.kept();
-        // What was in the ring comes behind all others, also for who finds it numbered and the others not.
+        // What was in the ring comes behind all others, also for a process that finds it numbered and the others not.
         let mut last = self.greatest();
         for ((is_in_ring, _), slot, home) in &kept {
             if *is_in_ring && *home == Home::Queued {
@@ -97,7 +97,7 @@ impl Salvage<'_> {
     }
 
     /// Makes an empty ring of the free slots, from the position on that the senders had reached. Release throughout, as where these words
-    /// are written in a call: who looks at them without a lock pairs with that. Relaxed: both locks are ours.
+    /// are written in a call: a process that looks at them without a lock pairs with that. Relaxed: both locks are ours.
     pub(super) fn lay_ring(&mut self) -> Result<(), Fault> {
         let fixed = self.engine.segment().fixed();
         let sent = fixed.sender.sent.load(Ordering::Relaxed);

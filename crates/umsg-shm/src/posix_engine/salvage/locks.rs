@@ -45,7 +45,7 @@ impl<'a> Both<'a> {
         })
     }
 
-    /// Nothing was changed: what a dead owner has left is still to be repaired, by whoever takes its lock next.
+    /// Nothing was changed: what a dead owner has left is still to be repaired, by a process that takes its lock next.
     pub(super) fn leave_as_found(self) {
         match self.senders {
             Left::InOrder => self.sender.give_back(),
@@ -84,7 +84,7 @@ mod tests {
     use crate::repair::salvage::{Real, Salvage as _, Salvaged};
     use crate::sys::thread;
 
-    /// A thread that lives as long as anybody.
+    /// A thread that lives as long as any process.
     const SOMEBODY: u32 = 1;
 
     /// Salvages a queue whose locks say this, and for which there are no cells.

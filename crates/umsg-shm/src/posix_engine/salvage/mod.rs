@@ -13,7 +13,7 @@
 //! | nowhere | none of these | the slot is free |
 //!
 //! Positions go on from where the senders were, and all stamps are taken away: no old one can be mistaken for a new one. Numbers begin anew.
-//! Both locks are held. Who dies here leaves a queue that says that it is being made anew ([`crate::repair::log::Damage`]): calls fail with
+//! Both locks are held. A process that dies here leaves a queue that says that it is being made anew ([`crate::repair::log::Damage`]): calls fail with
 //! EBADMSG until another salvage, which finds each message where the dead one left it. For that a message is marked as stored before its
 //! stamp or its node's list is forgotten, and numbers only become smaller, from the smallest on: no two messages that have been sent have
 //! the same, and what was not sent yet (a reservation, a blocked sender's message) gets none.
@@ -195,7 +195,7 @@ impl<'a> Salvage<'a> {
         len <= layout.message_size && (cell.key.get() & 0xffff) < PRIORITIES as u64 && is_placed
     }
 
-    /// Keeps a message, unless its cell makes no sense or somebody else has it. True if it is kept.
+    /// Keeps a message, unless its cell makes no sense or another process has it. True if it is kept.
     fn keep(&mut self, slot: u32, order: (bool, u64), home: Home) -> bool {
         if !self.is_whole(slot) {
             self.nonsense.insert(slot);

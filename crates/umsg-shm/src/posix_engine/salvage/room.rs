@@ -81,7 +81,7 @@ impl Engine {
     /// Makes the lengths of regions what they can be.
     pub(super) fn cut_to(&self, real: Real, slots: usize) {
         let (fixed, layout) = (self.segment().fixed(), self.segment().layout());
-        // Relaxed throughout: both locks are held; who looks without one finds a queue that is being changed.
+        // Relaxed throughout: both locks are held; a process that looks without one finds a queue that is being changed.
         fixed.geometry.slots.store(slots as u32, Ordering::Relaxed);
         fixed
             .geometry

@@ -137,7 +137,7 @@ impl Salvage<'_> {
         }
     }
 
-    /// Has a message that is nowhere in the store, under a number. It is marked at once: who dies here has forgotten whose it was.
+    /// Has a message that is nowhere in the store, under a number. It is marked at once: a process that dies here has forgotten whose it was.
     fn store(&mut self, slot: u32, number: u64) {
         if self.keep(slot, (false, number), Home::Queued)
             && let Ok(cell) = self.engine.segment().cell(slot)

@@ -40,7 +40,7 @@ impl Cell {
     /// Whether no message ever was here.
     #[cfg(not(loom))]
     pub(crate) fn is_unused(&self) -> bool {
-        // Relaxed: asked by who makes the queue anew, under both locks.
+        // Relaxed: asked by the process that makes the queue anew, under both locks.
         let stamp = self.stamp.load(crate::sync::Ordering::Relaxed);
         stamp == 0 && self.pid.get() == 0 && self.stored.get() == 0
     }

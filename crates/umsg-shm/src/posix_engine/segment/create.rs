@@ -45,7 +45,7 @@ pub fn create(
 fn fill_in(segment: &Segment, slots: usize, mode: u32) {
     let fixed = segment.fixed();
     let layout = segment.layout();
-    // Relaxed throughout: nobody else sees the segment before its file is linked.
+    // Relaxed throughout: no other process sees the segment before its file is linked.
     for slot in 0..slots {
         segment.ring_at(slot).store(slot as u32, Ordering::Relaxed);
     }

@@ -4,16 +4,16 @@
 //!
 //! | part | written by | read by |
 //! |---|---|---|
-//! | [`Header`] | its creator; `mode` by who may change it | everybody, on attaching |
+//! | [`Header`] | its creator; `mode` by the process that may change it | all processes, on attaching |
 //! | [`WaitFlags`] | receivers that block | every sender, after publishing |
 //! | [`Run`] | senders, when the priority changes | every receiver |
-//! | [`Geometry`] | who holds both locks | everybody |
-//! | [`SenderSide`] | holder of the sender lock | that holder; `sent` by everybody |
+//! | [`Geometry`] | who holds both locks | all processes |
+//! | [`SenderSide`] | holder of the sender lock | that holder; `sent` by all processes |
 //! | [`Published`] | holder of the receiver lock | senders that find no room |
-//! | [`ReceiverSide`] | holder of the receiver lock; `repairs[0]` by that of the sender lock | that holder; `drained` and `stored` by everybody |
-//! | [`LeaseRoots`] | holder of the receiver lock | that holder; `reserved` and `aside` by everybody |
+//! | [`ReceiverSide`] | holder of the receiver lock; `repairs[0]` by that of the sender lock | that holder; `drained` and `stored` by all processes |
+//! | [`LeaseRoots`] | holder of the receiver lock | that holder; `reserved` and `aside` by all processes |
 //! | [`ArenaRoots`] | holder of the sender lock | that holder |
-//! | [`Rules`] | its creator | everybody, on attaching |
+//! | [`Rules`] | its creator | all processes, on attaching |
 //! | [`Notice`] | holder of the receiver lock; `word` by the registered process too | that process, who registers |
 //! | [`RepairLog`] | holder of the lock of its side | people |
 
@@ -147,7 +147,7 @@ pub struct ReceiverSide {
     pub stored_bytes: AtomicU64,
     /// [`SenderSide::sent`] as last read: up to there the ring is worth fetching ahead.
     pub(crate) sent_seen: Guarded64,
-    // -- second line: what each receive reads, and a sender that finds no room; written when somebody blocks or holds
+    // -- second line: what each receive reads, and a sender that finds no room; written when a process blocks or holds
     /// Third level of the priority bitmap.
     pub level2: Guarded64,
     /// Messages that are held beyond a call: they count for the queue's capacity, and are not queued.
@@ -158,7 +158,7 @@ pub struct ReceiverSide {
     pub(crate) offered: Links,
     /// Who watches the doorbell, see [`crate::doorbell`]; 0 for nobody.
     pub watched: Guarded32,
-    /// Whether somebody is registered for a notification, see [`crate::posix_engine::notification`]. Read by spinners as a hint.
+    /// Whether a process is registered for a notification, see [`crate::posix_engine::notification`]. Read by spinners as a hint.
     pub registered: AtomicU32,
     // -- blocking and the store
     /// Nodes that are real memory.
@@ -209,7 +209,7 @@ pub(crate) const NOTICES: usize = 2;
 pub struct Notice {
     /// The state, and the futex on which the registered process sleeps until it is fired, and who fired it until it is heard.
     pub word: AtomicU32,
-    /// How the process is told, and by which signal: for people, and for who fires. The process itself knows better.
+    /// How the process is told, and by which signal: for people, and for a process that fires. The process itself knows better.
     pub(crate) what: AtomicU32,
     pub(crate) signal: AtomicU32,
     /// The process, and what tells it from others of that id.
@@ -217,7 +217,7 @@ pub struct Notice {
     pub(crate) birth: AtomicU64,
     /// Which of its registrations.
     pub ticket: AtomicU64,
-    /// The process whose message fired it, and above 32 bits its real user; all ones until somebody has asked for that.
+    /// The process whose message fired it, and above 32 bits its real user; all ones until a process has asked for that.
     pub(crate) sender: AtomicU64,
 }
 

@@ -60,7 +60,7 @@ impl Segment {
         })
     }
 
-    /// A private copy of a file's segment as it is now, but for what its blocks hold: for who only looks.
+    /// A private copy of a file's segment as it is now, but for what its blocks hold: for a process that only looks.
     pub fn copy_of(file: BorrowedFd<'_>, layout: Layout) -> Result<Segment, Errno> {
         Ok(Segment {
             memory: Memory::copy_of(
@@ -78,7 +78,7 @@ impl Segment {
         self.memory.base().addr()
     }
 
-    /// The same mapping once more: it stays until nobody uses it.
+    /// The same mapping once more: it stays until no process uses it.
     pub fn share(&self) -> Segment {
         Segment {
             memory: self.memory.share(),
@@ -189,7 +189,7 @@ impl Segment {
     #[inline(always)]
     pub fn ring(&self, position: u64) -> &AtomicU32 {
         // Acquire: WIDER. Changes only under both locks, but `seems_filled` reads it under none: it pairs with the release
-        // in `widen_ring`, so that who sees the larger mask sees the copied half.
+        // in `widen_ring`, so that a process that sees the larger mask sees the copied half.
         let mask = self.fixed().geometry.ring_mask.load(Ordering::Acquire);
         self.ring_at(position as usize & mask as usize)
     }

@@ -49,16 +49,16 @@ pub struct Rules {
     /// The number of the label that names the dead-letter queue; 0: there is none. A name in the segment could be
     /// written by every process that may send or receive: see `namespace/dead_letters.rs`.
     label: AtomicU64,
-    /// Whether the queue goes when nobody has it open any more: 0, it does not; 1, it does, and nobody has had it open yet;
+    /// Whether the queue goes when no process has it open any more: 0, it does not; 1, it does, and no process has had it open yet;
     /// [`Rules::DUE`].
     pub(super) removal: AtomicU32,
 }
 
-/// [`Rules::removal`]: it goes, once somebody has had it open.
+/// [`Rules::removal`]: it goes, once a process has had it open.
 const WAITS: u32 = 1;
 
 impl Rules {
-    /// [`Rules::removal`]: it goes, and somebody has it open, or had.
+    /// [`Rules::removal`]: it goes, and a process has it open, or had.
     pub const DUE: u32 = 2;
 
     /// Where the number of the label is.
@@ -72,10 +72,10 @@ impl Rules {
         word <= Rules::DUE
     }
 
-    /// Somebody has the queue open.
+    /// A process has the queue open.
     #[cfg(not(loom))]
     pub(crate) fn note_use(&self) {
-        // Relaxed: it only ever becomes due. Who asks too early leaves the queue to those who have it open.
+        // Relaxed: it only ever becomes due. A process that asks too early leaves the queue to those that have it open.
         if self.removal.load(Ordering::Relaxed) == WAITS {
             self.removal.store(Rules::DUE, Ordering::Relaxed);
         }
@@ -94,7 +94,7 @@ pub struct Policy {
     pub label: u64,
     /// The name of that queue, slash included, if the label is believed.
     pub dead_letter: Option<Vec<u8>>,
-    /// Whether it is removed when nobody has it open any more.
+    /// Whether it is removed when no process has it open any more.
     pub remove_on_last_close: bool,
 }
 
@@ -116,7 +116,7 @@ impl Policy {
 
     /// Writes the policy into a new segment.
     pub(crate) fn write(&self, rules: &Rules) {
-        // Relaxed: nobody else sees the segment yet.
+        // Relaxed: no other process sees the segment yet.
         rules
             .on_full
             .store(self.on_full.number(), Ordering::Relaxed);
@@ -130,7 +130,7 @@ impl Policy {
 
     /// Reads the policy of a segment, but for the name that a label bears. None if it makes no sense.
     pub fn read(rules: &Rules) -> Option<Policy> {
-        // Relaxed: written once, before anybody could attach.
+        // Relaxed: written once, before any process could attach.
         let load = Ordering::Relaxed;
         Some(Policy {
             on_full: OnFull::of_number(rules.on_full.load(load))?,
@@ -138,7 +138,7 @@ impl Policy {
             max_deliveries: rules.max_deliveries.load(load),
             label: rules.label.load(load),
             dead_letter: None,
-            // Relaxed: whoever changes it changes nothing else.
+            // Relaxed: a process that changes it changes nothing else.
             remove_on_last_close: match rules.removal.load(load) {
                 0 => false,
                 word if Rules::is_removal(word) => true,

@@ -57,7 +57,7 @@ impl<'a> Ring<'a> {
         cell.stamp.store(stamp(position), Ordering::Release);
     }
 
-    /// Writes a slot that nobody uses behind the free ones. It is free when `freed` is moved past it.
+    /// Writes a slot that no process uses behind the free ones. It is free when `freed` is moved past it.
     #[inline(always)]
     pub(crate) fn write(&self, position: u64, slot: u32) {
         // Release: GONE. Pairs with the fences in `recover::sender_side` and `seems_filled`; all others need no more than

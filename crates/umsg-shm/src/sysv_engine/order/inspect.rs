@@ -6,7 +6,7 @@ use crate::fault::Fault;
 
 impl<'a, S: TypeIndexStore> Typed<'a, S> {
     /// The n-th message in order of arrival, counted from 0. The one found last is remembered together with its number, kept
-    /// right by those that add and remove: whoever asks for one after the other walks one step each time.
+    /// right by those that add and remove: a process that asks for one after the other walks one step each time.
     pub(crate) fn nth(&self, n: u32) -> Result<Option<u32>, Fault> {
         let roots = self.shelf.kinds();
         let (mut at, mut number) = (target(&roots.cursor), roots.position.get());

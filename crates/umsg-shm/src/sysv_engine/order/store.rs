@@ -90,7 +90,7 @@ pub struct TypeRoots {
     pub(crate) oldest: Guarded32,
     pub(crate) newest: Guarded32,
     pub(crate) listed: Guarded32,
-    /// Shapes the tree and the hash table. Whoever makes the queue chooses it by chance, so that no choice of types makes
+    /// Shapes the tree and the hash table. A process that makes the queue chooses it by chance, so that no choice of types makes
     /// the one deep or the other slow.
     pub(crate) seed: Guarded64,
 }

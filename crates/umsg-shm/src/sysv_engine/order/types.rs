@@ -105,7 +105,7 @@ impl<'a, S: TypeIndexStore> Typed<'a, S> {
         Ok((index, kind))
     }
 
-    /// A record that nobody uses.
+    /// A record that no process uses.
     fn take(&self, may_evict: bool) -> Result<u32, Fault> {
         let roots = self.shelf.kinds();
         if let Some(index) = target(&roots.free) {

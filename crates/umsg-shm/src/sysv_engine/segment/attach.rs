@@ -52,7 +52,7 @@ pub fn is_marked_removed(len: u64) -> bool {
     len % 2 == 1
 }
 
-/// Marks the file of a removed queue, open for writing, for those who may not open it.
+/// Marks the file of a removed queue, open for writing, for those that may not open it.
 pub fn mark_removed(file: BorrowedFd<'_>) -> Result<(), AttachError> {
     let summary = summary(file)?;
     match summary.is_removed {
@@ -61,7 +61,7 @@ pub fn mark_removed(file: BorrowedFd<'_>) -> Result<(), AttachError> {
     }
 }
 
-/// Says in a queue's file, open for writing, that the queue is removed, for those who have it mapped: see
+/// Says in a queue's file, open for writing, that the queue is removed, for those that have it mapped: see
 /// [`Engine::remove_unlocked`](crate::sysv_engine::Engine::remove_unlocked). One that is too short has nobody who could read it there.
 pub fn write_removed(file: BorrowedFd<'_>) -> Result<(), AttachError> {
     use super::fixed::{REMOVED, Rights};

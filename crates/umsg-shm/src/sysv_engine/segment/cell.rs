@@ -53,7 +53,7 @@ impl Cell {
         self.state.get() >> 1
     }
 
-    /// The message is queued again after so many returns, or (not `queued`) in somebody's hands.
+    /// The message is queued again after so many returns, or (not `queued`) in a process's hands.
     pub(crate) fn set_returns(&self, returns: u32, queued: bool) {
         self.state
             .set(returns.min(u32::MAX >> 1) << 1 | u32::from(queued));

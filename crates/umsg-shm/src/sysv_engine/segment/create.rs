@@ -47,7 +47,7 @@ pub fn create(
 fn fill_in(segment: &Segment, identity: &Identity) {
     let fixed = segment.fixed();
     let layout = segment.layout();
-    // Relaxed throughout: nobody else sees the segment before its file is linked.
+    // Relaxed throughout: no other process sees the segment before its file is linked.
     let (header, rights) = (&fixed.header, &fixed.rights);
     rights.state.store(LIVE, Ordering::Relaxed);
     rights.version.store(1, Ordering::Relaxed);

@@ -2,13 +2,13 @@
 //!
 //! | part | written by | read by |
 //! |---|---|---|
-//! | [`Header`] | its creator | everybody, on attaching |
-//! | [`Rights`] | who changes or removes the queue | everybody |
-//! | [`ControlBlock`] | holder of the lock | that holder; counts by everybody |
+//! | [`Header`] | its creator | all processes, on attaching |
+//! | [`Rights`] | who changes or removes the queue | all processes |
+//! | [`ControlBlock`] | holder of the lock | that holder; counts by all processes |
 //! | [`TypeRoots`] | holder of the lock | that holder |
 //! | [`LeaseRoots`] | holder of the lock | that holder |
 //! | [`ArenaRoots`] | holder of the lock | that holder |
-//! | [`Counters`] | everybody, a line a processor | everybody |
+//! | [`Counters`] | all processes, a line a processor | all processes |
 
 use crate::arena::ArenaRoots;
 use crate::counters::Counters;
@@ -99,7 +99,7 @@ pub struct ControlBlock {
     pub(crate) receiver: AtomicU32,
     /// The most bytes that may be queued: msg_qbytes.
     pub capacity: AtomicU64,
-    // -- second line: what each operation reads; written when somebody waits or holds
+    // -- second line: what each operation reads; written when a thread waits or holds
     /// Messages that are leased, and their bytes: they take room, and are not queued.
     pub held: AtomicU64,
     pub(crate) held_bytes: AtomicU64,
@@ -142,7 +142,7 @@ pub struct Fixed {
 const _: () = {
     use std::mem::{offset_of, size_of};
     assert!(size_of::<Header>() == 128 && size_of::<Rights>() == 128);
-    // A send or a receive for which nobody waits writes one line of the control block, and reads another. To wait and to be served
+    // A send or a receive for which no thread waits writes one line of the control block, and reads another. To wait and to be served
     // takes no third.
     assert!(offset_of!(ControlBlock, held) == 64 && offset_of!(ControlBlock, used) == 128);
 };

@@ -61,7 +61,7 @@ impl Segment {
         Ok(Segment { memory, layout })
     }
 
-    /// A private copy of a file's segment as it is now, but for what its blocks hold: for who only looks.
+    /// A private copy of a file's segment as it is now, but for what its blocks hold: for a process that only looks.
     pub fn copy_of(file: BorrowedFd<'_>, layout: Layout) -> Result<Segment, Errno> {
         Ok(Segment {
             memory: Memory::copy_of(file, layout.len, std::slice::from_ref(&(0..layout.arena)))?,
@@ -87,7 +87,7 @@ impl Segment {
         self.memory.set_home(home);
     }
 
-    /// The same mapping once more: it stays until nobody uses it.
+    /// The same mapping once more: it stays until no process uses it.
     pub(crate) fn share(&self) -> Segment {
         Segment {
             memory: self.memory.share(),

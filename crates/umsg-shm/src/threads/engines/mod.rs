@@ -7,7 +7,7 @@ use super::traffic::LONGEST;
 use crate::sys::clock::Deadline;
 use std::time::Duration;
 
-/// Long enough for anybody, and too short while the others are slow.
+/// Long enough for any process, and too short while the others are slow.
 const PATIENT: Duration = Duration::from_secs(60);
 const IMPATIENT: Duration = Duration::from_micros(200);
 

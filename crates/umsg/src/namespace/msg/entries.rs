@@ -85,7 +85,7 @@ impl Files {
     }
 }
 
-/// How many queues there are in the namespace at `path`, whoever owns it.
+/// How many queues there are in the namespace at `path`, regardless of its owner.
 pub(in crate::namespace) fn count_below(path: &Path) -> Result<usize, NamespaceError> {
     let mut count = 0;
     for_each_index(&Directory::open(&path.join(SYSV))?, |_| {

@@ -54,7 +54,7 @@ impl Files {
         Staged::create(&mut self.0, TO_NAMESPACE, mode)
     }
 
-    /// What stat(2) says of the queue with an index: to who may not open it, too. None if there is no file.
+    /// What stat(2) says of the queue with an index: to a process that may not open it, too. None if there is no file.
     ///
     /// # Errors
     /// `Denied` if the directory may not be searched; `System`.

@@ -5,7 +5,7 @@
 //! of two that make a name, link(2) and symlink(2) let one.
 //!
 //! The kernel drops the lock when its holder dies, wherever that was. A holder that is *stopped* keeps it; then others of the user are told who it is
-//! once no name has changed for [`PATIENCE`], and those who need no lock go on.
+//! once no name has changed for [`PATIENCE`], and those that need no lock go on.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -46,7 +46,7 @@ impl Files {
         self.lock_in(&self.own()?, patience)
     }
 
-    /// Waits for the lock of a user, for those who may take his files away.
+    /// Waits for the lock of a user, for those that may take his files away.
     ///
     /// # Errors
     /// As [`lock`](Self::lock); `NotFound` if he has none, as he has made no queue; `Denied`.
@@ -91,7 +91,7 @@ fn open(lock: &Path) -> io::Result<OwnedFd> {
     }
 }
 
-/// A wait for others who make and remove queues.
+/// A wait for others that make and remove queues.
 struct Wait {
     patience: Duration,
     last: Instant,
@@ -162,7 +162,7 @@ fn holder(directory: &OwnedFd) -> Option<u32> {
     let locks = str::from_utf8(&locks).ok()?;
     let held = locks.lines().map(|line| line.split_ascii_whitespace());
     held.filter_map(|mut fields| {
-        // 1: FLOCK  ADVISORY  WRITE 4242 00:1a:77 0 EOF; who waits has an arrow behind the number.
+        // 1: FLOCK  ADVISORY  WRITE 4242 00:1a:77 0 EOF; a process that waits has an arrow behind the number.
         let is_flock = fields.nth(1) == Some("FLOCK");
         let process = fields.nth(2)?;
         (is_flock && fields.next() == Some(file.as_str())).then_some(process)

@@ -8,17 +8,17 @@
 //! └── p-4              and its label, to "4"
 //! ```
 //!
-//! There are names only and no table of them: whoever may make a queue could scribble in a table, but can't take another's
+//! There are names only and no table of them: a process that may make a queue could scribble in a table, but can't take another's
 //! name away from a directory that is sticky.
 //!
 //! | file | label | then |
 //! |---|---|---|
 //! | no | no | there is no queue |
-//! | yes | no | its maker died: there is no queue. Who comes to the index next takes it, if he may unlink the file |
+//! | yes | no | its maker died: there is no queue. A process that comes to the index next takes it, if he may unlink the file |
 //! | yes | yes | there is a queue, unless its header says that it was removed, or is another's by key and identifier. If the header makes no sense, it is damaged |
-//! | no | yes | somebody interfered: there is no queue |
+//! | no | yes | a process interfered: there is no queue |
 //!
-//! A label can be read by who may not open the file: to the kernel the identifier of a queue is no secret, and it tells an
+//! A label can be read by the process that may not open the file: to the kernel the identifier of a queue is no secret, and it tells an
 //! identifier that is no more from one that is not for the caller.
 //!
 //! A key has one label, so the user that owns the label decides which queue the key leads to. In a sticky directory no other user but root, and
@@ -31,7 +31,7 @@
 //! | two makers take an index | link(2): one gets EEXIST and goes on to the next |
 //! | two makers of one key | symlink(2): one gets EEXIST, takes its file away and looks again |
 //! | two of one user take away what is left of the dead | the user's lock, see `lock.rs`; root takes the lock of the files' owner |
-//! | a maker, and one of its user who sweeps files without a label | the user's lock: who holds it finds no maker of his at work |
+//! | a maker, and one of its user that sweeps files without a label | the user's lock: who holds it finds no maker of his at work |
 //! | two makers give out identifiers | an index is one maker's alone, and its identifier is larger than all that were noted, see `next.rs` |
 //! | two makers at the limit of queues | nothing: users that make queues at the same moment may exceed it by one each |
 //! | two change a queue's rights | the queue's own lock; each gives the file the rights that the header has then, until it has these |

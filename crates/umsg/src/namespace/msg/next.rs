@@ -31,7 +31,7 @@ const SEQUENCES: u64 = i32::MAX as u64 >> 15;
 const LEAST_CYCLE: u32 = 64;
 /// A turn takes longer than so many nanoseconds: at least one queue is made in it.
 const TURN: u64 = 10_000;
-/// Written by its owner, read by everybody who makes queues.
+/// Written by its owner, read by every process that makes queues.
 const MODE: u32 = 0o644;
 
 /// The last identifier.
@@ -73,7 +73,7 @@ impl Next {
     }
 
     fn encode(self) -> [u8; SIZE] {
-        // Wraps for a user who has scribbled in his own.
+        // Wraps for a user that has scribbled in his own.
         let turns = self.turn.wrapping_mul(u64::from(INDICES));
         let count = self
             .index
@@ -278,7 +278,7 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         fs::mkfifoat(fs::CWD, &path, Mode::RWXU).unwrap();
         assert_eq!(files().next(1).unwrap(), last(5, 6));
-        // As far as is credible: nobody has had those in between.
+        // As far as is credible: no process has had those in between.
         std::fs::remove_file(&path).unwrap();
         let far = last(9, clock::realtime() / TURN - 1_000_000);
         std::fs::write(&path, far.encode()).unwrap();

@@ -1,4 +1,4 @@
-//! Queues that go when nobody has them open any more: a directory of the queue's name, and in it the queue's file.
+//! Queues that go when no process has them open any more: a directory of the queue's name, and in it the queue's file.
 //!
 //! ```text
 //! mq
@@ -7,12 +7,12 @@
 //!     └── queue      its file
 //! ```
 //!
-//! unlink(2) takes a name away from whatever has it at that moment. Whoever finds that nobody uses a queue, and then unlinks it, may meet
-//! another: somebody unlinked the first and made a second between the two steps. In a directory the file's name is its own for good: the
+//! unlink(2) takes a name away from whatever has it at that moment. A process that finds that no process uses a queue, and then unlinks it, may meet
+//! another: a process unlinked the first and made a second between the two steps. In a directory the file's name is its own for good: the
 //! directory gets its name when the file is in it (rename(2), which takes the place of nothing but an empty directory), no second file ever
 //! comes into it, who removes the file does so through the directory that it has open, and rmdir(2) leaves one with a file in it alone.
-//! It is also the only mark of such a queue that those who may write in its file can't forge. What a directory is that is empty, its mode says: one
-//! of another mode was put there by somebody else, and stays.
+//! It is also the only mark of such a queue that those that may write in its file can't forge. What a directory is that is empty, its mode says: one
+//! of another mode was put there by another process, and stays.
 //!
 //! Who has the queue open has mapped its file through a descriptor of its own, on which it took a shared flock(2) before. The lock
 //! belongs to the opening and not to its numbers, and the mapping keeps the opening: it stays when the descriptor is closed, is shared by forked
@@ -20,13 +20,13 @@
 //!
 //! | the directory | the file's lock | is due | |
 //! |---|---|---|---|
-//! | is missing, or empty | | | there is no such queue; who makes one takes an empty one's place |
-//! | has the file | shared | | somebody has the queue open |
-//! | has the file | none | no | it was made for others, and nobody has opened it yet |
-//! | has the file | none | yes | nobody has it open any more: who comes by first removes it |
-//! | has the file | exclusive | yes | somebody is at that |
+//! | is missing, or empty | | | there is no such queue; a process that makes one takes an empty one's place |
+//! | has the file | shared | | a process has the queue open |
+//! | has the file | none | no | it was made for others, and no process has opened it yet |
+//! | has the file | none | yes | no process has it open any more: a process that comes by first removes it |
+//! | has the file | exclusive | yes | a process is at that |
 //!
-//! Whoever lets go of the queue comes by, and so do who opens it or one that is to go, and who lists the namespace. Who may not remove it locks
+//! A process that lets go of the queue comes by, and so do who opens it or one that is to go, and who lists the namespace. A process that may not remove it locks
 //! nothing; and whoever locked it exclusively unlocks it, where a child that was forked meanwhile would keep the opening.
 //!
 //! **If a process dies** while it makes one, a temporary directory stays until [`super::temporary::sweep`]; while it removes one, the file or the
@@ -73,7 +73,7 @@ pub(crate) enum Hold {
     Held,
     /// The file has no name any more.
     Gone,
-    /// Somebody is removing the file, at this moment.
+    /// A process is removing the file, at this moment.
     Leaving,
 }
 
@@ -122,7 +122,7 @@ impl Namespace {
     }
 }
 
-/// Locks a queue's file for somebody who is going to map it through this very opening.
+/// Locks a queue's file for a process that is going to map it through this very opening.
 pub(crate) fn hold(file: BorrowedFd<'_>) -> io::Result<Hold> {
     match fs::flock(file, FlockOperation::NonBlockingLockShared) {
         Err(Errno::WOULDBLOCK) => return Ok(Hold::Leaving),

@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// How often a directory is looked at that is not empty and has no queue in it, as others may have made one and removed it between two looks.
 const LOOKS: u32 = 1000;
 
-/// Waiting for who is in the way: a process between two system calls, unless it was stopped.
+/// Waiting for a process that is in the way: a process between two system calls, unless it was stopped.
 #[derive(Debug, Default)]
 pub(crate) struct Patience {
     end: Option<Instant>,
@@ -39,7 +39,7 @@ impl Patience {
         now < end
     }
 
-    /// False once what comes and goes without waiting for anybody was looked at often enough.
+    /// False once what comes and goes without waiting for any process was looked at often enough.
     fn look_again(&mut self) -> bool {
         self.looks += 1;
         self.looks < LOOKS

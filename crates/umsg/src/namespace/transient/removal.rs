@@ -1,4 +1,4 @@
-//! Removing a queue that goes: when nobody has it open any more, or by name.
+//! Removing a queue that goes: when no process has it open any more, or by name.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -23,23 +23,23 @@ use umsg_shm::sys::random::random;
 /// How many queues are looked at, on the average, for each that is made.
 const FEW: u64 = 64;
 
-/// How often it is asked whether a queue is used that somebody else has locked alone, and how long apart.
+/// How often it is asked whether a queue is used that another process has locked alone, and how long apart.
 const LOOKS: u32 = 20;
 const BETWEEN_LOOKS: Duration = Duration::from_micros(50);
 
 /// What became of a queue that may have to go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Removal {
-    /// Nobody had it open: it is gone, by this caller or another.
+    /// No process had it open: it is gone, by this caller or another.
     Gone,
-    /// It stays: somebody has it open, or is going to; or it goes only when it is unlinked.
+    /// It stays: a process has it open, or is going to; or it goes only when it is unlinked.
     Stays,
-    /// Nobody has it open, and the caller may not remove it.
+    /// No process has it open, and the caller may not remove it.
     Denied,
 }
 
 impl Namespace {
-    /// Removes a queue that goes, if nobody has it open and `is_due` says that somebody had.
+    /// Removes a queue that goes, if no process has it open and `is_due` says that a process had.
     ///
     /// # Errors
     /// Those of the namespace, and of opening a file.
@@ -64,7 +64,7 @@ impl Namespace {
         Ok(entries <= FEW || random() % entries < FEW)
     }
 
-    /// Removes all queues that go, of which nobody has any open. Answers which, without slashes. Costs a walk over all queues, unless there are
+    /// Removes all queues that go, of which no process has any open. Answers which, without slashes. Costs a walk over all queues, unless there are
     /// none that go and the file system says so.
     ///
     /// # Errors
@@ -117,7 +117,7 @@ fn names_of_directories(queues: &Directory) -> Result<Vec<OsString>, NamespaceEr
 
 /// What is found under the name of a queue that may have to go.
 enum Found {
-    /// Nobody has it open.
+    /// No process has it open.
     Unused(Unused),
     /// The directory of one that is gone.
     Empty,
@@ -125,7 +125,7 @@ enum Found {
     Else(Removal),
 }
 
-/// A queue that nobody has open, locked exclusively until this is dropped.
+/// A queue that no process has open, locked exclusively until this is dropped.
 struct Unused {
     home: Directory,
     file: OwnedFd,
@@ -178,7 +178,7 @@ fn find_unused(
     }
 }
 
-/// Locks a file exclusively, if nobody uses it. Who only looks has it locked so for a moment, and leaves it to others to remove it: then
+/// Locks a file exclusively, if no process uses it. A process that only looks has it locked so for a moment, and leaves it to others to remove it: then
 /// asks again.
 fn is_locked_alone(file: &OwnedFd) -> Result<bool, Errno> {
     let mut was_open = false;
@@ -190,10 +190,10 @@ fn is_locked_alone(file: &OwnedFd) -> Result<bool, Errno> {
             other => return other.map(|()| true),
         }
         match fs::flock(file, FlockOperation::NonBlockingLockShared) {
-            // Somebody who looks, or removes it.
+            // A process that looks, or removes it.
             Err(Errno::WOULDBLOCK) => std::thread::sleep(BETWEEN_LOOKS),
             Err(error) => return Err(error),
-            // Users; or one who looked, and has gone.
+            // Users; or one that looked, and has gone.
             Ok(()) => was_open = true,
         }
     }

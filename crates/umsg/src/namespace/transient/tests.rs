@@ -97,7 +97,7 @@ fn who_removes_one_leaves_another_of_its_name_alone() {
     let namespace = dir.namespace();
     for is_plain in [false, true] {
         drop(make(&namespace).unwrap());
-        // Between its lock and its unlink, somebody else unlinks the queue and makes another.
+        // Between its lock and its unlink, another process unlinks the queue and makes another.
         let queues = namespace.queues().unwrap();
         let old = home(&queues, name("/q").as_os_str()).unwrap();
         namespace.unlink_queue_file(&name("/q")).unwrap();
@@ -153,7 +153,7 @@ fn a_directory_of_something_else_is_neither_taken_nor_removed() {
         assert_eq!(gone, Err(FileError::Directory));
         assert_eq!(namespace.remove_all_unused(|_| true), Ok(vec![]));
     };
-    // What is empty may be somebody's all the same, who was about to put something there.
+    // What is empty may be a process's all the same, who was about to put something there.
     stays();
     std::fs::write(dir.queue("q/letter"), b"").unwrap();
     stays();

@@ -88,7 +88,7 @@ pub struct SnapshotInfo {
     pub max_deliveries: Option<u32>,
     /// The queue that gets what this one could not keep or deliver.
     pub dead_letter: Option<OsString>,
-    /// Whether the queue is removed when nobody has it open any more.
+    /// Whether the queue is removed when no process has it open any more.
     pub remove_on_last_close: bool,
 }
 
@@ -152,7 +152,7 @@ impl Snapshot {
         })
     }
 
-    /// With the queue's name, of at most 256 bytes, which a queue's handle does not know: for those who restore it.
+    /// With the queue's name, of at most 256 bytes, which a queue's handle does not know: for those that restore it.
     #[must_use]
     pub fn named(mut self, name: impl AsRef<OsStr>) -> Snapshot {
         self.name = name.as_ref().as_bytes().to_vec();

@@ -8,7 +8,7 @@ use crate::namespace::{FileError, NamespaceError};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ControlError {
-    /// EIDRM, or EINVAL for who asks by identifier: the queue was removed.
+    /// EIDRM, or EINVAL for a process that asks by identifier: the queue was removed.
     #[error("the queue was removed")]
     Removed,
     /// EACCES: the queue's mode does not let the caller read.
@@ -46,7 +46,7 @@ pub enum ControlError {
     /// ENOMEM: no memory left.
     #[error("no memory left: end programs, or raise the limit of the memory cgroup")]
     NoMemory,
-    /// EAGAIN: the queue's lock is not let go: a process was stopped in the middle of a call, or somebody wrote its number there.
+    /// EAGAIN: the queue's lock is not let go: a process was stopped in the middle of a call, or a process has overwritten it.
     #[error("the queue's lock is not let go")]
     Busy,
     /// EDEADLK: the calling thread was interrupted inside a call on the same queue, see [`crate::signals::defer`].

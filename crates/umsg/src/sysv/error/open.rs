@@ -119,7 +119,7 @@ pub enum OpenError {
     },
 }
 
-/// What a limit of so many queues says to who wants another.
+/// What a limit of so many queues says to a process that wants another.
 fn too_many(limit: u32) -> String {
     match limit {
         0 => "the namespace lets no System V queues be made; `umsg limits --msgmni` changes that"
