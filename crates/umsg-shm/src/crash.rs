@@ -131,19 +131,19 @@ points! {
     BELL_FORETOLD;
     /// A doorbell shows what is, the lock is held.
     BELL_SETTLED;
-    /// A doorbell is made, no segment names it: the next who makes one removes it.
+    /// A doorbell is made, no segment names it: the next process that makes one removes it.
     BELL_MADE;
     /// The segment names a doorbell that no process rings.
     BELL_NAMED;
-    /// No process polls a doorbell that is to be rung: who rings it finds out.
+    /// No process polls a doorbell that is to be rung: the sender that rings it finds out.
     BELL_WATCHED;
     /// A doorbell that no process polls is rung no more, and has its name.
     BELL_FORGOTTEN;
-    /// A doorbell that no process polls is in no segment, and has its name: the next who makes one removes it.
+    /// A doorbell that no process polls is in no segment, and has its name: the next process that makes one removes it.
     BELL_UNNAMED;
     /// Helpers were called that still sleep: they look after a slice, and find the lock orphaned.
     BELL_CALLED;
-    /// The bell is armed, its receiver does not wait yet: the ring has lost its owner, whoever rings does so in vain.
+    /// The bell is armed, its receiver does not wait yet: the ring has lost its owner, and a sender rings in vain.
     RING_ARMED;
     /// A sender is to ring and has not: the message was sent, the next sender rings, or a sleeper looks up at its next slice.
     RING_DUE;
@@ -173,11 +173,11 @@ points! {
     CREATE_LABELLED;
     /// A queue's file has its contents and no name: it vanishes.
     CREATE_UNNAMED;
-    /// The file of a queue that goes with its last user is in a directory that has no queue's name: the next who makes one removes it.
+    /// The file of a queue that goes with its last user is in a directory that has no queue's name: the next process that makes one removes it.
     CREATE_HOUSED;
     /// The file has its name: the queue exists.
     CREATE_NAMED;
-    /// No process has a queue open that goes with its last user, and who is to remove it has not: the next who comes by does.
+    /// No process has a queue open that goes with its last user, and the process that is to remove it has not: the next process that comes by does.
     TRANSIENT_LOCKED;
     /// A queue that goes with its last user is gone, its directory is there: a process that makes one of its name takes its place.
     TRANSIENT_EMPTIED;
@@ -201,17 +201,17 @@ points! {
     NOTICE_FILLED;
     /// Senders are asked to tell of messages, the registration does not count: there is none, the repair asks them no more.
     NOTICE_DECIDED;
-    /// A process is registered, the lock is held: it is the dead one's, who registers next takes it away.
+    /// A process is registered, the lock is held: it is the dead one's, and the next process that registers takes it away.
     NOTICE_ARMED;
     /// A registration is taken back, senders are not told: the next one finds out.
     NOTICE_WITHDRAWN;
-    /// Who made the queue non-empty is noted, the registration is not fired: the repair fires it.
+    /// The sender that made the queue non-empty is noted, the registration is not fired: the repair fires it.
     NOTICE_NOTED;
     /// A registration is fired, the queue still says that it is there: the repair corrects that, the registered process looks by itself.
     NOTICE_FIRED;
     /// A registration is fired, its process was not woken: it looks by itself at its next slice.
     NOTICE_UNTOLD;
-    /// A process has raised its signal and not said so: who fired it sees that it is dead.
+    /// A process has raised its signal and not said so: the sender that fired it sees that it is dead.
     NOTICE_RAISED;
     /// A repair has found out which slots are in use.
     REPAIR_SURVEYED;
@@ -225,7 +225,7 @@ points! {
     SALVAGE_BEGUN;
     /// Nobody holds or waits with what makes no sense any more.
     SALVAGE_SURVEYED;
-    /// Blocks that lie on others are forgotten; who had one of those still says that it has a message.
+    /// Blocks that lie on others are forgotten; a slot that had one of those still says that it has a message.
     SALVAGE_BLOCKS_LAID;
     /// A message of the ring is marked as stored, and those that came after it are not.
     SALVAGE_MARKED;

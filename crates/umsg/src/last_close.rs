@@ -1,4 +1,4 @@
-//! A queue that goes when no process has it open any more, as a process sees it who has. How that is done is in
+//! A queue that goes when no process has it open any more, as a process that has it open sees it. How that is done is in
 //! `namespace/transient/`; the word that says whether it is due is here.
 
 use crate::namespace::{DeadLetterLabel, FileError, Namespace, NamespaceError, QueueName, Removal};

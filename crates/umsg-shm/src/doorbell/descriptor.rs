@@ -104,7 +104,7 @@ impl Doorbell {
     /// What this process polls, if it has asked for as much.
     #[inline]
     fn polled(&self, wanted: u32) -> Option<BorrowedFd<'_>> {
-        // Acquire: stored last by who opened it.
+        // Acquire: stored last by the thread that opened it.
         if wanted & !self.asked.load(Ordering::Acquire) != 0 || self.lacks_help() {
             return None;
         }
@@ -313,7 +313,7 @@ impl Doorbell {
         self.open_gong(name, now)
     }
 
-    /// Who rings is done.
+    /// The ringing is done.
     pub(super) fn put_back(&self, place: u64) {
         let other = self.rung.swap(place, Ordering::AcqRel);
         if other != 0 {

@@ -9,7 +9,7 @@
 //! | one to three packets | IN and OUT | there are messages, and room |
 //! | four packets, all that fits | IN | there is no room |
 //!
-//! Who changes the queue changes the FIFO, under the queue's lock, and only while a process watches: the segment says so. What becomes
+//! A thread that changes the queue changes the FIFO, under the queue's lock, and only while a process watches: the segment says so. What becomes
 //! possible is shown *before* it is, what ends is taken back *after* it has: so a process that is killed in between leaves a poller
 //! that looks in vain, never one that is not told. A process that looks meanwhile waits for the lock.
 //!
@@ -75,7 +75,7 @@ pub(crate) fn is_called(calls: &AtomicU32, value: u32) -> bool {
     calls.load(Ordering::Acquire) != value
 }
 
-/// How long who begins to poll waits for a lock whose owner is stopped, and who stops does.
+/// How long a process that begins to poll, and one that stops polling, waits for a lock whose owner is stopped.
 #[cfg(not(loom))]
 pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 #[cfg(not(loom))]
@@ -107,7 +107,7 @@ pub(crate) fn why_not(trouble: Fault) -> Errno {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Edges {
-    /// Whenever the queue becomes readable, and whenever it becomes writable: enough for who then goes on until the queue is empty,
+    /// Whenever the queue becomes readable, and whenever it becomes writable: enough for a poller that then goes on until the queue is empty,
     /// or full. Sends and receives that change neither cost nothing more.
     #[default]
     Changes,

@@ -63,7 +63,7 @@ impl PollFifo<'_> {
         }
     }
 
-    /// One packet more. Tells who waits for messages. False if that was not to be done.
+    /// One packet more. Wakes pollers for messages. False if that was not to be done.
     fn write(&self) -> bool {
         io::write(self.file(), PACKET) == Ok(1)
     }
@@ -76,7 +76,7 @@ impl PollFifo<'_> {
             .is_some_and(|source| tee(source, self.file(), len, NOT_WAITING) == Ok(len))
     }
 
-    /// So many packets less. Tells who waits for room if it was full.
+    /// So many packets less. Wakes pollers for room if it was full.
     fn read(&self, packets: u32) -> bool {
         let mut left = packets as usize;
         // What was written comes one at a time.

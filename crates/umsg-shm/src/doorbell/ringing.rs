@@ -23,7 +23,7 @@ const OUT: u32 = 2;
 const PACKETS: u32 = 7;
 /// And: a process is ringing, or has died at it: what the FIFO holds has to be counted.
 const BUSY: u32 = 8;
-/// And: who repaired after that could not count it: a process that can does.
+/// And: the process that repaired after that could not count it: one that can does.
 const UNKNOWN: u32 = 16;
 
 /// [`Words::heard`], beside IN and OUT: a helper wants to be called by each send and receive.
@@ -71,7 +71,7 @@ impl Level {
         }
     }
 
-    /// Who is told of it that asked for every edge.
+    /// Which pollers that asked for every edge are told of it.
     fn edges(self) -> u32 {
         match self.bits() {
             IN => MESSAGES,
@@ -125,7 +125,7 @@ pub struct Words {
     pub(crate) shown: Guarded32,
     /// On which processor a process rings at the moment, plus one; 0: no process does. A hint.
     pub(crate) rung_on: Loose32,
-    /// The level that was told last, to who asked for every edge.
+    /// The level that was told last to pollers that asked for every edge.
     pub(crate) told: Guarded64,
     /// The FIFO's name ends with this number; 0: there is none.
     pub name: Guarded64,
@@ -137,7 +137,7 @@ pub struct Words {
 
 /// What one operation needs of a doorbell.
 pub(crate) struct Ringer<'a> {
-    /// Who watches: [`LEVELS`], [`MESSAGES`], [`ROOM`]; 0 for nobody. Looked at by each operation.
+    /// What pollers watch: [`LEVELS`], [`MESSAGES`], [`ROOM`]; 0 for none. Looked at by each operation.
     pub(crate) watched: &'a Guarded32,
     pub(crate) words: &'a Words,
     pub(crate) bell: &'a Doorbell,
@@ -272,12 +272,12 @@ impl Ringer<'_> {
         }
     }
 
-    /// Whether who asked for every edge has to be told of this level.
+    /// Whether pollers that asked for every edge have to be told of this level.
     fn tells_edges(&self, level: Level) -> bool {
         self.watched.get() & (MESSAGES | ROOM) != 0 && self.words.told.get() != level.word()
     }
 
-    /// Has a FIFO that holds so many packets show this, and tells who asked for every edge of the level. Answers how many it holds then;
+    /// Has a FIFO that holds so many packets show this, and tells pollers that asked for every edge of the level. Answers how many it holds then;
     /// nothing if this process can't ring.
     fn ring(&self, from: u32, bits: u32, level: Level) -> Option<u32> {
         let Some(fifo) = self.fifo() else {
@@ -291,7 +291,7 @@ impl Ringer<'_> {
         } else {
             0
         };
-        // The kernel itself tells who waits for messages of each that is written, and who waits for room when a full pipe is read.
+        // The kernel itself wakes pollers for messages at each write, and pollers for room when a full pipe is read.
         let told = match from {
             _ if to > from => MESSAGES,
             FULL.. if to < from => ROOM,
@@ -326,7 +326,7 @@ impl Ringer<'_> {
         }
     }
 
-    /// Has all helpers look what there is, and takes flags down that they set again. So who calls pays once, whether they live or not.
+    /// Has all helpers look what there is, and takes flags down that they set again. So the caller pays once, whether they live or not.
     /// A process with a private FIFO leaves the flag of those up: at the end of its operation it shows its own what there is.
     fn call(&self, flags: u32) {
         let kept = if self.bell.polls_privately() {

@@ -11,7 +11,7 @@ pub struct InPlace {
     pid: u32,
 }
 
-// SAFETY: the pointer leads into a shared mapping that outlives the handle which it was made from; who may touch the bytes
+// SAFETY: the pointer leads into a shared mapping that outlives the handle which it was made from; which thread may touch the bytes
 // is not a matter of threads.
 unsafe impl Send for InPlace {}
 // SAFETY: as above; writing asks for `&mut`.

@@ -4,7 +4,7 @@
 //! in place and acknowledge it later. No lock is held in between, so the kernel marks nothing if the process dies: a
 //! record says which process it is, and a process that finds the queue empty or full looks whether that one still lives.
 //!
-//! | state | the slot is | who may leave it | if the process dies |
+//! | state | the slot is | may leave it | if the process dies |
 //! |---|---|---|---|
 //! | `Free` | not the record's | a process that claims the record | - |
 //! | `Reserved` | its sender's, to be written | that sender: committed to the store, or given back | the slot is free |

@@ -40,7 +40,7 @@ pub struct LeaseRoots {
     pub aside: AtomicU32,
     /// The ticket that was given last.
     pub(crate) ticket: Guarded64,
-    /// The machine's clock in nanoseconds: when the first lease may end by itself, 0 for never; after when a look who of the
+    /// The machine's clock in nanoseconds: when the first lease may end by itself, 0 for never; after when a look which of the
     /// holders lives is worth its time again.
     pub due: AtomicU64,
     pub look_after: AtomicU64,

@@ -247,7 +247,7 @@ impl Lock {
         let owner = word as u32 & TID;
         // The threads of a model take it at once, which comes to the same.
         if owner != 0 && owner != thread.tid() && !cfg!(loom) {
-            // Whichever way it ends, who then wants the lock waits for it.
+            // However it ends, a thread that then wants the lock waits for it.
             let _ = self.sleep(word, &mut Rest::default(), Deadline::Never);
         }
     }

@@ -10,7 +10,7 @@ use crate::sys::liveness::Liveness;
 use crate::sys::thread::Thread;
 
 impl Lock {
-    /// Lends a sender lock to the caller, who holds the receiver lock, and waits for its owner until `end`.
+    /// Lends a sender lock to the caller, which holds the receiver lock, and waits for its owner until `end`.
     pub(crate) fn borrow(
         &self,
         thread: &Thread,
@@ -43,7 +43,7 @@ impl Lock {
             if claim.is_own(word) {
                 return Err(LockError::OwnedByCaller);
             }
-            // A word that was free, and was taken and dropped meanwhile, has nobody who would wake us.
+            // A word that was free, and was taken and dropped meanwhile, has no owner that would wake us.
             if is_held(word) {
                 if self.sleep(word, &mut rest, end)? == Slept::TimedOut {
                     self.take_from_the_dead(word, lives);
@@ -55,7 +55,7 @@ impl Lock {
 
     /// Whether a dead holder of the receiver lock, which the caller holds now, left this lock lent, or it was scribbled.
     pub(crate) fn is_left_lent(&self) -> bool {
-        // Relaxed: who lent it has held the receiver lock, whose acquire shows the loan.
+        // Relaxed: its borrower has held the receiver lock, whose acquire shows the loan.
         is_nobodys(self.word.load(Ordering::Relaxed) as u32)
     }
 

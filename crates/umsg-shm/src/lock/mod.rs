@@ -3,14 +3,14 @@
 //! One 64-bit word, which changes as a whole. Its low half is a futex in the kernel's robust form, its high half says whose thread the
 //! low half names:
 //!
-//! | low half | state | who may leave it | if the owner dies |
+//! | low half | state | may leave it | if the owner dies |
 //! |---|---|---|---|
 //! | 0 | free | anyone: CAS to its own thread id | - |
 //! | tid | held | the owner: swap to free | the kernel stores OWNER_DIED |
 //! | tid \| WAITERS | held, and other threads sleep | the owner: swap to free, wake one | the kernel stores OWNER_DIED \| WAITERS and wakes one |
 //! | OWNER_DIED [\| WAITERS] | held by a dead thread; in shared form, if its process is dead | anyone: CAS to its own id, then repair | the same again |
 //! | LENT [\| WAITERS] | a sender lock, held by the holder of the receiver lock | that holder | found by the next holder of the receiver lock |
-//! | a number that no thread has | scribbled, LENT in a lock that is never lent included | anyone who has slept a slice: CAS to OWNER_DIED | - |
+//! | a number that no thread has | overwritten; LENT in a lock that is never lent included | any thread that has slept a slice: CAS to OWNER_DIED | - |
 //!
 //! | form | high half when free | when held | a mark of the kernel |
 //! |---|---|---|---|

@@ -58,7 +58,7 @@ impl Lock {
                 .is_ok()
     }
 
-    /// Takes the lock from its owner, who may live, and wakes all that sleep on it. Only where what it guards is not used any more, whoever
+    /// Takes the lock from its owner, which may live, and wakes all that sleep on it. Only where what it guards is not used any more, whoever
     /// has it.
     #[cfg(any(not(loom), test))]
     pub(crate) fn break_up(&self) {

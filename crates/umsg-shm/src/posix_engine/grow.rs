@@ -1,7 +1,7 @@
 //! Bringing more slots into circulation.
 //!
 //! Both locks are held: the receiver lock by its word, the sender lock by a loan. A death in between is found by the
-//! next holder of the receiver lock, who ends the loan and frees what nobody holds.
+//! next holder of the receiver lock, which ends the loan and frees what no thread holds.
 
 use super::recover;
 use super::{Engine, Refused};

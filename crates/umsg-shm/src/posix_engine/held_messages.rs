@@ -56,7 +56,7 @@ impl Engine {
         self.keeps_time() && self.holders_want_a_look()
     }
 
-    /// Because a lease's time is up, or because no process has looked for a while who of them lives.
+    /// Because a lease's time is up, or because no process has looked for a while which of them lives.
     #[cold]
     fn holders_want_a_look(&self) -> bool {
         let holding = &self.segment().fixed().holding;

@@ -1,6 +1,6 @@
 //! Leases: receiving a message in place.
 //!
-//! A lease leaves the message in its slot and notes in a record who holds it; acknowledging frees the slot, returning
+//! A lease leaves the message in its slot and notes its holder in a record; acknowledging frees the slot, returning
 //! puts the message back to the head of its priority, and so does the holder's death or the end of a time limit.
 
 use super::held_messages::LeaseHandle;

@@ -228,7 +228,7 @@ impl Engine {
                 Err(LockError::OwnedByCaller) => return Err(Fault::OwnedByCaller),
                 // No honest borrower keeps it so long, so often.
                 Err(LockError::Nobodys) if loans == LOANS => return Err(Fault::Busy),
-                // Whoever borrowed it holds the receiver lock, or died with it: then taking that lock repairs both.
+                // Its borrower holds the receiver lock, or died with it: then taking that lock repairs both.
                 Err(LockError::Nobodys) => {
                     loans += 1;
                     let mut wakes = DeferredWakes::default();

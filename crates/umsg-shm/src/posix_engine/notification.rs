@@ -5,7 +5,7 @@
 //! another may register at once. There is room for eight, and for a thousand more where as many processes were told and are
 //! stopped, or get no processor: memory for them is made real when they are needed.
 //!
-//! | word | state | who may leave it | if the registered process dies |
+//! | word | state | may leave it | if the registered process dies |
 //! |---|---|---|---|
 //! | `turn << 2` | free | holder of the receiver lock: armed, another turn | - |
 //! | `turn << 2 \| ARMED` | registered | holder of the receiver lock: fired, or free if no process is to be told. Its process, without the lock: free | free, by the process that registers next |
@@ -15,7 +15,7 @@
 //! bit of `registered`, decided anew whenever the receiver lock is about to be dropped, and before a message is taken: so it counts
 //! what came and went in between. While it was empty, and only then, senders are asked (`attention`) to come and decide.
 //!
-//! Nobody acts on what a record says but its own process, which knows by itself what is to be done: who can write the segment
+//! No process acts on what a record says but its own, which knows by itself what is to be done: a process that can write the segment
 //! can't have a signal sent to any process.
 
 use super::{DeferredWakes, Engine, NOTICE, Refused};
@@ -92,7 +92,7 @@ pub struct Registered {
     pub(crate) word: u32,
 }
 
-/// Who wants to be told, and how.
+/// The registered process, and how it wants to be told.
 pub struct Claim {
     pub what: What,
     pub signal: u32,
@@ -250,7 +250,7 @@ impl Engine {
     fn fire(&self, receiving: ReceiverHeld<'_>, wakes: &mut DeferredWakes) {
         let index = self.registration() / INDEX;
         if let Some(notice) = self.notice(index) {
-            // Relaxed: who arms it holds the lock.
+            // Relaxed: the thread that arms it holds the lock.
             let armed = notice.word.load(Ordering::Relaxed);
             let (word, is_told) = after_firing(notice, armed);
             let pid = self.first_sender().unwrap_or(0);
@@ -258,7 +258,7 @@ impl Engine {
             let user = process::own_user(pid).unwrap_or(NOT_ASKED);
             notice.sender.store(sender(pid, user), Ordering::Relaxed);
             crash_point!(NOTICE_NOTED);
-            // Release: who sees it sees the sender. It fails if the registration was withdrawn.
+            // Release: a thread that sees it sees the sender. It fails if the registration was withdrawn.
             let fired = armed & STATE == ARMED
                 && notice
                     .word
@@ -478,7 +478,7 @@ impl Engine {
         }
     }
 
-    /// The process has done what there was to do. Who fired it may wait for that.
+    /// The process has done what there was to do. The sender that fired it may wait for that.
     pub fn acknowledge_notice(&self, index: u32, armed: u32) {
         crash_point!(NOTICE_RAISED);
         if let Some(notice) = self.notice(index) {
@@ -504,7 +504,7 @@ impl Engine {
         }
     }
 
-    /// Finds out anew who is registered: after the death of a holder of the lock. Whether the queue was empty in between nobody
+    /// Finds out the registered process again: after the death of a holder of the lock. Whether the queue was empty in between nobody
     /// knows: better a notification too many.
     pub(crate) fn find_registration(&self, receiving: ReceiverHeld<'_>) {
         let registration = match self.registered() {

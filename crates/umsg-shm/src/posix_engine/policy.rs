@@ -177,7 +177,7 @@ impl Engine {
         })
     }
 
-    /// Serves who waits, and drops what is too old: before anything else makes room.
+    /// Serves the waiters, and drops expired messages: before anything else makes room.
     fn begin_to_make_room(
         &self,
         receiving: ReceiverHeld<'_>,

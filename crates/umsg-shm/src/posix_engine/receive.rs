@@ -184,7 +184,7 @@ impl Engine {
             }
             // GONE, WIDER: the entry may have been another slot's already, because the position was passed meanwhile, or
             // because the ring was doubled and the position has its entry elsewhere. The fence pairs with the release
-            // in `Ring::write`: who read the entry after that, sees the cursor, or the mask, that came before.
+            // in `Ring::write`: a thread that read the entry after that sees the cursor, or the mask, that came before.
             fence(Ordering::Acquire);
             if receiver.drained.load(Ordering::Relaxed) == drained
                 && geometry.ring_mask.load(Ordering::Relaxed) == mask

@@ -36,7 +36,7 @@ pub(crate) fn sender_side(segment: &Segment) -> Result<(), Fault> {
     let sender = &fixed.sender;
     // Acquire: FREED.
     let freed = fixed.published.freed.load(Ordering::Acquire);
-    // Relaxed: only who holds the sender lock moves it.
+    // Relaxed: only the holder of the sender lock moves it.
     let sent = sender.sent.load(Ordering::Relaxed);
     let published = sent != freed && Ring::of(segment).published(sent)?.is_some();
     // GONE: a receiver may have taken the message already, and the slot's entry in the ring be another slot's. The
@@ -137,7 +137,7 @@ fn complete_hold(
 /// Takes a message that a process was given out of the queue, if it still is there.
 fn leave_queue(receiving: ReceiverHeld<'_>, engine: &Engine, slot: u32) -> Result<(), Fault> {
     let segment = engine.segment();
-    // Relaxed: only who holds the receiver lock moves it.
+    // Relaxed: only the holder of the receiver lock moves it.
     let drained = segment.fixed().receiver.drained.load(Ordering::Relaxed);
     if let Some((next, cell)) = Ring::of(segment).published(drained)?
         && next == slot
@@ -218,7 +218,7 @@ fn complete_admission(
 /// Notes the slots in the ring. One that is there is not stored (DRAIN_LINKED: it was being moved, and stays).
 fn survey_ring(segment: &Segment, survey: &mut Survey) -> Result<(), Fault> {
     let fixed = segment.fixed();
-    // Relaxed: only who holds the receiver lock moves these.
+    // Relaxed: only the holder of the receiver lock moves these.
     let drained = fixed.receiver.drained.load(Ordering::Relaxed);
     let freed = fixed.published.freed.load(Ordering::Relaxed);
     let len = freed.wrapping_sub(drained);

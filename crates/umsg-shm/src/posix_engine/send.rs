@@ -278,7 +278,7 @@ impl Engine {
         key: usize,
     ) -> Result<(), Fault> {
         self.provide_fifo(key)?;
-        // Release: RUN. Stored before the stamp: who sees a message of another priority sees another word.
+        // Release: RUN. Stored before the stamp: a receiver that sees a message of another priority sees another word.
         let run = position << 16 | key as u64;
         self.segment()
             .fixed()

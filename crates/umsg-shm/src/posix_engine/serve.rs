@@ -1,4 +1,4 @@
-//! Serving: whoever changed the queue hands messages to waiters, and room to those that want to send.
+//! Serving: the thread that changed the queue hands messages to waiters, and room to those that want to send.
 //!
 //! Under the receiver lock. A hand-over is: note the slot in the node, settle the node's word, take the message from
 //! the queue. If the server dies in between, the node's word decides whose the message is.

@@ -9,7 +9,7 @@ use crate::waiters::pacing::{give_way, look_away, spin_until};
 impl Engine {
     /// Looks for a message as long as the handle's pacing says. True if it is worth another attempt.
     pub(super) fn spin_for_message(&self, calm: Calm<'_>, deadline: Deadline) -> bool {
-        // Who is registered for a notification is told of no message that a receiver waits for: it waits where it is seen.
+        // A registered process is told of no message that a receiver waits for: the receiver waits where it is seen.
         if self.has_registration() {
             return false;
         }
@@ -61,7 +61,7 @@ impl Engine {
         let paid = spin_until(budget, calm, deadline, ready);
         if budget == u32::MAX {
             // Back to the attempt, which finds a message, or that the deadline has passed. That a handler has interrupted
-            // the call finds who is about to sleep.
+            // the call finds the thread that is about to sleep.
             return paid || !calm.is_over();
         }
         self.pacing.learn(budget, paid);

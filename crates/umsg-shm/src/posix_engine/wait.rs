@@ -334,7 +334,7 @@ impl Engine {
                 );
             }
             let result = if waiters::state(node) == State::Settled {
-                // Whoever accepted it has stored it, or has died and the repair has.
+                // The thread that accepted it has stored it, or has died and the repair has.
                 Ok(Some(()))
             } else {
                 self.segment().fixed().counters.count(Event::GivenUp);
@@ -424,7 +424,7 @@ impl Engine {
 }
 
 /// Has a sender that waits go on as one with a batch, of its one message, in its place in the line: what it had written makes no sense any
-/// more, and when it is its turn it sends it again. By who makes the queue anew, which may die on the way.
+/// more, and when it is its turn it sends it again. By the process that rebuilds the queue, which may die on the way.
 #[cfg(not(loom))]
 pub(super) fn lose_message(node: &Node) {
     node.wanted.set(1);

@@ -1,6 +1,6 @@
 //! The bell: how the one receiver of a ring is woken once, when as many messages are there as it asked for.
 //!
-//! | bell | state | who may leave it | if that one dies |
+//! | wake word | state | may leave it | if that one dies |
 //! |---|---|---|---|
 //! | `turn << 2` | silent | the receiver: armed | - |
 //! | `turn << 2 \| ARMED` | the receiver sleeps on the word, or is about to | a sender that reaches the threshold: silent, and wakes. The receiver: silent | a sender that died before it woke: the receiver's next slice |
@@ -216,7 +216,7 @@ impl Engine {
     #[inline(always)]
     fn seems_to_have(&self, count: u64) -> bool {
         let receiver = &self.segment().fixed().receiver;
-        // Relaxed: this thread's own, or a sender's who makes room: then the look behind the fence of `arm` decides.
+        // Relaxed: this thread's own, or that of a sender that makes room: then the look behind the fence of `arm` decides.
         let stored = receiver.stored.load(Ordering::Relaxed);
         let Some(ahead) = count.checked_sub(stored.saturating_add(1)) else {
             return true;
@@ -229,7 +229,7 @@ impl Engine {
     fn arm(&self, me: &Thread, count: u64, how: u32) -> Option<u32> {
         let fixed = self.segment().fixed();
         let wait_flags = &fixed.wait_flags;
-        // Relaxed: this thread's own, or a sender's who makes room: that rings whatever the threshold.
+        // Relaxed: this thread's own, or that of a sender that makes room: that rings whatever the threshold.
         let stored = fixed.receiver.stored.load(Ordering::Relaxed);
         let drained = fixed.receiver.drained.load(Ordering::Relaxed);
         let threshold = drained.wrapping_add(count.saturating_sub(stored));
@@ -298,7 +298,7 @@ impl Engine {
         }
     }
 
-    /// Rings whatever the threshold, if a thread waits for the bell. By who has changed what is there otherwise than by sending:
+    /// Rings whatever the threshold, if a thread waits for the bell. By a thread that has changed what is there otherwise than by sending:
     /// a message was let in that had waited for room, or the dead were mended. The receiver counts for itself.
     #[cold]
     pub(super) fn ring_anyway(&self) {
@@ -328,7 +328,7 @@ impl Engine {
         let word = &self.segment().fixed().wait_flags.wake_word;
         let silent = wake_word & !RUNG_BY_SENDERS;
         // Of many senders that reach the threshold one wakes. Release: pairs with the acquire in `arm`. The message needs none: the
-        // receiver looks for it behind the fence of its next arming. Relaxed: who fails does nothing more.
+        // receiver looks for it behind the fence of its next arming. Relaxed: a sender that fails does nothing more.
         let rung = word
             .compare_exchange(wake_word, silent, Ordering::Release, Ordering::Relaxed)
             .is_ok();
@@ -350,7 +350,7 @@ impl Engine {
             / TURN
     }
 
-    /// Who has no notifier, as a repair of the ring's file, leaves it to others.
+    /// A process without a notifier, as in a repair of the ring's file, leaves it to others.
     fn notify(&self) -> bool {
         self.notifier.as_ref().is_some_and(Notifier::pull)
     }

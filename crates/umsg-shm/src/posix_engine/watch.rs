@@ -47,7 +47,7 @@ impl Engine {
         }
     }
 
-    /// What there is for who would receive or send now. Under the receiver lock, and exact while a process polls.
+    /// The level for a call that would receive or send now. Under the receiver lock, and exact while a process polls.
     fn level(&self, receiving: ReceiverHeld<'_>) -> Level {
         let room = match self.policy().on_full {
             OnFull::DropOldest => 1,
@@ -227,7 +227,7 @@ impl Engine {
         let waiters = Waiters::of(self.segment());
         let mut readable = self.available() != 0;
         if readable && waiters.len(List::Receivers) != 0 {
-            // It is about to be handed over, unless no process is left who does that, or who wants it.
+            // It is about to be handed over, unless no process is left that does that, or that wants it.
             let served = self.with_receiver_lock(me, Deadline::Passed, |receiving, wakes| {
                 self.serve(receiving, wakes)?;
                 self.update_wait_flags(receiving);

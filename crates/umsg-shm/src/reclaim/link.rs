@@ -87,7 +87,7 @@ impl<T: Send + Sync> Link<T> {
                 });
             }
             record.clear();
-            // Who retired the slot may have seen the note, and left the drop to this thread.
+            // The thread that retired the slot may have seen the note, and left the drop to this thread.
             word.slot().drop_if_retired();
         }
         self.hold_counted()
@@ -144,7 +144,7 @@ impl<T: Send + Sync> Link<T> {
     }
 }
 
-/// A thing that a call is using: it stays until this is dropped, whoever empties the link meanwhile. Two words: it is passed in
+/// A thing that a call is using: it stays until this is dropped, even if another thread empties the link meanwhile. Two words: it is passed in
 /// registers.
 pub struct Held<T: Send + Sync + 'static> {
     word: Word<T>,

@@ -1,5 +1,5 @@
 //! Things that threads use without a lock, and that are dropped as soon as no process uses them any more: a queue stays mapped under a
-//! call, whoever closes or removes it meanwhile.
+//! call, even if another thread closes or removes it meanwhile.
 //!
 //! ```text
 //!   a table of Link(s)                 Slots                          notes: one record a thread

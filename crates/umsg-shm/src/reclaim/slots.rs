@@ -1,6 +1,6 @@
 //! Slots for things, which are never unmapped themselves, with a count of their users.
 //!
-//! | state | count | who leaves it |
+//! | state | count | leaves it |
 //! |---|---|---|
 //! | free | 0, on the free list | [`Slots::fill`] takes it and fills it |
 //! | in use | links that lead here, and calls that could not leave a note ([`notes`]) | the last to release it retires it |
@@ -29,7 +29,7 @@ pub struct Slot<T: 'static> {
     thing: UnsafeCell<MaybeUninit<T>>,
 }
 
-// SAFETY: `thing` is written only by who took the slot off the free list or retired it (one thread, by the lists'
+// SAFETY: `thing` is written only by the thread that took the slot off the free list or retired it (one thread, by the lists'
 // compare-and-swap), and shared by reference in between; the thing itself may be sent and shared.
 unsafe impl<T: Send + Sync> Sync for Slot<T> {}
 
@@ -146,7 +146,7 @@ impl<T: Send + Sync> Slots<T> {
         while self.reap_once() {}
     }
 
-    /// True if it is to be done again: a note was taken away while its slot was not on the list, where who took it away looked.
+    /// True if it is to be done again: a note was taken away while its slot was not on the list, where the thread that took it away looked.
     fn reap_once(&'static self) -> bool {
         let mut next = self.retired.take_all(&self.slots);
         if next.is_none() {
@@ -165,7 +165,7 @@ impl<T: Send + Sync> Slots<T> {
                 kept += 1;
             }
         }
-        // Who takes a note away behind this barrier finds its slot on the list.
+        // A thread that takes a note away behind this barrier finds its slot on the list.
         kept != 0
             && notes::see_notes()
             && self.retired.has(&self.slots, kept, |slot| {

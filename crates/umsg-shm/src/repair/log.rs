@@ -1,4 +1,4 @@
-//! What repairs leave behind for people: which process died under a lock, who repaired what it had left, and when. And who
+//! What repairs leave behind for people: which process died under a lock, which process repaired what it had left, and when. And which process
 //! found a segment damaged.
 //!
 //! Nothing depends on it, but for the mark of a queue that is being made anew ([`Damage::begin_to_mend`]). A side of a queue has a
@@ -109,7 +109,7 @@ impl Damage {
         self.found.store(NOTED, Ordering::Release);
     }
 
-    /// Fails if who made the queue anew has died before it was done. By the next owner of its lock.
+    /// Fails if the process that rebuilt the queue has died before it was done. By the next owner of its lock.
     pub fn check_mended(&self) -> Result<(), Fault> {
         // Relaxed: MENDING. The caller has taken the lock (acquire), which the dead one held.
         match self.found.load(Ordering::Relaxed) {

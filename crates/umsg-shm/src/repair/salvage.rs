@@ -10,7 +10,7 @@ use crate::sys::thread::Thread;
 
 /// See the module.
 pub trait Salvage {
-    /// Takes all locks, each from a dead owner if need be, makes the queue anew from what its cells say, and serves who waits. `real` says how
+    /// Takes all locks, each from a dead owner if need be, rebuilds the queue from what its cells say, and serves the waiters. `real` says how
     /// much of the file is memory, once no process can add to it any more; `give_back` gives back the memory behind so many slots, once it is
     /// sure that no message there is kept.
     ///

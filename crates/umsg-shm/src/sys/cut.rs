@@ -60,7 +60,7 @@ impl Range {
             .compare_exchange(0, start, Ordering::Relaxed, Ordering::Relaxed);
         if claimed.is_ok() {
             self.cut.store(false, Ordering::Relaxed);
-            // Release: who sees the length sees the rest.
+            // Release: a thread that sees the length sees the rest.
             self.len.store(len, Ordering::Release);
         }
         claimed.is_ok()
@@ -85,7 +85,7 @@ impl Range {
 
     /// A range that changes meanwhile does not: whose page was touched is in use, and stands still.
     fn contains(&self, address: usize) -> bool {
-        // Acquire: who sees a start sees that the length of the one before was taken out; who sees a length, its start.
+        // Acquire: a thread that sees a start sees that the length of the one before was taken out; a thread that sees a length sees its start.
         let read = || {
             let start = self.start.load(Ordering::Acquire);
             (start, self.len.load(Ordering::Acquire))

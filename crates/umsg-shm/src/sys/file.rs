@@ -13,7 +13,7 @@ pub fn nameless(name: &str) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// Which file is mapped, and who may open it, as fstat(2) said then.
+/// Which file is mapped, and its permissions, as fstat(2) said then.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FileIdentity {
     pub inode: u64,

@@ -29,7 +29,7 @@ pub struct Mapping {
     range: Option<&'static Range>,
 }
 
-// SAFETY: a mapping is memory; who may touch which part of it is decided by those that hand out references into it.
+// SAFETY: a mapping is memory; the modules that hand out references into it decide which thread may touch which part.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}

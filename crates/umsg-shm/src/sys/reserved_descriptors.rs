@@ -1,6 +1,6 @@
 //! Descriptors that the library opened for itself: doorbells, on high numbers. For the drop-in, to whose program these numbers are
 //! unused: it can neither close nor duplicate them, and one that closes all that it does not know goes on. One that wants a file at such a
-//! number gets it, unless the number is [pinned](pin): whoever of the library had it finds out, and opens another.
+//! number gets it, unless the number is [pinned](pin): the part of the library that had it finds out, and opens another.
 
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
@@ -64,7 +64,7 @@ pub fn give(number: RawFd, replace: impl FnOnce() -> bool) -> bool {
     true
 }
 
-/// Changes when a number was given to the program: who keeps one looks whether it is its own still.
+/// Changes when a number was given to the program: a module that keeps one looks whether it is still its own.
 #[inline(always)]
 pub(crate) fn given() -> u32 {
     GIVEN.load(Ordering::Acquire)

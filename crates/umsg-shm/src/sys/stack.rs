@@ -132,7 +132,7 @@ struct Stack(*mut c_void);
 
 impl Stack {
     fn take() -> Option<Stack> {
-        // Acquire: whoever put it back is done with it.
+        // Acquire: the thread that put it back is done with it.
         let spare = SPARE.swap(std::ptr::null_mut(), Ordering::Acquire);
         match spare.is_null() {
             true => Stack::map(),

@@ -1,4 +1,4 @@
-//! Who the calling thread is, and how the kernel learns which lock word it holds.
+//! The identity of the calling thread, and how the kernel learns which lock word it holds.
 //!
 //! Linux walks a *robust list* when a thread dies: for each futex word named there that holds the thread's id it sets
 //! FUTEX_OWNER_DIED and wakes a waiter. The list head has one field, `list_op_pending`, that names a single word
@@ -292,7 +292,7 @@ mod real {
     }
 
     impl Thread {
-        /// Finds out who the thread is: on its first call, and on the first after a fork.
+        /// Finds out the thread's identity: on its first call, and on the first after a fork.
         #[cold]
         fn introduce(&self) {
             let epoch = process::begin_epoch();

@@ -1,4 +1,4 @@
-//! Changing who may do what and how much fits (IPC_SET), and removing the queue (IPC_RMID).
+//! Changing permissions and capacity (IPC_SET), and removing the queue (IPC_RMID).
 
 use super::offer::Walk;
 use super::segment::{Fixed, REMOVED};

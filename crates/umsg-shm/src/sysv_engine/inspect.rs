@@ -23,7 +23,7 @@ pub struct Seen {
     pub bytes: Vec<u8>,
 }
 
-/// What a queue holds, and who waits.
+/// The contents of a queue, and its waiters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counts {
     pub messages: u64,

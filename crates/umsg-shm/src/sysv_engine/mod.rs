@@ -9,7 +9,7 @@
 //!     parked: a blocked sender's message      offered: a blocked receiver's message
 //! ```
 //!
-//! A POSIX queue has two sides that share no cache line, because a process that sends and who receives are mostly different threads.
+//! A POSIX queue has two sides that share no cache line, because senders and receivers are mostly different threads.
 //! Threads that talk through one System V queue each do both and pick their answers by type: every line would be written by
 //! all processes. So there is one lock, and a message for a process that waits goes straight to its node: from core to core that is
 //! the lock's line, the node's and the cell's. The waiting thread takes it without the lock.
@@ -75,7 +75,7 @@ pub enum Refused {
     TimedOut,
     /// A signal handler ran.
     Interrupted,
-    /// Who may do what has changed: the caller is judged again.
+    /// Permissions have changed: the caller is judged again.
     Rejudge,
     /// The queue was removed.
     Removed,
@@ -211,7 +211,7 @@ impl Engine {
                 repair::repair(receiving, self)?;
                 match self.serve(receiving, wakes) {
                     Err(Fault::Damaged) => return Err(Fault::Damaged.into()),
-                    // Without memory who waits is not served yet; others can take what there is.
+                    // Without memory waiters are not served yet; others can take what there is.
                     _ => wakes.add_everybody(self.waiters().usable()),
                 }
                 self.mend_doorbell(receiving);

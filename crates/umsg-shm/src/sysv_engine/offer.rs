@@ -21,7 +21,7 @@ use crate::waiters::{NODES, Node};
 /// Longest walk over a list: a longer one was scribbled into a circle.
 const BOUND: usize = NODES;
 
-/// How long an offer may go unanswered, in nanoseconds of the coarse clock, which may be a tick of 10 ms behind: who went to sleep
+/// How long an offer may go unanswered, in nanoseconds of the coarse clock, which may be a tick of 10 ms behind: a thread that went to sleep
 /// after it was made finds at the end of a slice that its time is over, and need not sleep another.
 const TIME: u64 = SLICE - 10_000_000;
 
@@ -109,7 +109,7 @@ impl Engine {
         Ok(true)
     }
 
-    /// Clears away what became of offers: accepted ones leave a free slot; those of the dead, of who gave up, and of a process that has
+    /// Clears away what became of offers: accepted ones leave a free slot; those of the dead, of threads that gave up, and of threads that have
     /// not reacted for a slice go back, because a stopped receiver must not swallow a message. First what the caller itself
     /// has accepted: so it takes no more than one seat, and mostly the same. Then in the order in which they
     /// were made, up to one that still has its time: a call does not look at all that are about to wake.
@@ -164,7 +164,7 @@ impl Engine {
         self.push_free(receiving, slot)
     }
 
-    /// An offer was not taken up: the message is the next one's who waits for it, or goes back to its place.
+    /// An offer was not taken up: the message goes to the next waiter for it, or back to its place.
     fn put_back(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -184,7 +184,7 @@ impl Engine {
         self.order().provide(mtype)
     }
 
-    /// A message that was in a process's hands, and was [provided for](Self::provide_for), is in the queue again, where its number puts it, or the next one's who waits.
+    /// A message that was in a process's hands, and was [provided for](Self::provide_for), is in the queue again, where its number puts it, or the next waiter's.
     pub(super) fn return_to_queue(
         &self,
         receiving: ReceiverHeld<'_>,

@@ -4,7 +4,7 @@
 //! made to be believed first: what names no message, or one that can't be, is taken back, and so are lengths beyond what is memory.
 //! A blocked sender whose message makes no sense sends it again.
 //!
-//! Who dies here leaves a queue that says that it is being made anew ([`crate::repair::log::Damage`]): calls fail with EBADMSG until another
+//! A process that dies here leaves a queue that says that it is being rebuilt ([`crate::repair::log::Damage`]): calls fail with EBADMSG until another
 //! salvage, which finds each message where the dead one left it. For that numbers only become smaller, from the smallest on.
 
 use super::repair::rebuild;
@@ -46,7 +46,7 @@ impl salvage::Salvage for Engine {
             .lock_anyway(me, self.segment(), deadline)
             .map_err(|_| Fault::Busy)?;
         let receiving = held.receiver();
-        // Whoever had the lock may live, and goes on beside us: see `remove_unlocked`.
+        // The previous owner of the lock may live, and goes on beside us: see `remove_unlocked`.
         if self.is_removed() {
             held.unlock();
             return Err(Fault::Busy);
@@ -60,7 +60,7 @@ impl salvage::Salvage for Engine {
         give_back(real.slots);
         // If it fails the lock is left as the dead leave it: it is to be tried again.
         let salvaged = self.make_anew(receiving, real)?;
-        // Without memory who waits is not served yet, as after any repair.
+        // Without memory waiters are not served yet, as after any repair.
         if let Err(Fault::Damaged) = self.serve(receiving, &mut wakes) {
             return Err(Fault::Damaged);
         }

@@ -22,7 +22,7 @@ impl Engine {
     }
 
     /// Sends; waits for room until the call's deadline. It tries before it prepares to wait, which costs a quarter of a send;
-    /// who finds no room takes the lock twice, and then sleeps.
+    /// a sender that finds no room takes the lock twice, and then sleeps.
     pub fn send(&self, call: &Call<'_>, mtype: i64, message: &[u8]) -> Result<(), Refused> {
         match self.try_send(call, mtype, message) {
             Err(Refused::NotNow) => {}
@@ -138,7 +138,7 @@ impl Engine {
         );
     }
 
-    /// Who sent last, and when: CLOCK_REALTIME in nanoseconds.
+    /// The last sender, and when: CLOCK_REALTIME in nanoseconds.
     #[inline(always)]
     pub(super) fn note_send(&self, pid: u32, now: u64) {
         let control = &self.fixed().control;
@@ -147,7 +147,7 @@ impl Engine {
         control.sender.store(pid, Ordering::Relaxed);
     }
 
-    /// Who received last, and when.
+    /// The last receiver, and when.
     #[inline(always)]
     pub(super) fn note_receive(&self, pid: u32) {
         let control = &self.fixed().control;

@@ -153,7 +153,7 @@ enum End {
     Settled,
     TimedOut,
     Interrupted,
-    /// The queue is gone, and who removed it has not told us.
+    /// The queue is gone, and its remover has not told us.
     Removed,
 }
 
@@ -413,7 +413,7 @@ impl Engine {
             return self.end_offer(call, me, accept(me));
         }
         if reply == Some(Reply::Sent) {
-            // MSG_ADMITTED: who let us in may be killed before the message has its number. The node goes on saying that it
+            // MSG_ADMITTED: the thread that admitted us may be killed before the message has its number. The node goes on saying that it
             // is sent, until the holder of the lock takes it off its list. No process takes that back.
             call.unname();
             let _ = waiters::accept(me.node());
@@ -450,7 +450,7 @@ impl Engine {
             call.me.taken_up.remember(self.address(), me.index);
             return taken;
         }
-        // Who reads a message while it is withdrawn may find its slot in use again, with half of another message there: that
+        // A thread that reads a message while it is withdrawn may find its slot in use again, with half of another message there: that
         // is no damage.
         let is_withdrawn = waiters::state(me.node()) != State::Settled;
         call.unname();

@@ -1,7 +1,7 @@
 //! Telling pollers: the engine's part of [`crate::doorbell`]. One lock guards everything, so a process that changes the queue learns under it
 //! whether a process polls.
 //!
-//! A poller for messages is told of any, whatever types it wants; one for room, while a byte fits. One who needs more, and does not
+//! A poller for messages is told of any, whatever types it wants; one for room, while a byte fits. A poller that needs more, and does not
 //! get it, waits for the next edge.
 
 use super::segment::LIVE;
@@ -20,7 +20,7 @@ impl Engine {
         }
     }
 
-    /// What there is for who would receive or send now. A removed queue has both: a process that tries learns that it is gone.
+    /// The level for a call that would receive or send now. A removed queue has both: a process that tries learns that it is gone.
     fn level(&self) -> Level {
         let control = &self.fixed().control;
         // Relaxed: under the lock; for `readiness` as of a moment ago.

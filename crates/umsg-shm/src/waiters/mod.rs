@@ -2,7 +2,7 @@
 //!
 //! A node's word is a futex in the kernel's robust form, and the thread names it to the kernel while it sleeps:
 //!
-//! | word | state | who may leave it | if the thread dies |
+//! | word | state | may leave it | if the thread dies |
 //! |---|---|---|---|
 //! | 0 | free, or given up by its owner | the holder of the lock reuses it | - |
 //! | tid | waiting | holder: to offered. Owner: to 0 | the kernel stores OWNER_DIED |
@@ -11,7 +11,7 @@
 //! | OWNER_DIED [\| WAITERS] | its thread is dead | the holder reuses it; an offered message goes back to the head | - |
 //!
 //! Each change of the word is one compare-and-swap, and the loser obeys. Lists and all other fields belong to the
-//! holder of the lock, who need not be the node's owner. The lock is that under which messages are received; where the
+//! holder of the lock, which need not be the node's owner. The lock is that under which messages are received; where the
 //! nodes lie, and the heads of the lists, a [`WaiterStore`] knows.
 //!
 //! What has been settled may be more than a message: what the holder writes beside the node before it settles, the owner
@@ -184,7 +184,7 @@ pub struct Waiters<'a, S> {
 /// Longest list that a walk follows: a longer one was scribbled into a circle.
 const BOUND: usize = NODES;
 
-/// How long who can't sleep on its word waits until it looks again, in nanoseconds.
+/// How long a thread that can't sleep on its word waits until it looks again, in nanoseconds.
 const NAP: u64 = 1_000_000;
 
 impl<'a, S: WaiterStore> Waiters<'a, S> {
@@ -246,7 +246,7 @@ impl<'a, S: WaiterStore> Waiters<'a, S> {
             return Ok(());
         };
         let node = self.segment.node(index)?;
-        // Who has been offered a message is not served by rank any more.
+        // A waiter that has been offered a message is not served by rank any more.
         let after = match list {
             List::Offered => links.tail.get(),
             _ => self.place(links, node)?,
@@ -489,7 +489,7 @@ fn key(node: &Node) -> (u32, u64) {
     (node.rank.get(), node.ticket.get())
 }
 
-/// Whether no thread waits at a node any more that may be in a list. If `knows_threads`, also who is dead though the system did not mark it,
+/// Whether no thread waits at a node any more that may be in a list. If `knows_threads`, also a thread that is dead though the system did not mark it,
 /// which then has given up.
 #[cfg(not(loom))]
 pub(crate) fn is_deserted(lives: &dyn Liveness, node: &Node, knows_threads: bool) -> bool {

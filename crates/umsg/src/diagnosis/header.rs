@@ -74,7 +74,7 @@ impl Beginning {
     }
 
     /// Checks the length of the file, and what the header says of it. False if these two agree on another than follows from the header's
-    /// other fields: then those are what is wrong, and who cut the file to them would throw messages away.
+    /// other fields: then those are wrong, and cutting the file to them would throw messages away.
     pub(super) fn check_len(&self, said_at: usize, len: u64, findings: &mut Findings) -> bool {
         findings.equal_at(
             "the header has the length that follows from its other fields",

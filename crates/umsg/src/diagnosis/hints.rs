@@ -13,7 +13,7 @@ const HOUR: u64 = 3_600_000_000_000;
 /// Permission bits, as chmod(2) knows them.
 const MODES: u32 = 0o7777;
 
-/// Checks who may use the queue, as far as there is something to check. Of queues of both kinds.
+/// Checks the queue's permissions, as far as there is something to check. Of queues of both kinds.
 pub(super) fn check_mode(mode: &AtomicU32, findings: &mut Findings) {
     // Relaxed: no process writes a copy.
     let found = mode.load(Ordering::Relaxed);

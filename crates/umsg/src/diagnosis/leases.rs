@@ -164,7 +164,7 @@ pub(super) fn all<S: LeaseStore>(segment: &S) -> impl Iterator<Item = (u32, &lea
     (0..used).filter_map(|index| Some((index, segment.hold(index).ok()?)))
 }
 
-/// Who holds what; `bytes` says how many the message in a slot has.
+/// The leases and reservations; `bytes` says how many bytes the message in a slot has.
 pub(super) fn held<S: LeaseStore>(segment: &S, bytes: impl Fn(u32) -> u32) -> Vec<Hold> {
     let kind = |hold: &leases::LeaseRecord| {
         Some(match State::of(hold) {

@@ -1,4 +1,4 @@
-//! Who holds a queue's locks, and which of them say what can't be.
+//! The owners of a queue's locks, and locks with impossible words.
 
 use super::process::{Life, Process};
 use super::users::Users;
@@ -46,7 +46,7 @@ pub enum Owner {
     Nobody,
     /// This thread's; of one that is dead if the system has not marked the lock, which it does at a thread's death.
     Thread(Process),
-    /// That of a process that holds the receivers' lock, who needs both.
+    /// The holder of the receivers' lock, which needs both.
     Receiver,
     /// That of a thread that died holding it; no process has taken it since. Which process that was, if it is known.
     Died(Option<Process>),

@@ -1,4 +1,4 @@
-//! What is the matter with a queue: who is blocked, who holds which lock and whether it lives, what was repaired, what is wrong with
+//! The diagnosis of a queue: blocked processes, the owners of its locks and whether they live, past repairs, what is wrong with
 //! its bytes, and what to do about it.
 //!
 //! A diagnosis is made of a private copy of the queue's file. It takes no lock, waits for nobody but a moment for a queue that is
@@ -70,7 +70,7 @@ use crate::notification::NotifyKind;
 pub struct Diagnosis {
     /// What the queue holds. None if its header is so wrong that nothing else was looked at.
     pub contents: Option<Contents>,
-    /// The locks, and who holds them.
+    /// The locks, and their owners.
     pub locks: Vec<Lock>,
     /// Threads that wait in a call, waiters for messages first, in the order in which they are served.
     pub blocked: Vec<Blocked>,
@@ -84,7 +84,7 @@ pub struct Diagnosis {
     pub receiver: Option<Process>,
     /// Repairs after deaths, by lock.
     pub repairs: Vec<Repairs>,
-    /// The queue is marked as damaged: who found that, and when.
+    /// The queue is marked as damaged: the process that found it, and when.
     pub damage: Option<Damage>,
     /// The queue was in use each time that it was looked at: the checks that need it at rest were left out.
     pub busy: bool,

@@ -1,4 +1,4 @@
-//! Blocked threads: who they are, and whether their lists make sense. Of queues of both kinds.
+//! Blocked threads, and whether their lists make sense. Of queues of both kinds.
 
 use super::findings::Findings;
 use super::process::{Life, Process};
@@ -181,7 +181,7 @@ fn check_list(
     );
 }
 
-/// Who waits, in the order of being served; `wait` says what for.
+/// The waiters, in the order of service; `wait` says what for.
 /// What is said of one that does not exist here is believed if `knows_threads`.
 pub(super) fn blocked<S: WaiterStore>(
     segment: &S,

@@ -1,4 +1,4 @@
-//! A process that polls a queue: who holds a shared flock(2) on its doorbell's FIFO, as /proc/locks has it.
+//! The pollers of a queue: the processes that hold a shared flock(2) on its poll FIFO, as /proc/locks has it.
 
 use super::process::Process;
 use crate::namespace::Namespace;

@@ -263,7 +263,7 @@ fn check_receivers(segment: &Segment, survey: &mut Survey, findings: &mut Findin
     check_board(segment, findings);
 }
 
-/// Who waits is seen by senders.
+/// Senders see the waiters.
 fn check_board(segment: &Segment, findings: &mut Findings) {
     let attention = &segment.fixed().wait_flags.attention;
     // Relaxed: no process writes a copy.
@@ -304,7 +304,7 @@ fn check_run(segment: &Segment, cursors: Cursors, findings: &mut Findings) {
     }
 }
 
-/// Who has to do with the queue.
+/// The processes that have to do with the queue.
 fn describe(segment: &Segment, namespace: &Namespace) -> Diagnosis {
     let (fixed, layout) = (segment.fixed(), segment.layout());
     let engine = Engine::new(segment.share());
@@ -354,7 +354,7 @@ fn wait(segment: &Segment, node: &Node) -> Wait {
     }
 }
 
-/// Of a ring that was not closed: who receives.
+/// Of a ring that was not closed: its receiver.
 fn receiver(segment: &Segment) -> Option<Process> {
     let ownership = &segment.fixed().ownership;
     // Relaxed: no process writes a copy.

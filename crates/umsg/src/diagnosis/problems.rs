@@ -211,7 +211,7 @@ fn of_owner(
     let pid = who.pid;
     let thread = name(Some(who));
     match who.life {
-        // No process is to be ended who may have nothing to do with the queue.
+        // The advice never ends a process that may have nothing to do with the queue.
         Life::Stopped if lock.mapped.is_none() => Some(Problem::new(
             ProblemKind::Stuck,
             format!(

@@ -57,7 +57,7 @@ impl Repaired {
         self.done.push(what.into());
     }
 
-    /// Whether a process holds a lock who lives: then nothing can be repaired.
+    /// Whether a living process holds a lock: then nothing can be repaired.
     fn must_wait(&mut self) -> bool {
         let is_stuck =
             |lock: &&Lock| matches!(&lock.owner, Owner::Thread(who) if who.life != Life::Dead);
@@ -163,7 +163,7 @@ impl Repaired {
         examine: impl Fn() -> Result<Diagnosis, OpenError>,
         forget_damage: impl Fn() -> bool,
     ) -> Result<(), OpenError> {
-        // Who else makes the queue anew keeps the mark, and may be done when it is looked at again.
+        // Another process that rebuilds the queue keeps the mark, and may be done by the next look.
         for _ in 0..2 {
             let mut problems = self.after.problems.iter();
             let is_clean = problems.all(|problem| problem.finding.is_none());

@@ -1,4 +1,4 @@
-//! What was repaired, and who found damage.
+//! Past repairs, and the process that found damage.
 
 use super::locks::Side;
 use super::process::Process;
@@ -24,9 +24,9 @@ pub struct Repairs {
 pub struct Repair {
     /// When.
     pub at: SystemTime,
-    /// The process id of who died; None if it is not known.
+    /// The process id of the dead owner; None if it is not known.
     pub died: Option<u32>,
-    /// The process id of who repaired.
+    /// The process id of the repairer.
     pub by: u32,
 }
 
@@ -34,7 +34,7 @@ pub struct Repair {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Damage {
-    /// Who found it first.
+    /// The process that found it first.
     pub by: Process,
     /// When. None if it is not known.
     pub at: Option<SystemTime>,

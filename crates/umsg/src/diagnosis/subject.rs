@@ -90,7 +90,7 @@ pub(super) trait Subject: WaiterStore + LeaseStore + ArenaStore + Sized {
     /// Rehearses with a copy that is not needed any more.
     fn rehearse(self, findings: &mut Findings);
 
-    /// Who has to do with the queue.
+    /// The processes that have to do with the queue.
     fn describe(&self, namespace: &Namespace) -> Diagnosis;
 
     /// Mends what keeps others from attaching, as far as one word follows from others.

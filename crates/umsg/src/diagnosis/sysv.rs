@@ -325,7 +325,7 @@ fn check_contents(segment: &Segment, survey: &mut Survey, findings: &mut Finding
     }
 }
 
-/// Who has to do with the queue.
+/// The processes that have to do with the queue.
 fn describe(segment: &Segment, namespace: &Namespace) -> Diagnosis {
     let fixed = segment.fixed();
     let control = &fixed.control;

@@ -1,7 +1,7 @@
 //! Whether a thread's process has a queue's file mapped: a process that is in a call on a queue has.
 //!
 //! What is not known counts as mapped. A thread that dies, or runs another program, loses its mappings only after the system has marked the
-//! lock that it had: so whoever a lock names for a while, and who maps nothing all the while, has not got it.
+//! lock that it had: so a thread that a lock names for a while, and whose process maps nothing all the while, does not hold it.
 
 use rustix::fd::BorrowedFd;
 use std::fs::read_link;
@@ -16,7 +16,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// The file of a queue, as mappings name it.
 pub(super) struct Users {
-    /// Whether numbers of threads mean here what they mean to who wrote them.
+    /// Whether thread ids mean here what they meant to their writer.
     are_ours: bool,
     /// What /proc/PID/maps says of the file: device and inode. None if that is not known.
     file: Option<String>,
@@ -66,7 +66,7 @@ pub(super) fn numbers_are_ours(lives: &dyn Liveness) -> bool {
     lives.is_home() && own.is_some_and(|own| *own == *std::process::id().to_string())
 }
 
-/// What /proc says of a mapping of the file: not all file systems have the device there that they tell who asks for the file's.
+/// What /proc says of a mapping of the file: not all file systems have the device there that fstat(2) tells for the file.
 fn name(file: BorrowedFd<'_>) -> Option<String> {
     let mapping = Mapping::to_look_up(file, 0, PAGE).ok()?;
     let maps = std::fs::read_to_string("/proc/self/maps").ok()?;

@@ -33,7 +33,7 @@ pub(super) fn check(directory: &Directory, otherwise: Otherwise) -> Result<(), N
         let path = path.to_owned();
         return Err(NamespaceError::NotANamespace { path });
     }
-    // Who may not list it, or has no descriptor left, is not kept from it.
+    // A process that may not list it, or has no descriptor left, is not kept from it.
     match other_file(directory).unwrap_or(None) {
         // Unless a process has made it one meanwhile, and a queue in it.
         Some(file) if !is_namespace(directory) => Err(NamespaceError::HoldsOtherFiles {

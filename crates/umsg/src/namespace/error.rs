@@ -132,7 +132,7 @@ pub enum NamespaceError {
         path: PathBuf,
         /// What was refused.
         action: &'static str,
-        /// Who may.
+        /// The users that may.
         who: &'static str,
     },
     /// Another process has been changing the names of queues for too long (`EBUSY`): he was stopped.

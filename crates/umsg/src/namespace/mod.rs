@@ -130,7 +130,7 @@ impl Namespace {
         self.kind
     }
 
-    /// Who owned the directory when it was checked; with root, the only one trusted from then on.
+    /// The owner of the directory when it was checked; with root, the only one trusted from then on.
     fn owner(&self) -> u32 {
         self.owner
     }

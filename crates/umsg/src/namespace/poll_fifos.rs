@@ -6,7 +6,7 @@
 //! | of a temporary name | does not name it | its maker is about to lock and to name it, or died: then it goes with the temporary files of the dead |
 //! | locked | does not name it | its maker is about to say so |
 //! | locked (shared) | names it | a process polls it |
-//! | not locked | names it | no process polls any more: who notices first removes it |
+//! | not locked | names it | no process polls any more: the first process that notices removes it |
 //! | not locked | is gone, or names another | the next sweep removes it |
 //!
 //! Some are swept when a process begins to poll a queue, before it locks the queue; all by [`Namespace::sweep`].
@@ -205,7 +205,7 @@ impl Namespace {
             .count())
     }
 
-    /// How many [`remove_stale_fifos`](Self::remove_stale_fifos) would remove. Each is locked for a moment, in which who begins to poll it
+    /// How many [`remove_stale_fifos`](Self::remove_stale_fifos) would remove. Each is locked for a moment, in which a process that begins to poll it
     /// makes another.
     ///
     /// # Errors

@@ -186,7 +186,7 @@ fn write(directory: &Directory, staged: &Staged, record: &Record) -> io::Result<
         let owner = Some(Uid::from_raw(directory.owner()));
         fs::fchown(staged.file(), owner, None::<Gid>)?;
     }
-    // Whatever the umask: who may use the namespace may read its limits.
+    // Whatever the umask: a user that may use the namespace may read its limits.
     fs::fchmod(staged.file(), Mode::from_raw_mode(MODE))
 }
 

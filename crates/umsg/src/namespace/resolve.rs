@@ -113,7 +113,7 @@ fn chosen() -> Option<OsString> {
     }
 }
 
-/// As secure_getenv(3): who runs a setuid program must not choose its directory. How it was started counts; a daemon
+/// As secure_getenv(3): a user that runs a setuid program must not choose its directory. How it was started counts; a daemon
 /// that changes its user later stays where it is.
 fn is_setuid() -> bool {
     umsg_shm::sys::process::was_started_with_privilege()

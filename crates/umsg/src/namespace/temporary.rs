@@ -116,7 +116,7 @@ fn is_stale(name: &str) -> bool {
         .is_some_and(|maker| maker.is_dead())
 }
 
-/// Who made a temporary file. Zero stands for what could not be found out.
+/// The maker of a temporary file. Zero stands for what could not be found out.
 #[derive(Debug, PartialEq, Eq)]
 struct Maker {
     pid_namespace: u64,

@@ -85,7 +85,7 @@ impl Helper {
         }
     }
 
-    /// A registration of this helper that is over, and who fired it unless it was taken away.
+    /// A registration of this helper that is over, and the sender that fired it unless it was taken away.
     fn next_due(&'static self) -> Option<(Entry, Option<Notified>)> {
         let mut locked = Locked::of(existing()?);
         let entries = locked.registrations.entries.iter().enumerate();

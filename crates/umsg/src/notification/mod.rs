@@ -20,7 +20,7 @@ use umsg_shm::posix_engine::segment::Notice;
 use umsg_shm::posix_engine::{Claim, Engine, Outcome, Refused, RegisterError, What};
 use umsg_shm::sys::{process, required, thread};
 
-/// Who sent the message: process and real user. What a peer has scribbled can't be told from it.
+/// The sender of the message: process and real user. What a peer has scribbled can't be told from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Notified {
@@ -271,7 +271,7 @@ pub(crate) fn raise_own(engine: &Engine, index: u32, notice: &Notice, word: u32)
     let position = locked.position(ticket);
     let is_seen_to = position.is_some_and(|position| {
         let entry = &locked.registrations.entries[position];
-        // Who can write this queue's memory could have named a registration with another queue.
+        // A process that can write this queue's memory could have named a registration with another queue.
         let is_here = engine.identity() == Some(entry.identity);
         let is_this = match entry.stage {
             // Which record it is, its thread is about to hear.

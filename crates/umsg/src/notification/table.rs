@@ -2,11 +2,11 @@
 //!
 //! | stage | the queue's record | leaves it |
 //! |---|---|---|
-//! | `Asked` | none, or this process does not know yet which | who registers |
+//! | `Asked` | none, or this process does not know yet which | the thread that registers |
 //! | `At` | armed, or fired | `Told`, by the process that finds it fired; or it is removed with its registration |
 //! | `Told` | of another process | its helper, which does what is left to be done |
 //!
-//! A queue has few records. So whoever of this process finds one of its own that was fired frees it, and leaves to the helper what the
+//! A queue has few records. So a thread of this process that finds one of its own records fired frees it, and leaves to the helper what the
 //! helper has not come to.
 
 use super::helper::Helper;
@@ -94,7 +94,7 @@ pub(super) struct Registrations {
 pub(super) struct Table {
     epoch: u64,
     registrations: Mutex<Registrations>,
-    /// How many there are, for who need not lock to find none.
+    /// How many there are: a thread that finds none need not lock.
     pub(super) count: AtomicUsize,
 }
 

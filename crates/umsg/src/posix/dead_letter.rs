@@ -166,7 +166,7 @@ impl Mover {
     /// None if something can't be done now: it stays set aside.
     fn move_some(&self, engine: &Engine) -> Option<()> {
         self.finish(engine)?;
-        // Opened each time: who keeps it would go on sending to one that was removed.
+        // Opened each time: a process that keeps it would go on sending to one that was removed.
         let queue = open(&self.name, &self.namespace, self.owner).ok()?;
         let me = thread::current();
         for _ in 0..MOST {

@@ -7,7 +7,7 @@ use crate::namespace::{FileAccess, Namespace, QueueName};
 use rustix::fd::{AsFd, BorrowedFd};
 use std::ffi::OsStr;
 
-/// Looks at a queue: who is blocked, who holds its locks and lives or not, what was repaired, what is wrong with its bytes. Nothing is
+/// Inspects a queue: blocked processes, the owners of its locks and whether they live, past repairs, what is wrong with its bytes. Nothing is
 /// changed and no lock taken; the queue may be so damaged that it can't be opened.
 ///
 /// # Blocking

@@ -61,7 +61,7 @@ impl Queue {
     ///
     /// # If the process dies
     /// The message goes back to the head of its priority: a process that finds the queue empty or full looks for dead holders,
-    /// and who is blocked does so ten times a second.
+    /// and a blocked process does so ten times a second.
     pub fn receive_lease(&self) -> Result<Lease<'_>, ReceiveError> {
         self.lease_by(Deadline::Never)
     }

@@ -21,7 +21,7 @@
 //! A message whose send returned is in the queue, whole; one whose send did not return is there whole or not at all.
 //! A receiver that is killed takes with it at most the message that it was copying out. No thread waits for the dead.
 //!
-//! # Who may do what
+//! # Permissions
 //! A queue's mode has read permission for receiving and write permission for sending, as in the kernel. To do either,
 //! a process must map the queue's memory for writing; so the system enforces that those that may do neither have no
 //! access at all, while which of the two a process may do binds only programs that go through this library.

@@ -192,7 +192,7 @@ impl Drop for Awaited<'_> {
     }
 }
 
-/// Who is registered with a queue.
+/// The registration with a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Registered {

@@ -108,7 +108,7 @@ impl OpenOptions {
 
     /// Permission bits of a queue that is created, before the umask: r to receive, w to send.
     ///
-    /// Who may do either needs the queue's file mapped for writing. So the system keeps out who may do neither, and the library keeps who
+    /// A process that may do either needs the queue's file mapped for writing. So the system keeps out users that may do neither, and the library keeps one that
     /// may do one from doing the other: that binds programs that use the library, not one that writes to the file itself. Such a
     /// program can read, forge and spoil messages of that queue, and nothing else (see `docs/protocols.md`, section 10). Where not
     /// all that may send are to be trusted with what the others send, give each of them a queue of its own with mode 0600, or 0660 and a
@@ -170,7 +170,7 @@ impl OpenOptions {
     /// Whether a queue that is created is removed when no process has it open any more, messages and all. Default: it stays until it
     /// is [unlinked](super::unlink).
     ///
-    /// Whoever opened the queue has it open until the handle is dropped, or the process ends, by whatever death, or executes another
+    /// A process has the queue open until the handle is dropped, or the process ends, by whatever death, or executes another
     /// program; a forked child has it open, too, as long as it does not drop its copy of the handle. A process that drops the last handle removes the queue. If the last
     /// user was killed, or forgot the handle, the queue goes when a process next opens or creates one of its name, creates one like it, or
     /// lists the namespace ([`list`](super::list), `umsg ls`, `umsg gc`): none of them finds it.

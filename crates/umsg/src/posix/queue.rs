@@ -129,7 +129,7 @@ impl Queue {
         let file = match is_enough && !goes {
             true => None,
             false => match reopen(descriptor, &stat) {
-                // Such as who gave up its user. It has the queue as others have theirs, and does not count.
+                // Such as a process that gave up its user. It has the queue as others have theirs, and does not count.
                 Err(_) if is_enough => None,
                 file => Some(file?),
             },

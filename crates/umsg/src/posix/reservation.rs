@@ -54,7 +54,7 @@ impl Queue {
     /// All of [`SendError`] but `Full`, `TimedOut` and `PriorityTooHigh`.
     ///
     /// # If the process dies
-    /// The room is free again: a process that finds the queue full looks for dead holders, and who is blocked does so ten times a
+    /// The room is free again: a process that finds the queue full looks for dead holders, and a blocked process does so ten times a
     /// second.
     pub fn reserve(&self, len: usize) -> Result<Reservation<'_>, SendError> {
         self.reserve_by(len, Deadline::Never)
@@ -181,7 +181,7 @@ impl Reservation<'_> {
                 self.open = false;
                 Ok(())
             }
-            // No process takes a living process's reservation away but who scribbles.
+            // No process takes a living process's reservation away but one that corrupts the queue.
             Ok(false) => Err(self.queue.send_error(Fault::Damaged.into())),
             Err(refused) => Err(self.queue.send_error(refused)),
         }

@@ -55,7 +55,7 @@ pub fn list(namespace: &Namespace) -> Result<Vec<Listed>, NamespaceError> {
     Ok(listed.filter(|listed| !is_gone(listed)).collect())
 }
 
-/// Looks at a named ring, as only those may who may send.
+/// Looks at a named ring, which takes the right to send.
 ///
 /// # Errors
 /// As [`Sender::open_in`].

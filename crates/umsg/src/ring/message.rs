@@ -77,7 +77,7 @@ impl Post {
     }
 }
 
-/// Who sent a message: its process, and the number of its [`Sender`](super::Sender), which tells senders of one process apart.
+/// The sender of a message: its process, and the number of its [`Sender`](super::Sender), which tells senders of one process apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Tag {
     /// Process id.
@@ -98,7 +98,7 @@ pub struct Message<'a> {
     pub flags: u32,
     /// Its bytes.
     pub payload: &'a [u8],
-    /// Who sent it.
+    /// The sender.
     pub tag: Tag,
     /// The descriptor that it brings.
     pub descriptor: Option<OwnedFd>,

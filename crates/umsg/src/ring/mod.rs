@@ -22,7 +22,7 @@
 //!
 //! # If a process dies
 //! A sender that is killed leaves a whole message or none, and holds up nobody. If the owner dies, senders are told so
-//! ([`SendError::OwnerDead`]), who sends within ten milliseconds, who waits for room within a tenth of a second.
+//! ([`SendError::OwnerDead`]): a send within ten milliseconds, a sender that waits for room within a tenth of a second.
 
 #[cfg(feature = "tokio")]
 #[allow(unsafe_code, reason = "a descriptor is registered with tokio")]

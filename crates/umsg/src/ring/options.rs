@@ -82,7 +82,7 @@ impl Options {
         self
     }
 
-    /// Permission bits of a named ring, before the umask: who may write may send.
+    /// Permission bits of a named ring, before the umask: a user that may write may send.
     pub fn mode(&mut self, mode: u32) -> &mut Self {
         self.mode = mode;
         self
@@ -188,7 +188,7 @@ fn name_owner(segment: &Segment) {
     ownership.birth.store(birth, Ordering::Relaxed);
 }
 
-/// Who may write may send, and has to map the file for reading and writing.
+/// A user that may write may send, and has to map the file for reading and writing.
 fn file_mode(mode: u32) -> u32 {
     ((mode >> 1 & 0o111) * 6) | 0o600
 }

@@ -104,7 +104,7 @@ impl Ring {
         self.filter = Some(Filter(Box::new(accept)));
     }
 
-    /// Messages that were dropped because of who sent them.
+    /// Messages that were dropped because of their senders.
     pub fn refused(&self) -> u64 {
         self.refused
     }
@@ -232,7 +232,7 @@ impl Ring {
         let (mut waited, mut dropped) = (false, 0);
         let taken = loop {
             match engine.try_receive(me, &mut self.buffer, deadline) {
-                // Who says that there are messages, where none can be taken, lies.
+                // A peer that says that there are messages, where none can be taken, has overwritten the ring.
                 Err(Refused::NotNow) if waited && deadline.has_passed() => {
                     self.speak_again();
                     return Err(ReceiveError::TimedOut);
@@ -282,7 +282,7 @@ impl Ring {
     /// known to be there, without asking senders for more: [`available`](Ring::available) does.
     ///
     /// # Blocking
-    /// As `until` says. A batch that waits for room may be what is missing: who sends batches to a ring should not be waited for
+    /// As `until` says. A batch that waits for room may be what is missing: do not wait for a process that sends batches to a ring
     /// with more than the ring holds less a batch.
     ///
     /// # Errors

@@ -43,7 +43,7 @@ pub struct Status {
     pub owner: u32,
     /// Whether that process lives, as far as can be told.
     pub owner_alive: bool,
-    /// Permission bits: who may write may send.
+    /// Permission bits: a user that may write may send.
     pub mode: u32,
     /// When the ring was made.
     pub created: SystemTime,

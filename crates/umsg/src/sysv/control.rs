@@ -18,7 +18,7 @@ const CHANGES: u32 = 100;
 /// What is to become of a queue; None for what stays as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Change {
-    /// The owner's user id. The creator stays who he is, and keeps his rights.
+    /// The owner's user id. The creator stays the same, and keeps its rights.
     pub uid: Option<u32>,
     /// The owner's group id.
     pub gid: Option<u32>,
@@ -102,7 +102,7 @@ impl Queue {
         .map(drop)
     }
 
-    /// The file goes first and gets both rights, so that no process is kept out who may go in, whenever this ends; then the header; then the file gets the
+    /// The file goes first and gets both rights, so that no process is kept out that may go in, whenever this ends; then the header; then the file gets the
     /// new rights alone. All is done anew if another process has changed the header meanwhile: of several, the last makes file and header agree.
     fn set_rights(&self, change: &Change) -> Result<(), ControlError> {
         let mut files = self.namespace.msg_files()?;
@@ -262,7 +262,7 @@ pub fn set_id(namespace: &Namespace, id: i32, change: &Change) -> Result<(), Con
     open_own(namespace, id)?.set(change)
 }
 
-/// Who may not open a queue is not its owner.
+/// A process that may not open a queue is not its owner.
 fn open_own(namespace: &Namespace, id: i32) -> Result<Queue, ControlError> {
     match registry::attach_id(namespace, id) {
         Ok(segment) => Ok(Queue::new(segment, namespace)),

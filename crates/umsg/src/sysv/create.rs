@@ -120,7 +120,7 @@ fn name(
             false if key == PRIVATE => continue,
             false => return Err(OpenError::KeyTaken { label }),
         }
-        // Relaxed: no other process sees the segment before its file is linked. Who then finds a wrong identifier finds no label of it.
+        // Relaxed: no other process sees the segment before its file is linked. A process that then finds a wrong identifier finds no label of it.
         let id = &segment.fixed().header.id;
         id.store(last.with(index).id() as u32, Ordering::Relaxed);
         match new.link(index) {
@@ -146,7 +146,7 @@ fn number(
     index: u32,
     in_use: u32,
 ) -> Result<(), OpenError> {
-    // Asked again: whoever had the index before has noted his identifier before he gave it up.
+    // Asked again: the previous user of the index noted its identifier before it gave the index up.
     let next = files.next(in_use)?.with(index);
     let id = &segment.fixed().header.id;
     id.store(next.id() as u32, Ordering::Relaxed);

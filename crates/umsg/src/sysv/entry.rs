@@ -30,9 +30,9 @@ pub struct Entry {
     pub bytes: u64,
     /// How many bytes may be queued.
     pub qbytes: u64,
-    /// Process id of who sent last; 0 if no process has.
+    /// Process id of the last sender; 0 if there was none.
     pub last_sender: u32,
-    /// Process id of who received last; 0 if no process has.
+    /// Process id of the last receiver; 0 if there was none.
     pub last_receiver: u32,
     /// When the last message was sent, in whole seconds; None if never.
     pub last_send: Option<SystemTime>,

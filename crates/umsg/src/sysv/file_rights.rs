@@ -69,7 +69,7 @@ pub(super) fn hand_over(
 ) -> io::Result<()> {
     let both = [before, after];
     if before.uid != after.uid {
-        // Who dies between the two leaves the old owner his rights. Without lists there is no such help.
+        // A process that dies between the two steps leaves the old owner its rights. Without lists there is no such help.
         let stat = fs::fstat(file)?;
         let _ = give_list(file, &List::naming_all(&both, &stat));
         let user = Uid::from_raw(after.uid);
@@ -101,7 +101,7 @@ fn give_list(file: BorrowedFd<'_>, list: &List) -> io::Result<()> {
     }
 }
 
-/// Who may open the file for reading and writing.
+/// The users that may open the file for reading and writing.
 #[derive(Debug, PartialEq, Eq)]
 struct List {
     owner: bool,
@@ -133,7 +133,7 @@ impl List {
             .iter()
             .flat_map(|r| [r.gid, r.cgid].map(|group| (group, class(r, 3))))
             .collect();
-        // Who has given the queue away and kept its file may be of a group that may; lists ask for the file's owner first.
+        // A user that has given the queue away and kept its file may be in a group that may open it; lists ask for the file's owner first.
         let a_group = groups.iter().any(|(_, may)| *may);
         let owner = users.contains(&stat.st_uid) || others || a_group;
         let mut of_file = groups.iter().filter(|(group, _)| *group == stat.st_gid);

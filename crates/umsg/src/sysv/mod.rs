@@ -32,8 +32,8 @@
 //! A message whose send returned is in the queue, whole; one whose send did not return is there whole or not at all. A
 //! receiver that is killed takes with it at most the message that it was copying out. No thread waits for the dead.
 //!
-//! # Who may do what
-//! A queue's mode says who may send (write) and who may receive (read), as in the kernel. To do either, a process must map the
+//! # Permissions
+//! A queue's mode says which users may send (write) and receive (read), as in the kernel. To do either, a process must map the
 //! queue's memory for writing; so the system enforces that those that may do neither have no access at all, while which of the
 //! two a process may do binds only programs that go through this library.
 

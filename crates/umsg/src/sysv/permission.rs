@@ -1,6 +1,6 @@
-//! Who may do what with a queue: the kernel's rules on the owner, creator and mode in its header.
+//! Permissions of a queue: the kernel's rules on the owner, creator and mode in its header.
 //!
-//! The system enforces less: who may do anything with a queue must map its file for reading and writing, see
+//! The system enforces less: a process that may do anything with a queue must map its file for reading and writing, see
 //! [`super::file_rights`]. What is decided here binds programs that go through this library.
 
 use rustix::fs::Stat;
@@ -114,7 +114,7 @@ pub(super) fn caller() -> (Uid, Gid) {
 /// How often the process has said that its users or groups have changed.
 static CHANGES: AtomicU32 = AtomicU32::new(0);
 
-/// Has every queue ask again who the caller is: for programs that change their user or group, and go on using queues that they
+/// Has every queue ask for the caller's identity again: for programs that change their user or group, and go on using queues that they
 /// have used before. The kernel asks at each call; here that would cost more than the call itself.
 pub fn forget_caller() {
     // Relaxed: a process that changes the user of a process that is using queues meanwhile gets either answer.

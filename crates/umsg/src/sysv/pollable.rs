@@ -12,7 +12,7 @@ impl Queue {
     /// first call and stays the same until the queue is dropped. What is there is received and sent through the queue: the
     /// descriptor itself is only to be polled and passed on; the queue closes it.
     ///
-    /// Who waits for a message of some types while there are others, or for more room than there is, asks for edges: see
+    /// A poller that wants messages of some types, or more room than one byte, asks for edges: see
     /// [`pollable_with`](Self::pollable_with).
     ///
     /// While a process has the descriptor open, a send or a receive on this queue that empties or fills it, or ends that, costs

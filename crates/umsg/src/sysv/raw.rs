@@ -2,7 +2,7 @@
 //! C library and the drop-in.
 //!
 //! A process attaches to a queue when it first names it (`attachments.rs`). A removed queue's identifier is EINVAL from then
-//! on; who was waiting in it is told EIDRM. Source: ipc/msg.c of the kernel, msgop(2), msgctl(2).
+//! on; waiting calls fail with EIDRM. Source: ipc/msg.c of the kernel, msgop(2), msgctl(2).
 
 mod control;
 

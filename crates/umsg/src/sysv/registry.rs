@@ -105,7 +105,7 @@ pub(super) fn judge(found: Found, wanted: Wanted) -> Result<Found, OpenError> {
     }
     let granted = match &found.file {
         Some((_, summary)) => Rights::of_summary(summary).grant(wanted.asked),
-        // Who asks for nothing is told the identifier.
+        // A caller that asks for no access gets the identifier.
         None => wanted.asked & 0o777 == 0,
     };
     match granted {

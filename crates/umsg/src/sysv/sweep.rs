@@ -14,7 +14,7 @@ use std::time::Duration;
 use umsg_shm::crash::crash_point;
 use umsg_shm::sysv_engine::segment::{Summary, mark_removed, write_removed};
 
-/// How long the lock of another user is waited for, who may keep it: then his names stay.
+/// How long a process waits for the lock of another user. If that user keeps it, the names stay.
 const SHORT: Duration = Duration::from_millis(100);
 
 /// Takes the names of a removed queue away, as far as the caller may and nobody stopped holds the lock: a process that needs one of them later
@@ -23,14 +23,14 @@ pub(super) fn removed(namespace: &Namespace, id: i32) {
     if let Ok(mut files) = namespace.msg_files() {
         let swept = take(&mut files, index_of(id), SHORT);
         if !swept && let Ok(file) = files.open(index_of(id)) {
-            // In vain where files may not be so long: then strangers take the key for taken until a process comes who may.
+            // In vain where files may not be so long: then strangers take the key for taken until a process comes that may.
             let _ = mark_removed(file.as_fd());
         }
     }
 }
 
 /// Takes the names of a queue away that can't be removed as others are, whatever is in its file. If that is of this version and has no other
-/// name, who has it mapped finds it removed.
+/// name, a process that has it mapped finds it removed.
 ///
 /// # Errors
 /// `NotOwner` unless the caller is the owner of the file, or has CAP_SYS_ADMIN; `Open` (EINVAL) if there is none.

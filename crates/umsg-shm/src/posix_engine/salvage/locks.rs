@@ -49,7 +49,7 @@ impl<'a> Both<'a> {
     pub(super) fn leave_as_found(self) {
         match self.senders {
             Left::InOrder => self.sender.give_back(),
-            // Also a loan: who lent it has left the other lock so.
+            // Also a loan: its borrower has left the other lock so.
             Left::ByTheDead => self.sender.give_back_broken(),
         }
         leave(self.held, self.receivers);

@@ -6,7 +6,7 @@
 //! | a slot's message is | if its cell makes sense, and | then |
 //! |---|---|---|
 //! | held | a record names the slot, and no other does | stays the holder's |
-//! | a blocked thread's | a node in a list names it | stays the sender's, who sends it again if it makes no sense; one that was offered goes back into the store |
+//! | a blocked thread's | a node in a list names it | stays the sender's, which sends it again if it makes no sense; one that was offered goes back into the store |
 //! | sent by a reservation or by a blocked sender | its record or node says so, and that is still there | goes into the store, where it is not |
 //! | in the store | it is marked so | stays, in the order of its number |
 //! | in the ring | its stamp is one of those from `drained` on, without a gap before `sent` | goes into the store, behind the others |
@@ -203,7 +203,7 @@ impl<'a> Salvage<'a> {
         }
         match self.homes.get_mut(slot as usize) {
             Some(free @ None) => *free = Some((order.0, order.1, home)),
-            // Who holds it comes before the queue.
+            // Its holder comes before the queue.
             Some(Some(taken)) if home != Home::Queued && taken.2 == Home::Queued => {
                 *taken = (order.0, order.1, home);
             }

@@ -1,4 +1,4 @@
-//! The fixed part of a segment: who writes which line.
+//! The fixed part of a segment, and the writers of each line.
 //!
 //! Lines that different sides write are 128 bytes apart, because the prefetcher fetches lines in pairs.
 //!
@@ -7,14 +7,14 @@
 //! | [`Header`] | its creator; `mode` by the process that may change it | all processes, on attaching |
 //! | [`WaitFlags`] | receivers that block | every sender, after publishing |
 //! | [`Run`] | senders, when the priority changes | every receiver |
-//! | [`Geometry`] | who holds both locks | all processes |
+//! | [`Geometry`] | the holder of both locks | all processes |
 //! | [`SenderSide`] | holder of the sender lock | that holder; `sent` by all processes |
 //! | [`Published`] | holder of the receiver lock | senders that find no room |
 //! | [`ReceiverSide`] | holder of the receiver lock; `repairs[0]` by that of the sender lock | that holder; `drained` and `stored` by all processes |
 //! | [`LeaseRoots`] | holder of the receiver lock | that holder; `reserved` and `aside` by all processes |
 //! | [`ArenaRoots`] | holder of the sender lock | that holder |
 //! | [`Rules`] | its creator | all processes, on attaching |
-//! | [`Notice`] | holder of the receiver lock; `word` by the registered process too | that process, who registers |
+//! | [`Notice`] | holder of the receiver lock; `word` by the registered process too | that process, when it registers |
 //! | [`RepairLog`] | holder of the lock of its side | people |
 
 use super::{ArenaRoots, LeaseRoots, Links};
@@ -64,7 +64,7 @@ pub struct Header {
 #[repr(C, align(128))]
 #[derive(Default)]
 pub struct WaitFlags {
-    /// Who wants to be served, see [`crate::posix_engine`]; 0 for nobody.
+    /// Which waiters want to be served, see [`crate::posix_engine`]; 0 for none.
     pub attention: AtomicU32,
     /// Of a ring: its receiver's bell, see [`crate::posix_engine::wake_word`], and the ring position from which on it is rung.
     pub(crate) wake_word: AtomicU32,
@@ -156,7 +156,7 @@ pub struct ReceiverSide {
     pub(crate) receivers: Links,
     pub(crate) senders: Links,
     pub(crate) offered: Links,
-    /// Who watches the doorbell, see [`crate::doorbell`]; 0 for nobody.
+    /// Which levels are watched by pollers, see [`crate::doorbell`]; 0 for nobody.
     pub watched: Guarded32,
     /// Whether a process is registered for a notification, see [`crate::posix_engine::notification`]. Read by spinners as a hint.
     pub registered: AtomicU32,
@@ -207,7 +207,7 @@ pub(crate) const NOTICES: usize = 2;
 #[repr(C, align(64))]
 #[derive(Default)]
 pub struct Notice {
-    /// The state, and the futex on which the registered process sleeps until it is fired, and who fired it until it is heard.
+    /// The state, and the futex on which the registered process sleeps until it is fired, and the sender that fired it until it is heard.
     pub word: AtomicU32,
     /// How the process is told, and by which signal: for people, and for a process that fires. The process itself knows better.
     pub(crate) what: AtomicU32,

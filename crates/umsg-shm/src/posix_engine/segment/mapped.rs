@@ -118,7 +118,7 @@ impl Segment {
         }
     }
 
-    /// Who lets go of it by unmapping it last removes it. Before it is shared.
+    /// The last process that unmaps it removes it. Before it is shared.
     pub fn set_last_close(&mut self, last_close: LastUse) {
         self.memory.set_last_close(last_close);
         self.fixed().rules.note_use();

@@ -42,7 +42,7 @@ pub struct Summary {
 }
 
 /// Segments are as long as whole pages; the file of a removed queue whose names its remover could not take away is a byte longer:
-/// so they who may not open it see that it is none.
+/// so a process that may not open it sees that it is none.
 const fn removed_len(len: usize) -> usize {
     len + 1
 }
@@ -62,7 +62,7 @@ pub fn mark_removed(file: BorrowedFd<'_>) -> Result<(), AttachError> {
 }
 
 /// Says in a queue's file, open for writing, that the queue is removed, for those that have it mapped: see
-/// [`Engine::remove_unlocked`](crate::sysv_engine::Engine::remove_unlocked). One that is too short has nobody who could read it there.
+/// [`Engine::remove_unlocked`](crate::sysv_engine::Engine::remove_unlocked). In a file that is too short no process could read it.
 pub fn write_removed(file: BorrowedFd<'_>) -> Result<(), AttachError> {
     use super::fixed::{REMOVED, Rights};
     let at = offset_of!(Fixed, rights) + offset_of!(Rights, state);

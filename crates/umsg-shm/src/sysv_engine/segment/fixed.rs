@@ -1,9 +1,9 @@
-//! The fixed part of a System V queue's segment: who writes which line.
+//! The fixed part of a System V queue's segment, and the writers of each line.
 //!
 //! | part | written by | read by |
 //! |---|---|---|
 //! | [`Header`] | its creator | all processes, on attaching |
-//! | [`Rights`] | who changes or removes the queue | all processes |
+//! | [`Rights`] | a process that changes or removes the queue | all processes |
 //! | [`ControlBlock`] | holder of the lock | that holder; counts by all processes |
 //! | [`TypeRoots`] | holder of the lock | that holder |
 //! | [`LeaseRoots`] | holder of the lock | that holder |
@@ -57,7 +57,7 @@ pub const LIVE: u32 = 1;
 /// [`Rights::state`] of a queue that was removed, for ever.
 pub const REMOVED: u32 = 2;
 
-/// Who may do what. Written under the lock.
+/// Permissions. Written under the lock.
 #[repr(C, align(128))]
 #[derive(Default)]
 pub struct Rights {
@@ -71,7 +71,7 @@ pub struct Rights {
     pub cgid: AtomicU32,
     /// Permission bits.
     pub mode: AtomicU32,
-    /// Who watches the doorbell, see [`crate::doorbell`]; 0 for nobody. Here, because every operation looks at this line.
+    /// Which levels are watched by pollers, see [`crate::doorbell`]; 0 for none. Here, because every operation looks at this line.
     pub watched: Guarded32,
     /// CLOCK_REALTIME of the last change, in seconds since 1970.
     pub changed_at: AtomicU64,

@@ -31,7 +31,7 @@
 //! | two makers take an index | link(2): one gets EEXIST and goes on to the next |
 //! | two makers of one key | symlink(2): one gets EEXIST, takes its file away and looks again |
 //! | two of one user take away what is left of the dead | the user's lock, see `lock.rs`; root takes the lock of the files' owner |
-//! | a maker, and one of its user that sweeps files without a label | the user's lock: who holds it finds no maker of his at work |
+//! | a maker, and one of its user that sweeps files without a label | the user's lock: its holder finds no maker of the user at work |
 //! | two makers give out identifiers | an index is one maker's alone, and its identifier is larger than all that were noted, see `next.rs` |
 //! | two makers at the limit of queues | nothing: users that make queues at the same moment may exceed it by one each |
 //! | two change a queue's rights | the queue's own lock; each gives the file the rights that the header has then, until it has these |

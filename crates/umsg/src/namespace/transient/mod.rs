@@ -10,11 +10,11 @@
 //! unlink(2) takes a name away from whatever has it at that moment. A process that finds that no process uses a queue, and then unlinks it, may meet
 //! another: a process unlinked the first and made a second between the two steps. In a directory the file's name is its own for good: the
 //! directory gets its name when the file is in it (rename(2), which takes the place of nothing but an empty directory), no second file ever
-//! comes into it, who removes the file does so through the directory that it has open, and rmdir(2) leaves one with a file in it alone.
+//! comes into it, a process that removes the file does so through the directory that it has open, and rmdir(2) leaves one with a file in it alone.
 //! It is also the only mark of such a queue that those that may write in its file can't forge. What a directory is that is empty, its mode says: one
 //! of another mode was put there by another process, and stays.
 //!
-//! Who has the queue open has mapped its file through a descriptor of its own, on which it took a shared flock(2) before. The lock
+//! A process that has the queue open has mapped its file through a descriptor of its own, on which it took a shared flock(2) before. The lock
 //! belongs to the opening and not to its numbers, and the mapping keeps the opening: it stays when the descriptor is closed, is shared by forked
 //! children, and ends with munmap, exec or the process, by whatever death.
 //!
@@ -26,11 +26,11 @@
 //! | has the file | none | yes | no process has it open any more: a process that comes by first removes it |
 //! | has the file | exclusive | yes | a process is at that |
 //!
-//! A process that lets go of the queue comes by, and so do who opens it or one that is to go, and who lists the namespace. A process that may not remove it locks
-//! nothing; and whoever locked it exclusively unlocks it, where a child that was forked meanwhile would keep the opening.
+//! A process comes by when it lets go of the queue, opens it or another one that is to go, or lists the namespace. A process that may not remove it locks
+//! nothing; and the process that locked it exclusively unlocks it, where a child that was forked meanwhile would keep the opening.
 //!
 //! **If a process dies** while it makes one, a temporary directory stays until [`super::temporary::sweep`]; while it removes one, the file or the
-//! empty directory, for the next who comes by.
+//! empty directory, for the next process that comes by.
 
 mod publish;
 mod removal;
@@ -91,7 +91,7 @@ impl Namespace {
         for _ in 0..ATTEMPTS {
             match self.open_file_in(POSIX, name, access, nonblocking) {
                 Err(error @ (FileError::Directory | FileError::Denied)) => {
-                    // Who only reads, and may not list the directory, is refused before he is told that it is one.
+                    // A caller that only reads, and may not list the directory, is refused before it learns that it is one.
                     if error == FileError::Denied
                         && !is_directory(&self.queues()?, name.as_os_str())
                     {
@@ -128,7 +128,7 @@ pub(crate) fn hold(file: BorrowedFd<'_>) -> io::Result<Hold> {
         Err(Errno::WOULDBLOCK) => return Ok(Hold::Leaving),
         other => other?,
     }
-    // Who removes it does so under the exclusive lock, and who unlinks it needs none: a name now is one that can be found by others.
+    // A process that removes it does so under the exclusive lock, and one that unlinks it needs none: a name now is one that can be found by others.
     match fs::fstat(file)?.st_nlink {
         0 => Ok(Hold::Gone),
         _ => Ok(Hold::Held),

@@ -16,7 +16,7 @@ use super::{FILE, MODE, file_of, is_directory, is_foreign_at};
 use umsg_shm::crash::crash_point;
 use umsg_shm::sys::stack::nap;
 
-/// How long who is in the way is waited for.
+/// How long a process waits for another that is in the way.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How often a directory is looked at that is not empty and has no queue in it, as others may have made one and removed it between two looks.
 const LOOKS: u32 = 1000;

@@ -82,7 +82,7 @@ impl Namespace {
         Ok(names)
     }
 
-    /// Those that [`remove_all_unused`](Self::remove_all_unused) would remove. Each is locked for a moment, in which who opens it waits.
+    /// Those that [`remove_all_unused`](Self::remove_all_unused) would remove. Each is locked for a moment, in which a process that opens it waits.
     ///
     /// # Errors
     /// Those of the namespace.
@@ -227,7 +227,7 @@ fn open_in_open(home: &mut Directory) -> Result<OwnedFd, FileError> {
     open_regular(home, FILE.as_ref(), OFlags::RDONLY)
 }
 
-/// Takes the name away from a queue that goes, whoever has it open.
+/// Takes the name away from a queue that goes, regardless of its users.
 pub(in crate::namespace) fn unlink(queues: &Directory, name: &OsStr) -> Result<(), FileError> {
     let home = home(queues, name)?;
     if !home.is_open() {

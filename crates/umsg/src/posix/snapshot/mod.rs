@@ -66,7 +66,7 @@ pub struct Snapshot {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SnapshotInfo {
-    /// The queue's name, if whoever took the snapshot gave it.
+    /// The queue's name, if the maker of the snapshot gave it.
     pub name: Option<OsString>,
     /// How many messages the queue may hold.
     pub max_messages: usize,

@@ -71,7 +71,7 @@ pub fn msgctl_remove(id: i32) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Who may not open the queue is not its owner.
+/// A process that may not open the queue is not its owner.
 fn owners_only(errno: Errno) -> Errno {
     match errno {
         libc::EACCES => libc::EPERM,
