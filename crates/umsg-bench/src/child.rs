@@ -93,7 +93,7 @@ impl Child {
             supervisor::reap(id, 0);
             return Err(failure);
         }
-        // SAFETY: a new descriptor that nobody else owns.
+        // SAFETY: a new descriptor that no other process owns.
         let handle = unsafe { OwnedFd::from_raw_fd(handle as i32) };
         Ok(Self {
             id,

@@ -64,6 +64,6 @@ pub struct KillTrial {
     pub peer: String,
     /// How many were killed.
     pub kills: u32,
-    /// After how many of them somebody who lived on could not go on.
+    /// After how many of them a process that lived on could not go on.
     pub stuck: u32,
 }

@@ -41,7 +41,7 @@ impl SharedWords {
         self.words[index].store(value, Ordering::Release);
     }
 
-    /// A word, for those who want another order than [`Self::get`] and [`Self::set`].
+    /// A word, for those that want another order than [`Self::get`] and [`Self::set`].
     #[inline]
     pub fn word(&self, index: usize) -> &AtomicU64 {
         &self.words[index]
@@ -50,14 +50,14 @@ impl SharedWords {
     /// Some of the words as bytes.
     ///
     /// # Safety
-    /// Nobody else touches them as long as the slice is in use.
+    /// No other process touches them as long as the slice is in use.
     #[allow(
         clippy::mut_from_ref,
         reason = "shared memory, handed out by agreement"
     )]
     pub unsafe fn bytes_mut(&self, first: usize, count: usize) -> &mut [u8] {
         let words = &self.words[first..first + count];
-        // SAFETY: the words lie in the mapping, which is writable; that nobody else touches them is our caller's promise.
+        // SAFETY: the words lie in the mapping, which is writable; that no other process touches them is our caller's promise.
         unsafe {
             slice::from_raw_parts_mut(words.as_ptr().cast_mut().cast::<u8>(), size_of_val(words))
         }

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The supervisor makes a namespace directory and one for what other libraries and servers need, waits
-//! for the worker with a deadline, reaps whoever is left (it is the subreaper of them all) and removes
+//! for the worker with a deadline, reaps a process that is left (it is the subreaper of them all) and removes
 //! the directories, the kernel's System V queues and what others left in shared memory: also when the worker is killed, crashes or is interrupted from the keyboard. The kernel's
 //! POSIX queues need no such care: they are unlinked as soon as they are open.
 
@@ -38,7 +38,7 @@ pub fn run(
         0 => {
             unblock(&signals);
             die_with_parent(supervisor);
-            // SAFETY: this process has one thread, so nobody reads the environment meanwhile.
+            // SAFETY: this process has one thread, so no process reads the environment meanwhile.
             unsafe { std::env::set_var("UMSG_DIR", directory.path()) };
             let code = match work(scratch.scratch()) {
                 Ok(()) => 0,

@@ -55,7 +55,7 @@ impl Attached {
         Failure::new(error.code(), format_args!("{}: {why}", self.label))
     }
 
-    /// Why messages were not looked at, with what to do. Nobody waits for one: those that are there are looked at.
+    /// Why messages were not looked at, with what to do. No thread waits for one: those that are there are looked at.
     pub fn not_seen(&self, error: &ReceiveError) -> Failure {
         self.not_received(error).coded(Code::Failed)
     }
@@ -71,7 +71,7 @@ impl Attached {
         }
     }
 
-    /// Who is stopped with the queue's lock, if somebody is.
+    /// Who is stopped with the queue's lock, if a process is.
     pub fn held_up(&self) -> Option<String> {
         match self.queue.status() {
             Err(ControlError::Busy) => Some(self.lock()),

@@ -10,7 +10,7 @@ use umsg::{Namespace, posix, sysv};
 
 use crate::names::Name;
 
-/// Who holds up a POSIX queue that has what was asked of it, and what to do about that. None if nobody does by now. Takes a moment, and a
+/// Who holds up a POSIX queue that has what was asked of it, and what to do about that. None if no process does by now. Takes a moment, and a
 /// second where the lock's owner is not stopped and does not go on.
 pub fn named(namespace: &Namespace, name: &Name) -> Option<String> {
     match posix::diagnose(namespace, name) {

@@ -109,7 +109,7 @@ impl<'a> Opened<'a> {
         }
     }
 
-    /// Why messages were not looked at, with what to do. Nobody waits for one: those that are there are looked at, and only who is stopped
+    /// Why messages were not looked at, with what to do. No thread waits for one: those that are there are looked at, and only who is stopped
     /// keeps them.
     pub fn not_seen(&self, error: &ReceiveError) -> Failure {
         let held_up = match error {
@@ -120,7 +120,7 @@ impl<'a> Opened<'a> {
         Failure::new(Code::Failed, format_args!("{}: {why}", self.name))
     }
 
-    /// An error once the name leads to no queue, or to another one: nobody finds this one any more. Looks at most
+    /// An error once the name leads to no queue, or to another one: no process finds this one any more. Looks at most
     /// once a second.
     pub fn check_name(&self) -> Result {
         if self.looked.get().elapsed() < GLANCE {
@@ -145,7 +145,7 @@ impl<'a> Opened<'a> {
     }
 }
 
-/// Whether there is more in a queue than it can hold: somebody scribbled there. Each figure is read for itself, and may be a moment older than
+/// Whether there is more in a queue than it can hold: a process scribbled there. Each figure is read for itself, and may be a moment older than
 /// another.
 fn is_nonsense(attributes: &Attributes) -> bool {
     let figures = [attributes.messages, attributes.leased, attributes.reserved];

@@ -1,4 +1,4 @@
-//! umsg gc: what nobody needs any more.
+//! umsg gc: what no process needs any more.
 //!
 //! The tests take turns: their own process has queues open, and so has each child that another test forks, until it executes the
 //! command.

@@ -59,7 +59,7 @@ fn what_is_told_once_only_is_not_done_where_nobody_could_read_it() {
     let full = "standard output: No space left";
     let closed = "standard output: it is closed";
     for (redirection, says) in [(">&-", closed), ("> /dev/full", full)] {
-        // An identifier that nobody knows would be of a queue that nobody finds.
+        // An identifier that no process knows would be of a queue that no process finds.
         for json in ["", "--json"] {
             let line = format!("umsg create key:0 {json} {redirection}");
             shell(&site, &line).fails(1, &[says]);

@@ -1,4 +1,4 @@
-//! Epoll sets, beyond what anybody does to their members: made, asked and closed by system calls that nobody stands in for.
+//! Epoll sets, beyond what any process does to their members: made, asked and closed by system calls that nobody stands in for.
 
 use std::os::fd::RawFd;
 
@@ -49,7 +49,7 @@ pub fn make_low() -> Result<Set, Errno> {
 /// # Errors
 /// Those of `close`.
 pub fn close(set: Set) -> Result<(), Errno> {
-    // SAFETY: a set's number, which nobody else uses.
+    // SAFETY: a set's number, which no other process uses.
     answer(unsafe { libc::syscall(libc::SYS_close, set) }).map(drop)
 }
 

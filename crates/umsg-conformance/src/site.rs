@@ -113,7 +113,7 @@ impl Site {
         }
     }
 
-    /// A name that nobody else uses.
+    /// A name that no other process uses.
     pub fn name(&self, stem: &str) -> CString {
         let number = self.names.fetch_add(1, Ordering::Relaxed);
         self.announced(format!("/umsg-{}-{number}-{stem}", sys::pid()))

@@ -47,7 +47,7 @@ impl Memory {
             return std::ptr::null_mut();
         };
         for offset in (size..bytes).step_by(size) {
-            // SAFETY: the block lies inside the chunk, which was just mapped and is nobody else's.
+            // SAFETY: the block lies inside the chunk, which was just mapped and is no other process's.
             unsafe { self.free[class].push(chunk.add(offset)) };
         }
         chunk

@@ -1,7 +1,7 @@
 //! The descriptor table: which descriptors are queues of ours. An array look-up, no lock, no system call.
 //!
 //! It is a cache. What is missing is found out by asking the file ([`crate::adopt`]); what is stale, because the number was
-//! closed behind our back by a raw system call, is noticed by whoever compares the file's identity
+//! closed behind our back by a raw system call, is noticed by a process that compares the file's identity
 //! ([`crate::ours`]). An entry leads to an [`Attached`] and has the access mode of the open file description.
 
 use std::ffi::c_int;

@@ -84,7 +84,7 @@ fn camera(directory: &Path, in_place: bool) -> Result<(), Box<dyn Error>> {
     for number in 0..FRAMES {
         if in_place {
             let mut frame = raw.reserve(FRAME)?;
-            // SAFETY: the processes of this example keep to the protocol: nobody else touches a reserved frame.
+            // SAFETY: the processes of this example keep to the protocol: no other process touches a reserved frame.
             expose(unsafe { frame.bytes_mut() }, number);
             frame.commit(0)?;
         } else {
@@ -102,7 +102,7 @@ fn filter(directory: &Path, in_place: bool) -> Result<(), Box<dyn Error>> {
         if in_place {
             let from = raw.receive_lease()?;
             let mut to = finished.reserve(FRAME)?;
-            // SAFETY: as in `camera`; and nobody writes a frame that is leased without a limit.
+            // SAFETY: as in `camera`; and no process writes a frame that is leased without a limit.
             unsafe { negative(from.bytes(), to.bytes_mut()) };
             to.commit(0)?;
             from.acknowledge()?;

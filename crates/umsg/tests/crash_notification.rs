@@ -1,4 +1,4 @@
-//! Who dies while it registers, or while it notifies somebody, leaves nobody registered for ever and nobody untold.
+//! Who dies while it registers, or while it notifies a process, leaves no process registered for ever and nobody untold.
 
 mod support;
 
@@ -108,7 +108,7 @@ fn a_sender_is_not_held_up_by_who_dies_when_it_has_raised_its_signal() {
             // SAFETY: no handler.
             unsafe { libc::signal(libc::SIGUSR1, libc::SIG_IGN) };
             let queue = place.open("/q");
-            // Before anybody sees the registration.
+            // Before any process sees the registration.
             crash::arm("NOTICE_RAISED", 1);
             let _registration = queue.notify(Notify::signal(libc::SIGUSR1)).unwrap();
             std::thread::sleep(LONG);

@@ -22,7 +22,7 @@ fn queue(place: &Place, time_to_live: Duration) -> Queue {
 }
 
 /// Kills a process at the point, in `work`, with messages of these priorities in the queue that are too old; then
-/// somebody else goes on.
+/// another process goes on.
 fn kill(point: &str, priorities: &[u32], work: impl Fn(&Queue)) {
     let _turn = turn();
     let place = Place::new();
@@ -40,7 +40,7 @@ fn kill(point: &str, priorities: &[u32], work: impl Fn(&Queue)) {
         });
         victim.expect(Exit::Signal(libc::SIGKILL), point);
 
-        // Whoever comes next moves them all.
+        // A process that comes next moves them all.
         let received = queue.receive_timeout(&mut [0; 8], Duration::from_millis(50));
         assert_eq!(
             received,

@@ -1,4 +1,4 @@
-//! A real SIGKILL at every step of ringing a doorbell: whoever polls is told of what can be done, at once, and of what can't after
+//! A real SIGKILL at every step of ringing a doorbell: a process that polls is told of what can be done, at once, and of what can't after
 //! the next who looks at the queue.
 
 mod support;
@@ -35,7 +35,7 @@ struct Work<Q> {
     name: &'static str,
     messages: u32,
     does: fn(&Q),
-    /// Whether who dies at it may hold a message, which comes back, and is shown, when somebody looks.
+    /// Whether who dies at it may hold a message, which comes back, and is shown, when a process looks.
     leases: bool,
 }
 

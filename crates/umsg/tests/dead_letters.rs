@@ -70,7 +70,7 @@ fn what_a_sender_writes_in_a_segment_moves_no_message_to_another_queue() {
     as_user(VICTIM, "the owner", || {
         place.options(0o600).open("/private").unwrap();
         place.options(0o666).open("/a").unwrap();
-        // A queue of the same owner that has a label, which everybody can list.
+        // A queue of the same owner that has a label, which all processes can list.
         let mut labelled = place.options(0o600);
         labelled.dead_letter("/private").open("/other").unwrap();
     });

@@ -268,7 +268,7 @@ fn leave_a_doorbell_that_is_swept(place: &Place) {
     place.expect_no_bells("the sweep");
 }
 
-/// Who polls the queue, one word of its segment: docs/format.md, section 2.
+/// A process that polls the queue, one word of its segment: docs/format.md, section 2.
 fn watched(place: &Place) -> u32 {
     const OFFSET: usize = 884;
     let bytes = std::fs::read(place.path().join("mq/q")).unwrap();

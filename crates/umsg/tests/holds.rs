@@ -174,7 +174,7 @@ fn a_blocked_reservation_gets_its_turn_among_blocked_senders() {
     assert_eq!(queue.status().blocked_senders, 0);
 }
 
-/// Whether a lease can be had now or within some slices, of a message that somebody else may hold.
+/// Whether a lease can be had now or within some slices, of a message that another process may hold.
 fn comes_back(queue: &Queue) -> bool {
     queue
         .receive_lease_timeout(Duration::from_millis(500))
@@ -219,7 +219,7 @@ fn a_process_whose_first_thread_has_ended_holds_on() {
                 let _lease = queue.receive_lease().unwrap();
                 std::thread::sleep(STUCK);
             });
-            // SAFETY: ends this thread alone; nothing on its stack is used by anybody else, but for `place`, which stays.
+            // SAFETY: ends this thread alone; nothing on its stack is used by any process else, but for `place`, which stays.
             unsafe { libc::syscall(libc::SYS_exit, 0) };
         });
         0

@@ -336,7 +336,7 @@ proptest! {
             prop_assert!(model.agrees(&observer), "{:?}: {:?}", command, observer.attributes());
             model.check_order(&observer);
         }
-        // Whoever ends gives back what it holds.
+        // A process that ends gives back what it holds.
         for (who, holder) in holders.drain(..).enumerate() {
             drop(holder);
             model.bury(who);

@@ -40,7 +40,7 @@ use watch::{Record, VICTIMS, Watch, Watchdog};
 const ROUND: Duration = Duration::from_millis(250);
 /// Nothing that the attack does not hold up takes as long.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Addresses that a victim may use: nobody can have it ask for more memory than this, in bytes. The file of a System V queue alone
+/// Addresses that a victim may use: no process can have it ask for more memory than this, in bytes. The file of a System V queue alone
 /// takes more than three gigabytes of them.
 const ADDRESSES: u64 = 16 << 30;
 

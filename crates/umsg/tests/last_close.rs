@@ -1,4 +1,4 @@
-//! Queues that go when nobody has them open any more: the last of handles, threads and processes, however they end; and nobody is ever left
+//! Queues that go when no process has them open any more: the last of handles, threads and processes, however they end; and no process is ever left
 //! with a queue that others do not find under its name. The tests take turns: another's forked child would have this one's queue open.
 
 #[path = "last_close/descriptors.rs"]

@@ -203,7 +203,7 @@ fn kill_workers(ledger: &Ledger, begin: impl Fn() -> Child) {
     }
 }
 
-/// Receives what is left, once all who may have died are known to be dead.
+/// Receives what is left, once all that may have died are known to be dead.
 fn drain(ledger: &Ledger, queue: &dyn Both) -> i32 {
     let end = Instant::now() + Duration::from_secs(3);
     while ledger.receive(queue) || Instant::now() < end {

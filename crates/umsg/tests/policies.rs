@@ -378,7 +378,7 @@ fn a_queue_that_drops_makes_room_beside_what_is_held_and_for_what_waits_for_it()
     queue.try_reserve(1).unwrap().commit(0).unwrap();
     queue.reserve(1).unwrap().commit(0).unwrap();
     drop(lease);
-    // Room that is kept for a batch is not taken by who drops.
+    // Room that is kept for a batch is not taken by the process that drops.
     drain(&queue);
     let _leases = [(); 2].map(|()| {
         queue.send(b"", 0).unwrap();

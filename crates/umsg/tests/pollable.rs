@@ -1,5 +1,5 @@
 //! Queues in event loops: what poll(2) and epoll(7) say of a queue's doorbell is what they say of the kernel's queue after the
-//! same calls, whoever made them.
+//! same calls, regardless of its maker.
 
 mod support;
 

@@ -1,7 +1,7 @@
 //! A real SIGKILL at every named point of a ring, and what must hold afterwards.
 //!
 //! A sender dies: what it had sent is there, in order and whole, and at most one more send of it; a bystander's messages are all
-//! there; nobody is held up; a newcomer sends; and the ring takes exactly as many messages as it should. The owner dies: whoever
+//! there; no process is held up; a newcomer sends; and the ring takes exactly as many messages as it should. The owner dies: whoever
 //! sends is told so, also who was waiting for room; another process makes a ring of that name, and nothing is left behind.
 
 #[path = "ring_crash_points/mod.rs"]
@@ -77,7 +77,7 @@ fn a_sender_that_is_killed_while_a_ring_overflows_or_is_full_loses_no_room() {
     ]);
 }
 
-/// Sends for ever, waiting for room; ends when it is told that nobody receives.
+/// Sends for ever, waiting for room; ends when it is told that no process receives.
 fn send_until_refused(place: &Place, in_batches: bool) -> i32 {
     let opened = wait_until(STUCK, || Sender::open_in(&place.namespace, NAME).is_ok());
     if !opened {

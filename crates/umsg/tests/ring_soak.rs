@@ -1,7 +1,7 @@
 //! Random violence to the owner of a ring and to processes that send to it: with and without waiting, in batches, with descriptors, in
 //! several threads, in signal handlers and in forked children.
 //!
-//! Whatever dies: each owner gets each sender's messages whole, in order and without a gap; nobody is stuck in a call; and another
+//! Whatever dies: each owner gets each sender's messages whole, in order and without a gap; no process is stuck in a call; and another
 //! owner gets the name. Ten seconds; `UMSG_SOAK_SECONDS` asks for another time, `UMSG_SOAK_SEED` for the violence of another time.
 
 mod support;
@@ -67,7 +67,7 @@ fn parcel() -> OwnedFd {
     // SAFETY: a string that ends with a zero.
     let descriptor = unsafe { libc::memfd_create(PARCEL.as_ptr(), libc::MFD_CLOEXEC) };
     assert!(descriptor >= 0, "memfd_create");
-    // SAFETY: just made, and nobody else's.
+    // SAFETY: just made, and no other process's.
     unsafe { OwnedFd::from_raw_fd(descriptor) }
 }
 
@@ -196,7 +196,7 @@ impl Soak {
                 repairs += more;
                 self.account.repairs.fetch_add(more.into(), SeqCst);
             }
-            // What nobody may ever send is waited for with an end.
+            // What no process may ever send is waited for with an end.
             let how = How::Within(Duration::from_millis(random.below(20)));
             match random.below(6) {
                 0 => drop(self.call(part, how, |until| ring.wait(1 + random.below(20), until))),
@@ -228,7 +228,7 @@ impl Soak {
         }
     }
 
-    /// Sends to whoever owns the ring, until it is gone.
+    /// Sends to a process that owns the ring, until it is gone.
     fn send(&self, tool: &ForHandlers, part: Part, random: &mut Random) {
         let Ok(sender) = Sender::open_in(&self.place.namespace, NAME) else {
             std::thread::sleep(Duration::from_millis(1));
@@ -346,7 +346,7 @@ impl Work for Soak {
         tool.busy.store(false, SeqCst);
     }
 
-    /// The owner looks again and again; whoever waits for room waits for that, or for the owner's death.
+    /// The owner looks again and again; a process that waits for room waits for that, or for the owner's death.
     fn lacks(&self) -> Option<(bool, bool)> {
         Some((false, false))
     }
@@ -383,10 +383,10 @@ impl Work for Soak {
     }
 }
 
-/// Who waits for a message or for room, and who polls, is told at once.
+/// Who waits for a message or for room, and a poller, is told at once.
 fn expect_promptness(ring: &mut Ring, what: &str) {
     let sender = ring.sender();
-    // Who polls never looks up by itself, and sleeps once.
+    // A poller never looks up by itself, and sleeps once.
     let mut turn = |polls: bool, receive: &mut dyn FnMut(&mut Ring)| {
         let sent = Shared::<AtomicU64>::new();
         let receiver = Sleeper::this_thread();

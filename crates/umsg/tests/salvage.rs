@@ -153,7 +153,7 @@ fn a_cut_file_gets_its_length_back_and_the_mark_of_damage_is_taken_away() {
     drop(queue);
     let file = fs::File::options().write(true).open(path(&place)).unwrap();
     file.set_len(file.metadata().unwrap().len() - 4096).unwrap();
-    // Somebody found that.
+    // A process found that.
     write(&path(&place), 48, &[1]);
     let repaired = repair(&place);
     assert!(repaired.after.is_healthy(), "{repaired:#?}");
@@ -333,7 +333,7 @@ fn what_was_sent_while_the_last_message_before_it_was_being_stored_is_kept() {
         });
         child.expect(Exit::Signal(libc::SIGKILL), point);
     }
-    // The number of slots: nobody can take up what the dead have left without making all anew.
+    // The number of slots: no process can take up what the dead have left without making all anew.
     write(&path(&place), 388, &[0; 4]);
     let repaired = repair(&place);
     assert!(repaired.after.is_healthy(), "{repaired:#?}");

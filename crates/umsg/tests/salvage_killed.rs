@@ -1,4 +1,4 @@
-//! `umsg doctor --repair`, killed: at every point that it passes, and at any time. Whoever calls then is answered, another repair ends it, and
+//! `umsg doctor --repair`, killed: at every point that it passes, and at any time. A process that calls then is answered, another repair ends it, and
 //! no message is lost that was whole, nor comes twice.
 
 mod support;
@@ -241,7 +241,7 @@ fn kill_one<K: Kind>(
     let mut found = [0; 4];
     let file = fs::File::open(kind.file()).unwrap();
     file.read_exact_at(&mut found, K::DAMAGE).unwrap();
-    // Who uses a queue that was scribbled over, and that nobody has begun to repair, may do anything to it.
+    // Who uses a queue that was scribbled over, and that no process has begun to repair, may do anything to it.
     let mark = u32::from_ne_bytes(found);
     let sent = match mark {
         0 => 0,
@@ -276,7 +276,7 @@ fn kill_one<K: Kind>(
     Some(mark)
 }
 
-/// Somebody new calls, and one who was there before. Neither hangs, and both are told whether their messages were sent: how many were.
+/// A process new calls, and one that was there before. Neither hangs, and both are told whether their messages were sent: how many were.
 fn expect_answers<K: Kind>(kind: &K, what: &str) -> usize {
     let mut newcomer = Child::run(|| i32::from(kind.send()));
     let Some(Exit::Code(sent @ 0..=1)) = newcomer.wait(PATIENCE) else {

@@ -1,4 +1,4 @@
-//! Threads and stopped receivers: who gets which message.
+//! Threads and stopped receivers: a process that gets which message.
 
 mod support;
 
@@ -35,7 +35,7 @@ fn blocked_receivers_get_messages_in_the_order_in_which_they_came() {
                 receiver
             })
             .collect();
-        // The highest priority comes last: whoever waits is served at once, so it is of no use to the message.
+        // The highest priority comes last: a process that waits is served at once, so it is of no use to the message.
         for message in 0..6_u8 {
             queue.try_send(&[message], message.into()).unwrap();
         }

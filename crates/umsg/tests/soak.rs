@@ -2,7 +2,7 @@
 //! poll and by notifications, in several threads, in signal handlers and in forked children.
 //!
 //! At the end of each round nothing may be missing but what a dead receiver may have held, nothing may have come twice or out
-//! of order, nobody may have been stuck, and the queue's own counters must agree. Ten seconds for all; `UMSG_SOAK_SECONDS` asks for
+//! of order, no process may have been stuck, and the queue's own counters must agree. Ten seconds for all; `UMSG_SOAK_SECONDS` asks for
 //! another time, `UMSG_SOAK_SEED` for the violence of another time.
 
 mod support;
@@ -281,7 +281,7 @@ impl Work for Soak {
 
     /// The queue is removed, and with it all that there was.
     fn end(self, leaks: Leaks, what: &str) {
-        // Who begins to poll takes away the doorbells that nobody polls any more.
+        // Who begins to poll takes away the doorbells that no process polls any more.
         self.queue.pollable().expect("a doorbell");
         // It may have found one to poll, and made none.
         self.place.namespace.sweep().expect("the namespace");
@@ -304,7 +304,7 @@ impl Soak {
         }
     }
 
-    /// Takes out what is left, and has everybody notice who is dead; how much it was.
+    /// Takes out what is left, and has all processes notice who is dead; how much it was.
     fn drain(&self, what: &str) -> usize {
         let mut actor = Actor::new(&self.queue, &self.journal, SUPERVISOR, SIZE);
         let mut left = 0;
@@ -353,13 +353,13 @@ impl Soak {
         assert!(slots <= most, "{what}: {slots} slots: some are lost");
     }
 
-    /// Nobody has left anything that should not be there: what each slot, list and counter says fits together.
+    /// No process has left anything that should not be there: what each slot, list and counter says fits together.
     fn check_bytes(&self, what: &str) {
         let repaired = posix::repair(&self.place.namespace, "/soak").expect("a repair");
         expect_healthy(&repaired, what);
     }
 
-    /// Who waits for a message or for room, who polls and who is registered, is told at once.
+    /// Who waits for a message or for room, a poller and who is registered, is told at once.
     fn check_promptness(&self, what: &str) {
         let queue = &self.queue;
         let (send, receive) = (

@@ -2,7 +2,7 @@
 //! tests/crash_points.rs does it for POSIX queues.
 //!
 //! A victim works on a queue until it dies at a point. A bystander has the queue open, and may be blocked in it. After the
-//! death a newcomer opens the queue and uses it. Then it is judged: how long anybody stalled, whether every message
+//! death a newcomer opens the queue and uses it. Then it is judged: how long any process stalled, whether every message
 //! whose send returned was delivered once, whether they came in order of arrival, whether the counts are right, and
 //! whether the queue takes exactly as many messages as it should, in the same memory, however often that was done to it.
 

@@ -484,7 +484,7 @@ fn a_damaged_or_foreign_header_is_told_and_not_believed() {
         let listed = sysv::list(&place.namespace).unwrap();
         let known: Vec<_> = listed.iter().map(|one| (one.key, one.readable)).collect();
         assert_eq!(known, [(KEY, false)], "byte {at}");
-        // Nobody takes its index, either.
+        // No process takes its index, either.
         fs::write(last(&place), next).unwrap();
         let own = make(&place.namespace, KEY + 1).unwrap();
         assert!(own.id() % 32_768 != 0 && at_index(0));

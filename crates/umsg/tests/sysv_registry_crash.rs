@@ -179,7 +179,7 @@ fn what_a_killed_maker_left_is_in_no_strangers_way() {
             die(VICTIM, point, || drop(open(&place, key)));
             as_user(STRANGER, point, || {
                 if *point == "MSGGET_LABELLED" && key == KEY {
-                    // It is there, and for everybody.
+                    // It is there, and for all processes.
                     find(&place, KEY).unwrap().try_send(1, b"x").unwrap();
                 } else {
                     use_key(&place, point);

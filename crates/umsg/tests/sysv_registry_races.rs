@@ -38,7 +38,7 @@ fn find(place: &Place, key: i32) -> Result<Queue, OpenError> {
 struct Race {
     ready: AtomicU32,
     go: AtomicU32,
-    /// Identifier plus one; 0 for who was told that there is a queue.
+    /// Identifier plus one; 0 for a process that was told that there is a queue.
     found: [AtomicU32; PROCESSES],
 }
 
@@ -551,7 +551,7 @@ fn processes_killed_at_random_leave_nothing_that_others_trip_over() {
         }
         queue.remove().unwrap();
     }
-    // Whatever the dead left is taken away by those who come by.
+    // Whatever the dead left is taken away by those that come by.
     for key in 1..4 {
         open(&place, key, true).unwrap().remove().unwrap();
     }

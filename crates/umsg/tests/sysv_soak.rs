@@ -3,7 +3,7 @@
 //! children.
 //!
 //! At the end of each round nothing may be missing but what a dead receiver may have held, nothing may have come twice or out
-//! of order, nobody may have been stuck, and the queue's own counters must agree. Ten seconds for all; `UMSG_SOAK_SECONDS` asks for
+//! of order, no process may have been stuck, and the queue's own counters must agree. Ten seconds for all; `UMSG_SOAK_SECONDS` asks for
 //! another time, `UMSG_SOAK_SEED` for the violence of another time.
 
 mod support;
@@ -42,7 +42,7 @@ fn message(random: &mut Random) -> (u16, usize) {
     (mtype, 1 + random.below(SIZE as u64) as usize)
 }
 
-/// What a receiver wants in one call, and how it waits for that: only what somebody sends for sure is worth waiting for
+/// What a receiver wants in one call, and how it waits for that: only what a process sends for sure is worth waiting for
 /// without an end.
 fn wish(random: &mut Random) -> (How, Want) {
     let mtype = 1 + random.below(TYPES) as i64;
@@ -267,7 +267,7 @@ impl Work for Soak {
 
     /// The queue is removed, and with it all that there was.
     fn end(self, leaks: Leaks, what: &str) {
-        // Who begins to poll takes away the doorbells that nobody polls any more.
+        // Who begins to poll takes away the doorbells that no process polls any more.
         self.queue.pollable().expect("a doorbell");
         // It may have found one to poll, and made none.
         self.place.namespace.sweep().expect("the namespace");
@@ -298,7 +298,7 @@ impl Soak {
         }
     }
 
-    /// None while somebody who holds the lock is stopped.
+    /// None while a process that holds the lock is stopped.
     fn status(&self) -> Option<Status> {
         match self.queue.status() {
             Ok(status) => Some(status),
@@ -307,7 +307,7 @@ impl Soak {
         }
     }
 
-    /// Takes out what is left, and gives those who are dead and wait what they wait for: it comes back after a slice.
+    /// Takes out what is left, and gives those that are dead and wait what they wait for: it comes back after a slice.
     fn drain(&self, what: &str) -> usize {
         let mut clerk = Clerk::of_short(&self.queue, &self.journal, SUPERVISOR, SIZE);
         let mut left = 0;
@@ -356,13 +356,13 @@ impl Soak {
         assert!(grown <= 64 << 10, "{what}: {grown} bytes more");
     }
 
-    /// Nobody has left anything that should not be there: what each slot, list and counter says fits together.
+    /// No process has left anything that should not be there: what each slot, list and counter says fits together.
     fn check_bytes(&self, what: &str) {
         let repaired = sysv::repair(&self.place.namespace, KEY).expect("a repair");
         expect_healthy(&repaired, what);
     }
 
-    /// Who waits for a message or for room, and who polls, is told at once.
+    /// Who waits for a message or for room, and a poller, is told at once.
     fn check_promptness(&self, what: &str) {
         let queue = &self.queue;
         let send = |mtype| queue.try_send(mtype, &[7; SIZE]);

@@ -1,4 +1,4 @@
-//! More blocked threads than a queue has nodes for, which are 4,096: those beyond look again every millisecond, and nobody is refused
+//! More blocked threads than a queue has nodes for, which are 4,096: those beyond look again every millisecond, and no process is refused
 //! or forgotten.
 //!
 //! Thousands of threads take their time where others build and test beside them: the soak step runs these tests, in a release build.

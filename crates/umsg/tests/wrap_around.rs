@@ -1,7 +1,7 @@
 //! Counters near their end. Each test writes what a queue counts by into its file, as docs/format.md says where it is, so that the
 //! counter passes a power of two within its first messages; then the queue has to do what one does that counts from 0.
 //!
-//! Positions, tickets and message numbers have 64 bits, which nobody uses up: a hundred million a second take 5,800 years.
+//! Positions, tickets and message numbers have 64 bits, which no process uses up: a hundred million a second take 5,800 years.
 
 mod support;
 

@@ -48,7 +48,7 @@ pub fn run(command: &mut Command) -> Result<ExitStatus> {
     wait(&mut child)
 }
 
-/// As `run`, and returns what the command printed. That goes through files, because nobody reads while we wait.
+/// As `run`, and returns what the command printed. That goes through files, because no process reads while we wait.
 pub fn output(command: &mut Command) -> Result<Output> {
     let mut files = [temporary()?, temporary()?];
     command.stdin(Stdio::null());

@@ -39,7 +39,7 @@ pub struct ArrayQueue(Mutex<Sorted>);
 
 impl Sorted {
     fn insert(&mut self, message: *mut Message) {
-        // SAFETY: a message that the caller allocated and that nobody else has seen yet.
+        // SAFETY: a message that the caller allocated and that no other process has seen yet.
         let priority = unsafe { (*message).priority };
         let mut place = self.messages.len();
         self.messages.push(message);
@@ -105,12 +105,12 @@ impl MessageQueue for ArrayQueue {
         Ok(message.length)
     }
 
-    /// Not measured: nobody waits in the suites that this stands in.
+    /// Not measured: no thread waits in the suites that this stands in.
     fn send(&self, message: &[u8], priority: u32) -> Result<(), Errno> {
         self.try_send(message, priority)
     }
 
-    /// Not measured: nobody waits in the suites that this stands in.
+    /// Not measured: no thread waits in the suites that this stands in.
     fn receive(&self, buffer: &mut [u8]) -> Result<usize, Errno> {
         self.try_receive(buffer)
     }

@@ -52,7 +52,7 @@ pub enum Waiting {
 
 /// A priority queue of messages, as POSIX describes it.
 pub trait MessageQueue: Sized {
-    /// Makes a queue that nobody else can find, and that goes away with its last user.
+    /// Makes a queue that no other process can find, and that goes away with its last user.
     fn make(spec: &Spec) -> Result<Self, Failure>;
 
     /// Waits while the queue is full.

@@ -67,12 +67,12 @@ pub const HEADLINES: [Headline; 17] = [
     of(
         "poll",
         "send + receive, backlog, polled by level",
-        "Send and receive while somebody polls, backlog",
+        "Send and receive while a process polls, backlog",
     ),
     of(
         "poll",
         "send + receive, empty, polled by level",
-        "Send and receive while somebody polls, empty",
+        "Send and receive while a process polls, empty",
     ),
     of(
         "msg",

@@ -54,7 +54,7 @@ impl Link for Channel {
     }
 }
 
-/// Nobody is left at the other end.
+/// No process is left at the other end.
 const GONE: Errno = Errno(libc::EPIPE);
 
 /// The message as it travels.

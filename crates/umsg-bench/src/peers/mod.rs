@@ -78,7 +78,7 @@ impl Abilities {
     };
 }
 
-/// Somebody who carries messages.
+/// A process that carries messages.
 pub trait Peer {
     type Link: Link;
 
@@ -112,7 +112,7 @@ pub trait Link: Sync {
     /// For the process that sends. Called by the one that uses it, once.
     fn sender(&self, way: Way) -> Result<Self::Sender<'_>, Failure>;
 
-    /// For the process that receives. Who sends later finds it there.
+    /// For the process that receives. A process that sends later finds it there.
     fn receiver(&self, way: Way) -> Result<Self::Receiver<'_>, Failure>;
 }
 

@@ -68,7 +68,7 @@ pub fn sweep(prefix: &str) {
     };
     for entry in entries.flatten() {
         if entry.file_name().to_string_lossy().starts_with(prefix) {
-            // Somebody else who sweeps may have been first.
+            // Another process that sweeps may have been first.
             let _ = fs::remove_file(entry.path());
         }
     }

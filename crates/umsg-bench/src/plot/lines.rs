@@ -49,7 +49,7 @@ impl Plot {
         ))
     }
 
-    /// For those who can't see it: where each line begins and ends.
+    /// For those that can't see it: where each line begins and ends.
     fn describe(&self) -> String {
         let ends = |series: &Series| {
             let (first, last) = (series.points.first()?, series.points.last()?);

@@ -1,7 +1,7 @@
 //! Plots as SVG that stands in a page: text and lines take their colours from the page, so that they follow it into the dark.
 //!
-//! A plot is 360 units wide, about what a phone shows, and grows with the page. Who is meant is said twice, by colour and by the
-//! form of the marks, and how by dashes: blue and orange are told apart by everybody.
+//! A plot is 360 units wide, about what a phone shows, and grows with the page. A process that is meant is said twice, by colour and by the
+//! form of the marks, and how by dashes: blue and orange are told apart by all processes.
 
 mod bars;
 mod lines;

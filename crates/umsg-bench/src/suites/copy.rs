@@ -206,7 +206,7 @@ impl Way for InPlace {
     fn send(&self, number: u64) -> Result<(), Failure> {
         let queue = self.0.queue();
         let mut message = queue.reserve(SIZE).map_err(|e| failed("reserve", e))?;
-        // SAFETY: both processes keep to the protocol: nobody else touches what is reserved.
+        // SAFETY: both processes keep to the protocol: no other process touches what is reserved.
         write(unsafe { message.bytes_mut() }, number);
         message.commit(0).map_err(|e| failed("commit", e))
     }
@@ -214,7 +214,7 @@ impl Way for InPlace {
     fn receive(&self, number: u64) -> Result<(), Failure> {
         let queue = self.0.queue();
         let message = queue.receive_lease().map_err(|e| failed("lease", e))?;
-        // SAFETY: as in `send`; nobody writes what is leased without a limit.
+        // SAFETY: as in `send`; no process writes what is leased without a limit.
         read(unsafe { message.bytes() }, number)?;
         message.acknowledge().map_err(|e| failed("acknowledge", e))
     }

@@ -127,7 +127,7 @@ impl Create {
             true => self.tell(&namespace, &created),
             false => Ok(()),
         };
-        // Of one without a key nobody knows, or could find it.
+        // Of one without a key no process knows, or could find it.
         told.map_err(|failure| match is_new {
             true => taken_back(failure, label, || created.queue.remove().is_ok()),
             false => failure,
@@ -222,7 +222,7 @@ fn tell_named(name: &Name, status: &Status) -> Result {
     Ok(out.flush()?)
 }
 
-/// What is said of a new queue that could not be shown: it is removed again, so that who repeats this after the failure finds nothing. Whoever had
+/// What is said of a new queue that could not be shown: it is removed again, so that a process that repeats this after the failure finds nothing. Whoever had
 /// enough of the output has a queue.
 fn taken_back(failure: Failure, subject: impl Display, remove: impl FnOnce() -> bool) -> Failure {
     match failure {

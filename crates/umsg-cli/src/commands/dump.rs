@@ -117,7 +117,7 @@ fn bar(snapshot: &Snapshot) -> ProgressBar {
     progress::of_bytes("saving", snapshot.info().bytes)
 }
 
-/// A file that nobody looks for yet; removed unless it replaces another.
+/// A file that no process looks for yet; removed unless it replaces another.
 struct NewFile {
     file: File,
     path: PathBuf,

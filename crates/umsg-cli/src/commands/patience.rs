@@ -55,7 +55,7 @@ impl Patience {
     }
 }
 
-/// Waiting in parts, to look around between them. Who waits anew stands behind all others that wait, so the parts become longer.
+/// Waiting in parts, to look around between them. A process that waits anew stands behind all others that wait, so the parts become longer.
 struct Slices {
     /// When it ends; None is never.
     end: Option<Instant>,

@@ -99,7 +99,7 @@ impl Policy {
             Err(
                 error @ (OpenError::InvalidName | OpenError::DeniedName | OpenError::NameTooLong),
             ) => Err(Failure::of(subject, error)),
-            // It need not exist, and its mode may suit those who will send to it.
+            // It need not exist, and its mode may suit those that will send to it.
             _ => Ok(()),
         }
     }

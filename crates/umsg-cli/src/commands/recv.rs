@@ -57,7 +57,7 @@ pub struct Recv {
     /// Receive until the queue is empty, without waiting
     #[arg(long, conflicts_with_all = ["follow", "timeout", "nonblocking"])]
     all: bool,
-    /// Receive for ever: until the time is over, the queue is removed or nobody reads the output
+    /// Receive for ever: until the time is over, the queue is removed or no process reads the output
     #[arg(long, short)]
     follow: bool,
     #[command(flatten)]

@@ -96,7 +96,7 @@ fn lines(path: &Path) -> Result<String> {
     }
 }
 
-/// Refuses to open a directory to everybody that holds more than a namespace does: /etc was not meant.
+/// Refuses to open a directory to all processes that holds more than a namespace does: /etc was not meant.
 fn check_contents(path: &Path) -> Result {
     let open_already = path.metadata().is_ok_and(|is| is.mode() & 0o7777 == 0o1777);
     // What can't be read is for the library to judge.
@@ -124,7 +124,7 @@ fn check_contents(path: &Path) -> Result {
     }
 }
 
-/// The library's advice is for who looks for a namespace, not for who makes one.
+/// The library's advice is for a process that looks for a namespace, not for a process that makes one.
 fn refused(error: NamespaceError) -> Failure {
     let (path, what) = match &error {
         NamespaceError::Missing { path } => (

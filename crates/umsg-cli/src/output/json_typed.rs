@@ -33,7 +33,7 @@ pub struct TypedQueue {
     pub types: Option<Vec<OfType>>,
 }
 
-/// What is known to who may receive from it.
+/// What is known to a process that may receive from it.
 #[derive(Serialize)]
 pub struct Inside {
     pub msgmax: usize,

@@ -16,7 +16,7 @@ use std::io::{self, BufWriter, StdoutLock};
 
 use crate::streams;
 
-/// Standard output, written out when full or flushed: a failure of the last flush must not be lost, so who uses it
+/// Standard output, written out when full or flushed: a failure of the last flush must not be lost, so a process that uses it
 /// flushes it.
 pub fn standard() -> io::Result<BufWriter<StdoutLock<'static>>> {
     streams::check_output()?;
@@ -32,7 +32,7 @@ pub struct Format {
 }
 
 impl Format {
-    /// Refuses output that nobody could read, before a command that prints only JSON does what it can't undo. Others ask
+    /// Refuses output that no process could read, before a command that prints only JSON does what it can't undo. Others ask
     /// [`streams::check_output`] themselves.
     pub fn check(self) -> io::Result<()> {
         match self.json {

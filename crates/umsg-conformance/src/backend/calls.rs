@@ -459,7 +459,7 @@ impl Backend for Called {
         if page == libc::MAP_FAILED {
             return Err(Errno::last().into());
         }
-        // SAFETY: the mapping made above, which nobody has a reference to.
+        // SAFETY: the mapping made above, which no process has a reference to.
         unsafe { libc::munmap(page, 4096) };
         Ok(())
     }

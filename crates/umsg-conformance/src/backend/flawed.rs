@@ -42,7 +42,7 @@ pub enum Flaw {
     EdgesAreLevels,
     /// `EPOLLONESHOT` is ignored.
     TellsMoreThanOnce,
-    /// Who registers where somebody is registered is told that it did.
+    /// Who registers where a process is registered is told that it did.
     BusyIsHidden,
     /// A registration can't be taken back.
     RegistrationSticks,

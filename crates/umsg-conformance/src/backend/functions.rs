@@ -75,7 +75,7 @@ calls! {
     sigaction: unsafe extern "C" fn(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int,
 }
 
-/// A library loaded beside the program, its names visible to nobody else.
+/// A library loaded beside the program, its names visible to no other process.
 pub(crate) struct Library(*mut c_void);
 
 impl Library {

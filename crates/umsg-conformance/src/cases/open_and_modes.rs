@@ -343,7 +343,7 @@ fn all_twelve_mode_bits_are_kept_and_no_more(site: &Site) {
 fn the_owner_is_the_effective_user_and_group(site: &Site) {
     site.need_root();
     let name = site.name("owner");
-    // Whoever stands in for the kernel may find out where its queues are before the user changes.
+    // A process that stands in for the kernel may find out where its queues are before the user changes.
     site.queue(1, 8);
     let child = site.child(|| {
         User::NOBODY

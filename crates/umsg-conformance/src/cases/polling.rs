@@ -354,7 +354,7 @@ impl Set<'_> {
         // SAFETY: takes flags.
         let set = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
         assert!(set >= 0);
-        // SAFETY: new, and nobody else's.
+        // SAFETY: new, and no other process's.
         let set = unsafe { OwnedFd::from_raw_fd(set) };
         Set { site, set }
     }

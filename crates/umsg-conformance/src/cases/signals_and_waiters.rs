@@ -1,4 +1,4 @@
-//! What signals do to who waits, and what a handler may call.
+//! What signals do to a process that waits, and what a handler may call.
 
 use std::ptr::{from_ref, null_mut};
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering};

@@ -238,7 +238,7 @@ impl<F: Comparable> Lockstep<'_, F> {
 
     /// Whether a blocked call can be begun anew by the kernel and nobody notice.
     ///
-    /// After a handler with SA_RESTART, or a stop, the kernel begins the call again: it waits behind everybody else
+    /// After a handler with SA_RESTART, or a stop, the kernel begins the call again: it waits behind all processes else
     /// then, and looks at `O_NONBLOCK` again. So does the drop-in after a handler. After a stop, and without descriptors, umsg goes on
     /// waiting where it was. That is not compared.
     fn may_be_restarted(&self, worker: usize) -> bool {
@@ -246,7 +246,7 @@ impl<F: Comparable> Lockstep<'_, F> {
         self.blocked_in[worker].is_some() && alone && !self.changed[worker]
     }
 
-    /// If everybody is blocked, interrupts the first worker.
+    /// If all processes are blocked, interrupts the first worker.
     fn let_somebody_act(&mut self) -> Result<(), Stop> {
         if (0..WORKERS).any(|worker| self.alive[worker] && self.blocked_in[worker].is_none()) {
             return Ok(());
@@ -431,7 +431,7 @@ impl<F: Comparable> Lockstep<'_, F> {
         Ok(())
     }
 
-    /// After a step: whoever the kernel let go has to be let go by the other side, and nobody else.
+    /// After a step: whoever the kernel let go has to be let go by the other side, and no other process.
     fn look_at_the_blocked(&mut self) -> Result<(), Stop> {
         for worker in 0..WORKERS {
             let Some(number) = self.blocked_in[worker] else {

@@ -9,7 +9,7 @@
 //! A history is a list of steps: a worker makes a call, forks, becomes another user, is killed. Each step is taken by
 //! the same worker of both sides, and the answers are compared: return value, errno, bytes, whatever else the call says,
 //! and the numbers that it chooses. A worker that sleeps in a call is *blocked*; then its fellow of the other side has to
-//! be blocked too, and whichever later step lets one go has to let the other go. Nobody waits for ever: what blocks
+//! be blocked too, and whichever later step lets one go has to let the other go. No thread waits for ever: what blocks
 //! is noticed by the state that `/proc` shows, and all workers are killed when the history ends.
 //!
 //! What is compared is a [`Comparable`] family of calls: [`posix`] here, System V in [`crate::sysv::compare`]. It says what
@@ -324,7 +324,7 @@ fn set_up<F: Comparable>(
     let namespace = kept.map(OwnedFd::try_clone).transpose();
     let namespace = namespace.map_err(|error| error.to_string())?;
     let (backend, launch) = if let Kind::Preloaded(library) = kind {
-        // The loader would go on without it, and the worker on queues that are everybody's.
+        // The loader would go on without it, and the worker on queues that are all processes's.
         if !library.exists() {
             return Err(format!("{}: no such file", library.display()));
         }

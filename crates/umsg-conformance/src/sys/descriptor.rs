@@ -63,12 +63,12 @@ pub fn through_a_socket(fd: RawFd) -> Result<OwnedFd, Errno> {
     check(unsafe { libc::sendmsg(from.as_raw_fd(), &message, 0) } as i32)?;
     // SAFETY: the same places, now to be written to.
     check(unsafe { libc::recvmsg(to.as_raw_fd(), &mut message, libc::MSG_CMSG_CLOEXEC) } as i32)?;
-    // SAFETY: new in this process, and owned by nobody else.
+    // SAFETY: new in this process, and owned by no other process.
     Ok(unsafe { OwnedFd::from_raw_fd(control.fd) })
 }
 
 fn owned(ends: [RawFd; 2]) -> (OwnedFd, OwnedFd) {
-    // SAFETY: just made, and owned by nobody else.
+    // SAFETY: just made, and owned by no other process.
     unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) }
 }
 
@@ -156,7 +156,7 @@ pub fn place(fd: BorrowedFd<'_>, number: RawFd) -> Result<(), Errno> {
 pub fn memory_file() -> Result<std::fs::File, Errno> {
     // SAFETY: NUL-terminated.
     let fd = check(unsafe { libc::memfd_create(c"umsg-conformance".as_ptr(), libc::MFD_CLOEXEC) })?;
-    // SAFETY: just made, and owned by nobody else.
+    // SAFETY: just made, and owned by no other process.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) }.into())
 }
 
@@ -166,7 +166,7 @@ pub fn take(number: RawFd) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(number) }
 }
 
-/// Closes every descriptor in a range, without anybody who stands in for libc noticing.
+/// Closes every descriptor in a range, without any process that stands in for libc noticing.
 ///
 /// To be called at the very start of a child, when nothing uses them.
 pub fn close_all(first: u32, last: u32) {

@@ -4,7 +4,7 @@ use super::check;
 use crate::errno::Errno;
 use std::ptr;
 
-/// `sigaction`, or somebody's replacement of it.
+/// `sigaction`, or a process's replacement of it.
 pub type Sigaction = unsafe extern "C" fn(i32, *const libc::sigaction, *mut libc::sigaction) -> i32;
 
 /// Installs a handler.

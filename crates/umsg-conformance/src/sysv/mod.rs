@@ -3,7 +3,7 @@
 //! Built as for POSIX queues, on the same [`runner`](crate::runner) and [`compare`](crate::compare).
 //!
 //! The kernel's queues belong to an IPC namespace, not to a process. Each case and each history has one of its own where
-//! that is allowed, with which its queues vanish and in which nobody else's queues are counted. Elsewhere it removes
+//! that is allowed, with which its queues vanish and in which no other process's queues are counted. Elsewhere it removes
 //! what it has made, and what can't be asked then is skipped.
 
 pub mod backend;

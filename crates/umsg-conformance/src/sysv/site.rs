@@ -64,7 +64,7 @@ pub struct Site {
 }
 
 impl Site {
-    /// A place with this backend; `alone` if nobody else's queues can be seen from it.
+    /// A place with this backend; `alone` if no other process's queues can be seen from it.
     pub fn new(backend: Box<dyn Backend>, alone: bool) -> Site {
         Site {
             backend,
@@ -113,7 +113,7 @@ impl Site {
         }
     }
 
-    /// Skips the case where a queue that grants somebody nothing can't be mapped by him.
+    /// Skips the case where a queue that grants a process nothing can't be mapped by him.
     pub fn need_sight_of_closed_queues(&self) {
         if self.backend.is_library() {
             self.skip("whom a queue grants nothing can't map it, and sees no counts");
@@ -136,7 +136,7 @@ impl Site {
         }
     }
 
-    /// A key that nobody else uses.
+    /// A key that no other process uses.
     pub fn key(&self) -> i32 {
         let number = self.keys.fetch_add(1, Ordering::Relaxed);
         0x4d00_0000 | (sys::pid() & 0xffff) << 8 | (number as i32 & 0xff)

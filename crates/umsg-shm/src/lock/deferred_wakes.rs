@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// How many wake-ups are collected by name; beyond, all processes is woken up to the last of them.
+/// How many wake-ups are collected by name; beyond, all processes are woken up to the last of them.
 const WAKES: usize = 16;
 
 /// See the module.
@@ -10,7 +10,7 @@ const WAKES: usize = 16;
 pub(crate) struct DeferredWakes {
     nodes: [u32; WAKES],
     len: usize,
-    /// All processes is woken whose node is one of so many, from the first on.
+    /// All processes are woken whose node is one of so many, from the first on.
     among: u32,
     fired: Option<Fired>,
 }
@@ -56,7 +56,7 @@ impl DeferredWakes {
         self.len == 0 && self.among == 0 && self.fired.is_none()
     }
 
-    /// The nodes among which all processes is woken, besides those that [`nodes`](Self::nodes) names.
+    /// The nodes among which all processes are woken, besides those that [`nodes`](Self::nodes) names.
     pub(crate) fn everybody(&self) -> Range<u32> {
         0..self.among
     }

@@ -1,4 +1,4 @@
-//! Modes and namespaces that keep somebody out, or ought to.
+//! Modes and namespaces that keep a process out, or ought to.
 
 use super::*;
 
@@ -6,7 +6,7 @@ fn chmod(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }
 
-/// A namespace that everybody may use, with root's queue "/q" of mode `mode`.
+/// A namespace that all processes may use, with root's queue "/q" of mode `mode`.
 fn shared_place(mode: u32) -> Place {
     let place = Place::new();
     chmod(place.path(), 0o1777);

@@ -1,4 +1,4 @@
-//! What must hold when somebody has died.
+//! What must hold when a process has died.
 
 use super::acts::any;
 use super::stage::Stage;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use umsg::posix::SendError;
 
 impl Stage<'_> {
-    /// Makes everybody notice that dead receivers are dead, and takes out what was offered to them.
+    /// Makes all processes notice that dead receivers are dead, and takes out what was offered to them.
     fn take_offers_back(&self, what: &str) {
         let mut actor = self.worker(OBSERVER);
         let is_done = wait_until(STALL, || {
@@ -32,7 +32,7 @@ impl Stage<'_> {
     pub(super) fn judge(&self, death: &Death, what: &str) {
         // Mends the senders' side, if that was left behind.
         let _ = self.worker(OBSERVER).send(How::Try, 0, 4);
-        // Whoever asks gets an answer without what the dead held; but for the same question a tick ago.
+        // A process that asks gets an answer without what the dead held; but for the same question a tick ago.
         let returned = wait_until(STALL, || {
             let attributes = self.queue.attributes();
             attributes.leased + attributes.reserved == 0

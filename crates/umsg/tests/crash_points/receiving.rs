@@ -29,7 +29,7 @@ pub const ALL: &[Scenario] = &[
             leave_holds(actor);
         },
         victim: |actor| {
-            // Somebody may have looked in this tick of the clock.
+            // A process may have looked in this tick of the clock.
             let _ = actor.receive(How::Within(STUCK));
             receive(actor, 3);
         },

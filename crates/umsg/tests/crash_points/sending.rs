@@ -75,7 +75,7 @@ pub const ALL: &[Scenario] = &[
             leave_holds(actor);
         },
         victim: |actor| {
-            // Somebody may have looked in this tick of the clock.
+            // A process may have looked in this tick of the clock.
             let room = actor.reserve(How::Within(STUCK), 10).expect("room");
             actor.commit(room, 3, 10).expect("a reservation");
         },

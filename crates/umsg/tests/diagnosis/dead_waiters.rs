@@ -10,7 +10,7 @@ use umsg::sysv::Want;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What somebody waits for.
+/// What a thread waits for.
 #[derive(Clone, Copy, Debug)]
 enum Call {
     Receive,
@@ -48,7 +48,7 @@ fn wait_in(patient: &Patient, call: Call) {
     }
 }
 
-/// Empties a queue for those who receive, fills it for those who send.
+/// Empties a queue for those that receive, fills it for those that send.
 fn prepare(patient: &mut Patient, call: Call) {
     if let Call::Receive = call {
         patient.receive_all();
@@ -115,7 +115,7 @@ fn who_died_while_it_waited_is_told_of_not_counted_and_taken_away() {
         let mut dies = Child::run(wait);
         assert!(wait_until(PATIENCE, || blocked(&patient) == 2), "{what}");
         assert!(patient.diagnose().is_healthy(), "{what}");
-        // Of one that dies while it looks around the system does not mark the node, and it counts until somebody asks for it.
+        // Of one that dies while it looks around the system does not mark the node, and it counts until a process asks for it.
         assert!(wait_until(PATIENCE, || is_asleep(dies.pid())), "{what}");
         dies.kill();
         assert_eq!(blocked(&patient), 1, "{what}");

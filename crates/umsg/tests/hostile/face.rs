@@ -1,4 +1,4 @@
-//! What the three faces have in common for who attacks them.
+//! What the three faces have in common for a process that attacks them.
 
 use super::guards::Guards;
 use super::support::Random;

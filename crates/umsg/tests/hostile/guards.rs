@@ -33,7 +33,7 @@ impl Reserved {
 
 impl Drop for Reserved {
     fn drop(&mut self) {
-        // SAFETY: the mapping of `new`, which nobody uses.
+        // SAFETY: the mapping of `new`, which no process uses.
         unsafe { libc::munmap(without_provenance_mut(self.start), self.len) };
     }
 }

@@ -75,7 +75,7 @@ impl Face for Rings {
     }
 
     fn remake(&self, place: &Place) {
-        // What the attack has left may say that it belongs to somebody who lives.
+        // What the attack has left may say that it belongs to a process that lives.
         let _ = umsg::ring::unlink_anyway_in(&place.namespace, NAME);
         let mut ring = options().create_in(&place.namespace, NAME).expect("a ring");
         let sender = ring.sender();
@@ -130,7 +130,7 @@ fn receive(ring: &mut Ring, watch: Watch<'_>, random: &mut Random) {
     }
 }
 
-/// The others send to whoever owns the ring.
+/// The others send to a process that owns the ring.
 fn send(place: &Place, watch: Watch<'_>, random: &mut Random) {
     let file = place.path().join("ring").join(&NAME[1..]);
     let (sender, guards) = Guards::around(&file, || {

@@ -104,7 +104,7 @@ impl Face for SysV {
     fn expect_to_work(&self, place: &Place) {
         let mut options = OpenOptions::new();
         let Ok(queue) = options.namespace(&place.namespace).open(KEY) else {
-            // Its header names another key, which nothing contradicts but a name that anybody could have made.
+            // Its header names another key, which nothing contradicts but a name that any process could have made.
             return;
         };
         let mut buffer = vec![0; queue.msgmax()];

@@ -39,7 +39,7 @@ struct Post {
 /// Memory that victims, attacker and supervisor share.
 pub struct Record {
     posts: [Post; VICTIMS],
-    /// Everybody is to end.
+    /// All processes is to end.
     end: AtomicU32,
     calls: AtomicU64,
     /// By error number; that of successes is 0.
@@ -231,7 +231,7 @@ fn name(number: i32) -> String {
     name.map_or_else(|| format!("errno {number}"), |(_, name)| (*name).to_owned())
 }
 
-/// Measures how long victims are in their calls, without the time in which the machine ran somebody else in their place.
+/// Measures how long victims are in their calls, without the time in which the machine ran another process in their place.
 pub struct Watchdog {
     pids: [i32; VICTIMS],
     looked_at: u64,

@@ -104,7 +104,7 @@ fn one_descriptor_is_enough_to_open_a_queue() {
     });
 }
 
-/// Everybody may make and see queues there.
+/// All processes may make and see queues there.
 fn allow_all(place: &Place) {
     use std::os::unix::fs::PermissionsExt;
     let parts = ["", "mq", "bell"].map(|part| place.path().join(part));

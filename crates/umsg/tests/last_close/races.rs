@@ -1,4 +1,4 @@
-//! Queues that go while others open them, look at them or are killed: nobody is left with one that others do not find.
+//! Queues that go while others open them, look at them or are killed: no process is left with one that others do not find.
 
 use super::*;
 use crate::support::child::stop;
@@ -6,7 +6,7 @@ use crate::support::child::stop;
 /// How long the hammering tests hammer.
 const HAMMERED: Duration = Duration::from_millis(700);
 
-/// Opens or creates the queue, looks whether everybody else would find the same one, and closes it.
+/// Opens or creates the queue, looks whether all processes else would find the same one, and closes it.
 fn share(place: &Place) {
     let queue = create(place);
     for _ in 0..2 {

@@ -58,7 +58,7 @@ unsafe impl Zeroed for Life {}
 // SAFETY: made of atomics.
 unsafe impl Zeroed for Lives {}
 
-/// The victim's, the bystander's, and that of who repairs.
+/// The victim's, the bystander's, and that of a process that repairs.
 pub type Lives = [Life; 3];
 
 pub fn post(number: u64) -> Post {

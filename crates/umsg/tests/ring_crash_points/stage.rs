@@ -1,4 +1,4 @@
-//! The death of a sender, and perhaps of who repairs after it, and what must hold then.
+//! The death of a sender, and perhaps of a process that repairs after it, and what must hold then.
 
 use super::NAME;
 use super::judge::Judge;
@@ -77,7 +77,7 @@ impl Stage<'_> {
         (victim.pid() as u32, self.has_died(&mut victim))
     }
 
-    /// On a busy machine the owner may find each message while it gives way, and never sleep; then nobody comes by.
+    /// On a busy machine the owner may find each message while it gives way, and never sleep; then no process comes by.
     fn has_died(&self, child: &mut Child) -> bool {
         let died = child.wait(STUCK) == Some(Exit::Signal(libc::SIGKILL));
         if !died {
@@ -86,7 +86,7 @@ impl Stage<'_> {
         died
     }
 
-    /// Another sender comes before anybody else does; its process.
+    /// Another sender comes before any process else does; its process.
     fn repair(&self, repairer: Repairer<'_>, figures: &mut Figures) -> Option<u32> {
         let life = &self.lives[2];
         let mut child = match repairer {
@@ -124,7 +124,7 @@ impl Stage<'_> {
         assert!(ends, "{}: the bystander is stuck", self.what);
         bystander.expect(Exit::Code(0), &self.what);
         use_the_ring(&self.place, &mut self.judge, &self.what);
-        // Also what the dead had sent and was not counted is there once somebody has sent.
+        // Also what the dead had sent and was not counted is there once a process has sent.
         let (received, sent) = (self.judge.of(pid), self.lives[1].sent.load(SeqCst));
         assert_eq!(received, sent, "{}: of the bystander", self.what);
     }
@@ -150,7 +150,7 @@ fn stand_by(sender: &Sender, life: &Life) {
 }
 
 /// Kills a sender at a point, when it comes by for the `nth` time, and perhaps who repairs after it; then judges everything. Where
-/// somebody repairs, the bystander begins later.
+/// a process repairs, the bystander begins later.
 pub fn kill_a_sender(
     scenario: &Scenario,
     point: &str,

@@ -25,7 +25,7 @@ fn a_repair_that_fails_for_want_of_room_leaves_what_the_dead_left_to_the_next_ca
             0
         });
         child.expect(Exit::Signal(libc::SIGKILL), point);
-        // Somebody says that there is damage, and what the queue is to be made anew in is memory no more.
+        // A process says that there is damage, and what the queue is to be made anew in is memory no more.
         write(&path(&place), 48, &[1]);
         let file = fs::File::options().write(true).open(path(&place)).unwrap();
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;

@@ -221,7 +221,7 @@ impl<'a> Actor<'a> {
         self.begin(how);
         let told = match self.queue.pollable() {
             Ok(descriptor) => poll_readable(descriptor, how),
-            // Somebody is stopped inside of an operation.
+            // A process is stopped inside of an operation.
             Err(error) if error.kind() == ErrorKind::WouldBlock => false,
             Err(error) => panic!("a doorbell: {error}"),
         };
@@ -232,7 +232,7 @@ impl<'a> Actor<'a> {
         told
     }
 
-    /// Registers for a notification, if nobody is, and waits for it; whether it came.
+    /// Registers for a notification, if no process is, and waits for it; whether it came.
     pub fn await_notification(&self, time: Duration) -> bool {
         self.begin(How::Within(time));
         let waited = self

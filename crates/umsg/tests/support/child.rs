@@ -43,7 +43,7 @@ fn portrait(pid: libc::pid_t) -> String {
     text
 }
 
-/// Stops this process until somebody has it go on: of use where [`umsg_shm::crash::arm_fuse`] takes a function.
+/// Stops this process until a process has it go on: of use where [`umsg_shm::crash::arm_fuse`] takes a function.
 pub fn stop() {
     // SAFETY: a signal to this thread.
     unsafe { libc::raise(libc::SIGSTOP) };
@@ -109,7 +109,7 @@ impl Child {
     pub fn signal(&self, signal: i32) {
         if self.exit.is_none() {
             let target = if self.leads { -self.pid } else { self.pid };
-            // SAFETY: a signal to a child of ours that was not reaped: nobody else has its id.
+            // SAFETY: a signal to a child of ours that was not reaped: no other process has its id.
             unsafe { libc::kill(target, signal) };
         }
     }

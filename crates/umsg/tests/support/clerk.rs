@@ -160,7 +160,7 @@ impl<'a> Clerk<'a> {
         self.journal.begin(self.role, how);
         let told = match self.queue.pollable() {
             Ok(descriptor) => poll_readable(descriptor, how),
-            // Somebody is stopped inside of an operation.
+            // A process is stopped inside of an operation.
             Err(error) if error.kind() == ErrorKind::WouldBlock => false,
             Err(error) => panic!("a doorbell: {error}"),
         };

@@ -38,7 +38,7 @@ pub fn is_possible() -> bool {
         eprintln!("left out: takes userfaultfd(2)");
         return false;
     }
-    // SAFETY: the descriptor is nobody else's.
+    // SAFETY: the descriptor is no other process's.
     unsafe { libc::close(faults as i32) == 0 }
 }
 

@@ -22,7 +22,7 @@ pub struct Hand {
     bytes: UnsafeCell<[u8; LEN]>,
 }
 
-// SAFETY: the bytes are touched by who has made itself the owner alone, or by who has seen that one dead.
+// SAFETY: the bytes are touched by the process that has made itself the owner alone, or by the process that has seen that one dead.
 unsafe impl Sync for Hand {}
 
 /// Room for what one receive copies.
@@ -56,7 +56,7 @@ impl Journal {
         room
     }
 
-    /// Notes which messages lie in the buffers of these numbers, whose processes are dead. Answers how many of them nobody has
+    /// Notes which messages lie in the buffers of these numbers, whose processes are dead. Answers how many of them no process has
     /// received.
     pub fn look_into_hands(&self, roles: Range<usize>) -> usize {
         let mut held = 0;

@@ -38,7 +38,7 @@ pub struct Message {
     /// How often it was received, and as which of all receipts.
     pub received: AtomicU32,
     pub receipt: AtomicU32,
-    /// 1 from the moment on at which somebody began to acknowledge its lease: who dies in there may have done it.
+    /// 1 from the moment on at which a process began to acknowledge its lease: a process that dies in there may have done it.
     pub ending: AtomicU32,
 }
 
@@ -67,7 +67,7 @@ pub struct Role {
     pub longest: AtomicU64,
 }
 
-/// What is known of all who send, or of all who receive.
+/// What is known of all that send, or of all that receive.
 #[repr(C)]
 pub struct Kind {
     /// By which crash points they have come, one bit each.
@@ -83,7 +83,7 @@ pub struct Journal {
     pub mangled: AtomicU32,
     /// How often what was done, see [`Deed`].
     pub deeds: [AtomicU64; DEEDS],
-    /// A moment of CLOCK_MONOTONIC that somebody set; see [`Role::first_after_mark`].
+    /// A moment of CLOCK_MONOTONIC that a process set; see [`Role::first_after_mark`].
     pub mark: AtomicU64,
     pub roles: [Role; ROLES],
     /// Who sends, and who receives.
@@ -142,7 +142,7 @@ pub enum Deed {
     Idle,
     /// A handler used the queue.
     Handled,
-    /// Somebody was told by poll, or by a notification.
+    /// A process was told by poll, or by a notification.
     Polled,
     Notified,
 }
@@ -163,7 +163,7 @@ impl Message {
         }
     }
 
-    /// Notes that somebody is about to send it, and writes its bytes.
+    /// Notes that a process is about to send it, and writes its bytes.
     pub fn begin(&self, number: usize, author: Author, priority: u16, bytes: &mut [u8]) {
         write_pattern(bytes, number as u32);
         self.sender.store(author.role as u8, SeqCst);
@@ -192,7 +192,7 @@ impl Message {
 }
 
 impl Journal {
-    /// Forgets everything. When nobody else uses it.
+    /// Forgets everything. When no other process uses it.
     pub fn reset(&self) {
         for message in &self.messages[..self.used()] {
             message.state.store(0, SeqCst);
@@ -224,7 +224,7 @@ impl Journal {
         self.next.store(0, SeqCst);
     }
 
-    /// Whoever has this role now, as a sender.
+    /// A process that has this role now, as a sender.
     pub fn author(&self, role: usize) -> Author {
         Author {
             role,
@@ -302,7 +302,7 @@ impl Journal {
         &self.messages[..self.used()]
     }
 
-    /// Judges every message, once everybody has ended and the queue was drained: those whose send returned were
+    /// Judges every message, once all processes has ended and the queue was drained: those whose send returned were
     /// received once, others at most once. Returns how many are missing, but for those whose acknowledgement began, or that were
     /// found [in dead hands](Journal::look_into_hands).
     #[track_caller]
@@ -374,7 +374,7 @@ impl Journal {
         );
     }
 
-    /// How much room has to be there for whoever is in the middle of a send, at most: one that wants less may stand behind one that wants
+    /// How much room has to be there for a process that is in the middle of a send, at most: one that wants less may stand behind one that wants
     /// more. `one` is what a single message takes.
     pub fn most_wanted(&self, one: u64) -> u64 {
         let wanted = self.roles.iter().map(|role| role.wants.load(SeqCst));

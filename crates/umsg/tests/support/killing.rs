@@ -1,4 +1,4 @@
-//! What the tests at named points share: who takes part, how long anybody may stall, and what was seen.
+//! What the tests at named points share: a process that takes part, how long any process may stall, and what was seen.
 
 use super::milliseconds;
 use std::collections::BTreeMap;
@@ -72,7 +72,7 @@ pub enum Nudge {
 /// Who repairs what the victim has left.
 #[derive(Clone, Copy)]
 pub enum Repairer<'a> {
-    /// Whoever comes.
+    /// A process that comes.
     Anybody,
     /// A process of its own, whose way through the points is noted.
     Watched(&'a Shared<Way>),
@@ -93,7 +93,7 @@ impl std::fmt::Display for Repairer<'_> {
     }
 }
 
-/// Says of a queue that somebody found bytes of it wrong, at the place where its file says so.
+/// Says of a queue that a process found bytes of it wrong, at the place where its file says so.
 pub fn note_damage(file: &Path, offset: u64) {
     let file = File::options().write(true).open(file);
     let file = file.expect("the queue's file");
@@ -131,7 +131,7 @@ impl Way {
     }
 }
 
-/// The rounds of kills at one point: as many as there is patience for, or as UMSG_CRASH_ROUNDS says; and further ones until somebody dies, who on
+/// The rounds of kills at one point: as many as there is patience for, or as UMSG_CRASH_ROUNDS says; and further ones until a process dies, who on
 /// a busy machine may come by seldom.
 pub struct Rounds {
     asked: Option<u32>,
@@ -199,7 +199,7 @@ impl Figures {
         self.stalls.push(std::mem::take(&mut self.stall));
     }
 
-    /// Fails unless in most of the rounds since the last judgement nobody stalled for longer than may be. On a busy machine somebody
+    /// Fails unless in most of the rounds since the last judgement nobody stalled for longer than may be. On a busy machine a process
     /// may in many of them: then there are more rounds.
     pub fn judge_stalls(&mut self, what: &str, mut again: impl FnMut(&mut Figures)) {
         let goal = GOAL.as_nanos() as u64;

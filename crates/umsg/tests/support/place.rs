@@ -38,7 +38,7 @@ impl Place {
         names.collect()
     }
 
-    /// Nobody polls any more, and so no doorbell is left.
+    /// No process polls any more, and so no doorbell is left.
     pub fn expect_no_bells(&self, what: &str) {
         let bells = self.bells();
         assert!(bells.is_empty(), "{what}: left: {bells:?}");

@@ -45,7 +45,7 @@ const NEVER: &[(Face, &str, &str)] = &[
     (Ring, "SERVE_TAKEN", "its receiver leaves no node"),
 ];
 
-/// What a repair comes by and nobody else.
+/// What a repair comes by and no other process.
 const REPAIRS: [&str; 3] = [
     "posix_engine/recover.rs",
     "sysv_engine/repair.rs",
@@ -103,7 +103,7 @@ fn faces(file: &str) -> &'static [Face] {
         .1
 }
 
-/// The points at which somebody who uses the face has to be killed.
+/// The points at which a process that uses the face has to be killed.
 pub fn of(face: Face) -> BTreeSet<String> {
     let never = |point: &str| {
         let mut never = NEVER.iter();
@@ -139,7 +139,7 @@ pub fn killed_in(file: &str) -> Vec<&'static str> {
     named.map(|(_, name, _)| *name).collect()
 }
 
-/// Fails if the face has a point at which nobody is killed, or one is named that it has not.
+/// Fails if the face has a point at which no process is killed, or one is named that it has not.
 #[track_caller]
 pub fn expect_all(face: Face, killed: &[&str]) {
     let missing: Vec<String> = of(face)

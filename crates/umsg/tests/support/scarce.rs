@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A user who owns nothing.
+/// A user that owns nothing.
 pub const NOBODY: u32 = 65534;
 /// What a child exits with that could not get the surroundings it needs.
 pub const LEFT_OUT: i32 = 77;

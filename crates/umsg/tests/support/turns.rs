@@ -1,4 +1,4 @@
-//! The order in which one receiver, which nobody else competes with and which did not die, got messages.
+//! The order in which one receiver, which no other process competes with and which did not die, got messages.
 
 use super::harass::is_thread;
 use super::journal::{Author, Journal};

@@ -1,4 +1,4 @@
-//! What must hold when somebody has died.
+//! What must hold when a process has died.
 
 use super::acts::{any, status};
 use super::stage::{QBYTES, Stage, WANTED};
@@ -18,7 +18,7 @@ impl Stage<'_> {
     }
 
     pub(super) fn judge(&self, death: &Death, what: &str) {
-        // Whoever asks gets an answer without what the dead held; but for the same question a tick ago.
+        // A process that asks gets an answer without what the dead held; but for the same question a tick ago.
         let returned = wait_until(STALL, || status(&self.queue).leased == 0);
         assert!(returned, "{what}: held by the dead for good");
         let before = status(&self.queue);
@@ -42,7 +42,7 @@ impl Stage<'_> {
         assert!(!rest.damaged, "{what}: marked as damaged");
     }
 
-    /// Makes everybody notice that those who wait are dead, and takes out what was offered to them: it is back after a
+    /// Makes all processes notice that waiters are dead, and takes out what was offered to them: it is back after a
     /// slice. How many messages are missing.
     fn settle(&self, losses: usize, what: &str) -> usize {
         let mut clerk = self.worker(OBSERVER);
@@ -80,7 +80,7 @@ impl Stage<'_> {
         );
     }
 
-    /// What came out of a queue at rest came in order of arrival: each sender's in its order, and everybody's after what was
+    /// What came out of a queue at rest came in order of arrival: each sender's in its order, and all processes's after what was
     /// there before.
     fn check_arrivals(&self, numbers: &[usize], prefilled: usize, what: &str) {
         let sender = |number: usize| self.journal.messages[number].sender.load(SeqCst);

@@ -56,7 +56,7 @@ pub const ALL: &[Scenario] = &[
             leave_leases(clerk);
         },
         victim: |clerk| {
-            // Somebody may have looked in this tick of the clock.
+            // A process may have looked in this tick of the clock.
             let _ = clerk.receive(How::Within(STUCK), Want::Any);
             receive(clerk, 3);
         },

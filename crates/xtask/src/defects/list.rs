@@ -22,7 +22,7 @@ impl fmt::Display for By {
     }
 }
 
-/// What somebody might have got wrong.
+/// What a process might have got wrong.
 pub struct Defect {
     pub name: &'static str,
     /// What it does to whom.

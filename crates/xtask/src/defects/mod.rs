@@ -216,7 +216,7 @@ fn directory() -> std::io::Result<TempDir> {
         .tempdir_in("/dev/shm")
 }
 
-/// Removes that. Who works there dies with who runs them, and may make files until then.
+/// Removes that. A process that works there dies with a process that runs them, and may make files until then.
 fn remove(queues: TempDir) {
     let mut tries = 0..100;
     while fs::remove_dir_all(queues.path()).is_err() && tries.next().is_some() {
@@ -224,7 +224,7 @@ fn remove(queues: TempDir) {
     }
 }
 
-/// What a soak or test fails with: its first panic, after which nobody waits for its end; or how it ended, if that is no success.
+/// What a soak or test fails with: its first panic, after which no thread waits for its end; or how it ended, if that is no success.
 fn failure(command: &mut Command) -> std::io::Result<Option<String>> {
     let mut child = command.stderr(Stdio::piped()).process_group(0).spawn()?;
     let words = complaint(&mut child);

@@ -26,7 +26,7 @@ pub fn show(stage: &Stage) -> Result<()> {
             println!("kernel:  fill {QUEUE} {MESSAGES}\n         refused: {reason}");
         }
         Err(interrupted) => return Err(interrupted),
-        // Somebody raised the limits for everybody.
+        // A process raised the limits for all processes.
         Ok(filled) => println!(
             "kernel:  fill {QUEUE} {MESSAGES}\n         {}",
             filled.trim()

@@ -8,9 +8,9 @@ use crate::failure::{Failure, Result};
 const ROUNDS: usize = 5;
 /// How long each round takes, in seconds.
 const SECONDS: &str = "1";
-/// How many messages the queue holds: what the kernel allows anybody.
+/// How many messages the queue holds: what the kernel allows any process.
 const DEPTH: &str = "10";
-/// A queue that the kernel refuses to users who are not root.
+/// A queue that the kernel refuses to users that are not root.
 const DEEPER: &str = "1024";
 
 pub fn show(stage: &Stage) -> Result<()> {

@@ -14,12 +14,12 @@ use crate::interrupt;
 use crate::shell;
 use crate::workspace::Workspace;
 
-/// Debian's user and group for whoever owns nothing.
+/// Debian's user and group for a process that owns nothing.
 const NOBODY: u32 = 65_534;
 
 /// The programs of the demonstration.
 pub struct Stage {
-    /// Everybody may look into it: an unprivileged user runs programs from here.
+    /// All processes may look into it: an unprivileged user runs programs from here.
     directory: TempDir,
     pub root: bool,
 }
@@ -86,7 +86,7 @@ impl Stage {
         Namespace::new(self, None)
     }
 
-    /// A namespace of somebody who is not root: of the caller, if he is not.
+    /// A namespace of a process that is not root: of the caller, if he is not.
     pub fn unprivileged_namespace(&self) -> Result<Namespace> {
         Namespace::new(self, self.root.then_some(NOBODY))
     }

@@ -16,7 +16,7 @@ use crate::failure::Failure;
 /// Bytes of every message here. It is a number.
 pub const SIZE: u64 = size_of::<u64>() as u64;
 
-/// Bytes that the messages of a queue may have together, unless more is asked for: what the kernel gives everybody.
+/// Bytes that the messages of a queue may have together, unless more is asked for: what the kernel gives all processes.
 pub const DEFAULT_BYTES: u64 = 16_384;
 
 /// Which message is to be received.

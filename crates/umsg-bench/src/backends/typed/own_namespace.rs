@@ -1,4 +1,4 @@
-//! An IPC namespace that belongs to the measurement alone, in which the kernel's limits may be raised without anybody
+//! An IPC namespace that belongs to the measurement alone, in which the kernel's limits may be raised without any process
 //! else noticing. It takes CAP_SYS_ADMIN.
 
 use std::fs::{self, File};

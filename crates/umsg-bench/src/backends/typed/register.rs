@@ -1,4 +1,4 @@
-//! The kernel's System V queues live on without those who made them. So each is written down before it is made, in
+//! The kernel's System V queues live on without those that made them. So each is written down before it is made, in
 //! memory that the supervisor shares, and the supervisor removes what is still there at the end: also if the measuring
 //! process was killed.
 
@@ -79,7 +79,7 @@ impl Drop for Entry {
     }
 }
 
-/// Somebody may take it before we do; then the making fails, and the measurement with it.
+/// A process may take it before we do; then the making fails, and the measurement with it.
 fn unused_key() -> libc::key_t {
     // Relaxed: each caller only needs a number of its own.
     static NEXT: AtomicU32 = AtomicU32::new(0);

@@ -96,7 +96,7 @@ fn native(want: Want) -> sysv::Want {
     }
 }
 
-/// The same, with one thing put back to how it was in the kernel until 2016: whoever is served is woken while the queue's
+/// The same, with one thing put back to how it was in the kernel until 2016: a process that is served is woken while the queue's
 /// lock is still held.
 pub struct InsideLock(UmsgQueue);
 

@@ -54,7 +54,7 @@ impl Lines {
 
     pub fn sum(&self) -> (i64, i64) {
         (0..self.count).fold((0, 0), |(messages, bytes), index| {
-            // Relaxed: at rest nobody writes.
+            // Relaxed: at rest no process writes.
             let [more, more_bytes] = self.line(index).map(|word| word.load(Ordering::Relaxed));
             (messages + more as i64, bytes + more_bytes as i64)
         })
@@ -89,7 +89,7 @@ impl Way for PerQueue {
 
     #[inline]
     fn add(&self, thread: usize, messages: i64, bytes: i64) {
-        // Relaxed: under the queue's lock, which nobody else has here.
+        // Relaxed: under the queue's lock, which no other process has here.
         let add = |count: &AtomicU64, more: i64| {
             let sum = count.load(Ordering::Relaxed).wrapping_add(more as u64);
             count.store(sum, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! A busy peer is killed: can those who live on go on?
+//! A busy peer is killed: can those that live on go on?
 //!
 //! ```text
 //!  sender ──▶ queue ──▶ receiver       both as fast as they can
@@ -6,9 +6,9 @@
 //!  another sender ──▶ queue ──▶ the same receiver: both must get on
 //! ```
 //!
-//! Each trial has a queue of its own. It ends well when the one who lived on and the one who came have each done more messages than were
+//! Each trial has a queue of its own. It ends well when the one that lived on and the one that came have each done more messages than were
 //! still in the queue, and badly when a second passes in which one of them does none. While that second passes, the next trial begins:
-//! whoever is stuck sleeps.
+//! a process that is stuck sleeps.
 
 use std::thread;
 use std::time::Duration;
@@ -25,10 +25,10 @@ use crate::suites::duet::Letter;
 
 use super::pair;
 
-/// In turn: the kernel's default, where either side often waits for the other, and up to one where whoever is ahead seldom does.
+/// In turn: the kernel's default, where either side often waits for the other, and up to one where a process that is ahead seldom does.
 pub const DEPTHS: [u32; 3] = [10, 128, 1024];
 
-/// Messages that each has done before anybody is killed.
+/// Messages that each has done before any process is killed.
 const WARM_UP: u64 = 64;
 
 /// Nanoseconds within which the two have to get going at first.
@@ -40,7 +40,7 @@ const WORK: u64 = 10_000_000;
 /// Messages after the kill that prove it: more than any of the peers with a bound keeps back.
 const ENOUGH: u64 = 1_200;
 
-/// Nanoseconds without a message after which somebody is stuck.
+/// Nanoseconds without a message after which a process is stuck.
 const PATIENCE: u64 = 1_000_000_000;
 
 /// How long a trial has the CPUs for itself after the kill: who is not stuck is done by then.
@@ -116,12 +116,12 @@ enum State {
     Stuck,
 }
 
-/// Those who are left of one trial. They are ended with it, before the link is.
+/// Those that are left of one trial. They are ended with it, before the link is.
 struct Trial<L> {
     _children: [Child; 2],
     _link: L,
     tallies: SharedWords,
-    /// Of the one who lived on, when the other one was killed.
+    /// Of the one that lived on, when the other one was killed.
     before: u64,
     /// Whose tallies count.
     lived: usize,
@@ -130,7 +130,7 @@ struct Trial<L> {
     grown: u64,
 }
 
-/// Where the one who comes after the kill counts; the first two count where their roles say.
+/// Where the one that comes after the kill counts; the first two count where their roles say.
 const NEWCOMER: usize = 2;
 
 impl<L: Link> Trial<L> {

@@ -1,5 +1,5 @@
 //! umsg, the kernel's queue and what else a program would send messages through: the same work for all of them, in rounds that
-//! alternate, and what becomes of those who live on when one of them is killed.
+//! alternate, and what becomes of those that live on when one of them is killed.
 //!
 //! The names of the first rows, and a column for each peer, are what the table of the report looks for
 //! (`published/processes.rs`); the trials of kills are drawn. The goals of these rows are those of the suites that have umsg and the kernel alone,
@@ -79,7 +79,7 @@ impl<'a> Field<'a> {
         about.chain(self.left_out.iter().cloned())
     }
 
-    /// Rounds of those who can.
+    /// Rounds of those that can.
     fn measure<T>(
         &self,
         plan: &Plan,
@@ -195,7 +195,7 @@ fn trip_rows(plan: &Plan, field: &Field<'_>, name: &str, way: Way) -> Result<[Ro
     ])
 }
 
-/// The trials of all who go from process to process.
+/// The trials of all that go from process to process.
 fn kills(
     plan: &Plan,
     field: &Field<'_>,

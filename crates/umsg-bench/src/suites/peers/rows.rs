@@ -74,7 +74,7 @@ pub fn row(
     }
 }
 
-/// How many trials left somebody stuck. Nobody at all is not a multiple of anything.
+/// How many trials left a process stuck. Nobody at all is not a multiple of anything.
 pub fn kill_row(
     entrants: &[Box<dyn Entrant + '_>],
     victim: Role,

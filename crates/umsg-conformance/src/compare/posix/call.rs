@@ -68,7 +68,7 @@ impl Deadline {
         }
     }
 
-    /// Whether a call with this deadline may take until somebody else does something.
+    /// Whether a call with this deadline may take until another process does something.
     pub fn may_block(self) -> bool {
         matches!(self, Deadline::Never | Deadline::Null | Deadline::Distant)
     }

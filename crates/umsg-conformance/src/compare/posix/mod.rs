@@ -1,7 +1,7 @@
 //! POSIX queues, as they are compared.
 //!
 //! One thing that the kernel does is not: when a blocked call begins anew after a handler with SA_RESTART or a stop, it
-//! waits behind everybody else, and looks at `O_NONBLOCK` again. umsg goes on waiting where it was.
+//! waits behind all processes else, and looks at `O_NONBLOCK` again. umsg goes on waiting where it was.
 //!
 //! Beside the calls of queues there are those that watch them: poll and select, epoll sets whose members come, go
 //! and change, level- and edge-triggered, once and exclusively, and are asked after every call of their process or now and
@@ -9,8 +9,8 @@
 //! those some is not asked:
 //!
 //! - a queue that two processes share since a fork is registered in a set only if it was registered before (`watch.rs`);
-//! - where there are sets and several users, everybody may open every queue: who has one by inheritance that its mode denies
-//!   him can't tell those who watch it;
+//! - where there are sets and several users, all processes may open every queue: who has one by inheritance that its mode denies
+//!   him can't tell those that watch it;
 //! - no call blocks in histories with notifications and several users: the signal to another user's process is raised by a
 //!   thread of that process, a little later, and may interrupt what that does next;
 //! - no thread is started for a notification (SIGEV_THREAD): the cases ask for those.

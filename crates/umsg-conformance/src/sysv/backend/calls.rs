@@ -1,4 +1,4 @@
-//! Whoever has the C functions: glibc, the drop-in, the C library.
+//! A process that has the C functions: glibc, the drop-in, the C library.
 
 use std::ffi::{c_int, c_long, c_void};
 use std::mem;
@@ -128,11 +128,11 @@ impl Place {
                 if self == Place::Good {
                     return start;
                 }
-                // SAFETY: the second half of the mapping above, which nobody has a reference to.
+                // SAFETY: the second half of the mapping above, which no process has a reference to.
                 unsafe { libc::mprotect(start.byte_add(PAGE), PAGE, libc::PROT_NONE) };
                 // SAFETY: within the first half.
                 let last = unsafe { start.byte_add(PAGE - size_of::<c_long>()) };
-                // SAFETY: eight bytes of the first half, aligned, and nobody else's.
+                // SAFETY: eight bytes of the first half, aligned, and no other process's.
                 unsafe { last.cast::<c_long>().write(1) };
                 last
             }

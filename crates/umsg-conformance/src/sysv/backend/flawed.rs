@@ -62,7 +62,7 @@ impl Flaw {
         Flaw::StaleIsRemoved,
     ];
 
-    /// Whether only other users see it, or somebody whose queues are nobody else's.
+    /// Whether only other users see it, or a process whose queues are no other process's.
     pub fn needs_root(self) -> bool {
         matches!(
             self,
@@ -127,7 +127,7 @@ impl Flawed {
         (returned, status)
     }
 
-    /// An answer that says of a stale identifier what a removal says to those who wait.
+    /// An answer that says of a stale identifier what a removal says to waiters.
     fn stale<T>(&self, answer: Answer<T>) -> Answer<T> {
         match answer {
             Err(Failure::Errno(Errno::EINVAL)) if self.has(Flaw::StaleIsRemoved) => {

@@ -28,7 +28,7 @@ impl Native {
     }
 }
 
-/// A namespace in which nobody may have larger queues without privilege, as in the kernel.
+/// A namespace in which no process may have larger queues without privilege, as in the kernel.
 pub(super) fn like_the_kernel(directory: &Path) -> Result<Namespace, String> {
     let namespace = Namespace::at(directory).map_err(|error| error.to_string())?;
     let most = namespace.limits().map_err(|error| error.to_string())?;

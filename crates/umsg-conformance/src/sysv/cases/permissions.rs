@@ -201,7 +201,7 @@ fn bits_of_any_class_are_asked_for_in_ones_own(site: &Site) {
     let allowed = |flags| site.as_user(User::NOBODY, || site.get(key, flags).is_ok());
     assert!(allowed(0o400) && allowed(0o040) && allowed(0o444));
     assert!(!allowed(0o200) && !allowed(0o020) && !allowed(0o600));
-    // Nobody may execute a queue.
+    // No process may execute a queue.
     assert!(!allowed(0o100) && !allowed(0o010) && !allowed(0o001));
 }
 

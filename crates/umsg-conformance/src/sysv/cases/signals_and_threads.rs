@@ -201,7 +201,7 @@ fn a_thread_that_takes_a_message_is_named_by_its_process(site: &Site) {
     assert_eq!(status.last_receiver, sys::pid());
 }
 
-// Whoever sends notes it, and the kernel's name for a task that waits is that of the thread.
+// A process that sends notes it, and the kernel's name for a task that waits is that of the thread.
 fn a_thread_that_is_handed_a_message_is_named_itself(site: &Site) {
     let queue = site.queue();
     let tid = AtomicU32::new(0);

@@ -1,4 +1,4 @@
-//! Receivers that wait: who gets which message, and what ends a wait.
+//! Receivers that wait: a process that gets which message, and what ends a wait.
 
 use libc::{MSG_EXCEPT, MSG_NOERROR};
 

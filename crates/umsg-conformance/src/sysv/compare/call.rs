@@ -36,7 +36,7 @@ pub enum Size {
 /// Whose look at queues that grant him nothing is asked about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Whose {
-    /// Everybody's.
+    /// All processes's.
     Everybodys,
     /// Root's only: others do not look.
     Roots,

@@ -19,7 +19,7 @@ pub const KEYS: usize = 3;
 pub struct Bounds {
     /// Whether other users can be played.
     pub users: bool,
-    /// Whether nobody else's queues can be seen.
+    /// Whether no other process's queues can be seen.
     pub alone: bool,
     /// Whether those see a queue's counts whom it grants nothing.
     pub strangers: bool,

@@ -9,7 +9,7 @@
 //! queue that root has given away can be changed by its new owner, as its file can, but no more by an unprivileged
 //! creator; who would be let in by the kernel alone does not try.
 //!
-//! What the kernel leaves to chance is not compared. `IPC_SET` has everybody look again, and those who have to go on
+//! What the kernel leaves to chance is not compared. `IPC_SET` has all processes look again, and those that have to go on
 //! waiting do so in the order in which they happened to run; and of several senders that find room at once, each may
 //! be first. So whoever else waits is interrupted before that, or after it.
 
@@ -39,7 +39,7 @@ use hand::Hand;
 pub struct Names {
     /// The keys of queues.
     keys: Vec<i32>,
-    /// Whether nobody else's queues can be seen.
+    /// Whether no other process's queues can be seen.
     alone: bool,
 }
 
@@ -58,7 +58,7 @@ fn can_be_alone() -> bool {
     })
 }
 
-/// Of those who wait for a queue, all but the first for which something is so.
+/// Of waiters for a queue, all but the first for which something is so.
 fn all_but_one(
     waiting: &[Waiting<Call>],
     queue: u32,
@@ -136,7 +136,7 @@ impl Comparable for SystemV {
 
     fn remove_queues(side: &Setup<SystemV>, words: &[AtomicU32]) {
         if side.names.alone && !side.kind.needs_directory() {
-            // They have gone with their namespace; in this process their identifiers are somebody else's.
+            // They have gone with their namespace; in this process their identifiers are another process's.
             return;
         }
         for id in hand::identifiers(words) {

@@ -1,4 +1,4 @@
-//! After the violence: the doctor finds nothing, and who waits is told at once again, by who ends its wait.
+//! After the violence: the doctor finds nothing, and who waits is told at once again, by the process that ends its wait.
 //!
 //! Who waits looks up ten times a second by itself, because a waker may die. So one that nobody wakes is late, not stuck, and only
 //! time tells: its wait ends when it has just looked up and gone to sleep again, a tenth of a second before it would do so the next
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 use umsg::diagnosis::{Diagnosis, Life, Repaired};
 
-/// Nothing takes as long when nobody does violence.
+/// Nothing takes as long when no process does violence.
 pub const CALM: Duration = Duration::from_secs(10);
 
 const TURNS: usize = 15;
@@ -22,7 +22,7 @@ const PROMPT_TURNS: usize = 2;
 /// Half of the time after which a waiter looks up by itself, in nanoseconds.
 const PROMPT: u64 = 50_000_000;
 
-/// Fails if the doctor has anything to say of a queue that nobody uses; but that the dead are still among those who wait, before he has taken
+/// Fails if the doctor has anything to say of a queue that no process uses; but that the dead are still among waiters, before he has taken
 /// them away.
 pub fn expect_healthy(repaired: &Repaired, what: &str) {
     let waited = |diagnosis: &Diagnosis| {
@@ -43,7 +43,7 @@ fn problems(diagnosis: &Diagnosis) -> Vec<&str> {
     problems.map(|problem| &problem.what[..]).collect()
 }
 
-/// Fails if who waits is late each time. `turn` answers how long after the end of its wait one heard of it, in nanoseconds.
+/// Fails if a process that waits is late each time. `turn` answers how long after the end of its wait one heard of it, in nanoseconds.
 pub fn expect_prompt(what: &str, mut turn: impl FnMut() -> u64) {
     let mut times = Vec::new();
     for _ in 0..TURNS {

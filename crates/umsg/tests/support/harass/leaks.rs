@@ -15,7 +15,7 @@ type Descriptors = BTreeMap<u32, PathBuf>;
 const OWN: u32 = 512;
 
 impl Leaks {
-    /// Before anybody works. From now on this process is the parent of all orphans among its descendants.
+    /// Before any process works. From now on this process is the parent of all orphans among its descendants.
     pub fn watch() -> Leaks {
         // SAFETY: a setting of this process.
         unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };

@@ -8,8 +8,8 @@
 //!                                                                                  programs, become another program themselves
 //! ```
 //!
-//! What each worker does is the [`Work`]: there is one for each face. The [`Journal`] has what everybody did, in memory that the dead
-//! leave behind. The supervisor fails if somebody gets no further for a second in which nobody was stopped, or if a call is not
+//! What each worker does is the [`Work`]: there is one for each face. The [`Journal`] has what all processes did, in memory that the dead
+//! leave behind. The supervisor fails if a process gets no further for a second in which nobody was stopped, or if a call is not
 //! back a second after it was due, whoever is stopped.
 
 mod aim;
@@ -106,13 +106,13 @@ pub trait Work: Sync + Sized {
     fn visit(&self, tool: &Self::Tool, index: usize, random: &mut Random);
     /// Some calls in a signal handler, which do not wait, without allocating memory; as this number of the journal.
     fn handle(&self, tool: &Self::Tool, index: usize, random: &mut Random);
-    /// Whether there may be no room to send, and nothing to receive: who waits for that is not stuck. None if nobody can
+    /// Whether there may be no room to send, and nothing to receive: a process that waits for that is not stuck. None if no process can
     /// tell at this moment.
     fn lacks(&self) -> Option<(bool, bool)>;
-    /// What to say of the queue if somebody is stuck.
+    /// What to say of the queue if a process is stuck.
     fn describe(&self) -> String;
 
-    /// Judges what is left, once everybody has ended, and notes what came of the round.
+    /// Judges what is left, once all processes has ended, and notes what came of the round.
     fn judge(&self, round: &mut Figures, what: &str);
     /// Removes all that there was, and fails if something is left.
     fn end(self, leaks: Leaks, what: &str);

@@ -10,14 +10,14 @@ use crate::support::{Random, milliseconds, now, wait_until};
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
-/// How long a worker may be inside of a call that should succeed, time in which anybody is stopped not counted; and how long
+/// How long a worker may be inside of a call that should succeed, time in which any process is stopped not counted; and how long
 /// after it was due, time in which it is stopped itself not counted.
 const STUCK: Duration = Duration::from_secs(1);
-/// How long it takes until somebody may be stuck: longer than two slices.
+/// How long it takes until a process may be stuck: longer than two slices.
 const SUSPICIOUS: Duration = Duration::from_millis(220);
 /// How long the survivors of a round may take to end, on a machine that is busy with other things.
 const END: Duration = Duration::from_secs(30);
-/// The most that is counted between two looks: where the supervisor gets no time, nobody else may.
+/// The most that is counted between two looks: where the supervisor gets no time, no other process may.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// One worker's place, and the process that has it now.
@@ -43,7 +43,7 @@ impl Worker {
 #[derive(Clone, Copy, Default)]
 struct Watch {
     begun: u64,
-    /// For how long, without anybody stopped.
+    /// For how long, without any process stopped.
     stalled: Duration,
     /// For how long since it was due.
     late: Duration,
@@ -239,7 +239,7 @@ impl<W: Work> Supervisor<'_, W> {
     }
 
     /// Adds the time since the last look to the stall of every thread that should have got on in it. A worker that is
-    /// stopped may hold a lock, so time in which anybody is stopped does not count; neither does that of a call that
+    /// stopped may hold a lock, so time in which any process is stopped does not count; neither does that of a call that
     /// waits for something that is not there. Calls that are to be back by a time are, though others are stopped.
     fn watch(&mut self, workers: &mut [Worker], passed: Duration) {
         let mut stuck = None;

@@ -62,7 +62,7 @@ pub trait Kind: Sized + 'static {
     /// Whether a receiver that dies at this point has taken its message from the queue before.
     fn may_lose(scenario: &Scenario<Self>, point: &str) -> bool;
 
-    /// Judges messages and counts once everybody has ended.
+    /// Judges messages and counts once all processes has ended.
     fn judge(stage: &Stage<'_, Self>, death: &Death, what: &str);
 
     /// Judges that exactly as much fits as should.
@@ -98,7 +98,7 @@ pub enum Refusal {
 
 /// What was there when a victim died, and what it may have taken along.
 pub struct Death {
-    /// So many messages were sent before anybody died.
+    /// So many messages were sent before any process died.
     pub prefilled: usize,
     /// So many messages may be missing.
     pub losses: usize,
@@ -221,7 +221,7 @@ impl<'a, K: Kind> Stage<'a, K> {
                     crash::arm(point, 1);
                     worker.repair();
                 });
-                // Some points are passed only where nobody else was faster.
+                // Some points are passed only where no other process was faster.
                 match repairer.wait(STUCK) {
                     Some(Exit::Signal(libc::SIGKILL)) => figures.note_kill(point),
                     exit => assert_eq!(exit, Some(Exit::Code(0)), "{what}"),
@@ -269,7 +269,7 @@ impl<'a, K: Kind> Stage<'a, K> {
         let waits = wait_until(STUCK, || self.blocked() != (0, 0));
         assert!(waits, "{what}: the victim does not wait");
         let mut worker = self.worker(OBSERVER);
-        // Somebody else may have been faster.
+        // Another process may have been faster.
         let _ = match self.scenario.nudge {
             Nudge::Send => worker.put(How::Try, K::WANTED, 90),
             _ => worker.take(How::Try, None),

@@ -19,9 +19,9 @@ pub struct Scenario<K: Kind> {
     pub timed: bool,
     /// Which batches the victim has to do with.
     pub batches: Batches,
-    /// The victim dies with leases: its messages come back when somebody looks, and others may have been received before.
+    /// The victim dies with leases: its messages come back when a process looks, and others may have been received before.
     pub leases: bool,
-    /// Points after which the blocked bystander goes on before anybody else comes.
+    /// Points after which the blocked bystander goes on before any process else comes.
     pub alone: &'static [&'static str],
     pub points: &'static [&'static str],
 }

@@ -28,7 +28,7 @@ impl Eventfd {
         Ok(Self(Arc::new(Shared {
             queue: Mutex::new(VecDeque::with_capacity(ENTRIES)),
             room: Condvar::new(),
-            // SAFETY: a new descriptor that nobody else owns.
+            // SAFETY: a new descriptor that no other process owns.
             bell: unsafe { OwnedFd::from_raw_fd(bell) },
         })))
     }

@@ -39,7 +39,7 @@ pub trait Sender {
 }
 
 pub trait Receiver {
-    /// Waits until so many messages are there. Where nobody can wait for several: for one.
+    /// Waits until so many messages are there. Where no process can wait for several: for one.
     fn wait(&mut self, count: usize) -> Result<(), Failure>;
 
     /// Takes all that are there.
