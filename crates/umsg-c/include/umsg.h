@@ -118,10 +118,10 @@ int umsg_mq_setattr(umsg_mqd_t mqdes,
  * /dev/shm/umsg if there is one, else the user's own /dev/shm/umsg-UID, which is made on first use. Its limits belong to
  * its owner; umsg limits shows and sets them.
  *
- * Of the permission bits, r is to receive and w to send. Who may do either needs the queue's file mapped for writing: so the system keeps
- * out who may do neither, and the library keeps who may do one from doing the other. That binds programs that use the library, not one
- * that writes to the file itself. Where not all who may send are to be trusted with what the others send, give each of them a queue
- * of its own with mode 0600, or 0660 and a group of two: what these modes say, the system enforces.
+ * The permission bit r grants receiving, and w grants sending. Both senders and receivers map the queue's file for writing.
+ * The kernel therefore enforces access to the queue as a whole. The library, not the kernel, enforces send-only and receive-only
+ * access: a process that writes to the file directly can bypass it. If senders must not read or change each other's messages, give
+ * each sender a queue of its own with mode 0600, or 0660 and a group of two. The kernel enforces these modes.
  *
  * The handle is no descriptor and does not count as one. A child made by fork(2) may go on using it; execve(2) ends it.
  *
@@ -232,10 +232,11 @@ int umsg_mq_unlink_in(const char *directory, const char *name);
 /* ---- Opening with more than POSIX knows ---- */
 
 /*
- * It is removed, messages and all, when nobody has it open any more: no process has a handle that it has not closed. Who closes the last handle
- * removes it. If the last user was killed, or ended without closing, it goes when somebody next opens or creates a queue of its name, creates one with
- * this flag, or lists the namespace with umsg(1). A child made by fork(2) has the queue open like its parent, until it
- * closes its handle, ends or executes a program. Without it the queue stays until umsg_mq_unlink(3).
+ * The queue and its messages are removed when no process has an open handle of the queue. The process that closes the last handle
+ * removes the queue. If the last process was killed, or ended without closing its handle, a later call removes the queue: one that
+ * opens or creates a queue of its name, one that creates a queue with this flag, or a listing of the namespace by umsg(1). A child
+ * made by fork(2) has the queue open like its parent, until the child closes its handle, ends or executes a program. Without this
+ * flag the queue stays until umsg_mq_unlink(3).
  */
 #define UMSG_REMOVE_ON_LAST_CLOSE 1
 
@@ -281,9 +282,9 @@ struct umsg_mq_options {
     /*
      * The name of the queue that gets what a queue that is created could not keep or deliver, with the same priority; NULL for
      * none. It lies in the same namespace, and is created along with this one, with the same attributes and mode, if there
-     * is none. Whoever finds such a message sends it there, and must be allowed to. While that is not possible, the message
-     * stays set aside: it takes memory, but no place in its queue, up to 1,024 of them. A process that dies while it moves a message may leave it
-     * in both.
+     * is none. The process that finds such a message moves it, and needs permission to send to that queue. If the move fails,
+     * the message stays set aside: it takes memory, but no place in its queue. Up to 1,024 messages are set aside. If a process
+     * dies while it moves a message, the message may be in both queues.
      */
     const char *dead_letter;
     /*
@@ -629,8 +630,7 @@ struct umsg_mq_reservation {
  * - ETIMEDOUT: the time came before there was room.
  *
  * If the process dies:
- * The room is free again: whoever finds the queue full looks for dead holders, and who is blocked does so ten times a
- * second.
+ * The room is free again. A call that finds the queue full looks for dead holders; a blocked call looks ten times a second.
  *
  * See also:
  * umsg_mq_cancel(3), umsg_mq_commit(3), umsg_mq_lease(3), umsg_mq_send(3)
@@ -742,8 +742,8 @@ struct umsg_mq_lease {
  * - ETIMEDOUT: the time came before a message did.
  *
  * If the process dies:
- * The message goes back to the head of its priority: whoever finds the queue empty or full looks for dead holders, and
- * who is blocked does so ten times a second.
+ * The message goes back to the head of its priority. A call that finds the queue empty or full looks for dead holders; a
+ * blocked call looks ten times a second.
  *
  * See also:
  * umsg_mq_acknowledge(3), umsg_mq_lease_limit(3), umsg_mq_receive(3), umsg_mq_reserve(3), umsg_mq_return(3)
@@ -767,8 +767,8 @@ int umsg_mq_lease(umsg_mqd_t mqdes,
  *   handler run later instead. The lease goes on.
  * - EFAULT: lease is at an address that can't be read and written.
  * - EINVAL: lease is no lease that this process has.
- * - ESTALE: a time limit or another thread has ended the lease, or this is a forked child of its holder: somebody else
- *   gets the message, or got it already.
+ * - ESTALE: a time limit or another thread has ended the lease, or this is a forked child of its holder.
+ *   Another receiver gets the message, or has already received it.
  *
  * If the process dies:
  * Before the call returns: the message is gone, or goes back to the head of its priority.
@@ -806,9 +806,10 @@ int umsg_mq_return(struct umsg_mq_lease *lease);
 /*
  * Lets a lease end by itself after some time.
  *
- * When time, counted from now, is over, the message goes back to the head of its priority, whatever its holder does
- * meanwhile; the holder's umsg_mq_acknowledge(3) then fails. That happens when somebody finds the queue empty or full, or
- * receives beside other leases; who is blocked looks ten times a second. A further call sets another limit.
+ * time is relative to the call. When it has passed, the message goes back to the head of its priority, even if the holder
+ * still reads the message; the holder's umsg_mq_acknowledge(3) then fails. A call on the queue returns the message: one that
+ * finds the queue empty or full, or one that receives beside other leases. A blocked call looks ten times a second. A further
+ * call sets another limit.
  *
  * Return value:
  * 0, or -1 with errno set.
@@ -909,7 +910,7 @@ struct umsg_mq_status {
     uint64_t dead_lettered;
     /* 1 if something was found in the queue's memory that no operation could have left there, else 0. */
     uint64_t damaged;
-    /* 1 if the queue is removed when nobody has it open any more, else 0. */
+    /* 1 if the queue is removed when no process has it open any more, else 0. */
     uint64_t remove_on_last_close;
 };
 
@@ -1108,7 +1109,7 @@ int umsg_mq_restore_into(umsg_mqd_t mqdes, int fd);
  * sends has raised the signal when the send returns. One of another process has so, too, unless the registered
  * process was stopped or got no processor for a second.
  *
- * Who may open the queue can make the process be told too early, with any si_pid and si_uid, or not at all.
+ * A process with access to the queue can forge the notification: early, with any si_pid and si_uid. It can also suppress it.
  *
  * Return value:
  * 0, or -1 with errno set.
@@ -1174,13 +1175,13 @@ int umsg_mq_set_waiting(umsg_mqd_t mqdes, int waiting);
 
 /* ---- Queues in event loops ---- */
 
-/* Tell when the queue becomes readable or writable. */
+/* Notify pollers when the queue becomes readable or writable. */
 #define UMSG_EDGES_CHANGES 0
 
-/* Tell who polls for messages after each send and receive that leaves some, too. */
+/* Also notify pollers for messages after each send and receive that leaves a message. */
 #define UMSG_EDGES_MESSAGES 1
 
-/* Tell who polls for room after each that leaves some, too. */
+/* Also notify pollers for room after each send and receive that leaves room. */
 #define UMSG_EDGES_ALL 2
 
 /*
@@ -1191,12 +1192,12 @@ int umsg_mq_set_waiting(umsg_mqd_t mqdes, int waiting);
  *
  * edges says what a poller with EPOLLET is told; to others it makes no difference:
  *
- * - UMSG_EDGES_CHANGES: when the queue becomes readable, and when it becomes writable. That is enough for who goes on
- *   until a call fails with EAGAIN, and costs the least: one system call where a send or a receive fills or empties the queue,
- *   or ends that, none otherwise.
- * - UMSG_EDGES_MESSAGES: besides, who polls for EPOLLIN is told after each send and each receive that leaves a message, as of
- *   the kernel's queues. Each costs a system call.
- * - UMSG_EDGES_ALL: besides, who polls for EPOLLOUT is told after each that leaves room.
+ * - UMSG_EDGES_CHANGES: when the queue becomes readable, and when it becomes writable. This suffices for a program that repeats
+ *   its calls until one fails with EAGAIN. It costs the least: one system call if a send or a receive makes the queue full or
+ *   empty, or ends that state, and none otherwise.
+ * - UMSG_EDGES_MESSAGES: also notifies pollers for EPOLLIN after each send and each receive that leaves a message, like the
+ *   kernel's queues. Each notification costs a system call.
+ * - UMSG_EDGES_ALL: also notifies pollers for EPOLLOUT after each send and each receive that leaves room.
  *
  * What was asked for stays in force until no process has the descriptor open any more. The descriptor is the library's, one a handle,
  * opened by the first call: it must not be read, written or closed, and umsg_mq_close(3) closes it.
@@ -1215,7 +1216,7 @@ int umsg_mq_set_waiting(umsg_mqd_t mqdes, int waiting);
  * - EOPNOTSUPP: the queue is another user's, and the file system has no access control lists.
  *
  * If the process dies:
- * The system closes the descriptor. Who sends and receives notices after some hundred messages that nobody polls any more.
+ * The system closes the descriptor. After some hundred messages, senders and receivers detect that no process polls any more.
  *
  * See also:
  * umsg_mq_open(3), umsg_msg_pollfd(3), umsg_ring_descriptor(3), poll(2), epoll(7)
@@ -1237,7 +1238,7 @@ int umsg_mq_pollfd(umsg_mqd_t mqdes, int edges);
  * bits are permissions that the caller asks for.
  *
  * The queue lies in the namespace that umsg_mq_open(3) describes, beside the POSIX queues; which one that is, is found out at
- * the process's first call, and stays so. Limits belong to its owner, who sets them without privilege (umsg limits): the
+ * the process's first call, and stays so. Limits belong to its owner and need no privilege to set (umsg limits): the
  * longest message, msgmax; how many bytes a new queue may hold, msgmnb; up to how many umsg_msgctl(3) may raise that,
  * max_qbytes; and how many queues there may be, msgmni. What they are unless set equals the kernel's.
  *
@@ -1415,9 +1416,9 @@ ssize_t umsg_msg_timedreceive(int msqid,
  * cmd is one of these, whose names are those of <sys/msg.h>:
  *
  * - IPC_STAT: write to buf what the queue says of itself: key, owner, creator, mode, times, counts, last sender and receiver.
- * - IPC_SET: set owner, group, mode and msg_qbytes to those in buf. Whoever waits in the queue asks again whether he may, and
- *   whether there is room.
- * - IPC_RMID: remove the queue with its messages. Whoever waits in it gets EIDRM.
+ * - IPC_SET: set owner, group, mode and msg_qbytes to those in buf. Waiting calls check their permission and the
+ *   room again.
+ * - IPC_RMID: remove the queue with its messages. Waiting calls fail with EIDRM.
  * - IPC_INFO: write the limits to buf, which is a struct msginfo * then.
  * - MSG_INFO: the same with how many queues, messages and bytes there are.
  * - MSG_STAT: as IPC_STAT, of the queue whose index is msqid: with the indices from 0 to what MSG_INFO returns all queues
@@ -1425,7 +1426,7 @@ ssize_t umsg_msg_timedreceive(int msqid,
  * - MSG_STAT_ANY: as MSG_STAT, whether the caller may read the queue or not.
  *
  * An owner may raise msg_qbytes up to the namespace's max_qbytes (umsg limits), 1 GiB unless set; the kernel's limit is
- * msgmnb. What the caller may not read at all is listed with the rights of its file, and counts of 0. umsg_msg_status(3) tells
+ * msgmnb. A queue that the caller may not read is listed with the rights of its file, and counts of 0. umsg_msg_status(3) tells
  * more than IPC_STAT.
  *
  * Return value:
@@ -1445,7 +1446,7 @@ ssize_t umsg_msg_timedreceive(int msqid,
  *   that refuses such modes (umsg-limits(1)); or the file system can't give the queue's file such rights.
  *
  * If the process dies:
- * A change is made or is not. A removed queue is removed for everybody.
+ * A change is made or is not. A removed queue is removed for all processes.
  *
  * See also:
  * umsg_msg_status(3), umsg_msgget(3), umsg(1), msgctl(2)
@@ -1604,8 +1605,8 @@ struct umsg_msg_lease {
  * - ETIMEDOUT: the time came before a message that is wanted.
  *
  * If the process dies:
- * The message goes back to its place in the queue: whoever finds no message or no room looks for dead holders, and who is blocked
- * does so ten times a second.
+ * The message goes back to its place in the queue. A call that finds no message or no room looks for dead holders; a blocked
+ * call looks ten times a second.
  *
  * See also:
  * umsg_msg_acknowledge(3), umsg_msg_lease_limit(3), umsg_msg_return(3), umsg_msgrcv(3)
@@ -1669,9 +1670,9 @@ int umsg_msg_return(struct umsg_msg_lease *lease);
 /*
  * Lets a lease of a message of a System V queue end by itself after some time.
  *
- * When time, counted from now, is over, the message goes back to its place in the queue, whatever its holder does meanwhile; the
- * holder's umsg_msg_acknowledge(3) then fails. That happens when somebody finds no message or no room; who is blocked looks ten
- * times a second. A further call sets another limit.
+ * time is relative to the call. When it has passed, the message goes back to its place in the queue, even if the holder still
+ * reads the message; the holder's umsg_msg_acknowledge(3) then fails. A call that finds no message or no room returns the message.
+ * A blocked call looks ten times a second. A further call sets another limit.
  *
  * Return value:
  * 0, or -1 with errno set.
@@ -1811,9 +1812,9 @@ struct umsg_msg_status {
     uint32_t cgid;
     /* Process id of the creator. */
     uint32_t creator;
-    /* Process id of who sent last; 0 if nobody has. */
+    /* Process id of the last sender; 0 if there was none. */
     uint32_t last_sender;
-    /* Process id of who received last; 0 if nobody has. */
+    /* Process id of the last receiver; 0 if there was none. */
     uint32_t last_receiver;
     /* When the queue was created. */
     int64_t created;
@@ -1880,7 +1881,7 @@ struct umsg_msg_status {
  */
 int umsg_msg_status(int msqid, struct umsg_msg_status *status, size_t size);
 
-/* ---- System V queues: how calls wait, and as whom they ask ---- */
+/* ---- System V queues: how calls wait, and the credentials that they use ---- */
 
 /*
  * Chooses how this process's calls on a System V queue wait.
@@ -1904,11 +1905,11 @@ int umsg_msg_status(int msqid, struct umsg_msg_status *status, size_t size);
 int umsg_msg_set_waiting(int msqid, int waiting);
 
 /*
- * Has each System V queue ask again who the process is.
+ * Has each System V queue check the credentials of the process again.
  *
- * Whether a process may send and receive is found out when it first does so, and again whenever the queue's owner or mode has changed.
- * A program that changes its user or group, by setuid(2) or setgroups(2) for example, and goes on using queues that it has
- * used before calls this afterwards. The kernel asks at each call; here that would cost more than the call itself.
+ * A queue checks the process's permissions at the first send and at the first receive, and again after a change of its owner or
+ * mode. After a change of its user or groups, by setuid(2) or setgroups(2) for example, a program calls this function before it
+ * goes on using queues. The kernel checks at each call; here, such a check would cost more than the call itself.
  *
  * Return value:
  * 0.
@@ -1930,8 +1931,8 @@ int umsg_msg_forget_caller(void);
  * Tells the descriptor of a System V queue, for poll(2), select(2) and epoll(7).
  *
  * It is readable (POLLIN) while there is a message, of whatever type, and writable (POLLOUT) while there is room for a byte;
- * both once the queue is removed, so that who waits finds out. Who waits for messages of some types while there are others, or for more
- * room than there is, polls with EPOLLET and asks for edges.
+ * both once the queue is removed, so that pollers detect the removal. To wait for messages of certain types while there are others,
+ * or for more room than there is, poll with EPOLLET and choose edges.
  *
  * edges is one of UMSG_EDGES_CHANGES, UMSG_EDGES_MESSAGES and UMSG_EDGES_ALL, which umsg_mq_pollfd(3) describes, with what
  * each costs.
@@ -1952,7 +1953,7 @@ int umsg_msg_forget_caller(void);
  * - EOPNOTSUPP: the queue is another user's, and the file system has no access control lists.
  *
  * If the process dies:
- * The system closes the descriptor. Who sends and receives notices after some hundred messages that nobody polls any more.
+ * The system closes the descriptor. After some hundred messages, senders and receivers detect that no process polls any more.
  *
  * See also:
  * umsg_mq_pollfd(3), umsg_msgget(3), poll(2), epoll(7)
@@ -1986,7 +1987,7 @@ struct umsg_ring_options {
     uint32_t overflow;
     /* The longest payload, in bytes; 0 for 64, which is the least. */
     uint32_t longest;
-    /* Permission bits of a ring with a name, before the umask: who may write may send; 0 for 0600. */
+    /* Permission bits of a ring with a name, before the umask: write permission allows sending; 0 for 0600. */
     uint32_t mode;
     /* UMSG_RING_DISABLED or 0. */
     uint32_t flags;
@@ -2247,8 +2248,8 @@ struct umsg_ring_post {
 /*
  * Sends a message to a ring.
  *
- * While the ring and its overflow are full, the call waits. What the sender wrote before the call is seen by whoever has received the
- * message. It makes no system call unless somebody sleeps and has to be woken.
+ * While the ring and its overflow are full, the call waits. The receiver of the message sees all that the sender wrote before the
+ * call. The call makes no system call unless it wakes a sleeping thread.
  *
  * Return value:
  * 0, or -1 with errno set.
@@ -2463,7 +2464,7 @@ int umsg_ring_send_fd(struct umsg_ring_sender *sender,
  * - EPIPE: the ring was closed.
  *
  * If the process dies:
- * Before the call returns: the descriptor may be on its way. The receiver closes those that nobody takes.
+ * Before the call returns: the descriptor may be on its way. The receiver closes descriptors that the program does not take.
  *
  * See also:
  * umsg_ring_send_fd(3), umsg_ring_take_fd(3)
@@ -2688,9 +2689,9 @@ ssize_t umsg_ring_wait(struct umsg_ring *ring, size_t at_least, const struct tim
  * Tells the descriptor of a ring, for poll(2), epoll(7) and io_uring(7).
  *
  * It is readable while there are messages, and from the first call on an empty ring has a sender make it so. It stays readable until
- * umsg_ring_try_receive(3), umsg_ring_receive_batch(3) or umsg_ring_drain(3) has found the ring empty. Whoever polls for edges
- * (EPOLLET) calls one of these again and again until it says so: by EAGAIN, or by 0. Otherwise messages may be left of which
- * nothing tells, as those that came while umsg_ring_drain(3) ran.
+ * umsg_ring_try_receive(3), umsg_ring_receive_batch(3) or umsg_ring_drain(3) has found the ring empty. A program that polls
+ * with EPOLLET repeats one of these calls until it reports an empty ring: by EAGAIN, or by 0. Otherwise messages may remain
+ * without a further edge, such as those that came while umsg_ring_drain(3) ran.
  *
  * The descriptor is the ring's: it must not be read, written or closed.
  *
@@ -2733,7 +2734,7 @@ int umsg_ring_descriptor(struct umsg_ring *ring);
  */
 int umsg_ring_set_waiting(struct umsg_ring *ring, int waiting);
 
-/* ---- Rings: whom the receiver lets in ---- */
+/* ---- Rings: the senders that the receiver accepts ---- */
 
 /* A function that says whether messages of a sender are wanted, by other than 0. It is called by calls that receive. */
 typedef int (*umsg_ring_filter)(uint32_t pid, uint32_t index, void *argument);
@@ -2805,9 +2806,9 @@ int umsg_ring_close(struct umsg_ring *ring);
 int umsg_ring_accept_only(struct umsg_ring *ring, umsg_ring_filter accept, void *argument);
 
 /*
- * Tells how many messages of a ring were dropped because of who sent them.
+ * Returns how many messages of a ring were dropped because of their senders.
  *
- * They are those that umsg_ring_accept_only(3) has kept out, in this process.
+ * They are the messages that umsg_ring_accept_only(3) has dropped in this process.
  *
  * Return value:
  * Their number, or -1 with errno set.

@@ -2,7 +2,7 @@
 //!
 //! A number is a place in a table and a generation. The generation comes from a counter of the table and is kept beside the thing, so
 //! a number that was made up, or has ended, leads nowhere until 2^32 further things were kept. Threads use and end things at the
-//! same time; a thing is dropped when its number has ended and its last user is gone. Hazard pointers say who uses what
+//! same time; a thing is dropped when its number has ended and its last user is gone. Hazard pointers record the things in use
 //! (`umsg_shm::reclaim`), so no step takes a lock, and a use costs no locked instruction.
 
 use std::ops::Deref;
@@ -105,7 +105,7 @@ impl<T: Send + Sync> Handles<T> {
         self.checked(number, self.link(number)?.hold_counted()?)
     }
 
-    /// Ends a number; false if it leads nowhere. Its thing is dropped when nobody uses it any more.
+    /// Ends a number; false if it leads nowhere. Its thing is dropped when its last use ends.
     pub(crate) fn end(&'static self, number: Number) -> bool {
         let (Some(link), Some(kept)) = (self.link(number), self.get(number)) else {
             return false;

@@ -84,8 +84,8 @@ impl Described for umsg_mq_lease {
 /// - `ETIMEDOUT`: the time came before a message did.
 ///
 /// # If the process dies
-/// The message goes back to the head of its priority: whoever finds the queue empty or full looks for dead holders, and
-/// who is blocked does so ten times a second.
+/// The message goes back to the head of its priority. A call that finds the queue empty or full looks for dead holders; a
+/// blocked call looks ten times a second.
 ///
 /// # See also
 /// umsg_mq_acknowledge(3), umsg_mq_lease_limit(3), umsg_mq_receive(3), umsg_mq_reserve(3), umsg_mq_return(3)
@@ -129,8 +129,8 @@ pub unsafe extern "C" fn umsg_mq_lease(
 ///   handler run later instead. The lease goes on.
 /// - `EFAULT`: `lease` is at an address that can't be read and written.
 /// - `EINVAL`: `lease` is no lease that this process has.
-/// - `ESTALE`: a time limit or another thread has ended the lease, or this is a forked child of its holder: somebody else
-///   gets the message, or got it already.
+/// - `ESTALE`: a time limit or another thread has ended the lease, or this is a forked child of its holder.
+///   Another receiver gets the message, or has already received it.
 ///
 /// # If the process dies
 /// Before the call returns: the message is gone, or goes back to the head of its priority.
@@ -172,9 +172,10 @@ pub unsafe extern "C" fn umsg_mq_return(lease: *mut umsg_mq_lease) -> c_int {
 
 /// Lets a lease end by itself after some time.
 ///
-/// When `time`, counted from now, is over, the message goes back to the head of its priority, whatever its holder does
-/// meanwhile; the holder's umsg_mq_acknowledge(3) then fails. That happens when somebody finds the queue empty or full, or
-/// receives beside other leases; who is blocked looks ten times a second. A further call sets another limit.
+/// `time` is relative to the call. When it has passed, the message goes back to the head of its priority, even if the holder
+/// still reads the message; the holder's umsg_mq_acknowledge(3) then fails. A call on the queue returns the message: one that
+/// finds the queue empty or full, or one that receives beside other leases. A blocked call looks ten times a second. A further
+/// call sets another limit.
 ///
 /// # Return value
 /// 0, or -1 with errno set.

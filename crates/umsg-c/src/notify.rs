@@ -36,7 +36,7 @@ use crate::pointer;
 /// sends has raised the signal when the send returns. One of another process has so, too, unless the registered
 /// process was stopped or got no processor for a second.
 ///
-/// Who may open the queue can make the process be told too early, with any `si_pid` and `si_uid`, or not at all.
+/// A process with access to the queue can forge the notification: early, with any `si_pid` and `si_uid`. It can also suppress it.
 ///
 /// # Return value
 /// 0, or -1 with errno set.

@@ -31,10 +31,10 @@ const NO_QUEUE: umsg_mqd_t = std::ptr::without_provenance_mut(usize::MAX);
 /// /dev/shm/umsg if there is one, else the user's own /dev/shm/umsg-UID, which is made on first use. Its limits belong to
 /// its owner; `umsg limits` shows and sets them.
 ///
-/// Of the permission bits, r is to receive and w to send. Who may do either needs the queue's file mapped for writing: so the system keeps
-/// out who may do neither, and the library keeps who may do one from doing the other. That binds programs that use the library, not one
-/// that writes to the file itself. Where not all who may send are to be trusted with what the others send, give each of them a queue
-/// of its own with mode 0600, or 0660 and a group of two: what these modes say, the system enforces.
+/// The permission bit r grants receiving, and w grants sending. Both senders and receivers map the queue's file for writing.
+/// The kernel therefore enforces access to the queue as a whole. The library, not the kernel, enforces send-only and receive-only
+/// access: a process that writes to the file directly can bypass it. If senders must not read or change each other's messages, give
+/// each sender a queue of its own with mode 0600, or 0660 and a group of two. The kernel enforces these modes.
 ///
 /// The handle is no descriptor and does not count as one. A child made by fork(2) may go on using it; execve(2) ends it.
 ///

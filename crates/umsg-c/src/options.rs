@@ -39,9 +39,9 @@ pub struct umsg_mq_options {
     pub time_to_live: u64,
     /// The name of the queue that gets what a queue that is created could not keep or deliver, with the same priority; NULL for
     /// none. It lies in the same namespace, and is created along with this one, with the same attributes and mode, if there
-    /// is none. Whoever finds such a message sends it there, and must be allowed to. While that is not possible, the message
-    /// stays set aside: it takes memory, but no place in its queue, up to 1,024 of them. A process that dies while it moves a message may leave it
-    /// in both.
+    /// is none. The process that finds such a message moves it, and needs permission to send to that queue. If the move fails,
+    /// the message stays set aside: it takes memory, but no place in its queue. Up to 1,024 messages are set aside. If a process
+    /// dies while it moves a message, the message may be in both queues.
     pub dead_letter: *const c_char,
     /// How often a message of a queue that is created may be leased; 0 for any number. One that came back so often goes to the
     /// dead-letter queue, which must be named too.
@@ -50,10 +50,11 @@ pub struct umsg_mq_options {
     pub flags: u32,
 }
 
-/// It is removed, messages and all, when nobody has it open any more: no process has a handle that it has not closed. Who closes the last handle
-/// removes it. If the last user was killed, or ended without closing, it goes when somebody next opens or creates a queue of its name, creates one with
-/// this flag, or lists the namespace with umsg(1). A child made by fork(2) has the queue open like its parent, until it
-/// closes its handle, ends or executes a program. Without it the queue stays until umsg_mq_unlink(3).
+/// The queue and its messages are removed when no process has an open handle of the queue. The process that closes the last handle
+/// removes the queue. If the last process was killed, or ended without closing its handle, a later call removes the queue: one that
+/// opens or creates a queue of its name, one that creates a queue with this flag, or a listing of the namespace by umsg(1). A child
+/// made by fork(2) has the queue open like its parent, until the child closes its handle, ends or executes a program. Without this
+/// flag the queue stays until umsg_mq_unlink(3).
 pub const UMSG_REMOVE_ON_LAST_CLOSE: c_int = 1;
 
 /// It waits for room, unless it must not block: what the kernel's queues do.

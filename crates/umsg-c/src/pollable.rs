@@ -8,11 +8,11 @@ use umsg::Edges;
 use crate::error::{Failure, answer};
 use crate::handle::{self, umsg_mqd_t};
 
-/// Tell when the queue becomes readable or writable.
+/// Notify pollers when the queue becomes readable or writable.
 pub const UMSG_EDGES_CHANGES: c_int = 0;
-/// Tell who polls for messages after each send and receive that leaves some, too.
+/// Also notify pollers for messages after each send and receive that leaves a message.
 pub const UMSG_EDGES_MESSAGES: c_int = 1;
-/// Tell who polls for room after each that leaves some, too.
+/// Also notify pollers for room after each send and receive that leaves room.
 pub const UMSG_EDGES_ALL: c_int = 2;
 
 /// Tells the descriptor of a queue, for poll(2), select(2) and epoll(7).
@@ -22,12 +22,12 @@ pub const UMSG_EDGES_ALL: c_int = 2;
 ///
 /// `edges` says what a poller with `EPOLLET` is told; to others it makes no difference:
 ///
-/// - `UMSG_EDGES_CHANGES`: when the queue becomes readable, and when it becomes writable. That is enough for who goes on
-///   until a call fails with `EAGAIN`, and costs the least: one system call where a send or a receive fills or empties the queue,
-///   or ends that, none otherwise.
-/// - `UMSG_EDGES_MESSAGES`: besides, who polls for `EPOLLIN` is told after each send and each receive that leaves a message, as of
-///   the kernel's queues. Each costs a system call.
-/// - `UMSG_EDGES_ALL`: besides, who polls for `EPOLLOUT` is told after each that leaves room.
+/// - `UMSG_EDGES_CHANGES`: when the queue becomes readable, and when it becomes writable. This suffices for a program that repeats
+///   its calls until one fails with `EAGAIN`. It costs the least: one system call if a send or a receive makes the queue full or
+///   empty, or ends that state, and none otherwise.
+/// - `UMSG_EDGES_MESSAGES`: also notifies pollers for `EPOLLIN` after each send and each receive that leaves a message, like the
+///   kernel's queues. Each notification costs a system call.
+/// - `UMSG_EDGES_ALL`: also notifies pollers for `EPOLLOUT` after each send and each receive that leaves room.
 ///
 /// What was asked for stays in force until no process has the descriptor open any more. The descriptor is the library's, one a handle,
 /// opened by the first call: it must not be read, written or closed, and umsg_mq_close(3) closes it.
@@ -46,7 +46,7 @@ pub const UMSG_EDGES_ALL: c_int = 2;
 /// - `EOPNOTSUPP`: the queue is another user's, and the file system has no access control lists.
 ///
 /// # If the process dies
-/// The system closes the descriptor. Who sends and receives notices after some hundred messages that nobody polls any more.
+/// The system closes the descriptor. After some hundred messages, senders and receivers detect that no process polls any more.
 ///
 /// # See also
 /// umsg_mq_open(3), umsg_msg_pollfd(3), umsg_ring_descriptor(3), poll(2), epoll(7)

@@ -75,7 +75,7 @@ struct Places<'a> {
 
 impl Places<'_> {
     /// # Safety
-    /// `messages` has `n` readable and writable members that nobody else uses as long as the result is used, each with
+    /// `messages` has `n` readable and writable members that no other code uses as long as the result is used, each with
     /// `size` writable bytes at `data`; or they are addresses that a pointer check refuses.
     unsafe fn new(
         messages: *mut umsg_mq_message,
@@ -119,7 +119,7 @@ impl Incoming for Places<'_> {
             return Some(&mut []);
         }
         let room = message.size.min(self.longest);
-        // SAFETY: the program promises `size` bytes, which nobody else uses; `check` saw that the address is none of the
+        // SAFETY: the program promises `size` bytes, which no other code uses; `check` saw that the address is none of the
         // bad ones, and the room is no more than a message's size.
         Some(unsafe { std::slice::from_raw_parts_mut(message.data.cast(), room) })
     }

@@ -74,8 +74,7 @@ struct Taken {
 /// - `ETIMEDOUT`: the time came before there was room.
 ///
 /// # If the process dies
-/// The room is free again: whoever finds the queue full looks for dead holders, and who is blocked does so ten times a
-/// second.
+/// The room is free again. A call that finds the queue full looks for dead holders; a blocked call looks ten times a second.
 ///
 /// # See also
 /// umsg_mq_cancel(3), umsg_mq_commit(3), umsg_mq_lease(3), umsg_mq_send(3)

@@ -89,7 +89,7 @@ pub struct umsg_mq_status {
     pub dead_lettered: u64,
     /// 1 if something was found in the queue's memory that no operation could have left there, else 0.
     pub damaged: u64,
-    /// 1 if the queue is removed when nobody has it open any more, else 0.
+    /// 1 if the queue is removed when no process has it open any more, else 0.
     pub remove_on_last_close: u64,
 }
 

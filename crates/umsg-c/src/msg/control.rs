@@ -1,7 +1,7 @@
 //! System V queues: looking, changing and removing.
 //!
-//! Order of errors, as in the kernel: number and command, for IPC_SET the address, the queue, who may, and last the address where
-//! the answer goes.
+//! Order of errors, as in the kernel: number and command, for IPC_SET the address, the queue, the permissions, and last the
+//! address of the answer.
 
 use std::ffi::c_int;
 
@@ -17,9 +17,9 @@ use crate::pointer;
 /// `cmd` is one of these, whose names are those of `<sys/msg.h>`:
 ///
 /// - `IPC_STAT`: write to `buf` what the queue says of itself: key, owner, creator, mode, times, counts, last sender and receiver.
-/// - `IPC_SET`: set owner, group, mode and `msg_qbytes` to those in `buf`. Whoever waits in the queue asks again whether he may, and
-///   whether there is room.
-/// - `IPC_RMID`: remove the queue with its messages. Whoever waits in it gets `EIDRM`.
+/// - `IPC_SET`: set owner, group, mode and `msg_qbytes` to those in `buf`. Waiting calls check their permission and the
+///   room again.
+/// - `IPC_RMID`: remove the queue with its messages. Waiting calls fail with `EIDRM`.
 /// - `IPC_INFO`: write the limits to `buf`, which is a `struct msginfo *` then.
 /// - `MSG_INFO`: the same with how many queues, messages and bytes there are.
 /// - `MSG_STAT`: as `IPC_STAT`, of the queue whose index is `msqid`: with the indices from 0 to what `MSG_INFO` returns all queues
@@ -27,7 +27,7 @@ use crate::pointer;
 /// - `MSG_STAT_ANY`: as `MSG_STAT`, whether the caller may read the queue or not.
 ///
 /// An owner may raise `msg_qbytes` up to the namespace's `max_qbytes` (`umsg limits`), 1 GiB unless set; the kernel's limit is
-/// `msgmnb`. What the caller may not read at all is listed with the rights of its file, and counts of 0. umsg_msg_status(3) tells
+/// `msgmnb`. A queue that the caller may not read is listed with the rights of its file, and counts of 0. umsg_msg_status(3) tells
 /// more than `IPC_STAT`.
 ///
 /// # Return value
@@ -47,7 +47,7 @@ use crate::pointer;
 ///   that refuses such modes (umsg-limits(1)); or the file system can't give the queue's file such rights.
 ///
 /// # If the process dies
-/// A change is made or is not. A removed queue is removed for everybody.
+/// A change is made or is not. A removed queue is removed for all processes.
 ///
 /// # See also
 /// umsg_msg_status(3), umsg_msgget(3), umsg(1), msgctl(2)
@@ -92,7 +92,7 @@ unsafe fn control(id: c_int, command: c_int, buf: *mut msqid_ds) -> Result<c_int
 
 fn set(id: c_int, change: &Change) -> Result<(), Refusal> {
     let queue = raw::find(id).map_err(|errno| match errno {
-        // Who may not open the queue is not its owner.
+        // A caller that may not open the queue is not its owner.
         libc::EACCES => ControlError::NotOwner.into(),
         errno => Refusal::of_id(errno, id),
     })?;

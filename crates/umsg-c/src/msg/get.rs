@@ -18,7 +18,7 @@ use crate::error::answer;
 /// bits are permissions that the caller asks for.
 ///
 /// The queue lies in the namespace that umsg_mq_open(3) describes, beside the POSIX queues; which one that is, is found out at
-/// the process's first call, and stays so. Limits belong to its owner, who sets them without privilege (`umsg limits`): the
+/// the process's first call, and stays so. Limits belong to its owner and need no privilege to set (`umsg limits`): the
 /// longest message, `msgmax`; how many bytes a new queue may hold, `msgmnb`; up to how many umsg_msgctl(3) may raise that,
 /// `max_qbytes`; and how many queues there may be, `msgmni`. What they are unless set equals the kernel's.
 ///

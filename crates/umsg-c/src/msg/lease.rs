@@ -85,8 +85,8 @@ impl Described for umsg_msg_lease {
 /// - `ETIMEDOUT`: the time came before a message that is wanted.
 ///
 /// # If the process dies
-/// The message goes back to its place in the queue: whoever finds no message or no room looks for dead holders, and who is blocked
-/// does so ten times a second.
+/// The message goes back to its place in the queue. A call that finds no message or no room looks for dead holders; a blocked
+/// call looks ten times a second.
 ///
 /// # See also
 /// umsg_msg_acknowledge(3), umsg_msg_lease_limit(3), umsg_msg_return(3), umsg_msgrcv(3)
@@ -171,9 +171,9 @@ pub unsafe extern "C" fn umsg_msg_return(lease: *mut umsg_msg_lease) -> c_int {
 
 /// Lets a lease of a message of a System V queue end by itself after some time.
 ///
-/// When `time`, counted from now, is over, the message goes back to its place in the queue, whatever its holder does meanwhile; the
-/// holder's umsg_msg_acknowledge(3) then fails. That happens when somebody finds no message or no room; who is blocked looks ten
-/// times a second. A further call sets another limit.
+/// `time` is relative to the call. When it has passed, the message goes back to its place in the queue, even if the holder still
+/// reads the message; the holder's umsg_msg_acknowledge(3) then fails. A call that finds no message or no room returns the message.
+/// A blocked call looks ten times a second. A further call sets another limit.
 ///
 /// # Return value
 /// 0, or -1 with errno set.

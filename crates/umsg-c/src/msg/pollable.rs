@@ -10,8 +10,8 @@ use crate::pollable;
 /// Tells the descriptor of a System V queue, for poll(2), select(2) and epoll(7).
 ///
 /// It is readable (`POLLIN`) while there is a message, of whatever type, and writable (`POLLOUT`) while there is room for a byte;
-/// both once the queue is removed, so that who waits finds out. Who waits for messages of some types while there are others, or for more
-/// room than there is, polls with `EPOLLET` and asks for edges.
+/// both once the queue is removed, so that pollers detect the removal. To wait for messages of certain types while there are others,
+/// or for more room than there is, poll with `EPOLLET` and choose edges.
 ///
 /// `edges` is one of `UMSG_EDGES_CHANGES`, `UMSG_EDGES_MESSAGES` and `UMSG_EDGES_ALL`, which umsg_mq_pollfd(3) describes, with what
 /// each costs.
@@ -32,7 +32,7 @@ use crate::pollable;
 /// - `EOPNOTSUPP`: the queue is another user's, and the file system has no access control lists.
 ///
 /// # If the process dies
-/// The system closes the descriptor. Who sends and receives notices after some hundred messages that nobody polls any more.
+/// The system closes the descriptor. After some hundred messages, senders and receivers detect that no process polls any more.
 ///
 /// # See also
 /// umsg_mq_pollfd(3), umsg_msgget(3), poll(2), epoll(7)

@@ -10,7 +10,7 @@ use umsg::sysv::{ControlError, OpenError, OpenOptions, ReceiveError, SendError};
 /// A queue for the length of a call, of those that System V never had.
 ///
 /// # Errors
-/// EINVAL if there is none, or none any more; EACCES. Who is told that a queue was removed (EIDRM) had found it.
+/// EINVAL if there is none, or none any more; EACCES. EIDRM comes from later steps, which have found the queue.
 pub(super) fn find(id: c_int) -> Result<Used, Refusal> {
     there(raw::find(id), id)
 }

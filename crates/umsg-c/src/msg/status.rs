@@ -40,9 +40,9 @@ pub struct umsg_msg_status {
     pub cgid: u32,
     /// Process id of the creator.
     pub creator: u32,
-    /// Process id of who sent last; 0 if nobody has.
+    /// Process id of the last sender; 0 if there was none.
     pub last_sender: u32,
-    /// Process id of who received last; 0 if nobody has.
+    /// Process id of the last receiver; 0 if there was none.
     pub last_receiver: u32,
     /// When the queue was created.
     pub created: i64,

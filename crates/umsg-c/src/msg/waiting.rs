@@ -1,4 +1,4 @@
-//! System V queues: how calls wait, and as whom they ask.
+//! System V queues: how calls wait, and the credentials that they use.
 
 use std::ffi::c_int;
 
@@ -35,11 +35,11 @@ pub extern "C" fn umsg_msg_set_waiting(msqid: c_int, waiting: c_int) -> c_int {
     answer(set())
 }
 
-/// Has each System V queue ask again who the process is.
+/// Has each System V queue check the credentials of the process again.
 ///
-/// Whether a process may send and receive is found out when it first does so, and again whenever the queue's owner or mode has changed.
-/// A program that changes its user or group, by setuid(2) or setgroups(2) for example, and goes on using queues that it has
-/// used before calls this afterwards. The kernel asks at each call; here that would cost more than the call itself.
+/// A queue checks the process's permissions at the first send and at the first receive, and again after a change of its owner or
+/// mode. After a change of its user or groups, by setuid(2) or setgroups(2) for example, a program calls this function before it
+/// goes on using queues. The kernel checks at each call; here, such a check would cost more than the call itself.
 ///
 /// # Return value
 /// 0.

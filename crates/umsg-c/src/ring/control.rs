@@ -1,4 +1,4 @@
-//! Rings: whom the receiver lets in.
+//! Rings: the senders that the receiver accepts.
 
 use std::ffi::{c_int, c_void};
 
@@ -107,9 +107,9 @@ pub unsafe extern "C" fn umsg_ring_accept_only(
     answer(run())
 }
 
-/// Tells how many messages of a ring were dropped because of who sent them.
+/// Returns how many messages of a ring were dropped because of their senders.
 ///
-/// They are those that umsg_ring_accept_only(3) has kept out, in this process.
+/// They are the messages that umsg_ring_accept_only(3) has dropped in this process.
 ///
 /// # Return value
 /// Their number, or -1 with errno set.

@@ -31,7 +31,7 @@ pub struct umsg_ring_options {
     pub overflow: u32,
     /// The longest payload, in bytes; 0 for 64, which is the least.
     pub longest: u32,
-    /// Permission bits of a ring with a name, before the umask: who may write may send; 0 for 0600.
+    /// Permission bits of a ring with a name, before the umask: write permission allows sending; 0 for 0600.
     pub mode: u32,
     /// UMSG_RING_DISABLED or 0.
     pub flags: u32,

@@ -80,7 +80,7 @@ pub unsafe extern "C" fn umsg_ring_send_fd(
 /// - `EPIPE`: the ring was closed.
 ///
 /// # If the process dies
-/// Before the call returns: the descriptor may be on its way. The receiver closes those that nobody takes.
+/// Before the call returns: the descriptor may be on its way. The receiver closes descriptors that the program does not take.
 ///
 /// # See also
 /// umsg_ring_send_fd(3), umsg_ring_take_fd(3)

@@ -34,7 +34,7 @@ pub struct umsg_ring_sender(Sender);
 /// umsg_ring_close(3), umsg_ring_create(3), umsg_ring_sender_free(3)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn umsg_ring_free(ring: *mut umsg_ring) -> c_int {
-    // SAFETY: the caller promises a ring that nobody uses any more.
+    // SAFETY: the caller promises a ring that no other code uses any more.
     let freed = unsafe { receiver::free(ring) };
     answer(freed.map(|()| 0).map_err(Failure::from))
 }
@@ -170,7 +170,7 @@ pub unsafe extern "C" fn umsg_ring_sender_free(sender: *mut umsg_ring_sender) ->
     if is_bad(sender) {
         return answer(Err(Refusal::NoSender.into()));
     }
-    // SAFETY: made by `Box::into_raw` in `made`, and the caller promises that nobody uses it any more.
+    // SAFETY: made by `Box::into_raw` in `made`, and the caller promises that no other code uses it any more.
     drop(unsafe { Box::from_raw(sender) });
     0
 }

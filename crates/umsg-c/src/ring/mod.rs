@@ -1,8 +1,8 @@
 //! Rings: `umsg::ring` for C.
 //!
 //! Both ends of a ring are addresses, and not numbers as the handles of queues are: what a sender shares with others is its ring,
-//! and a table that counts who uses what would be a line that all senders of a process write. As with `FILE *`, whoever frees one
-//! sees to it that nobody uses it any more.
+//! and a table that counts uses would be a cache line that all senders of a process write. As with `FILE *`, the program frees an
+//! end only after its last use.
 //!
 //! | what | where |
 //! |---|---|

@@ -11,7 +11,7 @@ use crate::pointer::is_bad;
 
 /// The receiving end of a ring.
 pub struct umsg_ring {
-    /// Somebody is in `inner`.
+    /// A call uses `inner`.
     busy: AtomicBool,
     /// For what needs no turn: the state of the ring, and further senders.
     pub(super) sender: Sender,
@@ -33,7 +33,7 @@ const _: () = {
     is_shared_by_threads::<Sender>();
 };
 
-// SAFETY: `inner` is used by who has set `busy` alone; a ring may be received from by any thread, one after another.
+// SAFETY: only the call that has set `busy` uses `inner`; any thread may receive from a ring, one at a time.
 unsafe impl Sync for umsg_ring {}
 
 impl umsg_ring {
@@ -77,7 +77,7 @@ pub(super) unsafe fn enter<'a>(ring: *mut umsg_ring) -> Result<Turn<'a>, Refusal
     }
 }
 
-/// The same for anybody who has the ring in his memory.
+/// The same without the check of ownership: a forked child has the ring in its memory, too.
 ///
 /// # Safety
 /// As for [`look`].
@@ -95,7 +95,7 @@ unsafe fn take_turn<'a>(ring: *mut umsg_ring) -> Result<Turn<'a>, Refusal> {
 /// Ends a ring, in its turn.
 ///
 /// # Safety
-/// As for [`look`], and nobody uses it any more.
+/// As for [`look`], and no other code uses the ring any more.
 pub(super) unsafe fn free(ring: *mut umsg_ring) -> Result<(), Refusal> {
     // SAFETY: by this function's contract.
     std::mem::forget(unsafe { take_turn(ring)? });
@@ -104,7 +104,7 @@ pub(super) unsafe fn free(ring: *mut umsg_ring) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Who has it may receive.
+/// The right to receive, held by one call at a time.
 pub(super) struct Turn<'a>(&'a umsg_ring);
 
 impl Deref for Turn<'_> {

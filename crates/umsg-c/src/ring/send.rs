@@ -32,8 +32,8 @@ pub const UMSG_RING_NOWAIT: c_int = 1;
 
 /// Sends a message to a ring.
 ///
-/// While the ring and its overflow are full, the call waits. What the sender wrote before the call is seen by whoever has received the
-/// message. It makes no system call unless somebody sleeps and has to be woken.
+/// While the ring and its overflow are full, the call waits. The receiver of the message sees all that the sender wrote before the
+/// call. The call makes no system call unless it wakes a sleeping thread.
 ///
 /// # Return value
 /// 0, or -1 with errno set.

@@ -52,9 +52,9 @@ pub unsafe extern "C" fn umsg_ring_wait(
 /// Tells the descriptor of a ring, for poll(2), epoll(7) and io_uring(7).
 ///
 /// It is readable while there are messages, and from the first call on an empty ring has a sender make it so. It stays readable until
-/// umsg_ring_try_receive(3), umsg_ring_receive_batch(3) or umsg_ring_drain(3) has found the ring empty. Whoever polls for edges
-/// (`EPOLLET`) calls one of these again and again until it says so: by `EAGAIN`, or by 0. Otherwise messages may be left of which
-/// nothing tells, as those that came while umsg_ring_drain(3) ran.
+/// umsg_ring_try_receive(3), umsg_ring_receive_batch(3) or umsg_ring_drain(3) has found the ring empty. A program that polls
+/// with `EPOLLET` repeats one of these calls until it reports an empty ring: by `EAGAIN`, or by 0. Otherwise messages may remain
+/// without a further edge, such as those that came while umsg_ring_drain(3) ran.
 ///
 /// The descriptor is the ring's: it must not be read, written or closed.
 ///
