@@ -58,7 +58,7 @@ struct umsg_mq_attr {
  * O_NONBLOCK.
  *
  * Return value:
- * 0, or -1 with errno set.
+ * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * - EBADF: mqdes is no handle of an open queue.
@@ -82,7 +82,7 @@ int umsg_mq_getattr(umsg_mqd_t mqdes, struct umsg_mq_attr *attr);
  * fork(2), but not for other handles of the same queue.
  *
  * Return value:
- * 0, or -1 with errno set.
+ * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * - EBADF: mqdes is no handle of an open queue.
@@ -126,7 +126,7 @@ int umsg_mq_setattr(umsg_mqd_t mqdes,
  * The handle is no descriptor and does not count as one. A child made by fork(2) may go on using it; execve(2) ends it.
  *
  * Return value:
- * A handle, or (umsg_mqd_t)-1 with errno set.
+ * On success, a handle. On error, (umsg_mqd_t)-1 with errno set to indicate the error.
  *
  * Errors:
  * - EACCES: the queue's mode or its directory does not allow it; the mode of a new one lets some only send or only receive, in a
@@ -166,7 +166,7 @@ umsg_mqd_t umsg_mq_open(const char *name, int oflag, ...);
  * is so no more, by whichever handle it was; in a child made by fork(2) the parent's registration stays.
  *
  * Return value:
- * 0, or -1 with errno set.
+ * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * - EBADF: mqdes is no handle of an open queue: it was closed before, for example.
@@ -186,7 +186,7 @@ int umsg_mq_close(umsg_mqd_t mqdes);
  * owner and root may remove it.
  *
  * Return value:
- * 0, or -1 with errno set.
+ * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * - EACCES: the caller is neither the queue's owner nor root, the name has a second slash, or the namespace can't be
@@ -212,7 +212,7 @@ int umsg_mq_unlink(const char *name);
  * As umsg_mq_unlink(3), in the namespace that is the directory directory and not the one that the environment names.
  *
  * Return value:
- * 0, or -1 with errno set.
+ * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * Those of umsg_mq_unlink(3), and what else can be wrong with the directory:
@@ -307,7 +307,7 @@ struct umsg_mq_options {
  * the library does not know.
  *
  * Return value:
- * A handle, or (umsg_mqd_t)-1 with errno set.
+ * On success, a handle. On error, (umsg_mqd_t)-1 with errno set to indicate the error.
  *
  * Errors:
  * Those of umsg_mq_open(3), and these:
@@ -344,14 +344,14 @@ umsg_mqd_t umsg_mq_open_with(const char *name,
  * A message of no bytes is one too. It is no cancellation point of pthread_cancel(3).
  *
  * Return value:
- * 0, or -1 with errno set.
+ * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * - EAGAIN: the queue is full and the handle has O_NONBLOCK, or the queue was created with UMSG_ON_FULL_FAIL; or a
  *   process was stopped inside of an operation on
  *   this queue and holds it up for more than a second.
  * - EBADF: mqdes is no handle of an open queue, or was not opened for sending.
- * - EBADMSG: the queue's memory holds what no operation could have left there.
+ * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue; see umsg_defer_signal(3).
  * - EFAULT: msg_ptr is at an address that can't be read.
  * - EINTR: a signal handler ran while the call waited.
@@ -375,7 +375,7 @@ int umsg_mq_send(umsg_mqd_t mqdes, const char *msg_ptr, size_t msg_len, unsigned
  * ever. If there is room, the time does not matter; if the handle has O_NONBLOCK, the call does not wait at all.
  *
  * Return value:
- * 0, or -1 with errno set.
+ * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * Those of umsg_mq_send(3), and these:
@@ -409,13 +409,13 @@ int umsg_mq_timedsend(umsg_mqd_t mqdes,
  * It is no cancellation point of pthread_cancel(3).
  *
  * Return value:
- * The length of the message in bytes, or -1 with errno set.
+ * On success, the length of the message in bytes. On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * - EAGAIN: the queue is empty and the handle has O_NONBLOCK; or a process was stopped inside of an operation on
  *   this queue and holds it up for more than a second.
  * - EBADF: mqdes is no handle of an open queue, or was not opened for receiving.
- * - EBADMSG: the queue's memory holds what no operation could have left there.
+ * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
  * - EFAULT: msg_ptr or msg_prio is at an address that can't be written. As with the kernel's queues, the message is
  *   gone, unless it had no bytes.
@@ -439,7 +439,7 @@ ssize_t umsg_mq_receive(umsg_mqd_t mqdes, char *msg_ptr, size_t msg_len, unsigne
  * all.
  *
  * Return value:
- * The length of the message in bytes, or -1 with errno set.
+ * On success, the length of the message in bytes. On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * Those of umsg_mq_receive(3), and these:
@@ -489,13 +489,13 @@ struct umsg_mq_message {
  * if the handle has O_NONBLOCK; with a time that flag does not count. The messages must not change during the call.
  *
  * Return value:
- * 0, or -1 with errno set; then nothing was sent.
+ * On success, 0. On error, -1 with errno set to indicate the error; nothing was sent.
  *
  * Errors:
  * - EAGAIN: there is no room for all of them, and the handle has O_NONBLOCK and abs_timeout is NULL, or the queue was
  *   created with UMSG_ON_FULL_FAIL.
  * - EBADF: mqdes is no handle of an open queue, or was not opened for sending.
- * - EBADMSG: the queue's memory holds what no operation could have left there.
+ * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
  * - EFAULT: messages, the data of one of them, or abs_timeout is at an address that can't be read.
  * - EINTR: a signal handler ran while the call waited.
@@ -527,7 +527,8 @@ int umsg_mq_send_batch(umsg_mqd_t mqdes,
  * if the handle has O_NONBLOCK; with a time that flag does not count. The messages must not change during the call.
  *
  * Return value:
- * How many messages were sent, which is 0 only if n is; or -1 with errno set, and then none was sent.
+ * On success, the number of messages sent, which is 0 only if n is 0. On error, -1
+ * with errno set to indicate the error; no message was sent.
  *
  * Errors:
  * Those of umsg_mq_send_batch(3), but EAGAIN and ETIMEDOUT only if there is no room for the first message, and
@@ -560,13 +561,14 @@ ssize_t umsg_mq_send_some(umsg_mqd_t mqdes,
  * flag does not count. The places must not overlap, and while many messages are copied other receivers wait.
  *
  * Return value:
- * How many messages were received, which is 0 only if n is; or -1 with errno set, and then none was received.
+ * On success, the number of messages received, which is 0 only if n is 0. On error, -1
+ * with errno set to indicate the error; no message was received.
  *
  * Errors:
  * - EAGAIN: the queue is empty, the handle has O_NONBLOCK and abs_timeout is NULL; or a process was stopped inside of
  *   an operation on this queue and holds it up for more than a second.
  * - EBADF: mqdes is no handle of an open queue, or was not opened for receiving.
- * - EBADMSG: the queue's memory holds what no operation could have left there.
+ * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
  * - EFAULT: messages, the data of one of them, or abs_timeout is at an address that can't be read or written.
  * - EINTR: a signal handler ran while the call waited.
@@ -613,12 +615,12 @@ struct umsg_mq_reservation {
  * by fork(2) does not own its parent's reservations.
  *
  * Return value:
- * 0, or -1 with errno set.
+ * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * - EAGAIN: the queue is full, the handle has O_NONBLOCK and abs_timeout is NULL.
  * - EBADF: mqdes is no handle of an open queue, or was not opened for sending.
- * - EBADMSG: the queue's memory holds what no operation could have left there.
+ * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
  * - EFAULT: reservation or abs_timeout is at an address that can't be written or read.
  * - EINTR: a signal handler ran while the call waited.
@@ -647,11 +649,11 @@ int umsg_mq_reserve(umsg_mqd_t mqdes,
  * the call returns, unless that is EFAULT, EINVAL or EMSGSIZE; if the message was not sent, its room is free again.
  *
  * Return value:
- * 0, or -1 with errno set.
+ * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * - EBADF: this is a forked child of the process that made the reservation.
- * - EBADMSG: the queue's memory holds what no operation could have left there.
+ * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
  * - EFAULT: reservation is at an address that can't be read and written.
  * - EINVAL: reservation is no reservation that this process has, or another thread is ending it at this moment; or
@@ -673,7 +675,7 @@ int umsg_mq_commit(struct umsg_mq_reservation *reservation, size_t len, unsigned
  * Nothing is sent, and the reservation is ended.
  *
  * Return value:
- * 0, or -1 with errno set.
+ * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * - EFAULT: reservation is at an address that can't be read and written.
@@ -727,12 +729,12 @@ struct umsg_mq_lease {
  * fork(2) does not own its parent's leases.
  *
  * Return value:
- * 0, or -1 with errno set.
+ * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * - EAGAIN: the queue is empty, the handle has O_NONBLOCK and abs_timeout is NULL.
  * - EBADF: mqdes is no handle of an open queue, or was not opened for receiving.
- * - EBADMSG: the queue's memory holds what no operation could have left there.
+ * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
  * - EFAULT: lease or abs_timeout is at an address that can't be written or read.
  * - EINTR: a signal handler ran while the call waited.
@@ -759,10 +761,10 @@ int umsg_mq_lease(umsg_mqd_t mqdes,
  * ended, whatever the call returns, unless that is EDEADLK or EFAULT: then it goes on and can be ended later.
  *
  * Return value:
- * 0, or -1 with errno set.
+ * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * - EBADMSG: the queue's memory holds what no operation could have left there.
+ * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue; umsg_defer_signal(3) has the
  *   handler run later instead. The lease goes on.
  * - EFAULT: lease is at an address that can't be read and written.
@@ -785,10 +787,10 @@ int umsg_mq_acknowledge(struct umsg_mq_lease *lease);
  * returns, unless that is EDEADLK or EFAULT: then it goes on and can be ended later.
  *
  * Return value:
- * 0, or -1 with errno set.
+ * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * - EBADMSG: the queue's memory holds what no operation could have left there.
+ * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue; umsg_defer_signal(3) has the
  *   handler run later instead. The lease goes on.
  * - EFAULT: lease is at an address that can't be read and written.
@@ -812,10 +814,10 @@ int umsg_mq_return(struct umsg_mq_lease *lease);
  * call sets another limit.
  *
  * Return value:
- * 0, or -1 with errno set.
+ * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * - EBADMSG: the queue's memory holds what no operation could have left there.
+ * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
  * - EFAULT: lease or time is at an address that can't be read.
  * - EINVAL: lease is no lease that this process has; or tv_sec of time is negative, or tv_nsec is not from 0 to
@@ -908,7 +910,7 @@ struct umsg_mq_status {
     uint64_t expired;
     /* Messages that were moved to the dead-letter queue. */
     uint64_t dead_lettered;
-    /* 1 if something was found in the queue's memory that no operation could have left there, else 0. */
+    /* 1 if a call has found the queue's memory corrupted, with values that no operation writes; else 0. */
     uint64_t damaged;
     /* 1 if the queue is removed when no process has it open any more, else 0. */
     uint64_t remove_on_last_close;
@@ -922,7 +924,7 @@ struct umsg_mq_status {
  * with a newer umsg.h, members that this version of the library does not know are set to 0.
  *
  * Return value:
- * 0, or -1 with errno set.
+ * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * - EBADF: mqdes is no handle of an open queue.
@@ -968,11 +970,11 @@ struct umsg_mq_peeked {
  * may be gone when the call returns.
  *
  * Return value:
- * 0, or -1 with errno set.
+ * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * - EBADF: mqdes is no handle of an open queue, or was not opened for receiving.
- * - EBADMSG: the queue's memory holds what no operation could have left there.
+ * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
  * - EFAULT: peeked or its data is at an address that can't be written.
  * - ENOMSG: there are no more than n messages in the queue.
@@ -999,12 +1001,12 @@ int umsg_mq_peek(umsg_mqd_t mqdes, size_t n, struct umsg_mq_peeked *peeked);
  * all of them.
  *
  * Return value:
- * 0, or -1 with errno set. What was written by then is refused when it is read.
+ * On success, 0. On error, -1 with errno set to indicate the error; an incomplete snapshot is refused when it is read.
  *
  * Errors:
  * - EBADF: mqdes is no handle of an open queue, or was not opened for receiving; or fd is no descriptor that can be
  *   written to.
- * - EBADMSG: the queue's memory holds what no operation could have left there.
+ * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
  * - ENOMEM: there is no memory for the messages.
  * - ETIMEDOUT: a process was stopped inside of an operation on this queue and holds it up for more than a second.
@@ -1031,7 +1033,7 @@ int umsg_mq_snapshot(umsg_mqd_t mqdes, int fd);
  * of umsg_mq_open_with(3), or NULL; only directory and waiting of them count.
  *
  * Return value:
- * A handle, or (umsg_mqd_t)-1 with errno set; then there is no new queue.
+ * On success, a handle. On error, (umsg_mqd_t)-1 with errno set to indicate the error; then there is no new queue.
  *
  * Errors:
  * Those of umsg_mq_open(3), umsg_mq_open_with(3) and read(2), and these:
@@ -1060,7 +1062,7 @@ umsg_mqd_t umsg_mq_restore(const char *name,
  * does not wait for room.
  *
  * Return value:
- * 0, or -1 with errno set; then nothing was sent.
+ * On success, 0. On error, -1 with errno set to indicate the error; nothing was sent.
  *
  * Errors:
  * Those of umsg_mq_send_batch(3) and read(2), and these:
@@ -1112,12 +1114,12 @@ int umsg_mq_restore_into(umsg_mqd_t mqdes, int fd);
  * A process with access to the queue can forge the notification: early, with any si_pid and si_uid. It can also suppress it.
  *
  * Return value:
- * 0, or -1 with errno set.
+ * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * - EAGAIN: a process was stopped inside of an operation on this queue and holds it up for more than a second.
  * - EBADF: mqdes is no handle of an open queue.
- * - EBADMSG: the queue's memory holds what no operation could have left there.
+ * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
  * - EBUSY: a process is registered, maybe this one.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue; see umsg_defer_signal(3).
  * - EFAULT: notification is at an address that can't be read.
@@ -1159,7 +1161,7 @@ int umsg_mq_notify(umsg_mqd_t mqdes, const struct sigevent *notification);
  * The choice is that of this handle. It counts from the next call on.
  *
  * Return value:
- * 0, or -1 with errno set.
+ * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * - EBADF: mqdes is no handle of an open queue.
@@ -1203,7 +1205,7 @@ int umsg_mq_set_waiting(umsg_mqd_t mqdes, int waiting);
  * opened by the first call: it must not be read, written or closed, and umsg_mq_close(3) closes it.
  *
  * Return value:
- * The descriptor, the same each time; or -1 with errno set.
+ * On success, the descriptor, the same each time. On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * - EACCES: the caller may make no files in the namespace's directory.
@@ -1243,7 +1245,7 @@ int umsg_mq_pollfd(umsg_mqd_t mqdes, int edges);
  * max_qbytes; and how many queues there may be, msgmni. What they are unless set equals the kernel's.
  *
  * Return value:
- * The queue's identifier, from 0 up, which is no descriptor; or -1 with errno set.
+ * On success, the queue's identifier, a non-negative integer that is no descriptor. On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * - EACCES: the queue's mode does not grant what the lowest nine bits ask for; those of a new queue let some only send or only
@@ -1279,13 +1281,13 @@ int umsg_msgget(int key, int msgflg);
  * A message of no bytes is one too. It is no cancellation point of pthread_cancel(3).
  *
  * Return value:
- * 0, or -1 with errno set.
+ * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * - EACCES: the queue's mode does not let the caller send.
  * - EAGAIN: there is no room, and msgflg has IPC_NOWAIT; or then a process was stopped inside of an operation on this queue
  *   and holds it up for more than a second.
- * - EBADMSG: the queue's memory holds what no operation could have left there.
+ * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue; see umsg_defer_signal(3).
  * - EFAULT: msgp is at an address that can't be read.
  * - EIDRM: the queue was removed while the call waited.
@@ -1310,7 +1312,7 @@ int umsg_msgsnd(int msqid, const void *msgp, size_t msgsz, int msgflg);
  * ever. If there is room, the time does not matter; with IPC_NOWAIT in msgflg the call does not wait at all.
  *
  * Return value:
- * 0, or -1 with errno set.
+ * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * Those of umsg_msgsnd(3), and these:
@@ -1353,13 +1355,13 @@ int umsg_msg_timedsend(int msqid,
  * A message that has no place to go because of the address is gone. It is no cancellation point of pthread_cancel(3).
  *
  * Return value:
- * How many bytes were written behind the type, or -1 with errno set.
+ * On success, how many bytes were written behind the type. On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * - E2BIG: the message is longer than msgsz, and msgflg lacks MSG_NOERROR. It is still in the queue, or the next
  *   receiver got it.
  * - EACCES: the queue's mode does not let the caller receive.
- * - EBADMSG: the queue's memory holds what no operation could have left there.
+ * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue; see umsg_defer_signal(3).
  * - EFAULT: msgp is at an address that can't be written.
  * - EIDRM: the queue was removed while the call waited.
@@ -1386,7 +1388,7 @@ ssize_t umsg_msgrcv(int msqid, void *msgp, size_t msgsz, long msgtyp, int msgflg
  * ever. If there is a message, the time does not matter; with IPC_NOWAIT in msgflg the call does not wait at all.
  *
  * Return value:
- * How many bytes were written behind the type, or -1 with errno set.
+ * On success, how many bytes were written behind the type. On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * Those of umsg_msgrcv(3), and these:
@@ -1431,12 +1433,12 @@ ssize_t umsg_msg_timedreceive(int msqid,
  *
  * Return value:
  * For IPC_INFO and MSG_INFO the highest index of a queue, 0 if there is none; for MSG_STAT and MSG_STAT_ANY the
- * queue's identifier; else 0. Or -1 with errno set.
+ * queue's identifier; else 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * - EACCES: the command tells of a queue whose mode does not let the caller read.
  * - EAGAIN: a process was stopped inside of an operation on this queue.
- * - EBADMSG: the queue's memory holds what no operation could have left there.
+ * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
  * - EBUSY: a process was stopped while it made or removed a queue.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue; see umsg_defer_signal(3).
  * - EFAULT: buf is at an address that can't be read or written.
@@ -1477,12 +1479,12 @@ struct umsg_msg_message {
  * A call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL stands for ever.
  *
  * Return value:
- * 0, or -1 with errno set; then nothing was sent.
+ * On success, 0. On error, -1 with errno set to indicate the error; nothing was sent.
  *
  * Errors:
  * - EACCES: the queue's mode does not let the caller send.
  * - EAGAIN: there is no room for all of them, and msgflg has IPC_NOWAIT.
- * - EBADMSG: the queue's memory holds what no operation could have left there.
+ * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
  * - EFAULT: messages, the data of one of them, or abs_timeout is at an address that can't be read.
  * - EIDRM: the queue was removed during the call.
@@ -1523,12 +1525,13 @@ int umsg_msg_send_batch(int msqid,
  * messages are copied other users of the queue wait.
  *
  * Return value:
- * How many messages were received, which is 0 only if n is; or -1 with errno set, and then none was received.
+ * On success, the number of messages received, which is 0 only if n is 0. On error, -1
+ * with errno set to indicate the error; no message was received.
  *
  * Errors:
  * - E2BIG: the first message, or one that is waited for, may be longer than the size of the first place.
  * - EACCES: the queue's mode does not let the caller receive.
- * - EBADMSG: the queue's memory holds what no operation could have left there.
+ * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
  * - EFAULT: messages, the data of one of them, or abs_timeout is at an address that can't be read or written.
  * - EIDRM: the queue was removed during the call.
@@ -1588,11 +1591,11 @@ struct umsg_msg_lease {
  * Leases may be ended in any order and by any thread of the process. A child made by fork(2) does not own its parent's leases.
  *
  * Return value:
- * 0, or -1 with errno set.
+ * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * - EACCES: the queue's mode does not let the caller receive.
- * - EBADMSG: the queue's memory holds what no operation could have left there.
+ * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue; see umsg_defer_signal(3).
  * - EFAULT: lease or abs_timeout is at an address that can't be read or written.
  * - EIDRM: the queue was removed during the call.
@@ -1624,10 +1627,10 @@ int umsg_msg_lease(int msqid,
  * ended, whatever the call returns, unless that is EDEADLK or EFAULT: then it goes on and can be ended later.
  *
  * Return value:
- * 0, or -1 with errno set.
+ * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * - EBADMSG: the queue's memory holds what no operation could have left there.
+ * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue; umsg_defer_signal(3) has the
  *   handler run later instead. The lease goes on.
  * - EFAULT: lease is at an address that can't be read and written.
@@ -1649,10 +1652,10 @@ int umsg_msg_acknowledge(struct umsg_msg_lease *lease);
  * returns, unless that is EDEADLK or EFAULT: then it goes on and can be ended later.
  *
  * Return value:
- * 0, or -1 with errno set.
+ * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * - EBADMSG: the queue's memory holds what no operation could have left there.
+ * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue; umsg_defer_signal(3) has the
  *   handler run later instead. The lease goes on.
  * - EFAULT: lease is at an address that can't be read and written.
@@ -1675,10 +1678,10 @@ int umsg_msg_return(struct umsg_msg_lease *lease);
  * A blocked call looks ten times a second. A further call sets another limit.
  *
  * Return value:
- * 0, or -1 with errno set.
+ * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * - EBADMSG: the queue's memory holds what no operation could have left there.
+ * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
  * - EFAULT: lease or time is at an address that can't be read.
  * - EINVAL: lease is no lease that this process has; or tv_sec of time is negative, or tv_nsec is not from 0 to
@@ -1724,11 +1727,11 @@ struct umsg_msg_peeked {
  * time. The message may be gone when the call returns.
  *
  * Return value:
- * 0, or -1 with errno set.
+ * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * - EACCES: the queue's mode does not let the caller receive.
- * - EBADMSG: the queue's memory holds what no operation could have left there.
+ * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
  * - EFAULT: peeked or its data is at an address that can't be written.
  * - EIDRM: the queue was removed during the call.
@@ -1762,12 +1765,12 @@ struct umsg_msg_type {
  * Up to n types are written to types, the lowest first.
  *
  * Return value:
- * How many types were written, or -1 with errno set.
+ * On success, how many types were written. On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * - EACCES: the queue's mode does not let the caller receive.
  * - EAGAIN, ENOMSG: a process was stopped inside of an operation on this queue and holds it up for more than a second.
- * - EBADMSG: the queue's memory holds what no operation could have left there.
+ * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
  * - EFAULT: types is at an address that can't be written.
  * - EIDRM: the queue was removed during the call.
@@ -1850,7 +1853,7 @@ struct umsg_msg_status {
     uint64_t returned;
     /* Repairs after a death. */
     uint64_t repairs;
-    /* 1 if something was found in the queue's memory that no operation could have left there, else 0. */
+    /* 1 if a call has found the queue's memory corrupted, with values that no operation writes; else 0. */
     uint64_t damaged;
 };
 
@@ -1862,12 +1865,12 @@ struct umsg_msg_status {
  * compiled with a newer umsg.h, members that this version of the library does not know are set to 0.
  *
  * Return value:
- * 0, or -1 with errno set.
+ * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * - EACCES: the queue's mode does not let the caller receive.
  * - EAGAIN: a process was stopped inside of an operation on this queue and holds it up for more than a second.
- * - EBADMSG: the queue's memory holds what no operation could have left there.
+ * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
  * - EFAULT: status is at an address that can't be written.
  * - EIDRM: the queue was removed during the call.
@@ -1890,7 +1893,7 @@ int umsg_msg_status(int msqid, struct umsg_msg_status *status, size_t size);
  * describes. The choice counts from the next call on, for all threads of the process.
  *
  * Return value:
- * 0, or -1 with errno set.
+ * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * - EACCES: the queue's mode grants the caller nothing.
@@ -1941,7 +1944,7 @@ int umsg_msg_forget_caller(void);
  * library closes it when it lets go of a queue that was removed.
  *
  * Return value:
- * The descriptor, the same each time; or -1 with errno set.
+ * On success, the descriptor, the same each time. On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * - EACCES: the queue's mode grants the caller nothing, or the caller may make no files in the namespace's directory.
@@ -2010,7 +2013,7 @@ struct umsg_ring_options {
  * compiled with a newer umsg.h is refused if it uses a member that this version of the library does not know.
  *
  * Return value:
- * The ring, or NULL with errno set.
+ * On success, the ring. On error, NULL with errno set to indicate the error.
  *
  * Errors:
  * - E2BIG: a member that this version of the library does not know is not 0.
@@ -2048,7 +2051,7 @@ struct umsg_ring *umsg_ring_create(const struct umsg_ring_options *options);
  * No other thread may use the ring any more, its descriptor, or the payloads of messages that it gave.
  *
  * Return value:
- * 0, or -1 with errno set.
+ * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * - EBADF: ring is NULL, or no address.
@@ -2071,7 +2074,7 @@ int umsg_ring_free(struct umsg_ring *ring);
  * It may be used, and has to be freed, whether the ring is still there or not.
  *
  * Return value:
- * The sender, or NULL with errno set.
+ * On success, the sender. On error, NULL with errno set to indicate the error.
  *
  * Errors:
  * - EBADF: ring is NULL, or no address.
@@ -2091,7 +2094,7 @@ struct umsg_ring_sender *umsg_ring_sender_of(struct umsg_ring *ring);
  * umsg_ring_free(3).
  *
  * Return value:
- * A sender, or NULL with errno set.
+ * On success, a sender. On error, NULL with errno set to indicate the error.
  *
  * Errors:
  * - EACCES: the ring's mode does not let the caller send, the name has a second slash, or the namespace is not to be trusted or is
@@ -2119,7 +2122,7 @@ struct umsg_ring_sender *umsg_ring_open(const char *name);
  * As umsg_ring_open(3), in the namespace that is the directory directory and not the one that the environment names.
  *
  * Return value:
- * A sender, or NULL with errno set.
+ * On success, a sender. On error, NULL with errno set to indicate the error.
  *
  * Errors:
  * Those of umsg_ring_open(3), and what else can be wrong with the directory:
@@ -2142,7 +2145,7 @@ struct umsg_ring_sender *umsg_ring_open_in(const char *directory, const char *na
  * The two are freed each for itself.
  *
  * Return value:
- * The new sender, or NULL with errno set.
+ * On success, the new sender. On error, NULL with errno set to indicate the error.
  *
  * Errors:
  * - EBADF: sender is NULL, or no address.
@@ -2161,7 +2164,7 @@ struct umsg_ring_sender *umsg_ring_sender_clone(struct umsg_ring_sender *sender)
  * What it has sent stays in the ring. No other thread may use it any more.
  *
  * Return value:
- * 0, or -1 with errno set.
+ * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * - EBADF: sender is NULL, or no address.
@@ -2183,7 +2186,7 @@ int umsg_ring_sender_free(struct umsg_ring_sender *sender);
  * umsg_mq_open(3) describes.
  *
  * Return value:
- * 0, or -1 with errno set.
+ * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * - EACCES: the caller is neither the owner of the ring's file nor root, or may not look into it; the name has a second slash;
@@ -2209,7 +2212,7 @@ int umsg_ring_unlink(const char *name);
  * As umsg_ring_unlink(3), in the namespace that is the directory directory and not the one that the environment names.
  *
  * Return value:
- * 0, or -1 with errno set.
+ * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * Those of umsg_ring_unlink(3), and what else can be wrong with the directory:
@@ -2252,12 +2255,12 @@ struct umsg_ring_post {
  * call. The call makes no system call unless it wakes a sleeping thread.
  *
  * Return value:
- * 0, or -1 with errno set.
+ * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * - EBADF: sender is NULL, or no address.
  * - EBADFD: the ring is disabled: umsg_ring_enable(3).
- * - EBADMSG: the ring's memory holds what no operation could have left there.
+ * - EBADMSG: the ring's memory is corrupted: it holds values that no operation writes.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same ring; see umsg_defer_signal(3).
  * - EFAULT: post or its payload is at an address that can't be read.
  * - EINTR: a signal handler that was installed without SA_RESTART ran while the call waited.
@@ -2282,7 +2285,7 @@ int umsg_ring_send(struct umsg_ring_sender *sender, const struct umsg_ring_post 
  * second.
  *
  * Return value:
- * 0, or -1 with errno set.
+ * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * Those of umsg_ring_send(3) but EINTR, and this one:
@@ -2304,7 +2307,7 @@ int umsg_ring_try_send(struct umsg_ring_sender *sender, const struct umsg_ring_p
  * ever. If there is room, the time does not matter.
  *
  * Return value:
- * 0, or -1 with errno set.
+ * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * Those of umsg_ring_send(3), and these:
@@ -2329,7 +2332,7 @@ int umsg_ring_timedsend(struct umsg_ring_sender *sender,
  * The count is dropped of umsg_ring_status(3).
  *
  * Return value:
- * 1 if the message was sent, 0 if it was dropped, or -1 with errno set.
+ * On success, 1 if the message was sent, 0 if it was dropped. On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * Those of umsg_ring_send(3) but EINTR.
@@ -2351,7 +2354,7 @@ int umsg_ring_send_or_drop(struct umsg_ring_sender *sender, const struct umsg_ri
  * ring.
  *
  * Return value:
- * 0 if the completion was posted, whatever became of the message; or -1 with errno set.
+ * On success, 0: the completion was posted, and tells the fate of the message. On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * Those of umsg_ring_try_send(3) for own; and these, before anything is sent:
@@ -2383,7 +2386,7 @@ int umsg_ring_send_completing(struct umsg_ring_sender *sender,
  * all; one that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME. NULL stands for ever.
  *
  * Return value:
- * 0, or -1 with errno set; then nothing was sent.
+ * On success, 0. On error, -1 with errno set to indicate the error; nothing was sent.
  *
  * Errors:
  * Those of umsg_ring_send(3), and these:
@@ -2420,7 +2423,7 @@ int umsg_ring_send_batch(struct umsg_ring_sender *sender,
  * sender is not told.
  *
  * Return value:
- * 0, or -1 with errno set.
+ * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * Those of umsg_ring_send(3), and these:
@@ -2453,7 +2456,8 @@ int umsg_ring_send_fd(struct umsg_ring_sender *sender,
  * tells it, in a message for example. The sender keeps fd, and may close it when the call has returned.
  *
  * Return value:
- * The ticket, or -1 with errno set. No other descriptor of the ring has the same; the first one is 0.
+ * On success, the ticket. Each descriptor of the ring has its own; the first one is 0. On error, -1 with errno set to
+ * indicate the error.
  *
  * Errors:
  * - EAGAIN: as many descriptors are on their way as the receiver's socket holds, mostly 11: net.unix.max_dgram_qlen of them and
@@ -2477,7 +2481,7 @@ int umsg_ring_pass_fd(struct umsg_ring_sender *sender, int fd);
  * ticket is what umsg_ring_pass_fd(3) returned to the sender. The descriptor has FD_CLOEXEC set, and is the caller's to close.
  *
  * Return value:
- * The descriptor, or -1 with errno set.
+ * On success, the descriptor. On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * - EBADF: ring is NULL, or no address; or no descriptor has come under this ticket, or it was taken.
@@ -2524,11 +2528,11 @@ struct umsg_ring_message {
  * receives. Once the ring was closed (umsg_ring_close(3)) and is empty no message can come any more, and a call waits all the same.
  *
  * Return value:
- * 0, or -1 with errno set.
+ * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * - EBADF: ring is NULL, or no address.
- * - EBADMSG: the ring's memory holds what no operation could have left there.
+ * - EBADMSG: the ring's memory is corrupted: it holds values that no operation writes.
  * - EBUSY: another call that receives from the ring has not returned yet: that of another thread, or one that a signal handler
  *   or the function of umsg_ring_drain(3) was called in.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same ring.
@@ -2551,7 +2555,7 @@ int umsg_ring_receive(struct umsg_ring *ring, struct umsg_ring_message *message)
  * As umsg_ring_receive(3), but the call does not wait.
  *
  * Return value:
- * 0, or -1 with errno set.
+ * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * Those of umsg_ring_receive(3) but EINTR, and this one:
@@ -2573,7 +2577,7 @@ int umsg_ring_try_receive(struct umsg_ring *ring, struct umsg_ring_message *mess
  * ever. If there is a message, the time does not matter.
  *
  * Return value:
- * 0, or -1 with errno set.
+ * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * Those of umsg_ring_receive(3), and these:
@@ -2610,12 +2614,12 @@ typedef void (*umsg_ring_visitor)(const struct umsg_ring_message *message, void 
  * The call does not wait; umsg_ring_wait(3) does.
  *
  * Return value:
- * How many messages were received, those that umsg_ring_accept_only(3) keeps out included; or -1 with errno set. Only 0 says that
- * the ring was found empty: with EPOLLET call it until then.
+ * On success, the number of messages received, including those that umsg_ring_accept_only(3) keeps out. On error, -1
+ * with errno set to indicate the error. Only 0 means that the ring was empty: with EPOLLET, repeat the call until it returns 0.
  *
  * Errors:
  * - EBADF: ring is NULL, or no address.
- * - EBADMSG: the ring's memory holds what no operation could have left there. Messages before may have been visited.
+ * - EBADMSG: the ring's memory is corrupted: it holds values that no operation writes. Messages before may have been visited.
  * - EBUSY: another call that receives from the ring has not returned yet.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same ring.
  * - EFAULT: visit is NULL.
@@ -2636,11 +2640,12 @@ ssize_t umsg_ring_drain(struct umsg_ring *ring, umsg_ring_visitor visit, void *a
  * the ring. The call does not wait; umsg_ring_wait(3) does.
  *
  * Return value:
- * How many messages were written, or -1 with errno set. 0 stands for none, or for some that umsg_ring_accept_only(3) keeps out.
+ * On success, the number of messages written: 0 if there were none, or if umsg_ring_accept_only(3) kept out all of them.
+ * On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * - EBADF: ring is NULL, or no address.
- * - EBADMSG: the ring's memory holds what no operation could have left there, and no message came before it.
+ * - EBADMSG: the ring's memory is corrupted: it holds values that no operation writes, and no message came before it.
  * - EBUSY: another call that receives from the ring has not returned yet.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same ring.
  * - EFAULT: messages is at an address that can't be written.
@@ -2665,7 +2670,7 @@ ssize_t umsg_ring_receive_batch(struct umsg_ring *ring,
  * of the clock CLOCK_REALTIME; NULL stands for ever, and a time that is over for a call that only looks.
  *
  * Return value:
- * How many messages are there, as far as is known without asking senders: at_least or more; or -1 with errno set.
+ * On success, the number of messages known without asking senders: at_least or more. On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * - EBADF: ring is NULL, or no address.
@@ -2696,7 +2701,7 @@ ssize_t umsg_ring_wait(struct umsg_ring *ring, size_t at_least, const struct tim
  * The descriptor is the ring's: it must not be read, written or closed.
  *
  * Return value:
- * The descriptor, the same each time; or -1 with errno set.
+ * On success, the descriptor, the same each time. On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * - EBADF: ring is NULL, or no address.
@@ -2718,7 +2723,7 @@ int umsg_ring_descriptor(struct umsg_ring *ring);
  * describes. What it costs is counted: umsg_ring_status(3).
  *
  * Return value:
- * 0, or -1 with errno set.
+ * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * - EBADF: ring is NULL, or no address.
@@ -2745,7 +2750,7 @@ typedef int (*umsg_ring_filter)(uint32_t pid, uint32_t index, void *argument);
  * What the caller did before is seen by senders that are let in. A ring that is enabled or closed stays so.
  *
  * Return value:
- * 0, or -1 with errno set.
+ * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * - EBADF: ring is NULL, or no address.
@@ -2767,7 +2772,7 @@ int umsg_ring_enable(struct umsg_ring *ring);
  * those that do would wait for ever once the ring is empty.
  *
  * Return value:
- * 0, or -1 with errno set.
+ * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * - EBADF: ring is NULL, or no address.
@@ -2790,7 +2795,7 @@ int umsg_ring_close(struct umsg_ring *ring);
  * return, and must not receive from the ring; any thread that receives calls it.
  *
  * Return value:
- * 0, or -1 with errno set.
+ * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * - EBADF: ring is NULL, or no address.
@@ -2811,7 +2816,7 @@ int umsg_ring_accept_only(struct umsg_ring *ring, umsg_ring_filter accept, void 
  * They are the messages that umsg_ring_accept_only(3) has dropped in this process.
  *
  * Return value:
- * Their number, or -1 with errno set.
+ * On success, their number. On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * - EBADF: ring is NULL, or no address.
@@ -2872,7 +2877,7 @@ struct umsg_ring_status {
     uint64_t time_asleep;
     /* Repairs after a process died in the middle of a call. */
     uint64_t repairs;
-    /* 1 if something was found in the ring's memory that no operation could have left there, else 0. */
+    /* 1 if a call has found the ring's memory corrupted, with values that no operation writes; else 0. */
     uint64_t damaged;
 };
 
@@ -2892,7 +2897,7 @@ struct umsg_ring_tag {
  * are set to 0. It may be called while another thread receives.
  *
  * Return value:
- * 0, or -1 with errno set.
+ * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * - EBADF: ring is NULL, or no address.
@@ -2912,7 +2917,7 @@ int umsg_ring_status(struct umsg_ring *ring, struct umsg_ring_status *status, si
  * As umsg_ring_status(3).
  *
  * Return value:
- * 0, or -1 with errno set.
+ * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * - EBADF: sender is NULL, or no address.
@@ -2934,7 +2939,7 @@ int umsg_ring_sender_status(struct umsg_ring_sender *sender,
  * What is written to tag stands in the members pid and index of each message that the calling process sends by sender.
  *
  * Return value:
- * 0, or -1 with errno set.
+ * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * - EBADF: sender is NULL, or no address.

@@ -28,7 +28,7 @@ pub struct umsg_mq_attr {
 /// `O_NONBLOCK`.
 ///
 /// # Return value
-/// 0, or -1 with errno set.
+/// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// - `EBADF`: `mqdes` is no handle of an open queue.
@@ -59,7 +59,7 @@ pub unsafe extern "C" fn umsg_mq_getattr(mqdes: umsg_mqd_t, attr: *mut umsg_mq_a
 /// fork(2), but not for other handles of the same queue.
 ///
 /// # Return value
-/// 0, or -1 with errno set.
+/// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// - `EBADF`: `mqdes` is no handle of an open queue.

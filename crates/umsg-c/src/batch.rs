@@ -37,13 +37,13 @@ pub struct umsg_mq_message {
 /// if the handle has `O_NONBLOCK`; with a time that flag does not count. The messages must not change during the call.
 ///
 /// # Return value
-/// 0, or -1 with errno set; then nothing was sent.
+/// On success, 0. On error, -1 with errno set to indicate the error; nothing was sent.
 ///
 /// # Errors
 /// - `EAGAIN`: there is no room for all of them, and the handle has `O_NONBLOCK` and `abs_timeout` is NULL, or the queue was
 ///   created with `UMSG_ON_FULL_FAIL`.
 /// - `EBADF`: `mqdes` is no handle of an open queue, or was not opened for sending.
-/// - `EBADMSG`: the queue's memory holds what no operation could have left there.
+/// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
 /// - `EFAULT`: `messages`, the `data` of one of them, or `abs_timeout` is at an address that can't be read.
 /// - `EINTR`: a signal handler ran while the call waited.
@@ -85,7 +85,8 @@ pub unsafe extern "C" fn umsg_mq_send_batch(
 /// if the handle has `O_NONBLOCK`; with a time that flag does not count. The messages must not change during the call.
 ///
 /// # Return value
-/// How many messages were sent, which is 0 only if `n` is; or -1 with errno set, and then none was sent.
+/// On success, the number of messages sent, which is 0 only if `n` is 0. On error, -1
+/// with errno set to indicate the error; no message was sent.
 ///
 /// # Errors
 /// Those of umsg_mq_send_batch(3), but `EAGAIN` and `ETIMEDOUT` only if there is no room for the first message, and

@@ -69,12 +69,12 @@ impl Described for umsg_mq_lease {
 /// fork(2) does not own its parent's leases.
 ///
 /// # Return value
-/// 0, or -1 with errno set.
+/// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// - `EAGAIN`: the queue is empty, the handle has `O_NONBLOCK` and `abs_timeout` is NULL.
 /// - `EBADF`: `mqdes` is no handle of an open queue, or was not opened for receiving.
-/// - `EBADMSG`: the queue's memory holds what no operation could have left there.
+/// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
 /// - `EFAULT`: `lease` or `abs_timeout` is at an address that can't be written or read.
 /// - `EINTR`: a signal handler ran while the call waited.
@@ -121,10 +121,10 @@ pub unsafe extern "C" fn umsg_mq_lease(
 /// ended, whatever the call returns, unless that is `EDEADLK` or `EFAULT`: then it goes on and can be ended later.
 ///
 /// # Return value
-/// 0, or -1 with errno set.
+/// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// - `EBADMSG`: the queue's memory holds what no operation could have left there.
+/// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue; umsg_defer_signal(3) has the
 ///   handler run later instead. The lease goes on.
 /// - `EFAULT`: `lease` is at an address that can't be read and written.
@@ -149,10 +149,10 @@ pub unsafe extern "C" fn umsg_mq_acknowledge(lease: *mut umsg_mq_lease) -> c_int
 /// returns, unless that is `EDEADLK` or `EFAULT`: then it goes on and can be ended later.
 ///
 /// # Return value
-/// 0, or -1 with errno set.
+/// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// - `EBADMSG`: the queue's memory holds what no operation could have left there.
+/// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue; umsg_defer_signal(3) has the
 ///   handler run later instead. The lease goes on.
 /// - `EFAULT`: `lease` is at an address that can't be read and written.
@@ -178,10 +178,10 @@ pub unsafe extern "C" fn umsg_mq_return(lease: *mut umsg_mq_lease) -> c_int {
 /// call sets another limit.
 ///
 /// # Return value
-/// 0, or -1 with errno set.
+/// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// - `EBADMSG`: the queue's memory holds what no operation could have left there.
+/// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
 /// - `EFAULT`: `lease` or `time` is at an address that can't be read.
 /// - `EINVAL`: `lease` is no lease that this process has; or `tv_sec` of `time` is negative, or `tv_nsec` is not from 0 to

@@ -39,12 +39,12 @@ use crate::pointer;
 /// A process with access to the queue can forge the notification: early, with any `si_pid` and `si_uid`. It can also suppress it.
 ///
 /// # Return value
-/// 0, or -1 with errno set.
+/// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// - `EAGAIN`: a process was stopped inside of an operation on this queue and holds it up for more than a second.
 /// - `EBADF`: `mqdes` is no handle of an open queue.
-/// - `EBADMSG`: the queue's memory holds what no operation could have left there.
+/// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
 /// - `EBUSY`: a process is registered, maybe this one.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue; see umsg_defer_signal(3).
 /// - `EFAULT`: `notification` is at an address that can't be read.

@@ -39,7 +39,7 @@ const NO_QUEUE: umsg_mqd_t = std::ptr::without_provenance_mut(usize::MAX);
 /// The handle is no descriptor and does not count as one. A child made by fork(2) may go on using it; execve(2) ends it.
 ///
 /// # Return value
-/// A handle, or `(umsg_mqd_t)-1` with errno set.
+/// On success, a handle. On error, `(umsg_mqd_t)-1` with errno set to indicate the error.
 ///
 /// # Errors
 /// - `EACCES`: the queue's mode or its directory does not allow it; the mode of a new one lets some only send or only receive, in a
@@ -103,7 +103,7 @@ pub unsafe extern "C" fn umsg_mq_open(
 /// is so no more, by whichever handle it was; in a child made by fork(2) the parent's registration stays.
 ///
 /// # Return value
-/// 0, or -1 with errno set.
+/// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// - `EBADF`: `mqdes` is no handle of an open queue: it was closed before, for example.
@@ -129,7 +129,7 @@ pub extern "C" fn umsg_mq_close(mqdes: umsg_mqd_t) -> c_int {
 /// owner and root may remove it.
 ///
 /// # Return value
-/// 0, or -1 with errno set.
+/// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// - `EACCES`: the caller is neither the queue's owner nor root, the name has a second slash, or the namespace can't be
@@ -162,7 +162,7 @@ pub unsafe extern "C" fn umsg_mq_unlink(name: *const c_char) -> c_int {
 /// As umsg_mq_unlink(3), in the namespace that is the directory `directory` and not the one that the environment names.
 ///
 /// # Return value
-/// 0, or -1 with errno set.
+/// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// Those of umsg_mq_unlink(3), and what else can be wrong with the directory:

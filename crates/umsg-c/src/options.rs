@@ -79,7 +79,7 @@ const MOST: size_t = 4096;
 /// the library does not know.
 ///
 /// # Return value
-/// A handle, or `(umsg_mqd_t)-1` with errno set.
+/// On success, a handle. On error, `(umsg_mqd_t)-1` with errno set to indicate the error.
 ///
 /// # Errors
 /// Those of umsg_mq_open(3), and these:

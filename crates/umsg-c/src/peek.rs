@@ -41,11 +41,11 @@ pub struct umsg_mq_peeked {
 /// may be gone when the call returns.
 ///
 /// # Return value
-/// 0, or -1 with errno set.
+/// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// - `EBADF`: `mqdes` is no handle of an open queue, or was not opened for receiving.
-/// - `EBADMSG`: the queue's memory holds what no operation could have left there.
+/// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
 /// - `EFAULT`: `peeked` or its `data` is at an address that can't be written.
 /// - `ENOMSG`: there are no more than `n` messages in the queue.

@@ -33,7 +33,7 @@ pub const UMSG_EDGES_ALL: c_int = 2;
 /// opened by the first call: it must not be read, written or closed, and umsg_mq_close(3) closes it.
 ///
 /// # Return value
-/// The descriptor, the same each time; or -1 with errno set.
+/// On success, the descriptor, the same each time. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// - `EACCES`: the caller may make no files in the namespace's directory.

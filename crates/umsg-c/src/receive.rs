@@ -23,13 +23,13 @@ use crate::time;
 /// It is no cancellation point of pthread_cancel(3).
 ///
 /// # Return value
-/// The length of the message in bytes, or -1 with errno set.
+/// On success, the length of the message in bytes. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// - `EAGAIN`: the queue is empty and the handle has `O_NONBLOCK`; or a process was stopped inside of an operation on
 ///   this queue and holds it up for more than a second.
 /// - `EBADF`: `mqdes` is no handle of an open queue, or was not opened for receiving.
-/// - `EBADMSG`: the queue's memory holds what no operation could have left there.
+/// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
 /// - `EFAULT`: `msg_ptr` or `msg_prio` is at an address that can't be written. As with the kernel's queues, the message is
 ///   gone, unless it had no bytes.
@@ -66,7 +66,7 @@ pub unsafe extern "C" fn umsg_mq_receive(
 /// all.
 ///
 /// # Return value
-/// The length of the message in bytes, or -1 with errno set.
+/// On success, the length of the message in bytes. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// Those of umsg_mq_receive(3), and these:

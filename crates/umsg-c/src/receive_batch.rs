@@ -21,13 +21,14 @@ use crate::time;
 /// flag does not count. The places must not overlap, and while many messages are copied other receivers wait.
 ///
 /// # Return value
-/// How many messages were received, which is 0 only if `n` is; or -1 with errno set, and then none was received.
+/// On success, the number of messages received, which is 0 only if `n` is 0. On error, -1
+/// with errno set to indicate the error; no message was received.
 ///
 /// # Errors
 /// - `EAGAIN`: the queue is empty, the handle has `O_NONBLOCK` and `abs_timeout` is NULL; or a process was stopped inside of
 ///   an operation on this queue and holds it up for more than a second.
 /// - `EBADF`: `mqdes` is no handle of an open queue, or was not opened for receiving.
-/// - `EBADMSG`: the queue's memory holds what no operation could have left there.
+/// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
 /// - `EFAULT`: `messages`, the `data` of one of them, or `abs_timeout` is at an address that can't be read or written.
 /// - `EINTR`: a signal handler ran while the call waited.

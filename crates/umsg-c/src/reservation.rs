@@ -57,12 +57,12 @@ struct Taken {
 /// by fork(2) does not own its parent's reservations.
 ///
 /// # Return value
-/// 0, or -1 with errno set.
+/// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// - `EAGAIN`: the queue is full, the handle has `O_NONBLOCK` and `abs_timeout` is NULL.
 /// - `EBADF`: `mqdes` is no handle of an open queue, or was not opened for sending.
-/// - `EBADMSG`: the queue's memory holds what no operation could have left there.
+/// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
 /// - `EFAULT`: `reservation` or `abs_timeout` is at an address that can't be written or read.
 /// - `EINTR`: a signal handler ran while the call waited.
@@ -111,11 +111,11 @@ pub unsafe extern "C" fn umsg_mq_reserve(
 /// the call returns, unless that is `EFAULT`, `EINVAL` or `EMSGSIZE`; if the message was not sent, its room is free again.
 ///
 /// # Return value
-/// 0, or -1 with errno set.
+/// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// - `EBADF`: this is a forked child of the process that made the reservation.
-/// - `EBADMSG`: the queue's memory holds what no operation could have left there.
+/// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
 /// - `EFAULT`: `reservation` is at an address that can't be read and written.
 /// - `EINVAL`: `reservation` is no reservation that this process has, or another thread is ending it at this moment; or
@@ -152,7 +152,7 @@ pub unsafe extern "C" fn umsg_mq_commit(
 /// Nothing is sent, and the reservation is ended.
 ///
 /// # Return value
-/// 0, or -1 with errno set.
+/// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// - `EFAULT`: `reservation` is at an address that can't be read and written.

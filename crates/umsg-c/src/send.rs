@@ -25,14 +25,14 @@ pub(crate) const MQ_PRIO_MAX: c_uint = 32_768;
 /// A message of no bytes is one too. It is no cancellation point of pthread_cancel(3).
 ///
 /// # Return value
-/// 0, or -1 with errno set.
+/// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// - `EAGAIN`: the queue is full and the handle has `O_NONBLOCK`, or the queue was created with `UMSG_ON_FULL_FAIL`; or a
 ///   process was stopped inside of an operation on
 ///   this queue and holds it up for more than a second.
 /// - `EBADF`: `mqdes` is no handle of an open queue, or was not opened for sending.
-/// - `EBADMSG`: the queue's memory holds what no operation could have left there.
+/// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue; see umsg_defer_signal(3).
 /// - `EFAULT`: `msg_ptr` is at an address that can't be read.
 /// - `EINTR`: a signal handler ran while the call waited.
@@ -69,7 +69,7 @@ pub unsafe extern "C" fn umsg_mq_send(
 /// ever. If there is room, the time does not matter; if the handle has `O_NONBLOCK`, the call does not wait at all.
 ///
 /// # Return value
-/// 0, or -1 with errno set.
+/// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// Those of umsg_mq_send(3), and these:

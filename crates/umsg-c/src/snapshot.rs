@@ -21,12 +21,12 @@ use crate::pointer;
 /// all of them.
 ///
 /// # Return value
-/// 0, or -1 with errno set. What was written by then is refused when it is read.
+/// On success, 0. On error, -1 with errno set to indicate the error; an incomplete snapshot is refused when it is read.
 ///
 /// # Errors
 /// - `EBADF`: `mqdes` is no handle of an open queue, or was not opened for receiving; or `fd` is no descriptor that can be
 ///   written to.
-/// - `EBADMSG`: the queue's memory holds what no operation could have left there.
+/// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
 /// - `ENOMEM`: there is no memory for the messages.
 /// - `ETIMEDOUT`: a process was stopped inside of an operation on this queue and holds it up for more than a second.
@@ -60,7 +60,7 @@ pub extern "C" fn umsg_mq_snapshot(mqdes: umsg_mqd_t, fd: c_int) -> c_int {
 /// of umsg_mq_open_with(3), or NULL; only `directory` and `waiting` of them count.
 ///
 /// # Return value
-/// A handle, or `(umsg_mqd_t)-1` with errno set; then there is no new queue.
+/// On success, a handle. On error, `(umsg_mqd_t)-1` with errno set to indicate the error; then there is no new queue.
 ///
 /// # Errors
 /// Those of umsg_mq_open(3), umsg_mq_open_with(3) and read(2), and these:
@@ -102,7 +102,7 @@ pub unsafe extern "C" fn umsg_mq_restore(
 /// does not wait for room.
 ///
 /// # Return value
-/// 0, or -1 with errno set; then nothing was sent.
+/// On success, 0. On error, -1 with errno set to indicate the error; nothing was sent.
 ///
 /// # Errors
 /// Those of umsg_mq_send_batch(3) and read(2), and these:

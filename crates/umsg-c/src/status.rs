@@ -87,7 +87,7 @@ pub struct umsg_mq_status {
     pub expired: u64,
     /// Messages that were moved to the dead-letter queue.
     pub dead_lettered: u64,
-    /// 1 if something was found in the queue's memory that no operation could have left there, else 0.
+    /// 1 if a call has found the queue's memory corrupted, with values that no operation writes; else 0.
     pub damaged: u64,
     /// 1 if the queue is removed when no process has it open any more, else 0.
     pub remove_on_last_close: u64,
@@ -100,7 +100,7 @@ pub struct umsg_mq_status {
 /// with a newer `umsg.h`, members that this version of the library does not know are set to 0.
 ///
 /// # Return value
-/// 0, or -1 with errno set.
+/// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// - `EBADF`: `mqdes` is no handle of an open queue.

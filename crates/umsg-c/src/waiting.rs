@@ -26,7 +26,7 @@ pub const UMSG_WAITING_SPINNING: c_int = 2;
 /// The choice is that of this handle. It counts from the next call on.
 ///
 /// # Return value
-/// 0, or -1 with errno set.
+/// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// - `EBADF`: `mqdes` is no handle of an open queue.

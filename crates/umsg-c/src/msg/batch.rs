@@ -34,12 +34,12 @@ pub struct umsg_msg_message {
 /// A call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL stands for ever.
 ///
 /// # Return value
-/// 0, or -1 with errno set; then nothing was sent.
+/// On success, 0. On error, -1 with errno set to indicate the error; nothing was sent.
 ///
 /// # Errors
 /// - `EACCES`: the queue's mode does not let the caller send.
 /// - `EAGAIN`: there is no room for all of them, and `msgflg` has `IPC_NOWAIT`.
-/// - `EBADMSG`: the queue's memory holds what no operation could have left there.
+/// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
 /// - `EFAULT`: `messages`, the `data` of one of them, or `abs_timeout` is at an address that can't be read.
 /// - `EIDRM`: the queue was removed during the call.

@@ -32,12 +32,12 @@ use crate::pointer;
 ///
 /// # Return value
 /// For `IPC_INFO` and `MSG_INFO` the highest index of a queue, 0 if there is none; for `MSG_STAT` and `MSG_STAT_ANY` the
-/// queue's identifier; else 0. Or -1 with errno set.
+/// queue's identifier; else 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// - `EACCES`: the command tells of a queue whose mode does not let the caller read.
 /// - `EAGAIN`: a process was stopped inside of an operation on this queue.
-/// - `EBADMSG`: the queue's memory holds what no operation could have left there.
+/// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
 /// - `EBUSY`: a process was stopped while it made or removed a queue.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue; see umsg_defer_signal(3).
 /// - `EFAULT`: `buf` is at an address that can't be read or written.

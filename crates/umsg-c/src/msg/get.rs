@@ -23,7 +23,7 @@ use crate::error::answer;
 /// `max_qbytes`; and how many queues there may be, `msgmni`. What they are unless set equals the kernel's.
 ///
 /// # Return value
-/// The queue's identifier, from 0 up, which is no descriptor; or -1 with errno set.
+/// On success, the queue's identifier, a non-negative integer that is no descriptor. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// - `EACCES`: the queue's mode does not grant what the lowest nine bits ask for; those of a new queue let some only send or only

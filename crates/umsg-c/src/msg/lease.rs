@@ -68,11 +68,11 @@ impl Described for umsg_msg_lease {
 /// Leases may be ended in any order and by any thread of the process. A child made by fork(2) does not own its parent's leases.
 ///
 /// # Return value
-/// 0, or -1 with errno set.
+/// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// - `EACCES`: the queue's mode does not let the caller receive.
-/// - `EBADMSG`: the queue's memory holds what no operation could have left there.
+/// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue; see umsg_defer_signal(3).
 /// - `EFAULT`: `lease` or `abs_timeout` is at an address that can't be read or written.
 /// - `EIDRM`: the queue was removed during the call.
@@ -121,10 +121,10 @@ pub unsafe extern "C" fn umsg_msg_lease(
 /// ended, whatever the call returns, unless that is `EDEADLK` or `EFAULT`: then it goes on and can be ended later.
 ///
 /// # Return value
-/// 0, or -1 with errno set.
+/// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// - `EBADMSG`: the queue's memory holds what no operation could have left there.
+/// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue; umsg_defer_signal(3) has the
 ///   handler run later instead. The lease goes on.
 /// - `EFAULT`: `lease` is at an address that can't be read and written.
@@ -148,10 +148,10 @@ pub unsafe extern "C" fn umsg_msg_acknowledge(lease: *mut umsg_msg_lease) -> c_i
 /// returns, unless that is `EDEADLK` or `EFAULT`: then it goes on and can be ended later.
 ///
 /// # Return value
-/// 0, or -1 with errno set.
+/// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// - `EBADMSG`: the queue's memory holds what no operation could have left there.
+/// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue; umsg_defer_signal(3) has the
 ///   handler run later instead. The lease goes on.
 /// - `EFAULT`: `lease` is at an address that can't be read and written.
@@ -176,10 +176,10 @@ pub unsafe extern "C" fn umsg_msg_return(lease: *mut umsg_msg_lease) -> c_int {
 /// A blocked call looks ten times a second. A further call sets another limit.
 ///
 /// # Return value
-/// 0, or -1 with errno set.
+/// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// - `EBADMSG`: the queue's memory holds what no operation could have left there.
+/// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
 /// - `EFAULT`: `lease` or `time` is at an address that can't be read.
 /// - `EINVAL`: `lease` is no lease that this process has; or `tv_sec` of `time` is negative, or `tv_nsec` is not from 0 to

@@ -20,7 +20,7 @@ use crate::pollable;
 /// library closes it when it lets go of a queue that was removed.
 ///
 /// # Return value
-/// The descriptor, the same each time; or -1 with errno set.
+/// On success, the descriptor, the same each time. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// - `EACCES`: the queue's mode grants the caller nothing, or the caller may make no files in the namespace's directory.

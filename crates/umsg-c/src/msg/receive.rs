@@ -34,13 +34,13 @@ use crate::time;
 /// A message that has no place to go because of the address is gone. It is no cancellation point of pthread_cancel(3).
 ///
 /// # Return value
-/// How many bytes were written behind the type, or -1 with errno set.
+/// On success, how many bytes were written behind the type. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// - `E2BIG`: the message is longer than `msgsz`, and `msgflg` lacks `MSG_NOERROR`. It is still in the queue, or the next
 ///   receiver got it.
 /// - `EACCES`: the queue's mode does not let the caller receive.
-/// - `EBADMSG`: the queue's memory holds what no operation could have left there.
+/// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue; see umsg_defer_signal(3).
 /// - `EFAULT`: `msgp` is at an address that can't be written.
 /// - `EIDRM`: the queue was removed while the call waited.
@@ -82,7 +82,7 @@ pub unsafe extern "C" fn umsg_msgrcv(
 /// ever. If there is a message, the time does not matter; with `IPC_NOWAIT` in `msgflg` the call does not wait at all.
 ///
 /// # Return value
-/// How many bytes were written behind the type, or -1 with errno set.
+/// On success, how many bytes were written behind the type. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// Those of umsg_msgrcv(3), and these:

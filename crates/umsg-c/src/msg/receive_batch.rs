@@ -26,12 +26,13 @@ use crate::time;
 /// messages are copied other users of the queue wait.
 ///
 /// # Return value
-/// How many messages were received, which is 0 only if `n` is; or -1 with errno set, and then none was received.
+/// On success, the number of messages received, which is 0 only if `n` is 0. On error, -1
+/// with errno set to indicate the error; no message was received.
 ///
 /// # Errors
 /// - `E2BIG`: the first message, or one that is waited for, may be longer than the `size` of the first place.
 /// - `EACCES`: the queue's mode does not let the caller receive.
-/// - `EBADMSG`: the queue's memory holds what no operation could have left there.
+/// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
 /// - `EFAULT`: `messages`, the `data` of one of them, or `abs_timeout` is at an address that can't be read or written.
 /// - `EIDRM`: the queue was removed during the call.

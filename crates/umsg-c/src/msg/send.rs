@@ -23,13 +23,13 @@ use crate::time;
 /// A message of no bytes is one too. It is no cancellation point of pthread_cancel(3).
 ///
 /// # Return value
-/// 0, or -1 with errno set.
+/// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// - `EACCES`: the queue's mode does not let the caller send.
 /// - `EAGAIN`: there is no room, and `msgflg` has `IPC_NOWAIT`; or then a process was stopped inside of an operation on this queue
 ///   and holds it up for more than a second.
-/// - `EBADMSG`: the queue's memory holds what no operation could have left there.
+/// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue; see umsg_defer_signal(3).
 /// - `EFAULT`: `msgp` is at an address that can't be read.
 /// - `EIDRM`: the queue was removed while the call waited.
@@ -67,7 +67,7 @@ pub unsafe extern "C" fn umsg_msgsnd(
 /// ever. If there is room, the time does not matter; with `IPC_NOWAIT` in `msgflg` the call does not wait at all.
 ///
 /// # Return value
-/// 0, or -1 with errno set.
+/// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// Those of umsg_msgsnd(3), and these:

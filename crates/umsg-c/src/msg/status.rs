@@ -78,7 +78,7 @@ pub struct umsg_msg_status {
     pub returned: u64,
     /// Repairs after a death.
     pub repairs: u64,
-    /// 1 if something was found in the queue's memory that no operation could have left there, else 0.
+    /// 1 if a call has found the queue's memory corrupted, with values that no operation writes; else 0.
     pub damaged: u64,
 }
 
@@ -89,12 +89,12 @@ pub struct umsg_msg_status {
 /// compiled with a newer `umsg.h`, members that this version of the library does not know are set to 0.
 ///
 /// # Return value
-/// 0, or -1 with errno set.
+/// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// - `EACCES`: the queue's mode does not let the caller receive.
 /// - `EAGAIN`: a process was stopped inside of an operation on this queue and holds it up for more than a second.
-/// - `EBADMSG`: the queue's memory holds what no operation could have left there.
+/// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
 /// - `EFAULT`: `status` is at an address that can't be written.
 /// - `EIDRM`: the queue was removed during the call.

@@ -25,12 +25,12 @@ pub struct umsg_msg_type {
 /// Up to `n` types are written to `types`, the lowest first.
 ///
 /// # Return value
-/// How many types were written, or -1 with errno set.
+/// On success, how many types were written. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// - `EACCES`: the queue's mode does not let the caller receive.
 /// - `EAGAIN`, `ENOMSG`: a process was stopped inside of an operation on this queue and holds it up for more than a second.
-/// - `EBADMSG`: the queue's memory holds what no operation could have left there.
+/// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
 /// - `EFAULT`: `types` is at an address that can't be written.
 /// - `EIDRM`: the queue was removed during the call.

@@ -14,7 +14,7 @@ use crate::waiting;
 /// describes. The choice counts from the next call on, for all threads of the process.
 ///
 /// # Return value
-/// 0, or -1 with errno set.
+/// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// - `EACCES`: the queue's mode grants the caller nothing.

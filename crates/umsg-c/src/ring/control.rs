@@ -16,7 +16,7 @@ pub type umsg_ring_filter =
 /// What the caller did before is seen by senders that are let in. A ring that is enabled or closed stays so.
 ///
 /// # Return value
-/// 0, or -1 with errno set.
+/// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// - `EBADF`: `ring` is NULL, or no address.
@@ -44,7 +44,7 @@ pub unsafe extern "C" fn umsg_ring_enable(ring: *mut umsg_ring) -> c_int {
 /// those that do would wait for ever once the ring is empty.
 ///
 /// # Return value
-/// 0, or -1 with errno set.
+/// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// - `EBADF`: `ring` is NULL, or no address.
@@ -73,7 +73,7 @@ pub unsafe extern "C" fn umsg_ring_close(ring: *mut umsg_ring) -> c_int {
 /// return, and must not receive from the ring; any thread that receives calls it.
 ///
 /// # Return value
-/// 0, or -1 with errno set.
+/// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// - `EBADF`: `ring` is NULL, or no address.
@@ -112,7 +112,7 @@ pub unsafe extern "C" fn umsg_ring_accept_only(
 /// They are the messages that umsg_ring_accept_only(3) has dropped in this process.
 ///
 /// # Return value
-/// Their number, or -1 with errno set.
+/// On success, their number. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// - `EBADF`: `ring` is NULL, or no address.

@@ -61,7 +61,7 @@ const SIZES: std::ops::RangeInclusive<size_t> = 48..=4096;
 /// compiled with a newer `umsg.h` is refused if it uses a member that this version of the library does not know.
 ///
 /// # Return value
-/// The ring, or NULL with errno set.
+/// On success, the ring. On error, NULL with errno set to indicate the error.
 ///
 /// # Errors
 /// - `E2BIG`: a member that this version of the library does not know is not 0.

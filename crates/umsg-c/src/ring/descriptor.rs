@@ -23,7 +23,7 @@ use crate::time;
 /// sender is not told.
 ///
 /// # Return value
-/// 0, or -1 with errno set.
+/// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// Those of umsg_ring_send(3), and these:
@@ -69,7 +69,8 @@ pub unsafe extern "C" fn umsg_ring_send_fd(
 /// tells it, in a message for example. The sender keeps `fd`, and may close it when the call has returned.
 ///
 /// # Return value
-/// The ticket, or -1 with errno set. No other descriptor of the ring has the same; the first one is 0.
+/// On success, the ticket. Each descriptor of the ring has its own; the first one is 0. On error, -1 with errno set to
+/// indicate the error.
 ///
 /// # Errors
 /// - `EAGAIN`: as many descriptors are on their way as the receiver's socket holds, mostly 11: `net.unix.max_dgram_qlen` of them and
@@ -100,7 +101,7 @@ pub unsafe extern "C" fn umsg_ring_pass_fd(sender: *mut umsg_ring_sender, fd: c_
 /// `ticket` is what umsg_ring_pass_fd(3) returned to the sender. The descriptor has `FD_CLOEXEC` set, and is the caller's to close.
 ///
 /// # Return value
-/// The descriptor, or -1 with errno set.
+/// On success, the descriptor. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// - `EBADF`: `ring` is NULL, or no address; or no descriptor has come under this ticket, or it was taken.

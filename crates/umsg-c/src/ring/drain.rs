@@ -24,12 +24,12 @@ pub type umsg_ring_visitor =
 /// The call does not wait; umsg_ring_wait(3) does.
 ///
 /// # Return value
-/// How many messages were received, those that umsg_ring_accept_only(3) keeps out included; or -1 with errno set. Only 0 says that
-/// the ring was found empty: with `EPOLLET` call it until then.
+/// On success, the number of messages received, including those that umsg_ring_accept_only(3) keeps out. On error, -1
+/// with errno set to indicate the error. Only 0 means that the ring was empty: with `EPOLLET`, repeat the call until it returns 0.
 ///
 /// # Errors
 /// - `EBADF`: `ring` is NULL, or no address.
-/// - `EBADMSG`: the ring's memory holds what no operation could have left there. Messages before may have been visited.
+/// - `EBADMSG`: the ring's memory is corrupted: it holds values that no operation writes. Messages before may have been visited.
 /// - `EBUSY`: another call that receives from the ring has not returned yet.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same ring.
 /// - `EFAULT`: `visit` is NULL.
@@ -67,11 +67,12 @@ pub unsafe extern "C" fn umsg_ring_drain(
 /// the ring. The call does not wait; umsg_ring_wait(3) does.
 ///
 /// # Return value
-/// How many messages were written, or -1 with errno set. 0 stands for none, or for some that umsg_ring_accept_only(3) keeps out.
+/// On success, the number of messages written: 0 if there were none, or if umsg_ring_accept_only(3) kept out all of them.
+/// On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// - `EBADF`: `ring` is NULL, or no address.
-/// - `EBADMSG`: the ring's memory holds what no operation could have left there, and no message came before it.
+/// - `EBADMSG`: the ring's memory is corrupted: it holds values that no operation writes, and no message came before it.
 /// - `EBUSY`: another call that receives from the ring has not returned yet.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same ring.
 /// - `EFAULT`: `messages` is at an address that can't be written.

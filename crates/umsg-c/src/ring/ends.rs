@@ -21,7 +21,7 @@ pub struct umsg_ring_sender(Sender);
 /// No other thread may use the ring any more, its descriptor, or the payloads of messages that it gave.
 ///
 /// # Return value
-/// 0, or -1 with errno set.
+/// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// - `EBADF`: `ring` is NULL, or no address.
@@ -47,7 +47,7 @@ pub unsafe extern "C" fn umsg_ring_free(ring: *mut umsg_ring) -> c_int {
 /// It may be used, and has to be freed, whether the ring is still there or not.
 ///
 /// # Return value
-/// The sender, or NULL with errno set.
+/// On success, the sender. On error, NULL with errno set to indicate the error.
 ///
 /// # Errors
 /// - `EBADF`: `ring` is NULL, or no address.
@@ -70,7 +70,7 @@ pub unsafe extern "C" fn umsg_ring_sender_of(ring: *mut umsg_ring) -> *mut umsg_
 /// umsg_ring_free(3).
 ///
 /// # Return value
-/// A sender, or NULL with errno set.
+/// On success, a sender. On error, NULL with errno set to indicate the error.
 ///
 /// # Errors
 /// - `EACCES`: the ring's mode does not let the caller send, the name has a second slash, or the namespace is not to be trusted or is
@@ -100,7 +100,7 @@ pub unsafe extern "C" fn umsg_ring_open(name: *const c_char) -> *mut umsg_ring_s
 /// As umsg_ring_open(3), in the namespace that is the directory `directory` and not the one that the environment names.
 ///
 /// # Return value
-/// A sender, or NULL with errno set.
+/// On success, a sender. On error, NULL with errno set to indicate the error.
 ///
 /// # Errors
 /// Those of umsg_ring_open(3), and what else can be wrong with the directory:
@@ -131,7 +131,7 @@ pub unsafe extern "C" fn umsg_ring_open_in(
 /// The two are freed each for itself.
 ///
 /// # Return value
-/// The new sender, or NULL with errno set.
+/// On success, the new sender. On error, NULL with errno set to indicate the error.
 ///
 /// # Errors
 /// - `EBADF`: `sender` is NULL, or no address.
@@ -155,7 +155,7 @@ pub unsafe extern "C" fn umsg_ring_sender_clone(
 /// What it has sent stays in the ring. No other thread may use it any more.
 ///
 /// # Return value
-/// 0, or -1 with errno set.
+/// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// - `EBADF`: `sender` is NULL, or no address.

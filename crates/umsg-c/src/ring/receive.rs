@@ -43,11 +43,11 @@ pub struct umsg_ring_message {
 /// receives. Once the ring was closed (umsg_ring_close(3)) and is empty no message can come any more, and a call waits all the same.
 ///
 /// # Return value
-/// 0, or -1 with errno set.
+/// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// - `EBADF`: `ring` is NULL, or no address.
-/// - `EBADMSG`: the ring's memory holds what no operation could have left there.
+/// - `EBADMSG`: the ring's memory is corrupted: it holds values that no operation writes.
 /// - `EBUSY`: another call that receives from the ring has not returned yet: that of another thread, or one that a signal handler
 ///   or the function of umsg_ring_drain(3) was called in.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same ring.
@@ -75,7 +75,7 @@ pub unsafe extern "C" fn umsg_ring_receive(
 /// As umsg_ring_receive(3), but the call does not wait.
 ///
 /// # Return value
-/// 0, or -1 with errno set.
+/// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// Those of umsg_ring_receive(3) but `EINTR`, and this one:
@@ -102,7 +102,7 @@ pub unsafe extern "C" fn umsg_ring_try_receive(
 /// ever. If there is a message, the time does not matter.
 ///
 /// # Return value
-/// 0, or -1 with errno set.
+/// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// Those of umsg_ring_receive(3), and these:

@@ -36,12 +36,12 @@ pub const UMSG_RING_NOWAIT: c_int = 1;
 /// call. The call makes no system call unless it wakes a sleeping thread.
 ///
 /// # Return value
-/// 0, or -1 with errno set.
+/// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// - `EBADF`: `sender` is NULL, or no address.
 /// - `EBADFD`: the ring is disabled: umsg_ring_enable(3).
-/// - `EBADMSG`: the ring's memory holds what no operation could have left there.
+/// - `EBADMSG`: the ring's memory is corrupted: it holds values that no operation writes.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same ring; see umsg_defer_signal(3).
 /// - `EFAULT`: `post` or its payload is at an address that can't be read.
 /// - `EINTR`: a signal handler that was installed without `SA_RESTART` ran while the call waited.
@@ -71,7 +71,7 @@ pub unsafe extern "C" fn umsg_ring_send(
 /// second.
 ///
 /// # Return value
-/// 0, or -1 with errno set.
+/// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// Those of umsg_ring_send(3) but `EINTR`, and this one:
@@ -98,7 +98,7 @@ pub unsafe extern "C" fn umsg_ring_try_send(
 /// ever. If there is room, the time does not matter.
 ///
 /// # Return value
-/// 0, or -1 with errno set.
+/// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// Those of umsg_ring_send(3), and these:
@@ -129,7 +129,7 @@ pub unsafe extern "C" fn umsg_ring_timedsend(
 /// The count is `dropped` of umsg_ring_status(3).
 ///
 /// # Return value
-/// 1 if the message was sent, 0 if it was dropped, or -1 with errno set.
+/// On success, 1 if the message was sent, 0 if it was dropped. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// Those of umsg_ring_send(3) but `EINTR`.
@@ -164,7 +164,7 @@ pub unsafe extern "C" fn umsg_ring_send_or_drop(
 /// ring.
 ///
 /// # Return value
-/// 0 if the completion was posted, whatever became of the message; or -1 with errno set.
+/// On success, 0: the completion was posted, and tells the fate of the message. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// Those of umsg_ring_try_send(3) for `own`; and these, before anything is sent:

@@ -19,7 +19,7 @@ use crate::time;
 /// all; one that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`. NULL stands for ever.
 ///
 /// # Return value
-/// 0, or -1 with errno set; then nothing was sent.
+/// On success, 0. On error, -1 with errno set to indicate the error; nothing was sent.
 ///
 /// # Errors
 /// Those of umsg_ring_send(3), and these:

@@ -58,7 +58,7 @@ pub struct umsg_ring_status {
     pub time_asleep: u64,
     /// Repairs after a process died in the middle of a call.
     pub repairs: u64,
-    /// 1 if something was found in the ring's memory that no operation could have left there, else 0.
+    /// 1 if a call has found the ring's memory corrupted, with values that no operation writes; else 0.
     pub damaged: u64,
 }
 
@@ -79,7 +79,7 @@ pub struct umsg_ring_tag {
 /// are set to 0. It may be called while another thread receives.
 ///
 /// # Return value
-/// 0, or -1 with errno set.
+/// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// - `EBADF`: `ring` is NULL, or no address.
@@ -109,7 +109,7 @@ pub unsafe extern "C" fn umsg_ring_status(
 /// As umsg_ring_status(3).
 ///
 /// # Return value
-/// 0, or -1 with errno set.
+/// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// - `EBADF`: `sender` is NULL, or no address.
@@ -138,7 +138,7 @@ pub unsafe extern "C" fn umsg_ring_sender_status(
 /// What is written to `tag` stands in the members `pid` and `index` of each message that the calling process sends by `sender`.
 ///
 /// # Return value
-/// 0, or -1 with errno set.
+/// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// - `EBADF`: `sender` is NULL, or no address.

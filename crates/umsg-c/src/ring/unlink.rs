@@ -15,7 +15,7 @@ use crate::pointer;
 /// umsg_mq_open(3) describes.
 ///
 /// # Return value
-/// 0, or -1 with errno set.
+/// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// - `EACCES`: the caller is neither the owner of the ring's file nor root, or may not look into it; the name has a second slash;
@@ -43,7 +43,7 @@ pub unsafe extern "C" fn umsg_ring_unlink(name: *const c_char) -> c_int {
 /// As umsg_ring_unlink(3), in the namespace that is the directory `directory` and not the one that the environment names.
 ///
 /// # Return value
-/// 0, or -1 with errno set.
+/// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// Those of umsg_ring_unlink(3), and what else can be wrong with the directory:

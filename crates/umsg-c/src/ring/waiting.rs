@@ -16,7 +16,7 @@ use crate::{time, waiting};
 /// of the clock `CLOCK_REALTIME`; NULL stands for ever, and a time that is over for a call that only looks.
 ///
 /// # Return value
-/// How many messages are there, as far as is known without asking senders: `at_least` or more; or -1 with errno set.
+/// On success, the number of messages known without asking senders: `at_least` or more. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// - `EBADF`: `ring` is NULL, or no address.
@@ -59,7 +59,7 @@ pub unsafe extern "C" fn umsg_ring_wait(
 /// The descriptor is the ring's: it must not be read, written or closed.
 ///
 /// # Return value
-/// The descriptor, the same each time; or -1 with errno set.
+/// On success, the descriptor, the same each time. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// - `EBADF`: `ring` is NULL, or no address.
@@ -87,7 +87,7 @@ pub unsafe extern "C" fn umsg_ring_descriptor(ring: *mut umsg_ring) -> c_int {
 /// describes. What it costs is counted: umsg_ring_status(3).
 ///
 /// # Return value
-/// 0, or -1 with errno set.
+/// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// - `EBADF`: `ring` is NULL, or no address.

@@ -1,4 +1,4 @@
-/* Rings: what goes through them, who is told what, and what they wait for. */
+/* Rings: messages, notifications and waits. */
 #define _GNU_SOURCE
 #include "check.h"
 

@@ -539,7 +539,7 @@ static void *use_whatever_there_is(void *unused)
         if (umsg_msgrcv(queue, &message, sizeof message.text, 0, IPC_NOWAIT) < 0)
             CHECK(errno == ENOMSG || errno == EINVAL || errno == EIDRM);
         message.type = 1;
-        /* valgrind runs one thread at a time, and a long time each: who makes the queues has to have a turn. */
+        /* valgrind runs one thread at a time, and a long time each: the thread that makes the queues needs a turn. */
         sched_yield();
     }
     return NULL;
