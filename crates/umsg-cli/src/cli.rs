@@ -10,17 +10,18 @@ use crate::commands::{
     setup::Setup, stat::Stat,
 };
 
-/// Message queues in shared memory: those of POSIX and of System V, no limits of the kernel, no root, no daemon
+/// Message queues in shared memory: POSIX and System V, without the kernel's limits, without root, without a daemon
 ///
-/// A queue keeps messages until they are received: of POSIX queues the highest priority first, in order of arrival within one; of
-/// System V queues the oldest, or the oldest of the types that the receiver wants. It is a file of
-/// shared memory in a directory, the namespace, and stays until it is removed or the machine is started anew. Existing
-/// programs use such queues under `umsg run`; the other commands show and change them from the shell. Rings, to which programs post and
-/// from which one of them receives, are shown beside the queues.
+/// A queue keeps its messages until they are received. A POSIX queue delivers the message of the highest priority first, and messages of one
+/// priority in order of arrival. A System V queue delivers the oldest message, or the oldest of the types that the receiver selects.
+///
+/// A queue is a file of shared memory in a directory, the namespace. The queue stays until it is removed or the machine restarts. Existing
+/// programs use such queues under `umsg run`. The other commands show and change queues from the shell. A ring has many senders and one receiver,
+/// all of them programs; some commands show rings beside the queues.
 #[derive(Parser, Debug)]
 #[command(name = "umsg", version, propagate_version = true, after_long_help = REFERENCE, after_help = EXAMPLES)]
 pub struct Cli {
-    /// The directory that holds the queues [default: $UMSG_DIR, else /dev/shm/umsg if root made it, else /dev/shm/umsg-UID]
+    /// The directory that holds the queues [default: $UMSG_DIR, else /dev/shm/umsg if root owns it, else /dev/shm/umsg-UID]
     #[arg(long, global = true, value_name = "DIR")]
     pub dir: Option<PathBuf>,
     #[command(subcommand)]
@@ -75,12 +76,12 @@ Names:
   first slash may be left out: `orders` means /orders.
 
   A System V queue is named by its key, key:0x1234, key:4660 or just 0x1234,
-  or by its identifier, id:32769; `umsg ls` shows both. A POSIX queue that is
-  called like that is meant when its slash is written: /key:1.
+  or by its identifier, id:32769; `umsg ls` shows both. A POSIX queue with
+  such a name is written with its slash: /key:1.
 
   A ring is named as ring:/jobs. `umsg ls` and `umsg stat` show rings, and
-  `umsg rm` removes what their owners have left; they are made and used by
-  programs. `umsg doctor` looks at queues and rings of all kinds.
+  `umsg rm` removes rings whose owners have died. Only programs create and use
+  rings. `umsg doctor` inspects queues and rings of all kinds.
 
 Numbers:
   Sizes and counts may end in K, M or G, for powers of 1024: 64K is 65536.
@@ -88,24 +89,24 @@ Numbers:
 
 Where the queues are:
   In the directory given with --dir; else in $UMSG_DIR; else in /dev/shm/umsg
-  if an administrator made it (`umsg setup`); else in the user's own
+  if root owns it (`umsg setup` creates it); else in the user's own
   /dev/shm/umsg-UID, or umsg-UID- and 16 random digits if another user has
   taken that name. `umsg ls` says which one is in use.
 
 JSON:
   Commands that print something have --json: one object, or for messages one
-  object a line. Fields keep their names and meaning; new ones may come. Times
+  object per line. Fields keep their names and meaning; new fields may come. Times
   are UTC as in RFC 3339. A message's bytes are in \"data\", as text if
   \"encoding\" is \"utf-8\" and in base64 if it is \"base64\". In names, bytes that
-  are no UTF-8 are replaced; `umsg ls --null` has them as they are.
+  are not UTF-8 are replaced; `umsg ls --null` prints them unchanged.
 
 Exit codes:
-  0    done; also `ls`, `peek` and others whose reader has had enough
+  0    done; also if the reader of the output of `ls`, `peek` ... ends early
   1    failed; one line on standard error says why and what to do
-  2    the command line makes no sense
+  2    the command line is wrong
   3    no message, or no room, within the time allowed
   4    the queue was removed while the command waited
-  5    `umsg doctor`: something is wrong with a queue
+  5    `umsg doctor`: a queue or ring has a problem
   `umsg run` exits as the program does, or with
   120  the program can't be intercepted: static, set-user-ID ...
   125  umsg could not prepare the program's start

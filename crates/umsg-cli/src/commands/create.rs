@@ -41,31 +41,31 @@ use crate::{place, streams, values};
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  umsg create /orders              of the namespace's default depth and size
+  umsg create /orders              with the namespace's default depth and size
   umsg create /orders --max-messages 64K --message-size 1K
   umsg create /log --mode 0622     others may send, only you receive
   umsg create /log --max-messages 1K --on-full drop-oldest
-  umsg create /prices --ttl 500ms  what is older is dropped
+  umsg create /prices --ttl 500ms  older messages are dropped
   umsg create /jobs --max-deliveries 3 --dead-letter /jobs.failed
-  umsg create /answers --remove-on-last-close   goes with its last user
-  umsg create key:0x1234 --qbytes 1M --mode 0660   of System V
-  queue=$(umsg create key:0)       of System V, known by its identifier only")]
+  umsg create /answers --remove-on-last-close   removed with its last user
+  umsg create key:0x1234 --qbytes 1M --mode 0660   a System V queue
+  queue=$(umsg create key:0)       a System V queue that has only an identifier")]
 pub struct Create {
-    /// The queue: a name, such as /orders, or a key of System V, such as key:0x1234
+    /// The queue: a name, such as /orders, or a System V key, such as key:0x1234
     #[arg(value_name = "QUEUE", value_parser = address())]
     queue: Address,
-    /// How many messages it may hold, from 1 to 1M [default: that of the namespace, 10 unless set with `umsg limits`]
+    /// Maximum number of messages, from 1 to 1M [default: that of the namespace, 10 unless set with `umsg limits`]
     #[arg(long, value_name = "N", value_parser = values::small_size, allow_negative_numbers = true)]
     max_messages: Option<u32>,
-    /// How long a message may be, from 1 to 16M bytes [default: that of the namespace, 8K unless set with `umsg limits`]
+    /// Maximum size of a message, from 1 to 16M bytes [default: that of the namespace, 8K unless set with `umsg limits`]
     #[arg(long, value_name = "BYTES", value_parser = values::small_size, allow_negative_numbers = true)]
     message_size: Option<u32>,
-    /// Of System V queues: how many bytes its messages may have together [default: that of the namespace, 16K unless set with
+    /// System V: maximum bytes of all messages in the queue [default: that of the namespace, 16K unless set with
     /// `umsg limits`]
     #[arg(long, value_name = "BYTES", value_parser = values::small_size, allow_negative_numbers = true,
           conflicts_with_all = ["max_messages", "message_size", "on_full", "ttl", "max_deliveries", "dead_letter", "remove_on_last_close"])]
     qbytes: Option<u32>,
-    /// Permission bits, whatever the umask: r may receive, w may send [default: 0600, of POSIX queues without those of the umask]
+    /// Permission bits, regardless of the umask: r permits receiving, w sending [default: 0600, for POSIX queues less the umask]
     #[arg(long, value_name = "OCTAL", value_parser = values::mode)]
     mode: Option<u32>,
     /// Fail if the queue exists

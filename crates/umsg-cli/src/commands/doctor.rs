@@ -50,18 +50,18 @@ Examples:
 
 Exit codes:
   0    nothing is wrong
-  1    something can't be looked at, and with the others nothing is wrong
-  2    the command line makes no sense
-  5    something is wrong with a queue or ring"
+  1    something can't be inspected, and nothing is wrong with the rest
+  2    the command line is wrong
+  5    a queue or ring has a problem"
 )]
 pub struct Doctor {
-    /// The queues: names, or of System V key:0x1234 or id:32769; rings as ring:/jobs
+    /// The queues: names, or for System V key:0x1234 or id:32769; rings as ring:/jobs
     #[arg(value_name = "QUEUE", value_parser = subject())]
     queues: Vec<Subject>,
     /// All queues and rings
     #[arg(long)]
     all: bool,
-    /// Repair what can be repaired, and show what was done and what is the matter then
+    /// Repair the problems that can be repaired, and show the repairs and the remaining problems
     #[arg(long)]
     repair: bool,
     #[command(flatten)]

@@ -26,8 +26,8 @@ use crate::{place, streams, values};
 /// The command also lists stale files, whatever the conditions are: queues with --remove-on-last-close that no process has open, FIFOs of queues that no
 /// process polls, and files that were never completed. A killed process leaves them. Other commands, such as `umsg ls`, remove stale queues, too.
 ///
-/// LAST USED is the time of the last send or receive, or else of the queue's creation; for a ring, the time of its creation. CREATOR is the process that
-/// created the queue, or `dead` if it has ended. A process with the same id that began more than an hour after the creation is another process. One that
+/// LAST USED is the time of the last send or receive, or else of the queue's creation; for a ring, the time of its creation. CREATOR is the id of the
+/// process that created the queue, with `dead` behind it if that process has ended. A process with the same id that began more than an hour after the creation is another process. One that
 /// began within that hour counts as the creator, because the clock may have been set in between.
 #[derive(Args, Debug)]
 #[command(
@@ -37,35 +37,35 @@ umsg gc [OPTIONS] <PATTERN|--older-than <TIME>|--dead-creator|--empty>
        umsg gc [OPTIONS] --leftovers",
     after_help = "\
 Examples:
-  umsg gc --older-than 7d                   show what was not used for a week
+  umsg gc --older-than 7d                   list what was unused for a week
   umsg gc --older-than 7d --remove          and remove it
-  umsg gc '/test-*' 'ring:/test-*' --remove what tests have left
+  umsg gc '/test-*' 'ring:/test-*' --remove leftovers of tests
   umsg gc --dead-creator --empty
-  umsg gc --leftovers --remove              only what its users left"
+  umsg gc --leftovers --remove              only stale files"
 )]
 pub struct Gc {
-    /// Those whose names are like this, as `umsg ls --quiet` prints them: /orders, id:32769, ring:/jobs; with * and ?
+    /// Queues and rings with matching names, as `umsg ls --quiet` prints them: /orders, id:32769, ring:/jobs; with * and ?
     #[arg(value_name = "PATTERN", value_parser = pattern)]
     patterns: Vec<Pattern>,
-    /// Those that were not used for so long: 30m, 12h, 7d
+    /// Queues and rings that were unused for this time: 30m, 12h, 7d
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     older_than: Option<Duration>,
-    /// Those whose creator has ended; of a ring its owner
+    /// Queues whose creator has ended, and rings whose owner has ended
     #[arg(long)]
     dead_creator: bool,
-    /// Those without messages
+    /// Queues and rings without messages
     #[arg(long)]
     empty: bool,
-    /// None, apart from what is left over
+    /// Only stale files
     #[arg(long, conflicts_with_all = ["patterns", "older_than", "dead_creator", "empty"])]
     leftovers: bool,
-    /// Of one kind only
+    /// Queues of one kind only
     #[arg(long, short, value_enum, value_name = "KIND")]
     kind: Option<Kind>,
-    /// Those too that processes have open
+    /// Also queues and rings that processes have open
     #[arg(long)]
     in_use: bool,
-    /// Remove them
+    /// Remove what is listed
     #[arg(long)]
     remove: bool,
     #[command(flatten)]

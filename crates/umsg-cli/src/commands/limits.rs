@@ -28,38 +28,38 @@ Examples:
   umsg limits --max-bytes 4G
   umsg limits --max-bytes none")]
 pub struct Limits {
-    /// The most queues at a time, from 0 to 64K; 0 lets no new ones be made [default: 64K]
+    /// Maximum number of queues, from 0 to 64K; 0 allows no new queues [default: 64K]
     #[arg(long, value_name = "N", value_parser = values::small_size, allow_negative_numbers = true)]
     max_queues: Option<u32>,
-    /// The most messages that a queue may be made for, from 1 to 1M [default: 1M]
+    /// Maximum depth of a new queue, from 1 to 1M messages [default: 1M]
     #[arg(long, value_name = "N", value_parser = values::small_size, allow_negative_numbers = true)]
     max_messages: Option<u32>,
-    /// The longest message that a queue may be made for, from 1 to 16M bytes [default: 16M]
+    /// Maximum message size of a new queue, from 1 to 16M bytes [default: 16M]
     #[arg(long, value_name = "BYTES", value_parser = values::small_size, allow_negative_numbers = true)]
     max_message_size: Option<u32>,
-    /// How many messages a queue holds whose maker does not say, from 1 to --max-messages [default: 10]
+    /// Depth of a queue that is created without a depth, from 1 to --max-messages [default: 10]
     #[arg(long, value_name = "N", value_parser = values::small_size, allow_negative_numbers = true)]
     default_messages: Option<u32>,
-    /// How long a message of a queue may be whose maker does not say, from 1 to --max-message-size bytes [default: 8K]
+    /// Message size of a queue that is created without a size, from 1 to --max-message-size bytes [default: 8K]
     #[arg(long, value_name = "BYTES", value_parser = values::small_size, allow_negative_numbers = true)]
     default_message_size: Option<u32>,
-    /// The most bytes of memory of all queues, and rings with names, together, charged when they are used, from 36K up; or `none` [default: none]
+    /// Maximum memory of all queues and named rings together, in bytes from 36K up, or `none`; memory counts when it is used [default: none]
     #[arg(long, value_name = "BYTES", value_parser = values::ceiling, allow_negative_numbers = true)]
     max_bytes: Option<Ceiling>,
-    /// System V: the longest message of queues made from then on, from 0 to 16M bytes [default: 8K]
+    /// System V: maximum message size of new queues, from 0 to 16M bytes [default: 8K]
     #[arg(long, value_name = "BYTES", value_parser = values::small_size, allow_negative_numbers = true)]
     msgmax: Option<u32>,
-    /// System V: how many bytes the messages of a new queue may have together [default: 16K]
+    /// System V: maximum bytes of all messages in a new queue [default: 16K]
     #[arg(long, value_name = "BYTES", value_parser = values::small_size, allow_negative_numbers = true)]
     msgmnb: Option<u32>,
-    /// System V: the most queues at a time, from 0 to 32K; 0 lets no new ones be made [default: 32000]
+    /// System V: maximum number of queues, from 0 to 32K; 0 allows no new queues [default: 32000]
     #[arg(long, value_name = "N", value_parser = values::small_size, allow_negative_numbers = true)]
     msgmni: Option<u32>,
-    /// System V: the most bytes that a queue's owner may let its messages have together (msg_qbytes) [default: 1G]
+    /// System V: maximum that a queue's owner may set for the bytes of all its messages (msg_qbytes) [default: 1G]
     #[arg(long, value_name = "BYTES", value_parser = values::small_size, allow_negative_numbers = true)]
     max_qbytes: Option<u32>,
-    /// Refuse modes that let some only send or only receive (0622, 0644; not 0600, 0660, 0666), for queues of both kinds: the system
-    /// can't enforce them, only the library does. Queues that have such a mode keep it [default: false]
+    /// Refuse modes that let a user only send or only receive (0622, 0644; not 0600, 0660, 0666), for queues of both kinds: the
+    /// library enforces such modes, the system can't. Existing queues keep their mode [default: false]
     #[arg(long, value_name = "true|false")]
     enforced_modes: Option<bool>,
     #[command(flatten)]
@@ -153,8 +153,8 @@ impl Limits {
             }
             (_, Some(Ceiling(Some(bytes)))) if bytes < EMPTY_QUEUE => {
                 let line = format!(
-                    "--max-bytes is {bytes}: choose at least {EMPTY_QUEUE}, which an empty queue takes, or `none`; \
-                     --max-queues 0 lets no new ones be made"
+                    "--max-bytes is {bytes}: choose `none`, or at least {EMPTY_QUEUE}, the size of an empty queue; \
+                     --max-queues 0 allows no new queues"
                 );
                 return refuse(Code::Usage, line);
             }
@@ -193,7 +193,7 @@ impl Limits {
         let bytes = namespace.allocated_bytes()?;
         if self.max_bytes.is_some() && bytes > most {
             say(format_args!(
-                "queues and rings take {bytes} bytes already: they stay, and grow no further while they take more than {most}"
+                "queues and rings already take {bytes} bytes: they stay, and can't grow while they take more than {most}"
             ));
         }
         Ok(())
@@ -227,10 +227,10 @@ fn refused(error: NamespaceError) -> Failure {
 /// What a limit means to those that there are.
 fn too_many(what: &str, found: usize, limit: u32) -> String {
     let new = match limit {
-        0 => "no new ones can be made".to_owned(),
-        _ => format!("new ones can be made once there are fewer than {limit}"),
+        0 => "no new queues can be created".to_owned(),
+        _ => format!("new queues can be created when there are fewer than {limit}"),
     };
-    format!("there are {found} {what} already: they stay, and {new}")
+    format!("there are already {found} {what}: they stay, and {new}")
 }
 
 fn table(limits: &umsg::Limits) -> Table<3> {
@@ -256,12 +256,12 @@ fn table(limits: &umsg::Limits) -> Table<3> {
     row(
         "default-messages",
         limits.default_messages.to_string(),
-        "messages, unless the maker says",
+        "messages in a queue created without a depth",
     );
     row(
         "default-message-size",
         limits.default_message_size.to_string(),
-        "bytes, unless the maker says",
+        "bytes in a message of a queue created without a size",
     );
     let bytes = limits
         .max_bytes
@@ -274,7 +274,7 @@ fn table(limits: &umsg::Limits) -> Table<3> {
     row(
         "enforced-modes",
         limits.enforced_modes.to_string(),
-        "modes that only the library enforces are refused",
+        "refuse modes that only the library enforces",
     );
     for (option, value, meaning) in [
         ("msgmax", limits.msgmax, "System V: bytes in a message"),
@@ -283,7 +283,7 @@ fn table(limits: &umsg::Limits) -> Table<3> {
         (
             "max-qbytes",
             limits.max_qbytes,
-            "System V: bytes that an owner may allow a queue",
+            "System V: maximum that an owner may set for a queue",
         ),
     ] {
         row(option, value.to_string(), meaning);

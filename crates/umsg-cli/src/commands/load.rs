@@ -17,24 +17,24 @@ use crate::opened::{Opened, Purpose};
 use crate::output::{self, Format, json};
 use crate::{place, progress, streams};
 
-/// Make a queue of a file that `umsg dump` wrote
+/// Create a queue from a file that `umsg dump` wrote
 ///
-/// The queue gets the saved attributes, whatever the umask, and the messages in their order, with their priorities, senders and
-/// times. It appears when it is whole. A file that was cut short or altered is refused.
+/// The queue gets the saved attributes, regardless of the umask, and the messages in their order, with their priorities, senders and times. The
+/// queue appears when it is complete. The command refuses a file that was cut short or altered.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  umsg load orders.umsg                  under the name that it had
-  umsg load orders.umsg /copy            under another
+  umsg load orders.umsg                  under its saved name
+  umsg load orders.umsg /copy            under another name
   umsg load orders.umsg /orders --into-existing
   zcat orders.gz | umsg load -")]
 pub struct Load {
-    /// The file; `-`: standard input
+    /// The file; `-` is standard input
     file: PathBuf,
-    /// The queue's name [default: that of the queue that was dumped]
+    /// The queue's name [default: the name of the saved queue]
     #[arg(value_parser = name())]
     name: Option<Name>,
-    /// Send the messages to a queue that exists, behind its own of the same priority: all, or none if they do not fit
+    /// Send the messages to an existing queue, behind its messages of the same priority: all, or none if they do not fit
     #[arg(long)]
     into_existing: bool,
     #[command(flatten)]

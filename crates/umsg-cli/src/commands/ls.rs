@@ -21,18 +21,18 @@ use crate::output::table::{Side, Table};
 use crate::output::{self, Format, json, text, time};
 use crate::place;
 
-/// List the queues and rings, and say which directory they are in
+/// List the queues and rings of the namespace
 ///
-/// POSIX queues come first, then those of System V, then rings, if there are any.
+/// The first line names the namespace's directory. POSIX queues come first, then System V queues, then rings, if there are any.
 ///
-/// DEPTH is how many messages a queue may hold, SIZE how long a message may be, in bytes. WAIT-SEND and WAIT-RECV count
-/// the threads that are blocked because the queue is full or empty, without those that were killed meanwhile. ACTIVITY is when a message was last sent or
-/// received. Behind it stands how many messages processes have in their hands, see umsg-stat(1), if any, and `damaged`.
+/// DEPTH is the maximum number of messages, and SIZE the maximum size of a message in bytes. WAIT-SEND and WAIT-RECV count the threads that are
+/// blocked because the queue is full or empty; threads that were killed meanwhile do not count. ACTIVITY is the time since the last send or
+/// receive. The last column shows the numbers of leased, reserved and set-aside messages (see umsg-stat(1)), and `damaged`.
 ///
-/// KEY and ID are what a System V queue is named by: key:0x1234, id:32769. QBYTES is how many bytes its messages may have together.
+/// KEY and ID name a System V queue, as key:0x1234 or id:32769. QBYTES is the maximum number of bytes of all its messages together.
 ///
-/// A RING is named as ring:/jobs. PID is the process that receives from it; its STATE is open, disabled or closed, or dead if that process
-/// is. OVERFLOW is how many messages are beyond its ENTRIES.
+/// RING names a ring, as ring:/jobs. PID is the process that receives from the ring. STATE is open, disabled or closed, or dead if that process
+/// has died. OVERFLOW is the number of messages beyond ENTRIES.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -40,15 +40,15 @@ Examples:
   umsg ls --kind sysv
   umsg ls --kind mq --null | xargs -0 -r umsg rm    remove all POSIX queues
   umsg ls --json | jq '.queues[] | select(.blocked_senders > 0) | .name'
-  umsg --dir /dev/shm/umsg-1000 ls      those of user 1000")]
+  umsg --dir /dev/shm/umsg-1000 ls      the queues of user 1000")]
 pub struct Ls {
     /// Queues of one kind only
     #[arg(long, short, value_enum, value_name = "KIND")]
     kind: Option<Kind>,
-    /// Names only, id:32769 of System V, ring:/jobs of rings, one a line; on a terminal, what could control it is escaped
+    /// Names only, one per line: /orders, id:32769, ring:/jobs; on a terminal, control characters are escaped
     #[arg(long, short, conflicts_with = "json")]
     quiet: bool,
-    /// Names only, each as it is and ended by a NUL byte in place of a line feed: for xargs -0
+    /// Names only, unescaped, each with a NUL byte at its end instead of a line feed: for xargs -0
     #[arg(long, short = '0', conflicts_with = "json")]
     null: bool,
     #[command(flatten)]
@@ -57,9 +57,9 @@ pub struct Ls {
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Of POSIX, with names
+    /// POSIX queues, with names
     Mq,
-    /// Of System V, with keys and identifiers
+    /// System V queues, with keys and identifiers
     Sysv,
     /// Rings
     Ring,

@@ -13,11 +13,11 @@ const LONGEST: Duration = Duration::from_secs(10);
 
 #[derive(Args, Clone, Debug)]
 pub struct Patience {
-    /// Wait at most so long for each message, in seconds such as 5 or 0.25, or as 500ms or 2m; then exit with 3 [default: for
+    /// Wait at most this long for each message: seconds, such as 5 or 0.25, or 500ms or 2m; then exit with code 3 [default: for
     /// ever]
     #[arg(long, value_name = "TIME", value_parser = values::duration, allow_negative_numbers = true)]
     pub timeout: Option<Duration>,
-    /// Do not wait: exit with 3 if the queue is not ready
+    /// Do not wait: exit with code 3 if the queue is not ready
     #[arg(long, conflicts_with = "timeout")]
     pub nonblocking: bool,
 }

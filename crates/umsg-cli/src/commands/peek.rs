@@ -32,15 +32,15 @@ const PREVIEW: usize = 60;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  umsg peek /orders                 the ten that would be received next
+  umsg peek /orders                 the ten messages that are received next
   umsg peek /orders --count 1
   umsg peek key:0x1234              the ten oldest of a System V queue
   umsg peek /orders --json | jq -r .data")]
 pub struct Peek {
-    /// The queue: a name, or of System V key:0x1234 or id:32769
+    /// The queue: a name, or for System V key:0x1234 or id:32769
     #[arg(value_name = "QUEUE", value_parser = address())]
     queue: Address,
-    /// Show at most so many messages
+    /// Show at most this many messages
     #[arg(long, short, value_name = "N", default_value_t = 10, value_parser = values::size, allow_negative_numbers = true)]
     count: u64,
     #[command(flatten)]

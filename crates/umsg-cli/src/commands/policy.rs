@@ -15,33 +15,34 @@ use crate::values;
 /// What is asked for; a queue that is made without gets none of it.
 #[derive(Args, Clone, Debug)]
 pub struct Policy {
-    /// What a send does that finds the queue full [default: block]
+    /// What a send does if the queue is full [default: block]
     #[arg(long, value_enum, value_name = "WHAT")]
     on_full: Option<Full>,
-    /// How long a message stays worth delivering, such as 500ms, 5s or 2m: older ones are dropped, or go to --dead-letter
-    /// [default: for ever]
+    /// Time to live of messages, such as 500ms, 5s or 2m: older messages are dropped, or moved to --dead-letter [default: for
+    /// ever]
     #[arg(long, value_name = "TIME", value_parser = values::time_to_live, allow_negative_numbers = true)]
     ttl: Option<Duration>,
-    /// How often a message may be delivered by a lease, as `umsg recv` does, and come back; then it goes to --dead-letter
-    /// [default: any number]
+    /// Maximum deliveries of a message by lease, as by `umsg recv`: a message that comes back from the last one moves to
+    /// --dead-letter [default: any number]
     #[arg(long, value_name = "N", value_parser = values::times, allow_negative_numbers = true, requires = "dead_letter")]
     max_deliveries: Option<u32>,
-    /// The queue that gets what is too old or was delivered too often. If there is none it is made along with this one, of the
-    /// same --max-messages, --message-size and mode; it stays until it is removed, also if this one goes. Both must have the same owner
+    /// The queue that gets messages that are too old or were delivered too often. If it does not exist, it is created with the
+    /// same --max-messages, --message-size and mode. It stays until it is removed, even if this queue is removed first. Both queues
+    /// must have the same owner
     #[arg(long, value_name = "NAME", value_parser = name())]
     dead_letter: Option<Name>,
-    /// Remove the queue, messages and all, when no process has it open any more; from the first on that opens it
+    /// Remove the queue and its messages when the last process that has it open closes it
     #[arg(long)]
     remove_on_last_close: bool,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 enum Full {
-    /// It waits for room
+    /// Wait for room
     Block,
-    /// It fails
+    /// Fail
     Fail,
-    /// It drops the oldest message of the lowest priority
+    /// Drop the oldest message of the lowest priority
     DropOldest,
 }
 
@@ -86,7 +87,7 @@ impl Policy {
         };
         let subject = format!("--dead-letter {dead_letter}");
         if dead_letter == queue {
-            let line = format_args!("{subject} is the queue itself: name another");
+            let line = format_args!("{subject} is the queue itself; name another queue");
             return Err(Failure::new(Code::Failed, line));
         }
         dead_letter.check()?;

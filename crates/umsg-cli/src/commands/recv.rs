@@ -30,42 +30,42 @@ use crate::{place, values};
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  umsg recv /orders                one message, waiting for it if need be
+  umsg recv /orders                one message; waits for it
   umsg recv /orders --timeout 5    exits with 3 after 5 s without a message
-  umsg recv /orders --all          all that are there, waiting for none
+  umsg recv /orders --all          all messages in the queue; does not wait
   umsg recv /orders --follow --json | jq .data
   umsg recv /pictures --output raw > picture.png
   umsg recv key:0x1234 --type 2    the oldest of type 2 of a System V queue
 
 Exit codes:
-  0    received what was asked for
+  0    received all requested messages
   1    failed; one line on standard error says why and what to do
-  2    the command line makes no sense
-  3    no message within the time allowed, or a process is stopped with the
-       queue's lock: standard error says which
+  2    the command line is wrong
+  3    no message within the time allowed, or a stopped process holds the
+       queue's lock; standard error says which
   4    the queue was removed")]
 pub struct Recv {
-    /// The queue: a name, or of System V key:0x1234 or id:32769
+    /// The queue: a name, or for System V key:0x1234 or id:32769
     #[arg(value_name = "QUEUE", value_parser = address())]
     queue: Address,
     #[command(flatten)]
     types: Types,
-    /// Receive so many messages, waiting for each
+    /// Receive this many messages, and wait for each
     #[arg(long, short, value_name = "N", default_value_t = 1, value_parser = values::size,
           allow_negative_numbers = true, conflicts_with_all = ["all", "follow"])]
     count: u64,
     /// Receive until the queue is empty, without waiting
     #[arg(long, conflicts_with_all = ["follow", "timeout", "nonblocking"])]
     all: bool,
-    /// Receive for ever: until the time is over, the queue is removed or no process reads the output
+    /// Receive without end: until the time-out, the queue's removal, or the end of the program that reads the output
     #[arg(long, short)]
     follow: bool,
     #[command(flatten)]
     patience: Patience,
-    /// Print no more than so many bytes of each message; the rest is lost
+    /// Print at most this many bytes of each message; the rest is lost
     #[arg(long, value_name = "BYTES", value_parser = values::size, allow_negative_numbers = true)]
     truncate: Option<u64>,
-    /// How a message is printed
+    /// The form in which a message is printed
     #[arg(long, short, value_enum, default_value_t = Style::Text, value_name = "STYLE", conflicts_with = "json")]
     output: Style,
     #[command(flatten)]
@@ -75,14 +75,14 @@ pub struct Recv {
 /// Which messages of a System V queue.
 #[derive(Args, Debug)]
 pub struct Types {
-    /// Of System V queues: the oldest message of this type
+    /// System V: the oldest message of this type
     #[arg(long = "type", short = 't', value_name = "N", value_parser = values::message_type, allow_negative_numbers = true,
           conflicts_with_all = ["except", "lowest"])]
     exactly: Option<i64>,
-    /// Of System V queues: the oldest message of any other type
+    /// System V: the oldest message of any other type
     #[arg(long, value_name = "N", value_parser = values::message_type, allow_negative_numbers = true, conflicts_with = "lowest")]
     except: Option<i64>,
-    /// Of System V queues: the oldest message of the lowest type that there is, up to N
+    /// System V: the oldest message of the lowest type in the queue, up to N
     #[arg(long, value_name = "N", value_parser = values::message_type, allow_negative_numbers = true)]
     lowest: Option<i64>,
 }

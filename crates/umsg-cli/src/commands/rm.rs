@@ -30,12 +30,12 @@ use crate::place;
 Examples:
   umsg rm /orders /log key:0x1234 id:32769
   umsg rm ring:/jobs                    a ring whose owner is dead
-  umsg ls --null | xargs -0 -r umsg rm  all queues of the namespace, and rings that are left")]
+  umsg ls --null | xargs -0 -r umsg rm  all queues, and all rings of dead owners")]
 pub struct Rm {
-    /// The queues: names, or of System V key:0x1234 or id:32769; rings as ring:/jobs
+    /// The queues: names, or for System V key:0x1234 or id:32769; rings as ring:/jobs
     #[arg(required = true, value_name = "QUEUE", value_parser = subject())]
     queues: Vec<Subject>,
-    /// Rings even if their owners live
+    /// Remove rings even if their owners live
     #[arg(long, short)]
     force: bool,
     #[command(flatten)]

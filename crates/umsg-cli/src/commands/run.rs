@@ -56,10 +56,10 @@ pub struct Run {
     /// How the program waits for messages and for room [default: $UMSG_WAIT, else adaptive]
     #[arg(long, value_enum, value_name = "HOW")]
     wait: Option<Wait>,
-    /// Run the program even if it can't be intercepted: those that it starts may be
+    /// Run the program even if it can't be intercepted; programs that it starts may be intercepted
     #[arg(long)]
     force: bool,
-    /// The program, looked for in PATH if it has no slash, and its arguments
+    /// The program and its arguments; a name without a slash is searched in PATH
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
 }
@@ -67,11 +67,11 @@ pub struct Run {
 /// Ways to wait, as UMSG_WAIT names them.
 #[derive(ValueEnum, Clone, Copy, Debug)]
 enum Wait {
-    /// Spin for a moment as long as that pays, then sleep
+    /// Spin for a moment while that saves time, then sleep
     Adaptive,
     /// Sleep at once: the least CPU time
     Blocking,
-    /// Spin: the least delay, for a whole CPU; a signal's handler does not end such a wait
+    /// Spin: the least delay, at the cost of a whole CPU; a signal handler does not end such a wait
     Spinning,
 }
 
@@ -89,7 +89,7 @@ impl Run {
     pub fn perform(&self, cli: &Cli) -> Result {
         let (name, arguments) = self.program.split_first().ok_or(Failure::new(
             Code::Usage,
-            "which program? umsg run -- PROGRAM",
+            "no program is named; use umsg run -- PROGRAM",
         ))?;
         let not_prepared = |failure: Failure| failure.coded(Code::NotPrepared);
         let wait = self.wait()?;

@@ -18,11 +18,11 @@ use crate::outlet::Outlet;
 use crate::output::{self, Format, json};
 use crate::{place, streams, values};
 
-/// Send a message, or each line of standard input as one
+/// Send a message, or each line of standard input as a message
 ///
-/// Waits while the queue is full, unless --timeout or --nonblocking is given or the queue was created with another --on-full
-/// than `block`. With --lines, each line is sent as soon as it is
-/// read; if one can't be sent, those before it are, and the error names it. An empty message is a message.
+/// The command waits while the queue is full, unless --timeout or --nonblocking is given, or the queue was created with an --on-full other than
+/// `block`. With --lines, the command sends each line as soon as it has read the line. If a line can't be sent, the error names the line, and the
+/// lines before it are sent. An empty message is a message.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -37,21 +37,21 @@ Examples:
 Exit codes:
   0    sent
   1    failed; one line on standard error says why and what to do
-  2    the command line makes no sense
-  3    no room within the time allowed, or a process is stopped with the
-       queue's lock: standard error says which
-  4    the queue was removed while this waited for room")]
+  2    the command line is wrong
+  3    no room within the time allowed, or a stopped process holds the
+       queue's lock; standard error says which
+  4    the queue was removed while the command waited for room")]
 pub struct Send {
-    /// The queue: a name, or of System V key:0x1234 or id:32769
+    /// The queue: a name, or for System V key:0x1234 or id:32769
     #[arg(value_name = "QUEUE", value_parser = address())]
     queue: Address,
     /// The message [default: all of standard input, as for `-`]
     #[arg(value_name = "MESSAGE", allow_negative_numbers = true)]
     message: Option<OsString>,
-    /// Of POSIX queues: the message's priority, from 0 to 32767; the highest is received first [default: 0]
+    /// POSIX: the message's priority, from 0 to 32767; the highest is received first [default: 0]
     #[arg(long, short, value_name = "N", allow_negative_numbers = true, value_parser = values::priority)]
     priority: Option<u32>,
-    /// Of System V queues: the message's type, from 1 up, by which receivers pick [default: 1]
+    /// System V: the message's type, from 1 up, by which receivers select [default: 1]
     #[arg(long = "type", short = 't', value_name = "N", allow_negative_numbers = true, value_parser = values::message_type,
           conflicts_with = "priority")]
     mtype: Option<i64>,

@@ -30,13 +30,13 @@ const SHARED: &str = "/dev/shm/umsg";
 #[command(after_help = "\
 Examples:
   sudo umsg setup
-  sudo umsg setup --dir /dev/shm/test   programs use it with UMSG_DIR
+  sudo umsg setup --dir /dev/shm/test   for programs with UMSG_DIR
   umsg setup --print-tmpfiles | sudo tee /etc/tmpfiles.d/umsg.conf
 
 Environment:
-  UMSG_DIR  is not heeded: without --dir the directory is /dev/shm/umsg")]
+  UMSG_DIR  is ignored: without --dir the directory is /dev/shm/umsg")]
 pub struct Setup {
-    /// Only print the lines for tmpfiles.d(5), and make nothing
+    /// Print the lines for tmpfiles.d(5), and create nothing
     #[arg(long, conflicts_with = "json")]
     print_tmpfiles: bool,
     #[command(flatten)]

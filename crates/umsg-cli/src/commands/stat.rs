@@ -19,21 +19,24 @@ use crate::output::owner::Owners;
 use crate::output::{self, Format, json, text, time};
 use crate::place;
 
-/// Show all about one queue or ring, apart from its messages
+/// Show the state and the counters of a queue or ring
 ///
-/// "blocked now" and "blocked so far" count calls that waited because the queue was full (sending) or empty (receiving),
-/// "handed over" messages that went straight to a waiting receiver. "waits" says how many of them ended before their
-/// thread went to sleep, and how many with a time-out or a signal. "deaths" counts waiting threads that died, and repairs after a
-/// thread died in the middle of a call. "held" are messages that a process has in its hands, which count for the depth: leased
-/// ones were received and may come back, reserved ones are being written, and those set aside are on their way to the queue
-/// for dead letters. "notifies" names the process that is registered to be told of the next message. "too old" counts what was dropped or moved because of its age. "memory" is in use by the queue now; a slot holds a message. Times are UTC.
+/// "blocked now" and "blocked so far" count calls that waited because the queue was full (sending) or empty (receiving). "handed over" counts
+/// messages that went directly to a waiting receiver. "waits" counts the blocked calls that ended before their thread slept, and those that ended
+/// with a time-out or a signal. "deaths" counts waiting threads that died, and repairs after a thread died in the middle of a call.
 ///
-/// Of a System V queue, "types" are the lowest that there are messages of, each with their number, and "bytes" how many are queued
-/// of how many that may be (qbytes); "changed" is when its owner, mode or size was set last.
+/// "held" counts messages that take room in the queue without being queued. Leased messages were received and may come back. Reserved messages
+/// are being written. Messages that are set aside wait for room in the dead-letter queue.
 ///
-/// Of a ring, "receiver" is the process that owns it. "waits" says how often that went to sleep, and how often a message came while it
-/// was still looking; "time waited" is what it has spent on that: spinning is CPU time, sleeping is none but for some microseconds each
-/// time.
+/// "notifies" names the process that is registered for a notification of the next message. "too old" counts messages that were dropped or moved
+/// because their time to live was over. "memory" is the memory that the queue uses now; each slot holds one message. Times are UTC.
+///
+/// For a System V queue, "types" shows the lowest types in the queue, each with its number of messages. "bytes" shows the queued bytes and their
+/// limit (qbytes). "changed" is the time of the last change of the queue's owner, mode or size.
+///
+/// For a ring, "receiver" is the process that owns the ring. "waits" counts the waits in which the receiver slept, and those that ended while it
+/// was spinning. "time waited" is the time that the receiver spent in each way. Spinning takes CPU time; each sleep takes only some microseconds
+/// of it.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -42,7 +45,7 @@ Examples:
   umsg stat ring:/jobs              a ring
   umsg stat /orders --json | jq .messages")]
 pub struct Stat {
-    /// The queue: a name, or of System V key:0x1234 or id:32769; a ring as ring:/jobs
+    /// The queue: a name, or for System V key:0x1234 or id:32769; a ring as ring:/jobs
     #[arg(value_name = "QUEUE", value_parser = subject())]
     queue: Subject,
     #[command(flatten)]

@@ -10,7 +10,7 @@ use clap::ValueEnum;
 /// Forms of a message on standard output.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
-    /// The bytes and a line feed after each message; on a terminal, what could control it is escaped
+    /// The bytes and a line feed after each message; on a terminal, control characters are escaped
     Text,
     /// The bytes and nothing else
     Raw,

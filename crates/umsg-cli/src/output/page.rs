@@ -6,16 +6,16 @@ use clap::{Arg, ArgAction, Command};
 use clap_mangen::Man;
 use clap_mangen::roff::{Inline, Roff, bold, italic, roman};
 
-/// What holds of every command that says nothing else.
+/// The default of each command without a section of its own.
 const EXIT_CODES: &str = "\
 Exit codes:
   0    done
   1    failed; one line on standard error says why and what to do
-  2    the command line makes no sense";
+  2    the command line is wrong";
 const ENVIRONMENT: &str = "\
 Environment:
   UMSG_DIR     the directory that holds the queues, unless --dir is given; see
-               umsg(1) for where they are otherwise";
+               umsg(1) for the default";
 
 pub fn file_name(command: &Command) -> String {
     format!("{}.1", name(command))
