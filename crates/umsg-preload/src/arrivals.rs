@@ -37,7 +37,7 @@ pub(crate) fn received(number: c_int) {
         drop(ours::file(number));
     }
     if !table::knows(number) {
-        // What can't be used is told to a process that uses it.
+        // The call that uses the descriptor reports the failure.
         drop(adopt(number));
     }
 }

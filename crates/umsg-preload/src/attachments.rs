@@ -1,4 +1,4 @@
-//! The queues that descriptors of this process lead to, each in a slot that the library keeps as long as a process uses it
+//! The queues that descriptors of this process lead to, each in a slot that the library keeps as long as a call uses it
 //! ([`umsg_shm::reclaim`]).
 
 use umsg::posix::Queue;
@@ -42,7 +42,7 @@ pub(crate) fn attach(attached: Attached) -> Option<&'static Slot<Attached>> {
     SLOTS.fill(attached)
 }
 
-/// Detaches what no process uses any more. Cheap if there is nothing: worth a call after one that blocked.
+/// Detaches queues that are no longer in use. Cheap if there are none, so it runs after each call that blocked.
 pub(crate) fn reap() {
     SLOTS.reap();
 }

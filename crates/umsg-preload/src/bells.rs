@@ -70,7 +70,7 @@ impl Bells {
                 true => duplicate(first_bell)?,
                 false => first_bell,
             };
-            // A process that gets this number for a file of its own could not change the registration any more.
+            // If another file got this number, the registration could no longer be changed.
             reserved_descriptors::pin(bell);
             let entry = Box::into_raw(Box::new(Registered {
                 number,
@@ -85,7 +85,7 @@ impl Bells {
             if outcome.is_ok() {
                 return Ok(Some(bell));
             }
-            // SAFETY: no process has seen the entry.
+            // SAFETY: the entry was not published.
             drop(unsafe { Box::from_raw(entry) });
             if is_duplicate {
                 close(bell);
@@ -106,7 +106,7 @@ impl Drop for Bells {
     fn drop(&mut self) {
         let mut at = *self.0.get_mut();
         while !at.is_null() {
-            // SAFETY: made by `Box::into_raw`; no other process uses the list any more.
+            // SAFETY: made by `Box::into_raw`; no other code uses the list any more.
             let entry = unsafe { Box::from_raw(at) };
             at = entry.next;
             if entry.is_duplicate {

@@ -223,7 +223,7 @@ macro_rules! cancellation_point {
                 ".cfi_def_cfa_offset 8",
                 "ret",
                 ".cfi_restore_state",
-                // Four more: the type of cancellation, the result, and a sixth argument, which only who never begins again has.
+                // Four more: the type of cancellation, the result, and a sixth argument, which only calls that never restart have.
                 "3: sub rsp, 32",
                 ".cfi_def_cfa_offset 80",
                 "mov [rsp + 16], r9",

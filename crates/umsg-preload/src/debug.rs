@@ -18,7 +18,7 @@ pub(crate) fn explain(function: &str, name: &[u8], why: &dyn Display) {
 /// Writes to standard error, by a bare system call.
 pub(crate) fn say(line: &[u8]) {
     if let Some(stderr) = fd::borrow(libc::STDERR_FILENO) {
-        // There is nobody to tell if this fails.
+        // A failure here can't be reported.
         let _ = rustix::io::write(stderr, line);
     }
 }

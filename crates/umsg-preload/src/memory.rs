@@ -47,7 +47,7 @@ impl Memory {
             return std::ptr::null_mut();
         };
         for offset in (size..bytes).step_by(size) {
-            // SAFETY: the block lies inside the chunk, which was just mapped and is no other process's.
+            // SAFETY: the block lies inside the chunk, which was just mapped and has no other user.
             unsafe { self.free[class].push(chunk.add(offset)) };
         }
         chunk
@@ -113,7 +113,7 @@ impl Stack {
     }
 
     /// # Safety
-    /// The block is at least [`SMALLEST`] bytes, aligned to as much, and nobody's.
+    /// The block is at least [`SMALLEST`] bytes, aligned to as much, and unused.
     unsafe fn push(&self, block: *mut u8) {
         let address = block.expose_provenance() as u64;
         // SAFETY: by this function's contract; other threads may read the link, as below.

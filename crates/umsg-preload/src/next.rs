@@ -102,7 +102,7 @@ fn absent<T: Failure>() -> T {
     T::FAILED
 }
 
-/// Declares functions of the same name and signature as those of the next library. A name that nobody exports fails
+/// Declares functions of the same name and signature as those of the next library. A name that no library exports fails
 /// with ENOSYS.
 macro_rules! next_functions {
     ($( fn $name:ident($($argument:ident: $type:ty),*) $(-> $result:ty)?; )*) => {
@@ -224,7 +224,7 @@ next_functions! {
     fn recvmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int, timeout: *mut timespec) -> c_int;
 }
 
-/// Where pthread_setcanceltype is, for who must not be below it on the stack.
+/// The address of pthread_setcanceltype, for callers that must not stand below it on the stack.
 pub(crate) fn pthread_setcanceltype_address() -> Option<*const c_void> {
     symbols::pthread_setcanceltype
         .address()

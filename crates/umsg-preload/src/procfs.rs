@@ -1,9 +1,9 @@
 //! Files of /proc that tell of System V queues, as the kernel would write them if the queues were its own.
 //!
-//! ipcs and lsipc read /proc/sysvipc/msg and, for the limits, three files below /proc/sys/kernel. A process that opens one of them by its
-//! full path for reading gets a file in memory, with what was true at that moment. The limits are not to be opened for writing
-//! (EACCES): the kernel's own would be changed, and `umsg limits` sets the namespace's. All else about these paths is left to
-//! the kernel, which has them, too.
+//! ipcs and lsipc read /proc/sysvipc/msg and, for the limits, three files below /proc/sys/kernel. An open of one of them by its
+//! full path for reading returns a file in memory with a snapshot. An open of the limits for writing fails with EACCES: it would
+//! change the kernel's own limits. `umsg limits` sets those of the namespace. The kernel, which has these paths too, handles all
+//! other calls on them.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::fmt::Write;

@@ -1,8 +1,8 @@
 //! Handlers may use queues: each is entered through one of ours, which puts the signal off if it arrived inside a
 //! critical section of the library (`umsg::signals::defer`).
 //!
-//! The program's handlers are remembered (`wanted`), and the kernel is given ours in their place; a process that asks for a
-//! handler is told the program's. This begins before the process first maps a queue, with the handlers that are installed by
+//! The program's handlers are remembered (`wanted`), and the kernel is given ours in their place; a query for a
+//! handler returns the program's. This begins before the process first maps a queue, with the handlers that are installed by
 //! then. Signals that an instruction raises itself are left alone: they can't wait. All but SIGBUS, which a queue raises whose file
 //! a peer has cut short: ours mends that, whether or not the program has a handler, and hands on what is not ours.
 //!

@@ -1,8 +1,8 @@
 //! The descriptor table: which descriptors are queues of ours. An array look-up, no lock, no system call.
 //!
-//! It is a cache. What is missing is found out by asking the file ([`crate::adopt`]); what is stale, because the number was
-//! closed behind our back by a raw system call, is noticed by a process that compares the file's identity
-//! ([`crate::ours`]). An entry leads to an [`Attached`] and has the access mode of the open file description.
+//! It is a cache. A missing entry is found by inspecting the file ([`crate::adopt`]). An entry is stale if a raw system call
+//! closed its number; a comparison of the file's identity detects that ([`crate::ours`]). An entry leads to an [`Attached`] and
+//! has the access mode of the open file description.
 
 use std::ffi::c_int;
 use std::ops::Deref;
@@ -38,7 +38,7 @@ pub(crate) fn word(attachment: &'static Slot<Attached>, flags: c_int) -> Word {
     Word::new(attachment, access(flags))
 }
 
-/// A queue that a call is using: it stays attached until this is dropped, whoever closes the descriptor meanwhile.
+/// A queue that a call is using: it stays attached until this is dropped, even if another thread closes the descriptor.
 pub(crate) struct Held(reclaim::Held<Attached>);
 
 impl Held {

@@ -81,7 +81,7 @@ impl Turn {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        // Release: who sees this version sees the changes.
+        // Release: a reader that sees this version sees the changes.
         let next = self.version.wrapping_add(2);
         self.wanted.version.store(next, Ordering::Release);
         set_mask(self.mask);
@@ -122,7 +122,7 @@ pub(crate) struct Before {
     pub(crate) mask: u64,
 }
 
-/// What is remembered for a signal. For those whose turn it is, or who can't have one.
+/// The record of a signal, for callers that hold a turn or can't take one.
 pub(crate) fn before(signal: c_int) -> Before {
     wanted(signal).map_or(Before::default(), |wanted| Before {
         version: wanted.version.load(Ordering::Acquire),

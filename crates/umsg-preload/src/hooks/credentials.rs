@@ -1,5 +1,5 @@
-//! setuid and its relatives: who may do what with a System V queue is asked anew. The kernel asks at each call, with the ids of that
-//! moment.
+//! setuid and its relatives: System V queues check the process's permissions again. The kernel checks at each call, with the current
+//! ids.
 
 use std::ffi::{c_char, c_int, c_void};
 

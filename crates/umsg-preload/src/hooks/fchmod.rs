@@ -1,4 +1,4 @@
-//! fchmod: a queue's mode is in its header; the file's own mode says who may map it.
+//! fchmod: a queue's mode is in its header; the file's own mode controls mapping it.
 
 use std::ffi::c_int;
 

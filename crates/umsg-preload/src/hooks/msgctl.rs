@@ -1,7 +1,7 @@
 //! msgctl.
 //!
-//! Order of errors, as in the kernel: number and command, for IPC_SET the address, the queue, who may, and last the address where
-//! the answer goes.
+//! Order of errors, as in the kernel: number and command, for IPC_SET the address, the queue, the permissions, and last the
+//! address of the answer.
 
 use std::ffi::c_int;
 

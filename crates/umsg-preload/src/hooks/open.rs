@@ -115,7 +115,7 @@ unsafe fn stream_of(file: File, mode: *const c_char) -> Option<*mut FILE> {
         0
     };
     Some(match file.open(access | close_on_exec) {
-        // SAFETY: a descriptor that is no other process's, and a C string.
+        // SAFETY: a descriptor that this call owns, and a C string.
         Ok(descriptor) => unsafe { libc::fdopen(descriptor, mode) },
         Err(errno) => {
             errno::set(errno);

@@ -106,8 +106,8 @@ static void *block_in_call(void *which) {
     return NULL;
 }
 
-/* Cancels threads that are blocked, are about to be, or spin: they take nothing, and leave nothing that would be in the way of who
- * comes later. */
+/* Cancels threads that are blocked, are about to be, or spin: they take nothing, and leave nothing in the way of later
+ * calls. */
 static void cancel_blocked(char which) {
     if (sends(which)) EXPECT(call(which) >= 0);
     cleaned_up = 0;

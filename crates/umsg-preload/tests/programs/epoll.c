@@ -182,7 +182,7 @@ CASE(edges_cross_processes) {
     }
 }
 
-/* On umsg's queues one who looks at the same instant may be told twice. */
+/* On umsg's queues, a process that polls at the same instant may be notified twice. */
 CASE(of_a_message_that_fills_the_queue_other_processes_are_told) {
     start(1);
     add(queue, EPOLLIN | EPOLLET, 1);

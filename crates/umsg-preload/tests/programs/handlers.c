@@ -340,7 +340,7 @@ CASE(the_first_open_of_a_program) {
 /* Offsets of the two lock words: docs/format.md. */
 enum { SENDER_LOCK = 512, RECEIVER_LOCK = 768, LEFT_BY_THE_DEAD = 0x40000000 };
 
-/* Leaves locks as the dead do, so that who opens the queue repairs it, and cuts the file to two pages and back. */
+/* Leaves orphaned locks, so that the next open repairs the queue, and cuts the file to two pages and back. */
 static void cut_for_ever(const char *path) {
     int file = open(path, O_RDWR);
     struct stat status;

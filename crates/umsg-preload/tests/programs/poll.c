@@ -523,7 +523,7 @@ CASE(a_cancelled_poll_of_many_descriptors_keeps_no_memory) {
     EXPECT(resident_pages() - before < 1000);
 }
 
-/* The kernel kills who makes another system call than read, write and exit then. */
+/* In this mode the kernel kills a process that makes another system call than read, write and exit. */
 CASE(a_queue_that_nobody_waits_for_takes_no_system_call) {
     mqd_t queue = create(O_RDWR | O_NONBLOCK, 4);
     EXPECT(ready(queue, ANYTHING) == WRITABLE);

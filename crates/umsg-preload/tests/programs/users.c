@@ -1,4 +1,4 @@
-/* Several users in one namespace: who may open, send, receive, poll and unlink, by the mode of a queue. Needs root. */
+/* Several users in one namespace: a queue's mode controls open, send, receive, poll and unlink. Needs root. */
 #include "check.h"
 #include <grp.h>
 #include <poll.h>
@@ -185,7 +185,7 @@ static void poll_what_was_opened_before(void) {
     expect_success(child);
 }
 
-/* As a daemon does: it opens as root, and polls as somebody who may not open. */
+/* As a daemon does: it opens as root, and polls as a user without permission to open. */
 CASE(who_gave_up_his_user_still_polls) {
     if (!can_become_others()) return;
     opened_before = create(O_RDWR, 4);
