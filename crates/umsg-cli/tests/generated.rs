@@ -110,6 +110,9 @@ fn there_is_a_manual_page_for_each_command() {
     let whole = page("umsg.1".to_owned());
     assert_eq!(site.umsg(&["man"]).text(), whole);
     assert!(whole.contains(".TH umsg 1"));
+    assert!(whole.ends_with("umsg\\-run(1), umsg\\-create(1), umsg\\-limits(1), mq_overview(7)\n"));
+    assert!(page("umsg-gc.1".to_owned()).ends_with("umsg\\-rm(1), umsg\\-ls(1), umsg(1)\n"));
+    assert!(page("umsg-doctor.1".to_owned()).contains("umsg\\-stat(1)"));
     for code in ["0", "1", "2", "3", "4", "120", "125", "126", "127"] {
         assert!(
             whole.contains(&format!("\n.TP\n\\fB{code}\\fR\n")),

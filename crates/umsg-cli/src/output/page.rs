@@ -123,11 +123,7 @@ fn sections(command: &Command) -> Roff {
         true => roman(", mq_overview(7)"),
         false => roman(", umsg(1)"),
     };
-    let pages = match command.has_subcommands() {
-        true => "umsg-run(1), umsg-create(1), umsg-limits(1)",
-        false => related(command.get_name()),
-    };
-    roff.text([roman(pages), other]);
+    roff.text([roman(related(command.get_name())), other]);
     roff
 }
 
@@ -136,6 +132,8 @@ fn related(command: &str) -> &'static str {
         "run" => "ld.so(8), umsg-ls(1)",
         "create" => "umsg-rm(1), umsg-limits(1), mq_open(3)",
         "rm" => "umsg-create(1), umsg-ls(1), mq_unlink(3)",
+        "gc" => "umsg-rm(1), umsg-ls(1)",
+        "doctor" => "umsg-stat(1), umsg-rm(1)",
         "ls" => "umsg-stat(1), umsg-peek(1)",
         "stat" => "umsg-ls(1), umsg-peek(1), mq_getattr(3)",
         "send" => "umsg-recv(1), mq_send(3)",
@@ -146,7 +144,8 @@ fn related(command: &str) -> &'static str {
         "limits" => "umsg-create(1), umsg-setup(1)",
         "setup" => "umsg-limits(1), tmpfiles.d(5)",
         "completions" => "umsg-man(1)",
-        _ => "umsg-completions(1), man(1)",
+        "man" => "umsg-completions(1), man(1)",
+        _ => "umsg-run(1), umsg-create(1), umsg-limits(1)",
     }
 }
 
