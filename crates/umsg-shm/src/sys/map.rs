@@ -184,12 +184,10 @@ impl Drop for Mapping {
     }
 }
 
-/// One page that reads as zeroes in a forked child; never unmapped. None if the kernel or a sandbox refuses MADV_WIPEONFORK.
-///
-/// # Panics
-/// If the kernel has no memory for one page.
+/// One page that reads as zeroes in a forked child; never unmapped. None if the kernel has no memory for it, or if the kernel or a sandbox
+/// refuses MADV_WIPEONFORK.
 pub(crate) fn wiped_on_fork() -> Option<*mut u8> {
-    let mapping = Mapping::scratch(PAGE).expect("one page of memory");
+    let mapping = Mapping::scratch(PAGE).ok()?;
     let base = mapping.base();
     if !cfg!(miri) {
         // SAFETY: the page was mapped just now and is ours.

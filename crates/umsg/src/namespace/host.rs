@@ -39,8 +39,10 @@ impl Namespace {
     ///
     /// A namespace that can't be asked any more (removed, or out of sight) allows everything.
     pub(crate) fn allows(&self, more: usize) -> bool {
-        self.max_bytes()
-            .is_none_or(|limit| self.is_within(limit, more))
+        roomy(|| {
+            self.max_bytes()
+                .is_none_or(|limit| self.is_within(limit, more))
+        })
     }
 
     fn is_within(&self, limit: u64, more: usize) -> bool {

@@ -21,7 +21,7 @@ d /dev/shm/umsg      1777 root root -
 d /dev/shm/umsg/mq   1777 root root -
 d /dev/shm/umsg/msg  1777 root root -
 d /dev/shm/umsg/ring 1777 root root -
-d /dev/shm/umsg/wake_word 1777 root root -
+d /dev/shm/umsg/bell 1777 root root -
 d /dev/shm/umsg/own  1777 root root -
 ";
 

@@ -28,11 +28,13 @@
 
 mod access;
 mod batch;
+mod create;
 mod dead_letter;
 mod diagnose;
 mod directory;
 mod lease;
 mod notify;
+mod open;
 mod options;
 mod peek;
 mod pollable;

@@ -2,7 +2,8 @@
 
 use super::access::{Access, file_mode};
 use super::dead_letter;
-use super::options::{OpenOptions, identity};
+use super::open::identity;
+use super::options::OpenOptions;
 use super::status::{self, Attributes, Status};
 use crate::error::{Fault, OpenError, ReceiveError, SendError};
 use crate::last_close::LastClose;

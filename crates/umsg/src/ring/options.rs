@@ -131,8 +131,8 @@ impl Options {
             segment.count_in(namespace.host());
             name_owner(&segment);
             // Relaxed: no other process sees the segment before its file is linked.
-            let wake_word = &segment.fixed().ownership.wake_word;
-            wake_word.store(random(), Ordering::Relaxed);
+            let doorbell = &segment.fixed().ownership.doorbell;
+            doorbell.store(random(), Ordering::Relaxed);
             let mode = new.mode();
             match new.publish(&name, file_mode(mode)) {
                 Ok(file) => {

@@ -37,7 +37,7 @@ impl Place {
     ) -> io::Result<Place> {
         let stat = fs::fstat(file)?;
         // Relaxed: stored before the ring could be found.
-        let number = segment.fixed().ownership.wake_word.load(Ordering::Relaxed);
+        let number = segment.fixed().ownership.doorbell.load(Ordering::Relaxed);
         let name = format!("{}{number:016x}", prefix(stat.st_ino));
         Ok(Place {
             path: namespace.path().join(RINGS).join(name),
@@ -148,8 +148,8 @@ mod tests {
         let namespace = Namespace::at(home.path()).unwrap();
         let ring = Options::new().create_in(&namespace, "/r").unwrap();
         let sender = Sender::open_in(&namespace, "/r").unwrap();
-        let wake_word = bells(&namespace).remove(0);
-        (home, namespace, ring, sender, wake_word)
+        let doorbell = bells(&namespace).remove(0);
+        (home, namespace, ring, sender, doorbell)
     }
 
     fn bells(namespace: &Namespace) -> Vec<PathBuf> {
@@ -173,9 +173,9 @@ mod tests {
 
     #[test]
     fn the_name_of_a_doorbell_cannot_be_told_before_it_is_made() {
-        let (_home, namespace, _ring, _sender, wake_word) = named();
+        let (_home, namespace, _ring, _sender, doorbell) = named();
         let file = fs::stat(namespace.path().join(RINGS).join("r")).unwrap();
-        let name = wake_word.file_name().unwrap().to_str().unwrap();
+        let name = doorbell.file_name().unwrap().to_str().unwrap();
         let number = name.strip_prefix(&prefix(file.st_ino)).unwrap();
         assert_eq!(number.len(), 16);
         assert_ne!(number, "0000000000000000");
@@ -186,10 +186,10 @@ mod tests {
         if !rustix::process::geteuid().is_root() {
             return;
         }
-        let (_home, _namespace, _ring, sender, wake_word) = named();
-        std::fs::remove_file(&wake_word).unwrap();
-        let strangers = bind(&wake_word);
-        std::os::unix::fs::lchown(&wake_word, Some(STRANGER), None).unwrap();
+        let (_home, _namespace, _ring, sender, doorbell) = named();
+        std::fs::remove_file(&doorbell).unwrap();
+        let strangers = bind(&doorbell);
+        std::os::unix::fs::lchown(&doorbell, Some(STRANGER), None).unwrap();
         assert!(matches!(pass(&sender), Err(SendError::OwnerDead)));
         let got = strangers.recv(&mut [0; 8]).unwrap_err();
         assert_eq!(got.kind(), std::io::ErrorKind::WouldBlock);
@@ -197,19 +197,19 @@ mod tests {
 
     #[test]
     fn what_is_no_socket_in_place_of_a_doorbell_is_neither_followed_nor_opened() {
-        let (home, _namespace, _ring, sender, wake_word) = named();
+        let (home, _namespace, _ring, sender, doorbell) = named();
         let elsewhere = home.path().join("elsewhere");
         let led_to = bind(&elsewhere);
         type Plant = fn(&Path, &Path);
         let plants: [Plant; 4] = [
-            |wake_word, to| std::os::unix::fs::symlink(to, wake_word).unwrap(),
-            |wake_word, _| fs::mkfifoat(fs::CWD, wake_word, Mode::RWXU).unwrap(),
-            |wake_word, _| std::fs::create_dir(wake_word).unwrap(),
-            |wake_word, _| std::fs::write(wake_word, b"").unwrap(),
+            |doorbell, to| std::os::unix::fs::symlink(to, doorbell).unwrap(),
+            |doorbell, _| fs::mkfifoat(fs::CWD, doorbell, Mode::RWXU).unwrap(),
+            |doorbell, _| std::fs::create_dir(doorbell).unwrap(),
+            |doorbell, _| std::fs::write(doorbell, b"").unwrap(),
         ];
         for plant in plants {
-            let _ = std::fs::remove_file(&wake_word).or_else(|_| std::fs::remove_dir(&wake_word));
-            plant(&wake_word, &elsewhere);
+            let _ = std::fs::remove_file(&doorbell).or_else(|_| std::fs::remove_dir(&doorbell));
+            plant(&doorbell, &elsewhere);
             assert!(matches!(pass(&sender), Err(SendError::OwnerDead)));
             let got = led_to.recv(&mut [0; 8]).unwrap_err();
             assert_eq!(got.kind(), std::io::ErrorKind::WouldBlock);
@@ -218,14 +218,14 @@ mod tests {
 
     #[test]
     fn a_forged_number_leads_to_no_doorbell_of_another_ring() {
-        let (_home, namespace, ring, _sender, wake_word) = named();
+        let (_home, namespace, ring, _sender, doorbell) = named();
         let mut other = Options::new().create_in(&namespace, "/other").unwrap();
         other.pollable();
         let bells = bells(&namespace);
-        let of_other = bells.iter().find(|path| **path != wake_word).unwrap();
+        let of_other = bells.iter().find(|path| **path != doorbell).unwrap();
         let name = of_other.to_str().unwrap();
         let number = u64::from_str_radix(&name[name.len() - 16..], 16).unwrap();
-        let forged = &ring.shared.ownership().wake_word;
+        let forged = &ring.shared.ownership().doorbell;
         forged.store(number, Ordering::Relaxed);
         let sender = Sender::open_in(&namespace, "/r").unwrap();
         assert!(matches!(pass(&sender), Err(SendError::OwnerDead)));

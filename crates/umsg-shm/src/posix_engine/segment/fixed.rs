@@ -193,7 +193,7 @@ pub struct Ownership {
     pub senders: AtomicU32,
     pub descriptors: AtomicU32,
     /// The random part of the doorbell's name.
-    pub wake_word: AtomicU64,
+    pub doorbell: AtomicU64,
 }
 
 /// Registrations for a notification that a queue has room for from the start: the one that there is, and those that were fired and

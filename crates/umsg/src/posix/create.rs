@@ -1,0 +1,248 @@
+//! Creating queues: a file without a name is filled, and gets its name when it is whole.
+
+use super::access::file_mode;
+use super::open::Opened;
+use super::options::OpenOptions;
+use super::queue::Queue;
+use crate::error::OpenError;
+use crate::last_close::{self, LastClose};
+use crate::namespace::{
+    FileAccess, FileError, Limits, Namespace, NewDeadLetterLabel, QueueName, Removal, Unpublished,
+    hold_unnamed,
+};
+use std::ffi::OsStr;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use umsg_shm::crash::crash_point;
+use umsg_shm::posix_engine::segment::{self, Layout, Policy};
+
+impl OpenOptions {
+    pub(super) fn create_new(
+        &self,
+        namespace: &Namespace,
+        name: &QueueName,
+    ) -> Result<Opened, OpenError> {
+        let unnamed = self.build(namespace, name, None)?;
+        self.publish(unnamed, name)
+    }
+
+    /// Creates a queue, with this mode whatever the umask, and has it filled before it gets its name: no process sees it half
+    /// full, and if filling fails or the process dies there is no queue.
+    pub(super) fn create_filled<E: From<OpenError>>(
+        &self,
+        name: &OsStr,
+        mode: u32,
+        fill: impl FnOnce(&Queue) -> Result<(), E>,
+    ) -> Result<Queue, E> {
+        let name = QueueName::parse(name).map_err(OpenError::from)?;
+        let namespace = self.resolve()?;
+        if exists(&namespace, &name) {
+            return Err(OpenError::AlreadyExists.into());
+        }
+        let unnamed = self.build(&namespace, &name, Some(mode))?;
+        fill(&unnamed.queue)?;
+        unnamed.check_quota(&namespace)?;
+        match self.publish(unnamed, &name)? {
+            Opened::Created(queue, _) | Opened::Existing(queue) => Ok(queue),
+        }
+    }
+
+    /// What a queue that is created does with messages that it can't take, keep or deliver.
+    pub(super) fn set_policy(&mut self, policy: &Policy) {
+        self.policy = policy.clone();
+    }
+
+    /// Makes a queue that has no name yet. Its mode is the given one, or that of the options, less the umask.
+    pub(super) fn build(
+        &self,
+        namespace: &Namespace,
+        name: &QueueName,
+        mode: Option<u32>,
+    ) -> Result<Unnamed, OpenError> {
+        let limits = namespace.limits()?;
+        let layout = self.layout(&limits)?;
+        self.check_policy(name)?;
+        let limit = limits.max_queues;
+        if !namespace.has_room_for_a_queue(limit)? {
+            let gone = last_close::remove_all_unused(namespace)?;
+            if gone.is_empty() || !namespace.has_room_for_a_queue(limit)? {
+                return Err(OpenError::TooManyQueues(limit));
+            }
+        }
+        if self.policy.remove_on_last_close {
+            last_close::remove_some_unused(namespace)?;
+        }
+        let new = Unpublished::create(namespace, self.mode)?;
+        crash_point!(CREATE_EMPTY);
+        let label = self.provide_dead_letter_queue(namespace, &layout, new.file())?;
+        crash_point!(CREATE_LABELLED);
+        if !namespace.allows(0) {
+            let gone = last_close::remove_all_unused(namespace)?;
+            if gone.is_empty() || !namespace.allows(0) {
+                return Err(OpenError::OverLimit);
+            }
+        }
+        let mode = mode.unwrap_or(new.mode());
+        if !limits.allow_mode(mode) {
+            return Err(OpenError::ModeNotEnforced { mode });
+        }
+        let mut policy = self.policy.clone();
+        policy.label = label.as_ref().map_or(0, NewDeadLetterLabel::number);
+        let mut segment = segment::create(new.file(), layout, mode, &policy)?;
+        segment.count_in(namespace.host());
+        if self.policy.remove_on_last_close && self.counted {
+            hold_unnamed(new.file()).map_err(|e| OpenError::from_errno("flock", e))?;
+            segment.set_last_close(Box::new(LastClose::new(namespace, name)));
+        }
+        let stat = rustix::fs::fstat(new.file()).map_err(|e| OpenError::from_errno("fstat", e))?;
+        crash_point!(CREATE_UNNAMED);
+        let queue = Queue::new(segment, Some(namespace), self.access, &stat);
+        Ok(Unnamed {
+            new,
+            label,
+            queue,
+            mode,
+        })
+    }
+
+    /// Gives a queue its name.
+    pub(super) fn publish(&self, unnamed: Unnamed, name: &QueueName) -> Result<Opened, OpenError> {
+        let Unnamed {
+            new,
+            label,
+            queue,
+            mode,
+        } = unnamed;
+        let goes = self.policy.remove_on_last_close;
+        let descriptor = match self.file_access() {
+            // That opening holds the queue, as long as it is mapped and no longer.
+            FileAccess::ReadWrite if !goes => None,
+            other => Some(new.reopen(other, false)?),
+        };
+        let file = match goes {
+            true => new.publish_transient(name, file_mode(mode))?,
+            false => new.publish(name, file_mode(mode))?,
+        };
+        crash_point!(CREATE_NAMED);
+        if let Some(label) = label {
+            label.keep();
+        }
+        let descriptor = match descriptor {
+            Some(descriptor) => lower(file, descriptor)?,
+            None => file,
+        };
+        Ok(Opened::Created(queue, descriptor))
+    }
+
+    pub(super) fn layout(&self, limits: &Limits) -> Result<Layout, OpenError> {
+        let messages = self.max_messages.unwrap_or(limits.default_messages);
+        let size = self.message_size.unwrap_or(limits.default_message_size);
+        check(
+            "max_messages",
+            messages,
+            limits.max_messages.min(segment::MOST_MESSAGES),
+        )?;
+        check(
+            "message_size",
+            size,
+            limits.max_message_size.min(segment::LARGEST_MESSAGE),
+        )?;
+        Ok(Layout::new(messages as usize, size as usize))
+    }
+
+    pub(super) fn check_policy(&self, name: &QueueName) -> Result<(), OpenError> {
+        match &self.policy.dead_letter {
+            Some(dead) if QueueName::parse(OsStr::from_bytes(dead))? == *name => {
+                return Err(OpenError::OwnDeadLetterQueue);
+            }
+            Some(_) => {}
+            None if self.policy.max_deliveries != 0 => return Err(OpenError::NoDeadLetterQueue),
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// Makes the dead-letter queue if there is none, looks whether an existing one has the same owner and can take every
+    /// message, and labels the file of the new queue with its name.
+    pub(super) fn provide_dead_letter_queue(
+        &self,
+        namespace: &Namespace,
+        layout: &Layout,
+        file: BorrowedFd<'_>,
+    ) -> Result<Option<NewDeadLetterLabel>, OpenError> {
+        let Some(name) = &self.policy.dead_letter else {
+            return Ok(None);
+        };
+        let file = rustix::fs::fstat(file).map_err(|e| OpenError::from_errno("fstat", e))?;
+        let opened = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .mode(self.mode)
+            .max_messages(layout.max_messages as u32)
+            .message_size(layout.message_size as u32)
+            .counted(false)
+            .namespace(namespace)
+            .open(OsStr::from_bytes(name));
+        match opened {
+            Ok(queue) if queue.attributes().message_size < layout.message_size => {
+                return Err(OpenError::DeadLetterQueueTooSmall);
+            }
+            // Its mode may suit the processes that will send there.
+            Ok(_) | Err(OpenError::PermissionDenied) => {}
+            Err(error) => return Err(error),
+        }
+        let name = QueueName::parse(OsStr::from_bytes(name))?;
+        if namespace.owner_of(&name)? != Some(file.st_uid) {
+            return Err(OpenError::DeadLetterQueueOfAnother);
+        }
+        Ok(Some(NewDeadLetterLabel::make(namespace, &file, &name)?))
+    }
+}
+
+/// A whole queue that no other process can see yet.
+pub(super) struct Unnamed {
+    new: Unpublished,
+    label: Option<NewDeadLetterLabel>,
+    queue: Queue,
+    mode: u32,
+}
+
+impl Unnamed {
+    /// Without a name it does not count in the namespace's limit of bytes.
+    fn check_quota(&self, namespace: &Namespace) -> Result<(), OpenError> {
+        let stat =
+            rustix::fs::fstat(self.new.file()).map_err(|e| OpenError::from_errno("fstat", e))?;
+        match namespace.allows(stat.st_blocks as usize * 512) {
+            true => Ok(()),
+            false => Err(OpenError::OverLimit),
+        }
+    }
+}
+
+fn check(what: &'static str, value: u32, max: u32) -> Result<(), OpenError> {
+    if (1..=max).contains(&value) {
+        return Ok(());
+    }
+    Err(OpenError::InvalidAttributes {
+        what,
+        value: value.into(),
+        max: max.into(),
+    })
+}
+
+/// Whether something of that name exists.
+pub(super) fn exists(namespace: &Namespace, name: &QueueName) -> bool {
+    match namespace.open_queue(name, FileAccess::Read, false) {
+        Err(FileError::NotFound) => false,
+        Ok((_, true)) => last_close::remove_unused(namespace, name) != Ok(Removal::Gone),
+        _ => true,
+    }
+}
+
+/// Closes `file` and gives its number, which is the lower, to `descriptor`.
+fn lower(file: OwnedFd, descriptor: OwnedFd) -> Result<OwnedFd, OpenError> {
+    let mut file = file;
+    rustix::io::dup3(&descriptor, &mut file, rustix::io::DupFlags::CLOEXEC)
+        .map_err(|e| OpenError::from_errno("dup3", e))?;
+    Ok(file)
+}

@@ -1,0 +1,281 @@
+//! Opening queues by name.
+
+use super::access::is_granted;
+use super::create::exists;
+use super::options::OpenOptions;
+use super::queue::Queue;
+use crate::error::OpenError;
+use crate::last_close::{self, LastClose};
+use crate::namespace::{
+    FileAccess, FileError, Hold, NameError, Namespace, Patience, QueueName, Removal, hold,
+};
+use rustix::fs::{OFlags, Stat};
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use umsg_shm::crash::crash_point;
+use umsg_shm::posix_engine::segment::{self, Segment};
+use umsg_shm::sync::Ordering;
+
+/// How often a name is looked up again if other processes create and remove its queue meanwhile.
+const ATTEMPTS: u32 = 1000;
+
+impl OpenOptions {
+    /// Opens the queue `name`: a slash and up to 255 bytes.
+    ///
+    /// # Errors
+    /// As mq_open(3); see [`OpenError`] for each errno.
+    ///
+    /// # If the process dies
+    /// While it creates a queue: there is no queue, or a whole one.
+    pub fn open(&self, name: impl AsRef<OsStr>) -> Result<Queue, OpenError> {
+        let name = QueueName::parse(name.as_ref())?;
+        self.open_named(&self.resolve()?, &name)
+    }
+
+    /// As [`open`](Self::open), and with it a descriptor of the queue's file, on the lowest free number: with the
+    /// access mode of these options, FD_CLOEXEC, and O_NONBLOCK if asked for. For the drop-in, whose mqd_t it is.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_with_descriptor(
+        &self,
+        name: impl AsRef<OsStr>,
+        nonblocking: bool,
+    ) -> Result<(Queue, OwnedFd), OpenError> {
+        let name = QueueName::parse(name.as_ref())?;
+        let namespace = self.resolve()?;
+        for _ in 0..ATTEMPTS {
+            let found = match self.open_or_create(&namespace, &name)? {
+                Opened::Created(queue, descriptor) => {
+                    if nonblocking {
+                        set_nonblocking(&descriptor)?;
+                    }
+                    return Ok((queue, descriptor));
+                }
+                Opened::Existing(queue) => queue,
+            };
+            // The file was mapped through a descriptor for reading and writing that is closed by now: this one has the
+            // lowest number, and a process with a single descriptor left can open a queue.
+            let descriptor = match namespace.open_queue_file(&name, self.file_access(), nonblocking)
+            {
+                Err(FileError::NotFound) => continue,
+                other => other?,
+            };
+            if identity(descriptor.as_fd())? == found.identity() {
+                return Ok((found, descriptor));
+            }
+        }
+        Err(keeps_changing())
+    }
+
+    /// For names that come from the directory itself.
+    pub(super) fn open_named(
+        &self,
+        namespace: &Namespace,
+        name: &QueueName,
+    ) -> Result<Queue, OpenError> {
+        match self.open_or_create(namespace, name)? {
+            Opened::Created(queue, _) | Opened::Existing(queue) => Ok(queue),
+        }
+    }
+
+    pub(super) fn resolve(&self) -> Result<Namespace, OpenError> {
+        match &self.namespace {
+            Some(namespace) => Ok(namespace.clone()),
+            None => Ok(Namespace::resolve()?),
+        }
+    }
+
+    pub(super) fn open_or_create(
+        &self,
+        namespace: &Namespace,
+        name: &QueueName,
+    ) -> Result<Opened, OpenError> {
+        for _ in 0..ATTEMPTS {
+            match self.open_existing(namespace, name) {
+                Err(OpenError::NotFound) if self.create => {}
+                Ok(_) if self.create && self.exclusive => return Err(OpenError::AlreadyExists),
+                // It is there, whatever is wrong with it or with our permission.
+                Err(_) if self.create && self.exclusive && exists(namespace, name) => {
+                    return Err(OpenError::AlreadyExists);
+                }
+                other => return Ok(Opened::Existing(other?)),
+            }
+            match self.create_new(namespace, name) {
+                // Another process was first; its queue is the one.
+                Err(OpenError::AlreadyExists) if !self.exclusive => {}
+                other => return other,
+            }
+        }
+        Err(keeps_changing())
+    }
+
+    pub(super) fn open_existing(
+        &self,
+        namespace: &Namespace,
+        name: &QueueName,
+    ) -> Result<Queue, OpenError> {
+        let (last_close, file) = self.find(namespace, name)?;
+        // In the kernel's order: a missing queue is reported first, and one may be created with no access at all.
+        if !self.access.read && !self.access.write {
+            return Err(OpenError::NoAccessMode);
+        }
+        let stat = rustix::fs::fstat(&file).map_err(|e| OpenError::from_errno("fstat", e))?;
+        let mut segment = segment::attach(file.as_fd())?;
+        match self.counted {
+            true => segment.join(namespace.host())?,
+            // A look needs no life.
+            false => segment.count_in(namespace.host()),
+        }
+        self.open_attached(namespace, segment, &stat, last_close)
+    }
+
+    /// Opens a queue to send to it, if its file belongs to `owner`. None if the file is another user's: then the caller has read nothing of it.
+    pub(super) fn open_of_owner(
+        namespace: &Namespace,
+        name: &OsStr,
+        owner: u32,
+    ) -> Result<Option<Queue>, OpenError> {
+        let mut options = OpenOptions::new();
+        options.write(true).counted(false);
+        let (last_close, file) = options.find(namespace, &QueueName::parse(name)?)?;
+        let stat = rustix::fs::fstat(&file).map_err(|e| OpenError::from_errno("fstat", e))?;
+        if stat.st_uid != owner {
+            return Ok(None);
+        }
+        let mut segment = segment::attach(file.as_fd())?;
+        segment.join(namespace.host())?;
+        options
+            .open_attached(namespace, segment, &stat, last_close)
+            .map(Some)
+    }
+
+    pub(super) fn open_attached(
+        &self,
+        namespace: &Namespace,
+        mut segment: Segment,
+        stat: &Stat,
+        last_close: Option<LastClose>,
+    ) -> Result<Queue, OpenError> {
+        // Relaxed: an old mode is as good as a new one to a call that runs beside chmod.
+        let mode = segment.fixed().header.mode.load(Ordering::Relaxed);
+        if !is_granted(self.access, mode, stat) {
+            return Err(OpenError::PermissionDenied);
+        }
+        if let Some(last_close) = last_close {
+            segment.set_last_close(Box::new(last_close));
+        }
+        Ok(Queue::new(segment, Some(namespace), self.access, stat))
+    }
+
+    /// The file of a queue that exists. If it goes with its last user, it is held by this opening of the file; then a process that drops it has to
+    /// drop the other afterwards.
+    pub(super) fn find(
+        &self,
+        namespace: &Namespace,
+        name: &QueueName,
+    ) -> Result<(Option<LastClose>, OwnedFd), OpenError> {
+        let mut patience = Patience::default();
+        let mut attempts = 0;
+        loop {
+            let (file, goes) = namespace.open_queue(name, FileAccess::ReadWrite, false)?;
+            if !goes {
+                return Ok((None, file));
+            }
+            // Whom it fails, for want of a descriptor for example, takes the queue as it is.
+            if self.remove_unused
+                && attempts < ATTEMPTS
+                && let Ok(Removal::Gone) = last_close::remove_unused(namespace, name)
+            {
+                attempts += 1;
+                continue;
+            }
+            if !self.counted {
+                return Ok((None, file));
+            }
+            crash_point!(OPEN_FOUND);
+            match hold(file.as_fd()).map_err(|e| OpenError::from_errno("flock", e))? {
+                Hold::Held => return Ok((Some(LastClose::new(namespace, name)), file)),
+                Hold::Gone if attempts < ATTEMPTS => attempts += 1,
+                Hold::Gone => return Err(keeps_changing()),
+                Hold::Leaving if patience.wait() => {}
+                Hold::Leaving => return Err(OpenError::Leaving),
+            }
+        }
+    }
+
+    pub(super) fn file_access(&self) -> FileAccess {
+        match (self.access.read, self.access.write) {
+            (true, false) => FileAccess::Read,
+            (false, true) => FileAccess::Write,
+            _ => FileAccess::ReadWrite,
+        }
+    }
+}
+
+/// A queue that was there, or a new one with a descriptor of its file.
+pub(super) enum Opened {
+    Existing(Queue),
+    Created(Queue, OwnedFd),
+}
+
+/// Other processes have created and removed a queue of the name at each attempt.
+#[cold]
+fn keeps_changing() -> OpenError {
+    OpenError::from_errno("open", rustix::io::Errno::AGAIN)
+}
+
+fn set_nonblocking(descriptor: &OwnedFd) -> Result<(), OpenError> {
+    rustix::fs::fcntl_setfl(descriptor, OFlags::NONBLOCK)
+        .map_err(|e| OpenError::from_errno("fcntl", e))
+}
+
+/// Device and inode number.
+pub(super) fn identity(file: BorrowedFd<'_>) -> Result<(u64, u64), OpenError> {
+    let stat = rustix::fs::fstat(file).map_err(|e| OpenError::from_errno("fstat", e))?;
+    Ok((stat.st_dev, stat.st_ino))
+}
+
+impl From<NameError> for OpenError {
+    fn from(error: NameError) -> Self {
+        match error {
+            NameError::Invalid => OpenError::InvalidName,
+            NameError::NotFound => OpenError::NotFound,
+            NameError::Denied => OpenError::DeniedName,
+            NameError::TooLong => OpenError::NameTooLong,
+        }
+    }
+}
+
+impl From<FileError> for OpenError {
+    fn from(error: FileError) -> Self {
+        match error {
+            FileError::NotFound => OpenError::NotFound,
+            FileError::AlreadyExists => OpenError::AlreadyExists,
+            FileError::Denied => OpenError::PermissionDenied,
+            FileError::Directory => OpenError::NotAQueue("a directory"),
+            FileError::Symlink => OpenError::NotAQueue("a symbolic link"),
+            FileError::Special => OpenError::NotAQueue("a FIFO, a socket or a device"),
+            FileError::SecondName => OpenError::SecondName,
+            FileError::TooManyFiles { errno } => OpenError::TooManyFiles(errno),
+            FileError::NoSpace => OpenError::NoSpace,
+            FileError::NoMemory => OpenError::NoMemory,
+            FileError::System { call, errno } => OpenError::System {
+                call,
+                error: std::io::Error::from_raw_os_error(errno),
+            },
+            FileError::Namespace(error) => OpenError::Namespace(error),
+        }
+    }
+}
+
+impl From<crate::error::Fault> for OpenError {
+    fn from(trouble: crate::error::Fault) -> Self {
+        match trouble {
+            crate::error::Fault::NoSpace | crate::error::Fault::UsedUp => OpenError::NoSpace,
+            crate::error::Fault::OverLimit => OpenError::OverLimit,
+            crate::error::Fault::NoMemory => OpenError::NoMemory,
+            _ => OpenError::Damaged("its memory"),
+        }
+    }
+}
