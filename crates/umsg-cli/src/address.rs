@@ -55,7 +55,7 @@ pub fn name() -> impl TypedValueParser<Value = Name> {
     address().try_map(|address| match address {
         Address::Posix(name) => Ok(name),
         Address::SystemV(label) => Err(format!(
-            "this is for POSIX queues, and {label} is one of System V; a POSIX queue of this name is written with its slash"
+            "{label} is a System V queue, and the command takes a POSIX queue; write a POSIX queue of this name with its slash"
         )),
     })
 }
@@ -90,7 +90,7 @@ impl Address {
     fn parse(argument: OsString) -> Result<Address, String> {
         if let Some(name) = ring(&argument) {
             return Err(format!(
-                "a ring is made, sent to and received from by programs; the POSIX queue of this name is written /{RING}{}",
+                "only programs create and use rings; the POSIX queue of this name is written /{RING}{}",
                 name.to_string().trim_start_matches('/')
             ));
         }
@@ -115,21 +115,22 @@ impl Address {
 impl Name {
     /// There is no queue of that name.
     pub fn is_a_ring(&self) -> Failure {
-        let line = format!("{self}: no queue of this name, but a ring: {RING}{self}");
+        let line =
+            format!("{self}: this is the name of a ring, not of a queue; write {RING}{self}");
         Failure::new(Code::Failed, line)
     }
 
     /// An option is about queues of the other kind.
-    pub fn has_no(&self, what: &str, instead: &str) -> Failure {
-        let line = format!("{self}: a POSIX queue has no {what}, but {instead}");
+    pub fn has_no(&self, what: &str, hint: &str) -> Failure {
+        let line = format!("{self}: a POSIX queue has no {what}; {hint}");
         Failure::new(Code::Usage, line)
     }
 }
 
 impl Label {
     /// As [`Name::has_no`].
-    pub fn has_no(self, what: &str, instead: &str) -> Failure {
-        let line = format!("{self}: a System V queue has no {what}, but {instead}");
+    pub fn has_no(self, what: &str, hint: &str) -> Failure {
+        let line = format!("{self}: a System V queue has no {what}; {hint}");
         Failure::new(Code::Usage, line)
     }
 }
@@ -156,7 +157,7 @@ impl Label {
             return None;
         };
         Some(label.ok_or_else(|| {
-            format!("a System V queue is written key:0x1234, key:4660, 0x1234 or id:32769; the POSIX queue of this name /{text}")
+            format!("write a System V queue as key:0x1234, key:4660, 0x1234 or id:32769, and the POSIX queue of this name as /{text}")
         }))
     }
 }

@@ -55,7 +55,7 @@ impl Attached {
         Failure::new(error.code(), format_args!("{}: {why}", self.label))
     }
 
-    /// Why messages were not looked at, with what to do. No thread waits for one: those that are there are looked at.
+    /// Why messages were not shown, with what to do. A failure here is never a time-out for lack of messages.
     pub fn not_seen(&self, error: &ReceiveError) -> Failure {
         self.not_received(error).coded(Code::Failed)
     }
@@ -71,7 +71,7 @@ impl Attached {
         }
     }
 
-    /// Who is stopped with the queue's lock, if a process is.
+    /// The stopped process that holds the queue's lock, if there is one.
     pub fn held_up(&self) -> Option<String> {
         match self.queue.status() {
             Err(ControlError::Busy) => Some(self.lock()),
@@ -79,16 +79,16 @@ impl Attached {
         }
     }
 
-    /// Why the lock is not to be had.
+    /// Why the lock can't be taken.
     fn lock(&self) -> String {
         held_up::labelled(&self.namespace, self.queue.id(), self.label)
     }
 }
 
-/// IPC_PRIVATE makes queues, and finds none.
+/// IPC_PRIVATE creates queues and finds none.
 fn keyless(label: Label) -> Failure {
     let line = format!(
-        "{label}: queues that were made with key 0 have none to be found by; `umsg ls` shows their identifiers, such as id:32769"
+        "{label}: key 0 (IPC_PRIVATE) finds no queue; `umsg ls` shows the identifiers of queues, such as id:32769"
     );
     Failure::new(Code::Failed, line)
 }

@@ -20,7 +20,7 @@ pub enum Code {
     /// While the command waited, the queue lost its name.
     Removed = 4,
     /// Of `umsg doctor`: something is wrong with a queue.
-    Unwell = 5,
+    ProblemFound = 5,
     /// Of `umsg run`: the program would not see the drop-in.
     NotInterceptable = 120,
     /// Of `umsg run`, as env(1): it failed itself, before the program.
@@ -34,9 +34,9 @@ pub enum Code {
 pub enum Failure {
     /// One line, and a code.
     Because { code: Code, line: String },
-    /// All has been said already.
+    /// The command has already reported the failure.
     Reported(Code),
-    /// Whoever read our output has what he wanted.
+    /// The reader of the output ended early, which is no failure.
     ReaderGone,
 }
 
@@ -63,7 +63,7 @@ impl Failure {
         }
     }
 
-    /// What it says.
+    /// The line, without the program's name.
     pub fn line(&self) -> String {
         match self {
             Failure::Because { line, .. } => line.clone(),
@@ -71,7 +71,7 @@ impl Failure {
         }
     }
 
-    /// Says it on standard error; the exit code.
+    /// Prints the line on standard error, and returns the exit code.
     pub fn report(&self) -> ExitCode {
         let code = match self {
             Failure::Because { code, line } => {
@@ -85,7 +85,7 @@ impl Failure {
     }
 }
 
-/// A line on standard error. If that is closed there is nobody to tell.
+/// Prints a line on standard error. Errors are ignored: no other stream could report them.
 pub fn say(line: impl Display) {
     use io::Write;
     let _ = writeln!(io::stderr(), "umsg: {line}");
@@ -172,8 +172,8 @@ impl Explain for UnlinkError {
                 if *errno != Errno::ROFS.raw_os_error() =>
             {
                 format!(
-                    "{}: this user can't remove files there; run this as the directory's owner, who has to be allowed to write in it \
-                     (chmod u+w), or as root",
+                    "{}: this user can't remove files there; run this as root, or as the directory's owner with write permission \
+                     (chmod u+w)",
                     path.display()
                 )
             }
@@ -191,7 +191,7 @@ impl Explain for UnlinkError {
 pub fn longer_messages(most: usize) -> &'static str {
     match most < Limits::default().max_message_size as usize {
         true => "create the queue with a larger --message-size",
-        false => "no queue takes longer ones, so send it in parts",
+        false => "no queue takes longer messages; send it in parts",
     }
 }
 
@@ -235,10 +235,10 @@ impl Explain for ReceiveError {
 }
 
 /// What helps if a System V queue's messages, of so many bytes at most, are too short.
-pub fn longer_typed_messages(most: usize) -> &'static str {
+pub fn longer_sysv_messages(most: usize) -> &'static str {
     match most < Limits::default().max_message_size as usize {
-        true => "raise it with `umsg limits --msgmax` and make the queue anew",
-        false => "no queue takes longer ones, so send it in parts",
+        true => "raise it with `umsg limits --msgmax`, and create the queue again",
+        false => "no queue takes longer messages; send it in parts",
     }
 }
 
@@ -264,7 +264,7 @@ impl Explain for sysv::SendError {
         let hint = match self {
             sysv::SendError::Full => "receive from it first, or wait with --timeout",
             sysv::SendError::TimedOut => "receive from it first, or wait longer",
-            sysv::SendError::TooLong { max, .. } => longer_typed_messages(*max),
+            sysv::SendError::TooLong { max, .. } => longer_sysv_messages(*max),
             sysv::SendError::PermissionDenied => AS_OWNER,
             sysv::SendError::Damaged => DAMAGED,
             _ => return self.to_string(),
@@ -308,7 +308,7 @@ impl Explain for sysv::ControlError {
             sysv::ControlError::Open(error) => return error.explain(),
             sysv::ControlError::PermissionDenied => AS_OWNER,
             sysv::ControlError::Damaged => DAMAGED,
-            sysv::ControlError::Busy => "`umsg doctor` says why, and what to do",
+            sysv::ControlError::Busy => "`umsg doctor` shows the reason and what to do",
             _ => return self.to_string(),
         };
         format!("{self}; {hint}")
@@ -331,8 +331,7 @@ impl Explain for RingError {
 
 const AS_OWNER: &str = "run this as the queue's owner or as root";
 const DAMAGED: &str = "see `umsg doctor`, which can repair it";
-const DAMAGED_FILE: &str =
-    "`umsg doctor --repair` rebuilds it from its intact messages, `umsg rm` removes it with all";
+const DAMAGED_FILE: &str = "`umsg doctor --repair` rebuilds it from its intact messages, `umsg rm` removes it with its messages";
 const LOST_FILE: &str = "`umsg rm` removes it with its messages, which no repair can find";
 const NO_QUEUE: &str = "`umsg rm` removes it";
 

@@ -1,6 +1,6 @@
-//! Why a queue that has messages gives none, or one that has room takes none: a process is stopped in the middle of a call, with
-//! the queue's lock. The library says EAGAIN and ETIMEDOUT of that as of an empty or a full queue, for POSIX has no other numbers; whoever
-//! types a command wants to hear which it is.
+//! The reason why a queue with messages gives none, or a queue with room takes none: a stopped process holds the queue's lock.
+//! The library reports EAGAIN or ETIMEDOUT, as for an empty or full queue, because POSIX has no other numbers. A command names
+//! the reason.
 
 use std::fmt::Display;
 
@@ -10,25 +10,25 @@ use umsg::{Namespace, posix, sysv};
 
 use crate::names::Name;
 
-/// Who holds up a POSIX queue that has what was asked of it, and what to do about that. None if no process does by now. Takes a moment, and a
-/// second where the lock's owner is not stopped and does not go on.
+/// The process that holds up a POSIX queue, and what to do. None if no process does any more. Takes up to a second if the lock's
+/// owner is neither stopped nor running.
 pub fn named(namespace: &Namespace, name: &Name) -> Option<String> {
     match posix::diagnose(namespace, name) {
         Ok(diagnosis) => of(&diagnosis, name),
         Err(OpenError::PermissionDenied) => Some(format!(
-            "a process may be stopped with the queue's lock; `umsg doctor {name}`, run by the queue's owner, says which"
+            "a stopped process may hold the queue's lock; run `umsg doctor {name}` as the queue's owner to see which"
         )),
         Err(_) => None,
     }
 }
 
-/// Who holds up a System V queue whose lock was not to be had, which its owner calls `label`; and what to do about that.
+/// The process that holds the lock of a System V queue, and what to do. `label` names the queue in the advice.
 pub fn labelled(namespace: &Namespace, id: i32, label: impl Display) -> String {
     let diagnosis = sysv::diagnose_id(namespace, id).ok();
     diagnosis
         .and_then(|diagnosis| of(&diagnosis, &label))
         .unwrap_or_else(|| {
-            format!("the queue's lock was not let go for a second; see `umsg doctor {label}`")
+            format!("the queue's lock was not released for a second; see `umsg doctor {label}`")
         })
 }
 

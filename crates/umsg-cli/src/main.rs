@@ -2,11 +2,11 @@
 //!
 //! | what | where |
 //! |---|---|
-//! | what is asked for: the one definition behind `--help`, manual pages and completions | [`cli`], and a file a command in [`commands`] |
+//! | the command line: the one definition behind `--help`, manual pages and completions | [`cli`], and a file a command in [`commands`] |
 //! | how it is written on a command line: sizes, modes, seconds, names | [`values`], [`address`], [`names`] |
 //! | what is printed, for people and for programs | [`output`] |
 //! | closed standard streams and signals, which the runtime changes | [`streams`], [`inherited`] |
-//! | who has a queue open | [`users`] |
+//! | which processes have a queue open | [`users`] |
 //! | the queue that a command works with | [`opened`], of System V [`attached`] |
 //! | sending and receiving, whatever the kind of queue | [`outlet`], [`inlet`] |
 //! | errors, hints and exit codes | [`failure`]; of a queue whose lock a stopped process has, [`held_up`] |
@@ -52,7 +52,7 @@ fn main() -> ExitCode {
         Err(help) => return tell(&help),
     };
     inherited::take_large_files_for_errors();
-    // In vain where it is not allowed: then a queue whose file is cut short ends the command.
+    // Without it, a queue whose file is cut short ends the command by SIGBUS.
     let _ = umsg::signals::catch_truncation();
     match commands::perform(&cli) {
         Ok(()) => ExitCode::SUCCESS,

@@ -10,7 +10,7 @@ use crate::failure::{Code, Explain, Failure, Result};
 use crate::held_up;
 use crate::names::Name;
 
-/// How soon a command that waits looks whether its queue is still there.
+/// How often a waiting command checks that its queue still exists.
 pub const GLANCE: Duration = Duration::from_secs(1);
 
 /// What a command wants of a queue.
@@ -68,11 +68,11 @@ impl<'a> Opened<'a> {
             (SendError::Full | SendError::TimedOut, Some(name)) if aside != 0 => {
                 let name = Name::from(name.as_os_str());
                 format!(
-                    "{error}; messages set aside for {name}, which can't take them: {aside}; see `umsg stat {name}`"
+                    "{error}; {name} can't take the messages set aside for it: {aside}; see `umsg stat {name}`"
                 )
             }
             (SendError::Full | SendError::TimedOut, _) if held != 0 => format!(
-                "{error}; messages leased or reserved, which keep their room until their holders are done: {held}"
+                "{error}; leased or reserved messages keep their room until their holders finish: {held}"
             ),
             _ => error.explain(),
         }
@@ -93,7 +93,7 @@ impl<'a> Opened<'a> {
             ReceiveError::Empty | ReceiveError::TimedOut if leased != 0 => Failure::new(
                 error.code(),
                 format_args!(
-                    "{}: {error}; messages leased, which come back if their receivers fail: {leased}",
+                    "{}: {error}; leased messages, which come back if their receivers fail: {leased}",
                     self.name
                 ),
             ),
@@ -101,7 +101,7 @@ impl<'a> Opened<'a> {
         }
     }
 
-    /// Who keeps messages from being received that are there, and what to do about it.
+    /// The process that keeps queued messages from being received, and what to do.
     pub fn held_up(&self) -> Option<String> {
         match self.queue.attributes().messages {
             0 => None,
@@ -109,8 +109,7 @@ impl<'a> Opened<'a> {
         }
     }
 
-    /// Why messages were not looked at, with what to do. No thread waits for one: those that are there are looked at, and only who is stopped
-    /// keeps them.
+    /// Why messages were not shown, with what to do. A time-out here means that a stopped process holds the lock.
     pub fn not_seen(&self, error: &ReceiveError) -> Failure {
         let held_up = match error {
             ReceiveError::TimedOut => held_up::named(self.namespace, self.name),
@@ -120,7 +119,7 @@ impl<'a> Opened<'a> {
         Failure::new(Code::Failed, format_args!("{}: {why}", self.name))
     }
 
-    /// An error once the name leads to no queue, or to another one: no process finds this one any more. Looks at most
+    /// Fails if the name leads to no queue or to another queue: no process finds this queue any more. Checks at most
     /// once a second.
     pub fn check_name(&self) -> Result {
         if self.looked.get().elapsed() < GLANCE {
@@ -130,7 +129,7 @@ impl<'a> Opened<'a> {
         let how = match open(self.namespace, self.name, Purpose::Look) {
             Ok(found) if found.identity() == self.queue.identity() => return Ok(()),
             Ok(_) => {
-                "the queue was removed, and another one made under its name; run this again for that one"
+                "the queue was removed, and a new queue has its name; run the command again for the new queue"
             }
             Err(error) if is_missing(&error) => {
                 "the queue was removed; `umsg create` makes a new one"
@@ -145,8 +144,8 @@ impl<'a> Opened<'a> {
     }
 }
 
-/// Whether there is more in a queue than it can hold: a process scribbled there. Each figure is read for itself, and may be a moment older than
-/// another.
+/// Whether a figure exceeds the queue's depth, which means corruption. The figures are read one by one, without the lock: only each
+/// one by itself can be checked.
 fn is_nonsense(attributes: &Attributes) -> bool {
     let figures = [attributes.messages, attributes.leased, attributes.reserved];
     figures.iter().any(|count| *count > attributes.max_messages)
@@ -189,7 +188,7 @@ fn is_missing(error: &OpenError) -> bool {
     )
 }
 
-/// What the caller may do instead, as far as he may know.
+/// Names the permission that the caller has, if the queue can be opened with one.
 fn denied(namespace: &Namespace, name: &Name) -> Failure {
     let Ok(queue) = open(namespace, name, Purpose::Look) else {
         return Failure::of(name, OpenError::PermissionDenied);
@@ -208,7 +207,7 @@ fn denied(namespace: &Namespace, name: &Name) -> Failure {
         "send to"
     };
     let line = format!(
-        "{name}: permission denied: its mode is {mode:04o}, which lets you only {only} it; run this as its owner or as root"
+        "{name}: permission denied: its mode is {mode:04o}, which lets you only {only} it; run the command as its owner or as root"
     );
     Failure::new(Code::Failed, line)
 }

@@ -33,7 +33,7 @@ impl Outlet<'_> {
     pub fn about_longest(&self) -> (&'static str, &'static str) {
         match self {
             Outlet::Posix { .. } => ("message size", failure::longer_messages(self.longest())),
-            Outlet::SystemV { .. } => ("msgmax", failure::longer_typed_messages(self.longest())),
+            Outlet::SystemV { .. } => ("msgmax", failure::longer_sysv_messages(self.longest())),
         }
     }
 

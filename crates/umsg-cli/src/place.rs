@@ -24,7 +24,7 @@ pub fn existing(cli: &Cli) -> Result<Namespace> {
     }
 }
 
-/// The library's advice is about the variable; who gave the option wants to hear of that.
+/// Replaces the library's advice about UMSG_DIR by advice about --dir, if --dir is given.
 pub fn advise(cli: &Cli, failure: Failure) -> Failure {
     match (&cli.dir, failure) {
         (Some(_), Failure::Because { code, line }) => Failure::Because {
@@ -45,7 +45,7 @@ pub fn origin(cli: &Cli, kind: NamespaceKind) -> &'static str {
     }
 }
 
-/// Tells of names that other users took from the namespaces which programs look for, unless the directory was chosen.
+/// Reports namespace names that other users have taken, unless --dir or UMSG_DIR names the directory.
 pub fn tell_passed_over(
     cli: &Cli,
     namespace: &Namespace,
@@ -58,7 +58,7 @@ pub fn tell_passed_over(
         let path = path.display();
         writeln!(
             out,
-            "ignored: {path} belongs to user {owner}. All programs pass it over; root can remove it."
+            "ignored: {path} belongs to user {owner}. No program uses it; root can remove it."
         )?;
     }
     Ok(())

@@ -59,10 +59,10 @@ fn usable(elf: Option<Elf>) -> Result<Elf, String> {
     let own = elf::read(Path::new("/proc/self/exe")).ok().flatten();
     match own {
         Some(own) if own.machine != elf.machine => Err(format!(
-            "a library for {}, and this machine's programs are for {}",
+            "a library for {}, and this umsg is for {}",
             elf.machine, own.machine
         )),
-        _ if elf.interpreter.is_some() => Err("a program, and not a shared library".to_owned()),
+        _ if elf.interpreter.is_some() => Err("a program, not a shared library".to_owned()),
         _ => Ok(elf),
     }
 }

@@ -31,7 +31,7 @@ extern "C" fn look() {
     ERRORS_CLOSED.store(is_closed(rustix::stdio::stderr()), Ordering::Relaxed);
 }
 
-/// Has what was closed be closed again for a program that takes this one's place.
+/// Closes the streams again that were closed at the start, for the program that replaces this one.
 pub fn leave_closed() {
     for (closed, stream) in [
         (&INPUT_CLOSED, rustix::stdio::stdin()),
@@ -40,7 +40,7 @@ pub fn leave_closed() {
     ] {
         // Relaxed: see `look`.
         if closed.load(Ordering::Relaxed) {
-            // If that fails, it is the null device, which harms nobody.
+            // If that fails, the stream stays the null device, which is harmless.
             let _ = rustix::io::fcntl_setfd(stream, FdFlags::CLOEXEC);
         }
     }

@@ -1,4 +1,4 @@
-//! Which processes have a queue's file mapped, as far as the caller may look: of other users' processes only root learns it.
+//! Which processes have a queue's file mapped. Only root sees this for other users' processes.
 
 use std::collections::HashMap;
 use std::fs;
@@ -31,7 +31,7 @@ impl File {
 pub struct Users(HashMap<File, Vec<u32>>);
 
 impl Users {
-    /// Looks at all processes but the caller.
+    /// Reads the maps of all processes but the caller.
     pub fn read() -> Users {
         let mut users = HashMap::<File, Vec<u32>>::new();
         let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -49,7 +49,7 @@ impl Users {
         Users(users)
     }
 
-    /// Who has a file mapped.
+    /// The processes that have a file mapped.
     pub fn of(&self, file: File) -> &[u32] {
         self.0.get(&file).map_or(&[], Vec::as_slice)
     }

@@ -16,7 +16,7 @@ pub fn size(text: &str) -> Result<u64, String> {
         _ => return Err("a number may end in K, M or G, such as 16K".to_owned()),
     };
     let number: u64 = digits.parse().map_err(|_| match text.starts_with('-') {
-        true => "a negative number makes no sense here".to_owned(),
+        true => "a negative number is not allowed".to_owned(),
         false => "give a number, such as 8192, 16K or 1M".to_owned(),
     })?;
     number
@@ -92,10 +92,13 @@ fn with_units(text: &str) -> Result<Duration, jiff::Error> {
 pub fn time_to_live(text: &str) -> Result<Duration, String> {
     let time = duration(text)?;
     match time.as_nanos() {
-        0 => Err("no message could be received; give a longer time, such as 500ms".to_owned()),
-        nanoseconds if u64::try_from(nanoseconds).is_err() => {
-            Err("a queue counts to 584 years; without --ttl messages are kept for ever".to_owned())
-        }
+        0 => Err(
+            "with a time of 0 no message could be received; give a longer time, such as 500ms"
+                .to_owned(),
+        ),
+        nanoseconds if u64::try_from(nanoseconds).is_err() => Err(
+            "the longest time is 584 years; leave --ttl out to keep messages for ever".to_owned(),
+        ),
         _ => Ok(time),
     }
 }

@@ -120,9 +120,9 @@ fn limits_that_are_reached_already_are_set_with_a_warning() {
         site.umsg(&["create", name]).text();
     }
     let outcome = site.umsg(&["limits", "--max-queues", "2"]);
-    outcome.fails(0, &["there are 3 queues already", "fewer than 2"]);
+    outcome.fails(0, &["there are already 3 queues", "fewer than 2"]);
     let outcome = site.umsg(&["limits", "--max-bytes", "36K"]);
-    outcome.fails(0, &["bytes already", "grow no further"]);
+    outcome.fails(0, &["already take", "can't grow"]);
     site.umsg(&["limits", "--max-queues", "4", "--max-bytes", "1M"])
         .text();
 }
@@ -228,10 +228,10 @@ fn setup_says_what_is_wrong_with_the_place() {
         &["holds other files; give --dir a directory that is empty or does not exist"],
     );
     assert!(!full.join("mq").exists());
-    setup("/no/such", &["umsg: /no does not exist; make it first"]);
+    setup("/no/such", &["umsg: /no does not exist; create it first"]);
     setup(
         "/proc/new",
-        &["umsg: /proc can't hold queues, as no files can be made there; choose another"],
+        &["umsg: /proc can't hold queues, because no files can be created there; choose another"],
     );
 }
 
@@ -246,14 +246,14 @@ fn setup_makes_a_shared_namespace_and_leaves_it_alone_the_next_time() {
     let made = site.umsg(&["setup", "--dir", dir]);
     assert!(
         made.text()
-            .starts_with(&format!("{dir}: made, for all users\n")),
+            .starts_with(&format!("{dir}: created, for all users\n")),
         "{made:?}"
     );
     let again = site.umsg(&["setup", "--dir", dir]);
     assert!(
         again
             .text()
-            .starts_with(&format!("{dir}: is as it should be\n")),
+            .starts_with(&format!("{dir}: already complete\n")),
         "{again:?}"
     );
     set_mode(&shared, 0o755);
@@ -283,7 +283,7 @@ fn setup_warns_of_queues_that_fall_out_of_sight() {
     outcome.fails(
         0,
         &[
-            "don't see the 1 queue of",
+            "don't see its 1 queue of",
             &format!("UMSG_DIR={}", users.display()),
         ],
     );
@@ -334,7 +334,7 @@ fn a_limit_of_none_is_told_as_one_and_not_as_a_full_namespace() {
     assert_eq!(warned.len(), 2, "{warned:?}");
     for line in warned {
         assert!(
-            line.ends_with("queues already: they stay, and no new ones can be made"),
+            line.ends_with("queues: they stay, and no new queues can be created"),
             "{line}"
         );
     }

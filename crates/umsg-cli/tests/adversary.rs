@@ -341,7 +341,7 @@ fn what_a_stranger_puts_into_a_namespace_before_its_first_user_harms_nobody() {
     failures.expect_none();
 }
 
-/// Puts something into a namespace that no process has used, and has the victims come.
+/// Puts something into a namespace that nobody has used, and has the victims come.
 fn plant_first(command: &Path, name: &str, act: Act) -> Result<(), String> {
     let mut stage = Stage::at_boot();
     let (_adversary, put) = put_all(&stage, name, &[], act)?;

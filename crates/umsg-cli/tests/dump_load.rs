@@ -268,7 +268,7 @@ fn a_dump_is_not_printed_on_a_terminal() {
         .env("UMSG_DIR", place.site.path());
     let outcome = finish(&mut script, b"");
     let text = String::from_utf8(outcome.output).unwrap();
-    assert!(text.contains("is a terminal; name a file"), "{text:?}");
+    assert!(text.contains("is a terminal; give a file"), "{text:?}");
     assert_eq!(outcome.code, Some(2));
 }
 

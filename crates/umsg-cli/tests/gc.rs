@@ -1,4 +1,4 @@
-//! umsg gc: what no process needs any more.
+//! umsg gc: what nobody needs any more.
 //!
 //! The tests take turns: their own process has queues open, and so has each child that another test forks, until it executes the
 //! command.
@@ -38,7 +38,7 @@ fn nothing_is_removed_unless_that_is_said() {
     let lines: Vec<&str> = shown.text().lines().collect();
     assert!(lines[0].starts_with("NAME"), "{lines:?}");
     assert!(lines[1].starts_with("/test-1 "), "{lines:?}");
-    assert_eq!(lines[3], "2 would be removed: say --remove");
+    assert_eq!(lines[3], "2 would be removed with --remove");
     let shown = site.umsg(&["gc", "/none"]);
     assert!(shown.text().ends_with("\nnothing would be removed\n"));
     let removed = site.umsg(&["gc", "/test-*", "--remove"]);
@@ -167,28 +167,28 @@ fn what_was_to_go_by_itself_is_listed_in_any_case_and_removed_if_that_is_said() 
     for _ in 0..2 {
         let left = site.umsg(&["gc", "--leftovers"]);
         let expected =
-            "left over: /killed, 1 doorbells, 1 half made; would be removed: say --remove\n";
+            "stale files: /killed, 1 poll FIFOs, 1 incomplete; would be removed with --remove\n";
         assert_eq!(left.text(), expected);
         let report = site.umsg(&["gc", "/k*", "/w*", "--json"]).json();
         assert_eq!(fates(&report), [("/waits", "stale")]);
         assert_eq!(
-            report["left_over"]["queues"],
+            report["stale_files"]["queues"],
             serde_json::json!(["/killed"])
         );
-        assert_eq!(report["left_over"]["doorbells"], 1);
-        assert_eq!(report["left_over"]["temporary"], 1);
-        assert_eq!(report["left_over"]["fate"], "stale");
+        assert_eq!(report["stale_files"]["poll_fifos"], 1);
+        assert_eq!(report["stale_files"]["incomplete"], 1);
+        assert_eq!(report["stale_files"]["fate"], "stale");
         assert!(killed.join("queue").exists() && bell.exists() && half.exists());
     }
     let report = site.umsg(&["gc", "/none", "--remove", "--json"]).json();
     assert_eq!(
-        report["left_over"]["queues"],
+        report["stale_files"]["queues"],
         serde_json::json!(["/killed"])
     );
-    assert_eq!(report["left_over"]["fate"], "removed");
+    assert_eq!(report["stale_files"]["fate"], "removed");
     assert!(!killed.exists() && !bell.exists() && !half.exists());
     let nothing = site.umsg(&["gc", "--leftovers", "--remove"]);
-    assert_eq!(nothing.text(), "nothing is left over\n");
+    assert_eq!(nothing.text(), "no stale files\n");
     assert_eq!(
         site.umsg(&["ls", "-q"]).text(),
         "/made\n/mine\n/stays\n/waits\n"

@@ -223,7 +223,7 @@ fn the_longest_message_goes_through_every_command() {
     assert_eq!(site.umsg(&["recv", "/q", "-o", "raw"]).output, longest);
     longest.push(b'x');
     site.umsg_with_input(&["send", "/q"], &longest)
-        .fails(1, &["16777216 bytes; no queue takes longer ones"]);
+        .fails(1, &["16777216 bytes; no queue takes longer messages"]);
 }
 
 #[test]

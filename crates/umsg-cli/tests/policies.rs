@@ -106,7 +106,7 @@ fn creating_an_existing_queue_with_another_policy_says_which_it_has() {
     create(&["--ttl", "1.5"]).text();
     create(&["--ttl", "2s", "--on-full", "block"]).fails(
         1,
-        &["/q: exists already, with --on-full drop-oldest and --ttl 1s500ms; "],
+        &["/q: already exists with --on-full drop-oldest and --ttl 1s500ms; "],
     );
     create(&["--dead-letter", "/dead", "--max-deliveries", "3"])
         .fails(1, &["with no --max-deliveries and no --dead-letter; "]);
@@ -168,14 +168,14 @@ fn a_queue_for_dead_letters_is_made_along_and_stays() {
     assert_eq!(site.umsg(&["ls", "--quiet"]).text(), "/dead\n");
     let help = site.umsg(&["create", "--help"]);
     let words: Vec<&str> = help.text().split_whitespace().collect();
-    assert!(words.join(" ").contains("it is made along with this one"));
+    assert!(words.join(" ").contains("it is created with the same"));
 }
 
 #[test]
 fn a_queue_for_dead_letters_that_cant_be_one_is_refused() {
     let site = Site::new();
     let create = |dead_letter: &str| site.umsg(&["create", "/q", "--dead-letter", dead_letter]);
-    create("/q").fails(1, &["umsg: --dead-letter /q is the queue itself: "]);
+    create("/q").fails(1, &["umsg: --dead-letter /q is the queue itself; "]);
     create("a/b").fails(1, &["umsg: --dead-letter /a/b: ", "one slash"]);
     create("").fails(1, &["umsg: --dead-letter \"\": ", "such as /orders"]);
     assert_eq!(site.umsg(&["ls", "-q"]).text(), "");
@@ -201,6 +201,6 @@ fn a_queue_for_dead_letters_that_is_too_small_is_refused_or_named_as_the_reason(
     let dump = site.umsg(&["dump", "/q", "-o", "/dev/null"]);
     dump.fails(
         0,
-        &["/q: messages leased or set aside, which are not in the file: 1; "],
+        &["/q: leased or set-aside messages that are not in the file: 1; "],
     );
 }

@@ -56,7 +56,7 @@ fn limits_that_can_not_be_written_leave_no_file_and_are_an_error() {
     let refused = limited(&site, libc::RLIMIT_FSIZE, 0, "limits --max-queues 10");
     refused.fails(1, &["File too large"]);
     let left = site.umsg(&["gc", "--leftovers"]);
-    assert_eq!(left.text(), "nothing is left over\n");
+    assert_eq!(left.text(), "no stale files\n");
     assert_ne!(site.umsg(&["limits", "--json"]).json()["max_queues"], 10);
 }
 

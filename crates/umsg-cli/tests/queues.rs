@@ -64,7 +64,7 @@ fn creating_an_existing_queue_is_fine_unless_other_attributes_are_wanted() {
     ])
     .text();
     let other = site.umsg(&["create", "/q", "--max-messages", "6"]);
-    other.fails(1, &["/q: exists already, with --max-messages 5; `umsg rm`"]);
+    other.fails(1, &["/q: already exists with --max-messages 5; `umsg rm`"]);
     let other = site.umsg(&["create", "/q", "--mode", "644", "--message-size", "1"]);
     other.fails(1, &["with --message-size 8192 and --mode 0600; `umsg rm`"]);
     site.umsg(&["create", "/q", "--mode", "600"]).text();
@@ -133,7 +133,7 @@ fn who_may_not_do_everything_with_a_queue_may_still_find_it_as_he_wants_it() {
             .unwrap()
     };
     create(&["/letterbox", "--mode", "622"]).text();
-    create(&["/letterbox", "--mode", "600"]).fails(1, &["exists already, with --mode 0622"]);
+    create(&["/letterbox", "--mode", "600"]).fails(1, &["already exists with --mode 0622"]);
     create(&["/private"]).fails(1, &["/private: permission denied"]);
 }
 

@@ -31,7 +31,7 @@ fn leave(site: &Site, name: &str) {
     while Sender::open_in(&namespace, name).is_err() {
         std::thread::sleep(Duration::from_millis(1));
     }
-    // SAFETY: a child of ours that no process has waited for; no status is wanted.
+    // SAFETY: a child of ours that nobody has waited for; no status is wanted.
     unsafe {
         libc::kill(owner, libc::SIGKILL);
         libc::waitpid(owner, std::ptr::null_mut(), 0);
@@ -148,7 +148,7 @@ fn a_ring_is_removed_when_its_owner_is_dead_and_else_by_force() {
         .fails(1, &["ring:/jobs: process", "owns the ring; ", "--force"]);
     let removed = site.umsg(&["rm", "--force", "ring:/jobs", "--json"]).json();
     assert_eq!(removed["removed"], json!(["ring:/jobs"]));
-    // Those that have it keep it.
+    // Those who have it keep it.
     sender.send(&Post::new(7)).unwrap();
     assert_eq!(ring.try_receive().unwrap().user_data, 7);
     for command in ["stat", "rm"] {
@@ -183,7 +183,7 @@ fn commands_that_are_for_queues_say_so() {
     for command in ["create", "send", "recv", "peek", "dump"] {
         let outcome = site.umsg(&[command, "ring:/jobs"]);
         assert_eq!(outcome.code, Some(2), "{outcome:?}");
-        assert!(outcome.errors.contains("by programs"), "{outcome:?}");
+        assert!(outcome.errors.contains("only programs"), "{outcome:?}");
     }
     site.umsg(&["create", "/ring:jobs"]).text();
     assert_eq!(site.umsg(&["ls", "-q"]).text(), "/ring:jobs\n");
@@ -194,7 +194,7 @@ fn rings_count_for_the_limit_of_bytes() {
     let site = Site::new();
     let rings = [make(&site, "/jobs"), make(&site, "/others")];
     let outcome = site.umsg(&["limits", "--max-bytes", "36K"]);
-    outcome.fails(0, &["queues and rings take", "grow no further"]);
+    outcome.fails(0, &["queues and rings already take", "can't grow"]);
     site.umsg(&["create", "/orders"])
         .fails(1, &["the namespace's limit of bytes", "umsg limits"]);
     drop(rings);
@@ -208,8 +208,10 @@ fn who_looks_for_a_queue_where_there_is_a_ring_is_told_how_that_is_written() {
     for command in ["stat", "rm", "send", "recv"] {
         let mut arguments = vec![command, "/live"];
         arguments.extend((command == "send").then_some("text"));
-        site.umsg(&arguments)
-            .fails(1, &["/live: no queue of this name, but a ring: ring:/live"]);
+        site.umsg(&arguments).fails(
+            1,
+            &["/live: this is the name of a ring, not of a queue; write ring:/live"],
+        );
     }
     site.umsg(&["stat", "/dead"]).fails(1, &["umsg ls"]);
 }

@@ -220,7 +220,7 @@ fn without_the_library_or_the_namespace_the_program_does_not_start() {
     refused(
         "UMSG_PRELOAD",
         Path::new("/bin/true"),
-        &["umsg: /bin/true: a program, and not a shared library; "],
+        &["umsg: /bin/true: a program, not a shared library; "],
     );
     refused(
         "UMSG_PRELOAD",
@@ -235,7 +235,7 @@ fn without_the_library_or_the_namespace_the_program_does_not_start() {
     refused(
         "UMSG_PRELOAD",
         &library,
-        &["foreign.so: a library for machine 22 (64-bit), and this machine's"],
+        &["foreign.so: a library for machine 22 (64-bit), and this umsg is for"],
     );
     refused(
         "UMSG_DIR",

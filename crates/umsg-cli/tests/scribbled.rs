@@ -1,4 +1,4 @@
-//! Queues whose files a process has scribbled over: listed, told of and removed, whatever bytes they hold.
+//! Queues whose files somebody has scribbled over: listed, told of and removed, whatever bytes they hold.
 
 mod support;
 
@@ -128,7 +128,7 @@ fn a_removal_writes_into_no_file_that_has_a_name_elsewhere() {
     assert!(is_unchanged);
 }
 
-/// Ways to have the lock of a System V queue held by a process that does not let it go; the process lives as long as it is kept.
+/// Ways to have the lock of a System V queue held by somebody who does not let it go; the process lives as long as it is kept.
 const HOLDERS: [fn(&Site) -> Killed; 3] = [
     // A stranger, who lives.
     |site| {
@@ -151,11 +151,11 @@ const HOLDERS: [fn(&Site) -> Killed; 3] = [
     },
 ];
 
-/// A queue that a process holds so is told of, with the right reason, and removed by this command.
+/// A queue that somebody holds so is told of, with the right reason, and removed by this command.
 fn removed_without_its_lock(hold: fn(&Site) -> Killed, remove: &[&str]) {
     let site = site_with(&[KEY]);
     let _holder = hold(&site);
-    // No process is called stopped who is not, as `umsg doctor` knows.
+    // Nobody is called stopped who is not, as `umsg doctor` knows.
     let asked = site.umsg(&["stat", KEY]);
     asked.fails(1, &["the lock of the queue"]);
     site.umsg(remove).text();
@@ -244,7 +244,7 @@ fn what_is_no_queue_is_named_among_all() {
     let named: Vec<&str> = looked.errors.lines().collect();
     assert_eq!(named.len(), 3, "{looked:?}");
     for (line, says) in named.iter().zip([
-        "mq/link: a symbolic link, and no queue",
+        "mq/link: a symbolic link in the place of a queue",
         "msg/9: a FIFO",
         "ring/directory: a directory",
     ]) {

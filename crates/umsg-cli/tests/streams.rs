@@ -59,7 +59,7 @@ fn what_is_told_once_only_is_not_done_where_nobody_could_read_it() {
     let full = "standard output: No space left";
     let closed = "standard output: it is closed";
     for (redirection, says) in [(">&-", closed), ("> /dev/full", full)] {
-        // An identifier that no process knows would be of a queue that no process finds.
+        // An identifier that nobody knows would be of a queue that nobody finds.
         for json in ["", "--json"] {
             let line = format!("umsg create key:0 {json} {redirection}");
             shell(&site, &line).fails(1, &[says]);
@@ -133,7 +133,7 @@ fn a_receiver_that_is_killed_before_all_is_printed_leaves_the_message() {
     site.wait_for("/q", "leased", 1);
     assert!(site.umsg(&["ls"]).text().ends_with("1 leased\n"));
     site.umsg(&["recv", "/q", "--nonblocking"])
-        .fails(3, &["/q: the queue is empty; messages leased, "]);
+        .fails(3, &["/q: the queue is empty; leased messages, "]);
     receiver.kill().unwrap();
     receiver.wait().unwrap();
     let next = site.umsg(&["recv", "/q", "--json"]).json();
@@ -233,7 +233,7 @@ fn who_waits_for_a_queue_that_is_replaced_is_told_so() {
     site.umsg(&["create", "/q"]).text();
     end(sender).fails(
         4,
-        &["/q: the queue was removed, and another one made under its name; "],
+        &["/q: the queue was removed, and a new queue has its name; "],
     );
     assert_eq!(messages(&site), "");
 }
@@ -243,12 +243,12 @@ fn a_queue_that_could_not_be_shown_is_taken_back_if_it_is_new() {
     let site = site_with(&["kept"]);
     for queue in ["/new", "key:5", "key:0"] {
         let outcome = site.umsg_into_full_disk(&["create", queue, "--json"]);
-        outcome.fails(1, &["standard output: No space left", "was taken back"]);
+        outcome.fails(1, &["standard output: No space left", "was removed again"]);
         assert_eq!(site.umsg(&["ls", "-q"]).text(), "/q\n");
     }
     let outcome = site.umsg_into_full_disk(&["create", "/q", "--json"]);
     outcome.fails(1, &["standard output: No space left"]);
-    assert!(!outcome.errors.contains("taken back"), "{outcome:?}");
+    assert!(!outcome.errors.contains("removed again"), "{outcome:?}");
     assert_eq!(messages(&site), "kept\n");
 }
 

@@ -56,10 +56,8 @@ fn a_queue_without_a_key_is_known_by_its_identifier_which_is_printed() {
         (&json!(null), &json!(null))
     );
     for command in ["stat", "send", "recv", "peek", "rm"] {
-        site.umsg(&[command, "key:0"]).fails(
-            1,
-            &["key:0x00000000: ", "`umsg ls` shows their identifiers"],
-        );
+        site.umsg(&[command, "key:0"])
+            .fails(1, &["key:0x00000000: ", "`umsg ls` shows the identifiers"]);
     }
 }
 
@@ -72,7 +70,7 @@ fn creating_an_existing_queue_is_fine_unless_another_is_wanted() {
     site.umsg(&["create", KEY, "--mode", "640", "--qbytes", "1K"])
         .fails(
             1,
-            &["key:0x00001234: exists already, with --qbytes 16384 and --mode 0600; `umsg rm`"],
+            &["key:0x00001234: already exists with --qbytes 16384 and --mode 0600; `umsg rm`"],
         );
     site.umsg(&["create", KEY, "--exclusive"])
         .fails(1, &["a queue of this key exists already; "]);
@@ -90,7 +88,7 @@ fn what_belongs_to_the_other_kind_of_queue_is_refused() {
     let refused = |command: &[&str], part: &str| site.umsg(command).fails(2, &[part]);
     refused(
         &["create", "key:1", "--max-messages", "5"],
-        "no --max-messages and --message-size, but --qbytes",
+        "no --max-messages and --message-size; use --qbytes",
     );
     refused(&["create", "key:1", "--on-full", "fail"], "--on-full");
     refused(&["create", "id:1"], "identifiers are given by umsg");
@@ -100,15 +98,15 @@ fn what_belongs_to_the_other_kind_of_queue_is_refused() {
     );
     refused(
         &["send", KEY, "x", "-p", "1"],
-        "a System V queue has no --priority, but --type",
+        "a System V queue has no --priority; use --type",
     );
     refused(
         &["send", "/q", "x", "--type", "1"],
-        "a POSIX queue has no --type, but --priority",
+        "a POSIX queue has no --type; use --priority",
     );
     refused(
         &["recv", "/q", "--lowest", "1"],
-        "/q: a POSIX queue has no types to receive by",
+        "/q: a POSIX queue has no types",
     );
     for command in [
         &["dump", KEY][..],
@@ -117,7 +115,7 @@ fn what_belongs_to_the_other_kind_of_queue_is_refused() {
     ] {
         let outcome = site.umsg(command);
         assert!(
-            outcome.code == Some(2) && outcome.errors.contains("this is for POSIX queues"),
+            outcome.code == Some(2) && outcome.errors.contains("the command takes a POSIX queue"),
             "{outcome:?}"
         );
     }

@@ -9,7 +9,7 @@ use umsg::Namespace;
 use umsg::posix::{self, OpenError, OpenOptions, Queue, Status};
 use umsg::sysv::PRIVATE;
 
-use super::create_typed::{self, Wanted};
+use super::create_sysv::{self, Wanted};
 use super::policy::Policy;
 use crate::address::{Address, Label, address};
 use crate::attached::Attached;
@@ -17,7 +17,7 @@ use crate::cli::Cli;
 use crate::failure::{Code, Failure, Result};
 use crate::names::Name;
 use crate::opened::{Opened, Purpose};
-use crate::output::json_typed::TypedQueue;
+use crate::output::json_sysv::SysvQueue;
 use crate::output::{self, Format, json};
 use crate::{place, streams, values};
 
@@ -88,7 +88,7 @@ impl Create {
 
     fn create_named(&self, namespace: &Namespace, name: &Name) -> Result {
         if self.qbytes.is_some() {
-            return Err(name.has_no("--qbytes", "--max-messages and --message-size"));
+            return Err(name.has_no("--qbytes", "use --max-messages and --message-size"));
         }
         let (queue, is_new) = self.open(namespace, name)?;
         let status = queue.status();
@@ -104,12 +104,12 @@ impl Create {
 
     fn create_labelled(&self, cli: &Cli, label: Label) -> Result {
         if self.max_messages.is_some() || self.message_size.is_some() {
-            return Err(label.has_no("--max-messages and --message-size", "--qbytes"));
+            return Err(label.has_no("--max-messages and --message-size", "use --qbytes"));
         }
         if self.policy.is_any() {
             return Err(label.has_no(
                 "--on-full, --ttl, --max-deliveries, --dead-letter and --remove-on-last-close",
-                "--qbytes",
+                "leave them out",
             ));
         }
         let wanted = Wanted {
@@ -127,7 +127,7 @@ impl Create {
             true => self.tell(&namespace, &created),
             false => Ok(()),
         };
-        // Of one without a key no process knows, or could find it.
+        // No process could find a queue without a key whose identifier was not printed.
         told.map_err(|failure| match is_new {
             true => taken_back(failure, label, || created.queue.remove().is_ok()),
             false => failure,
@@ -139,8 +139,8 @@ impl Create {
         let mut out = output::standard()?;
         if self.format.json {
             let status = created.queue.status().ok();
-            let entry = create_typed::entry(namespace, created)?;
-            json::print(&mut out, &TypedQueue::new(&entry, status.as_ref()))?;
+            let entry = create_sysv::entry(namespace, created)?;
+            json::print(&mut out, &SysvQueue::new(&entry, status.as_ref()))?;
         } else {
             writeln!(out, "{}", Label::Id(created.queue.id()))?;
         }
@@ -180,7 +180,7 @@ impl Create {
             options.message_size(bytes);
         }
         if let Some(mode) = self.mode {
-            // As mkdir -m: who names a mode wants that one.
+            // A mode that is given is used without the umask, as by mkdir -m.
             rustix::process::umask(Mode::empty());
             options.mode(mode);
         }
@@ -188,7 +188,7 @@ impl Create {
         options.open(name)
     }
 
-    /// A queue that existed keeps its attributes; who asked for others must not believe that he has them.
+    /// Fails if an existing queue has other attributes than the options: it keeps its own.
     fn compare(&self, name: &Name, found: &Status) -> Result {
         let attributes = found.attributes;
         let number = |wanted: Option<u32>, found: usize, what| {
@@ -209,7 +209,7 @@ impl Create {
             return Ok(());
         }
         let line = format!(
-            "{name}: exists already, with {}; `umsg rm` it first, or leave the options out to use it as it is",
+            "{name}: already exists with {}; `umsg rm` it first, or leave the options out to use it as it is",
             others.join(" and ")
         );
         Err(Failure::new(Code::Failed, line))
@@ -222,14 +222,14 @@ fn tell_named(name: &Name, status: &Status) -> Result {
     Ok(out.flush()?)
 }
 
-/// What is said of a new queue that could not be shown: it is removed again, so that a process that repeats this after the failure finds nothing. Whoever had
-/// enough of the output has a queue.
+/// Removes a new queue that could not be printed, so that the command can be repeated after the failure. The queue stays if the
+/// reader of the output ended early.
 fn taken_back(failure: Failure, subject: impl Display, remove: impl FnOnce() -> bool) -> Failure {
     match failure {
         Failure::Because { code, line } => {
             let fate = match remove() {
-                true => "was taken back",
-                false => "was made, and could not be taken back",
+                true => "was removed again",
+                false => "was created, and could not be removed again",
             };
             Failure::new(code, format_args!("{line}; {subject} {fate}"))
         }

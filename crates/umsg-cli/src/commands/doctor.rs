@@ -68,10 +68,10 @@ pub struct Doctor {
     format: Format,
 }
 
-/// One that was looked at.
-pub struct Patient {
+/// A queue or ring that was inspected.
+pub struct Inspected {
     pub name: String,
-    /// Or why it can't be looked at.
+    /// The diagnosis, or why there is none.
     pub found: Result<Diagnosis, String>,
     /// What was repaired.
     pub repair: Option<Repair>,
@@ -85,7 +85,7 @@ pub struct Repair {
     pub lost: u64,
 }
 
-impl Patient {
+impl Inspected {
     pub fn is_healthy(&self) -> bool {
         self.found.as_ref().is_ok_and(Diagnosis::is_healthy)
     }
@@ -108,34 +108,34 @@ impl Doctor {
             "examining"
         };
         let bar = progress::of_things(what, subjects.len());
-        let mut patients: Vec<Patient> = subjects
+        let mut inspected: Vec<Inspected> = subjects
             .iter()
             .map(|subject| {
-                let patient = self.examine(&namespace, subject, &bar);
+                let item = self.examine(&namespace, subject, &bar);
                 bar.inc(1);
-                patient
+                item
             })
             .collect();
         bar.finish_and_clear();
         if self.all {
-            patients.extend(intruders(&namespace)?);
+            inspected.extend(foreign_files(&namespace)?);
             warn_of_links(HARD_LINKS);
         }
         let mut out = output::standard()?;
         match self.format.json {
-            true => json::print(&mut out, &json_doctor::Report::new(&patients))?,
+            true => json::print(&mut out, &json_doctor::Report::new(&inspected))?,
             false => {
                 place::tell_passed_over(cli, &namespace, &mut out)?;
-                doctor_text::print(&mut out, &patients)?;
+                doctor_text::print(&mut out, &inspected)?;
             }
         }
         out.flush()?;
-        verdict(&patients)
+        verdict(&inspected)
     }
 }
 
 impl Doctor {
-    fn examine(&self, namespace: &Namespace, subject: &Subject, bar: &ProgressBar) -> Patient {
+    fn examine(&self, namespace: &Namespace, subject: &Subject, bar: &ProgressBar) -> Inspected {
         let looked = match self.repair {
             true => repair(namespace, subject).map(|repaired| {
                 let Repaired {
@@ -158,14 +158,14 @@ impl Doctor {
         };
         let name = subject.lossy();
         match looked {
-            Ok((diagnosis, repair)) => Patient {
+            Ok((diagnosis, repair)) => Inspected {
                 name,
                 found: Ok(diagnosis),
                 repair,
             },
             Err(failure) => {
                 bar.suspend(|| failure.report());
-                Patient {
+                Inspected {
                     name,
                     found: Err(failure.line()),
                     repair: None,
@@ -176,30 +176,30 @@ impl Doctor {
 }
 
 /// That something is wrong is more than that something can't be looked at.
-fn verdict(patients: &[Patient]) -> Result {
-    let mut found = patients.iter().map(|patient| &patient.found);
-    let is_ill = |found: &Result<Diagnosis, String>| {
+fn verdict(inspected: &[Inspected]) -> Result {
+    let mut found = inspected.iter().map(|item| &item.found);
+    let has_problem = |found: &Result<Diagnosis, String>| {
         let found = found.as_ref();
         found.is_ok_and(|diagnosis| !diagnosis.is_healthy())
     };
-    match (found.clone().any(is_ill), found.any(Result::is_err)) {
-        (true, _) => Err(Failure::Reported(Code::Unwell)),
+    match (found.clone().any(has_problem), found.any(Result::is_err)) {
+        (true, _) => Err(Failure::Reported(Code::ProblemFound)),
         (false, true) => Err(Failure::Reported(Code::Failed)),
         (false, false) => Ok(()),
     }
 }
 
 /// What stands where a queue could be, and is none.
-fn intruders(namespace: &Namespace) -> Result<Vec<Patient>> {
+fn foreign_files(namespace: &Namespace) -> Result<Vec<Inspected>> {
     let all = namespace.intruders()?.into_iter();
     Ok(all
         .map(|found| {
             let name = text::on_one_line(found.path.as_os_str().as_bytes());
             let what = found.what;
             let line =
-                format!("{name}: {what}, and no queue: remove it, then a queue can have its name");
+                format!("{name}: {what} in the place of a queue; remove it, so that a queue can have its name");
             say(&line);
-            Patient {
+            Inspected {
                 name,
                 found: Err(line),
                 repair: None,
@@ -215,7 +215,7 @@ const HARD_LINKS: &str = "/proc/sys/fs/protected_hardlinks";
 fn warn_of_links(setting: &str) {
     if std::fs::read_to_string(setting).is_ok_and(|text| text.trim() == "0") {
         say(format!(
-            "{setting} is 0: every user can give any queue's file a second name, which keeps the queue from being opened; set it to 1"
+            "{setting} is 0: every user can make a queue unusable by a second name for its file; set it to 1"
         ));
     }
 }
@@ -227,8 +227,8 @@ fn all(namespace: &Namespace) -> Result<Vec<Subject>> {
     for listed in posix::list_untouched(namespace)? {
         all.push(Subject::Queue(Address::Posix(named(&listed.name))));
     }
-    let typed = sysv::list(namespace);
-    for entry in typed.map_err(|error| Failure::new(Code::Failed, error.explain()))? {
+    let listed = sysv::list(namespace);
+    for entry in listed.map_err(|error| Failure::new(Code::Failed, error.explain()))? {
         all.push(Subject::Queue(Address::SystemV(Label::Id(entry.id))));
     }
     for listed in ring::list(namespace)? {

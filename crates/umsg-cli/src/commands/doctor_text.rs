@@ -10,25 +10,25 @@ use umsg::diagnosis::{
 use umsg::posix::NotifyKind;
 use umsg::sysv::Want;
 
-use super::doctor::Patient;
+use super::doctor::Inspected;
 use super::doctor_problems::told;
 use crate::output::{text, time};
 
 /// So many of a kind are shown.
 const MOST: usize = 20;
 
-pub fn print(out: &mut impl Write, patients: &[Patient]) -> io::Result<()> {
+pub fn print(out: &mut impl Write, inspected: &[Inspected]) -> io::Result<()> {
     // Why others can't be looked at stands on standard error.
-    let seen = patients.iter().filter_map(|patient| {
-        let diagnosis = patient.found.as_ref().ok()?;
-        Some((patient, diagnosis))
+    let seen = inspected.iter().filter_map(|item| {
+        let diagnosis = item.found.as_ref().ok()?;
+        Some((item, diagnosis))
     });
-    for (n, (patient, diagnosis)) in seen.enumerate() {
+    for (n, (item, diagnosis)) in seen.enumerate() {
         if n != 0 {
             writeln!(out)?;
         }
-        writeln!(out, "{}", text::on_one_line(patient.name.as_bytes()))?;
-        if let Some(repair) = &patient.repair {
+        writeln!(out, "{}", text::on_one_line(item.name.as_bytes()))?;
+        if let Some(repair) = &item.repair {
             lines(out, "repaired now", &repair.done, Clone::clone)?;
             let failed = repair.failed.as_slice();
             lines(out, "not repaired", failed, Clone::clone)?;
@@ -81,7 +81,7 @@ fn describe(out: &mut impl Write, diagnosis: &Diagnosis) -> io::Result<()> {
         line(
             out,
             "in use",
-            "at each look: not all was checked; run this again when there is less to do",
+            "at each attempt, so not everything was checked; run this again at less load",
         )?;
     }
     if diagnosis.is_healthy() {
@@ -153,7 +153,7 @@ fn blocked(blocked: &Blocked) -> String {
         _ => "waits".to_owned(),
     };
     let served = if blocked.served {
-        "; has been served and has not run since"
+        "; served, and has not run since"
     } else {
         ""
     };
@@ -199,10 +199,10 @@ fn registration(registration: &Registration) -> String {
     let how = match registration.kind {
         NotifyKind::Signal(signal) => format!("by signal {signal}"),
         NotifyKind::Call => "by a call".to_owned(),
-        _ => "when it looks".to_owned(),
+        _ => "without notification".to_owned(),
     };
     let told = if registration.told {
-        "; was told and has not taken note"
+        "; notified, and has not reacted yet"
     } else {
         ""
     };

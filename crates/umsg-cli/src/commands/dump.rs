@@ -66,7 +66,7 @@ impl Dump {
     fn print(&self, cli: &Cli) -> Result {
         streams::check_output()?;
         if io::stdout().is_terminal() {
-            let line = "standard output is a terminal; name a file with -o, or redirect it";
+            let line = "standard output is a terminal; give a file with -o, or redirect the output";
             return Err(Failure::new(Code::Usage, line));
         }
         let snapshot = self.take(cli)?;
@@ -85,12 +85,12 @@ impl Dump {
         Ok(snapshot.named(&self.name))
     }
 
-    /// Who removes the queue after saving it must not believe that he has them all.
+    /// Reports messages that the file does not hold: removing the queue would lose them.
     fn warn(&self, status: &Status) {
         let held = status.attributes.leased + status.set_aside;
         if held != 0 {
             say(format_args!(
-                "{}: messages leased or set aside, which are not in the file: {held}; see `umsg stat {}`",
+                "{}: leased or set-aside messages that are not in the file: {held}; see `umsg stat {}`",
                 self.name, self.name
             ));
         }
@@ -117,7 +117,7 @@ fn bar(snapshot: &Snapshot) -> ProgressBar {
     progress::of_bytes("saving", snapshot.info().bytes)
 }
 
-/// A file that no process looks for yet; removed unless it replaces another.
+/// A file under a temporary name, removed unless it replaces the target.
 struct NewFile {
     file: File,
     path: PathBuf,
@@ -195,7 +195,7 @@ impl Explain for SnapshotError {
             }
             SnapshotError::NotASnapshot => "`umsg dump` makes one",
             SnapshotError::OtherVersion { .. } => "load it with the version of umsg that wrote it",
-            _ => "nothing was loaded; get the file again from where it came",
+            _ => "nothing was loaded; copy the file again from its source",
         };
         format!("{self}; {hint}")
     }

@@ -72,7 +72,7 @@ pub struct Gc {
     format: Format,
 }
 
-/// What becomes of one.
+/// The result for a queue or ring.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Fate {
@@ -92,7 +92,7 @@ struct Row<'a> {
 
 impl Gc {
     pub fn perform(&self, cli: &Cli) -> Result {
-        // What was removed is told once, and here only.
+        // No other command reports what this one removes.
         streams::check_output()?;
         let namespace = place::existing(cli)?;
         let left = match self.remove {
@@ -115,7 +115,7 @@ impl Gc {
             json::print(&mut out, &Report::new(&rows, &left, self.remove))?;
         } else {
             if !left.is_empty() || self.leftovers {
-                self.tell_left_over(&left, &mut out)?;
+                self.print_stale_files(&left, &mut out)?;
             }
             if !self.leftovers {
                 table(&rows).print(&mut out)?;
@@ -129,7 +129,7 @@ impl Gc {
         }
     }
 
-    /// Whether all conditions hold. What is not known does not hold.
+    /// Whether all conditions hold. A condition on an unknown value does not hold.
     fn is_meant(&self, found: &Found, now: SystemTime) -> bool {
         let mut names = self.patterns.iter();
         let is_named = self.patterns.is_empty() || names.any(|name| name.matches(&found.name));
@@ -148,7 +148,7 @@ impl Gc {
     fn judge<'a>(&self, namespace: &Namespace, found: &'a Found, users: &Users) -> Row<'a> {
         let mut used_by = found.users(users);
         if self.remove && used_by.is_empty() {
-            // What another program has opened meanwhile, or made anew, is in use by now.
+            // Another program may have opened or replaced it since `users` was read.
             used_by = found.users(&Users::read());
         }
         let is_kept = !self.in_use && !used_by.is_empty() || found.is_another_by_now();
@@ -188,9 +188,9 @@ impl Gc {
         }
     }
 
-    fn tell_left_over(&self, left: &StaleFiles, out: &mut impl Write) -> std::io::Result<()> {
+    fn print_stale_files(&self, left: &StaleFiles, out: &mut impl Write) -> std::io::Result<()> {
         if left.is_empty() {
-            return writeln!(out, "nothing is left over");
+            return writeln!(out, "no stale files");
         }
         let names: String = left
             .queues
@@ -201,14 +201,14 @@ impl Gc {
             "" => " no queues",
             names => names,
         };
-        let (doorbells, temporary) = (left.doorbells, left.temporary);
+        let (fifos, incomplete) = (left.doorbells, left.temporary);
         let fate = match self.remove {
             true => "removed",
-            false => "would be removed: say --remove",
+            false => "would be removed with --remove",
         };
         writeln!(
             out,
-            "left over:{queues}, {doorbells} doorbells, {temporary} half made; {fate}"
+            "stale files:{queues}, {fifos} poll FIFOs, {incomplete} incomplete; {fate}"
         )
     }
 
@@ -217,7 +217,7 @@ impl Gc {
         let what = match (self.remove, count(Fate::Stale)) {
             (true, _) => format!("{} removed", count(Fate::Removed)),
             (false, 0) => "nothing would be removed".to_owned(),
-            (false, stale) => format!("{stale} would be removed: say --remove"),
+            (false, stale) => format!("{stale} would be removed with --remove"),
         };
         match count(Fate::Kept) {
             0 => writeln!(out, "{what}"),
@@ -258,7 +258,7 @@ fn table(rows: &[Row<'_>]) -> Table<5> {
 fn remark(row: &Row<'_>) -> String {
     match (row.fate, row.used_by.as_slice()) {
         (Fate::Failed, _) => "not removed".to_owned(),
-        (Fate::Kept, []) => "another by now".to_owned(),
+        (Fate::Kept, []) => "replaced meanwhile".to_owned(),
         (_, []) => String::new(),
         (_, [pid]) => format!("in use by process {pid}"),
         (_, [pid, others @ ..]) => format!("in use by process {pid} and {} more", others.len()),
@@ -268,15 +268,15 @@ fn remark(row: &Row<'_>) -> String {
 #[derive(Serialize)]
 struct Report<'a> {
     queues: Vec<Entry<'a>>,
-    left_over: Left,
+    stale_files: Stale,
 }
 
-/// What would have removed itself: the names of queues, and how many of the rest.
+/// The names of stale queues, and the numbers of other stale files.
 #[derive(Serialize)]
-struct Left {
+struct Stale {
     queues: Vec<String>,
-    doorbells: usize,
-    temporary: usize,
+    poll_fifos: usize,
+    incomplete: usize,
     /// stale or removed.
     fate: Fate,
 }
@@ -307,14 +307,14 @@ impl<'a> Report<'a> {
         };
         Report {
             queues: rows.iter().map(entry).collect(),
-            left_over: Left {
+            stale_files: Stale {
                 queues: left
                     .queues
                     .iter()
                     .map(|name| name.to_string_lossy().into_owned())
                     .collect(),
-                doorbells: left.doorbells,
-                temporary: left.temporary,
+                poll_fifos: left.doorbells,
+                incomplete: left.temporary,
                 fate: match removed {
                     true => Fate::Removed,
                     false => Fate::Stale,

@@ -175,7 +175,7 @@ fn creator(pid: u32, created: SystemTime) -> Option<Creator> {
     (pid != 0).then_some(Creator { pid, lives })
 }
 
-/// Whether there is a process of this number, whoever may see more of it.
+/// Whether the process exists, even if the caller may not signal it.
 fn exists(pid: u32) -> bool {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     pid.is_some_and(|pid| test_kill_process(pid) != Err(Errno::SRCH))
@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_lives_is_the_creator_of_what_was_made_since_he_began() {
+    fn a_living_process_created_what_was_made_since_it_began() {
         let (me, now) = (std::process::id(), SystemTime::now());
         assert!(creator(me, now).unwrap().lives);
         assert!(

@@ -153,7 +153,7 @@ impl Limits {
             }
             (_, Some(Ceiling(Some(bytes)))) if bytes < EMPTY_QUEUE => {
                 let line = format!(
-                    "--max-bytes is {bytes}: choose `none`, or at least {EMPTY_QUEUE}, the size of an empty queue; \
+                    "--max-bytes is {bytes}: choose at least {EMPTY_QUEUE}, the size of an empty queue, or `none`; \
                      --max-queues 0 allows no new queues"
                 );
                 return refuse(Code::Usage, line);
@@ -181,7 +181,7 @@ impl Limits {
 
     /// Limits that are reached already take nothing away from the queues that there are.
     fn warn(&self, namespace: &Namespace, wanted: &umsg::Limits) -> Result {
-        self.warn_of_typed(namespace, wanted)?;
+        self.warn_of_sysv(namespace, wanted)?;
         if self.max_queues.is_none() && self.max_bytes.is_none() {
             return Ok(());
         }
@@ -202,7 +202,7 @@ impl Limits {
 
 impl Limits {
     /// As [`Limits::warn`], of System V queues.
-    fn warn_of_typed(&self, namespace: &Namespace, wanted: &umsg::Limits) -> Result {
+    fn warn_of_sysv(&self, namespace: &Namespace, wanted: &umsg::Limits) -> Result {
         if self.msgmni.is_none() {
             return Ok(());
         }

@@ -10,12 +10,12 @@ use umsg::posix::{self, OpenError, OpenOptions, Status};
 use umsg::ring::Listed;
 use umsg::{Namespace, ring};
 
-use super::{ls_ring, ls_typed};
+use super::{ls_ring, ls_sysv};
 use crate::address::{Label, RING};
 use crate::cli::Cli;
 use crate::failure::{self, Explain};
 use crate::output::json_ring;
-use crate::output::json_typed::TypedQueue;
+use crate::output::json_sysv::SysvQueue;
 use crate::output::owner::Owners;
 use crate::output::table::{Side, Table};
 use crate::output::{self, Format, json, text, time};
@@ -68,11 +68,11 @@ pub enum Kind {
 /// All that is listed.
 struct Rows {
     posix: Vec<Row>,
-    typed: Vec<ls_typed::Row>,
+    sysv: Vec<ls_sysv::Row>,
     rings: Vec<Listed>,
 }
 
-/// A queue of the list, or why it can't be looked at.
+/// A queue of the list, or why it can't be inspected.
 struct Row {
     name: OsString,
     status: Result<Status, OpenError>,
@@ -103,7 +103,7 @@ impl Ls {
     fn rows(&self, namespace: &Namespace) -> failure::Result<Rows> {
         let mut rows = Rows {
             posix: Vec::new(),
-            typed: Vec::new(),
+            sysv: Vec::new(),
             rings: Vec::new(),
         };
         if self.wants(Kind::Mq) {
@@ -111,7 +111,7 @@ impl Ls {
             rows.posix = listed.map(|listed| row(namespace, listed)).collect();
         }
         if self.wants(Kind::Sysv) {
-            rows.typed = ls_typed::rows(namespace)?;
+            rows.sysv = ls_sysv::rows(namespace)?;
         }
         if self.wants(Kind::Ring) {
             rows.rings = ring::list(namespace)?;
@@ -124,9 +124,9 @@ impl Ls {
         if self.wants(Kind::Mq) {
             table(&rows.posix).print(out)?;
         }
-        if self.kind == Some(Kind::Sysv) || !rows.typed.is_empty() {
+        if self.kind == Some(Kind::Sysv) || !rows.sysv.is_empty() {
             self.gap(out)?;
-            ls_typed::table(&rows.typed).print(out)?;
+            ls_sysv::table(&rows.sysv).print(out)?;
         }
         if self.kind == Some(Kind::Ring) || !rows.rings.is_empty() {
             self.gap(out)?;
@@ -158,7 +158,7 @@ impl Ls {
         for row in &rows.posix {
             print("", &row.name)?;
         }
-        for row in &rows.typed {
+        for row in &rows.sysv {
             print("", Label::Id(row.entry.id).to_string().as_ref())?;
         }
         for ring in &rows.rings {
@@ -168,7 +168,7 @@ impl Ls {
     }
 }
 
-/// Who may only send may look at a queue's status, too.
+/// Opens the queue for sending if it can't be opened for receiving: either permission shows its status.
 fn row(namespace: &Namespace, listed: posix::Listed) -> Row {
     let queue = match listed.queue {
         Err(OpenError::PermissionDenied) => OpenOptions::new()
@@ -257,7 +257,7 @@ fn unknown(name: &OsStr, error: &OpenError) -> [String; 11] {
 struct Listing {
     namespace: Place,
     queues: Vec<Entry>,
-    sysv: Vec<TypedQueue>,
+    sysv: Vec<SysvQueue>,
     rings: Vec<json_ring::Entry>,
 }
 
@@ -291,7 +291,7 @@ fn listing(namespace: &Namespace, rows: &Rows) -> Listing {
             kind: place::kind(namespace.kind()),
         },
         queues: rows.posix.iter().map(entry).collect(),
-        sysv: ls_typed::json(&rows.typed),
+        sysv: ls_sysv::json(&rows.sysv),
         rings: rows.rings.iter().map(json_ring::Entry::new).collect(),
     }
 }

@@ -2,7 +2,7 @@
 
 pub mod completions;
 pub mod create;
-mod create_typed;
+mod create_sysv;
 pub mod doctor;
 mod doctor_problems;
 mod doctor_text;
@@ -13,7 +13,7 @@ pub mod limits;
 pub mod load;
 pub mod ls;
 pub mod ls_ring;
-mod ls_typed;
+mod ls_sysv;
 pub mod man;
 pub mod patience;
 pub mod peek;
@@ -25,7 +25,7 @@ pub mod send;
 pub mod setup;
 pub mod stat;
 mod stat_ring;
-mod stat_typed;
+mod stat_sysv;
 
 use crate::cli::{Cli, Command};
 use crate::failure::Result;

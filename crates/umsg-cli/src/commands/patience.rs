@@ -8,7 +8,7 @@ use crate::failure::Result;
 use crate::opened::GLANCE;
 use crate::values;
 
-/// The longest that a command waits without looking around.
+/// The longest part of a wait, without a check.
 const LONGEST: Duration = Duration::from_secs(10);
 
 #[derive(Args, Clone, Debug)]
@@ -55,7 +55,7 @@ impl Patience {
     }
 }
 
-/// Waiting in parts, to look around between them. A process that waits anew stands behind all others that wait, so the parts become longer.
+/// Divides a wait into parts, with a check between them. Each new part queues behind all other waiters, so the parts grow.
 struct Slices {
     /// When it ends; None is never.
     end: Option<Instant>,
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_long_looks_around_ever_less_often() {
+    fn a_long_wait_is_interrupted_ever_less_often() {
         let mut slices = slices(None);
         let mut next = || {
             let (slice, last) = slices.next();
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn who_must_not_wait_tries_once() {
+    fn a_command_that_must_not_wait_tries_once() {
         let patience = Patience {
             timeout: None,
             nonblocking: true,

@@ -94,7 +94,7 @@ impl Peek {
         });
         match self.format.json {
             true => self.print_json(&messages, |name, n, one| {
-                json::Message::peeked_typed(name, n, one)
+                json::Message::peeked_sysv(name, n, one)
             }),
             false => print_table("TYPE", shown),
         }

@@ -63,7 +63,7 @@ impl Policy {
         what || self.ttl.is_some() || self.max_deliveries.is_some() || self.remove_on_last_close
     }
 
-    /// Has a queue that is made do what is asked for.
+    /// Sets the policy of a new queue.
     pub fn apply(&self, options: &mut OpenOptions) {
         if let Some(full) = self.on_full {
             options.on_full(full.into());
@@ -100,7 +100,7 @@ impl Policy {
             Err(
                 error @ (OpenError::InvalidName | OpenError::DeniedName | OpenError::NameTooLong),
             ) => Err(Failure::of(subject, error)),
-            // It need not exist, and its mode may suit those that will send to it.
+            // The queue need not exist, and its mode may permit the senders of this queue.
             _ => Ok(()),
         }
     }

@@ -118,7 +118,7 @@ impl Recv {
                 Opened::open(namespace, name, Purpose::Receive).map(Inlet::Posix)
             }
             (Address::Posix(name), _) => {
-                Err(name.has_no("types to receive by", "the highest priority first"))
+                Err(name.has_no("types", "leave --type, --except and --lowest out"))
             }
             (Address::SystemV(label), want) => {
                 let from = Attached::open(namespace, *label)?;
@@ -145,7 +145,7 @@ impl Recv {
             Err(error) => Err(Failure::new(
                 Code::Failed,
                 format_args!(
-                    "{}: {error}; the message printed last may be received once more",
+                    "{}: {error}; the last printed message may be received again",
                     self.queue
                 ),
             )),

@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 use crate::cli::Cli;
 use crate::failure::{Code, Failure, Result};
 use crate::output::text;
-use crate::program::{self, Kind, Trouble};
+use crate::program::{self, Fault, Kind};
 use crate::{inherited, place, preload};
 
 /// Names to the drop-in how the program waits.
@@ -95,11 +95,11 @@ impl Run {
         let wait = self.wait()?;
         let namespace = place::namespace(cli).map_err(not_prepared)?;
         let library = preload::find().map_err(not_prepared)?;
-        let path = program::find(name).map_err(|trouble| self.failure(&trouble))?;
-        program::check(&path, &library.elf).or_else(|trouble| {
-            match self.force && trouble.kind.is_harmless() {
+        let path = program::find(name).map_err(|fault| self.failure(&fault))?;
+        program::check(&path, &library.elf).or_else(|fault| {
+            match self.force && fault.kind.is_harmless() {
                 true => Ok(()),
-                false => Err(self.failure(&trouble)),
+                false => Err(self.failure(&fault)),
             }
         })?;
         let mut command = Command::new(&path);
@@ -130,7 +130,7 @@ impl Run {
         found.map(Some).ok_or(Failure::new(Code::NotPrepared, line))
     }
 
-    fn failure(&self, Trouble { file, kind }: &Trouble) -> Failure {
+    fn failure(&self, Fault { file, kind }: &Fault) -> Failure {
         let name = match self.program[0].is_empty() {
             true => "\"\"".to_owned(),
             false => text::on_one_line(self.program[0].as_bytes()),

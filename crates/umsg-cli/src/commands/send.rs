@@ -76,7 +76,7 @@ impl Send {
     pub fn perform(&self, cli: &Cli) -> Result {
         let given = self.message.as_ref().filter(|message| *message != "-");
         if self.lines && given.is_some() {
-            let line = "--lines reads standard input: leave the message out";
+            let line = "--lines reads standard input; leave the message out";
             return Err(Failure::new(Code::Usage, line));
         }
         self.format.check()?;
@@ -113,8 +113,8 @@ impl Send {
                 to: Attached::open(namespace, *label)?,
                 mtype: mtype.unwrap_or(1),
             }),
-            (Address::Posix(name), ..) => Err(name.has_no("--type", "--priority")),
-            (Address::SystemV(label), ..) => Err(label.has_no("--priority", "--type")),
+            (Address::Posix(name), ..) => Err(name.has_no("--type", "use --priority")),
+            (Address::SystemV(label), ..) => Err(label.has_no("--priority", "use --type")),
         }
     }
 
@@ -176,7 +176,7 @@ impl Send {
         self.failure(Code::Failed, &format!("standard input: {error}"), sent)
     }
 
-    /// An empty message would be sent, which nobody meant.
+    /// Without this error the command would send an empty message.
     fn no_input(&self, error: &io::Error) -> Failure {
         let line = format!(
             "{}: no message is given, and standard input can't be read: {error}",

@@ -89,14 +89,14 @@ fn lines(path: &Path) -> Result<String> {
         None => Err(Failure::new(
             Code::Failed,
             format_args!(
-                "{}: the lines need a path of letters, digits and / . _ + -; choose another with --dir",
+                "{}: tmpfiles.d(5) needs a path of letters, digits and / . _ + -; choose another with --dir",
                 path.display()
             ),
         )),
     }
 }
 
-/// Refuses to open a directory to all processes that holds more than a namespace does: /etc was not meant.
+/// Refuses a directory with other files, such as /etc: setup opens the directory to all users.
 fn check_contents(path: &Path) -> Result {
     let open_already = path.metadata().is_ok_and(|is| is.mode() & 0o7777 == 0o1777);
     // What can't be read is for the library to judge.
@@ -124,22 +124,20 @@ fn check_contents(path: &Path) -> Result {
     }
 }
 
-/// The library's advice is for a process that looks for a namespace, not for a process that makes one.
+/// Replaces the library's advice, which is for programs that use a namespace, by advice for its creation.
 fn refused(error: NamespaceError) -> Failure {
     let (path, what) = match &error {
         NamespaceError::Missing { path } => (
             path,
-            "does not exist; make it first, for all users to look into",
+            "does not exist; create it first, with search permission for all users",
         ),
         NamespaceError::NotADirectory { path } => {
             (path, "is not a directory; choose another place with --dir")
         }
-        NamespaceError::Symlink { path } => {
-            (path, "is a symbolic link; give --dir the directory itself")
-        }
+        NamespaceError::Symlink { path } => (path, "is a symbolic link; give --dir its target"),
         NamespaceError::NotWritable { path, .. } => (
             path,
-            "can't hold queues, as no files can be made there; choose another place with --dir",
+            "can't hold queues, because no files can be created there; choose another place with --dir",
         ),
         NamespaceError::HoldsOtherFiles { path, .. } => (
             path,
@@ -154,9 +152,9 @@ fn print(out: &mut impl Write, report: &SetupReport) -> io::Result<()> {
     let path = report.path.display();
     let changed = report.mode_changed || report.queues_directory_made || report.record_written;
     match (report.directory_made, changed) {
-        (true, _) => writeln!(out, "{path}: made, for all users")?,
+        (true, _) => writeln!(out, "{path}: created, for all users")?,
         (false, true) => writeln!(out, "{path}: completed, for all users")?,
-        (false, false) => writeln!(out, "{path}: is as it should be")?,
+        (false, false) => writeln!(out, "{path}: already complete")?,
     }
     if report.path != Path::new(SHARED) {
         writeln!(
@@ -177,7 +175,7 @@ fn warn(out_of_sight: &[OutOfSight]) {
         let (path, user) = (path.display(), owners.name(*user));
         let noun = if *queues == 1 { "queue" } else { "queues" };
         say(format_args!(
-            "{path}: programs started from now on don't see the {queues} {noun} of {user} in it; reach them with UMSG_DIR={path}"
+            "{path}: programs that start from now on don't see its {queues} {noun} of {user}; reach them with UMSG_DIR={path}"
         ));
     }
 }

@@ -9,7 +9,7 @@ use clap::Args;
 use umsg::Namespace;
 use umsg::posix::{NotifyKind, Registered, Status};
 
-use super::{stat_ring, stat_typed};
+use super::{stat_ring, stat_sysv};
 use crate::address::{Address, Subject, subject};
 use crate::cli::Cli;
 use crate::failure;
@@ -59,7 +59,7 @@ impl Stat {
         match &self.queue {
             Subject::Queue(Address::Posix(name)) => self.print(&namespace, name, &mut out)?,
             Subject::Queue(Address::SystemV(label)) => {
-                stat_typed::print(&namespace, *label, self.format.json, &mut out)?;
+                stat_sysv::print(&namespace, *label, self.format.json, &mut out)?;
             }
             Subject::Ring(name) => {
                 stat_ring::print(&namespace, name, self.format.json, &mut out)?;
@@ -78,7 +78,7 @@ impl Stat {
     }
 }
 
-fn nobody() -> String {
+fn no_process() -> String {
     "no process".to_owned()
 }
 
@@ -86,7 +86,7 @@ fn registered_process(registered: Registered) -> String {
     let how = match registered.kind {
         NotifyKind::Signal(signal) => format!("by signal {signal}"),
         NotifyKind::Call => "by a call".to_owned(),
-        _ => "when it looks".to_owned(),
+        _ => "without notification".to_owned(),
     };
     format!("process {}, {how}", registered.pid)
 }
@@ -149,7 +149,9 @@ fn print(out: &mut impl Write, name: &str, status: &Status) -> io::Result<()> {
     )?;
     line(
         "notifies",
-        status.registered.map_or_else(nobody, registered_process),
+        status
+            .registered
+            .map_or_else(no_process, registered_process),
     )?;
     let (sends, receives) = (counted.sends_blocked, counted.receives_blocked);
     line(

@@ -48,7 +48,7 @@ impl Direct {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(written) => rest = &rest[written..],
                 Err(Errno::INTR) => {}
-                // A process that shares the pipe made it non-blocking.
+                // Another process that shares the pipe made it non-blocking.
                 Err(Errno::AGAIN) => self.wait_for_room()?,
                 Err(error) => return Err(error.into()),
             }

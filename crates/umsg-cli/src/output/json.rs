@@ -224,7 +224,7 @@ impl<'a> Message<'a> {
         }
     }
 
-    pub fn peeked_typed(queue: &'a str, position: usize, peeked: &'a sysv::Peeked) -> Message<'a> {
+    pub fn peeked_sysv(queue: &'a str, position: usize, peeked: &'a sysv::Peeked) -> Message<'a> {
         Message {
             queue,
             position: Some(position),

@@ -9,7 +9,7 @@ use umsg::posix::NotifyKind;
 use umsg::sysv::Want;
 
 use super::time::utc;
-use crate::commands::doctor::Patient;
+use crate::commands::doctor::Inspected;
 
 #[derive(Serialize)]
 pub struct Report {
@@ -31,12 +31,12 @@ struct Known {
     busy: bool,
     messages: Option<u64>,
     bytes: Option<u64>,
-    receiver: Option<Who>,
+    receiver: Option<ProcessEntry>,
     locks: Vec<LockEntry>,
     blocked: Vec<BlockedEntry>,
     held: Vec<HoldEntry>,
     registrations: Vec<RegistrationEntry>,
-    pollers: Vec<Who>,
+    pollers: Vec<ProcessEntry>,
     repairs: Vec<RepairsEntry>,
     damaged: Option<DamageEntry>,
     problems: Vec<ProblemEntry>,
@@ -55,7 +55,7 @@ struct RepairReport {
 }
 
 #[derive(Serialize)]
-struct Who {
+struct ProcessEntry {
     pid: u32,
     thread: Option<u32>,
     program: Option<String>,
@@ -67,9 +67,9 @@ struct Who {
 struct LockEntry {
     /// senders, receivers or queue.
     side: &'static str,
-    /// free, held, lent, died, or wrong: whoever it names has not got it.
+    /// free, held, lent, died, or wrong: the process that it names does not hold it.
     state: &'static str,
-    owner: Option<Who>,
+    owner: Option<ProcessEntry>,
     /// Whether the owner's process maps the queue's file; null if it has no owner, or that can't be seen.
     mapped: Option<bool>,
     offset: u64,
@@ -79,7 +79,7 @@ struct LockEntry {
 #[derive(Serialize)]
 struct BlockedEntry {
     #[serde(flatten)]
-    who: Who,
+    process: ProcessEntry,
     /// send or receive.
     call: &'static str,
     seconds: f64,
@@ -96,7 +96,7 @@ struct BlockedEntry {
 struct HoldEntry {
     /// leased, reserved or set-aside.
     kind: &'static str,
-    holder: Option<Who>,
+    holder: Option<ProcessEntry>,
     bytes: u32,
     deliveries: u32,
     ends_in_seconds: Option<f64>,
@@ -105,7 +105,7 @@ struct HoldEntry {
 #[derive(Serialize)]
 struct RegistrationEntry {
     #[serde(flatten)]
-    who: Who,
+    process: ProcessEntry,
     /// signal, call or none.
     by: &'static str,
     signal: Option<u32>,
@@ -147,21 +147,21 @@ struct ProblemEntry {
 }
 
 impl Report {
-    pub fn new(patients: &[Patient]) -> Report {
+    pub fn new(inspected: &[Inspected]) -> Report {
         Report {
-            healthy: patients.iter().all(Patient::is_healthy),
-            queues: patients.iter().map(Entry::new).collect(),
+            healthy: inspected.iter().all(Inspected::is_healthy),
+            queues: inspected.iter().map(Entry::new).collect(),
         }
     }
 }
 
 impl Entry {
-    fn new(patient: &Patient) -> Entry {
-        let name = patient.name.clone();
-        match &patient.found {
+    fn new(item: &Inspected) -> Entry {
+        let name = item.name.clone();
+        match &item.found {
             Ok(diagnosis) => {
                 let mut known = Known::new(name, diagnosis);
-                known.repair = patient.repair.as_ref().map(|repair| RepairReport {
+                known.repair = item.repair.as_ref().map(|repair| RepairReport {
                     done: repair.done.clone(),
                     failed: repair.failed.clone(),
                     kept: repair.kept,
@@ -186,7 +186,7 @@ impl Known {
             busy: diagnosis.busy,
             messages: contents.map(|contents| contents.messages),
             bytes: contents.map(|contents| contents.bytes),
-            receiver: diagnosis.receiver.as_ref().map(Who::new),
+            receiver: diagnosis.receiver.as_ref().map(ProcessEntry::new),
             locks: diagnosis.locks.iter().map(LockEntry::new).collect(),
             blocked: diagnosis.blocked.iter().map(BlockedEntry::new).collect(),
             held: diagnosis.holds.iter().map(HoldEntry::new).collect(),
@@ -195,7 +195,7 @@ impl Known {
                 .iter()
                 .map(RegistrationEntry::new)
                 .collect(),
-            pollers: diagnosis.pollers.iter().map(Who::new).collect(),
+            pollers: diagnosis.pollers.iter().map(ProcessEntry::new).collect(),
             repairs: diagnosis.repairs.iter().map(RepairsEntry::new).collect(),
             damaged: damage(diagnosis),
             problems: diagnosis.problems.iter().map(ProblemEntry::new).collect(),
@@ -215,9 +215,9 @@ fn damage(diagnosis: &Diagnosis) -> Option<DamageEntry> {
     })
 }
 
-impl Who {
-    fn new(who: &Process) -> Who {
-        Who {
+impl ProcessEntry {
+    fn new(who: &Process) -> ProcessEntry {
+        ProcessEntry {
             pid: who.pid,
             thread: who.thread,
             program: who.program.clone(),
@@ -241,11 +241,11 @@ fn side(side: Side) -> &'static str {
 impl LockEntry {
     fn new(lock: &Lock) -> LockEntry {
         let (state, owner) = match &lock.owner {
-            Owner::Thread(who) => ("held", Some(Who::new(who))),
+            Owner::Thread(who) => ("held", Some(ProcessEntry::new(who))),
             Owner::Receiver => ("lent", None),
-            Owner::Died(who) => ("died", who.as_ref().map(Who::new)),
+            Owner::Died(who) => ("died", who.as_ref().map(ProcessEntry::new)),
             Owner::Impossible => ("wrong", None),
-            Owner::Stranger(who) => ("wrong", Some(Who::new(who))),
+            Owner::Stranger(who) => ("wrong", Some(ProcessEntry::new(who))),
             _ => ("free", None),
         };
         LockEntry {
@@ -262,7 +262,7 @@ impl LockEntry {
 impl BlockedEntry {
     fn new(blocked: &Blocked) -> BlockedEntry {
         let mut entry = BlockedEntry {
-            who: Who::new(&blocked.who),
+            process: ProcessEntry::new(&blocked.who),
             call: "receive",
             seconds: blocked.time.as_secs_f64(),
             served: blocked.served,
@@ -299,7 +299,7 @@ impl HoldEntry {
                 HoldKind::Reserved => "reserved",
                 _ => "set-aside",
             },
-            holder: hold.who.as_ref().map(Who::new),
+            holder: hold.who.as_ref().map(ProcessEntry::new),
             bytes: hold.bytes,
             deliveries: hold.deliveries,
             ends_in_seconds: hold.ends_in.map(|time| time.as_secs_f64()),
@@ -315,7 +315,7 @@ impl RegistrationEntry {
             _ => ("none", None),
         };
         RegistrationEntry {
-            who: Who::new(&registration.who),
+            process: ProcessEntry::new(&registration.who),
             by,
             signal,
             told: registration.told,

@@ -4,7 +4,7 @@ pub mod direct;
 pub mod json;
 pub mod json_doctor;
 pub mod json_ring;
-pub mod json_typed;
+pub mod json_sysv;
 pub mod message;
 pub mod owner;
 pub mod page;
@@ -16,8 +16,7 @@ use std::io::{self, BufWriter, StdoutLock};
 
 use crate::streams;
 
-/// Standard output, written out when full or flushed: a failure of the last flush must not be lost, so a process that uses it
-/// flushes it.
+/// Standard output with a buffer. The caller flushes it at the end, so that a failure of the last write is not lost.
 pub fn standard() -> io::Result<BufWriter<StdoutLock<'static>>> {
     streams::check_output()?;
     Ok(BufWriter::new(io::stdout().lock()))
@@ -32,8 +31,8 @@ pub struct Format {
 }
 
 impl Format {
-    /// Refuses output that no process could read, before a command that prints only JSON does what it can't undo. Others ask
-    /// [`streams::check_output`] themselves.
+    /// Fails if JSON is asked for and standard output is closed, before the command changes a queue. Commands that also print
+    /// text call [`streams::check_output`] themselves.
     pub fn check(self) -> io::Result<()> {
         match self.json {
             true => streams::check_output(),

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, AtFlags, CWD};
 
-use super::{Kind, Trouble};
+use super::{Fault, Kind};
 
 /// Where programs are if PATH is not set. Source: execvp(3).
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
 /// The file itself if the name has a slash, else the first that can be executed in a directory of PATH.
-pub fn find(name: impl AsRef<OsStr>) -> Result<PathBuf, Trouble> {
+pub fn find(name: impl AsRef<OsStr>) -> Result<PathBuf, Fault> {
     let name = name.as_ref();
     if name.is_empty() {
         return Err(Kind::NotFound.of(name));
@@ -21,16 +21,16 @@ pub fn find(name: impl AsRef<OsStr>) -> Result<PathBuf, Trouble> {
         return executable(PathBuf::from(name));
     }
     let path = std::env::var_os("PATH").unwrap_or(DEFAULT_PATH.into());
-    let mut trouble = Kind::NotFound.of(name);
+    let mut fault = Kind::NotFound.of(name);
     for directory in std::env::split_paths(&path) {
         match executable(candidate(&directory, name)) {
             Ok(found) => return Ok(found),
             // One that can be executed may follow.
-            Err(found) if matches!(found.kind, Kind::NotExecutable) => trouble = found,
+            Err(found) if matches!(found.kind, Kind::NotExecutable) => fault = found,
             Err(_) => {}
         }
     }
-    Err(trouble)
+    Err(fault)
 }
 
 /// An empty entry of PATH is the working directory; the slash keeps the file from being looked for again.
@@ -41,7 +41,7 @@ fn candidate(directory: &Path, name: &OsStr) -> PathBuf {
     }
 }
 
-fn executable(path: PathBuf) -> Result<PathBuf, Trouble> {
+fn executable(path: PathBuf) -> Result<PathBuf, Fault> {
     let Ok(metadata) = path.metadata() else {
         return Err(Kind::NotFound.of(path));
     };

@@ -2,10 +2,10 @@
 //! program without the library.
 
 pub mod elf;
+mod fault;
 mod find;
 mod privilege;
 mod script;
-mod trouble;
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -13,8 +13,8 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use elf::Elf;
+pub use fault::{Fault, Kind};
 pub use find::find;
-pub use trouble::{Kind, Trouble};
 
 /// Interpreters of interpreters that the system follows. Source: execve(2).
 const MOST_INTERPRETERS: u32 = 5;
@@ -23,11 +23,11 @@ const SHELL: &str = "/bin/sh";
 
 /// Whether `library` can be loaded into the program, or into those that run it if it is a script. A program that may not be
 /// read is given the benefit of the doubt.
-pub fn check(program: &Path, library: &Elf) -> Result<(), Trouble> {
+pub fn check(program: &Path, library: &Elf) -> Result<(), Fault> {
     check_interpreted(program, library, MOST_INTERPRETERS)
 }
 
-fn check_interpreted(program: &Path, library: &Elf, more: u32) -> Result<(), Trouble> {
+fn check_interpreted(program: &Path, library: &Elf, more: u32) -> Result<(), Fault> {
     let Some(head) = head(program) else {
         return Ok(());
     };
@@ -53,7 +53,7 @@ fn check_interpreted(program: &Path, library: &Elf, more: u32) -> Result<(), Tro
     }
 }
 
-fn check_elf(program: &Path, library: &Elf) -> Result<(), Trouble> {
+fn check_elf(program: &Path, library: &Elf) -> Result<(), Fault> {
     let Ok(Some(elf)) = elf::read(program) else {
         return Ok(());
     };

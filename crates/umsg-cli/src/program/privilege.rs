@@ -27,8 +27,8 @@ impl fmt::Display for Privilege {
     }
 }
 
-/// What the caller gains by running the program. Nothing where the mount or the process forbids it, and nothing from a
-/// bit that leads to who he is anyway.
+/// The privilege that the caller gains by running the program. None if the mount or the process forbids it, or if the
+/// bit leads to the caller's own user or group.
 pub fn gained_by(program: &Path) -> Option<Privilege> {
     let metadata = program.metadata().ok()?;
     if is_forbidden(program) {

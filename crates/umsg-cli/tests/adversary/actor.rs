@@ -143,7 +143,7 @@ impl Actor {
 
 impl Drop for Actor {
     fn drop(&mut self) {
-        // SAFETY: a child of ours that was not reaped: no other process has its id.
+        // SAFETY: a child of ours that was not reaped: nobody else has its id.
         unsafe { libc::kill(self.pid, libc::SIGKILL) };
         let end = Instant::now() + PATIENCE;
         let mut status = 0;

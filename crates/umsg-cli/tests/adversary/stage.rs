@@ -155,7 +155,7 @@ impl Stage {
         })
     }
 
-    /// A directory for what an adversary makes: all processes's, of the same file system.
+    /// A directory for what an adversary makes: everybody's, of the same file system.
     pub fn own(&self) -> PathBuf {
         let own = self.base.path().join("own");
         let _ = fs::remove_dir_all(&own);

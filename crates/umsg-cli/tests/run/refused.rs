@@ -89,9 +89,10 @@ fn a_program_for_another_machine_is_refused() {
     let program = stage.workshop.path("foreign");
     std::fs::write(&program, header).unwrap();
     set_mode(&program, 0o755);
-    stage
-        .run_file(&program)
-        .fails(120, &["it is for machine 22 (64-bit) and this umsg for "]);
+    stage.run_file(&program).fails(
+        120,
+        &["it is for machine 22 (64-bit), and this umsg is for "],
+    );
 }
 
 #[test]

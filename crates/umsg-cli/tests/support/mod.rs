@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 /// How long a command may take before it counts as stuck.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// A user that is not root and owns nothing.
+/// A user who is not root and owns nothing.
 pub const NOBODY: u32 = 65_534;
 
 /// What a command did.
@@ -106,7 +106,7 @@ impl Site {
         end(command.spawn().unwrap())
     }
 
-    /// As a user that is not root; None if the test is not root itself and so can't become him.
+    /// As a user who is not root; None if the test is not root itself and so can't become him.
     pub fn umsg_as_nobody(&self, arguments: &[&str]) -> Option<Outcome> {
         self.umsg_as_nobody_with(arguments, &[])
     }

@@ -177,7 +177,7 @@ fn limits_of_system_v_are_shown_set_and_hold() {
         &["2 System V queues, its limit msgmni; `umsg limits` raises it"],
     );
     site.umsg(&["limits", "--msgmni", "1"])
-        .fails(0, &["there are 2 System V queues already", "fewer than 1"]);
+        .fails(0, &["there are already 2 System V queues", "fewer than 1"]);
     site.umsg(&["limits", "--msgmax", "17M"])
         .fails(2, &["--msgmax is 17825792: choose between 0 and 16777216"]);
 }

@@ -10,7 +10,7 @@ use crate::failure::Code;
 
 /// What is wrong with a file: the program's, or that of a script's interpreter.
 #[derive(Debug)]
-pub struct Trouble {
+pub struct Fault {
     pub file: PathBuf,
     pub kind: Kind,
 }
@@ -35,9 +35,9 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub fn of(self, file: impl Into<PathBuf>) -> Trouble {
+    pub fn of(self, file: impl Into<PathBuf>) -> Fault {
         let file = file.into();
-        Trouble { file, kind: self }
+        Fault { file, kind: self }
     }
 
     pub fn code(&self) -> Code {
@@ -65,10 +65,10 @@ impl fmt::Display for Kind {
         match self {
             Kind::NotFound => write!(f, "was not found; check the name, or give its path"),
             Kind::NotExecutable => write!(f, "is not executable; allow it with chmod +x"),
-            Kind::NotAFile => write!(f, "is not a file; name a program"),
+            Kind::NotAFile => write!(f, "is not a file; give the path of a program"),
             Kind::NoInterpreter(path) => write!(
                 f,
-                "needs the interpreter {}, which does not exist; install it, or mend the script's first line",
+                "needs the interpreter {}, which does not exist; install it, or correct the script's first line",
                 path.display()
             ),
             Kind::NotExecuted(error) => write!(f, "can't be executed: {error}"),
@@ -78,15 +78,15 @@ impl fmt::Display for Kind {
             ),
             Kind::Privileged(privilege) => write!(
                 f,
-                "{privilege}, so the system ignores LD_PRELOAD; run a copy without that"
+                "{privilege}, so the system ignores LD_PRELOAD; run a copy without this privilege"
             ),
             Kind::OtherMachine { machine, library } => write!(
                 f,
-                "is for {machine} and this umsg for {library}; use an umsg built for {machine}"
+                "is for {machine}, and this umsg is for {library}; use an umsg built for {machine}"
             ),
             Kind::OtherLibc(linker) => write!(
                 f,
-                "is loaded by {}, the dynamic linker of another C library; use an umsg built for that",
+                "is loaded by {}, the dynamic linker of another C library; use an umsg built for that library",
                 linker.display()
             ),
         }

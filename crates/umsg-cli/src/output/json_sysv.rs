@@ -5,10 +5,10 @@ use umsg::sysv::{Entry, Status};
 
 use super::time::utc;
 
-/// A queue, as `stat`, `ls` and `create` print it. What only those may know who may receive from it, and what `ls` does not ask
-/// for, is null.
+/// A queue, as `stat`, `ls` and `create` print it. Fields that need permission to receive, or that `ls` does not read, are null
+/// where they are not known.
 #[derive(Serialize)]
-pub struct TypedQueue {
+pub struct SysvQueue {
     pub id: i32,
     /// As ipcs(1) prints it; null if it has none.
     pub key: Option<String>,
@@ -33,7 +33,7 @@ pub struct TypedQueue {
     pub types: Option<Vec<OfType>>,
 }
 
-/// What is known to a process that may receive from it.
+/// Fields that need permission to receive.
 #[derive(Serialize)]
 pub struct Inside {
     pub msgmax: usize,
@@ -69,10 +69,10 @@ pub struct OfType {
     pub messages: u32,
 }
 
-impl TypedQueue {
-    pub fn new(entry: &Entry, status: Option<&Status>) -> TypedQueue {
+impl SysvQueue {
+    pub fn new(entry: &Entry, status: Option<&Status>) -> SysvQueue {
         let pid = |pid: u32| (pid != 0).then_some(pid);
-        TypedQueue {
+        SysvQueue {
             id: entry.id,
             key: (entry.key != 0).then(|| format!("{:#010x}", entry.key)),
             messages: entry.messages,
@@ -94,7 +94,7 @@ impl TypedQueue {
         }
     }
 
-    pub fn with_types(mut self, types: &[(i64, u32)]) -> TypedQueue {
+    pub fn with_types(mut self, types: &[(i64, u32)]) -> SysvQueue {
         let of_type = |&(mtype, messages): &(i64, u32)| OfType { mtype, messages };
         self.types = Some(types.iter().map(of_type).collect());
         self

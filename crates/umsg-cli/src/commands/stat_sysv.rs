@@ -10,7 +10,7 @@ use crate::address::Label;
 use crate::attached::Attached;
 use crate::failure::Result;
 use crate::output::json;
-use crate::output::json_typed::TypedQueue;
+use crate::output::json_sysv::SysvQueue;
 use crate::output::owner::Owners;
 
 /// How many types a line shows.
@@ -33,7 +33,7 @@ pub fn print(namespace: &Namespace, label: Label, as_json: bool, out: &mut impl 
     match as_json {
         true => json::print(
             out,
-            &TypedQueue::new(&status.entry, Some(&status)).with_types(&types),
+            &SysvQueue::new(&status.entry, Some(&status)).with_types(&types),
         )?,
         false => lines(out, &status, &types)?,
     }

@@ -50,7 +50,7 @@ impl Wanted {
         if self.qbytes.is_none() {
             return Ok(queue);
         }
-        // Checked before: only who changes the limits meanwhile makes it fail, or who removes the queue.
+        // `check` passed before: this fails only if another process changed the limits or removed the queue since.
         match queue.set(&change) {
             Ok(()) => Ok(queue),
             Err(ControlError::Open(error)) => Err(error),
@@ -76,7 +76,7 @@ impl Wanted {
         }
     }
 
-    /// A queue that existed stays as it is; who asked for another must not believe that he has it.
+    /// Fails if an existing queue has other attributes than the options: it keeps its own.
     fn compare(&self, label: Label, found: &Entry) -> Result {
         let qbytes = self
             .qbytes
@@ -91,7 +91,7 @@ impl Wanted {
             return Ok(());
         }
         let line = format!(
-            "{label}: exists already, with {}; `umsg rm` it first, or leave the options out to use it as it is",
+            "{label}: already exists with {}; `umsg rm` it first, or leave the options out to use it as it is",
             others.join(" and ")
         );
         Err(Failure::new(Code::Failed, line))

@@ -4,12 +4,12 @@ use umsg::Namespace;
 use umsg::sysv::{self, ControlError, Entry, OpenError, OpenOptions, Status};
 
 use crate::failure::{self, Code, Explain, Failure};
-use crate::output::json_typed::TypedQueue;
+use crate::output::json_sysv::SysvQueue;
 use crate::output::owner::Owners;
 use crate::output::table::{Side, Table};
 use crate::output::time;
 
-/// A queue of the list, and what only those may know who may receive from it.
+/// A queue of the list, and its status, which needs permission to receive.
 pub struct Row {
     pub entry: Entry,
     status: Result<Status, String>,
@@ -108,7 +108,7 @@ fn remarks(row: &Row) -> String {
     remarks.join(", ")
 }
 
-pub fn json(rows: &[Row]) -> Vec<TypedQueue> {
-    let one = |row: &Row| TypedQueue::new(&row.entry, row.status.as_ref().ok());
+pub fn json(rows: &[Row]) -> Vec<SysvQueue> {
+    let one = |row: &Row| SysvQueue::new(&row.entry, row.status.as_ref().ok());
     rows.iter().map(one).collect()
 }
