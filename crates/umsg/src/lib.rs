@@ -44,6 +44,7 @@
 pub mod aio;
 pub mod diagnosis;
 mod error;
+mod io_error;
 mod last_close;
 mod leased;
 mod namespace;

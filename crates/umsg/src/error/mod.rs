@@ -1,6 +1,5 @@
 //! Errors: one enum an operation family, one table to errno each. Those of sending, receiving and leasing stand here.
 
-mod io;
 mod notify;
 mod open;
 

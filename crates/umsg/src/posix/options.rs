@@ -132,7 +132,7 @@ impl OpenOptions {
         self
     }
 
-    /// How often a message of a queue that is created may be [leased](Queue::receive_lease): one that came back so often goes
+    /// How often a message of a queue that is created may be [leased](super::Queue::receive_lease): one that came back so often goes
     /// to the [dead-letter queue](Self::dead_letter), which must be named too. 0, the default, is any number.
     pub fn max_deliveries(&mut self, deliveries: u32) -> &mut Self {
         self.policy.max_deliveries = deliveries;
