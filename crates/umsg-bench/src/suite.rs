@@ -15,7 +15,7 @@ pub enum Suite {
     Batch,
     /// Two processes, back and forth: time of a round trip
     Pingpong,
-    /// What it costs that a process polls: sends and receives of one thread, two processes in epoll_wait
+    /// The cost of polling: sends and receives of one thread, two processes in epoll_wait
     Poll,
     /// Two processes, messages of a megabyte: copied, and in place
     Copy,

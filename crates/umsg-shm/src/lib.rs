@@ -1,6 +1,6 @@
 //! The engines of umsg: POSIX and System V message queues in a shared memory segment, and everything that changes one.
 //!
-//! This crate knows segments and processes. It knows no paths, no names, no environment and no command line: these belong to the crate
+//! This crate knows segments and processes. It knows no paths of queues, no names, no environment and no command line: these belong to the crate
 //! `umsg`, which programs use. The interface of this crate follows the needs of `umsg` and changes with them.
 //!
 //! docs/concepts.md explains how the engines work, ARCHITECTURE.md declares the floors of the modules. docs/format.md draws every byte of a segment,

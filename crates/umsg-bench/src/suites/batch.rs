@@ -55,7 +55,7 @@ pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-/// What a guard watches: the largest batches.
+/// The rows of the guard: the largest batches.
 pub fn guard(plan: &Plan) -> Result<Vec<Row>, Failure> {
     let Some(second) = plan.cpus.second else {
         return Ok(Vec::new());

@@ -62,7 +62,7 @@ pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-/// What a guard watches: two that spin before they sleep, and two that share a core.
+/// The rows of the guard: two that spin before they sleep, and two that share a core.
 pub fn guard(plan: &Plan) -> Result<Vec<Row>, Failure> {
     let row = |places, cores, mode| {
         let size = SIZES[0];

@@ -1,4 +1,4 @@
-//! What it costs that a process polls: a send and a receive of one thread while no process does, and while an epoll set is told of them;
+//! The cost of polling: a send and a receive of one thread while no process does, and while an epoll set is told of them;
 //! and a round trip of two processes that sleep in epoll_wait(2).
 //!
 //! In a queue that is empty at first each send and each receive changes what is shown. In a backlog none does, and only who asked
@@ -141,7 +141,7 @@ pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-/// What a guard watches: an empty queue that a process polls, and one with a backlog.
+/// The rows of the guard: an empty queue that a process polls, and one with a backlog.
 pub fn guard(plan: &Plan) -> Result<Vec<Row>, Failure> {
     let row = |backlog| one_thread(plan, Some(LEVEL), backlog);
     Ok(vec![row(0)?, row(BACKLOG)?])

@@ -84,7 +84,7 @@ fn cases(quick: bool) -> Vec<Case> {
     cases
 }
 
-/// What a guard watches: short messages through a queue of the kernel's default depth.
+/// The rows of the guard: short messages through a queue of the kernel's default depth.
 pub fn guard(plan: &Plan) -> Result<Vec<Row>, Failure> {
     let Some(second) = plan.cpus.second else {
         return Ok(Vec::new());

@@ -28,8 +28,8 @@ use crate::{place, progress, streams};
 /// A process uses the queue if it has the queue's file mapped. Only root can see this for other users' processes. Where it is unknown, the command takes
 /// no lock from a process. Run the command as root before you end such a process.
 ///
-/// A diagnosis takes no lock, waits for no process and changes nothing. The exit code is 0 if nothing is wrong, and 5 if there is a problem. What can't
-/// be inspected, such as another user's queue, is listed on standard error, and the command continues with the others. With --all it also lists links,
+/// A diagnosis takes no lock, waits for no process and changes nothing. The exit code is 0 if nothing is wrong, and 5 if there is a problem. The
+/// command lists on standard error the queues that it can't inspect, such as another user's, and continues with the others. With --all it also lists links,
 /// FIFOs and directories in the place of queues.
 ///
 /// With --json, `healthy` is true if the exit code is 0, or, for one queue, if it has no problem. `damaged` is null unless a problem is damage; then it

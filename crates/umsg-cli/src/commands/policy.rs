@@ -15,7 +15,7 @@ use crate::values;
 /// What is asked for; a queue that is made without gets none of it.
 #[derive(Args, Clone, Debug)]
 pub struct Policy {
-    /// What a send does if the queue is full [default: block]
+    /// The behaviour of a send to a full queue [default: block]
     #[arg(long, value_enum, value_name = "WHAT")]
     on_full: Option<Full>,
     /// Time to live of messages, such as 500ms, 5s or 2m: older messages are dropped, or moved to --dead-letter [default: for

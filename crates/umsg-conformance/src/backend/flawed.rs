@@ -42,7 +42,7 @@ pub enum Flaw {
     EdgesAreLevels,
     /// `EPOLLONESHOT` is ignored.
     TellsMoreThanOnce,
-    /// Who registers where a process is registered is told that it did.
+    /// A registration succeeds although another process is registered.
     BusyIsHidden,
     /// A registration can't be taken back.
     RegistrationSticks,

@@ -113,7 +113,7 @@ impl Site {
         }
     }
 
-    /// Skips the case where a queue that grants a process nothing can't be mapped by him.
+    /// Skips the case where a queue that grants a process nothing can't be mapped by the process.
     pub fn need_sight_of_closed_queues(&self) {
         if self.backend.is_library() {
             self.skip("whom a queue grants nothing can't map it, and sees no counts");

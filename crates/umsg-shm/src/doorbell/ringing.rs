@@ -251,7 +251,7 @@ impl Ringer<'_> {
     }
 
     /// Has the FIFO show this, and all pollers look again, without the queue's lock: nothing is noted in the segment, so that a process that has the lock
-    /// and is in the middle of ringing ends as he would.
+    /// and is in the middle of ringing ends as it would.
     #[cfg(not(loom))]
     pub(crate) fn show_unlocked(&self, level: Level) {
         if self.watched.get() & (PRIVATE | HELPED) != 0 {

@@ -6,8 +6,9 @@
 //! | [`ReceiverHeld`] | the lock under which messages are received: a System V queue has no other | [`Held::receiver`], [`BothHeld::receiver`] |
 //! | [`BothHeld`] | the receiver lock, and the loan of the sender lock | [`ReceiverHeld::with_loan`] |
 //!
-//! A token has no size, and lives no longer than the lock is held. A function that takes one is called under that lock, and can't be called
-//! otherwise. A function without one may be called by any thread at any time.
+//! A token has no size, and lives no longer than the guard that it is made of. A function that takes one is called under that lock, and a function
+//! without a token can't call it. The type of a guard does not say which lock it is of, and that of [`BothHeld`] not when the loan ends:
+//! the few functions that take a lock, or borrow one, make the right token beside that call.
 
 use super::Held;
 use std::marker::PhantomData;
@@ -25,13 +26,13 @@ pub struct ReceiverHeld<'a>(PhantomData<&'a ()>);
 pub struct BothHeld<'a>(PhantomData<&'a ()>);
 
 impl Held<'_> {
-    /// Of the sender lock.
+    /// Of the sender lock: for the function that has just taken it.
     #[inline(always)]
     pub(crate) fn sender(&self) -> SenderHeld<'_> {
         SenderHeld(PhantomData)
     }
 
-    /// Of the lock under which messages are received.
+    /// Of the lock under which messages are received: for the function that has just taken it.
     #[inline(always)]
     pub(crate) fn receiver(&self) -> ReceiverHeld<'_> {
         ReceiverHeld(PhantomData)

@@ -236,7 +236,7 @@ impl Engine {
                     let receiving = held.receiver();
                     let sender = &self.segment.fixed().sender;
                     if sender.lock.is_left_lent() {
-                        // Not by us, and no other process may: a process scribbled.
+                        // Not by us, and no other process may: the word was overwritten.
                         recover::sender_side(&self.segment)?;
                         sender.lock.give_back();
                     }

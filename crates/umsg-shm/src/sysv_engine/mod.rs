@@ -278,7 +278,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Why there is no queue to work with: it was removed, or a process scribbled where it says whether it was.
+    /// Why there is no queue to work with: it was removed, or a process has overwritten its state.
     #[cold]
     fn why_not_live(&self) -> Refused {
         match self.is_removed() {

@@ -28,7 +28,7 @@ pub enum ProblemKind {
     /// A thread holds a lock and does not go on, or none holds it that there could be: calls on that side wait, or say after a second that they
     /// would have to.
     Stuck,
-    /// A process died; the next call that needs to repairs what he left.
+    /// A process died; the next call that needs to repairs the queue.
     Died,
     /// Messages are set aside for a dead-letter queue that the caller can't send to.
     Undelivered,

@@ -135,7 +135,7 @@ pub enum NamespaceError {
         /// The users that may.
         who: &'static str,
     },
-    /// Another process has been changing the names of queues for too long (`EBUSY`): he was stopped.
+    /// Another process has been changing the names of queues for too long (`EBUSY`): it was stopped.
     #[error("{path}: {who} has been stopped while making or removing a queue: have it continued (kill -CONT) or ended",
              path = .path.display(), who = holder.map_or("another process".to_owned(), |process| format!("process {process}")))]
     Busy {

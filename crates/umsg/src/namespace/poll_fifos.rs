@@ -14,7 +14,7 @@
 //! A process that removes one holds it locked exclusively; a process that begins to poll looks, after locking it, whether its name still leads to
 //! it. So no process polls what has no name, though a FIFO without one goes on working.
 //!
-//! **Only one's own.** Another user can hold a FIFO of his for ever, and then opening it would wait in the kernel, beyond any signal. So a FIFO
+//! **Only one's own.** Another user can hold an own FIFO for ever, and then opening it would wait in the kernel, beyond any signal. So a FIFO
 //! is opened only if it belongs to the caller (effective user), and its mode gives others nothing. In a sticky directory nobody but the caller, the
 //! directory's owner and root can put another in its place between that look and the opening. FIFOs of other users are left alone, by root, too.
 

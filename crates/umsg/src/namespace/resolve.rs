@@ -156,7 +156,7 @@ fn user_in(base: &Path, user: u32) -> Result<Namespace, NamespaceError> {
     admitted(path, NamespaceKind::User, user, Otherwise::Make)
 }
 
-/// The namespace in a directory, if the caller is let in; made fit as far as he may.
+/// The namespace in a directory, if the caller is let in; made fit as far as the caller may.
 fn admitted(
     path: PathBuf,
     kind: NamespaceKind,

@@ -63,7 +63,7 @@ fn store(fixed: &Fixed, after: Rights) {
 }
 
 impl Queue {
-    /// Changes the queue's owner, mode and size. A process that waits in it asks again whether he may, and whether there is room.
+    /// Changes the queue's owner, mode and size. A process that waits in it asks again whether it may, and whether there is room.
     /// Source: msgctl(2), IPC_SET.
     ///
     /// Unlike the kernel's, a queue may be made as large as the namespace's [`max_qbytes`](crate::Limits::max_qbytes) without any privilege.

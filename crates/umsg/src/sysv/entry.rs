@@ -40,7 +40,7 @@ pub struct Entry {
     pub last_receive: Option<SystemTime>,
     /// When the queue was made, or its owner, mode or size changed last, in whole seconds; None if that can't be read.
     pub changed: Option<SystemTime>,
-    /// False if the system does not let the caller read the queue's memory, because its mode grants him nothing, or if the queue is
+    /// False if the system does not let the caller read the queue's memory, because its mode grants nothing, or if the queue is
     /// damaged or of another version. Then the identifier and the
     /// key are right, owner and mode are those of the file (read and write permission alike, where the mode has one of
     /// them), and the rest is 0 or None.

@@ -135,7 +135,7 @@ pub(super) struct Judged(AtomicU64);
 const KNOWN: u64 = 8;
 
 impl Judged {
-    /// Whether the caller may, and by which version of the queue's rights he was judged.
+    /// Whether the caller may, and by which version of the queue's rights that was judged.
     #[inline(always)]
     pub(super) fn may(&self, fixed: &Fixed, access: Access) -> Result<u32, Denied> {
         // RIGHTS: the version comes first. Acquire, pairs with the release of a process that changes them: with a version come all the

@@ -42,7 +42,7 @@ pub(super) fn unusable(namespace: &Namespace, id: i32, is_ours: bool) -> Result<
     if !Rights::of_file(&stat).are_the_callers() {
         return Err(ControlError::NotOwner);
     }
-    // Root goes on without the lock of an owner that keeps it: what he makes by these names meanwhile is his own loss.
+    // Root goes on without the lock of an owner that keeps it: what the owner makes by these names meanwhile is lost.
     let lock = match files.lock_of(stat.st_uid, PATIENCE) {
         Err(error) if stat.st_uid == caller() => return Err(OpenError::from(error).into()),
         lock => lock.ok(),
@@ -136,7 +136,7 @@ fn take(files: &mut Files, index: u32, patience: Duration) -> bool {
         Err(_) => return false,
     };
     let lock = match files.lock_of(owner, patience) {
-        // He has made no queue, and makes none: a process gave him the file.
+        // The owner has made no queue, and makes none: another user gave the file away.
         Err(FileError::NotFound) => None,
         Err(_) => return false,
         Ok(lock) => Some(lock),

@@ -302,7 +302,7 @@ impl Journal {
         &self.messages[..self.used()]
     }
 
-    /// Judges every message, once all processes has ended and the queue was drained: those whose send returned were
+    /// Judges every message, once all processes have ended and the queue was drained: those whose send returned were
     /// received once, others at most once. Returns how many are missing, but for those whose acknowledgement began, or that were
     /// found [in dead hands](Journal::look_into_hands).
     #[track_caller]

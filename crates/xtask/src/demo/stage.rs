@@ -86,7 +86,7 @@ impl Stage {
         Namespace::new(self, None)
     }
 
-    /// A namespace of a process that is not root: of the caller, if he is not.
+    /// A namespace of a process that is not root: of the caller, if that is not root.
     pub fn unprivileged_namespace(&self) -> Result<Namespace> {
         Namespace::new(self, self.root.then_some(NOBODY))
     }

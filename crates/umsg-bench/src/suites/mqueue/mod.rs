@@ -59,7 +59,7 @@ pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-/// What a guard watches: an empty queue, and a full one of mixed priorities.
+/// The rows of the guard: an empty queue, and a full one of mixed priorities.
 pub fn guard(plan: &Plan) -> Result<Vec<Row>, Failure> {
     let kernel_depth = plan.allowance.deepest(DEPTH, MESSAGE_SIZE as u32);
     let mut rows = empty_rows(plan, &kernel_depth)?;

@@ -50,7 +50,7 @@ pub fn rows(plan: &Plan) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-/// What a guard watches.
+/// The rows of the guard.
 pub fn guard(plan: &Plan) -> Result<Row, Failure> {
     row(plan, THREADS[0], Cores::Same, Waiting::Adaptive)
 }

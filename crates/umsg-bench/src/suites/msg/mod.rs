@@ -34,7 +34,7 @@ pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-/// What a guard watches: one thread, two that share a core, and a receive by type.
+/// The rows of the guard: one thread, two that share a core, and a receive by type.
 pub fn guard(plan: &Plan) -> Result<Vec<Row>, Failure> {
     let _namespace = OwnNamespace::enter(typed::MOST_BYTES);
     Ok(vec![

@@ -74,7 +74,7 @@ pub fn row(
     }
 }
 
-/// How many trials left a process stuck. Nobody at all is not a multiple of anything.
+/// How many trials left a process stuck. No ratio can be formed with zero.
 pub fn kill_row(
     entrants: &[Box<dyn Entrant + '_>],
     victim: Role,

@@ -79,7 +79,7 @@ pub fn run(plan: &Plan) -> Result<Found, Failure> {
     Ok(found)
 }
 
-/// What a guard watches.
+/// The rows of the guard.
 pub fn guard(plan: &Plan) -> Vec<Row> {
     let (place, cadence) = (Place::Processes, CADENCES[0]);
     let (sides, line) = measure_all(plan, place, cadence);

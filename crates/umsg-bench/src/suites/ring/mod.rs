@@ -25,7 +25,7 @@ use crate::row::Row;
 
 const SUITE: &str = "ring";
 
-/// What a guard watches: a post every 10 us between processes, and one sender to one receiver.
+/// The rows of the guard: a post every 10 us between processes, and one sender to one receiver.
 pub fn guard(plan: &Plan) -> Vec<Row> {
     let mut rows = cadence::guard(plan);
     rows.push(throughput::guard(plan));

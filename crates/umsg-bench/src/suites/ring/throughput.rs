@@ -58,7 +58,7 @@ pub fn rows(plan: &Plan) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-/// What a guard watches.
+/// The rows of the guard.
 pub fn guard(plan: &Plan) -> Row {
     let case = Case {
         place: Place::Processes,

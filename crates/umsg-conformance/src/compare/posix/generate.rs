@@ -166,7 +166,7 @@ impl Generator {
                 character.blocking = 0;
             }
         }
-        // Who has a queue by inheritance that its mode denies him can't ring for those that watch it.
+        // A process that has inherited a queue which its mode denies to it can't ring for those that watch it.
         if character.polling > 0 && character.users {
             character.users = is_odd;
             character.open_to_all = is_odd;

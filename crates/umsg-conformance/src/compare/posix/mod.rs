@@ -10,7 +10,7 @@
 //!
 //! - a queue that two processes share since a fork is registered in a set only if it was registered before (`watch.rs`);
 //! - where there are sets and several users, all processes may open every queue: who has one by inheritance that its mode denies
-//!   him can't tell those that watch it;
+//!   it can't tell those that watch it;
 //! - no call blocks in histories with notifications and several users: the signal to another user's process is raised by a
 //!   thread of that process, a little later, and may interrupt what that does next;
 //! - no thread is started for a notification (SIGEV_THREAD): the cases ask for those.

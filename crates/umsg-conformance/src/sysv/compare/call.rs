@@ -113,7 +113,7 @@ impl compare::Call for Call {
         }
     }
 
-    // A sender without room is not woken by it, and learns that he may no longer send when he begins anew.
+    // A sender without room is not woken by it, and learns that it may no longer send when it begins again.
     fn changes_the_waiting(self) -> bool {
         matches!(self, Call::Set { .. })
     }

@@ -168,7 +168,7 @@ impl Comparable for SystemV {
             Call::Receive { .. } => all_but_one(waiting, queue, sends).collect(),
             Call::Set { .. } => {
                 let senders = all_but_one(waiting, queue, sends);
-                // A message for which there is room now may reach a receiver before he looks again.
+                // A message for which there is room now may reach a receiver before the sender looks again.
                 let there = |waiting: &&Waiting<Call>| waiting.queue == queue;
                 let mut here = waiting.iter().filter(there);
                 let sends = here.any(|waiting| sends(waiting.call));

@@ -46,10 +46,10 @@ impl Files {
         self.lock_in(&self.own()?, patience)
     }
 
-    /// Waits for the lock of a user, for those that may take his files away.
+    /// Waits for the lock of a user, for processes that may take that user's files away.
     ///
     /// # Errors
-    /// As [`lock`](Self::lock); `NotFound` if he has none, as he has made no queue; `Denied`.
+    /// As [`lock`](Self::lock); `NotFound` if the user has none, and so has made no queue; `Denied`.
     pub(crate) fn lock_of(&self, user: u32, patience: Duration) -> Result<Locked, FileError> {
         if user == caller() {
             return self.lock(patience);

@@ -14,7 +14,7 @@
 //! | file | label | then |
 //! |---|---|---|
 //! | no | no | there is no queue |
-//! | yes | no | its maker died: there is no queue. A process that comes to the index next takes it, if he may unlink the file |
+//! | yes | no | its maker died: there is no queue. A process that comes to the index next takes it, if it may unlink the file |
 //! | yes | yes | there is a queue, unless its header says that it was removed, or is another's by key and identifier. If the header makes no sense, it is damaged |
 //! | no | yes | a process interfered: there is no queue |
 //!

@@ -1,12 +1,12 @@
-//! Where the next identifier comes from: what each user gave out last, the file `next` in his directory (`own.rs`).
+//! Where the next identifier comes from: what each user gave out last, the file `next` in that user's directory (`own_directory.rs`).
 //!
 //! It is 8 bytes, little-endian: one more than `turn * 32768 + index`, or 0 for none. The turn counts how often indices began anew; the sequence number of an
 //! identifier is the turn modulo 65,535.
 //!
-//! The largest of all users' counts. A user's own only grows, as it is written under his lock; and an identifier is noted before there is a
+//! The largest of all users' counts. A user's own only grows, as it is written under the user's lock; and an identifier is noted before there is a
 //! queue with it. So a maker that has taken an index, and reads what is noted then, gets an identifier that this index has not had.
 //!
-//! Another user can write what he likes in his own. A turn takes longer than 10 microseconds, so one beyond the clock is not
+//! Another user can write anything in an own file. A turn takes longer than 10 microseconds, so one beyond the clock is not
 //! believed: identifiers are left out, and never come back earlier. Where nothing is noted, in a directory with queues, the clock says where to go on.
 
 use std::path::Path;
@@ -73,7 +73,7 @@ impl Next {
     }
 
     fn encode(self) -> [u8; SIZE] {
-        // Wraps for a user that has scribbled in his own.
+        // Wraps for a user that has overwritten an own count.
         let turns = self.turn.wrapping_mul(u64::from(INDICES));
         let count = self
             .index

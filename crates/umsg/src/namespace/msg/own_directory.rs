@@ -1,4 +1,4 @@
-//! What each user keeps for himself beside the System V queues: a lock, and the last identifier that he gave out.
+//! A user's own files beside the System V queues: a lock, and the last identifier that the user's processes gave out.
 //!
 //! ```text
 //! own/                 root's, mode 1777, as `msg`
@@ -59,7 +59,7 @@ impl Files {
         })
     }
 
-    /// Another user's directory, if he has one.
+    /// Another user's directory, if there is one.
     pub(super) fn own_of(&self, user: u32) -> Result<Option<PathBuf>, NamespaceError> {
         meeting(&self.owns(), user).settled()
     }

@@ -17,7 +17,7 @@ pub enum ControlError {
     /// EPERM: only the queue's owner, its creator or a privileged process may change or remove it.
     #[error("only the queue's owner, its creator or root may do this")]
     NotOwner,
-    /// EPERM: more bytes than the namespace lets an unprivileged owner allow his queue (`max_qbytes`).
+    /// EPERM: more bytes than the namespace lets an unprivileged owner allow the queue (`max_qbytes`).
     #[error("qbytes may be raised to {max} bytes in this namespace; `umsg limits` raises that")]
     TooManyBytes {
         /// The namespace's limit, in bytes.

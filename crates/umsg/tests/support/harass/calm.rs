@@ -22,7 +22,7 @@ const PROMPT_TURNS: usize = 2;
 /// Half of the time after which a waiter looks up by itself, in nanoseconds.
 const PROMPT: u64 = 50_000_000;
 
-/// Fails if the doctor has anything to say of a queue that no process uses; but that the dead are still among waiters, before he has taken
+/// Fails if the doctor has anything to say of a queue that no process uses; but that the dead are still among waiters, before it has taken
 /// them away.
 pub fn expect_healthy(repaired: &Repaired, what: &str) {
     let waited = |diagnosis: &Diagnosis| {

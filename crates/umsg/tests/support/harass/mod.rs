@@ -112,7 +112,7 @@ pub trait Work: Sync + Sized {
     /// What to say of the queue if a process is stuck.
     fn describe(&self) -> String;
 
-    /// Judges what is left, once all processes has ended, and notes what came of the round.
+    /// Judges what is left, once all processes have ended, and notes what came of the round.
     fn judge(&self, round: &mut Figures, what: &str);
     /// Removes all that there was, and fails if something is left.
     fn end(self, leaks: Leaks, what: &str);

@@ -62,7 +62,7 @@ pub trait Kind: Sized + 'static {
     /// Whether a receiver that dies at this point has taken its message from the queue before.
     fn may_lose(scenario: &Scenario<Self>, point: &str) -> bool;
 
-    /// Judges messages and counts once all processes has ended.
+    /// Judges messages and counts once all processes have ended.
     fn judge(stage: &Stage<'_, Self>, death: &Death, what: &str);
 
     /// Judges that exactly as much fits as should.
