@@ -294,7 +294,7 @@ impl Doorbell {
         if polled != NONE && name != 0 && self.polled_name.load(Ordering::Acquire) == name {
             if !self.polled_file.is_still(polled, now) {
                 self.forget_polled(polled);
-                return self.open_gong(name, now);
+                return self.open_poll_fifo(name, now);
             }
             return Lookup::Found(PollFifo::of(self, polled, 0, now));
         }
@@ -310,7 +310,7 @@ impl Doorbell {
                 drop(unsafe { Own::at(number) });
             }
         }
-        self.open_gong(name, now)
+        self.open_poll_fifo(name, now)
     }
 
     /// The ringing is done.
@@ -323,7 +323,7 @@ impl Doorbell {
     }
 
     #[cold]
-    fn open_gong(&self, name: u64, now: u64) -> Lookup<PollFifo<'_>> {
+    fn open_poll_fifo(&self, name: u64, now: u64) -> Lookup<PollFifo<'_>> {
         let is_blind = self.blind_name.load(Ordering::Relaxed) == name
             && now < self.blind_until.load(Ordering::Relaxed);
         let (Some(host), false) = (&self.host, is_blind) else {

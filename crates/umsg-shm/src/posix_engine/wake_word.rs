@@ -99,7 +99,7 @@ impl Engine {
                 return Ok(());
             };
             crash_point!(RING_ARMED);
-            match self.sleep_on_bell(armed, calm, deadline) {
+            match self.sleep_on_wake_word(armed, calm, deadline) {
                 Slept::Interrupted => return self.give_up_waiting(me, count, Refused::Interrupted),
                 Slept::TimedOut if deadline.has_passed() => {
                     return self.give_up_waiting(me, count, Refused::TimedOut);
@@ -115,7 +115,7 @@ impl Engine {
     }
 
     /// Sleeps for a slice, and counts for how long.
-    fn sleep_on_bell(&self, armed: u32, calm: Calm<'_>, deadline: Deadline) -> Slept {
+    fn sleep_on_wake_word(&self, armed: u32, calm: Calm<'_>, deadline: Deadline) -> Slept {
         let fixed = self.segment().fixed();
         let start = clock::monotonic();
         let slept = futex::wait_in_calm(

@@ -90,7 +90,7 @@ impl Namespace {
         let posix_made = queues::make_fit(&directory, queues::POSIX, SHARED_MODE, 0)?;
         let sysv_made = queues::make_fit(&directory, queues::SYSV, SHARED_MODE, 0)?;
         let rings_made = queues::make_fit(&directory, queues::RINGS, SHARED_MODE, 0)?;
-        let bells_made = queues::make_fit(&directory, queues::POLL_FIFOS, SHARED_MODE, 0)?;
+        let poll_fifos_made = queues::make_fit(&directory, queues::POLL_FIFOS, SHARED_MODE, 0)?;
         let own_made = queues::make_fit(&directory, queues::OWN, SHARED_MODE, 0)?;
         let record_written = claim::claim(&mut directory)?;
         let mode_differs = directory.mode() != SHARED_MODE;
@@ -100,7 +100,11 @@ impl Namespace {
         Ok(SetupReport {
             directory_made,
             mode_changed: mode_differs && !directory_made,
-            queues_directory_made: posix_made || sysv_made || rings_made || bells_made || own_made,
+            queues_directory_made: posix_made
+                || sysv_made
+                || rings_made
+                || poll_fifos_made
+                || own_made,
             record_written,
             out_of_sight: path.parent().map(out_of_sight).unwrap_or_default(),
             path,
