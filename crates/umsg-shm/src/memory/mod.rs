@@ -2,9 +2,11 @@
 
 mod file;
 mod host;
+mod segment;
 
 pub use file::{OUT_OF_RANGE, fnv, set_length};
 pub use host::{FifoName, Host, NOT_OURS};
+pub use segment::{Format, Regions, Segment};
 
 use crate::fault::{AttachError, Fault};
 use crate::sys::extent::real_parts;

@@ -102,7 +102,7 @@ impl Segment {
         Ok(())
     }
 
-    pub fn copy_out(&self, cell: &Cell, len: usize, buffer: &mut [u8]) -> Result<usize, Fault> {
+    pub fn copy_prefix(&self, cell: &Cell, len: usize, buffer: &mut [u8]) -> Result<usize, Fault> {
         // Relaxed: as above.
         let bytes = cell.payload.0.load(Ordering::Relaxed).to_ne_bytes();
         let copied = len.min(buffer.len());

@@ -195,7 +195,7 @@ impl Engine {
                 }
                 break;
             };
-            let len = self.segment().copy_out(found.cell, found.len, buffer)?;
+            let len = self.segment().copy_prefix(found.cell, found.len, buffer)?;
             self.foretell_doorbell(receiving, -1, found.len as i64);
             self.remove_and_free(receiving, found)?;
             sink.taken(Taken { len, mtype });

@@ -53,7 +53,7 @@ impl Engine {
             if found.len > buffer.len() {
                 return Err(Refused::TooSmall { len: found.len });
             }
-            let len = self.segment().copy_out(found.cell, found.len, buffer)?;
+            let len = self.segment().copy_prefix(found.cell, found.len, buffer)?;
             Ok(Taken {
                 len,
                 mtype: found.mtype(),
@@ -107,7 +107,7 @@ impl Engine {
             seen.returns = found.cell.returns();
             Ok(self
                 .segment()
-                .copy_out(found.cell, found.len, &mut seen.bytes)?)
+                .copy_prefix(found.cell, found.len, &mut seen.bytes)?)
         })?;
         seen.bytes.truncate(copied);
         Ok(())

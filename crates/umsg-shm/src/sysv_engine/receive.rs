@@ -72,7 +72,7 @@ impl Copy<'_> {
         let mtype = found.mtype();
         let len = engine
             .segment()
-            .copy_out(found.cell, found.len, self.buffer)?;
+            .copy_prefix(found.cell, found.len, self.buffer)?;
         Ok(Taken { len, mtype })
     }
 }

@@ -177,7 +177,7 @@ impl Queue {
             .call(me, RECEIVE, by, |call| self.0.lease(call, want))
             .map_err(refused)?;
         let (segment, mut buffer) = (self.0.segment(), [0; LENGTH]);
-        segment.copy_out(segment.cell(handle.slot)?, handle.len, &mut buffer)?;
+        segment.copy_prefix(segment.cell(handle.slot)?, handle.len, &mut buffer)?;
         Ok(((u64::from_ne_bytes(buffer), handle.mtype), handle))
     }
 

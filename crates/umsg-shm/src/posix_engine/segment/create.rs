@@ -8,10 +8,8 @@ use crate::memory::set_length;
 use crate::sync::Ordering;
 use crate::sys::clock;
 use crate::sys::home::here;
+use crate::sys::map::PAGE;
 use rustix::fd::BorrowedFd;
-
-/// What a page holds of each region comes into use at creation.
-const PAGE: usize = 4096;
 
 /// Fills an empty file. It becomes a queue when it gets its name.
 pub fn create(

@@ -1,176 +1,90 @@
-//! A segment as it is: a mapped file.
+//! A POSIX queue's segment: the ways into its regions.
 
 use super::{
     Cell, Fifo, Fixed, GRANULE, Layout, LeaseRecord, MORE_NOTICES, NODES, Node, Notice, PRIORITIES,
     Policy,
 };
-use crate::fault::{AttachError, Fault};
-use crate::lock::Lock;
-use crate::memory::{Host, LastUse, Memory};
-use crate::sync::{AtomicU32, Guarded32, Guarded64};
-use crate::sys::liveness::Liveness;
-use crate::sys::required;
-use rustix::fd::BorrowedFd;
-use rustix::io::Errno;
-use std::sync::Arc;
+use crate::fault::Fault;
+use crate::memory::{Format, LastUse, Regions};
+use crate::sync::{AtomicU32, AtomicU64, Guarded32, Guarded64};
+use crate::sys::map::PAGE;
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
-/// A mapped segment. Every accessor checks its index against the layout that this process computed itself, so nothing
-/// that a peer writes leads out of the mapping.
-#[derive(Debug)]
-pub struct Segment {
-    memory: Memory,
-    layout: Layout,
-    policy: Policy,
-}
+/// A mapped segment of a POSIX queue.
+pub type Segment = crate::memory::Segment<Fixed>;
 
-impl Liveness for Segment {
-    fn own(&self) -> u32 {
-        self.memory.own()
+// SAFETY: `Fixed` is `repr(C)` and consists of atomics; `Layout::new` begins with it and ends with the file.
+unsafe impl Format for Fixed {
+    type Layout = Layout;
+    type Cell = Cell;
+    type Settings = Policy;
+
+    fn home(&self) -> &AtomicU64 {
+        &self.header.home
     }
 
-    fn is_over(&self, life: u32) -> bool {
-        self.memory.is_over(life)
+    fn is_shared(&self) -> bool {
+        self.receiver.lock.is_shared()
+    }
+
+    fn has_shared_lock(&self) -> bool {
+        self.receiver.lock.is_shared() || self.sender.lock.is_shared()
     }
 
     #[inline(always)]
-    fn is_elsewhere(&self) -> bool {
-        self.memory.is_elsewhere()
+    fn block(cell: &Cell) -> usize {
+        cell.block.get() as usize * GRANULE
+    }
+}
+
+impl Regions for Layout {
+    fn len(&self) -> usize {
+        self.len
     }
 
-    fn is_home(&self) -> bool {
-        self.memory.is_home()
+    fn tables(&self) -> [Range<usize>; 2] {
+        [0..self.arena, self.notices..self.len]
     }
 
-    fn is_plain(&self) -> bool {
-        self.memory.is_home() && !self.fixed().receiver.lock.is_shared()
+    #[inline(always)]
+    fn arena(&self) -> Range<usize> {
+        self.arena..self.arena + self.arena_len
+    }
+
+    #[inline(always)]
+    fn inline(&self) -> usize {
+        Layout::inline(self)
     }
 }
 
 impl Segment {
-    /// Maps a file that is known to have this layout.
-    pub(crate) fn map(file: BorrowedFd<'_>, layout: Layout) -> Result<Segment, AttachError> {
-        required::check()?;
-        let memory =
-            Memory::map(file, layout.len).map_err(|e| AttachError::of_mapping(e, layout.len))?;
-        Ok(Segment {
-            memory,
-            layout,
-            policy: Policy::default(),
-        })
-    }
-
-    /// A private copy of a file's segment as it is now, but for what its blocks hold: for a process that only looks.
-    pub fn copy_of(file: BorrowedFd<'_>, layout: Layout) -> Result<Segment, Errno> {
-        Ok(Segment {
-            memory: Memory::copy_of(
-                file,
-                layout.len,
-                &[0..layout.arena, layout.notices..layout.len],
-            )?,
-            layout,
-            policy: Policy::default(),
-        })
-    }
-
-    /// The address of the first byte.
-    pub fn address(&self) -> usize {
-        self.memory.base().addr()
-    }
-
-    /// The same mapping once more: it stays until no process uses it.
-    pub fn share(&self) -> Segment {
-        Segment {
-            memory: self.memory.share(),
-            layout: self.layout,
-            policy: self.policy.clone(),
-        }
-    }
-
-    /// Has a copy know whose lives its records name.
-    pub fn settle_copy(&mut self, host: Arc<dyn Host>) {
-        self.settle_home();
-        self.memory.set_host(host);
-    }
-
-    /// Finds out whether it was created in this process's PID and time namespace. Before it is shared.
-    pub(crate) fn settle_home(&mut self) {
-        // Relaxed: stored before the file was linked.
-        let home = self.fixed().header.home.load(Ordering::Relaxed);
-        self.memory.set_home(home);
-    }
-
-    /// From now on, memory that comes into use counts in a namespace. For a process that only looks: others [`join`](Self::join).
-    pub fn count_in(&mut self, host: Arc<dyn Host>) {
-        self.memory.count_in(host);
-    }
-
-    /// As [`count_in`](Self::count_in), and has others know of this process's death if processes of several PID namespaces use the queue.
-    ///
-    /// # Errors
-    /// `Unregistered`.
-    pub fn join(&mut self, host: Arc<dyn Host>) -> Result<(), AttachError> {
-        self.memory.count_in(host);
-        let mut locks = [&self.fixed().receiver.lock, &self.fixed().sender.lock].into_iter();
-        match !self.is_home() || locks.any(Lock::is_shared) {
-            true => self.memory.join(),
-            false => Ok(()),
-        }
-    }
-
     /// The last process that unmaps it removes it. Before it is shared.
     pub fn set_last_close(&mut self, last_close: LastUse) {
-        self.memory.set_last_close(last_close);
+        self.set_last_use(last_close);
         self.fixed().rules.note_use();
     }
 
-    /// Which file it is.
-    pub fn file(&self) -> crate::sys::file::FileIdentity {
-        self.memory.file()
-    }
-
-    /// The namespace in which its memory counts, if that is known.
-    pub(crate) fn counted_in(&self) -> Option<&Arc<dyn Host>> {
-        self.memory.counted_in()
-    }
-
     pub(crate) fn set_policy(&mut self, policy: Policy) {
-        self.policy = policy;
+        *self.settings_mut() = policy;
     }
 
     /// Notes the dead-letter queue that the queue's label names.
     pub fn set_dead_letter(&mut self, name: Option<Vec<u8>>) {
-        self.policy.dead_letter = name;
+        self.settings_mut().dead_letter = name;
     }
 
     #[inline(always)]
     pub fn policy(&self) -> &Policy {
-        &self.policy
-    }
-
-    /// [`Fault::Damaged`] if the file was cut short under the mapping.
-    #[inline(always)]
-    pub fn check(&self) -> Result<(), Fault> {
-        self.memory.check()
-    }
-
-    #[inline(always)]
-    pub fn layout(&self) -> &Layout {
-        &self.layout
+        self.settings()
     }
 
     /// The item at `index` of the region of `count` items at `offset`, which is one of the layout's.
     #[inline(always)]
-    fn item<T>(&self, offset: usize, index: usize, count: usize) -> Result<&T, Fault> {
+    fn entry<T>(&self, offset: usize, index: usize, count: usize) -> Result<&T, Fault> {
         // SAFETY: regions lie inside the mapping with as many items as the layout says, at multiples of 4096; all types of
         // items consist of atomics.
-        unsafe { self.memory.item(offset, size_of::<T>(), index, count) }
-    }
-
-    #[inline(always)]
-    pub fn fixed(&self) -> &Fixed {
-        // SAFETY: every layout begins with the fixed part, which consists of atomics; a mapping is page-aligned.
-        unsafe { &*self.memory.base().cast::<Fixed>() }
+        unsafe { self.item(offset, size_of::<T>(), index, count) }
     }
 
     #[inline(always)]
@@ -180,9 +94,9 @@ impl Segment {
             cell_len,
             slots,
             ..
-        } = self.layout;
-        // SAFETY: as in `item`; a cell is longer than its header, and its length a multiple of the header's alignment.
-        unsafe { self.memory.item(cells, cell_len, slot as usize, slots) }
+        } = *self.layout();
+        // SAFETY: as in `entry`; a cell is longer than its header, and its length a multiple of the header's alignment.
+        unsafe { self.item(cells, cell_len, slot as usize, slots) }
     }
 
     /// The ring's entry for a position.
@@ -197,107 +111,70 @@ impl Segment {
     /// The ring's entry at an index.
     #[inline(always)]
     pub(crate) fn ring_at(&self, index: usize) -> &AtomicU32 {
-        let index = index & (self.layout.ring_len - 1);
-        debug_assert!(self.layout.ring + (index + 1) * 4 <= self.layout.len);
-        // SAFETY: as in `item`; the index was masked with the length of the region, a power of two.
-        unsafe {
-            &*self
-                .memory
-                .base()
-                .add(self.layout.ring)
-                .cast::<AtomicU32>()
-                .add(index)
-        }
+        let index = index & (self.layout().ring_len - 1);
+        let ring = self.layout().ring;
+        // SAFETY: as in `entry`; the index was masked with the length of the region, a power of two.
+        unsafe { &*self.base().add(ring).cast::<AtomicU32>().add(index) }
     }
 
     /// The slot that follows a stored one in the list of its priority. Apart from the cells, so that linking a message
     /// does not fetch its neighbour's.
     #[inline(always)]
     pub fn link(&self, slot: u32) -> Result<&Guarded32, Fault> {
-        self.item(self.layout.links, slot as usize, self.layout.slots)
+        self.entry(self.layout().links, slot as usize, self.layout().slots)
     }
 
     #[inline(always)]
     pub(crate) fn node(&self, index: u32) -> Result<&Node, Fault> {
-        self.item(self.layout.nodes, index as usize, NODES)
+        self.entry(self.layout().nodes, index as usize, NODES)
     }
 
     pub(crate) fn hold(&self, index: u32) -> Result<&LeaseRecord, Fault> {
-        self.item(self.layout.holds, index as usize, self.layout.slots)
+        self.entry(self.layout().holds, index as usize, self.layout().slots)
     }
 
     /// Makes more records of holds real memory than `usable`; answers how many.
     pub(crate) fn populate_holds(&self, usable: u32) -> Result<u32, Fault> {
-        let first = (usable as usize * size_of::<LeaseRecord>()).next_multiple_of(PAGE);
-        let all = self.layout.slots * size_of::<LeaseRecord>();
-        if first >= all {
-            return Err(Fault::Damaged);
-        }
-        self.populate(self.layout.holds + first, PAGE)?;
-        Ok(((first + PAGE).min(all) / size_of::<LeaseRecord>()) as u32)
+        let layout = self.layout();
+        self.populate_page_of(
+            (layout.holds, size_of::<LeaseRecord>(), layout.slots),
+            usable,
+        )
     }
 
     /// A registration beyond those in the fixed part.
     pub(crate) fn more_notice(&self, index: usize) -> Result<&Notice, Fault> {
-        self.item(self.layout.notices, index, MORE_NOTICES)
+        self.entry(self.layout().notices, index, MORE_NOTICES)
     }
 
     /// Makes more of them real memory than `usable`; answers how many.
     pub(crate) fn populate_notices(&self, usable: u32) -> Result<u32, Fault> {
-        let first = (usable as usize * size_of::<Notice>()).next_multiple_of(PAGE);
-        if first >= MORE_NOTICES * size_of::<Notice>() {
+        if usable as usize >= MORE_NOTICES {
             return Err(Fault::NoMemory);
         }
-        self.populate(self.layout.notices + first, PAGE)?;
-        Ok(((first + PAGE) / size_of::<Notice>()) as u32)
+        let notices = self.layout().notices;
+        self.populate_page_of((notices, size_of::<Notice>(), MORE_NOTICES), usable)
     }
 
     #[inline(always)]
     pub fn fifo(&self, priority: usize) -> Result<&Fifo, Fault> {
-        self.item(self.layout.fifos, priority, PRIORITIES)
+        self.entry(self.layout().fifos, priority, PRIORITIES)
     }
 
     /// First level of the priority bitmap.
     #[inline(always)]
     pub fn level0(&self, word: usize) -> Result<&Guarded64, Fault> {
-        self.item(self.layout.levels, word, PRIORITIES / 64)
+        self.entry(self.layout().levels, word, PRIORITIES / 64)
     }
 
     /// One of the four words of the granule of the arena that heads a block.
     #[inline(always)]
     pub(crate) fn granule(&self, granule: u32) -> Result<&[AtomicU32; 4], Fault> {
-        self.item(
-            self.layout.arena,
+        self.entry(
+            self.layout().arena,
             granule as usize,
-            self.layout.arena_len / GRANULE,
+            self.layout().arena_len / GRANULE,
         )
-    }
-
-    /// Where `len` bytes of payload lie: in the cell, or in the block that it names.
-    #[inline(always)]
-    pub(crate) fn payload(&self, cell: &Cell, len: usize) -> Result<*mut u8, Fault> {
-        let offset = if len <= self.layout.inline() {
-            std::ptr::from_ref(cell).addr() - self.memory.base().addr() + size_of::<Cell>()
-        } else {
-            let offset = cell.block.get() as usize * GRANULE;
-            if offset == 0 || offset + len > self.layout.arena_len {
-                return Err(Fault::Damaged);
-            }
-            self.layout.arena + offset
-        };
-        // SAFETY: in the cell, `len` bytes behind its header still belong to it; in the arena, offset + len was checked
-        // against its length. Both lie inside the mapping.
-        Ok(unsafe { self.memory.base().add(offset) })
-    }
-
-    /// Copies a message into its slot; one that is too long for the cell into the block that the cell names.
-    #[inline(always)]
-    pub(crate) fn copy_in(&self, cell: &Cell, message: &[u8]) -> Result<(), Fault> {
-        let place = self.payload(cell, message.len())?;
-        // SAFETY: `place` has room for the message inside the mapping, and our caller's bytes lie elsewhere. A peer
-        // that breaks the protocol may write at the same time: then the bytes are arbitrary, as they may be anyway.
-        unsafe { std::ptr::copy_nonoverlapping(message.as_ptr(), place, message.len()) };
-        Ok(())
     }
 
     /// Copies the message of `len` bytes out of its slot into the beginning of `buffer`.
@@ -306,10 +183,7 @@ impl Segment {
         if len > buffer.len() {
             return Err(Fault::Damaged);
         }
-        let place = self.payload(cell, len)?;
-        // SAFETY: as in `copy_in`, the other way round.
-        unsafe { std::ptr::copy_nonoverlapping(place, buffer.as_mut_ptr(), len) };
-        Ok(())
+        self.copy_prefix(cell, len, buffer).map(drop)
     }
 
     /// Makes a message that was written in place for `room` bytes one of `len`: a short one lies in the cell, wherever the
@@ -323,22 +197,17 @@ impl Segment {
         Ok(())
     }
 
-    /// Makes `len` bytes from `offset` on real memory.
-    pub(crate) fn populate(&self, offset: usize, len: usize) -> Result<(), Fault> {
-        self.memory.populate(offset, len)
-    }
-
     /// Bytes in use by everything but the arena, with `slots` in circulation.
     pub fn memory(&self, slots: usize) -> u64 {
         let ring = self.fixed().geometry.ring_mask.load(Ordering::Relaxed) as usize + 1;
-        let holds = (self.fixed().holding.usable.get() as usize).min(self.layout.slots);
+        let holds = (self.fixed().holding.usable.get() as usize).min(self.layout().slots);
         let notices = self.fixed().receiver.notices.load(Ordering::Relaxed) as usize;
-        (self.layout.fifos
+        (self.layout().fifos
             + (holds * size_of::<LeaseRecord>()).next_multiple_of(PAGE)
             + notices.min(MORE_NOTICES) * size_of::<Notice>()
             + 2 * 4096
-            + ring.min(self.layout.ring_len) * 4
-            + slots * self.layout.cell_len) as u64
+            + ring.min(self.layout().ring_len) * 4
+            + slots * self.layout().cell_len) as u64
     }
 
     /// Begins to fetch the cell of a slot that is going to be read.
@@ -347,7 +216,7 @@ impl Segment {
         if let Ok(cell) = self.cell(slot) {
             let first = std::ptr::from_ref(cell).cast::<u8>();
             prefetch_line(first);
-            if self.layout.cell_len > LINE {
+            if self.layout().cell_len > LINE {
                 prefetch_line(first.wrapping_add(LINE));
             }
         }
@@ -367,15 +236,12 @@ impl Segment {
         if let Ok(cell) = self.cell(slot) {
             let first = std::ptr::from_ref(cell).cast::<u8>();
             prefetch_line_to_write(first);
-            if self.layout.cell_len > LINE {
+            if self.layout().cell_len > LINE {
                 prefetch_line_to_write(first.wrapping_add(LINE));
             }
         }
     }
 }
-
-/// Bytes in a page.
-const PAGE: usize = 4096;
 
 /// Bytes in a cache line.
 const LINE: usize = 64;

@@ -6,12 +6,10 @@ use crate::leases::LeaseRecord;
 use crate::memory::set_length;
 use crate::sync::Ordering;
 use crate::sys::clock;
+use crate::sys::map::PAGE;
 use crate::waiters::NODES;
 use rustix::fd::BorrowedFd;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
-
-/// What a page holds of the seats comes into use at creation.
-const PAGE: usize = 4096;
 
 /// What a new queue is.
 #[derive(Clone, Copy, Debug)]
@@ -36,10 +34,10 @@ pub fn create(
 ) -> Result<Segment, AttachError> {
     set_length(file, layout.len)?;
     let segment = Segment::map(file, layout)?;
-    segment.provide(0, size_of::<Fixed>())?;
-    segment.provide(layout.seats, PAGE)?;
+    segment.populate(0, size_of::<Fixed>())?;
+    segment.populate(layout.seats, PAGE)?;
     // A lease is a way to empty a queue whose namespace has no memory left: it needs none.
-    segment.provide(layout.holds, PAGE)?;
+    segment.populate(layout.holds, PAGE)?;
     fill_in(&segment, identity);
     Ok(segment)
 }
