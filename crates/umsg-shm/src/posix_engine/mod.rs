@@ -78,48 +78,11 @@ pub(crate) const NOTICE: u32 = 2;
 pub(crate) const WATCHED: u32 = 4;
 
 /// Why an attempt did not succeed.
+pub type Refused = waiters::wait::Refused<NoSlot>;
+
+/// There is room, but no slot in circulation is free: the caller grows the queue and tries again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
-    /// No room, or no message.
-    NotNow,
-    /// Room, but no slot in circulation is free: the caller grows the queue and tries again.
-    NoSlot,
-    /// The deadline passed.
-    TimedOut,
-    /// A signal handler ran.
-    Interrupted,
-    /// See [`Fault`].
-    Fault(Fault),
-}
-
-impl Refused {
-    /// What a call with this deadline answers: after a time-out one of its own, else that it would have to block.
-    fn by(self, deadline: Deadline) -> Refused {
-        match (self, deadline) {
-            (
-                Refused::NotNow | Refused::TimedOut | Refused::Fault(Fault::Busy),
-                Deadline::Passed,
-            ) => Refused::NotNow,
-            (Refused::NotNow | Refused::Fault(Fault::Busy), _) => Refused::TimedOut,
-            (other, _) => other,
-        }
-    }
-
-    /// What went wrong for a process that wants nothing but a lock: its owner does not let go, if it is nothing worse.
-    #[cfg(not(loom))]
-    fn trouble(self) -> Fault {
-        match self {
-            Refused::Fault(trouble) => trouble,
-            _ => Fault::Busy,
-        }
-    }
-}
-
-impl From<Fault> for Refused {
-    fn from(trouble: Fault) -> Self {
-        Refused::Fault(trouble)
-    }
-}
+pub struct NoSlot;
 
 /// A queue as the engine sees it. What a message's priority means is all that is POSIX about it.
 #[derive(Debug)]

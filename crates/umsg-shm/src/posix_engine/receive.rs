@@ -13,6 +13,7 @@ use crate::sync::{Ordering, fence};
 use crate::sys::clock::{self, Deadline};
 use crate::sys::thread::Thread;
 use crate::waiters::Node;
+use crate::waiters::wait::wait_and_attempt;
 use crate::waiters::{List, Waiters};
 
 /// How far ahead cells that will be read are fetched, in the ring.
@@ -589,23 +590,15 @@ impl Engine {
         deadline: Deadline,
     ) -> Result<R::Outcome, Refused> {
         let calm = me.interruptions.calm();
-        loop {
-            if deadline.has_passed() {
-                return Err(Refused::NotNow.by(deadline));
+        let wait = |receipt: &mut R| {
+            if self.spin_for_message(calm, deadline) {
+                return Ok(None);
             }
-            if !self.spin_for_message(calm, deadline) {
-                self.segment().fixed().counters.count(Event::ReceiveBlocked);
-                match self.block_receiver(me, receipt, calm, deadline) {
-                    Ok(Some(outcome)) => return Ok(outcome),
-                    Ok(None) => {}
-                    Err(refused) => return Err(refused.by(deadline)),
-                }
-            }
-            match self.try_take(me, receipt, deadline) {
-                Err(Refused::NotNow) => {}
-                other => return other.map_err(|refused| refused.by(deadline)),
-            }
-        }
+            self.segment().fixed().counters.count(Event::ReceiveBlocked);
+            self.block_receiver(me, receipt, calm, deadline)
+        };
+        let attempt = |receipt: &mut R| self.try_take(me, receipt, deadline);
+        wait_and_attempt(receipt, deadline, wait, attempt)
     }
 }
 

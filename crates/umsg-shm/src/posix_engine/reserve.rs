@@ -9,7 +9,6 @@ use super::held_messages::LeaseHandle;
 use super::receive::Found;
 use super::{DeferredWakes, Engine, Refused};
 use crate::arena;
-use crate::counters::Event;
 use crate::crash::crash_point;
 use crate::fault::Fault;
 use crate::leases::LeaseRecord;
@@ -97,35 +96,20 @@ impl Engine {
         len: usize,
         deadline: Deadline,
     ) -> Result<LeaseHandle, Refused> {
-        let calm = me.interruptions.calm();
-        loop {
+        let attempt = || loop {
             match self.try_reserve(me, len, deadline) {
-                Err(Refused::NotNow) if self.policy().on_full == OnFull::Fail => {
-                    return Err(Refused::NotNow);
-                }
-                Err(Refused::NotNow) => {}
                 // A sender is stopped: it is waited for where no receiver waits for us.
                 Err(Refused::Fault(Fault::Busy)) if !deadline.has_passed() => {
-                    match self.lock_sender(me, deadline) {
-                        Ok(held) => held.unlock(),
-                        Err(trouble) => return Err(Refused::from(trouble).by(deadline)),
-                    }
+                    self.lock_sender(me, deadline)?.unlock();
                 }
-                other => return other.map_err(|refused| refused.by(deadline)),
+                other => return other,
             }
-            if deadline.has_passed() {
-                return Err(Refused::NotNow.by(deadline));
-            }
-            if self.spin_for_room(1, calm, deadline) {
-                continue;
-            }
-            self.segment().fixed().counters.count(Event::SendBlocked);
-            match self.block_for_turn(me, &mut Reserve { len }, calm, deadline) {
-                Ok(Some(handle)) => return Ok(handle),
-                Ok(None) => {}
-                Err(Refused::Fault(Fault::Busy)) if !deadline.has_passed() => {}
-                Err(refused) => return Err(refused.by(deadline)),
-            }
+        };
+        match attempt() {
+            Err(Refused::NotNow) => self.wait_for_room(me, 1, deadline, attempt, |calm| {
+                self.block_for_turn(me, &mut Reserve { len }, calm, deadline)
+            }),
+            other => other.map_err(|refused| refused.by(deadline)),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Sending: the fast path, and what a sender does that finds no room.
 
 use super::tag::priority_of;
-use super::{Engine, Refused, WATCHED};
+use super::{Engine, NoSlot, Refused, WATCHED};
 use crate::arena;
 use crate::counters::Event;
 use crate::crash::crash_point;
@@ -11,7 +11,8 @@ use crate::lock::tokens::{BothHeld, ReceiverHeld, SenderHeld};
 use crate::posix_engine::segment::{Cell, OnFull, PRIORITIES, Ring};
 use crate::sync::Ordering;
 use crate::sys::clock::{self, Deadline};
-use crate::sys::thread::Thread;
+use crate::sys::thread::{Calm, Thread};
+use crate::waiters::wait::wait_and_attempt;
 use crate::waiters::{List, Waiters};
 
 /// Priorities whose list heads share a page of the store.
@@ -46,7 +47,7 @@ impl Engine {
             self.segment().check()?;
             match result {
                 Ok(()) => break,
-                Err(Refused::NoSlot) => match self.grow(me, deadline, 1) {
+                Err(Refused::Own(NoSlot)) => match self.grow(me, deadline, 1) {
                     // Some sender is slow or stopped: it is waited for where no receiver waits for us.
                     Err(Refused::Fault(Fault::Busy)) if !deadline.has_passed() => {}
                     other => other?,
@@ -148,7 +149,7 @@ impl Engine {
             let freed = fixed.published.freed.load(Ordering::Acquire);
             sender.freed_seen.set(freed);
             if freed == position {
-                return Err(Refused::NoSlot);
+                return Err(Refused::Own(NoSlot));
             }
         }
         let ring = Ring::of(self.segment());
@@ -321,33 +322,44 @@ impl Engine {
         key: usize,
         deadline: Deadline,
     ) -> Result<(), Refused> {
+        let attempt = || self.try_send(me, message, key, deadline);
+        match attempt() {
+            Err(Refused::NotNow) => self.wait_for_room(me, 1, deadline, attempt, |calm| {
+                let sent = self.block_sender(me, message, key, calm, deadline)?;
+                Ok(sent.then_some(()))
+            }),
+            other => other.map_err(|refused| refused.by(deadline)),
+        }
+    }
+
+    /// Waits for room for so many messages after an attempt in vain, and attempts again, until the deadline. `block` returns None for
+    /// another attempt.
+    #[cold]
+    pub(super) fn wait_for_room<T>(
+        &self,
+        me: &Thread,
+        messages: u64,
+        deadline: Deadline,
+        attempt: impl Fn() -> Result<T, Refused>,
+        block: impl Fn(Calm<'_>) -> Result<Option<T>, Refused>,
+    ) -> Result<T, Refused> {
+        if self.policy().on_full == OnFull::Fail {
+            return Err(Refused::NotNow);
+        }
         let calm = me.interruptions.calm();
-        loop {
-            match self.try_send(me, message, key, deadline) {
-                Err(Refused::NotNow) if self.policy().on_full == OnFull::Fail => {
-                    return Err(Refused::NotNow);
-                }
-                Err(Refused::NotNow) => {}
-                other => return other.map_err(|refused| refused.by(deadline)),
-            }
-            if deadline.has_passed() {
-                return Err(Refused::NotNow.by(deadline));
-            }
-            if self.spin_for_room(1, calm, deadline) {
-                continue;
+        let wait = |(): &mut ()| {
+            if self.spin_for_room(messages, calm, deadline) {
+                return Ok(None);
             }
             self.segment().fixed().counters.count(Event::SendBlocked);
-            match self.block_sender(me, message, key, calm, deadline) {
-                Ok(true) => {
-                    // It may have sent by itself, as a batch.
-                    self.ring_if_asked();
-                    return Ok(());
-                }
-                Ok(false) => {}
-                Err(Refused::Fault(Fault::Busy)) if !deadline.has_passed() => {}
-                Err(refused) => return Err(refused.by(deadline)),
+            let outcome = block(calm)?;
+            if outcome.is_some() {
+                // It may have sent by itself, as a batch.
+                self.ring_if_asked();
             }
-        }
+            Ok(outcome)
+        };
+        wait_and_attempt(&mut (), deadline, wait, |()| attempt())
     }
 
     /// Whether a look from outside of the locks finds room for so many messages that is not kept for a process.

@@ -9,45 +9,16 @@ use crate::counters::Event;
 use crate::crash::crash_point;
 use crate::fault::Fault;
 use crate::lock::tokens::ReceiverHeld;
-use crate::lock::{Held, SLICE, STOPPED};
+use crate::lock::{Held, STOPPED};
 use crate::sync::{Ordering, fence};
-use crate::sys::clock::{self, Deadline};
-use crate::sys::futex::{self, Slept};
+use crate::sys::clock::Deadline;
 use crate::sys::thread::{Calm, Thread};
+use crate::waiters::wait::{self, End, GRACE, Sleeper, nap};
 use crate::waiters::{self, List, State, UNRANKED, Waiters};
 use crate::waiters::{NO_SLOT, Node};
-use std::time::Duration;
 
-/// How long a call sleeps that finds no node free, in nanoseconds.
-const NAP: u64 = 1_000_000;
-
-/// How far the coarse clock, by which leases end, is behind at most where it ticks 250 times a second, in nanoseconds.
-const TICK: u64 = 4_000_000;
-
-/// How long the end of a timed wait waits for the lock.
-const GRACE: Duration = Duration::from_millis(10);
-
-/// Why a sleep is over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
-    /// The node's word has changed.
-    Settled,
-    TimedOut,
-    Interrupted,
-    /// A sender waits for room in a ring that no process receives from any more. It is told that its time is over, and finds out why.
-    Deserted,
-}
-
-impl From<End> for Refused {
-    fn from(end: End) -> Self {
-        match end {
-            End::Interrupted => Refused::Interrupted,
-            End::TimedOut | End::Deserted => Refused::TimedOut,
-            // The outcome was withdrawn, or its node says otherwise than its list.
-            End::Settled => Refused::NotNow,
-        }
-    }
-}
+/// See [`wait::Enlisted`]. A thread that waits has the index of its node, and the node.
+pub(super) type Enlisted<'a, T> = wait::Enlisted<(u32, &'a Node), T>;
 
 /// What a receive does with its message: copies it out, or keeps it where it is.
 pub(super) trait Receipt {
@@ -74,16 +45,6 @@ pub(super) trait Receipt {
     ) -> Result<Self::Outcome, Refused>;
 }
 
-/// What became of an attempt to begin waiting.
-pub(super) enum Enlisted<'a, T> {
-    /// There was no need to.
-    Done(T),
-    /// All nodes are taken, or all slots.
-    NoNode,
-    /// The node is in its list.
-    Waiting(u32, &'a Node),
-}
-
 impl Engine {
     /// Waits for a message with a node. None: try again.
     pub(super) fn block_receiver<R: Receipt>(
@@ -102,7 +63,15 @@ impl Engine {
             return finish_early(enlisted, calm, deadline);
         };
         crash_point!(WAIT_NAMED);
-        let end = self.sleep(me, node, index, List::Receivers, calm, deadline);
+        let list = List::Receivers;
+        let sleeper = Sleeper {
+            me,
+            node,
+            list,
+            calm,
+            deadline,
+        };
+        let end = self.sleep(&sleeper, index);
         crash_point!(WAIT_WOKEN);
         // FOREIGN_MARK: a node that this thread has given up may be another's, with the same thread id in another PID namespace.
         me.unname(outer);
@@ -124,7 +93,7 @@ impl Engine {
         self.note_change(receiving, wakes);
         self.settle_doorbell(receiving);
         let begun = match enlisted {
-            Ok(Enlisted::Waiting(index, node)) => {
+            Ok(Enlisted::Waiting((index, node))) => {
                 Some((*index, *node, held.unlock_and_name(&node.word)))
             }
             _ => {
@@ -166,7 +135,7 @@ impl Engine {
             return Err(trouble.into());
         }
         self.update_wait_flags(receiving);
-        Ok(Enlisted::Waiting(index, node))
+        Ok(Enlisted::Waiting((index, node)))
     }
 
     /// Takes the outcome of a wait. The lock is needed: to free the slot, or to leave the list.
@@ -216,7 +185,7 @@ impl Engine {
         match result {
             // The lock's owner is stopped.
             Err(Refused::Fault(Fault::Busy)) if end == End::Settled => Err(Refused::TimedOut),
-            Err(Refused::Fault(Fault::Busy)) => Err(end.into()),
+            Err(Refused::Fault(Fault::Busy)) => Err(refused(end)),
             other => other,
         }
     }
@@ -235,11 +204,11 @@ impl Engine {
             // A last look at what others hold: it may be there for the taking.
             if end == End::TimedOut && self.holders_may_give() {
                 return match receipt.take(receiving, self, me, wakes) {
-                    Err(Refused::NotNow) => Err(end.into()),
+                    Err(Refused::NotNow) => Err(refused(end)),
                     other => other,
                 };
             }
-            return Err(end.into());
+            return Err(refused(end));
         }
         receipt.accept(
             receiving,
@@ -267,8 +236,16 @@ impl Engine {
             return finish_early(enlisted, calm, deadline).map(|_| false);
         };
         crash_point!(WAIT_NAMED);
+        let list = List::Senders;
+        let sleeper = Sleeper {
+            me,
+            node,
+            list,
+            calm,
+            deadline,
+        };
         let result = loop {
-            let end = self.sleep(me, node, index, List::Senders, calm, deadline);
+            let end = self.sleep(&sleeper, index);
             crash_point!(WAIT_WOKEN);
             // FOREIGN_MARK, as in `block_receiver`.
             me.unname(outer);
@@ -309,7 +286,7 @@ impl Engine {
         crash_point!(WAIT_NODE_FILLED);
         waiters.insert(receiving, List::Senders, index)?;
         crash_point!(WAIT_LISTED);
-        Ok(Enlisted::Waiting(index, node))
+        Ok(Enlisted::Waiting((index, node)))
     }
 
     /// Takes the outcome of a wait for room. None: it waits on.
@@ -340,7 +317,7 @@ impl Engine {
                 self.segment().fixed().counters.count(Event::GivenUp);
                 self.withdraw_sender(receiving, node)
                     .map_err(Refused::from)
-                    .and(Err(end.into()))
+                    .and(Err(refused(end)))
             };
             waiters::give_up(node);
             result
@@ -348,56 +325,26 @@ impl Engine {
         self.end_wait(me, end, deadline, work, || let_go_of_sender(node))
     }
 
-    /// Sleeps until the node's word changes, in slices: wake-ups can be lost with their waker.
-    pub(super) fn sleep(
-        &self,
-        me: &Thread,
-        node: &Node,
-        index: u32,
-        list: List,
-        calm: Calm<'_>,
-        deadline: Deadline,
-    ) -> End {
-        loop {
-            if waiters::state(node) != State::Waiting {
-                return End::Settled;
-            }
-            if list == List::Senders && self.is_closed() {
-                return End::Deserted;
-            }
-            let slice = deadline.or_slice(self.slice(list));
-            match waiters::sleep(node, me, calm, slice) {
-                Slept::Interrupted => return End::Interrupted,
-                Slept::TimedOut if deadline.has_passed() => return End::TimedOut,
-                Slept::TimedOut if list == List::Senders && self.is_deserted() => {
-                    return End::Deserted;
+    /// Sleeps until the node's word changes. A sender is told that its time is over if no process receives from the ring any more.
+    pub(super) fn sleep(&self, sleeper: &Sleeper<'_>, index: u32) -> End {
+        let is_sender = sleeper.list == List::Senders;
+        sleeper.sleep(
+            &self.segment().fixed().holding.due,
+            || is_sender && self.is_closed() && !sleeper.is_settled(),
+            || {
+                if is_sender && self.is_deserted() {
+                    return true;
                 }
-                Slept::TimedOut => self.look_around(me, node, index, list, deadline),
-                Slept::Awake if waiters::state(node) != State::Waiting => return End::Settled,
-                // A peer that scribbles can wake us for ever.
-                Slept::Awake if deadline.has_passed() => return End::TimedOut,
-                Slept::Awake => {}
-            }
-        }
-    }
-
-    /// How long a sleep may last, in nanoseconds: a receiver looks for the message of a lease when that ends by itself.
-    fn slice(&self, list: List) -> u64 {
-        match (
-            list,
-            self.segment().fixed().holding.due.load(Ordering::Relaxed),
-        ) {
-            (List::Receivers, due) if due != 0 => {
-                let rest = due.saturating_sub(clock::monotonic());
-                rest.saturating_add(TICK).min(SLICE)
-            }
-            _ => SLICE,
-        }
+                self.look_around(sleeper, index);
+                false
+            },
+        )
     }
 
     /// At the end of a slice: does what a waker that died might have left undone, and what no other process may ever do.
-    fn look_around(&self, me: &Thread, node: &Node, index: u32, list: List, deadline: Deadline) {
-        let _ = self.with_receiver_lock(me, deadline.or_slice(STOPPED), |receiving, wakes| {
+    fn look_around(&self, sleeper: &Sleeper<'_>, index: u32) {
+        let (node, patience) = (sleeper.node, sleeper.deadline.or_slice(STOPPED));
+        let _ = self.with_receiver_lock(sleeper.me, patience, |receiving, wakes| {
             if self.holders_may_give() {
                 self.reclaim_holds(receiving, wakes)?;
             }
@@ -407,7 +354,7 @@ impl Engine {
                 // just now perhaps: we are here again.
                 let is_out = waiters::state(node) == State::Waiting && List::of(node) == List::None;
                 if is_out {
-                    waiters.insert(receiving, list, index)?;
+                    waiters.insert(receiving, sleeper.list, index)?;
                 }
                 self.update_wait_flags(receiving);
                 fence(Ordering::SeqCst); // ATTENTION, as in `enlist_receiver`
@@ -437,6 +384,11 @@ fn has_lost_message(node: &Node) -> bool {
     node.slot.get() == NO_SLOT
 }
 
+/// The answer of a call whose wait came to nothing. A sender of a ring that is told that its time is over finds out why.
+pub(super) fn refused(end: End) -> Refused {
+    end.refused(Refused::TimedOut)
+}
+
 /// A sender lets go of its node without the lock. Some if its message is sent.
 fn let_go_of_sender(node: &Node) -> Option<Option<()>> {
     if waiters::give_up_waiting(node) {
@@ -461,16 +413,7 @@ pub(super) fn finish_early<T>(
     match enlisted? {
         Enlisted::Done(outcome) => Ok(Some(outcome)),
         Enlisted::NoNode => nap(calm, deadline).map(|()| None),
-        Enlisted::Waiting(..) => Ok(None),
-    }
-}
-
-/// Sleeps a millisecond, or until the deadline.
-fn nap(calm: Calm<'_>, deadline: Deadline) -> Result<(), Refused> {
-    let word = crate::sync::AtomicU32::new(0);
-    match futex::wait_in_calm(&word, 0, calm, deadline.or_slice(NAP)) {
-        Slept::Interrupted => Err(Refused::Interrupted),
-        Slept::Awake | Slept::TimedOut => Ok(()),
+        Enlisted::Waiting(_) => Ok(None),
     }
 }
 
@@ -488,6 +431,7 @@ mod tests {
     use super::*;
     use crate::posix_engine::segment::testing;
     use crate::sys::thread;
+    use std::time::Duration;
 
     /// As many slices as there are nodes would be longer than the receiver waits.
     #[test]

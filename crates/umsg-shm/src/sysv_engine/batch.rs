@@ -2,7 +2,7 @@
 
 use super::receive::Taken;
 use super::wait::{Call, Choice, Enlisted};
-use super::{Engine, Refused};
+use super::{Engine, Refused, Why};
 use crate::crash::crash_point;
 use crate::fault::Fault;
 use crate::lock::deferred_wakes::DeferredWakes;
@@ -11,7 +11,6 @@ use crate::sync::Ordering;
 use crate::sys::clock::{self, Deadline};
 use crate::sys::scratch::Scratch;
 use crate::sysv_engine::order::Want;
-use crate::waiters::List;
 use crate::waiters::NO_SLOT;
 
 /// Messages that are sent together.
@@ -43,30 +42,21 @@ impl Engine {
         if messages == 0 {
             return Ok(());
         }
-        let attempt = |receiving: ReceiverHeld<'_>, wakes: &mut DeferredWakes| {
-            self.send_batch_locked(receiving, call, batch, bytes, wakes)
-        };
-        match self.with_lock(call.me, call.deadline, attempt) {
-            Err(Refused::NotNow) => {}
-            other => return other.map_err(|refused| refused.by(call.deadline)),
-        }
-        if call.deadline.has_passed() {
-            return Err(Refused::NotNow.by(call.deadline));
-        }
         let choice = Choice::Room {
             slot: NO_SLOT,
             messages: u32::try_from(messages).unwrap_or(u32::MAX),
             bytes,
         };
-        self.wait(call, List::Senders, |receiving, wakes| {
-            match self.send_batch_locked(receiving, call, batch, bytes, wakes) {
-                Err(Refused::NotNow) => Ok(match self.take_seat(receiving, call, choice)? {
+        self.attempt_or_wait_for_room(
+            call,
+            |receiving, wakes| self.send_batch_locked(receiving, call, batch, bytes, wakes),
+            |receiving| {
+                Ok(match self.take_seat(receiving, call, choice)? {
                     Some(seated) => Enlisted::Waiting(seated),
-                    None => Enlisted::NoSeat,
-                }),
-                other => other.map(Enlisted::Done),
-            }
-        })
+                    None => Enlisted::NoNode,
+                })
+            },
+        )
     }
 
     fn send_batch_locked(
@@ -151,16 +141,13 @@ impl Engine {
         match self.with_lock(call.me, call.deadline, |receiving, wakes| {
             self.receive_batch_locked(receiving, call, want, most, sink, wakes)
         }) {
-            Err(Refused::NotNow) => {}
+            Err(Refused::NotNow) if !call.deadline.has_passed() => {}
             other => return other.map_err(|refused| refused.by(call.deadline)),
         }
-        if call.deadline.has_passed() {
-            return Err(Refused::NotNow.by(call.deadline));
-        }
         let Some(buffer) = sink.place(self.segment().layout().msgmax) else {
-            return Err(Refused::TooSmall {
+            return Err(Refused::Own(Why::TooSmall {
                 len: self.segment().layout().msgmax,
-            });
+            }));
         };
         let first = self.receive(call, want, buffer, false)?;
         sink.taken(first);
@@ -191,7 +178,7 @@ impl Engine {
             let mtype = found.mtype();
             let Some(buffer) = sink.place(found.len) else {
                 if count == 0 {
-                    return Err(Refused::TooSmall { len: found.len });
+                    return Err(Refused::Own(Why::TooSmall { len: found.len }));
                 }
                 break;
             };

@@ -3,7 +3,7 @@
 use super::offer::Walk;
 use super::segment::{Fixed, REMOVED};
 use super::wait::Reply;
-use super::{Engine, Refused};
+use super::{Engine, Refused, Why};
 use crate::crash::crash_point;
 use crate::fault::Fault;
 use crate::lock::deferred_wakes::DeferredWakes;
@@ -55,7 +55,7 @@ impl Engine {
         })
     }
 
-    /// Removes the queue: a process that waits is told so, and nothing can be done with it any more. [`Refused::Removed`] if it was
+    /// Removes the queue: a process that waits is told so, and nothing can be done with it any more. [`Refused::Own(Why::Removed)`] if it was
     /// removed before. `may` runs under the lock.
     pub fn remove<E>(
         &self,
@@ -87,7 +87,7 @@ impl Engine {
         may: impl FnOnce(&Fixed) -> Result<(), E>,
     ) -> Result<Result<(), E>, Refused> {
         if self.is_removed() {
-            return Err(Refused::Removed);
+            return Err(Refused::Own(Why::Removed));
         }
         let result = may(self.fixed());
         if result.is_ok() {

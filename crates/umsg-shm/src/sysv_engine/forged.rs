@@ -1,8 +1,8 @@
 //! What a peer may write in a segment ends every call that has a deadline, and has none of them ask for memory without end.
 
-use super::Refused;
 use super::segment::REMOVED;
 use super::tests::{call, engine, now};
+use super::{Refused, Why};
 use crate::fault::Fault;
 use crate::leases::Leases;
 use crate::lock::{LENT, OWNER_DIED, WAITERS};
@@ -99,11 +99,14 @@ fn a_removal_without_the_lock_ends_all_waiting_also_for_the_lock() {
         assert_eq!((refused, lock.word() & !WAITERS), (Ok(Err(())), SOMEBODY));
         let removed = engine.remove_unlocked(|_| Ok::<(), ()>(()));
         assert_eq!(removed, Ok(Ok(())));
-        assert_eq!(seated.join().unwrap().err(), Some(Refused::Removed));
-        assert_eq!(outside.join().unwrap(), Err(Refused::Removed));
+        assert_eq!(
+            seated.join().unwrap().err(),
+            Some(Refused::Own(Why::Removed))
+        );
+        assert_eq!(outside.join().unwrap(), Err(Refused::Own(Why::Removed)));
     });
     let again = engine.remove_unlocked(|_| Ok::<(), ()>(()));
-    assert_eq!(again, Err(Refused::Removed));
+    assert_eq!(again, Err(Refused::Own(Why::Removed)));
 }
 
 #[test]
@@ -115,7 +118,10 @@ fn an_owner_that_goes_on_after_a_removal_without_its_lock_harms_nobody() {
         Ok(engine.remove_unlocked(|_| Ok::<(), ()>(())))
     });
     assert_eq!(removed, Ok(Ok(Ok(()))));
-    assert_eq!(engine.send(&now(), 1, b"message"), Err(Refused::Removed));
+    assert_eq!(
+        engine.send(&now(), 1, b"message"),
+        Err(Refused::Own(Why::Removed))
+    );
     assert_eq!(engine.segment().fixed().control.lock.word() & !WAITERS, 0);
 }
 
@@ -133,12 +139,18 @@ fn who_waits_for_a_lock_that_nobody_lets_go_learns_of_a_removal_that_only_its_fi
         }
         // As who can't map the queue does, through the file.
         fixed.rights.state.store(REMOVED, Ordering::Relaxed);
-        assert_eq!(waiting.join().unwrap(), Err(Refused::Removed));
+        assert_eq!(waiting.join().unwrap(), Err(Refused::Own(Why::Removed)));
     });
     // And a process that comes later.
-    assert_eq!(engine.send(&soon(), 1, b"message"), Err(Refused::Removed));
+    assert_eq!(
+        engine.send(&soon(), 1, b"message"),
+        Err(Refused::Own(Why::Removed))
+    );
     assert!(!end.has_passed(), "they waited for the lock");
-    assert_eq!(engine.send(&now(), 1, b"message"), Err(Refused::Removed));
+    assert_eq!(
+        engine.send(&now(), 1, b"message"),
+        Err(Refused::Own(Why::Removed))
+    );
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::receive::Taken;
 use super::wait::Call;
-use super::{Engine, Refused};
+use super::{Engine, Refused, Why};
 use crate::fault::Fault;
 use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
@@ -51,7 +51,7 @@ impl Engine {
             };
             let found = self.found(slot)?;
             if found.len > buffer.len() {
-                return Err(Refused::TooSmall { len: found.len });
+                return Err(Refused::Own(Why::TooSmall { len: found.len }));
             }
             let len = self.segment().copy_prefix(found.cell, found.len, buffer)?;
             Ok(Taken {

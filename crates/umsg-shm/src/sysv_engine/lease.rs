@@ -21,9 +21,6 @@ use crate::sys::thread::Thread;
 use crate::sysv_engine::order::Want;
 use crate::waiters;
 
-/// How far the coarse clock, by which leases end, is behind at most where it ticks 250 times a second, in nanoseconds.
-const TICK: u64 = 4_000_000;
-
 /// So many times what a look at the holders cost passes before the next.
 const PAUSE: u64 = 16;
 
@@ -292,13 +289,5 @@ impl Engine {
         let look_after = now.saturating_add(PAUSE * holders.cost());
         holding.look_after.store(look_after, Ordering::Relaxed);
         Ok(())
-    }
-
-    /// Nanoseconds until the first lease ends by itself.
-    pub(super) fn until_a_lease_ends(&self) -> u64 {
-        match self.fixed().holding.due.load(Ordering::Relaxed) {
-            0 => u64::MAX,
-            due => due.saturating_sub(clock::monotonic()).saturating_add(TICK),
-        }
     }
 }

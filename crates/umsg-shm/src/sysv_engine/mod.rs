@@ -65,51 +65,17 @@ use crate::waiters::{List, Waiters};
 use segment::{Fixed, LIVE, REMOVED, Segment};
 
 /// Why an attempt did not succeed.
+pub type Refused = crate::waiters::wait::Refused<Why>;
+
+/// The reasons that POSIX queues don't have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
-    /// No room, or no message that is wanted.
-    NotNow,
+pub enum Why {
     /// The message is longer than the buffer, and stays in the queue.
     TooSmall { len: usize },
-    /// The deadline passed.
-    TimedOut,
-    /// A signal handler ran.
-    Interrupted,
     /// Permissions have changed: the caller is judged again.
     Rejudge,
     /// The queue was removed.
     Removed,
-    /// See [`Fault`].
-    Fault(Fault),
-}
-
-impl Refused {
-    /// What a call with this deadline answers: after a time-out one of its own, else that it would have to block.
-    fn by(self, deadline: Deadline) -> Refused {
-        match (self, deadline) {
-            (
-                Refused::NotNow | Refused::TimedOut | Refused::Fault(Fault::Busy),
-                Deadline::Passed,
-            ) => Refused::NotNow,
-            (Refused::NotNow | Refused::Fault(Fault::Busy), _) => Refused::TimedOut,
-            (other, _) => other,
-        }
-    }
-
-    /// What went wrong for a process that wants nothing but a lock: its owner does not let go, if it is nothing worse.
-    #[cfg(not(loom))]
-    fn trouble(self) -> Fault {
-        match self {
-            Refused::Fault(trouble) => trouble,
-            _ => Fault::Busy,
-        }
-    }
-}
-
-impl From<Fault> for Refused {
-    fn from(trouble: Fault) -> Self {
-        Refused::Fault(trouble)
-    }
 }
 
 /// A System V queue as the engine sees it.
@@ -218,7 +184,7 @@ impl Engine {
                 Ok(held)
             }
             Err(LockError::OwnedByCaller) => Err(Fault::OwnedByCaller.into()),
-            Err(_) if self.is_removed() => Err(Refused::Removed),
+            Err(_) if self.is_removed() => Err(Refused::Own(Why::Removed)),
             Err(LockError::TimedOut | LockError::Nobodys) => Err(Fault::Busy.into()),
         }
     }
@@ -282,7 +248,7 @@ impl Engine {
     #[cold]
     fn why_not_live(&self) -> Refused {
         match self.is_removed() {
-            true => Refused::Removed,
+            true => Refused::Own(Why::Removed),
             false => Refused::Fault(Fault::Damaged),
         }
     }
@@ -294,7 +260,7 @@ impl Engine {
         if self.fixed().rights.version.load(Ordering::Relaxed) == version {
             Ok(())
         } else {
-            Err(Refused::Rejudge)
+            Err(Refused::Own(Why::Rejudge))
         }
     }
 

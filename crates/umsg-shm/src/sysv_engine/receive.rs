@@ -2,7 +2,7 @@
 
 use super::segment::Cell;
 use super::wait::{Call, Choice, Enlisted, Seated};
-use super::{Engine, Refused};
+use super::{Engine, Refused, Why};
 use crate::counters::Event;
 use crate::crash::crash_point;
 use crate::fault::Fault;
@@ -182,7 +182,7 @@ impl Engine {
         Ok(
             match self.take_seat(receiving, call, Choice::Message { want, longest })? {
                 Some(seated) => Enlisted::Waiting(seated),
-                None => Enlisted::NoSeat,
+                None => Enlisted::NoNode,
             },
         )
     }
@@ -200,7 +200,7 @@ impl Engine {
         self.check_rights(receiving, call.rights)?;
         let found = self.find(receiving, want, wakes)?;
         if found.len as u64 > receipt.longest() {
-            return Err(Refused::TooSmall { len: found.len });
+            return Err(Refused::Own(Why::TooSmall { len: found.len }));
         }
         self.foretell_doorbell(receiving, -1, found.len as i64);
         let outcome = receipt.take(receiving, self, call, found)?;

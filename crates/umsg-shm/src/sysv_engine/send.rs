@@ -2,7 +2,6 @@
 
 use super::wait::{Call, Choice, Enlisted};
 use super::{Engine, Refused};
-use crate::counters::Event;
 use crate::crash::crash_point;
 use crate::fault::Fault;
 use crate::lock::deferred_wakes::DeferredWakes;
@@ -24,20 +23,11 @@ impl Engine {
     /// Sends; waits for room until the call's deadline. It tries before it prepares to wait, which costs a quarter of a send;
     /// a sender that finds no room takes the lock twice, and then sleeps.
     pub fn send(&self, call: &Call<'_>, mtype: i64, message: &[u8]) -> Result<(), Refused> {
-        match self.try_send(call, mtype, message) {
-            Err(Refused::NotNow) => {}
-            other => return other.map_err(|refused| refused.by(call.deadline)),
-        }
-        if call.deadline.has_passed() {
-            return Err(Refused::NotNow.by(call.deadline));
-        }
-        self.fixed().counters.count(Event::SendBlocked);
-        self.wait(call, List::Senders, |receiving, wakes| {
-            match self.send_locked(receiving, call, mtype, message, wakes) {
-                Err(Refused::NotNow) => self.park(receiving, call, mtype, message),
-                other => other.map(Enlisted::Done),
-            }
-        })
+        self.attempt_or_wait_for_room(
+            call,
+            |receiving, wakes| self.send_locked(receiving, call, mtype, message, wakes),
+            |receiving| self.park(receiving, call, mtype, message),
+        )
     }
 
     /// Fills a slot, sends the message in it, and gives it to a process that waits for it.
@@ -177,7 +167,7 @@ impl Engine {
             Ok(Some(seated)) => Ok(Enlisted::Waiting(seated)),
             other => {
                 self.push_free(receiving, slot)?;
-                other.map(|_| Enlisted::NoSeat).map_err(Refused::from)
+                other.map(|_| Enlisted::NoNode).map_err(Refused::from)
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use super::segment::{Identity, Layout, Segment, create};
 use super::wait::{Choice, Enlisted, Reply};
-use super::{Call, Engine, Refused, Taken};
+use super::{Call, Engine, Refused, Taken, Why};
 use crate::fault::Fault;
 use crate::lock::tokens::ReceiverHeld;
 use crate::sys::clock::Deadline;
@@ -157,7 +157,10 @@ fn who_waits_with_too_small_a_buffer_is_told_so_and_the_next_one_gets_the_messag
         };
         let (short, long) = (waits(3), waits(10));
         engine.send(&now(), 4, &[1; 10]).unwrap();
-        assert_eq!(short.join().unwrap(), Err(Refused::TooSmall { len: 10 }));
+        assert_eq!(
+            short.join().unwrap(),
+            Err(Refused::Own(Why::TooSmall { len: 10 }))
+        );
         assert_eq!(long.join().unwrap(), Ok(Taken { len: 10, mtype: 4 }));
     });
 }
@@ -179,10 +182,10 @@ fn removal_ends_all_waiting() {
         }
         let removed = engine.remove(thread::current(), |_| Ok::<(), ()>(()));
         assert_eq!(removed, Ok(Ok(())));
-        assert_eq!(sender.join().unwrap(), Err(Refused::Removed));
-        assert_eq!(receiver.join().unwrap(), Err(Refused::Removed));
+        assert_eq!(sender.join().unwrap(), Err(Refused::Own(Why::Removed)));
+        assert_eq!(receiver.join().unwrap(), Err(Refused::Own(Why::Removed)));
     });
-    assert_eq!(receive(&engine, Want::Any), Err(Refused::Removed));
+    assert_eq!(receive(&engine, Want::Any), Err(Refused::Own(Why::Removed)));
 }
 
 #[test]

@@ -12,29 +12,22 @@
 //! A reply is stored before the node's word says that there is one ([`crate::waiters::settle`]).
 
 use super::segment::Seat;
-use super::{Engine, Refused};
+use super::{Engine, Refused, Why};
 use crate::counters::Event;
 use crate::crash::crash_point;
 use crate::fault::Fault;
 use crate::lock::deferred_wakes::DeferredWakes;
 use crate::lock::tokens::ReceiverHeld;
-use crate::lock::{Held, SLICE, STOPPED};
-use crate::sync::{AtomicU32, Ordering, fence};
+use crate::lock::{Held, STOPPED};
+use crate::sync::{Ordering, fence};
 use crate::sys::clock::Deadline;
-use crate::sys::futex::{self, Slept};
 use crate::sys::thread::{Calm, Outer, Thread};
 use crate::sysv_engine::order::Want;
 use crate::waiters::pacing::{give_way, spin_until};
+use crate::waiters::wait::{self, End, GRACE, Sleeper, nap};
 use crate::waiters::{self, List, State};
 use crate::waiters::{NO_SLOT, Node};
 use std::cell::Cell;
-use std::time::Duration;
-
-/// How long a call sleeps that finds no seat free, in nanoseconds.
-const NAP: u64 = 1_000_000;
-
-/// How long the end of a wait waits for the lock.
-const GRACE: Duration = Duration::from_millis(10);
 
 /// One call of one thread.
 pub struct Call<'a> {
@@ -136,37 +129,8 @@ impl Reply {
     }
 }
 
-/// What became of an attempt to begin waiting.
-pub(super) enum Enlisted<'a, T> {
-    /// There was no need to.
-    Done(T),
-    /// All seats are taken.
-    NoSeat,
-    /// The seat is in its list.
-    Waiting(Seated<'a>),
-}
-
-/// Why a sleep is over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
-    /// The node's word has changed.
-    Settled,
-    TimedOut,
-    Interrupted,
-    /// The queue is gone, and its remover has not told us.
-    Removed,
-}
-
-impl From<End> for Refused {
-    fn from(end: End) -> Self {
-        match end {
-            End::Interrupted => Refused::Interrupted,
-            End::TimedOut => Refused::TimedOut,
-            End::Removed => Refused::Removed,
-            End::Settled => Refused::NotNow,
-        }
-    }
-}
+/// See [`wait::Enlisted`].
+pub(super) type Enlisted<'a, T> = wait::Enlisted<Seated<'a>, T>;
 
 /// A process's seat.
 #[derive(Clone, Copy)]
@@ -201,6 +165,27 @@ impl Engine {
     pub(super) fn is_judged(&self, who: Seated<'_>) -> bool {
         // Relaxed: under the lock.
         who.seat.rights.get() == self.fixed().rights.version.load(Ordering::Relaxed)
+    }
+
+    /// Attempts under the lock; after an attempt in vain waits for room, unless the deadline has passed.
+    pub(super) fn attempt_or_wait_for_room<'a>(
+        &'a self,
+        call: &Call<'_>,
+        mut attempt: impl FnMut(ReceiverHeld<'_>, &mut DeferredWakes) -> Result<(), Refused>,
+        mut take_seat: impl FnMut(ReceiverHeld<'_>) -> Result<Enlisted<'a, ()>, Refused>,
+    ) -> Result<(), Refused> {
+        match self.with_lock(call.me, call.deadline, &mut attempt) {
+            Err(Refused::NotNow) if !call.deadline.has_passed() => {}
+            other => return other.map_err(|refused| refused.by(call.deadline)),
+        }
+        self.fixed().counters.count(Event::SendBlocked);
+        let mut enlist = |receiving: ReceiverHeld<'_>, wakes: &mut DeferredWakes| match attempt(
+            receiving, wakes,
+        ) {
+            Err(Refused::NotNow) => take_seat(receiving),
+            other => other.map(Enlisted::Done),
+        };
+        self.wait_for(call, List::Senders, &mut enlist, &mut |_| Ok(Some(())))
     }
 
     /// Takes a seat for the caller, in its list. None if there is none.
@@ -244,21 +229,8 @@ impl Engine {
         Ok(Some(Seated { index, seat }))
     }
 
-    /// Waits in a list: `enlist` tries once more under the lock and takes a seat.
-    pub(super) fn wait<'a>(
-        &'a self,
-        call: &Call<'_>,
-        list: List,
-        mut enlist: impl FnMut(
-            ReceiverHeld<'_>,
-            &mut DeferredWakes,
-        ) -> Result<Enlisted<'a, ()>, Refused>,
-    ) -> Result<(), Refused> {
-        self.wait_for(call, list, &mut enlist, &mut |_| Ok(Some(())))
-    }
-
-    /// As [`wait`](Self::wait); `accept` takes the message that was offered to the seat, without the lock, None if it was
-    /// withdrawn.
+    /// Waits in a list: `enlist` attempts once more under the lock and takes a seat. `accept` takes the message that was offered to the
+    /// seat, without the lock; it returns None if the offer was withdrawn.
     pub(super) fn wait_for<'a, T>(
         &'a self,
         call: &Call<'_>,
@@ -304,7 +276,7 @@ impl Engine {
                 self.segment().check()?;
                 return match other? {
                     Enlisted::Done(outcome) => Ok(Some(outcome)),
-                    _ => nap(call).map(|()| None),
+                    _ => nap(call.calm, call.deadline).map(|()| None),
                 };
             }
         };
@@ -325,31 +297,27 @@ impl Engine {
         if self.spin(call, settled) || give_way(settled) {
             return End::Settled;
         }
-        loop {
-            me.seat.asleep.store(1, Ordering::Relaxed);
-            // ASLEEP: pairs with the fence in `wake`.
-            fence(Ordering::SeqCst);
-            if settled() {
-                return End::Settled;
-            }
-            let slice = call.deadline.or_slice(self.slice(list));
-            match waiters::sleep(node, call.me, call.calm, slice) {
-                Slept::Interrupted => return End::Interrupted,
-                Slept::TimedOut if call.deadline.has_passed() => return End::TimedOut,
-                Slept::TimedOut => {
-                    // Also beside a lock that is not to be had.
-                    if self.is_removed()
-                        || self.look_around(call, me, list) == Err(Refused::Removed)
-                    {
-                        return End::Removed;
-                    }
-                }
-                Slept::Awake if settled() => return End::Settled,
-                // A peer that scribbles can wake us for ever.
-                Slept::Awake if call.deadline.has_passed() => return End::TimedOut,
-                Slept::Awake => {}
-            }
-        }
+        let sleeper = Sleeper {
+            me: call.me,
+            node,
+            list,
+            calm: call.calm,
+            deadline: call.deadline,
+        };
+        sleeper.sleep(
+            &self.fixed().holding.due,
+            || {
+                me.seat.asleep.store(1, Ordering::Relaxed);
+                // ASLEEP: pairs with the fence in `wake`.
+                fence(Ordering::SeqCst);
+                false
+            },
+            // Also beside a lock that is not to be had.
+            || {
+                self.is_removed()
+                    || self.look_around(call, me, list) == Err(Refused::Own(Why::Removed))
+            },
+        )
     }
 
     fn spin(&self, call: &Call<'_>, ready: impl Fn() -> bool) -> bool {
@@ -365,14 +333,6 @@ impl Engine {
             self.fixed().counters.count(Event::SpinPaid);
         }
         paid
-    }
-
-    /// How long a sleep may last, in nanoseconds: a receiver looks for the message of a lease when that ends by itself.
-    fn slice(&self, list: List) -> u64 {
-        match list {
-            List::Receivers => self.until_a_lease_ends().min(SLICE),
-            _ => SLICE,
-        }
     }
 
     /// At the end of a slice: does what a waker that died might have left undone, and what no other process may ever do.
@@ -402,7 +362,7 @@ impl Engine {
         accept: &mut dyn FnMut(Seated<'_>) -> Result<Option<T>, Refused>,
     ) -> Result<Option<T>, Refused> {
         if end != End::Settled && self.gives_up(call, me)? {
-            return Err(end.into());
+            return Err(end.refused(Refused::Own(Why::Removed)));
         }
         let reply = match waiters::state(me.node()) {
             State::Settled => Reply::of(me.seat),
@@ -427,14 +387,14 @@ impl Engine {
                 call.ticket.set(ticket);
                 Ok(None)
             }
-            Some(Reply::TooSmall) => Err(Refused::TooSmall {
+            Some(Reply::TooSmall) => Err(Refused::Own(Why::TooSmall {
                 len: longest as usize,
-            }),
+            })),
             Some(Reply::Rejudge) => {
                 call.ticket.set(ticket);
-                Err(Refused::Rejudge)
+                Err(Refused::Own(Why::Rejudge))
             }
-            Some(Reply::Removed) => Err(Refused::Removed),
+            Some(Reply::Removed) => Err(Refused::Own(Why::Removed)),
             Some(Reply::Message | Reply::Sent) | None => Err(Fault::Damaged.into()),
         }
     }
@@ -478,7 +438,9 @@ impl Engine {
         // The lock's owner is stopped, or the queue is gone or damaged: a process that comes next clears the node away.
         given_up.or_else(
             |refused| match (waiters::give_up_waiting(me.node()), refused) {
-                (given_up, Refused::Fault(Fault::Busy) | Refused::Removed) => Ok(given_up),
+                (given_up, Refused::Fault(Fault::Busy) | Refused::Own(Why::Removed)) => {
+                    Ok(given_up)
+                }
                 (_, refused) => Err(refused),
             },
         )
@@ -497,17 +459,6 @@ impl Engine {
             self.release(receiving, slot)?;
         }
         Ok(())
-    }
-}
-
-/// Sleeps a millisecond, or until the deadline.
-fn nap(call: &Call<'_>) -> Result<(), Refused> {
-    let word = AtomicU32::new(0);
-    match futex::wait_in_calm(&word, 0, call.calm, call.deadline.or_slice(NAP)) {
-        Slept::Interrupted => Err(Refused::Interrupted),
-        Slept::Awake if call.deadline.has_passed() => Err(Refused::TimedOut),
-        Slept::TimedOut if call.deadline.has_passed() => Err(Refused::TimedOut),
-        Slept::Awake | Slept::TimedOut => Ok(()),
     }
 }
 

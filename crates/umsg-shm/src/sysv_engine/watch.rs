@@ -5,7 +5,7 @@
 //! get it, waits for the next edge.
 
 use super::segment::LIVE;
-use super::{Engine, Refused};
+use super::{Engine, Refused, Why};
 use crate::doorbell::{Level, Readiness, Ringer};
 use crate::lock::tokens::ReceiverHeld;
 use crate::sync::Ordering;
@@ -163,7 +163,7 @@ mod polled {
             });
             match locked {
                 Ok(()) => outcome?,
-                Err(Refused::Removed) => return Err(Errno::INVAL),
+                Err(Refused::Own(Why::Removed)) => return Err(Errno::INVAL),
                 Err(Refused::Fault(trouble)) => return Err(why_not(trouble)),
                 Err(_) => return Err(Errno::AGAIN),
             }
@@ -192,7 +192,7 @@ mod polled {
             match locked {
                 Ok(value) => Some(value),
                 // A poller is to find out.
-                Err(Refused::Removed | Refused::Fault(Fault::Damaged)) => {
+                Err(Refused::Own(Why::Removed) | Refused::Fault(Fault::Damaged)) => {
                     Some(self.chain().show_damage(feed))
                 }
                 Err(_) => None,

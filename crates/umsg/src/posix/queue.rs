@@ -268,7 +268,7 @@ impl Queue {
     pub(super) fn send_error(&self, refused: Refused) -> SendError {
         self.engine.do_chore();
         match refused {
-            Refused::NotNow | Refused::NoSlot => SendError::Full,
+            Refused::NotNow | Refused::Own(_) => SendError::Full,
             Refused::TimedOut => SendError::TimedOut,
             Refused::Interrupted => SendError::Interrupted,
             Refused::Fault(trouble) => {
@@ -415,7 +415,7 @@ impl Queue {
     #[cold]
     pub(super) fn receive_error(&self, refused: Refused) -> ReceiveError {
         match refused {
-            Refused::NotNow | Refused::NoSlot => ReceiveError::Empty,
+            Refused::NotNow | Refused::Own(_) => ReceiveError::Empty,
             Refused::TimedOut => ReceiveError::TimedOut,
             Refused::Interrupted => ReceiveError::Interrupted,
             Refused::Fault(trouble) => {

@@ -467,7 +467,7 @@ fn number_of(descriptor: Option<OwnedFd>) -> (Option<OwnedFd>, i32) {
 #[cold]
 fn error(shared: &Shared, refused: Refused) -> ReceiveError {
     match refused {
-        Refused::NotNow | Refused::NoSlot => ReceiveError::Empty,
+        Refused::NotNow | Refused::Own(_) => ReceiveError::Empty,
         Refused::TimedOut => ReceiveError::TimedOut,
         Refused::Interrupted => ReceiveError::Interrupted,
         Refused::Fault(trouble) => {

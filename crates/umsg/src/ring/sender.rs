@@ -322,7 +322,7 @@ impl Sender {
     #[cold]
     fn error(&self, refused: Refused) -> SendError {
         match refused {
-            Refused::NotNow | Refused::NoSlot => SendError::Full,
+            Refused::NotNow | Refused::Own(_) => SendError::Full,
             // A wait ends before its time if no process receives any more.
             Refused::TimedOut => match self.shared.check_receiver() {
                 Err(error) => error,

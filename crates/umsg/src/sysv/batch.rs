@@ -6,7 +6,7 @@ use crate::until::Until;
 use std::time::Duration;
 use umsg_shm::sys::thread;
 use umsg_shm::sysv_engine::order::Want;
-use umsg_shm::sysv_engine::{Batch, Call, Refused, Sink, Taken};
+use umsg_shm::sysv_engine::{Batch, Call, Refused, Sink, Taken, Why};
 
 /// Messages that are somewhere: their types and their bytes.
 #[doc(hidden)]
@@ -161,7 +161,7 @@ impl Queue {
             }
             match self.engine.send_batch(&call, &batch) {
                 Ok(()) => return Ok(()),
-                Err(Refused::Rejudge) => {}
+                Err(Refused::Own(Why::Rejudge)) => {}
                 Err(refused) => return Err(self.send_error(refused)),
             }
         }

@@ -10,7 +10,7 @@ use umsg_shm::crash::crash_point;
 use umsg_shm::sync::Ordering;
 use umsg_shm::sys::thread;
 use umsg_shm::sysv_engine::segment::{Fixed, write_removed};
-use umsg_shm::sysv_engine::{Engine, Refused};
+use umsg_shm::sysv_engine::{Engine, Refused, Why};
 
 /// How often a file is given the rights that others change meanwhile.
 const CHANGES: u32 = 100;
@@ -324,7 +324,7 @@ pub(super) fn done<T>(
 ) -> Result<T, ControlError> {
     match outcome {
         Ok(result) => result,
-        Err(Refused::Removed) => Err(ControlError::Removed),
+        Err(Refused::Own(Why::Removed)) => Err(ControlError::Removed),
         Err(Refused::Fault(trouble)) => {
             if trouble == crate::error::Fault::Damaged {
                 engine.note_damage();

@@ -10,7 +10,7 @@ use umsg_shm::leases::InPlace;
 use umsg_shm::sys::clock::Deadline;
 use umsg_shm::sys::thread;
 use umsg_shm::sysv_engine::order::Want;
-use umsg_shm::sysv_engine::{LeaseHandle, Refused};
+use umsg_shm::sysv_engine::{LeaseHandle, Refused, Why};
 
 /// A message that was received where it lies, and stays there until it is acknowledged. Until then it takes room in the queue
 /// and no other process receives it.
@@ -210,7 +210,7 @@ impl Lease<'_> {
     fn answer(&self, result: Result<bool, Refused>) -> Result<(), LeaseError> {
         match result {
             Ok(true) => Ok(()),
-            Ok(false) | Err(Refused::Removed) => Err(LeaseError::Ended),
+            Ok(false) | Err(Refused::Own(Why::Removed)) => Err(LeaseError::Ended),
             Err(Refused::Fault(Fault::OwnedByCaller)) => Err(LeaseError::WouldDeadlock),
             Err(_) => {
                 self.queue.engine.note_damage();

@@ -12,7 +12,7 @@ use umsg_shm::sys::clock::Deadline;
 use umsg_shm::sys::thread;
 use umsg_shm::sysv_engine::order::Want;
 use umsg_shm::sysv_engine::segment::Segment;
-use umsg_shm::sysv_engine::{Call, Engine, Refused, Taken};
+use umsg_shm::sysv_engine::{Call, Engine, Refused, Taken, Why};
 use umsg_shm::waiters::pacing::Waiting;
 
 /// An open System V message queue. Threads may share it, and a forked child may go on using it.
@@ -196,7 +196,7 @@ impl Queue {
             call.rights = self.may_send()?;
             match self.engine.send(&call, mtype, message) {
                 Ok(()) => return Ok(()),
-                Err(Refused::Rejudge) => {}
+                Err(Refused::Own(Why::Rejudge)) => {}
                 Err(refused) => return Err(self.send_error(refused)),
             }
         }
@@ -234,10 +234,12 @@ impl Queue {
     #[cold]
     pub(super) fn send_error(&self, refused: Refused) -> SendError {
         match refused {
-            Refused::NotNow | Refused::Rejudge | Refused::TooSmall { .. } => SendError::Full,
+            Refused::NotNow | Refused::Own(Why::Rejudge) | Refused::Own(Why::TooSmall { .. }) => {
+                SendError::Full
+            }
             Refused::TimedOut => SendError::TimedOut,
             Refused::Interrupted => SendError::Interrupted,
-            Refused::Removed => SendError::Removed,
+            Refused::Own(Why::Removed) => SendError::Removed,
             Refused::Fault(trouble) => {
                 self.note(trouble);
                 trouble.into()
@@ -248,11 +250,11 @@ impl Queue {
     #[cold]
     pub(super) fn receive_error(&self, refused: Refused) -> ReceiveError {
         match refused {
-            Refused::NotNow | Refused::Rejudge => ReceiveError::NoMessage,
-            Refused::TooSmall { len } => ReceiveError::TooSmall { len },
+            Refused::NotNow | Refused::Own(Why::Rejudge) => ReceiveError::NoMessage,
+            Refused::Own(Why::TooSmall { len }) => ReceiveError::TooSmall { len },
             Refused::TimedOut => ReceiveError::TimedOut,
             Refused::Interrupted => ReceiveError::Interrupted,
-            Refused::Removed => ReceiveError::Removed,
+            Refused::Own(Why::Removed) => ReceiveError::Removed,
             Refused::Fault(trouble) => {
                 self.note(trouble);
                 trouble.into()
@@ -408,7 +410,7 @@ impl Queue {
         loop {
             call.rights = self.may_receive()?;
             match work(&call) {
-                Err(Refused::Rejudge) => {}
+                Err(Refused::Own(Why::Rejudge)) => {}
                 other => return other.map_err(|refused| self.receive_error(refused)),
             }
         }

@@ -13,15 +13,15 @@ use crate::crash::Point;
 use crate::model::thread;
 use crate::model::world::{self, Death};
 use crate::sys::clock::Deadline;
-use crate::sysv_engine::Refused;
 use crate::sysv_engine::order::Want;
+use crate::sysv_engine::{Refused, Why};
 
 /// A message, or that the queue was removed before.
 fn unless_removed(result: Result<Message, Refused>) -> Option<Message> {
     match result {
         Ok(message) => Some(message),
         Err(refused) => {
-            assert_eq!(refused, Refused::Removed);
+            assert_eq!(refused, Refused::Own(Why::Removed));
             None
         }
     }
@@ -37,12 +37,12 @@ fn who_waits_learns_that_the_queue_is_removed() {
         });
         let sender = queue.spawn(2, |queue, me| queue.send(me, (2, 5), Deadline::Never));
         queue.direct(|queue, me| queue.remove(me).unwrap());
-        assert_eq!(alive(receiver), Err(Refused::Removed));
-        assert_eq!(alive(sender), Err(Refused::Removed));
+        assert_eq!(alive(receiver), Err(Refused::Own(Why::Removed)));
+        assert_eq!(alive(sender), Err(Refused::Own(Why::Removed)));
         queue.direct(|queue, me| {
             let received = queue.receive(me, Want::Any, Deadline::Passed);
-            assert_eq!(received, Err(Refused::Removed));
-            assert_eq!(queue.remove(me), Err(Refused::Removed));
+            assert_eq!(received, Err(Refused::Own(Why::Removed)));
+            assert_eq!(queue.remove(me), Err(Refused::Own(Why::Removed)));
         });
     });
 }
@@ -62,7 +62,7 @@ fn a_removal_and_a_hand_over_leave_nobody_behind() {
             queue.direct(|queue, me| queue.remove(me).unwrap());
             match (alive(sender), alive(receiver)) {
                 (Err(refused), received) => {
-                    assert_eq!((refused, received), (Refused::Removed, None));
+                    assert_eq!((refused, received), (Refused::Own(Why::Removed), None));
                 }
                 // What was not taken is gone with the queue.
                 (Ok(()), received) => assert!(received.is_none_or(|message| message == (1, 5))),
@@ -106,7 +106,7 @@ fn who_dies_while_it_removes_a_queue_has_removed_it() {
         world::doom(2, Death::At(Point::MSG_REMOVED), 1);
         let remover = queue.spawn(2, |queue, me| queue.remove(me));
         assert_eq!(thread::join(remover), None);
-        assert_eq!(alive(receiver), Err(Refused::Removed));
+        assert_eq!(alive(receiver), Err(Refused::Own(Why::Removed)));
     });
 }
 

@@ -10,7 +10,7 @@ use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
 use crate::sysv_engine::order::{TypeIndexStore, Typed, Want};
 use crate::sysv_engine::segment::{Cell, Fixed};
-use crate::sysv_engine::{Batch, Call, Engine, LeaseHandle, Refused, Sink, Taken};
+use crate::sysv_engine::{Batch, Call, Engine, LeaseHandle, Refused, Sink, Taken, Why};
 use crate::waiters::{self, List, State as Word, Waiters};
 use loom::thread::JoinHandle;
 use std::sync::Arc;
@@ -69,7 +69,7 @@ impl Queue {
                 return Err(Failed::Denied);
             }
             match attempt(&call) {
-                Err(Refused::Rejudge) => {}
+                Err(Refused::Own(Why::Rejudge)) => {}
                 other => return other.map_err(Failed::By),
             }
         }

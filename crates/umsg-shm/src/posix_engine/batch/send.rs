@@ -4,7 +4,6 @@ use super::super::send::{ATTEMPTS, write_header};
 use super::super::tag::priority_of;
 use super::super::{Engine, Refused};
 use super::wait::Turn;
-use crate::counters::Event;
 use crate::crash::crash_point;
 use crate::fault::Fault;
 use crate::lock::SLICE;
@@ -112,31 +111,16 @@ impl Engine {
         batch: &B,
         deadline: Deadline,
     ) -> Result<(), Refused> {
-        let calm = me.interruptions.calm();
-        loop {
-            match self.try_send_batch(me, batch, Amount::All, deadline) {
-                Err(Refused::NotNow) if self.policy().on_full == OnFull::Fail => {
-                    return Err(Refused::NotNow);
-                }
-                Err(Refused::NotNow) => {}
-                other => return other.map(|_| ()).map_err(|refused| refused.by(deadline)),
-            }
-            if deadline.has_passed() {
-                return Err(Refused::NotNow.by(deadline));
-            }
-            if self.spin_for_room(batch.len() as u64, calm, deadline) {
-                continue;
-            }
-            self.segment().fixed().counters.count(Event::SendBlocked);
-            match self.block_for_turn(me, &mut Whole(batch), calm, deadline) {
-                Ok(Some(())) => {
-                    self.ring_if_asked();
-                    return Ok(());
-                }
-                Ok(None) => {}
-                Err(Refused::Fault(Fault::Busy)) if !deadline.has_passed() => {}
-                Err(refused) => return Err(refused.by(deadline)),
-            }
+        let attempt = || {
+            self.try_send_batch(me, batch, Amount::All, deadline)
+                .map(drop)
+        };
+        let messages = batch.len() as u64;
+        match attempt() {
+            Err(Refused::NotNow) => self.wait_for_room(me, messages, deadline, attempt, |calm| {
+                self.block_for_turn(me, &mut Whole(batch), calm, deadline)
+            }),
+            other => other.map_err(|refused| refused.by(deadline)),
         }
     }
 

@@ -10,7 +10,7 @@
 //!
 //! A node of a batch says nothing about messages: whether they are sent is decided by their gate alone.
 
-use super::super::wait::{End, Enlisted, finish_early};
+use super::super::wait::{Enlisted, finish_early, refused};
 use super::super::{DeferredWakes, Engine, Refused};
 use crate::counters::Event;
 use crate::crash::crash_point;
@@ -21,6 +21,7 @@ use crate::sync::Ordering;
 use crate::sys::clock::{self, Deadline};
 use crate::sys::liveness::Liveness;
 use crate::sys::thread::{Calm, Thread};
+use crate::waiters::wait::{End, Sleeper};
 use crate::waiters::{self, List, State, UNRANKED, Waiters};
 use crate::waiters::{NO_SLOT, Node};
 
@@ -57,9 +58,16 @@ impl Engine {
             return finish_early(enlisted, calm, deadline).map(|_| None);
         };
         crash_point!(WAIT_NAMED);
-
+        let list = List::Senders;
+        let sleeper = Sleeper {
+            me,
+            node,
+            list,
+            calm,
+            deadline,
+        };
         loop {
-            let end = self.sleep(me, node, index, List::Senders, calm, deadline);
+            let end = self.sleep(&sleeper, index);
             crash_point!(WAIT_WOKEN);
             // FOREIGN_MARK, as in `block_receiver`.
             me.unname(outer);
@@ -107,7 +115,7 @@ impl Engine {
         waiters.insert(both.receiver(), List::Senders, index)?;
         crash_point!(WAIT_LISTED);
         self.keep_room(both);
-        Ok(Enlisted::Waiting(index, node))
+        Ok(Enlisted::Waiting((index, node)))
     }
 
     /// Serves the first of the senders that wait, which is one with a batch. True if nobody behind it may be served.
@@ -228,7 +236,7 @@ impl Engine {
         self.segment().fixed().counters.count(Event::GivenUp);
         match end {
             End::Settled => Err(Refused::TimedOut),
-            end => Err(end.into()),
+            end => Err(refused(end)),
         }
     }
 

@@ -1,0 +1,185 @@
+//! The waiting shell of both engines: an attempt in vain becomes a wait, and a wait is a sleep in slices.
+
+use super::{List, Node, State, state};
+use crate::fault::Fault;
+use crate::lock::SLICE;
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::sys::clock::{self, Deadline};
+use crate::sys::futex::{self, Slept};
+use crate::sys::thread::{Calm, Thread};
+use std::time::Duration;
+
+/// How long a call sleeps that finds no node free, in nanoseconds.
+const NAP: u64 = 1_000_000;
+
+/// How far the coarse clock, by which leases end, is behind at most where it ticks 250 times a second, in nanoseconds.
+const TICK: u64 = 4_000_000;
+
+/// How long the end of a timed wait waits for the lock.
+pub(crate) const GRACE: Duration = Duration::from_millis(10);
+
+/// Why an attempt did not succeed. `Own` holds the reasons of one engine alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused<Own> {
+    /// No room, or no message that is wanted.
+    NotNow,
+    /// The deadline passed.
+    TimedOut,
+    /// A signal handler ran.
+    Interrupted,
+    /// See [`Fault`].
+    Fault(Fault),
+    /// See the engine.
+    Own(Own),
+}
+
+impl<Own> Refused<Own> {
+    /// The answer of a call with this deadline: after a time-out of its own that, else that it would have to block.
+    pub(crate) fn by(self, deadline: Deadline) -> Self {
+        match (self, deadline) {
+            (
+                Refused::NotNow | Refused::TimedOut | Refused::Fault(Fault::Busy),
+                Deadline::Passed,
+            ) => Refused::NotNow,
+            (Refused::NotNow | Refused::Fault(Fault::Busy), _) => Refused::TimedOut,
+            (other, _) => other,
+        }
+    }
+
+    /// What went wrong for a process that wants nothing but a lock: its owner does not let go, if it is nothing worse.
+    #[cfg(not(loom))]
+    pub(crate) fn trouble(self) -> Fault {
+        match self {
+            Refused::Fault(trouble) => trouble,
+            _ => Fault::Busy,
+        }
+    }
+}
+
+impl<Own> From<Fault> for Refused<Own> {
+    fn from(trouble: Fault) -> Self {
+        Refused::Fault(trouble)
+    }
+}
+
+/// What became of an attempt to begin waiting.
+pub(crate) enum Enlisted<Waiting, T> {
+    /// There was no need to.
+    Done(T),
+    /// All nodes are taken, or all slots.
+    NoNode,
+    /// The node is in its list.
+    Waiting(Waiting),
+}
+
+/// Why a sleep is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// The node's word has changed.
+    Settled,
+    TimedOut,
+    Interrupted,
+    /// No process can end the wait any more.
+    Abandoned,
+}
+
+impl End {
+    /// The answer of a call whose wait came to nothing. `abandoned` is the engine's answer to [`End::Abandoned`].
+    pub(crate) fn refused<Own>(self, abandoned: Refused<Own>) -> Refused<Own> {
+        match self {
+            End::Interrupted => Refused::Interrupted,
+            End::TimedOut => Refused::TimedOut,
+            End::Abandoned => abandoned,
+            // The outcome was withdrawn, or its node says otherwise than its list.
+            End::Settled => Refused::NotNow,
+        }
+    }
+}
+
+/// Waits after an attempt in vain, and attempts again, until the deadline. `wait` returns None for another attempt.
+pub(crate) fn wait_and_attempt<T, Own, C: ?Sized>(
+    call: &mut C,
+    deadline: Deadline,
+    mut wait: impl FnMut(&mut C) -> Result<Option<T>, Refused<Own>>,
+    mut attempt: impl FnMut(&mut C) -> Result<T, Refused<Own>>,
+) -> Result<T, Refused<Own>> {
+    while !deadline.has_passed() {
+        match wait(call) {
+            Ok(Some(outcome)) => return Ok(outcome),
+            Ok(None) => {}
+            Err(Refused::Fault(Fault::Busy)) if !deadline.has_passed() => {}
+            Err(refused) => return Err(refused.by(deadline)),
+        }
+        match attempt(call) {
+            Err(Refused::NotNow) => {}
+            other => return other.map_err(|refused| refused.by(deadline)),
+        }
+    }
+    Err(Refused::NotNow.by(deadline))
+}
+
+/// A thread that waits with its node.
+pub(crate) struct Sleeper<'a> {
+    pub(crate) me: &'a Thread,
+    pub(crate) node: &'a Node,
+    pub(crate) list: List,
+    pub(crate) calm: Calm<'a>,
+    pub(crate) deadline: Deadline,
+}
+
+impl Sleeper<'_> {
+    pub(crate) fn is_settled(&self) -> bool {
+        state(self.node) != State::Waiting
+    }
+
+    /// Sleeps until the node's word changes, in slices: a wake-up can be lost with its waker.
+    ///
+    /// `announce` runs before each sleep, `look_around` after each slice. Both return whether the wait is abandoned. `lease_end` is the
+    /// time at which the first lease ends by itself, 0 for never.
+    pub(crate) fn sleep(
+        &self,
+        lease_end: &AtomicU64,
+        announce: impl Fn() -> bool,
+        mut look_around: impl FnMut() -> bool,
+    ) -> End {
+        loop {
+            if announce() {
+                return End::Abandoned;
+            }
+            if self.is_settled() {
+                return End::Settled;
+            }
+            let slice = self.deadline.or_slice(self.slice(lease_end));
+            match super::sleep(self.node, self.me, self.calm, slice) {
+                Slept::Interrupted => return End::Interrupted,
+                Slept::TimedOut if self.deadline.has_passed() => return End::TimedOut,
+                Slept::TimedOut if look_around() => return End::Abandoned,
+                Slept::Awake if self.is_settled() => return End::Settled,
+                // A peer that scribbles can wake us for ever.
+                Slept::Awake if self.deadline.has_passed() => return End::TimedOut,
+                Slept::Awake | Slept::TimedOut => {}
+            }
+        }
+    }
+
+    /// How long a sleep may last, in nanoseconds: a receiver looks for the message of a lease when that ends by itself.
+    fn slice(&self, lease_end: &AtomicU64) -> u64 {
+        // Relaxed: as of a moment ago; the next slice sees a later change.
+        match (self.list, lease_end.load(Ordering::Relaxed)) {
+            (List::Receivers, end) if end != 0 => {
+                let rest = end.saturating_sub(clock::monotonic());
+                rest.saturating_add(TICK).min(SLICE)
+            }
+            _ => SLICE,
+        }
+    }
+}
+
+/// Sleeps a millisecond, or until the deadline.
+pub(crate) fn nap<Own>(calm: Calm<'_>, deadline: Deadline) -> Result<(), Refused<Own>> {
+    let word = AtomicU32::new(0);
+    match futex::wait_in_calm(&word, 0, calm, deadline.or_slice(NAP)) {
+        Slept::Interrupted => Err(Refused::Interrupted),
+        Slept::Awake | Slept::TimedOut => Ok(()),
+    }
+}
