@@ -42,12 +42,14 @@ mod ringing;
     reason = "descriptors that are kept as numbers, and memory that the kernel reads"
 )]
 mod spare;
+mod watched;
 
 #[cfg(loom)]
 pub(crate) use crate::model::doorbell::{Doorbell, Feed};
 pub(crate) use ringing::{Level, Ringer, Words};
+pub(crate) use watched::Watched;
 #[cfg(not(loom))]
-pub(crate) use {descriptor::Doorbell, helper::Feed};
+pub(crate) use {descriptor::Doorbell, watched::Polled};
 
 use crate::sync::{AtomicU32, Ordering};
 #[cfg(not(loom))]

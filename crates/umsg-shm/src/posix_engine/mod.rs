@@ -58,6 +58,7 @@ pub use wake_word::Notifier;
 
 use self::prefetch::Expected;
 use crate::doorbell::Doorbell;
+use crate::doorbell::Watched;
 use crate::fault::Fault;
 use crate::lock::deferred_wakes::DeferredWakes;
 use crate::lock::tokens::ReceiverHeld;

@@ -5,6 +5,7 @@ use super::wait::Receipt;
 use super::{DeferredWakes, Engine, Refused};
 use crate::counters::Event;
 use crate::crash::crash_point;
+use crate::doorbell::Watched;
 use crate::fault::Fault;
 use crate::lock::tokens::ReceiverHeld;
 use crate::posix_engine::Priorities;

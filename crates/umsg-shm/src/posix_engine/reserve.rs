@@ -10,6 +10,7 @@ use super::receive::Found;
 use super::{DeferredWakes, Engine, Refused};
 use crate::arena;
 use crate::crash::crash_point;
+use crate::doorbell::Watched;
 use crate::fault::Fault;
 use crate::leases::LeaseRecord;
 use crate::leases::{self, Leases, State};

@@ -7,6 +7,7 @@ use super::receive::Found;
 use super::{DeferredWakes, Engine, Refused};
 use crate::counters::Event;
 use crate::crash::crash_point;
+use crate::doorbell::Watched;
 use crate::fault::Fault;
 use crate::lock::tokens::ReceiverHeld;
 use crate::lock::{Held, STOPPED};

@@ -8,13 +8,46 @@
 //! nobody. (Linux does the same.)
 
 use super::{Engine, Refused, WATCHED};
-use crate::doorbell::{Feed, Level, Readiness, Ringer};
+#[cfg(loom)]
+use crate::doorbell::Feed;
+use crate::doorbell::{Level, Readiness, Ringer, Watched};
 use crate::lock::tokens::{BothHeld, ReceiverHeld, SenderHeld};
 use crate::posix_engine::segment::OnFull;
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
 use crate::sys::thread::Thread;
 use crate::waiters::{List, Waiters};
+
+impl Watched for Engine {
+    fn ringer(&self) -> Ringer<'_> {
+        let receiver = &self.segment().fixed().receiver;
+        Ringer {
+            watched: &receiver.watched,
+            words: &receiver.doorbell,
+            bell: &self.doorbell,
+        }
+    }
+
+    fn level(&self, receiving: ReceiverHeld<'_>) -> Level {
+        let room = match self.policy().on_full {
+            OnFull::DropOldest => 1,
+            // Room that is kept for a batch is no other process's.
+            _ if !self.nobody_waits_for_room() => 0,
+            _ => self.room_now(receiving).max(0) as u64,
+        };
+        Level::new(self.available(), room)
+    }
+
+    fn is_taken(&self, messages: i64, room: i64) -> bool {
+        let waiters = Waiters::of(self.segment());
+        messages > 0 && waiters.len(List::Receivers) != 0
+            || room > 0 && waiters.len(List::Senders) != 0
+    }
+
+    fn end_watch(&self, receiving: ReceiverHeld<'_>) {
+        self.set_attention(receiving, WATCHED, 0);
+    }
+}
 
 impl Engine {
     /// Whether a process polls. Under the sender lock a "no" holds as long as that is held.
@@ -33,86 +66,15 @@ impl Engine {
     /// A process that is told that something is about to be possible may run before a process that tells it goes on, on the same processor: it lets that one,
     /// by sleeping. It does not yield: for that the scheduler would make it wait the next time, too.
     pub(super) fn let_ringer_finish(&self, me: &Thread) {
-        if self.must_ring() && self.chain().is_rung_here() {
+        if self.must_ring() && self.ringer().is_rung_here() {
             self.segment().fixed().receiver.lock.sleep_while_held(me);
         }
     }
 
-    fn chain(&self) -> Ringer<'_> {
-        let receiver = &self.segment().fixed().receiver;
-        Ringer {
-            watched: &receiver.watched,
-            words: &receiver.doorbell,
-            bell: &self.doorbell,
-        }
-    }
-
-    /// The level for a call that would receive or send now. Under the receiver lock, and exact while a process polls.
-    fn level(&self, receiving: ReceiverHeld<'_>) -> Level {
-        let room = match self.policy().on_full {
-            OnFull::DropOldest => 1,
-            // Room that is kept for a batch is no other process's.
-            _ if !self.nobody_waits_for_room() => 0,
-            _ => self.room_now(receiving).max(0) as u64,
-        };
-        Level::new(self.available(), room)
-    }
-
-    /// Shows what the next step makes possible: so many messages, and so much room.
-    #[inline(always)]
-    pub(super) fn foretell_doorbell(&self, receiving: ReceiverHeld<'_>, messages: i64, room: i64) {
-        if self.segment().fixed().receiver.watched.get() != 0 {
-            self.foretell_slow(receiving, messages, room);
-        }
-    }
-
-    #[cold]
-    fn foretell_slow(&self, receiving: ReceiverHeld<'_>, messages: i64, room: i64) {
-        let waiters = Waiters::of(self.segment());
-        let is_taken = messages > 0 && waiters.len(List::Receivers) != 0
-            || room > 0 && waiters.len(List::Senders) != 0;
-        if !is_taken {
-            let now = self.level(receiving);
-            self.chain()
-                .foretell(receiving, now, now.after(messages, room));
-        }
-    }
-
-    /// As [`foretell_doorbell`](Self::foretell_doorbell), for messages that are sent.
+    /// Shows that messages are about to be sent.
     #[inline(always)]
     pub(super) fn foretell_arrival(&self, receiving: ReceiverHeld<'_>, messages: i64) {
         self.foretell_doorbell(receiving, messages, -messages);
-    }
-
-    /// Shows what is. Under the receiver lock, before it is dropped.
-    #[inline(always)]
-    pub(super) fn settle_doorbell(&self, receiving: ReceiverHeld<'_>) {
-        if self.segment().fixed().receiver.watched.get() != 0 {
-            self.settle_slow(receiving);
-        }
-    }
-
-    #[cold]
-    fn settle_slow(&self, receiving: ReceiverHeld<'_>) {
-        let chain = self.chain();
-        chain.settle(receiving, self.level(receiving));
-        if chain.forget_if_left(receiving) {
-            self.set_attention(receiving, WATCHED, 0);
-        }
-    }
-
-    /// After an operation that found nothing to do: a poller may have been told of what is not there.
-    #[cold]
-    pub(super) fn look_at_doorbell(&self, receiving: ReceiverHeld<'_>) {
-        if self.segment().fixed().receiver.watched.get() != 0 {
-            self.chain()
-                .look_after_vain_call(receiving, self.level(receiving));
-        }
-    }
-
-    /// Shows what is, whatever the dead have left.
-    pub(super) fn mend_doorbell(&self, receiving: ReceiverHeld<'_>) {
-        self.chain().mend(receiving, self.level(receiving));
     }
 
     /// Sends one message, if there is room, and tells a poller.
@@ -154,7 +116,7 @@ impl Engine {
                 }
                 self.update_wait_flags(receiving);
             }
-            if self.segment().fixed().receiver.watched.get() == 0 {
+            if !self.is_watched() {
                 // A process that saw that no process polls died before it could say so.
                 self.set_attention(receiving, WATCHED, 0);
             }
@@ -162,38 +124,27 @@ impl Engine {
         })
     }
 
-    /// Changes a poller: under both locks, and with the flag that tells senders.
-    fn with_both_locks(
+    /// Changes the watch under both locks, and with the flag that tells senders.
+    fn with_both_locks<T>(
         &self,
         me: &Thread,
         deadline: Deadline,
-        change: impl FnOnce(BothHeld<'_>),
-    ) -> Result<(), Refused> {
+        change: impl FnOnce(BothHeld<'_>) -> T,
+    ) -> Result<T, Refused> {
         self.with_receiver_lock(me, deadline, |receiving, _| {
             let both = self.borrow_sender_lock(receiving, me, deadline)?;
-            change(both);
+            let outcome = change(both);
             self.set_attention(receiving, WATCHED, WATCHED);
             self.segment().fixed().sender.lock.give_back();
-            Ok(())
+            Ok(outcome)
         })
-    }
-
-    /// Has a helper's FIFO show what there is. The number on which the helper sleeps.
-    fn heard_by(&self, me: &Thread, feed: &Feed, deadline: Deadline) -> Result<u32, Refused> {
-        let mut value = 0;
-        let hear = |both: BothHeld<'_>| {
-            value = self
-                .chain()
-                .hear(both.receiver(), feed, self.level(both.receiver()));
-        };
-        self.with_both_locks(me, deadline, hear)?;
-        Ok(value)
     }
 
     /// As [`pollable`](Self::pollable), of a model.
     #[cfg(loom)]
     pub(crate) fn watch(&self, me: &Thread, wanted: u32) -> Result<(), Refused> {
-        let begin = |both: BothHeld<'_>| self.chain().begin(1, wanted, self.level(both.receiver()));
+        let begin =
+            |both: BothHeld<'_>| self.ringer().begin(1, wanted, self.level(both.receiver()));
         self.with_both_locks(me, Deadline::Never, begin)
     }
 
@@ -202,18 +153,22 @@ impl Engine {
     pub(crate) fn watch_anew(&self, me: &Thread, wanted: u32) -> Result<(), Refused> {
         self.with_both_locks(me, Deadline::Never, |both| {
             self.doorbell.set_gone(false);
-            self.chain().begin(2, wanted, self.level(both.receiver()));
+            self.ringer().begin(2, wanted, self.level(both.receiver()));
         })
     }
 
-    /// As [`heard_by`](Self::heard_by), of a model.
+    /// Has a helper's FIFO show what there is, in a model. The number on which the helper sleeps.
     #[cfg(loom)]
     pub(crate) fn hear(&self, me: &Thread, feed: &Feed) -> Result<u32, Refused> {
-        self.heard_by(me, feed, Deadline::Never)
+        self.with_both_locks(me, Deadline::Never, |both| {
+            let level = self.level(both.receiver());
+            self.ringer().hear(both.receiver(), feed, level)
+        })
     }
 
     /// The word on which helpers sleep.
-    pub(crate) fn helpers_word(&self) -> &AtomicU32 {
+    #[cfg(loom)]
+    pub(crate) fn helpers_word(&self) -> &crate::sync::AtomicU32 {
         &self.segment().fixed().receiver.doorbell.calls
     }
 
@@ -245,45 +200,44 @@ impl Engine {
 #[cfg(not(loom))]
 mod polled {
     use super::*;
-    use crate::doorbell::helper::{self, Hears};
-    use crate::doorbell::{GRACE, PATIENCE, why_not};
-    use crate::fault::Fault;
-    use crate::sys::{clock, thread};
+    use crate::doorbell::{Doorbell, GRACE, Polled, why_not};
+    use crate::sys::thread;
     use rustix::io::{self, Errno};
     use std::os::fd::BorrowedFd;
-    use std::sync::Arc;
 
-    impl Engine {
-        /// The descriptor that shows what the queue is ready for. `wanted`: see [`crate::doorbell`].
-        #[inline]
-        pub fn pollable(&self, me: &Thread, wanted: u32) -> std::io::Result<BorrowedFd<'_>> {
-            self.doorbell
-                .polled_after(wanted, || self.begin_to_poll(me, wanted))
+    impl Polled for Engine {
+        fn doorbell(&self) -> &Doorbell {
+            &self.doorbell
         }
 
-        /// The queue's permission bits, as its segment says.
         fn mode(&self) -> u32 {
             // Relaxed: a single word.
             self.segment().fixed().header.mode.load(Ordering::Relaxed)
         }
 
-        #[cold]
-        fn begin_to_poll(&self, me: &Thread, wanted: u32) -> io::Result<()> {
-            let deadline = Deadline::after(PATIENCE);
-            let mut outcome = Ok(());
-            let locked = self.with_both_locks(me, deadline, |both| {
-                let level = self.level(both.receiver());
-                outcome = self
-                    .chain()
-                    .begin_here(both.receiver(), wanted, level, self.mode());
-            });
-            match locked {
-                Ok(()) => outcome?,
-                Err(Refused::Fault(trouble)) => return Err(why_not(trouble)),
-                Err(_) => return Err(Errno::AGAIN),
-            }
-            self.doorbell
-                .get_help(|| Arc::new(Engine::new(self.segment().share())))
+        fn for_helper(&self) -> Engine {
+            Engine::new(self.segment().share())
+        }
+
+        fn change_watch<T>(
+            &self,
+            me: &Thread,
+            deadline: Deadline,
+            change: impl FnOnce(ReceiverHeld<'_>) -> T,
+        ) -> io::Result<T> {
+            self.with_both_locks(me, deadline, |both| change(both.receiver()))
+                .map_err(|refused| match refused {
+                    Refused::Fault(trouble) => why_not(trouble),
+                    _ => Errno::AGAIN,
+                })
+        }
+    }
+
+    impl Engine {
+        /// The descriptor that shows what the queue is ready for. `wanted`: see [`crate::doorbell`].
+        #[inline]
+        pub fn pollable(&self, me: &Thread, wanted: u32) -> std::io::Result<BorrowedFd<'_>> {
+            self.poll(me, wanted)
         }
 
         /// This process polls no more; if it was the last, no process rings any more.
@@ -292,31 +246,17 @@ mod polled {
                 return;
             }
             let _ = self.with_receiver_lock(me, Deadline::after(GRACE), |receiving, _| {
-                if self.chain().forget() {
-                    self.set_attention(receiving, WATCHED, 0);
+                if self.ringer().forget() {
+                    self.end_watch(receiving);
                 }
                 Ok(())
             });
         }
     }
 
-    impl Hears for Engine {
-        fn hear(&self, feed: &Feed) -> Option<u32> {
-            let deadline = Deadline::Monotonic(clock::monotonic() + helper::PATIENCE);
-            match self.heard_by(thread::current(), feed, deadline) {
-                Err(Refused::Fault(Fault::Damaged)) => Some(self.chain().show_damage(feed)),
-                other => other.ok(),
-            }
-        }
-
-        fn calls(&self) -> &AtomicU32 {
-            self.helpers_word()
-        }
-    }
-
     impl Drop for Engine {
         fn drop(&mut self) {
-            self.stop_polling(crate::sys::thread::current());
+            self.stop_polling(thread::current());
         }
     }
 }

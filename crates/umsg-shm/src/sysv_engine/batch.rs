@@ -4,6 +4,7 @@ use super::receive::Taken;
 use super::wait::{Call, Choice, Enlisted};
 use super::{Engine, Refused, Why};
 use crate::crash::crash_point;
+use crate::doorbell::Watched;
 use crate::fault::Fault;
 use crate::lock::deferred_wakes::DeferredWakes;
 use crate::lock::tokens::ReceiverHeld;

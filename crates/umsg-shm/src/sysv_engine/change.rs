@@ -5,6 +5,7 @@ use super::segment::{Fixed, REMOVED};
 use super::wait::Reply;
 use super::{Engine, Refused, Why};
 use crate::crash::crash_point;
+use crate::doorbell::Watched;
 use crate::fault::Fault;
 use crate::lock::deferred_wakes::DeferredWakes;
 use crate::lock::tokens::ReceiverHeld;

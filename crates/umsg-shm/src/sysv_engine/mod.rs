@@ -51,6 +51,7 @@ pub use receive::Taken;
 pub use wait::Call;
 
 use crate::doorbell::Doorbell;
+use crate::doorbell::Watched;
 use crate::fault::Fault;
 use crate::lock::deferred_wakes::DeferredWakes;
 use crate::lock::tokens::ReceiverHeld;

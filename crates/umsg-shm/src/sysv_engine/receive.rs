@@ -5,6 +5,7 @@ use super::wait::{Call, Choice, Enlisted, Seated};
 use super::{Engine, Refused, Why};
 use crate::counters::Event;
 use crate::crash::crash_point;
+use crate::doorbell::Watched;
 use crate::fault::Fault;
 use crate::lock::deferred_wakes::DeferredWakes;
 use crate::lock::tokens::ReceiverHeld;

@@ -13,6 +13,7 @@ use super::wait::Reply;
 use super::{Engine, Refused};
 use crate::arena;
 use crate::crash::crash_point;
+use crate::doorbell::Watched;
 use crate::fault::Fault;
 use crate::leases::{self, Leases, State as LeaseState};
 use crate::lock::deferred_wakes::DeferredWakes;

@@ -26,6 +26,7 @@ mod survey;
 
 use super::{Engine, Refused};
 use crate::crash::crash_point;
+use crate::doorbell::Watched;
 use crate::fault::Fault;
 use crate::leases::Leases;
 use crate::lock::Lock;
