@@ -16,6 +16,7 @@
 //! take effect; lists and numbers are derived and are made anew by a repair. A `ticket` that no other hold ever has
 //! proves to the process that comes back with it that the hold is still its own.
 
+mod end;
 #[cfg(not(loom))]
 #[allow(unsafe_code, reason = "copies in and out of a message's place")]
 mod in_place;
@@ -30,7 +31,25 @@ use crate::lock::tokens::ReceiverHeld;
 use crate::sync::{AtomicU64, Ordering};
 use crate::sys::liveness::{self, Liveness};
 use crate::sys::process;
+use crate::sys::thread::Thread;
 use crate::waiters::Links;
+
+/// A message that this process holds, and the proof of it.
+#[derive(Clone, Copy, Debug)]
+pub struct LeaseHandle<Key> {
+    pub index: u32,
+    pub ticket: u64,
+    pub slot: u32,
+    /// Bytes of the message, or of the room for it.
+    pub len: usize,
+    /// The message's priority, or its type.
+    pub key: Key,
+    /// Deliveries, this one included.
+    pub deliveries: u32,
+    /// Process id of the sender, and when it sent, in nanoseconds of the clock that the engine uses for that.
+    pub pid: u32,
+    pub sent_at: u64,
+}
 
 /// See the table of the module.
 #[must_use]
@@ -133,6 +152,18 @@ impl<'a, S: LeaseStore> Leases<'a, S> {
         Ok((State::of(hold) == state && hold.ticket.get() == ticket).then_some(hold))
     }
 
+    /// Does something with the record of a lease. False if the lease has ended.
+    pub(crate) fn with_leased<K, E: From<Fault>>(
+        &self,
+        handle: &LeaseHandle<K>,
+        work: impl FnOnce(&'a LeaseRecord) -> Result<(), E>,
+    ) -> Result<bool, E> {
+        match self.find(handle.index, handle.ticket, State::Leased)? {
+            Some(hold) => work(hold).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
     /// The records in use, the oldest first. Each may be released while it is looked at.
     pub(crate) fn iter(
         &self,
@@ -154,6 +185,25 @@ impl<'a, S: LeaseStore> Leases<'a, S> {
                 (index, hold)
             }))
         })
+    }
+
+    /// As [`claim`](Self::claim), for the calling process.
+    pub(crate) fn claim_own(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        me: &Thread,
+        slot: u32,
+        deliveries: u32,
+    ) -> Result<(u32, &'a LeaseRecord), Fault> {
+        let pid = me.pid();
+        let birth = liveness::birth(self.segment, || process::birth(pid));
+        let claim = Claim {
+            slot,
+            pid,
+            birth,
+            deliveries,
+        };
+        self.claim(receiving, &claim)
     }
 
     /// A record for a slot, in the list and still `Free`: it counts once its state is set.

@@ -9,33 +9,15 @@ use crate::crash::crash_point;
 use crate::doorbell::Watched;
 use crate::fault::Fault;
 use crate::leases::LeaseRecord;
-use crate::leases::{self, Claim, HolderScan, Leases, State};
+use crate::leases::{self, Leases, State};
 use crate::lock::tokens::ReceiverHeld;
 use crate::posix_engine::Priorities;
 use crate::sync::Ordering;
 use crate::sys::clock::{self, Deadline};
-use crate::sys::liveness;
-use crate::sys::process;
 use crate::sys::thread::Thread;
 
-/// So many times what a look at the holders cost passes before the next.
-const PAUSE: u64 = 16;
-
-/// A message that this process holds, and the proof of it.
-#[derive(Clone, Copy, Debug)]
-pub struct LeaseHandle {
-    pub index: u32,
-    pub ticket: u64,
-    pub slot: u32,
-    /// Bytes of the message, or of the room for it.
-    pub len: usize,
-    pub key: usize,
-    /// Deliveries, this one included.
-    pub deliveries: u32,
-    /// Process id of the sender, and when it sent.
-    pub pid: u32,
-    pub sent_at: u64,
-}
+/// A message that this process holds. Its key is the priority.
+pub type LeaseHandle = leases::LeaseHandle<usize>;
 
 impl Engine {
     /// Whether anything is held.
@@ -57,50 +39,10 @@ impl Engine {
         self.keeps_time() && self.holders_want_a_look()
     }
 
-    /// Because a lease's time is up, or because no process has looked for a while which of them lives.
     #[cold]
     fn holders_want_a_look(&self) -> bool {
         let holding = &self.segment().fixed().holding;
-        // Relaxed: whether to look, not what is found.
-        self.a_lease_is_over()
-            || holding.look_after.load(Ordering::Relaxed) < clock::monotonic_coarse()
-    }
-
-    /// Whether a lease's time is up.
-    pub(super) fn a_lease_is_over(&self) -> bool {
-        let due = self.segment().fixed().holding.due.load(Ordering::Relaxed);
-        due != 0 && due <= clock::monotonic_coarse()
-    }
-
-    /// Claims a record for a slot that is the caller's. It counts once its state is set.
-    pub(super) fn claim_hold(
-        &self,
-        receiving: ReceiverHeld<'_>,
-        me: &Thread,
-        slot: u32,
-        deliveries: u32,
-    ) -> Result<(u32, &LeaseRecord), Fault> {
-        let birth = liveness::birth(self.segment(), || process::birth(me.pid()));
-        self.claim_hold_for(receiving, (me.pid(), birth), slot, deliveries)
-    }
-
-    /// As [`claim_hold`](Self::claim_hold), for a process and its start time.
-    pub(super) fn claim_hold_for(
-        &self,
-        receiving: ReceiverHeld<'_>,
-        (pid, birth): (u32, u64),
-        slot: u32,
-        deliveries: u32,
-    ) -> Result<(u32, &LeaseRecord), Fault> {
-        Leases::of(self.segment()).claim(
-            receiving,
-            &Claim {
-                slot,
-                pid,
-                birth,
-                deliveries,
-            },
-        )
+        holding.is_look_due(clock::monotonic_coarse())
     }
 
     /// Counts a message that is held from now on, or (-1) no more.
@@ -196,37 +138,17 @@ impl Engine {
         if self.policy().time_to_live != 0 {
             self.sweep(receiving)?;
         }
-        let holding = &self.segment().fixed().holding;
         let now = clock::monotonic_coarse();
-        let mut due = u64::MAX;
-        let mut holders = HolderScan::default();
-        for record in Leases::of(self.segment()).iter() {
-            let (index, hold) = record?;
-            // Nobody's, or of no use to a process that looks for messages and room.
-            if matches!(State::of(hold), State::Aside | State::Moving) {
-                continue;
+        Leases::of(self.segment()).end_overdue(receiving, now, |index, hold, state| {
+            if state == State::Leased {
+                return self.return_lease(receiving, index, hold);
             }
-            let is_orphan = holders.is_orphan(self.segment(), hold);
-            let until = hold.until.get();
-            match State::of(hold) {
-                State::Leased if is_orphan || (until != 0 && until <= now) => {
-                    self.return_lease(receiving, index, hold)?;
-                }
-                State::Leased if until != 0 => due = due.min(until),
-                State::Reserved if is_orphan => {
-                    let slot = hold.slot.get();
-                    self.segment().cell(slot)?;
-                    self.release_hold(receiving, index, hold)?;
-                    self.free_held(receiving, slot, wakes);
-                }
-                _ => {}
-            }
-        }
-        // Relaxed: hints when to look again.
-        let due = if due == u64::MAX { 0 } else { due };
-        holding.due.store(due, Ordering::Relaxed);
-        let look_after = now.saturating_add(PAUSE * holders.cost());
-        holding.look_after.store(look_after, Ordering::Relaxed);
+            let slot = hold.slot.get();
+            self.segment().cell(slot)?;
+            self.release_hold(receiving, index, hold)?;
+            self.free_held(receiving, slot, wakes);
+            Ok(())
+        })?;
         self.publish_counts(receiving);
         Ok(())
     }
@@ -248,17 +170,11 @@ impl Engine {
     /// none. False if the lease has ended.
     pub fn limit(&self, me: &Thread, handle: &LeaseHandle, until: u64) -> Result<bool, Refused> {
         self.with_receiver_lock(me, Deadline::Never, |_, _| {
-            let holds = Leases::of(self.segment());
-            let Some(hold) = holds.find(handle.index, handle.ticket, State::Leased)? else {
-                return Ok(false);
-            };
-            hold.until.set(until);
-            let due = &self.segment().fixed().holding.due;
-            let earliest = due.load(Ordering::Relaxed);
-            if until != 0 && (earliest == 0 || until < earliest) {
-                due.store(until, Ordering::Relaxed);
-            }
-            Ok(true)
+            let leases = Leases::of(self.segment());
+            leases.with_leased(handle, |hold| {
+                self.segment().fixed().holding.limit(hold, until);
+                Ok(())
+            })
         })
     }
 

@@ -80,7 +80,8 @@ impl Engine {
         found: &Found<'_>,
     ) -> Result<LeaseHandle, Fault> {
         let deliveries = found.cell.returns().saturating_add(1);
-        let (index, hold) = self.claim_hold(receiving, me, found.slot, deliveries)?;
+        let (index, hold) =
+            Leases::of(self.segment()).claim_own(receiving, me, found.slot, deliveries)?;
         leases::set(hold, State::Leased);
         crash_point!(LEASE_HELD);
         Ok(self.handle(index, hold, found))
@@ -129,13 +130,8 @@ impl Engine {
         ) -> Result<(), Fault>,
     ) -> Result<bool, Refused> {
         self.with_receiver_lock(me, Deadline::Never, |receiving, wakes| {
-            let holds = Leases::of(self.segment());
-            match holds.find(handle.index, handle.ticket, State::Leased)? {
-                Some(hold) => end(self, receiving, hold, wakes)
-                    .map(|()| true)
-                    .map_err(Refused::from),
-                None => Ok(false),
-            }
+            let leases = Leases::of(self.segment());
+            leases.with_leased(handle, |hold| Ok(end(self, receiving, hold, wakes)?))
         })
     }
 }

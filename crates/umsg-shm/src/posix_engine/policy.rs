@@ -16,7 +16,7 @@ use crate::counters::Event;
 use crate::crash::crash_point;
 use crate::fault::Fault;
 use crate::leases::LeaseRecord;
-use crate::leases::{self, Leases, State};
+use crate::leases::{self, Claim, Leases, State};
 use crate::lock::tokens::ReceiverHeld;
 use crate::posix_engine::Priorities;
 use crate::posix_engine::segment::Policy;
@@ -103,8 +103,13 @@ impl Engine {
 
     /// Takes a message out of the queue for the dead-letter queue.
     fn set_aside(&self, receiving: ReceiverHeld<'_>, found: &Found<'_>) -> Result<(), Fault> {
-        let nobody = (0, 0);
-        let (_, hold) = self.claim_hold_for(receiving, nobody, found.slot, found.cell.returns())?;
+        let of_no_process = Claim {
+            slot: found.slot,
+            pid: 0,
+            birth: 0,
+            deliveries: found.cell.returns(),
+        };
+        let (_, hold) = Leases::of(self.segment()).claim(receiving, &of_no_process)?;
         leases::set(hold, State::Aside);
         crash_point!(ASIDE_HELD);
         self.take(receiving, found)?;

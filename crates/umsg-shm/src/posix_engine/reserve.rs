@@ -148,7 +148,7 @@ impl Engine {
             true => arena::ensure(self.segment(), slot, &cell.block, len),
             false => Ok(()),
         }
-        .and_then(|()| self.claim_hold(receiving, me, slot, 0));
+        .and_then(|()| Leases::of(self.segment()).claim_own(receiving, me, slot, 0));
         let (index, hold) = match hold {
             Ok(claimed) => claimed,
             Err(trouble) => {

@@ -11,34 +11,18 @@ use crate::crash::crash_point;
 use crate::doorbell::Watched;
 use crate::fault::Fault;
 use crate::leases::LeaseRecord;
-use crate::leases::{self, Claim, HolderScan, Leases, State};
+use crate::leases::{self, Leases, State};
 use crate::lock::deferred_wakes::DeferredWakes;
 use crate::lock::tokens::ReceiverHeld;
 use crate::sync::Ordering;
 use crate::sys::clock::{self, Deadline};
 use crate::sys::liveness;
-use crate::sys::process;
 use crate::sys::thread::Thread;
 use crate::sysv_engine::order::Want;
 use crate::waiters;
 
-/// So many times what a look at the holders cost passes before the next.
-const PAUSE: u64 = 16;
-
-/// A message that this process holds, and the proof of it.
-#[derive(Clone, Copy, Debug)]
-pub struct LeaseHandle {
-    pub index: u32,
-    pub ticket: u64,
-    pub slot: u32,
-    pub len: usize,
-    pub mtype: i64,
-    /// Deliveries, this one included.
-    pub deliveries: u32,
-    /// Process id of the sender, and when it sent: nanoseconds since 1970.
-    pub pid: u32,
-    pub sent_at: u64,
-}
+/// A message that this process holds. Its key is the type.
+pub type LeaseHandle = leases::LeaseHandle<i64>;
 
 /// Leaves the message where it is.
 struct Lease;
@@ -101,15 +85,8 @@ impl Engine {
         found: Found<'_>,
     ) -> Result<LeaseHandle, Fault> {
         let deliveries = found.cell.returns().saturating_add(1);
-        let (index, hold) = Leases::of(self.segment()).claim(
-            receiving,
-            &Claim {
-                slot: found.slot,
-                pid: me.pid(),
-                birth: liveness::birth(self.segment(), || process::birth(me.pid())),
-                deliveries,
-            },
-        )?;
+        let leases = Leases::of(self.segment());
+        let (index, hold) = leases.claim_own(receiving, me, found.slot, deliveries)?;
         leases::set(hold, State::Leased);
         crash_point!(MSG_LEASED);
         self.count_held(receiving, 1, found.len as i64);
@@ -118,7 +95,7 @@ impl Engine {
             ticket: hold.ticket.get(),
             slot: found.slot,
             len: found.len,
-            mtype: found.mtype(),
+            key: found.mtype(),
             deliveries,
             pid: found.cell.pid.get(),
             sent_at: found.cell.sent_at.get(),
@@ -169,13 +146,7 @@ impl Engine {
     /// False if the lease has ended.
     pub fn limit(&self, me: &Thread, handle: &LeaseHandle, until: u64) -> Result<bool, Refused> {
         self.end_lease(me, handle, |_, hold, _| {
-            hold.until.set(until);
-            let due = &self.fixed().holding.due;
-            // Relaxed: when to look, not what is found.
-            let earliest = due.load(Ordering::Relaxed);
-            if until != 0 && (earliest == 0 || until < earliest) {
-                due.store(until, Ordering::Relaxed);
-            }
+            self.fixed().holding.limit(hold, until);
             Ok(())
         })
     }
@@ -207,13 +178,8 @@ impl Engine {
         work: impl FnOnce(ReceiverHeld<'_>, &LeaseRecord, &mut DeferredWakes) -> Result<(), Fault>,
     ) -> Result<bool, Refused> {
         self.with_lock(me, Deadline::Never, |receiving, wakes| {
-            let holds = Leases::of(self.segment());
-            match holds.find(handle.index, handle.ticket, State::Leased)? {
-                Some(hold) => work(receiving, hold, wakes)
-                    .map(|()| true)
-                    .map_err(Refused::from),
-                None => Ok(false),
-            }
+            let leases = Leases::of(self.segment());
+            leases.with_leased(handle, |hold| Ok(work(receiving, hold, wakes)?))
         })
     }
 
@@ -251,12 +217,8 @@ impl Engine {
         receiving: ReceiverHeld<'_>,
         wakes: &mut DeferredWakes,
     ) -> Result<bool, Fault> {
-        let holding = &self.fixed().holding;
-        // Relaxed: under the lock.
-        let due = holding.due.load(Ordering::Relaxed);
         let now = clock::monotonic_coarse();
-        let is_due = (due != 0 && due <= now) || holding.look_after.load(Ordering::Relaxed) < now;
-        if !self.holds_any() || !is_due {
+        if !self.holds_any() || !self.fixed().holding.is_look_due(now) {
             return Ok(false);
         }
         self.reclaim(receiving, now, wakes)?;
@@ -269,26 +231,9 @@ impl Engine {
         now: u64,
         wakes: &mut DeferredWakes,
     ) -> Result<(), Fault> {
-        let holding = &self.fixed().holding;
-        let mut due = u64::MAX;
-        let mut holders = HolderScan::default();
-        for record in Leases::of(self.segment()).iter() {
-            let (index, hold) = record?;
-            let until = hold.until.get();
-            if State::of(hold) != State::Leased {
-                continue;
-            }
-            if holders.is_orphan(self.segment(), hold) || (until != 0 && until <= now) {
-                self.return_lease(receiving, index, hold, wakes)?;
-            } else if until != 0 {
-                due = due.min(until);
-            }
-        }
-        // Relaxed: when to look again.
-        let due = if due == u64::MAX { 0 } else { due };
-        holding.due.store(due, Ordering::Relaxed);
-        let look_after = now.saturating_add(PAUSE * holders.cost());
-        holding.look_after.store(look_after, Ordering::Relaxed);
-        Ok(())
+        let leases = Leases::of(self.segment());
+        leases.end_overdue(receiving, now, |index, hold, _| {
+            self.return_lease(receiving, index, hold, wakes)
+        })
     }
 }

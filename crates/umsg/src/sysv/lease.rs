@@ -113,7 +113,7 @@ impl Lease<'_> {
 
     /// Its type, 1 or more.
     pub fn mtype(&self) -> i64 {
-        self.handle.mtype
+        self.handle.key
     }
 
     /// How often the message has been delivered as a lease, this time included: 1 the first time.

@@ -178,7 +178,7 @@ impl Queue {
             .map_err(refused)?;
         let (segment, mut buffer) = (self.0.segment(), [0; LENGTH]);
         segment.copy_prefix(segment.cell(handle.slot)?, handle.len, &mut buffer)?;
-        Ok(((u64::from_ne_bytes(buffer), handle.mtype), handle))
+        Ok(((u64::from_ne_bytes(buffer), handle.key), handle))
     }
 
     /// Receives what is there, as the director; also what is offered to the dead, which takes until a slice has passed.

@@ -1,0 +1,61 @@
+//! The end of leases: by their time limit, or with their holder.
+
+use super::{HolderScan, LeaseRecord, LeaseRoots, LeaseStore, Leases, State};
+use crate::fault::Fault;
+use crate::lock::tokens::ReceiverHeld;
+use crate::sync::Ordering;
+
+/// So many times what a look at the holders cost passes before the next.
+const PAUSE: u64 = 16;
+
+impl LeaseRoots {
+    /// Whether a look at the holders is due: a lease's time is up, or the last look which of them lives was some time ago.
+    pub(crate) fn is_look_due(&self, now: u64) -> bool {
+        // Relaxed: whether to look, not what is found. The same for all below.
+        let due = self.due.load(Ordering::Relaxed);
+        (due != 0 && due <= now) || self.look_after.load(Ordering::Relaxed) < now
+    }
+
+    /// Gives a lease a time limit: the reading of the monotonic clock at which it ends by itself, in nanoseconds; 0 for none.
+    pub(crate) fn limit(&self, hold: &LeaseRecord, until: u64) {
+        hold.until.set(until);
+        let earliest = self.due.load(Ordering::Relaxed);
+        if until != 0 && (earliest == 0 || until < earliest) {
+            self.due.store(until, Ordering::Relaxed);
+        }
+    }
+}
+
+impl<S: LeaseStore> Leases<'_, S> {
+    /// Runs `end` for each lease whose time is up, and for each lease and reservation whose holder is dead.
+    pub(crate) fn end_overdue(
+        &self,
+        _: ReceiverHeld<'_>,
+        now: u64,
+        mut end: impl FnMut(u32, &LeaseRecord, State) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        let mut due = u64::MAX;
+        let mut holders = HolderScan::default();
+        for record in self.iter() {
+            let (index, hold) = record?;
+            let (state, until) = (State::of(hold), hold.until.get());
+            let is_leased = state == State::Leased;
+            // Nobody's, or of no use to a process that looks for messages and room.
+            if !is_leased && state != State::Reserved {
+                continue;
+            }
+            let is_over = is_leased && until != 0 && until <= now;
+            if holders.is_orphan(self.segment, hold) || is_over {
+                end(index, hold, state)?;
+            } else if is_leased && until != 0 {
+                due = due.min(until);
+            }
+        }
+        let holding = self.segment.holding();
+        let due = if due == u64::MAX { 0 } else { due };
+        holding.due.store(due, Ordering::Relaxed);
+        let look_after = now.saturating_add(PAUSE * holders.cost());
+        holding.look_after.store(look_after, Ordering::Relaxed);
+        Ok(())
+    }
+}
