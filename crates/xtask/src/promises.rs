@@ -11,13 +11,14 @@ use std::path::Path;
 use crate::workspace::Workspace;
 
 /// Where tests are, below the workspace.
-const PLACES: [&str; 20] = [
+const PLACES: [&str; 21] = [
     "crates/umsg/tests",
     "crates/umsg/tests/bad_input",
     "crates/umsg/tests/diagnosis",
     "crates/umsg/tests/last_close",
     "crates/umsg/tests/sandbox",
     "crates/umsg/tests/salvage",
+    "crates/umsg/tests/soak",
     "crates/umsg/tests/hostile",
     "crates/umsg/tests/signals",
     "crates/umsg/src/ring",

@@ -1,7 +1,7 @@
 //! `cargo xtask soak`: random violence to processes that use queues, for as long as is asked for.
 //!
-//! Each face has a test program of its own (`crates/umsg/tests`: `soak`, `sysv_soak`, `ring_soak`), which prints what it did and fails
-//! on any loss, duplicate, disorder, stall, crash or leak.
+//! The test program `soak` of `crates/umsg/tests` has a module for each face. It prints its figures and fails on any loss, duplicate,
+//! disorder, stall, crash or leak.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -25,12 +25,12 @@ pub enum Face {
 impl Face {
     const ALL: [Face; 3] = [Face::Posix, Face::Sysv, Face::Ring];
 
-    /// Its test program.
-    pub fn test(self) -> &'static str {
+    /// Its module of the test program.
+    pub fn module(self) -> &'static str {
         match self {
-            Face::Posix => "soak",
-            Face::Sysv => "sysv_soak",
-            Face::Ring => "ring_soak",
+            Face::Posix => "posix",
+            Face::Sysv => "sysv",
+            Face::Ring => "ring",
         }
     }
 }
@@ -58,7 +58,8 @@ impl Wish {
 
     /// The soak of a face, of a command that builds and runs the library's tests.
     pub fn command_in(&self, mut soak: Command, face: Face) -> Command {
-        soak.args(["--test", face.test(), "--", "--nocapture"]);
+        soak.args(["--test", "soak", "--", "--nocapture"]);
+        soak.arg(format!("{}::", face.module()));
         soak.env("UMSG_SOAK_SECONDS", self.seconds.to_string());
         if let Some(seed) = self.seed {
             soak.env("UMSG_SOAK_SEED", seed.to_string());
@@ -89,7 +90,8 @@ pub fn run(workspace: &Workspace, wish: &Wish, face: Option<Face>, json: bool) -
     match face {
         Some(face) => {
             steps.show_time(wish.duration());
-            steps.run(face.test(), &mut wish.command(workspace, face))?;
+            let what = format!("soak, {}", face.module());
+            steps.run(&what, &mut wish.command(workspace, face))?;
             steps.hide_time();
         }
         None => beside_each_other(workspace, wish, &mut steps)?,
@@ -100,19 +102,16 @@ pub fn run(workspace: &Workspace, wish: &Wish, face: Option<Face>, json: bool) -
 /// All faces at the same time: they mostly wait, for each other and for what was done to them.
 pub fn beside_each_other(workspace: &Workspace, wish: &Wish, steps: &mut Steps) -> Result<()> {
     let mut build = tests(workspace);
-    build.arg("--no-run");
-    for face in Face::ALL {
-        build.args(["--test", face.test()]);
-    }
+    build.args(["--no-run", "--test", "soak"]);
     steps.need("building the soak", &mut build)?;
     steps.show_time(wish.duration());
     let [first, others @ ..] = Face::ALL;
     let mut beside = Vec::new();
     for face in others {
-        let what = format!("soak, {}", face.test());
+        let what = format!("soak, {}", face.module());
         beside.push(steps.begin(&what, &mut wish.command(workspace, face))?);
     }
-    let what = format!("soak, {}", first.test());
+    let what = format!("soak, {}", first.module());
     steps.run(&what, &mut wish.command(workspace, first))?;
     let ended = beside.into_iter().try_for_each(|beside| steps.end(beside));
     steps.hide_time();
@@ -135,8 +134,8 @@ fn run_for_programs(workspace: &Workspace, wish: &Wish, face: Option<Face>) -> R
         figures(&text).for_each(|line| println!("{line}"));
         if !output.status.success() {
             return Err(Failure::new(format!(
-                "{} failed ({})",
-                face.test(),
+                "soak, {}: failed ({})",
+                face.module(),
                 output.status
             )));
         }

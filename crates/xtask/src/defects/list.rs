@@ -16,7 +16,7 @@ pub enum By {
 impl fmt::Display for By {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            By::Soak(face) => to.write_str(face.test()),
+            By::Soak(face) => write!(to, "soak, {}", face.module()),
             By::Test(program, test) => write!(to, "{program}::{test}"),
         }
     }

@@ -1,31 +1,26 @@
-//! Random violence to the owner of a ring and to processes that send to it: with and without waiting, in batches, with descriptors, in
-//! several threads, in signal handlers and in forked children.
+//! The soak of rings: random violence to the owner of a ring and to processes that send to it, with and without waiting, in batches
+//! and with descriptors.
 //!
-//! Whatever dies: each owner gets each sender's messages whole, in order and without a gap; no process is stuck in a call; and another
-//! owner gets the name. Ten seconds; `UMSG_SOAK_SECONDS` asks for another time, `UMSG_SOAK_SEED` for the violence of another time.
+//! Whichever process dies: each owner gets each sender's messages whole, in order and without a gap; no process is stuck in a call;
+//! and another owner gets the name.
 
-mod support;
-
+use crate::support::child::{Child, Exit};
+use crate::support::harass::{
+    self, CALM, Figures, Leaks, Part, Sleeper, Work, commotion, expect_prompt, how, rest,
+    take_time, waiting, wakes_sleeper,
+};
+use crate::support::journal::{Deed, How, Journal};
+use crate::support::place::Place;
+use crate::support::points::Face;
+use crate::support::shared::{Shared, Zeroed};
+use crate::support::{Random, now, poll_readable};
 use std::collections::HashMap;
 use std::ffi::CStr;
 use std::fmt::Display;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
-use support::child::{Child, Exit};
-use support::harass::{
-    self, CALM, Figures, Leaks, Part, Sleeper, Work, commotion, expect_prompt, how, rest,
-    take_time, waiting, wakes_sleeper,
-};
-use support::journal::{Deed, How, Journal};
-use support::place::Place;
-use support::points::Face;
-use support::shared::{Shared, Zeroed};
-use support::{Random, now, poll_readable};
 use umsg::ring::{Message, Options, Post, ReceiveError, Ring, RingError, SendError, Sender, Until};
-
-#[global_allocator]
-static ALLOCATOR: harass::Vigilant = harass::Vigilant;
 
 /// The first roles send, the last one owns the ring.
 const SENDERS: usize = 4;
