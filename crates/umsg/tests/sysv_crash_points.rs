@@ -61,14 +61,10 @@ const DEADLY: &[(&str, &str)] = &[
 ];
 
 /// Points at which the creator and the remover of a queue die.
-const CREATE_POINTS: &[&str] = &[
-    "MSGGET_EMPTY",
-    "MSGGET_FILLED",
-    "MSGGET_NUMBERED",
-    "MSGGET_INDEXED",
-    "MSGGET_LABELLED",
+const CREATE_POINTS: &[&str] = crate::crash_points![
+    MSGGET_EMPTY MSGGET_FILLED MSGGET_NUMBERED MSGGET_INDEXED MSGGET_LABELLED
 ];
-const REMOVE_POINTS: &[&str] = &["MSG_REMOVED", "MSGCTL_UNLABELLED"];
+const REMOVE_POINTS: &[&str] = crate::crash_points![MSG_REMOVED MSGCTL_UNLABELLED];
 
 fn scenarios() -> impl Iterator<Item = &'static Scenario> {
     let all = [

@@ -1,161 +1,104 @@
-//! Who dies receiving.
+//! Victims that receive.
 
 use super::acts::*;
 use super::stage::{SHALLOW, Scenario};
+use crate::crash_points;
 use crate::support::journal::How;
 use crate::support::killing::{Batches, Bystander, STUCK};
 
-/// Where a receiver from the store comes by that makes room for a blocked sender.
-const ADMITTING: &[&str] = &[
-    "RECEIVE_UNSTORED",
-    "RECEIVE_RETURNED",
-    "RECEIVE_ADMITTED",
-    "ADMIT_ACCEPTED",
+/// Points of a receiver from the store that makes room for a blocked sender.
+const ADMITTING: &[&str] = crash_points![
+    RECEIVE_UNSTORED RECEIVE_RETURNED RECEIVE_ADMITTED ADMIT_ACCEPTED
 ];
 
 /// The same of a batch, where a batch is blocked.
-const TURNING: &[&str] = &[
-    "RECEIVE_BATCH_TAKEN",
-    "RECEIVE_FREED",
-    "RECEIVE_ADMITTED",
-    "BATCH_TURN",
+const TURNING: &[&str] = crash_points![
+    RECEIVE_BATCH_TAKEN RECEIVE_FREED RECEIVE_ADMITTED BATCH_TURN
 ];
 
 pub const ALL: &[Scenario] = &[
-    Scenario {
-        name: "receives what the dead held",
-        prefill: |actor| {
-            send_mixed(actor, 4);
-            leave_holds(actor);
-        },
-        victim: |actor| {
-            // A process may have looked in this tick of the clock.
-            let _ = actor.receive(How::Within(STUCK));
-            receive(actor, 3);
-        },
-        passes: 3,
-        points: &["RETURN_MARKED", "RECEIVE_RETURNED", "RECEIVE_FREED"],
-        ..Scenario::PLAIN
-    },
-    Scenario {
-        name: "receives from the ring",
-        prefill: |actor| send_alike(actor, 30),
-        victim: |actor| receive(actor, 20),
-        passes: 20,
-        points: &[
-            "RECEIVE_COPIED",
-            "RECEIVE_TAKEN",
-            "RECEIVE_RETURNED",
-            "RECEIVE_FREED",
-            "RECEIVE_ADMITTED",
-        ],
-        ..Scenario::PLAIN
-    },
-    Scenario {
-        name: "receives from the store",
-        prefill: |actor| send_mixed(actor, 40),
-        victim: |actor| receive(actor, 20),
-        passes: 15,
-        points: &[
-            "DRAIN_MARKED",
-            "DRAIN_LINKED",
-            "RECEIVE_COPIED",
-            "RECEIVE_UNSTORED",
-            "RECEIVE_RETURNED",
-            "RECEIVE_FREED",
-            "RECEIVE_ADMITTED",
-        ],
-        ..Scenario::PLAIN
-    },
-    Scenario {
-        name: "receives from a full queue while a sender is blocked",
-        shape: SHALLOW,
-        prefill: fill,
-        bystander: Bystander::Sends,
-        victim: |actor| receive(actor, 6),
-        alone: &[
-            "RECEIVE_RETURNED",
-            "RECEIVE_FREED",
-            "RECEIVE_ADMITTED",
-            "ADMIT_ACCEPTED",
-        ],
-        points: &[
-            "RECEIVE_COPIED",
-            "RECEIVE_RETURNED",
-            "RECEIVE_FREED",
-            "RECEIVE_ADMITTED",
-            "ADMIT_ACCEPTED",
-            "DRAIN_MARKED",
-            "DRAIN_LINKED",
-        ],
-        ..Scenario::PLAIN
-    },
-    Scenario {
-        name: "receives from a full queue of mixed messages while a sender is blocked",
-        shape: SHALLOW,
-        prefill: fill_mixed,
-        bystander: Bystander::Sends,
-        victim: |actor| receive(actor, 6),
-        alone: ADMITTING,
-        points: ADMITTING,
-        ..Scenario::PLAIN
-    },
-    Scenario {
-        name: "receives batches from the ring",
-        prefill: |actor| send_alike(actor, 40),
-        victim: |actor| receive_batches(actor, 8, 3),
-        passes: 8,
-        batches: Batches::Receives,
-        points: &[
-            "RECEIVE_COPIED",
-            "RECEIVE_TAKEN",
-            "RECEIVE_RETURNED",
-            "RECEIVE_BATCH_TAKEN",
-            "RECEIVE_FREED",
-            "RECEIVE_ADMITTED",
-        ],
-        ..Scenario::PLAIN
-    },
-    Scenario {
-        name: "receives batches from the store",
-        prefill: |actor| send_mixed(actor, 40),
-        victim: |actor| receive_batches(actor, 8, 3),
-        passes: 8,
-        batches: Batches::Receives,
-        points: &[
-            "RECEIVE_COPIED",
-            "RECEIVE_UNSTORED",
-            "RECEIVE_RETURNED",
-            "RECEIVE_BATCH_TAKEN",
-            "RECEIVE_FREED",
-            "RECEIVE_ADMITTED",
-        ],
-        ..Scenario::PLAIN
-    },
-    Scenario {
-        name: "receives a batch from a full queue while a batch is blocked",
-        shape: SHALLOW,
-        prefill: fill,
-        bystander: Bystander::SendsBatches,
-        victim: |actor| receive_batches(actor, 2, 3),
-        batches: Batches::Receives,
-        alone: TURNING,
-        points: TURNING,
-        ..Scenario::PLAIN
-    },
-    Scenario {
-        name: "receives from a full queue while a batch is blocked",
-        shape: SHALLOW,
-        prefill: fill,
-        bystander: Bystander::SendsBatches,
-        victim: |actor| receive(actor, 6),
-        alone: &["BATCH_TURN"],
-        points: &[
-            "RECEIVE_TAKEN",
-            "RECEIVE_FREED",
-            "RECEIVE_ADMITTED",
-            "BATCH_TURN",
-        ],
-        ..Scenario::PLAIN
-    },
+    Scenario::new("receives what the dead held", |actor| {
+        // A process may have looked in this tick of the clock.
+        let _ = actor.receive(How::Within(STUCK));
+        receive(actor, 3);
+    })
+    .prefill(|actor| {
+        send_mixed(actor, 4);
+        leave_holds(actor);
+    })
+    .passes(3)
+    .dies_at(crash_points![RETURN_MARKED RECEIVE_RETURNED RECEIVE_FREED]),
+    Scenario::new("receives from the ring", |actor| receive(actor, 20))
+        .prefill(|actor| send_alike(actor, 30))
+        .passes(20)
+        .dies_at(crash_points![
+            RECEIVE_COPIED RECEIVE_TAKEN RECEIVE_RETURNED RECEIVE_FREED RECEIVE_ADMITTED
+        ]),
+    Scenario::new("receives from the store", |actor| receive(actor, 20))
+        .prefill(|actor| send_mixed(actor, 40))
+        .passes(15)
+        .dies_at(crash_points![
+            DRAIN_MARKED DRAIN_LINKED RECEIVE_COPIED RECEIVE_UNSTORED RECEIVE_RETURNED RECEIVE_FREED
+            RECEIVE_ADMITTED
+        ]),
+    Scenario::new(
+        "receives from a full queue while a sender is blocked",
+        |actor| receive(actor, 6),
+    )
+    .shape(SHALLOW)
+    .prefill(fill)
+    .beside(Bystander::Sends)
+    .alone(crash_points![
+        RECEIVE_RETURNED RECEIVE_FREED RECEIVE_ADMITTED ADMIT_ACCEPTED
+    ])
+    .dies_at(crash_points![
+        RECEIVE_COPIED RECEIVE_RETURNED RECEIVE_FREED RECEIVE_ADMITTED ADMIT_ACCEPTED DRAIN_MARKED
+        DRAIN_LINKED
+    ]),
+    Scenario::new(
+        "receives from a full queue of mixed messages while a sender is blocked",
+        |actor| receive(actor, 6),
+    )
+    .shape(SHALLOW)
+    .prefill(fill_mixed)
+    .beside(Bystander::Sends)
+    .alone(ADMITTING)
+    .dies_at(ADMITTING),
+    Scenario::new("receives batches from the ring", |actor| {
+        receive_batches(actor, 8, 3)
+    })
+    .prefill(|actor| send_alike(actor, 40))
+    .passes(8)
+    .batches(Batches::Receives)
+    .dies_at(crash_points![
+        RECEIVE_COPIED RECEIVE_TAKEN RECEIVE_RETURNED RECEIVE_BATCH_TAKEN RECEIVE_FREED RECEIVE_ADMITTED
+    ]),
+    Scenario::new("receives batches from the store", |actor| {
+        receive_batches(actor, 8, 3)
+    })
+    .prefill(|actor| send_mixed(actor, 40))
+    .passes(8)
+    .batches(Batches::Receives)
+    .dies_at(crash_points![
+        RECEIVE_COPIED RECEIVE_UNSTORED RECEIVE_RETURNED RECEIVE_BATCH_TAKEN RECEIVE_FREED RECEIVE_ADMITTED
+    ]),
+    Scenario::new(
+        "receives a batch from a full queue while a batch is blocked",
+        |actor| receive_batches(actor, 2, 3),
+    )
+    .shape(SHALLOW)
+    .prefill(fill)
+    .beside(Bystander::SendsBatches)
+    .batches(Batches::Receives)
+    .alone(TURNING)
+    .dies_at(TURNING),
+    Scenario::new(
+        "receives from a full queue while a batch is blocked",
+        |actor| receive(actor, 6),
+    )
+    .shape(SHALLOW)
+    .prefill(fill)
+    .beside(Bystander::SendsBatches)
+    .alone(crash_points![BATCH_TURN])
+    .dies_at(crash_points![RECEIVE_TAKEN RECEIVE_FREED RECEIVE_ADMITTED BATCH_TURN]),
 ];

@@ -14,12 +14,22 @@ pub struct Reign {
     pub after_another: bool,
 }
 
-pub const REIGN: Reign = Reign {
-    point: "",
-    nth: 1,
-    reign: |_| (),
-    after_another: false,
-};
+impl Reign {
+    /// A reign that ends when the owner passes a point for the `nth` time.
+    const fn until(point: &'static str, nth: u32, reign: fn(&Place)) -> Reign {
+        Reign {
+            point,
+            nth,
+            reign,
+            after_another: false,
+        }
+    }
+
+    const fn after_another(mut self) -> Reign {
+        self.after_another = true;
+        self
+    }
+}
 
 pub fn create(place: &Place) -> Ring {
     let mut options = Options::new();
@@ -48,132 +58,38 @@ pub fn reign_in_batches(place: &Place) {
 }
 
 pub const OWNERS: &[Reign] = &[
-    Reign {
-        point: "RING_NAMED",
-        reign: |place| drop(create(place)),
-        ..REIGN
-    },
-    Reign {
-        point: "RING_MADE",
-        reign: |place| drop(create(place)),
-        ..REIGN
-    },
-    Reign {
-        point: "RING_CLEARED",
-        reign: |place| drop(create(place)),
-        after_another: true,
-        ..REIGN
-    },
-    Reign {
-        point: "RING_ENABLED",
-        reign,
-        ..REIGN
-    },
-    Reign {
-        point: "RECEIVE_COPIED",
-        nth: 20,
-        reign,
-        ..REIGN
-    },
-    Reign {
-        point: "RECEIVE_TAKEN",
-        nth: 1,
-        reign,
-        ..REIGN
-    },
-    Reign {
-        point: "RECEIVE_FREED",
-        nth: 20,
-        reign,
-        ..REIGN
-    },
-    Reign {
-        point: "RECEIVE_ADMITTED",
-        nth: 20,
-        reign,
-        ..REIGN
-    },
-    Reign {
-        point: "ADMIT_ACCEPTED",
-        nth: 5,
-        reign,
-        ..REIGN
-    },
-    Reign {
-        point: "RING_ARMED",
-        reign: |place| {
-            let mut ring = create(place);
-            ring.set_waiting(Waiting::Blocking);
-            let _ = ring.wait(1, Until::Forever);
-        },
-        ..REIGN
-    },
-    Reign {
-        point: "RING_CLOSED",
-        reign: |place| {
-            let ring = create(place);
-            ring.enable();
-            std::thread::sleep(Duration::from_millis(20));
-            drop(ring);
-        },
-        ..REIGN
-    },
-    Reign {
-        point: "RING_UNHUNG",
-        reign: |place| {
-            let ring = create(place);
-            ring.enable();
-            std::thread::sleep(Duration::from_millis(20));
-            drop(ring);
-        },
-        ..REIGN
-    },
-    Reign {
-        point: "DRAIN_MARKED",
-        nth: 5,
-        reign,
-        ..REIGN
-    },
-    Reign {
-        point: "DRAIN_LINKED",
-        nth: 5,
-        reign,
-        ..REIGN
-    },
-    Reign {
-        point: "RECEIVE_UNSTORED",
-        nth: 5,
-        reign,
-        ..REIGN
-    },
-    Reign {
-        point: "RECEIVE_RETURNED",
-        nth: 5,
-        reign,
-        ..REIGN
-    },
-    Reign {
-        point: "RECEIVE_COPIED",
-        nth: 5,
-        reign: reign_in_batches,
-        ..REIGN
-    },
-    Reign {
-        point: "RECEIVE_BATCH_TAKEN",
-        nth: 5,
-        reign: reign_in_batches,
-        ..REIGN
-    },
-    Reign {
-        point: "RECEIVE_FREED",
-        nth: 5,
-        reign: reign_in_batches,
-        ..REIGN
-    },
-    Reign {
-        point: "BATCH_TURN",
-        nth: 5,
-        reign: reign_in_batches,
-        ..REIGN
-    },
+    Reign::until("RING_NAMED", 1, |place| drop(create(place))),
+    Reign::until("RING_MADE", 1, |place| drop(create(place))),
+    Reign::until("RING_CLEARED", 1, |place| drop(create(place))).after_another(),
+    Reign::until("RING_ENABLED", 1, reign),
+    Reign::until("RECEIVE_COPIED", 20, reign),
+    Reign::until("RECEIVE_TAKEN", 1, reign),
+    Reign::until("RECEIVE_FREED", 20, reign),
+    Reign::until("RECEIVE_ADMITTED", 20, reign),
+    Reign::until("ADMIT_ACCEPTED", 5, reign),
+    Reign::until("RING_ARMED", 1, |place| {
+        let mut ring = create(place);
+        ring.set_waiting(Waiting::Blocking);
+        let _ = ring.wait(1, Until::Forever);
+    }),
+    Reign::until("RING_CLOSED", 1, |place| {
+        let ring = create(place);
+        ring.enable();
+        std::thread::sleep(Duration::from_millis(20));
+        drop(ring);
+    }),
+    Reign::until("RING_UNHUNG", 1, |place| {
+        let ring = create(place);
+        ring.enable();
+        std::thread::sleep(Duration::from_millis(20));
+        drop(ring);
+    }),
+    Reign::until("DRAIN_MARKED", 5, reign),
+    Reign::until("DRAIN_LINKED", 5, reign),
+    Reign::until("RECEIVE_UNSTORED", 5, reign),
+    Reign::until("RECEIVE_RETURNED", 5, reign),
+    Reign::until("RECEIVE_COPIED", 5, reign_in_batches),
+    Reign::until("RECEIVE_BATCH_TAKEN", 5, reign_in_batches),
+    Reign::until("RECEIVE_FREED", 5, reign_in_batches),
+    Reign::until("BATCH_TURN", 5, reign_in_batches),
 ];

@@ -1,6 +1,7 @@
-//! Who dies sending, to which owner.
+//! Victims that send to a ring, and its owners.
 
 use crate::support::shared::Zeroed;
+use crate::{crash_points, setters};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
@@ -32,16 +33,28 @@ pub struct Scenario {
     pub points: &'static [&'static str],
 }
 
-/// A ring of sixteen, whose owner sleeps.
-const PLAIN: Scenario = Scenario {
-    name: "",
-    entries: 16,
-    overflow: 16,
-    longest: 64,
-    owner: Owner::Sleeps,
-    victim: |_, _| (),
-    points: &[],
-};
+impl Scenario {
+    /// A victim that sends to a ring of sixteen whose owner sleeps.
+    const fn new(name: &'static str, victim: fn(&Sender, &Life)) -> Scenario {
+        Scenario {
+            name,
+            entries: 16,
+            overflow: 16,
+            longest: 64,
+            owner: Owner::Sleeps,
+            victim,
+            points: &[],
+        }
+    }
+
+    setters! {
+        entries => entries: u32,
+        overflow => overflow: u32,
+        longest => longest: u32,
+        owner => owner: Owner,
+        dies_at => points: &'static [&'static str],
+    }
+}
 
 /// What a sender that may die leaves for its judge.
 pub struct Life {
@@ -123,98 +136,24 @@ pub fn flood(sender: &Sender, life: &Life) {
 }
 
 pub const SENDERS: &[Scenario] = &[
-    Scenario {
-        name: "sends to a sleeper",
-        victim: send_now_and_then,
-        points: &[
-            "SEND_FILLED",
-            "SEND_PUBLISHED",
-            "SEND_COUNTED",
-            "SEND_UNSERVED",
-            "RING_DUE",
-            "RING_SILENCED",
-        ],
-        ..PLAIN
-    },
-    Scenario {
-        name: "sends to who waits for several",
-        owner: Owner::WaitsForThree,
-        victim: send_now_and_then,
-        points: &[
-            "SEND_PUBLISHED",
-            "SEND_UNSERVED",
-            "RING_DUE",
-            "RING_SILENCED",
-        ],
-        ..PLAIN
-    },
-    Scenario {
-        name: "sends to who polls",
-        owner: Owner::Polls,
-        victim: send_now_and_then,
-        points: &[
-            "SEND_FILLED",
-            "SEND_PUBLISHED",
-            "SEND_COUNTED",
-            "SEND_UNSERVED",
-            "RING_DUE",
-            "RING_PULLED",
-        ],
-        ..PLAIN
-    },
-    Scenario {
-        name: "sends batches",
-        victim: send_batches,
-        points: &[
-            "BATCH_NOTED",
-            "BATCH_STAMPED",
-            "BATCH_PUBLISHED",
-            "BATCH_COUNTED",
-            "SEND_UNSERVED",
-            "RING_DUE",
-            "RING_SILENCED",
-        ],
-        ..PLAIN
-    },
-    Scenario {
-        name: "sends more than the entries",
-        entries: 8,
-        overflow: 4000,
-        owner: Owner::Dawdles,
-        victim: flood,
-        points: &[
-            "SEND_FILLED",
-            "SEND_PUBLISHED",
-            "GROW_LENT",
-            "GROW_COPIED",
-            "GROW_DOUBLED",
-            "GROW_WRITTEN",
-            "GROW_COUNTED",
-        ],
-        ..PLAIN
-    },
-    Scenario {
-        name: "sends to a full ring",
-        entries: 4,
-        overflow: 4,
-        owner: Owner::IsSlow,
-        victim: flood,
-        points: &[
-            "SEND_PUBLISHED",
-            "PARK_SLOT_TAKEN",
-            "PARK_FILLED",
-            "WAIT_NODE_FILLED",
-            "WAIT_LISTED",
-            "WAIT_UNNAMED",
-            "WAIT_NAMED",
-            "WAIT_WOKEN",
-        ],
-        ..PLAIN
-    },
-    Scenario {
-        name: "passes descriptors",
-        owner: Owner::Polls,
-        victim: |sender, life| {
+    Scenario::new("sends to a sleeper", send_now_and_then).dies_at(crash_points![
+        SEND_FILLED SEND_PUBLISHED SEND_COUNTED SEND_UNSERVED RING_DUE RING_SILENCED
+    ]),
+    Scenario::new("sends to who waits for several", send_now_and_then).owner(Owner::WaitsForThree).dies_at(crash_points![SEND_PUBLISHED SEND_UNSERVED RING_DUE RING_SILENCED]),
+    Scenario::new("sends to who polls", send_now_and_then).owner(Owner::Polls).dies_at(crash_points![
+        SEND_FILLED SEND_PUBLISHED SEND_COUNTED SEND_UNSERVED RING_DUE RING_PULLED
+    ]),
+    Scenario::new("sends batches", send_batches).dies_at(crash_points![
+        BATCH_NOTED BATCH_STAMPED BATCH_PUBLISHED BATCH_COUNTED SEND_UNSERVED RING_DUE RING_SILENCED
+    ]),
+    Scenario::new("sends more than the entries", flood).entries(8).overflow(4000).owner(Owner::Dawdles).dies_at(crash_points![
+        SEND_FILLED SEND_PUBLISHED GROW_LENT GROW_COPIED GROW_DOUBLED GROW_WRITTEN GROW_COUNTED
+    ]),
+    Scenario::new("sends to a full ring", flood).entries(4).overflow(4).owner(Owner::IsSlow).dies_at(crash_points![
+        SEND_PUBLISHED PARK_SLOT_TAKEN PARK_FILLED WAIT_NODE_FILLED WAIT_LISTED WAIT_UNNAMED WAIT_NAMED
+        WAIT_WOKEN
+    ]),
+    Scenario::new("passes descriptors", |sender, life| {
             let file = std::fs::File::open("/dev/null").unwrap();
             for _ in 0..1500 {
                 life.send(1, |posts| {
@@ -222,15 +161,6 @@ pub const SENDERS: &[Scenario] = &[
                 });
                 std::thread::sleep(Duration::from_millis(1));
             }
-        },
-        points: &["RING_PASSED", "SEND_FILLED", "RING_DUE"],
-        ..PLAIN
-    },
-    Scenario {
-        name: "sends long messages",
-        longest: 2000,
-        victim: send_long,
-        points: &["ARENA_SPLIT", "ARENA_NAMED"],
-        ..PLAIN
-    },
+        }).owner(Owner::Polls).dies_at(crash_points![RING_PASSED SEND_FILLED RING_DUE]),
+    Scenario::new("sends long messages", send_long).longest(2000).dies_at(crash_points![ARENA_SPLIT ARENA_NAMED]),
 ];

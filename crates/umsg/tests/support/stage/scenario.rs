@@ -26,21 +26,67 @@ pub struct Scenario<K: Kind> {
     pub points: &'static [&'static str],
 }
 
-impl<K: Kind> Scenario<K> {
-    /// What a scenario says nothing of.
-    pub const PLAIN: Self = Scenario {
-        name: "",
-        shape: K::SHAPE,
-        prefill: |_| (),
-        bystander: Bystander::Idle,
-        victim: |_| (),
-        nudge: Nudge::Nothing,
-        passes: 1,
-        fresh: false,
-        timed: false,
-        batches: Batches::None,
-        leases: false,
-        alone: &[],
-        points: &[],
+/// Methods of a constant that set one field each.
+#[macro_export]
+macro_rules! setters {
+    ($($method:ident => $field:ident: $type:ty),* $(,)?) => {
+        $(pub const fn $method(mut self, $field: $type) -> Self {
+            self.$field = $field;
+            self
+        })*
     };
+}
+
+/// The names of crash points.
+#[macro_export]
+macro_rules! crash_points {
+    ($($point:ident)*) => { &[$(stringify!($point)),*] };
+}
+
+/// A scenario is written as calls: `Scenario::new(name, victim).prefill(..).dies_at(..)`.
+impl<K: Kind> Scenario<K> {
+    /// A victim that works on an empty queue of the usual shape, beside an idle bystander.
+    pub const fn new(name: &'static str, victim: fn(&mut K::Worker<'_>)) -> Self {
+        Scenario {
+            name,
+            shape: K::SHAPE,
+            prefill: |_| (),
+            bystander: Bystander::Idle,
+            victim,
+            nudge: Nudge::Nothing,
+            passes: 1,
+            fresh: false,
+            timed: false,
+            batches: Batches::None,
+            leases: false,
+            alone: &[],
+            points: &[],
+        }
+    }
+
+    setters! {
+        shape => shape: K::Shape,
+        prefill => prefill: fn(&mut K::Worker<'_>),
+        beside => bystander: Bystander,
+        nudge => nudge: Nudge,
+        passes => passes: u32,
+        batches => batches: Batches,
+        alone => alone: &'static [&'static str],
+        dies_at => points: &'static [&'static str],
+    }
+
+    pub const fn fresh(mut self) -> Self {
+        self.fresh = true;
+        self
+    }
+
+    pub const fn timed(mut self) -> Self {
+        self.timed = true;
+        self
+    }
+
+    pub const fn leases(mut self) -> Self {
+        self.leases = true;
+        self
+    }
 }
