@@ -2,6 +2,7 @@
 
 use std::ffi::c_int;
 use std::time::Duration;
+use umsg::QueueError;
 
 use libc::timespec;
 use umsg::posix::LeaseError;
@@ -35,7 +36,7 @@ pub(crate) unsafe fn end<L: Send + Sync + 'static>(
     // SAFETY: by this function's contract.
     let mut ended = unsafe { lease.read_unaligned() };
     let result = end(&*leases.get(ended.id().into()).ok_or(NO_LEASE)?);
-    if result != Err(LeaseError::WouldDeadlock) {
+    if result != Err(LeaseError::Queue(QueueError::WouldDeadlock)) {
         // In vain for the second of two threads that end it at the same time.
         leases.end(ended.id().into());
         ended.forget();

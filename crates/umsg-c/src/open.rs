@@ -1,6 +1,7 @@
 //! Opening, closing, unlinking.
 
 use std::ffi::{OsStr, c_char, c_int};
+use umsg::QueueError;
 
 use libc::mode_t;
 use umsg::Namespace;
@@ -218,7 +219,8 @@ pub(crate) fn enter(
         name: name.to_owned(),
         can_receive,
         can_send,
-        nonblocking: Flag::new(oflag & libc::O_NONBLOCK != 0).map_err(|_| OpenError::NoMemory)?,
+        nonblocking: Flag::new(oflag & libc::O_NONBLOCK != 0)
+            .map_err(|_| OpenError::Queue(QueueError::NoMemory))?,
     })
 }
 

@@ -2,12 +2,13 @@
 
 use std::fmt::Display;
 use std::io;
+use std::path::Path;
 use std::process::ExitCode;
 
 use rustix::io::Errno;
 use umsg::posix::{OpenError, ReceiveError, SendError, UnlinkError};
 use umsg::ring::RingError;
-use umsg::{Limits, NamespaceError, sysv};
+use umsg::{Limits, NamespaceError, QueueError, SegmentError, sysv};
 
 /// The exit codes, as `umsg --help` documents them. 2 is clap's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,6 +127,14 @@ impl<T: Explain> Explain for &T {
     }
 }
 
+/// The text of an error, and what helps.
+fn with_hint(error: &impl Display, hint: impl Into<Option<&'static str>>) -> String {
+    match hint.into() {
+        Some(hint) => format!("{error}; {hint}"),
+        None => error.to_string(),
+    }
+}
+
 impl Explain for NamespaceError {
     fn explain(&self) -> String {
         match self {
@@ -133,8 +142,28 @@ impl Explain for NamespaceError {
                 let option = limit.replace('_', "-");
                 format!("--{}", self.to_string().replacen(limit, &option, 1))
             }
+            NamespaceError::NotANamespace { .. } => {
+                with_hint(self, "`umsg create` makes a first queue")
+            }
+            NamespaceError::NoQueuesDirectory { path } => {
+                format!("{self}; {} as root makes it", setup(path.parent()))
+            }
+            NamespaceError::NotWritable { errno, .. } if *errno != Errno::ROFS.raw_os_error() => {
+                with_hint(
+                    self,
+                    "`umsg setup` as root makes a directory that all users share",
+                )
+            }
             _ => self.to_string(),
         }
+    }
+}
+
+/// The command with which root mends a namespace.
+fn setup(namespace: Option<&Path>) -> String {
+    match namespace {
+        Some(path) if path != Path::new(SHARED) => format!("`umsg setup --dir {}`", path.display()),
+        _ => "`umsg setup`".to_owned(),
     }
 }
 
@@ -142,26 +171,55 @@ impl Explain for OpenError {
     fn explain(&self) -> String {
         match self {
             OpenError::Namespace(error) => error.explain(),
-            _ => with_hint(self.to_string(), self),
+            _ => with_hint(self, open_hint(self)),
         }
     }
 }
 
-/// What helps after an error of opening a queue or ring, behind what it says.
-fn with_hint(text: String, error: &OpenError) -> String {
-    let hint = match error {
+/// What helps after an error of opening a queue or ring.
+fn open_hint(error: &OpenError) -> Option<&'static str> {
+    Some(match error {
         OpenError::InvalidName | OpenError::DeniedName | OpenError::NameTooLong => {
             "choose another name"
         }
+        OpenError::NotFound => LIST,
         OpenError::AlreadyExists => "leave --exclusive out to use it, or `umsg rm` it first",
         OpenError::PermissionDenied => AS_OWNER,
-        OpenError::NotAQueue("a directory") => "remove it from the namespace's directory",
-        OpenError::NotAQueue(_) => NO_QUEUE,
+        OpenError::SecondName => REMOVE,
+        OpenError::ModeNotEnforced { .. } => ENFORCED_MODES,
+        OpenError::InvalidAttributes { value, max, .. } if value > max => {
+            "`umsg limits` shows and raises the namespace's limits"
+        }
+        OpenError::TooManyQueues(_) => {
+            "`umsg rm` removes queues, `umsg limits --max-queues` raises the limit"
+        }
+        OpenError::Segment(error) => return segment_hint(error),
+        OpenError::Queue(error) => return queue_hint(*error),
+        _ => return None,
+    })
+}
+
+/// What helps after an error of a queue's file.
+fn segment_hint(error: &SegmentError) -> Option<&'static str> {
+    Some(match error {
+        SegmentError::NotAQueue("a directory") => "remove it from the namespace's directory",
+        SegmentError::NotAQueue(_) | SegmentError::OtherVersion { .. } => REMOVE,
         error if error.is_repairable() => DAMAGED_FILE,
-        OpenError::Damaged(_) => LOST_FILE,
-        _ => return text,
-    };
-    format!("{text}; {hint}")
+        SegmentError::Damaged(_) => LOST_FILE,
+        _ => return None,
+    })
+}
+
+/// What helps after an error that all operations share.
+fn queue_hint(error: QueueError) -> Option<&'static str> {
+    Some(match error {
+        QueueError::NoSpace => "`umsg rm` removes queues, `df` shows how much room there is",
+        QueueError::OverLimit => {
+            "`umsg rm` removes queues, `umsg limits --max-bytes` raises the limit"
+        }
+        QueueError::Damaged => DAMAGED,
+        _ => return None,
+    })
 }
 
 impl Explain for UnlinkError {
@@ -178,6 +236,7 @@ impl Explain for UnlinkError {
                 )
             }
             UnlinkError::Namespace(error) => error.explain(),
+            UnlinkError::NotFound => with_hint(self, LIST),
             UnlinkError::PermissionDenied => format!("{self}; run this as that user or as root"),
             UnlinkError::System(_) => {
                 format!("{self}; look at it in the namespace's directory, under mq")
@@ -201,10 +260,10 @@ impl Explain for SendError {
             SendError::Full => "receive from it first, or wait with --timeout",
             SendError::TimedOut => "receive from it first, or wait longer",
             SendError::TooLong { max, .. } => longer_messages(*max),
-            SendError::Damaged => DAMAGED,
+            SendError::Queue(error) => return with_hint(self, queue_hint(*error)),
             _ => return self.to_string(),
         };
-        format!("{self}; {hint}")
+        with_hint(self, hint)
     }
 
     fn code(&self) -> Code {
@@ -220,10 +279,10 @@ impl Explain for ReceiveError {
         let hint = match self {
             ReceiveError::Empty => "send to it first, or wait with --timeout",
             ReceiveError::TimedOut => "send to it first, or wait longer",
-            ReceiveError::Damaged => DAMAGED,
+            ReceiveError::Queue(error) => return with_hint(self, queue_hint(*error)),
             _ => return self.to_string(),
         };
-        format!("{self}; {hint}")
+        with_hint(self, hint)
     }
 
     fn code(&self) -> Code {
@@ -246,16 +305,23 @@ impl Explain for sysv::OpenError {
     fn explain(&self) -> String {
         let hint = match self {
             sysv::OpenError::Namespace(error) => return error.explain(),
+            sysv::OpenError::NotFound | sysv::OpenError::NoSuchId => LIST,
             sysv::OpenError::AlreadyExists => {
                 "leave --exclusive out to use it, or `umsg rm` it first"
             }
             sysv::OpenError::PermissionDenied => AS_OWNER,
-            sysv::OpenError::NotAQueue(_) => NO_QUEUE,
-            error if error.is_repairable() => DAMAGED_FILE,
-            sysv::OpenError::Damaged(_) => LOST_FILE,
+            sysv::OpenError::ModeNotEnforced { .. } => ENFORCED_MODES,
+            sysv::OpenError::TooManyQueues(_) => {
+                "`umsg rm` removes queues, `umsg limits --msgmni` raises the limit"
+            }
+            sysv::OpenError::Segment(
+                SegmentError::NoAddressSpace { .. } | SegmentError::FileTooLarge { .. },
+            ) => "`umsg limits --max-qbytes` makes new queues smaller",
+            sysv::OpenError::Segment(error) => return with_hint(self, segment_hint(error)),
+            sysv::OpenError::Queue(error) => return with_hint(self, queue_hint(*error)),
             _ => return self.to_string(),
         };
-        format!("{self}; {hint}")
+        with_hint(self, hint)
     }
 }
 
@@ -266,10 +332,10 @@ impl Explain for sysv::SendError {
             sysv::SendError::TimedOut => "receive from it first, or wait longer",
             sysv::SendError::TooLong { max, .. } => longer_sysv_messages(*max),
             sysv::SendError::PermissionDenied => AS_OWNER,
-            sysv::SendError::Damaged => DAMAGED,
+            sysv::SendError::Queue(error) => return with_hint(self, queue_hint(*error)),
             _ => return self.to_string(),
         };
-        format!("{self}; {hint}")
+        with_hint(self, hint)
     }
 
     fn code(&self) -> Code {
@@ -287,10 +353,10 @@ impl Explain for sysv::ReceiveError {
             sysv::ReceiveError::NoMessage => "send one first, or wait with --timeout",
             sysv::ReceiveError::TimedOut => "send one first, or wait longer",
             sysv::ReceiveError::PermissionDenied => AS_OWNER,
-            sysv::ReceiveError::Damaged => DAMAGED,
+            sysv::ReceiveError::Queue(error) => return with_hint(self, queue_hint(*error)),
             _ => return self.to_string(),
         };
-        format!("{self}; {hint}")
+        with_hint(self, hint)
     }
 
     fn code(&self) -> Code {
@@ -307,7 +373,11 @@ impl Explain for sysv::ControlError {
         let hint = match self {
             sysv::ControlError::Open(error) => return error.explain(),
             sysv::ControlError::PermissionDenied => AS_OWNER,
-            sysv::ControlError::Damaged => DAMAGED,
+            sysv::ControlError::TooManyBytes { .. } => {
+                "`umsg limits --max-qbytes` raises the limit"
+            }
+            sysv::ControlError::ModeNotEnforced { .. } => ENFORCED_MODES,
+            sysv::ControlError::Queue(error) => return with_hint(self, queue_hint(*error)),
             sysv::ControlError::Busy => "`umsg doctor` shows the reason and what to do",
             _ => return self.to_string(),
         };
@@ -319,11 +389,12 @@ impl Explain for RingError {
     fn explain(&self) -> String {
         match self {
             RingError::Open(OpenError::Namespace(error)) => error.explain(),
-            RingError::Open(error) => with_hint(self.to_string(), error),
+            RingError::Open(error) => with_hint(self, open_hint(error)),
+            RingError::NotFound => with_hint(self, LIST),
             RingError::Owned(_) => {
                 format!("{self}; end that process, or remove the ring's name with --force")
             }
-            RingError::NotARing => format!("{self}; remove it with `umsg rm`"),
+            RingError::NotARing => with_hint(self, REMOVE),
             _ => self.to_string(),
         }
     }
@@ -333,11 +404,27 @@ const AS_OWNER: &str = "run this as the queue's owner or as root";
 const DAMAGED: &str = "see `umsg doctor`, which can repair it";
 const DAMAGED_FILE: &str = "`umsg doctor --repair` rebuilds it from its intact messages, `umsg rm` removes it with its messages";
 const LOST_FILE: &str = "`umsg rm` removes it with its messages, which no repair can find";
-const NO_QUEUE: &str = "`umsg rm` removes it";
+const REMOVE: &str = "`umsg rm` removes it";
+const LIST: &str = "`umsg ls` shows those that exist";
+const ENFORCED_MODES: &str = "`umsg limits --enforced-modes` changes the limit";
+
+/// The directory of the queues that all users share, unless `umsg setup --dir` names another.
+const SHARED: &str = "/dev/shm/umsg";
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::PathBuf;
+
+    #[test]
+    fn the_advice_to_set_up_names_the_directory_unless_it_is_the_usual_one() {
+        let advice = |path: &str| {
+            let path = PathBuf::from(path);
+            NamespaceError::NoQueuesDirectory { path }.explain()
+        };
+        assert!(advice("/dev/shm/umsg/mq").contains("`umsg setup` as root"));
+        assert!(advice("/dev/shm/x/mq").contains("`umsg setup --dir /dev/shm/x` as root"));
+    }
 
     #[test]
     fn a_limit_out_of_range_is_named_by_its_option() {

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
+use umsg::QueueError;
 
 use umsg::posix::{Attributes, OpenError, OpenOptions, Queue, ReceiveError, SendError};
 use umsg::{Namespace, NamespaceError};
@@ -54,7 +55,7 @@ impl<'a> Opened<'a> {
         let status = self.queue.status();
         let attributes = status.attributes;
         if is_nonsense(&attributes) {
-            return SendError::Damaged.explain();
+            return SendError::Queue(QueueError::Damaged).explain();
         }
         let taken = attributes.messages + attributes.leased + attributes.reserved;
         if matches!(error, SendError::Full | SendError::TimedOut)
@@ -83,7 +84,7 @@ impl<'a> Opened<'a> {
         let attributes = self.queue.attributes();
         let leased = attributes.leased;
         if is_nonsense(&attributes) {
-            return Failure::of(self.name, ReceiveError::Damaged);
+            return Failure::of(self.name, ReceiveError::Queue(QueueError::Damaged));
         }
         let empty = matches!(error, ReceiveError::Empty | ReceiveError::TimedOut);
         if empty && let Some(why) = self.held_up() {

@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString, c_int};
 use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
+use umsg::SegmentError;
 
 use rustix::fs::FileType;
 use umsg::posix::{OpenError, Queue, name_of_file};
@@ -38,7 +39,11 @@ fn look_at(number: c_int) -> Result<Option<Held>, c_int> {
     match Queue::from_fd(descriptor) {
         Ok(queue) => hold_new(descriptor, number, Attached::new(queue, &name)).map(Some),
         // The latter two: it was closed meanwhile, in another thread.
-        Err(OpenError::NotAQueue(_) | OpenError::NotFound | OpenError::System { .. }) => Ok(None),
+        Err(
+            OpenError::Segment(SegmentError::NotAQueue(_))
+            | OpenError::NotFound
+            | OpenError::Segment(SegmentError::System { .. }),
+        ) => Ok(None),
         Err(error) => Err(error.errno()),
     }
 }

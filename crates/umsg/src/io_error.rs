@@ -16,6 +16,8 @@ macro_rules! into_io_error {
 }
 
 into_io_error!(
+    crate::error::QueueError,
+    crate::error::SegmentError,
     namespace::NamespaceError,
     posix::LeaseError,
     posix::NotifyError,

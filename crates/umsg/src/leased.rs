@@ -1,6 +1,7 @@
 //! A leased message, of either kind of queue.
 
 use crate::error::LeaseError;
+use crate::error::QueueError;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use umsg_shm::leases::InPlace;
@@ -46,7 +47,7 @@ impl Leased {
     ) -> Result<(), LeaseError> {
         self.with(|| {
             let ended = end();
-            if ended != Err(LeaseError::WouldDeadlock) {
+            if ended != Err(LeaseError::Queue(QueueError::WouldDeadlock)) {
                 // Relaxed: spares the drop a second attempt, which would be in vain.
                 self.is_open.store(false, Ordering::Relaxed);
             }

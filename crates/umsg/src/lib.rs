@@ -61,6 +61,7 @@ mod stale_files;
 pub mod sysv;
 mod until;
 
+pub use error::{QueueError, SegmentError};
 pub use namespace::{
     Intruder, Limits, Namespace, NamespaceError, NamespaceKind, OutOfSight, PassedOver,
     SetupReport, TMPFILES,

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use support::child::{Child, Exit};
 use support::place::Place;
 use support::scarce::{NOBODY, become_nobody, in_child, is_root};
+use umsg::SegmentError;
 use umsg::posix::{OpenError, OpenOptions, Queue, ReceiveError, SendError};
 use umsg::{Namespace, NamespaceError};
 
@@ -80,7 +81,10 @@ fn refused_with_header(offset: u64, bytes: &[u8]) -> OpenError {
 #[test]
 fn a_file_without_the_magic_number_is_not_a_queue() {
     let error = refused_with_header(0, b"#!/bin/s");
-    assert!(matches!(error, OpenError::NotAQueue(_)), "{error}");
+    assert!(
+        matches!(error, OpenError::Segment(SegmentError::NotAQueue(_))),
+        "{error}"
+    );
     assert_eq!(error.errno(), libc::EINVAL);
 }
 
@@ -88,7 +92,10 @@ fn a_file_without_the_magic_number_is_not_a_queue() {
 fn a_queue_of_another_version_is_refused_by_its_number() {
     let error = refused_with_header(8, &99_u32.to_ne_bytes());
     assert!(
-        matches!(error, OpenError::OtherVersion { found: 99, .. }),
+        matches!(
+            error,
+            OpenError::Segment(SegmentError::OtherVersion { found: 99, .. })
+        ),
         "{error}"
     );
     assert_eq!(error.errno(), libc::EINVAL);
@@ -97,7 +104,10 @@ fn a_queue_of_another_version_is_refused_by_its_number() {
 #[test]
 fn a_queue_of_another_layout_is_refused() {
     let error = refused_with_header(12, &0x1234_5678_u32.to_ne_bytes());
-    assert!(matches!(error, OpenError::OtherVersion { .. }), "{error}");
+    assert!(
+        matches!(error, OpenError::Segment(SegmentError::OtherVersion { .. })),
+        "{error}"
+    );
     assert_eq!(error.errno(), libc::EINVAL);
 }
 
@@ -119,7 +129,7 @@ fn header_attributes_out_of_range_are_damage() {
     for (offset, value) in beyond {
         let error = refused_with_header(offset, &value.to_ne_bytes());
         assert!(
-            matches!(error, OpenError::Damaged(_)),
+            matches!(error, OpenError::Segment(SegmentError::Damaged(_))),
             "{offset}, {value}: {error}"
         );
         assert_eq!(error.errno(), libc::EBADMSG);
@@ -138,7 +148,7 @@ fn a_file_shorter_than_a_header_is_not_a_queue() {
             .unwrap();
         let error = refused(&place, "/q");
         assert!(
-            matches!(error, OpenError::NotAQueue(_)),
+            matches!(error, OpenError::Segment(SegmentError::NotAQueue(_))),
             "{length}: {error}"
         );
         assert_eq!(error.errno(), libc::EINVAL);
@@ -158,7 +168,10 @@ fn a_file_of_another_length_than_its_header_says_is_damage() {
             .set_len(length)
             .unwrap();
         let error = refused(&place, "/q");
-        assert!(matches!(error, OpenError::Damaged(_)), "{length}: {error}");
+        assert!(
+            matches!(error, OpenError::Segment(SegmentError::Damaged(_))),
+            "{length}: {error}"
+        );
         assert_eq!(error.errno(), libc::EBADMSG);
     }
 }
@@ -181,7 +194,10 @@ fn what_is_no_regular_file_is_not_a_queue() {
     .unwrap();
     for name in ["/directory", "/link", "/broken", "/fifo"] {
         let error = refused(&place, name);
-        assert!(matches!(error, OpenError::NotAQueue(_)), "{name}: {error}");
+        assert!(
+            matches!(error, OpenError::Segment(SegmentError::NotAQueue(_))),
+            "{name}: {error}"
+        );
         assert_eq!(error.errno(), libc::EINVAL, "{name}");
     }
     assert_eq!(place.open("/q").receive_vec().unwrap().data, b"kept");

@@ -11,13 +11,14 @@ use std::time::Duration;
 use support::face::{Face, Told};
 use support::place::Place;
 use support::scarce::{Ballast, LEFT_OUT, entries, in_child, lives, mount_private, remount};
+use umsg::QueueError;
 use umsg::posix::{OpenError, OpenOptions, Queue, ReceiveError, SendError};
 use umsg::{Limits, Namespace};
 
 /// What every text says that is about a full file system.
 const FULL: [&str; 2] = ["the file system of the namespace is full", "df"];
 /// About the limit of bytes.
-const LIMITED: [&str; 2] = ["limit of bytes", "`umsg limits --max-bytes`"];
+const LIMITED: [&str; 2] = ["limit of bytes", "raise the limit max_bytes"];
 /// What becomes full in these tests.
 const ROOM: usize = 1 << 20;
 
@@ -314,7 +315,7 @@ fn a_file_that_holds_no_more_says_so_and_not_that_the_file_system_is_full() {
     let words = [(ARENA_LEN, ARENA)];
     with_words(&place.path().join("mq/q"), words, || {
         let error = queue.try_send(&[1; 8192], 0).unwrap_err();
-        assert_eq!(error, SendError::UsedUp);
+        assert_eq!(error, SendError::Queue(QueueError::UsedUp));
         Told::from(error).says(libc::ENOSPC, &says);
         queue.try_send(b"short", 0).unwrap();
     });
@@ -324,7 +325,7 @@ fn a_file_that_holds_no_more_says_so_and_not_that_the_file_system_is_full() {
     let words = [(USED_SLOTS, SLOTS), (USED_SLOTS + 4, SLOTS)];
     with_words(&place.path().join("msg/0"), words, || {
         let error = typed.try_send(1, b"one").unwrap_err();
-        assert_eq!(error, umsg::sysv::SendError::UsedUp);
+        assert_eq!(error, umsg::sysv::SendError::Queue(QueueError::UsedUp));
         Told::from(error).says(libc::ENOMEM, &says);
     });
     typed.try_send(1, b"one").unwrap();
@@ -355,7 +356,11 @@ fn a_namespaces_limit_of_queues_is_an_error_of_its_own() {
     assert!(matches!(error, OpenError::TooManyQueues(1)), "{error}");
     Told::from(error).says(
         libc::ENOSPC,
-        &["holds 1 queues", "`umsg limits`", "`umsg rm`"],
+        &[
+            "holds 1 queues",
+            "remove some",
+            "raise the limit max_queues",
+        ],
     );
     assert!(deep(&place.namespace, "/first").is_ok());
     drop(first);
@@ -379,7 +384,10 @@ fn a_sender_that_has_no_memory_to_wait_with_leaves_no_slot_behind() {
         for _ in 0..2 * slots {
             let waited = queue.send_timeout(b"too many", 0, time);
             assert!(
-                matches!(waited, Err(SendError::TimedOut | SendError::NoSpace)),
+                matches!(
+                    waited,
+                    Err(SendError::TimedOut | SendError::Queue(QueueError::NoSpace))
+                ),
                 "{waited:?}"
             );
         }
@@ -400,7 +408,10 @@ fn a_receiver_waits_or_is_told_that_there_is_no_memory_to_wait_with() {
         let (mut buffer, time) = (vec![0; 8192], Duration::from_millis(20));
         let waited = queue.receive_timeout(&mut buffer, time);
         assert!(
-            matches!(waited, Err(ReceiveError::TimedOut | ReceiveError::NoSpace)),
+            matches!(
+                waited,
+                Err(ReceiveError::TimedOut | ReceiveError::Queue(QueueError::NoSpace))
+            ),
             "{waited:?}"
         );
         queue.try_send(b"kept", 0).unwrap();
@@ -444,7 +455,7 @@ fn a_lease_for_which_there_is_no_memory_leaves_its_message_in_the_queue() {
                 Err(error) => break error,
             }
         };
-        assert_eq!(error, ReceiveError::NoSpace);
+        assert_eq!(error, ReceiveError::Queue(QueueError::NoSpace));
         Told::from(error).says(libc::ENOSPC, &FULL);
         let taken = leases.len() as u32;
         assert!((50..sent).contains(&taken), "{taken}");

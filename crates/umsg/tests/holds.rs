@@ -7,6 +7,7 @@ use support::child::{Child, Exit};
 use support::place::Place;
 use support::wait_until;
 use umsg::Limits;
+use umsg::QueueError;
 use umsg::posix::{LeaseError, Queue, ReceiveError, SendError, Waiting};
 
 const STUCK: Duration = Duration::from_secs(10);
@@ -253,10 +254,13 @@ fn a_lease_that_finds_no_memory_leaves_the_message() {
         .collect();
     assert_eq!(
         queue.try_receive_lease().err(),
-        Some(ReceiveError::OverLimit)
+        Some(ReceiveError::Queue(QueueError::OverLimit))
     );
     assert_eq!(queue.receive_vec().unwrap().data, [RECORDS]);
-    assert_eq!(queue.try_reserve(100).err(), Some(SendError::OverLimit));
+    assert_eq!(
+        queue.try_reserve(100).err(),
+        Some(SendError::Queue(QueueError::OverLimit))
+    );
     assert_eq!(counts(&queue), (99 - usize::from(RECORDS), 0, leases.len()));
     place.namespace.set_limits(&Limits::default()).unwrap();
     assert_eq!(queue.receive_lease().unwrap().to_vec(), [RECORDS + 1]);

@@ -13,6 +13,7 @@ use support::place::Place;
 use support::scarce::{become_nobody, is_root};
 use support::shared::{Shared, Zeroed};
 use support::wait_until;
+use umsg::SegmentError;
 use umsg::posix::{OpenError, OpenOptions, Queue, ReceiveError, SendError};
 use umsg::sysv;
 
@@ -354,8 +355,11 @@ fn opens_as_another(place: &Place, is_expected: bool) -> i32 {
     options.read(true).write(true).namespace(&place.namespace);
     let opened = options.open("/q").map(drop);
     let typed = sysv::OpenOptions::new().namespace(&place.namespace).open(1);
-    let is_refused = matches!(&opened, Err(OpenError::Unregistered { error, .. }) if error.raw_os_error() == Some(libc::EACCES))
-        && matches!(&typed, Err(sysv::OpenError::Unregistered { .. }));
+    let is_refused = matches!(&opened, Err(OpenError::Segment(SegmentError::Unregistered { error, .. })) if error.raw_os_error() == Some(libc::EACCES))
+        && matches!(
+            &typed,
+            Err(sysv::OpenError::Segment(SegmentError::Unregistered { .. }))
+        );
     assert_eq!(
         (opened.is_ok() && typed.is_ok(), is_refused),
         (is_expected, !is_expected),

@@ -10,6 +10,7 @@ use support::child::{Child, Exit};
 use support::place::Place;
 use support::shared::{Shared, Zeroed};
 use support::wait_until;
+use umsg::QueueError;
 use umsg::posix::{Notified, Notify, NotifyError, NotifyKind, Queue, ReceiveError};
 
 /// Nothing in these tests takes as long.
@@ -485,7 +486,7 @@ fn a_file_that_is_cut_short_under_who_waits_for_its_queue_ends_nobody() {
         drop(registration);
         assert_eq!(
             queue.notify(Notify::Nothing).unwrap_err(),
-            NotifyError::Damaged
+            NotifyError::Queue(QueueError::Damaged)
         );
         0
     });

@@ -10,6 +10,7 @@ use support::Random;
 use support::child::{Child, Exit};
 use support::place::Place;
 use support::scarce::leave_descriptors;
+use umsg::QueueError;
 use umsg::sysv::{self, Change, ControlError, MsgInfo, OpenError, OpenOptions, PRIVATE, Queue};
 use umsg::{Limits, Namespace};
 
@@ -255,7 +256,10 @@ fn queues_are_made_up_to_the_namespaces_limit_and_as_it_says() {
         })
         .unwrap();
     let error = make(&place.namespace, 5).unwrap_err();
-    assert!(matches!(error, OpenError::OverLimit), "{error}");
+    assert!(
+        matches!(error, OpenError::Queue(QueueError::OverLimit)),
+        "{error}"
+    );
     assert_eq!(names(&place).len(), 8);
 }
 

@@ -5,6 +5,7 @@ mod support;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use umsg::QueueError;
 
 use rustix::fs::FallocateFlags;
 use support::child::{Child, Exit};
@@ -62,16 +63,28 @@ fn a_queue_that_was_cut_short_is_damaged_and_others_go_on() {
             // One of the first may still do with what there is; who meets the cut is told, and so is all processes from then on.
             let received: Vec<_> = (0..5).map(|_| queue.try_receive(&mut buffer)).collect();
             assert!(
-                received.contains(&Err(ReceiveError::Damaged)),
+                received.contains(&Err(ReceiveError::Queue(QueueError::Damaged))),
                 "{len}: {received:?}"
             );
-            assert_eq!(queue.try_receive(&mut buffer), Err(ReceiveError::Damaged));
-            assert_eq!(queue.receive(&mut buffer), Err(ReceiveError::Damaged));
-            assert_eq!(queue.try_send(b"x", 0), Err(SendError::Damaged));
-            assert_eq!(queue.send(b"x", 0), Err(SendError::Damaged));
+            assert_eq!(
+                queue.try_receive(&mut buffer),
+                Err(ReceiveError::Queue(QueueError::Damaged))
+            );
+            assert_eq!(
+                queue.receive(&mut buffer),
+                Err(ReceiveError::Queue(QueueError::Damaged))
+            );
+            assert_eq!(
+                queue.try_send(b"x", 0),
+                Err(SendError::Queue(QueueError::Damaged))
+            );
+            assert_eq!(
+                queue.send(b"x", 0),
+                Err(SendError::Queue(QueueError::Damaged))
+            );
             assert!(matches!(
                 queue.try_receive_lease(),
-                Err(ReceiveError::Damaged)
+                Err(ReceiveError::Queue(QueueError::Damaged))
             ));
             let other = place.create("/other", 10, 100);
             other.send(b"unharmed", 0).unwrap();
@@ -99,14 +112,17 @@ fn a_system_v_queue_that_was_cut_short_is_damaged() {
                 .map(|_| queue.try_receive(Want::Any, &mut buffer))
                 .collect();
             assert!(
-                received.contains(&Err(sysv::ReceiveError::Damaged)),
+                received.contains(&Err(sysv::ReceiveError::Queue(QueueError::Damaged))),
                 "{len}: {received:?}"
             );
             assert_eq!(
                 queue.receive(Want::Any, &mut buffer),
-                Err(sysv::ReceiveError::Damaged)
+                Err(sysv::ReceiveError::Queue(QueueError::Damaged))
             );
-            assert_eq!(queue.send(1, b"x"), Err(sysv::SendError::Damaged));
+            assert_eq!(
+                queue.send(1, b"x"),
+                Err(sysv::SendError::Queue(QueueError::Damaged))
+            );
             0
         })
         .expect(Exit::Code(0), "a System V queue that was cut short");
@@ -140,13 +156,19 @@ fn who_waits_in_a_queue_that_is_cut_short_is_told() {
     let mut waiting = [
         Child::run(|| {
             catch_truncation().unwrap();
-            assert_eq!(empty.receive(&mut [0; 100]), Err(ReceiveError::Damaged));
+            assert_eq!(
+                empty.receive(&mut [0; 100]),
+                Err(ReceiveError::Queue(QueueError::Damaged))
+            );
             0
         }),
         Child::run(|| {
             catch_truncation().unwrap();
             let received = typed.receive(Want::Any, &mut [0; 100]);
-            assert_eq!(received, Err(sysv::ReceiveError::Damaged));
+            assert_eq!(
+                received,
+                Err(sysv::ReceiveError::Queue(QueueError::Damaged))
+            );
             0
         }),
     ];
@@ -285,7 +307,10 @@ fn a_queue_that_is_made_in_the_place_of_one_that_was_cut_short_works() {
         let place = Place::new();
         let queue = filled(&place);
         cut(&file_of(&place, "mq"), 0);
-        assert_eq!(queue.try_send(b"x", 0), Err(SendError::Damaged));
+        assert_eq!(
+            queue.try_send(b"x", 0),
+            Err(SendError::Queue(QueueError::Damaged))
+        );
         drop(queue);
         let mut options = OpenOptions::new();
         let namespace = umsg::Namespace::at(place.path()).unwrap();
@@ -330,8 +355,14 @@ fn a_queue_whose_pages_were_punched_out_of_a_full_file_system_is_damaged() {
         rustix::fs::fallocate(&file, flags, 2 * PAGE, len).unwrap();
         let _ballast = Ballast::new(place.path(), 8 << 20);
         let mut buffer = vec![0; 8000];
-        assert_eq!(queue.try_receive(&mut buffer), Err(ReceiveError::Damaged));
-        assert_eq!(queue.try_send(b"x", 0), Err(SendError::Damaged));
+        assert_eq!(
+            queue.try_receive(&mut buffer),
+            Err(ReceiveError::Queue(QueueError::Damaged))
+        );
+        assert_eq!(
+            queue.try_send(b"x", 0),
+            Err(SendError::Queue(QueueError::Damaged))
+        );
         0
     });
 }

@@ -4,6 +4,7 @@
 //! only when a call has failed.
 
 use libc::{c_int, size_t};
+use umsg::QueueError;
 use umsg::sysv::raw::{self, Used};
 use umsg::sysv::{ControlError, OpenError, OpenOptions, ReceiveError, SendError};
 
@@ -60,8 +61,8 @@ impl Refusal {
             libc::ETIMEDOUT => SendError::TimedOut,
             libc::EIDRM => SendError::Removed,
             libc::EINTR => SendError::Interrupted,
-            libc::EDEADLK => SendError::WouldDeadlock,
-            libc::EBADMSG => SendError::Damaged,
+            libc::EDEADLK => SendError::Queue(QueueError::WouldDeadlock),
+            libc::EBADMSG => SendError::Queue(QueueError::Damaged),
             libc::EINVAL if mtype < 1 => SendError::InvalidType,
             _ => match raw::find(id) {
                 Ok(queue) if errno == libc::EINVAL && len > queue.msgmax() => {
@@ -84,8 +85,8 @@ impl Refusal {
             libc::ETIMEDOUT => ReceiveError::TimedOut,
             libc::EIDRM => ReceiveError::Removed,
             libc::EINTR => ReceiveError::Interrupted,
-            libc::EDEADLK => ReceiveError::WouldDeadlock,
-            libc::EBADMSG => ReceiveError::Damaged,
+            libc::EDEADLK => ReceiveError::Queue(QueueError::WouldDeadlock),
+            libc::EBADMSG => ReceiveError::Queue(QueueError::Damaged),
             libc::EACCES if raw::find(id).is_ok() => ReceiveError::PermissionDenied,
             _ => return Refusal::of_id(errno, id),
         };
@@ -98,8 +99,8 @@ impl Refusal {
         let likely = match errno {
             libc::EIDRM => ControlError::Removed,
             libc::EPERM => ControlError::NotOwner,
-            libc::EDEADLK => ControlError::WouldDeadlock,
-            libc::EBADMSG => ControlError::Damaged,
+            libc::EDEADLK => ControlError::Queue(QueueError::WouldDeadlock),
+            libc::EBADMSG => ControlError::Queue(QueueError::Damaged),
             libc::EACCES if raw::find(id).is_ok() => ControlError::PermissionDenied,
             _ => return Refusal::of_id(errno, id),
         };

@@ -1,6 +1,7 @@
 //! `umsg create` of a System V queue.
 
 use umsg::Namespace;
+use umsg::SegmentError;
 use umsg::sysv::{self, Change, ControlError, Entry, OpenError, OpenOptions};
 
 use crate::address::Label;
@@ -54,10 +55,10 @@ impl Wanted {
         match queue.set(&change) {
             Ok(()) => Ok(queue),
             Err(ControlError::Open(error)) => Err(error),
-            Err(error) => Err(OpenError::System {
+            Err(error) => Err(OpenError::Segment(SegmentError::System {
                 call: "IPC_SET",
                 error: std::io::Error::from_raw_os_error(error.errno()),
-            }),
+            })),
         }
     }
 

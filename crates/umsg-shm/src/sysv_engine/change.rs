@@ -56,7 +56,7 @@ impl Engine {
         })
     }
 
-    /// Removes the queue: a process that waits is told so, and nothing can be done with it any more. [`Refused::Own(Why::Removed)`] if it was
+    /// Removes the queue: a process that waits is told so, and nothing can be done with it any more. [`Why::Removed`] if it was
     /// removed before. `may` runs under the lock.
     pub fn remove<E>(
         &self,

@@ -2,6 +2,7 @@
 
 use super::findings::Findings;
 use crate::error::OpenError;
+use crate::error::SegmentError;
 use rustix::fd::BorrowedFd;
 use rustix::fs::FileType;
 
@@ -18,14 +19,16 @@ impl Beginning {
     pub(super) fn read(file: BorrowedFd<'_>) -> Result<Beginning, OpenError> {
         let stat = rustix::fs::fstat(file).map_err(|e| OpenError::from_errno("fstat", e))?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-            return Err(OpenError::NotAQueue("not a regular file"));
+            return Err(OpenError::Segment(SegmentError::NotAQueue(
+                "not a regular file",
+            )));
         }
         let mut bytes = [0; 64];
         let read = rustix::io::pread(file, &mut bytes, 0);
         if read.map_err(|e| OpenError::from_errno("pread", e))? < bytes.len() {
-            return Err(OpenError::NotAQueue(
+            return Err(OpenError::Segment(SegmentError::NotAQueue(
                 "a file that was cut off within its header, or never had one",
-            ));
+            )));
         }
         Ok(Beginning {
             bytes,
@@ -55,13 +58,16 @@ impl Beginning {
     ) -> Result<(), OpenError> {
         let found = (self.u64_at(0), self.u32_at(8), self.u32_at(12));
         if found.0 != magic && (found.1, found.2) != (version, layout_hash) {
-            return Err(OpenError::NotAQueue(
+            return Err(OpenError::Segment(SegmentError::NotAQueue(
                 "the file does not begin with the magic number",
-            ));
+            )));
         }
         if (found.1, found.2) != (version, layout_hash) {
             let (found, expected) = (found.1, version);
-            return Err(OpenError::OtherVersion { found, expected });
+            return Err(OpenError::Segment(SegmentError::OtherVersion {
+                found,
+                expected,
+            }));
         }
         let hex = |word: u64| format!("{word:#018x}");
         findings.equal_at(

@@ -8,6 +8,7 @@ use super::process::Life;
 use super::subject::Subject;
 use super::users::{Users, numbers_are_ours};
 use super::{Diagnosis, Finding};
+use crate::error::SegmentError;
 use crate::error::{Fault, OpenError};
 use crate::namespace::Namespace;
 use rustix::fd::BorrowedFd;
@@ -233,7 +234,10 @@ pub(super) fn mend<S: Subject>(
             )?;
             repaired.note_loans();
         }
-        Err(error @ (OpenError::Damaged(_) | OpenError::NotAQueue(_))) => {
+        Err(
+            error @ (OpenError::Segment(SegmentError::Damaged(_))
+            | OpenError::Segment(SegmentError::NotAQueue(_))),
+        ) => {
             repaired.failed = Some(format!("{error}; it can only be removed"));
         }
         // Such as a limit of the caller's.
@@ -344,7 +348,7 @@ fn why(trouble: Fault) -> String {
     match trouble {
         Fault::Busy => "a process holds a lock and does not release it",
         Fault::NoSpace | Fault::OverLimit => {
-            "there is no room for it: `umsg limits` and `df` show what is used up"
+            "there is no room for it: the limits of the namespace and `df` show what is used up"
         }
         Fault::NoMemory => "there is no memory for it",
         Fault::Damaged | Fault::UsedUp | Fault::OwnedByCaller => "the file is still being modified",

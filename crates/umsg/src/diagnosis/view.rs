@@ -6,6 +6,7 @@ use crate::namespace::Namespace;
 use rustix::fd::BorrowedFd;
 use std::thread::sleep;
 use std::time::Duration;
+use umsg_shm::fault::AttachError;
 
 /// So often a queue that is in use is looked at.
 const LOOKS: u32 = 24;
@@ -68,7 +69,10 @@ fn copy<S: Subject>(
     layout: S::Layout,
     namespace: &Namespace,
 ) -> Result<S, OpenError> {
-    S::copy(file, layout, namespace).map_err(|e| OpenError::of_mapping(e, S::len(&layout)))
+    S::copy(file, layout, namespace).map_err(|errno| {
+        let len = S::len(&layout);
+        AttachError::Mapping { errno, len }.into()
+    })
 }
 
 /// What every operation changes. None if the file does not have it any more.

@@ -1,21 +1,17 @@
-//! Errors: one enum an operation family, one table to errno each. Those of sending, receiving and leasing stand here.
+//! Errors: one enum an operation family, over one core. [`QueueError`] has what all operations of all kinds of queues share, [`SegmentError`] what
+//! opening them shares. Those of sending, receiving and leasing on POSIX queues stand here.
 
 mod notify;
 mod open;
+mod queue;
+mod segment;
 
 pub use notify::NotifyError;
-pub(crate) use open::other_version;
 pub use open::{OpenError, UnlinkError};
+pub use queue::QueueError;
+pub use segment::SegmentError;
 
 pub(crate) use umsg_shm::fault::Fault;
-
-/// What is said where a process of several PID namespaces' queue can't register its life.
-pub(crate) fn unregistered(call: &str, error: &std::io::Error) -> String {
-    format!(
-        "processes of several PID or time namespaces use the queue, and this process can't make the file in the directory of queues by which others \
-         learn of its death: {call}: {error}"
-    )
-}
 
 /// What is said of a system call that is refused.
 pub(crate) fn call_refused(call: &str, error: &std::io::Error) -> String {
@@ -59,28 +55,9 @@ pub enum SendError {
     /// EINTR: a signal handler ran while the call waited.
     #[error("interrupted by a signal handler")]
     Interrupted,
-    /// ENOMEM: the machine or the memory cgroup has no memory for the message.
-    #[error("no memory left: end programs, or raise the limit of the memory cgroup")]
-    NoMemory,
-    /// ENOSPC: the file system of the namespace is full.
-    #[error(
-        "the file system of the namespace is full: receive messages, or remove queues (`umsg rm`) or other files; `df` shows how much there is"
-    )]
-    NoSpace,
-    /// ENOSPC: the namespace's limit of bytes is reached, see [`Limits::max_bytes`](crate::Limits::max_bytes).
-    #[error(
-        "the namespace's limit of bytes is reached: receive messages, remove queues (`umsg rm`), or raise it (`umsg limits --max-bytes`)"
-    )]
-    OverLimit,
-    /// ENOSPC: the queue's file is as full as it can get. Only of queues of more than 32 GiB.
-    #[error("the queue's file holds no more messages, or none so long: receive some first")]
-    UsedUp,
-    /// EBADMSG: the queue's memory holds what no operation could have left there.
-    #[error("the queue's shared memory is damaged")]
-    Damaged,
-    /// EDEADLK: the calling thread was interrupted inside a call on the same queue, see [`crate::signals::defer`].
-    #[error("called from a signal handler that interrupted a call on the same queue")]
-    WouldDeadlock,
+    /// As for all kinds of queues.
+    #[error(transparent)]
+    Queue(#[from] QueueError),
 }
 
 impl SendError {
@@ -93,25 +70,14 @@ impl SendError {
             SendError::PriorityTooHigh => libc::EINVAL,
             SendError::NotWritable => libc::EBADF,
             SendError::Interrupted => libc::EINTR,
-            SendError::NoMemory => libc::ENOMEM,
-            SendError::NoSpace | SendError::OverLimit | SendError::UsedUp => libc::ENOSPC,
-            SendError::Damaged => libc::EBADMSG,
-            SendError::WouldDeadlock => libc::EDEADLK,
+            SendError::Queue(error) => error.errno(),
         }
     }
 }
 
 impl From<Fault> for SendError {
-    fn from(trouble: Fault) -> Self {
-        match trouble {
-            Fault::Damaged => SendError::Damaged,
-            Fault::NoSpace => SendError::NoSpace,
-            Fault::OverLimit => SendError::OverLimit,
-            Fault::UsedUp => SendError::UsedUp,
-            Fault::NoMemory => SendError::NoMemory,
-            Fault::Busy => SendError::Full,
-            Fault::OwnedByCaller => SendError::WouldDeadlock,
-        }
+    fn from(fault: Fault) -> Self {
+        QueueError::of(fault, SendError::Full)
     }
 }
 
@@ -141,25 +107,9 @@ pub enum ReceiveError {
     /// EINTR: a signal handler ran while the call waited.
     #[error("interrupted by a signal handler")]
     Interrupted,
-    /// ENOMEM: the machine or the memory cgroup has no memory left.
-    #[error("no memory left: end programs, or raise the limit of the memory cgroup")]
-    NoMemory,
-    /// ENOSPC: the file system of the namespace is full.
-    #[error(
-        "the file system of the namespace is full: `umsg rm` and other files that go make room, `df` shows how much there is"
-    )]
-    NoSpace,
-    /// ENOSPC: the namespace's limit of bytes is reached, see [`Limits::max_bytes`](crate::Limits::max_bytes).
-    #[error(
-        "the namespace's limit of bytes is reached: remove queues (`umsg rm`), or raise it (`umsg limits --max-bytes`)"
-    )]
-    OverLimit,
-    /// EBADMSG: the queue's memory holds what no operation could have left there.
-    #[error("the queue's shared memory is damaged")]
-    Damaged,
-    /// EDEADLK: the calling thread was interrupted inside a call on the same queue, see [`crate::signals::defer`].
-    #[error("called from a signal handler that interrupted a call on the same queue")]
-    WouldDeadlock,
+    /// As for all kinds of queues.
+    #[error(transparent)]
+    Queue(#[from] QueueError),
 }
 
 impl ReceiveError {
@@ -171,24 +121,14 @@ impl ReceiveError {
             ReceiveError::BufferTooSmall { .. } => libc::EMSGSIZE,
             ReceiveError::NotReadable => libc::EBADF,
             ReceiveError::Interrupted => libc::EINTR,
-            ReceiveError::NoMemory => libc::ENOMEM,
-            ReceiveError::NoSpace | ReceiveError::OverLimit => libc::ENOSPC,
-            ReceiveError::Damaged => libc::EBADMSG,
-            ReceiveError::WouldDeadlock => libc::EDEADLK,
+            ReceiveError::Queue(error) => error.errno(),
         }
     }
 }
 
 impl From<Fault> for ReceiveError {
-    fn from(trouble: Fault) -> Self {
-        match trouble {
-            Fault::Damaged => ReceiveError::Damaged,
-            Fault::NoSpace | Fault::UsedUp => ReceiveError::NoSpace,
-            Fault::OverLimit => ReceiveError::OverLimit,
-            Fault::NoMemory => ReceiveError::NoMemory,
-            Fault::Busy => ReceiveError::Empty,
-            Fault::OwnedByCaller => ReceiveError::WouldDeadlock,
-        }
+    fn from(fault: Fault) -> Self {
+        QueueError::of(fault, ReceiveError::Empty)
     }
 }
 
@@ -199,12 +139,9 @@ pub enum LeaseError {
     /// ESTALE: its time limit has ended it, or the caller is a forked child of its holder.
     #[error("the lease has ended: its message went back to the queue, or is another process's")]
     Ended,
-    /// EBADMSG: the queue's memory holds what no operation could have left there.
-    #[error("the queue's shared memory is damaged")]
-    Damaged,
-    /// EDEADLK: the calling thread was interrupted inside a call on the same queue, see [`crate::signals::defer`].
-    #[error("called from a signal handler that interrupted a call on the same queue")]
-    WouldDeadlock,
+    /// As for all kinds of queues.
+    #[error(transparent)]
+    Queue(#[from] QueueError),
 }
 
 impl LeaseError {
@@ -212,8 +149,7 @@ impl LeaseError {
     pub fn errno(&self) -> i32 {
         match self {
             LeaseError::Ended => libc::ESTALE,
-            LeaseError::Damaged => libc::EBADMSG,
-            LeaseError::WouldDeadlock => libc::EDEADLK,
+            LeaseError::Queue(error) => error.errno(),
         }
     }
 }

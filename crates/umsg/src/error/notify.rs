@@ -1,6 +1,6 @@
 //! Why a process is not told of a message.
 
-use super::Fault;
+use super::{Fault, QueueError};
 
 /// Why a process is not registered for a notification, or was not told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -18,9 +18,6 @@ pub enum NotifyError {
     /// EINVAL: of a `struct sigevent` that asks for a thread, `sigev_notify_function` is NULL.
     #[error("sigev_notify_function is NULL: SIGEV_THREAD needs a function to call")]
     NoFunction,
-    /// ENOMEM: there is no memory.
-    #[error("no memory left: end programs, or raise the limit of the memory cgroup")]
-    NoMemory,
     /// ENOMEM: the thread that waits for the notification can't be started.
     #[error(
         "no thread can be started that waits for the notification: raise the limit of the user's processes (ulimit -u), of the \
@@ -52,12 +49,9 @@ pub enum NotifyError {
     /// ECANCELED: the registration was taken away.
     #[error("the registration is gone")]
     Gone,
-    /// EBADMSG: the queue's memory holds what no operation could have left there.
-    #[error("the queue's shared memory is damaged")]
-    Damaged,
-    /// EDEADLK: the calling thread was interrupted inside a call on the same queue, see [`crate::signals::defer`].
-    #[error("called from a signal handler that interrupted a call on the same queue")]
-    WouldDeadlock,
+    /// As for all kinds of queues.
+    #[error(transparent)]
+    Queue(#[from] QueueError),
 }
 
 impl NotifyError {
@@ -69,29 +63,19 @@ impl NotifyError {
             NotifyError::InvalidSignal | NotifyError::InvalidWay | NotifyError::NoFunction => {
                 libc::EINVAL
             }
-            NotifyError::NoMemory | NotifyError::NoThread | NotifyError::TooManyUntold => {
-                libc::ENOMEM
-            }
+            NotifyError::NoThread | NotifyError::TooManyUntold => libc::ENOMEM,
             NotifyError::Unavailable => libc::EAGAIN,
             NotifyError::TimedOut => libc::ETIMEDOUT,
             NotifyError::Interrupted => libc::EINTR,
             NotifyError::Gone => libc::ECANCELED,
-            NotifyError::Damaged => libc::EBADMSG,
-            NotifyError::WouldDeadlock => libc::EDEADLK,
+            NotifyError::Queue(error) => error.errno(),
         }
     }
 }
 
 impl From<Fault> for NotifyError {
-    fn from(trouble: Fault) -> Self {
-        match trouble {
-            Fault::Damaged => NotifyError::Damaged,
-            // A registration takes no memory of the namespace.
-            Fault::NoSpace | Fault::OverLimit | Fault::UsedUp | Fault::NoMemory => {
-                NotifyError::NoMemory
-            }
-            Fault::Busy => NotifyError::Unavailable,
-            Fault::OwnedByCaller => NotifyError::WouldDeadlock,
-        }
+    /// A registration takes no memory of the namespace.
+    fn from(fault: Fault) -> Self {
+        QueueError::of_in_place(fault, NotifyError::Unavailable)
     }
 }

@@ -1,8 +1,10 @@
 //! Why there is no handle of a queue, or no end of its name.
 
-use crate::namespace::NamespaceError;
+use super::{Fault, QueueError, SegmentError};
+use crate::namespace::{FileError, NamespaceError};
+use rustix::io::Errno;
 use umsg_shm::fault::AttachError;
-use umsg_shm::memory::OUT_OF_RANGE;
+use umsg_shm::sys::required::Refused;
 
 /// Why a queue was not opened, created or attached to.
 #[derive(Debug, thiserror::Error)]
@@ -21,7 +23,7 @@ pub enum OpenError {
     #[error("a queue is opened for reading, for writing, or for both")]
     NoAccessMode,
     /// ENOENT: no such queue.
-    #[error("no queue of this name; create it, or see `umsg ls` for those that exist")]
+    #[error("no queue has this name")]
     NotFound,
     /// EEXIST: the queue exists and was to be created.
     #[error("a queue of this name exists already")]
@@ -31,15 +33,15 @@ pub enum OpenError {
     PermissionDenied,
     /// EACCES: the queue's file has a second name, in this directory or in another one.
     #[error(
-        "the queue's file has a second name (a hard link), under which others may use it: remove the name that its owner did not give it (rm; \
-         `find -samefile` shows both), or the queue (`umsg rm`)"
+        "the queue's file has a second name (a hard link), under which others may use it: remove the name that its owner did not give it \
+         (`find -samefile` shows both), or the queue"
     )]
     SecondName,
     /// EACCES: a mode that lets some only send or only receive, in a namespace that refuses those, see
     /// [`Limits::enforced_modes`](crate::Limits::enforced_modes).
     #[error(
         "mode {mode:04o} lets some only send or only receive, which the system can't enforce, and this namespace refuses such modes: give each of \
-         owner, group and others both read and write, or neither (the umask counts), or change that with `umsg limits --enforced-modes`"
+         owner, group and others both read and write, or neither (the umask counts), or change the limit enforced_modes"
     )]
     ModeNotEnforced {
         /// The mode, less the umask.
@@ -72,86 +74,21 @@ pub enum OpenError {
     /// ENOSPC: the namespace has as many queues as its limits allow.
     #[error("{}", too_many(*.0))]
     TooManyQueues(u32),
-    /// ENOSPC: the file system is full.
-    #[error(
-        "the file system of the namespace is full: `umsg rm` and other files that go make room, `df` shows how much there is"
-    )]
-    NoSpace,
-    /// ENOSPC: the namespace's limit of bytes is reached, see [`Limits::max_bytes`](crate::Limits::max_bytes).
-    #[error(
-        "the namespace's limit of bytes is reached: remove queues (`umsg rm`), or raise it (`umsg limits --max-bytes`)"
-    )]
-    OverLimit,
-    /// ENOMEM: no memory.
-    #[error("no memory left: end programs, or raise the limit of the memory cgroup")]
-    NoMemory,
-    /// ENOMEM: no address space to map the file.
-    #[error(
-        "no {len} bytes of address space to map the file: raise the process's limit (ulimit -v), or have it open fewer queues"
-    )]
-    NoAddressSpace {
-        /// Length of the file, in bytes.
-        len: u64,
-    },
-    /// EFBIG: the process may make no file of the queue's length.
-    #[error(
-        "the file would have {len} bytes, more than the process may make: raise its limit (ulimit -f), though most of them take no memory"
-    )]
-    FileTooLarge {
-        /// Length of the file, in bytes.
-        len: u64,
-    },
-    /// EINVAL: the file is not a segment.
-    #[error("{0}: not a message queue of umsg")]
-    NotAQueue(&'static str),
-    /// EINVAL: a segment of another version or layout.
-    #[error("{}", other_version(*.found, *.expected))]
-    OtherVersion {
-        /// Version of the format in the file.
-        found: u32,
-        /// Version of this library's format; the same if the layouts differ, whose number stands behind that of the format.
-        expected: u32,
-    },
-    /// EBADMSG: the header contradicts itself or the file's length.
-    #[error("the queue's file is damaged: {0}")]
-    Damaged(&'static str),
-    /// EMFILE or ENFILE: no descriptor left.
-    #[error("no file descriptor is left: close some, or raise the limit (ulimit -n)")]
-    TooManyFiles(i32),
     /// EAGAIN: the queue is one that is [removed](crate::posix::OpenOptions::remove_on_last_close) when no process has it open any more; a process
     /// has been doing so for a second, as it was stopped or did not get a processor.
     #[error(
         "a process has been removing the queue for a second, and may be stopped: let it go on, or end it (`fuser` on the queue's file names it)"
     )]
     Leaving,
-    /// The errno of the call: the kernel or a sandbox refuses a system call that no queue works without.
-    #[error("{}", super::call_refused(call, error))]
-    CallRefused {
-        /// The system call.
-        call: &'static str,
-        /// Its error.
-        error: std::io::Error,
-    },
-    /// The errno of the cause: processes of several PID or time namespaces use the queue, and this process can't register its life, a file in the
-    /// namespace's directory that the process keeps locked. Others would not learn of its death.
-    #[error("{}", super::unregistered(call, error))]
-    Unregistered {
-        /// The system call that failed.
-        call: &'static str,
-        /// Its error.
-        error: std::io::Error,
-    },
     /// The namespace can't be used.
     #[error(transparent)]
     Namespace(#[from] NamespaceError),
-    /// Another error of the system.
-    #[error("{call}: {error}")]
-    System {
-        /// The system call.
-        call: &'static str,
-        /// Its error.
-        error: std::io::Error,
-    },
+    /// The file of the queue can't be used, or a system call failed.
+    #[error(transparent)]
+    Segment(#[from] SegmentError),
+    /// As for all kinds of queues.
+    #[error(transparent)]
+    Queue(#[from] QueueError),
 }
 
 /// Whether a limit can be raised.
@@ -162,32 +99,18 @@ fn raise(what: &str, value: u64, max: u64) -> &'static str {
     };
     match (value, max < most.into()) {
         (0, _) => "",
-        (_, true) => "; that is the namespace's limit, which `umsg limits` shows and raises",
+        (_, true) => "; that is the namespace's limit, which its owner can raise",
         (_, false) => "; no queue can have more",
-    }
-}
-
-/// What is told of a queue whose format or layout is another: the field of its header that says so.
-pub(crate) fn other_version(found: u32, expected: u32) -> String {
-    match found == expected {
-        true => format!(
-            "the queue was made by another build of umsg, of the same format ({expected}) with another layout, or bytes 12 to 15 of its file, which \
-             say so, were scribbled over; remove it with `umsg rm`"
-        ),
-        false => format!(
-            "the queue was made by another version of umsg (format {found}, this is {expected}), or bytes 8 to 11 of its file, which say so, were \
-             scribbled over; remove it with `umsg rm`"
-        ),
     }
 }
 
 /// What a limit of so many queues says to a process that wants another.
 fn too_many(limit: u32) -> String {
     match limit {
-        0 => "the namespace lets no queues be made; `umsg limits --max-queues` changes that"
+        0 => "the namespace lets no queues be made: its owner can raise the limit max_queues"
             .to_owned(),
         _ => format!(
-            "the namespace holds {limit} queues, its limit; `umsg limits` raises it, `umsg rm` makes room"
+            "the namespace holds {limit} queues, its limit: remove some, or have its owner raise the limit max_queues"
         ),
     }
 }
@@ -196,7 +119,7 @@ impl OpenError {
     /// Whether [`repair`](crate::posix::repair) may mend the queue that was refused. A damaged one that it can't mend has lost what all else follows
     /// from, and can only be removed.
     pub fn is_repairable(&self) -> bool {
-        matches!(self, OpenError::Damaged(what) if *what != OUT_OF_RANGE)
+        matches!(self, OpenError::Segment(error) if error.is_repairable())
     }
 
     /// The error number that mq_open(3) gives, or would give, for it.
@@ -216,78 +139,93 @@ impl OpenError {
             OpenError::NameTooLong => libc::ENAMETOOLONG,
             OpenError::NotFound => libc::ENOENT,
             OpenError::AlreadyExists => libc::EEXIST,
-            OpenError::TooManyQueues(_) | OpenError::NoSpace | OpenError::OverLimit => libc::ENOSPC,
-            OpenError::NoMemory | OpenError::NoAddressSpace { .. } => libc::ENOMEM,
-            OpenError::FileTooLarge { .. } => libc::EFBIG,
-            OpenError::NotAQueue(_) | OpenError::OtherVersion { .. } => libc::EINVAL,
-            OpenError::Damaged(_) => libc::EBADMSG,
-            OpenError::TooManyFiles(errno) => *errno,
+            OpenError::TooManyQueues(_) => libc::ENOSPC,
             OpenError::Leaving => libc::EAGAIN,
             OpenError::Namespace(error) => error.errno(),
-            OpenError::System { error, .. }
-            | OpenError::CallRefused { error, .. }
-            | OpenError::Unregistered { error, .. } => error.raw_os_error().unwrap_or(libc::EIO),
-        }
-    }
-
-    /// The error of mapping a file of that length.
-    pub(crate) fn of_mapping(errno: rustix::io::Errno, len: usize) -> OpenError {
-        match errno {
-            rustix::io::Errno::NOMEM => OpenError::NoAddressSpace { len: len as u64 },
-            other => OpenError::from_errno("mmap", other),
+            OpenError::Segment(error) => error.errno(),
+            OpenError::Queue(error) => error.errno(),
         }
     }
 
     /// Sorts an error of the system into the variants above.
-    pub(crate) fn from_errno(call: &'static str, errno: rustix::io::Errno) -> OpenError {
-        use rustix::io::Errno;
+    pub(crate) fn from_errno(call: &'static str, errno: Errno) -> OpenError {
         match errno {
             Errno::NOENT => OpenError::NotFound,
             Errno::EXIST => OpenError::AlreadyExists,
             Errno::ACCESS | Errno::PERM | Errno::ROFS if takes_a_path(call) => {
                 OpenError::PermissionDenied
             }
-            Errno::NOSPC | Errno::DQUOT => OpenError::NoSpace,
-            Errno::NOMEM => OpenError::NoMemory,
-            Errno::MFILE | Errno::NFILE => OpenError::TooManyFiles(errno.raw_os_error()),
+            Errno::NOSPC | Errno::DQUOT => QueueError::NoSpace.into(),
+            Errno::NOMEM => QueueError::NoMemory.into(),
+            Errno::MFILE | Errno::NFILE => SegmentError::TooManyFiles(errno.raw_os_error()).into(),
             Errno::NAMETOOLONG => OpenError::NameTooLong,
-            other => OpenError::System {
-                call,
-                error: other.into(),
-            },
+            other => SegmentError::system(call, other.raw_os_error()).into(),
+        }
+    }
+}
+
+impl From<FileError> for OpenError {
+    fn from(error: FileError) -> Self {
+        let error = match error {
+            FileError::NotFound => return OpenError::NotFound,
+            FileError::AlreadyExists => return OpenError::AlreadyExists,
+            FileError::Denied => return OpenError::PermissionDenied,
+            FileError::SecondName => return OpenError::SecondName,
+            FileError::NoSpace => return QueueError::NoSpace.into(),
+            FileError::NoMemory => return QueueError::NoMemory.into(),
+            FileError::Namespace(error) => return error.into(),
+            FileError::Directory => SegmentError::NotAQueue("a directory"),
+            FileError::Symlink => SegmentError::NotAQueue("a symbolic link"),
+            FileError::Special => SegmentError::NotAQueue("a FIFO, a socket or a device"),
+            FileError::TooManyFiles { errno } => SegmentError::TooManyFiles(errno),
+            FileError::System { call, errno } => SegmentError::system(call, errno),
+        };
+        error.into()
+    }
+}
+
+impl From<Fault> for OpenError {
+    fn from(fault: Fault) -> Self {
+        let damaged = OpenError::from(SegmentError::Damaged("its memory"));
+        match fault {
+            Fault::Damaged | Fault::OwnedByCaller => damaged,
+            fault => QueueError::of(fault, damaged),
         }
     }
 }
 
 impl From<AttachError> for OpenError {
     fn from(error: AttachError) -> OpenError {
-        match error {
-            AttachError::NotAQueue(why) => OpenError::NotAQueue(why),
+        let error = match error {
+            AttachError::NotAQueue(why) => SegmentError::NotAQueue(why),
             AttachError::OtherVersion { found, expected } => {
-                OpenError::OtherVersion { found, expected }
+                SegmentError::OtherVersion { found, expected }
             }
-            AttachError::Damaged(why) => OpenError::Damaged(why),
-            AttachError::FileTooLarge { len } => OpenError::FileTooLarge { len },
-            AttachError::Unregistered { call, errno } => OpenError::Unregistered {
+            AttachError::Damaged(why) => SegmentError::Damaged(why),
+            AttachError::FileTooLarge { len } => SegmentError::FileTooLarge { len },
+            AttachError::Unregistered { call, errno } => SegmentError::Unregistered {
                 call,
                 error: errno.into(),
             },
-            AttachError::CallRefused { call, errno } => OpenError::CallRefused {
+            AttachError::CallRefused { call, errno } => SegmentError::CallRefused {
                 call,
                 error: errno.into(),
             },
-            AttachError::Mapping { errno, len } => OpenError::of_mapping(errno, len),
-            AttachError::System { call, errno } => OpenError::from_errno(call, errno),
-            AttachError::Fault(trouble) => trouble.into(),
-        }
+            AttachError::Mapping {
+                errno: Errno::NOMEM,
+                len,
+            } => SegmentError::NoAddressSpace { len: len as u64 },
+            AttachError::Mapping { errno, .. } => return OpenError::from_errno("mmap", errno),
+            AttachError::System { call, errno } => return OpenError::from_errno(call, errno),
+            AttachError::Fault(fault) => return fault.into(),
+        };
+        error.into()
     }
 }
-impl From<umsg_shm::sys::required::Refused> for OpenError {
-    fn from(refused: umsg_shm::sys::required::Refused) -> OpenError {
-        OpenError::CallRefused {
-            call: refused.call,
-            error: refused.errno.into(),
-        }
+
+impl From<Refused> for OpenError {
+    fn from(refused: Refused) -> OpenError {
+        SegmentError::from(refused).into()
     }
 }
 
@@ -305,7 +243,7 @@ pub enum UnlinkError {
     #[error(transparent)]
     Name(OpenError),
     /// ENOENT: no such queue.
-    #[error("no queue of this name; `umsg ls` shows those that exist")]
+    #[error("no queue has this name")]
     NotFound,
     /// EACCES: only a queue's owner, or root, may unlink it.
     #[error("only the queue's owner may unlink it")]
@@ -338,8 +276,8 @@ mod tests {
     #[test]
     fn only_a_limit_that_can_be_raised_is_said_to_be_raisable() {
         let text = |what, value, max| OpenError::InvalidAttributes { what, value, max }.to_string();
-        assert!(text("max_messages", 21, 20).contains("`umsg limits` shows and raises"));
-        assert!(text("message_size", 2 << 20, 1 << 20).contains("`umsg limits`"));
+        assert!(text("max_messages", 21, 20).ends_with("which its owner can raise"));
+        assert!(text("message_size", 2 << 20, 1 << 20).ends_with("which its owner can raise"));
         assert!(text("max_messages", 1 << 21, 1 << 20).ends_with("no queue can have more"));
         assert!(text("message_size", 17 << 20, 16 << 20).ends_with("no queue can have more"));
         assert!(text("message_size", 0, 16 << 20).ends_with("not 0"));

@@ -6,9 +6,6 @@ use std::path::{Path, PathBuf};
 use rustix::fs;
 use rustix::io::Errno;
 
-/// Where `umsg setup` makes a namespace unless it is told otherwise.
-const SHARED: &str = "/dev/shm/umsg";
-
 /// Why a namespace can't be used. Every message ends with what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -32,7 +29,7 @@ pub enum NamespaceError {
         path: PathBuf,
     },
     /// The directory is no namespace, and it was asked for by a process that only looks (`ENOENT`).
-    #[error("{path} is no directory of queues: the first queue makes it one if it is empty (`umsg create`), or set UMSG_DIR to \
+    #[error("{path} is no directory of queues: the first queue makes it one if it is empty. Or set UMSG_DIR to \
              the directory that holds the queues", path = .path.display())]
     NotANamespace {
         /// The directory.
@@ -83,8 +80,8 @@ pub enum NamespaceError {
         errno: i32,
     },
     /// The directory has no sub-directory for queues and the caller may not make it (`ENOENT`).
-    #[error("{path} does not exist and only the namespace's owner can make it: have root run {setup}, or set UMSG_DIR to a directory of your own",
-             path = .path.display(), setup = setup(.path.parent()))]
+    #[error("{path} does not exist and only the namespace's owner or root can make it: ask them, or set UMSG_DIR to a directory of your own",
+             path = .path.display())]
     NoQueuesDirectory {
         /// The missing sub-directory.
         path: PathBuf,
@@ -272,17 +269,8 @@ fn why_not_writable(path: &Path, errno: i32) -> String {
         );
     }
     format!(
-        "{path}: this user can't make or remove files there: set UMSG_DIR to a directory of your own, for instance in /dev/shm, or have an \
-         administrator run `umsg setup`"
+        "{path}: this user can't make or remove files there: set UMSG_DIR to a directory of your own, for instance in /dev/shm"
     )
-}
-
-/// The command with which root mends a namespace.
-fn setup(namespace: Option<&Path>) -> String {
-    match namespace {
-        Some(path) if path != Path::new(SHARED) => format!("`umsg setup --dir {}`", path.display()),
-        _ => "`umsg setup`".to_owned(),
-    }
 }
 
 fn not_writable(path: &Path, error: Errno) -> NamespaceError {
@@ -301,15 +289,5 @@ mod tests {
         let told = |error| not_writable(Path::new("/x"), error).to_string();
         assert!(told(Errno::ROFS).contains("read-only") && !told(Errno::ROFS).contains("user"));
         assert!(told(Errno::ACCESS).contains("this user can't"));
-    }
-
-    #[test]
-    fn the_advice_to_set_up_names_the_directory_unless_it_is_the_usual_one() {
-        let advice = |path: &str| {
-            let path = PathBuf::from(path);
-            NamespaceError::NoQueuesDirectory { path }.to_string()
-        };
-        assert!(advice("/dev/shm/umsg/mq").contains("root run `umsg setup`,"));
-        assert!(advice("/dev/shm/x/mq").contains("root run `umsg setup --dir /dev/shm/x`,"));
     }
 }

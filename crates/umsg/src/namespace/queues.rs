@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_is_told_to_have_setup_run_where_the_directory_is_missing() {
+    fn a_stranger_is_told_who_can_make_the_missing_directory() {
         if !is_root() {
             return;
         }
@@ -474,7 +474,7 @@ mod tests {
                 error,
                 NamespaceError::NoQueuesDirectory { path: queues(&dir) }
             );
-            assert!(error.to_string().contains("umsg setup"));
+            assert!(error.to_string().contains("owner or root can make it"));
         });
     }
 

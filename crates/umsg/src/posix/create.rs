@@ -5,6 +5,7 @@ use super::open::Opened;
 use super::options::OpenOptions;
 use super::queue::Queue;
 use crate::error::OpenError;
+use crate::error::QueueError;
 use crate::last_close::{self, LastClose};
 use crate::namespace::{
     FileAccess, FileError, Limits, Namespace, NewDeadLetterLabel, QueueName, Removal, Unpublished,
@@ -79,7 +80,7 @@ impl OpenOptions {
         if !namespace.allows(0) {
             let gone = last_close::remove_all_unused(namespace)?;
             if gone.is_empty() || !namespace.allows(0) {
-                return Err(OpenError::OverLimit);
+                return Err(OpenError::Queue(QueueError::OverLimit));
             }
         }
         let mode = mode.unwrap_or(new.mode());
@@ -214,7 +215,7 @@ impl Unnamed {
             rustix::fs::fstat(self.new.file()).map_err(|e| OpenError::from_errno("fstat", e))?;
         match namespace.allows(stat.st_blocks as usize * 512) {
             true => Ok(()),
-            false => Err(OpenError::OverLimit),
+            false => Err(OpenError::Queue(QueueError::OverLimit)),
         }
     }
 }

@@ -14,7 +14,7 @@ use std::ffi::OsStr;
 /// For some hundred milliseconds at most while the queue is never at rest; for a second where a lock's owner does not move.
 ///
 /// # Errors
-/// As [`OpenOptions::open`](super::OpenOptions::open) of a queue to look at, but for [`OpenError::Damaged`], which is what a diagnosis is
+/// As [`OpenOptions::open`](super::OpenOptions::open) of a queue to look at, but for [`SegmentError::Damaged`](crate::SegmentError::Damaged), which is what a diagnosis is
 /// about.
 pub fn diagnose(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<Diagnosis, OpenError> {
     let name = QueueName::parse(name.as_ref())?;

@@ -1,6 +1,7 @@
 //! Receiving in place: leases.
 
 use super::queue::Queue;
+use crate::error::QueueError;
 use crate::error::{Fault, LeaseError, ReceiveError};
 use crate::leased::Leased;
 use crate::until::realtime;
@@ -197,7 +198,7 @@ impl Lease<'_> {
     ///
     /// # Errors
     /// [`LeaseError::Ended`] (ESTALE) if a time limit has ended the lease, or if this is a forked child of its holder: then
-    /// another process gets the message, or got it already. [`LeaseError::WouldDeadlock`] (EDEADLK) in a signal handler that
+    /// another process gets the message, or got it already. [`QueueError::WouldDeadlock`](crate::QueueError::WouldDeadlock) (EDEADLK) in a signal handler that
     /// has interrupted a call on the same queue: then the message goes back to the head of its priority within a tenth of a
     /// second, as after a time limit.
     pub fn acknowledge(self) -> Result<(), LeaseError> {
@@ -236,10 +237,12 @@ impl Lease<'_> {
         match result {
             Ok(true) => Ok(()),
             Ok(false) => Err(LeaseError::Ended),
-            Err(Refused::Fault(Fault::OwnedByCaller)) => Err(LeaseError::WouldDeadlock),
+            Err(Refused::Fault(Fault::OwnedByCaller)) => {
+                Err(LeaseError::Queue(QueueError::WouldDeadlock))
+            }
             Err(_) => {
                 self.queue.engine.note_damage();
-                Err(LeaseError::Damaged)
+                Err(LeaseError::Queue(QueueError::Damaged))
             }
         }
     }
@@ -247,7 +250,9 @@ impl Lease<'_> {
 
 impl Drop for Lease<'_> {
     fn drop(&mut self) {
-        if self.leased.is_open() && self.give_back_kept() == Err(LeaseError::WouldDeadlock) {
+        if self.leased.is_open()
+            && self.give_back_kept() == Err(LeaseError::Queue(QueueError::WouldDeadlock))
+        {
             expire(&self.queue.engine, &self.handle);
         }
     }
@@ -305,7 +310,7 @@ mod tests {
             |lease| lease.give_back(),
             |lease| {
                 drop(lease);
-                Err(LeaseError::WouldDeadlock)
+                Err(LeaseError::Queue(QueueError::WouldDeadlock))
             },
         ];
         let (_home, queue) = queue_with_a_message();
@@ -313,7 +318,7 @@ mod tests {
             let lease = queue.try_receive_lease().unwrap();
             assert_eq!((lease.deliveries(), lease.priority()), (deliveries, 3));
             let ended = inside_of_the_queue(&queue, || end(lease));
-            assert_eq!(ended, Err(LeaseError::WouldDeadlock));
+            assert_eq!(ended, Err(LeaseError::Queue(QueueError::WouldDeadlock)));
         }
         let lease = queue.receive_lease_timeout(Duration::from_secs(10));
         assert_eq!(lease.unwrap().deliveries(), 4);
@@ -325,7 +330,7 @@ mod tests {
         let lease = queue.try_receive_lease().unwrap();
         for end in [Lease::acknowledge_kept, Lease::give_back_kept] {
             let ended = inside_of_the_queue(&queue, || end(&lease));
-            assert_eq!(ended, Err(LeaseError::WouldDeadlock));
+            assert_eq!(ended, Err(LeaseError::Queue(QueueError::WouldDeadlock)));
             assert_eq!(queue.try_receive_lease().unwrap_err(), ReceiveError::Empty);
         }
         assert_eq!(lease.acknowledge(), Ok(()));
@@ -342,7 +347,7 @@ mod tests {
         cell.block.set(0);
         assert_eq!(
             queue.try_receive_lease().unwrap_err(),
-            ReceiveError::Damaged
+            ReceiveError::Queue(QueueError::Damaged)
         );
         assert_eq!(queue.attributes().leased, 0);
         cell.block.set(block);

@@ -246,36 +246,3 @@ impl From<NameError> for OpenError {
         }
     }
 }
-
-impl From<FileError> for OpenError {
-    fn from(error: FileError) -> Self {
-        match error {
-            FileError::NotFound => OpenError::NotFound,
-            FileError::AlreadyExists => OpenError::AlreadyExists,
-            FileError::Denied => OpenError::PermissionDenied,
-            FileError::Directory => OpenError::NotAQueue("a directory"),
-            FileError::Symlink => OpenError::NotAQueue("a symbolic link"),
-            FileError::Special => OpenError::NotAQueue("a FIFO, a socket or a device"),
-            FileError::SecondName => OpenError::SecondName,
-            FileError::TooManyFiles { errno } => OpenError::TooManyFiles(errno),
-            FileError::NoSpace => OpenError::NoSpace,
-            FileError::NoMemory => OpenError::NoMemory,
-            FileError::System { call, errno } => OpenError::System {
-                call,
-                error: std::io::Error::from_raw_os_error(errno),
-            },
-            FileError::Namespace(error) => OpenError::Namespace(error),
-        }
-    }
-}
-
-impl From<crate::error::Fault> for OpenError {
-    fn from(trouble: crate::error::Fault) -> Self {
-        match trouble {
-            crate::error::Fault::NoSpace | crate::error::Fault::UsedUp => OpenError::NoSpace,
-            crate::error::Fault::OverLimit => OpenError::OverLimit,
-            crate::error::Fault::NoMemory => OpenError::NoMemory,
-            _ => OpenError::Damaged("its memory"),
-        }
-    }
-}

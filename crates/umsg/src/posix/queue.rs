@@ -5,6 +5,7 @@ use super::dead_letter;
 use super::open::identity;
 use super::options::OpenOptions;
 use super::status::{self, Attributes, Status};
+use crate::error::SegmentError;
 use crate::error::{Fault, OpenError, ReceiveError, SendError};
 use crate::last_close::LastClose;
 use crate::namespace::{Hold, Namespace, QueueName, hold, whereabouts};
@@ -112,7 +113,7 @@ impl Queue {
     /// was made together with the queue.
     ///
     /// # Errors
-    /// [`OpenError::NotAQueue`] if the descriptor is something else; otherwise as [`OpenOptions::open`].
+    /// [`SegmentError::NotAQueue`](crate::SegmentError::NotAQueue) if the descriptor is something else; otherwise as [`OpenOptions::open`].
     pub fn from_fd(descriptor: BorrowedFd<'_>) -> Result<Queue, OpenError> {
         let flags =
             rustix::fs::fcntl_getfl(descriptor).map_err(|e| OpenError::from_errno("fcntl", e))?;
@@ -470,7 +471,9 @@ impl Queue {
     /// EPERM if the caller is neither the owner nor privileged; EINVAL if `descriptor` is not this queue's; `ModeNotEnforced` (EACCES).
     pub fn set_mode(&self, descriptor: BorrowedFd<'_>, mode: u32) -> Result<(), OpenError> {
         if identity(descriptor)? != self.identity {
-            return Err(OpenError::NotAQueue("the descriptor of another file"));
+            return Err(OpenError::Segment(SegmentError::NotAQueue(
+                "the descriptor of another file",
+            )));
         }
         let mode = mode & 0o7777;
         if let Some(namespace) = &self.namespace
@@ -479,10 +482,10 @@ impl Queue {
             return Err(OpenError::ModeNotEnforced { mode });
         }
         rustix::fs::fchmod(descriptor, Mode::from_raw_mode(file_mode(mode))).map_err(|error| {
-            OpenError::System {
+            OpenError::Segment(SegmentError::System {
                 call: "fchmod",
                 error: error.into(),
-            }
+            })
         })?;
         self.engine
             .segment()
@@ -503,12 +506,16 @@ fn reopen(descriptor: BorrowedFd<'_>, stat: &Stat) -> Result<OwnedFd, OpenError>
     };
     // What is none of ours must not be opened for writing just to find that out.
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return Err(OpenError::NotAQueue("not a regular file"));
+        return Err(OpenError::Segment(SegmentError::NotAQueue(
+            "not a regular file",
+        )));
     }
     segment::check(open(OFlags::RDONLY)?.as_fd())?;
     let file = open(OFlags::RDWR)?;
     if identity(file.as_fd())? != (stat.st_dev, stat.st_ino) {
-        return Err(OpenError::NotAQueue("the descriptor changed meanwhile"));
+        return Err(OpenError::Segment(SegmentError::NotAQueue(
+            "the descriptor changed meanwhile",
+        )));
     }
     Ok(file)
 }

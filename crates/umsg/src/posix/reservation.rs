@@ -222,6 +222,7 @@ impl Drop for Reservation<'_> {
 mod tests {
     use super::*;
     use crate::Namespace;
+    use crate::error::QueueError;
     use crate::posix::OpenOptions;
 
     #[test]
@@ -240,7 +241,7 @@ mod tests {
             |room: Reservation<'_>| room.commit(0),
             |room: Reservation<'_>| {
                 drop(room);
-                Err(SendError::WouldDeadlock)
+                Err(SendError::Queue(QueueError::WouldDeadlock))
             },
         ] {
             let room = queue.reserve_timeout(8, Duration::from_secs(10)).unwrap();
@@ -251,7 +252,7 @@ mod tests {
             else {
                 panic!("the lock is free");
             };
-            assert_eq!(ends(room), Err(SendError::WouldDeadlock));
+            assert_eq!(ends(room), Err(SendError::Queue(QueueError::WouldDeadlock)));
             held.unlock();
         }
         let room = queue.reserve_timeout(8, Duration::from_secs(10)).unwrap();

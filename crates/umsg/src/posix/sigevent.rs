@@ -1,6 +1,7 @@
 //! C's `struct sigevent` as a [`Notify`]: for the C library and the drop-in.
 
 use super::{Notify, NotifyError};
+use crate::error::QueueError;
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 
@@ -25,7 +26,7 @@ const _: () = assert!(size_of::<Event>() <= size_of::<libc::sigevent>());
 /// What a program asks for.
 ///
 /// # Errors
-/// [`NotifyError::InvalidWay`], [`NotifyError::InvalidSignal`], [`NotifyError::NoFunction`] (EINVAL), [`NotifyError::NoMemory`].
+/// [`NotifyError::InvalidWay`], [`NotifyError::InvalidSignal`], [`NotifyError::NoFunction`] (EINVAL), [`QueueError::NoMemory`](crate::QueueError::NoMemory).
 ///
 /// # Safety
 /// `event` is readable. If it asks for a thread, its function is one and its attributes are initialised, or NULL.
@@ -46,8 +47,8 @@ pub unsafe fn wanted(event: *const libc::sigevent) -> Result<Notify, NotifyError
 unsafe fn thread(event: &Event) -> Result<Notify, NotifyError> {
     let function = event.function.ok_or(NotifyError::NoFunction)?;
     // SAFETY: by this function's contract.
-    let attributes =
-        unsafe { Attributes::copied(event.attributes) }.ok_or(NotifyError::NoMemory)?;
+    let attributes = unsafe { Attributes::copied(event.attributes) }
+        .ok_or(NotifyError::Queue(QueueError::NoMemory))?;
     let value = event.value;
     Ok(Notify::Quick(Box::new(move |_| {
         attributes.start(function, std::ptr::with_exposed_provenance_mut(value));

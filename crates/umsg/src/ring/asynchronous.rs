@@ -3,6 +3,7 @@
 use super::error::ReceiveError;
 use super::message::Message;
 use super::receiver::Ring;
+use crate::error::QueueError;
 use std::os::fd::OwnedFd;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -58,7 +59,9 @@ impl AsyncRing {
             }
             // The ring's bell is armed: the next message makes the descriptor readable.
             let ready = self.descriptor.readable().await;
-            ready.map_err(|_| ReceiveError::Damaged)?.clear_ready();
+            ready
+                .map_err(|_| ReceiveError::Queue(QueueError::Damaged))?
+                .clear_ready();
         };
         self.ring.message(taken)
     }

@@ -8,6 +8,7 @@ use super::sender::Sender;
 use super::shared::Shared;
 use super::status::{Status, status};
 use crate::error::OpenError;
+use crate::error::SegmentError;
 use crate::namespace::{FileAccess, FileError, Namespace, NamespaceError, QueueName, RINGS};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ffi::{OsStr, OsString};
@@ -121,7 +122,11 @@ pub(super) fn remove(
 fn has_no_owner(error: &RingError) -> bool {
     matches!(
         error,
-        RingError::NotARing | RingError::Open(OpenError::Damaged(_) | OpenError::NotAQueue(_))
+        RingError::NotARing
+            | RingError::Open(
+                OpenError::Segment(SegmentError::Damaged(_))
+                    | OpenError::Segment(SegmentError::NotAQueue(_))
+            )
     )
 }
 

@@ -1,6 +1,6 @@
 //! Errors of rings, and their errno.
 
-use crate::error::{Fault, OpenError};
+use crate::error::{Fault, OpenError, QueueError, SegmentError};
 
 /// Why a message was not sent.
 #[derive(Debug, thiserror::Error)]
@@ -42,28 +42,6 @@ pub enum SendError {
     /// EINTR: a signal handler ran while the call waited.
     #[error("interrupted by a signal handler")]
     Interrupted,
-    /// ENOMEM: no memory left for the message.
-    #[error("no memory left: end programs, or raise the limit of the memory cgroup")]
-    NoMemory,
-    /// ENOSPC: the file system of the namespace is full.
-    #[error(
-        "the file system of the namespace is full: receive messages, or remove rings or queues (`umsg rm`) or other files; `df` shows how much there is"
-    )]
-    NoSpace,
-    /// ENOSPC: the namespace's limit of bytes is reached, see [`Limits::max_bytes`](crate::Limits::max_bytes).
-    #[error(
-        "the namespace's limit of bytes is reached: receive messages, remove rings or queues (`umsg rm`), or raise it (`umsg limits --max-bytes`)"
-    )]
-    OverLimit,
-    /// ENOSPC: the ring's file is as full as it can get. Only of rings of more than 32 GiB.
-    #[error("the ring's file holds no more messages, or none so long: receive some first")]
-    UsedUp,
-    /// EBADMSG: the ring's memory holds what no operation could have left there.
-    #[error("the ring's shared memory is damaged")]
-    Damaged,
-    /// EDEADLK: called from a signal handler that interrupted a call on the same ring.
-    #[error("called from a signal handler that interrupted a call on the same ring")]
-    WouldDeadlock,
     /// EAGAIN: as many descriptors are on their way as a socket holds (`net.unix.max_dgram_qlen`, mostly 10, and one more).
     #[error(
         "the receiver has not taken in the descriptors that it was sent: it does when it receives or takes one, so try again later"
@@ -72,6 +50,9 @@ pub enum SendError {
     /// The descriptor could not be passed on.
     #[error("the descriptor could not be passed on: {0}")]
     Descriptor(std::io::Error),
+    /// As for all kinds of queues.
+    #[error(transparent)]
+    Queue(#[from] QueueError),
 }
 
 impl SendError {
@@ -86,26 +67,15 @@ impl SendError {
             SendError::TooLong { .. } | SendError::BatchTooLarge { .. } => libc::EMSGSIZE,
             SendError::TooManyDescriptors => libc::EAGAIN,
             SendError::Interrupted => libc::EINTR,
-            SendError::NoMemory => libc::ENOMEM,
-            SendError::NoSpace | SendError::OverLimit | SendError::UsedUp => libc::ENOSPC,
-            SendError::Damaged => libc::EBADMSG,
-            SendError::WouldDeadlock => libc::EDEADLK,
             SendError::Descriptor(error) => error.raw_os_error().unwrap_or(libc::EIO),
+            SendError::Queue(error) => error.errno(),
         }
     }
 }
 
 impl From<Fault> for SendError {
-    fn from(trouble: Fault) -> Self {
-        match trouble {
-            Fault::Damaged => SendError::Damaged,
-            Fault::NoSpace => SendError::NoSpace,
-            Fault::OverLimit => SendError::OverLimit,
-            Fault::UsedUp => SendError::UsedUp,
-            Fault::NoMemory => SendError::NoMemory,
-            Fault::Busy => SendError::Full,
-            Fault::OwnedByCaller => SendError::WouldDeadlock,
-        }
+    fn from(fault: Fault) -> Self {
+        QueueError::of(fault, SendError::Full)
     }
 }
 
@@ -131,15 +101,9 @@ pub enum ReceiveError {
     /// EPERM: this is a forked child of the ring's owner, and may only send.
     #[error("this process does not own the ring: it is a forked child of the one that does")]
     NotOwner,
-    /// ENOMEM: no memory left.
-    #[error("no memory left: end programs, or raise the limit of the memory cgroup")]
-    NoMemory,
-    /// EBADMSG: the ring's memory holds what no operation could have left there.
-    #[error("the ring's shared memory is damaged")]
-    Damaged,
-    /// EDEADLK: called from a signal handler that interrupted a call on the same ring.
-    #[error("called from a signal handler that interrupted a call on the same ring")]
-    WouldDeadlock,
+    /// As for all kinds of queues.
+    #[error(transparent)]
+    Queue(#[from] QueueError),
 }
 
 impl ReceiveError {
@@ -151,24 +115,15 @@ impl ReceiveError {
             ReceiveError::Interrupted => libc::EINTR,
             ReceiveError::TooMany { .. } => libc::EINVAL,
             ReceiveError::NotOwner => libc::EPERM,
-            ReceiveError::NoMemory => libc::ENOMEM,
-            ReceiveError::Damaged => libc::EBADMSG,
-            ReceiveError::WouldDeadlock => libc::EDEADLK,
+            ReceiveError::Queue(error) => error.errno(),
         }
     }
 }
 
 impl From<Fault> for ReceiveError {
-    fn from(trouble: Fault) -> Self {
-        match trouble {
-            Fault::Damaged => ReceiveError::Damaged,
-            // What a receiver uses was made real when the ring was made.
-            Fault::NoSpace | Fault::OverLimit | Fault::UsedUp | Fault::NoMemory => {
-                ReceiveError::NoMemory
-            }
-            Fault::Busy => ReceiveError::Empty,
-            Fault::OwnedByCaller => ReceiveError::WouldDeadlock,
-        }
+    /// A receiver uses what was populated when the ring was made.
+    fn from(fault: Fault) -> Self {
+        QueueError::of_in_place(fault, ReceiveError::Empty)
     }
 }
 
@@ -191,7 +146,7 @@ pub enum RingError {
         max: u64,
     },
     /// ENOENT: there is no ring of this name.
-    #[error("no ring of this name; `umsg ls` shows those that exist")]
+    #[error("no ring has this name")]
     NotFound,
     /// EINVAL: the file is a queue, and no ring.
     #[error("a queue of that name is no ring")]
@@ -216,13 +171,17 @@ fn of_a_ring(error: &OpenError) -> String {
             "the ring's file has a second name (a hard link), under which others may use it: remove the name that its owner did not give it"
         }
         OpenError::PermissionDenied => "permission denied by the ring's mode or by its directory",
-        OpenError::NotAQueue(what) => return format!("{what}: not a ring of umsg"),
-        OpenError::OtherVersion { found, expected } => {
+        OpenError::Segment(SegmentError::NotAQueue(what)) => {
+            return format!("{what}: not a ring of umsg");
+        }
+        OpenError::Segment(SegmentError::OtherVersion { found, expected }) => {
             return format!(
-                "the ring was made by another version of umsg (format {found}, this is {expected}); remove it with `umsg rm`"
+                "the ring was made by another version of umsg (format {found}, this is {expected}): remove it"
             );
         }
-        OpenError::Damaged(what) => return format!("the ring's file is damaged: {what}"),
+        OpenError::Segment(SegmentError::Damaged(what)) => {
+            return format!("the ring's file is damaged: {what}");
+        }
         other => return other.to_string(),
     };
     text.to_owned()
@@ -254,9 +213,9 @@ mod tests {
             OpenError::NotFound,
             OpenError::AlreadyExists,
             OpenError::PermissionDenied,
-            OpenError::NotAQueue("a directory"),
-            OpenError::OtherVersion { found, expected },
-            OpenError::Damaged("its length"),
+            SegmentError::NotAQueue("a directory").into(),
+            SegmentError::OtherVersion { found, expected }.into(),
+            SegmentError::Damaged("its length").into(),
         ] {
             let text = RingError::Open(error).to_string();
             assert!(text.contains("ring") && !text.contains("queue"), "{text}");

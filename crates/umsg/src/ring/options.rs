@@ -8,6 +8,7 @@ use super::place::Place;
 use super::receiver::Ring;
 use super::shared::Shared;
 use crate::error::OpenError;
+use crate::error::QueueError;
 use crate::namespace::{FileError, NameError, Namespace, QueueName, RINGS, Unpublished};
 use rustix::fd::{AsFd, BorrowedFd};
 use std::ffi::OsStr;
@@ -123,7 +124,7 @@ impl Options {
         })?;
         loop {
             if !namespace.allows(0) {
-                return Err(OpenError::OverLimit.into());
+                return Err(OpenError::Queue(QueueError::OverLimit).into());
             }
             let new =
                 Unpublished::create_in(namespace, RINGS, self.mode).map_err(OpenError::from)?;

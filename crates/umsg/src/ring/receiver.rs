@@ -6,6 +6,7 @@ use super::error::ReceiveError;
 use super::message::{HEAD, INLINE, Mark, Message, Tag, WITH_DESCRIPTOR, head};
 use super::sender::Sender;
 use super::shared::Shared;
+use crate::error::QueueError;
 use crate::until::Until;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -210,7 +211,8 @@ impl Ring {
     #[inline]
     pub(super) fn message(&mut self, taken: Taken) -> Result<Message<'_>, ReceiveError> {
         let button = self.polled.then_some(&*self.shared.button);
-        message(&self.buffer, taken, &mut self.doorbell, button).ok_or(ReceiveError::Damaged)
+        message(&self.buffer, taken, &mut self.doorbell, button)
+            .ok_or(ReceiveError::Queue(QueueError::Damaged))
     }
 
     /// A forked child has the ring in its memory, and is not the one that receives.
@@ -342,7 +344,7 @@ impl Ring {
                     continue;
                 }
                 let message = message(bytes, taken, &mut self.doorbell, button);
-                visit(message.ok_or(ReceiveError::Damaged)?);
+                visit(message.ok_or(ReceiveError::Queue(QueueError::Damaged))?);
             }
             count += taken as u64;
             is_empty = taken < most;

@@ -4,6 +4,7 @@ use super::error::{ControlError, OpenError};
 use super::permission::{Rights, may_exceed_limits};
 use super::queue::Queue;
 use super::{file_rights, registry, sweep};
+use crate::error::{QueueError, SegmentError};
 use crate::namespace::Namespace;
 use rustix::fd::AsFd;
 use umsg_shm::crash::crash_point;
@@ -233,12 +234,14 @@ impl Queue {
 /// See [`Queue::remove`]; `Open` (EINVAL) if there is none.
 pub fn remove_id(namespace: &Namespace, id: i32) -> Result<(), ControlError> {
     match open_own(namespace, id).and_then(Queue::remove) {
-        Err(ControlError::Damaged) => sweep::unusable(namespace, id, true),
+        Err(ControlError::Queue(QueueError::Damaged)) => sweep::unusable(namespace, id, true),
         Err(ControlError::Open(error)) if registry::is_unusable(&error) => {
-            let is_ours = !matches!(error, OpenError::OtherVersion { .. });
+            let is_ours = !matches!(error, OpenError::Segment(SegmentError::OtherVersion { .. }));
             sweep::unusable(namespace, id, is_ours)
         }
-        Err(ControlError::Open(OpenError::NoAddressSpace { .. })) => remove_unmapped(namespace, id),
+        Err(ControlError::Open(OpenError::Segment(SegmentError::NoAddressSpace { .. }))) => {
+            remove_unmapped(namespace, id)
+        }
         outcome => outcome,
     }
 }
@@ -296,15 +299,16 @@ fn remove_if(
     engine: &Engine,
     may: impl Fn(&Fixed) -> Result<(), ControlError>,
 ) -> Result<(), ControlError> {
-    use ControlError::{Damaged, NotOwner, Removed, WouldDeadlock};
+    use ControlError::{NotOwner, Queue, Removed};
+    use QueueError::{Damaged, WouldDeadlock};
     match done(engine, engine.remove(thread::current(), &may)) {
         Ok(()) => Ok(()),
-        Err(error @ (Removed | NotOwner | WouldDeadlock)) => Err(error),
+        Err(error @ (Removed | NotOwner | Queue(WouldDeadlock))) => Err(error),
         // Its lock is not to be had, or what that guards makes no sense.
         Err(error) => match (done(engine, engine.remove_unlocked(&may)), error) {
             (Ok(()), _) => Ok(()),
             // Whose it is may have been scribbled over, too.
-            (Err(_), Damaged) => Err(Damaged),
+            (Err(_), Queue(Damaged)) => Err(Damaged.into()),
             (Err(error), _) => Err(error),
         },
     }

@@ -15,6 +15,7 @@ use super::error::OpenError;
 use super::permission::{Rights, caller};
 use super::registry::{Got, PRIVATE, Wanted, find, judge};
 use super::{file_rights, sweep};
+use crate::error::QueueError;
 use crate::namespace::{
     FileError, Files, INDICES, Limits, Locked, Namespace, NewFile, PATIENCE, label_name,
 };
@@ -65,7 +66,7 @@ fn attempt(
     let mut segment = build(&new, key, wanted.mode & 0o777, limits)?;
     // Where there is no limit, there is nothing to ask.
     if limits.max_bytes.is_some() && !namespace.allows(0) {
-        return Err(OpenError::OverLimit);
+        return Err(OpenError::Queue(QueueError::OverLimit));
     }
     segment.count_in(namespace.host());
     crash_point!(MSGGET_FILLED);

@@ -3,6 +3,7 @@
 use super::error::{LeaseError, ReceiveError};
 use super::queue::Queue;
 use crate::error::Fault;
+use crate::error::QueueError;
 use crate::leased::Leased;
 use crate::until::{Until, realtime};
 use std::time::{Duration, SystemTime};
@@ -176,7 +177,7 @@ impl Lease<'_> {
     ///
     /// # Errors
     /// [`LeaseError::Ended`] (ESTALE) if a time limit has ended the lease, if the queue was removed, or if this is a forked
-    /// child of its holder. [`LeaseError::WouldDeadlock`] (EDEADLK) in a signal handler that has interrupted a call on the
+    /// child of its holder. [`QueueError::WouldDeadlock`](crate::QueueError::WouldDeadlock) (EDEADLK) in a signal handler that has interrupted a call on the
     /// same queue: then the message goes back to its place, as after a time limit.
     pub fn acknowledge(self) -> Result<(), LeaseError> {
         self.acknowledge_kept()
@@ -211,10 +212,12 @@ impl Lease<'_> {
         match result {
             Ok(true) => Ok(()),
             Ok(false) | Err(Refused::Own(Why::Removed)) => Err(LeaseError::Ended),
-            Err(Refused::Fault(Fault::OwnedByCaller)) => Err(LeaseError::WouldDeadlock),
+            Err(Refused::Fault(Fault::OwnedByCaller)) => {
+                Err(LeaseError::Queue(QueueError::WouldDeadlock))
+            }
             Err(_) => {
                 self.queue.engine.note_damage();
-                Err(LeaseError::Damaged)
+                Err(LeaseError::Queue(QueueError::Damaged))
             }
         }
     }
@@ -222,7 +225,9 @@ impl Lease<'_> {
 
 impl Drop for Lease<'_> {
     fn drop(&mut self) {
-        if self.leased.is_open() && self.give_back_kept() == Err(LeaseError::WouldDeadlock) {
+        if self.leased.is_open()
+            && self.give_back_kept() == Err(LeaseError::Queue(QueueError::WouldDeadlock))
+        {
             // A handler that has interrupted its own thread inside of the queue: there is no lock to be had, and the record
             // is changed by nobody meanwhile.
             self.queue.engine.expire(&self.handle);

@@ -60,7 +60,7 @@ impl Queue {
     /// The `n`th message in order of arrival; None if there are not so many.
     ///
     /// # Errors
-    /// [`ReceiveError::PermissionDenied`], [`ReceiveError::Removed`], [`ReceiveError::Damaged`].
+    /// [`ReceiveError::PermissionDenied`], [`ReceiveError::Removed`], [`QueueError::Damaged`](crate::QueueError::Damaged).
     pub fn peek(&self, n: u32) -> Result<Option<Peeked>, ReceiveError> {
         Ok(self.look(n, 1, usize::MAX)?.pop())
     }

@@ -11,6 +11,7 @@ use super::attachments::{Attachments, InUse};
 use super::error::{OpenError, ReceiveError};
 use super::queue::{Queue, Received};
 use super::registry::{self, Got, Wanted};
+use crate::error::QueueError;
 use crate::namespace::Namespace;
 pub use control::{
     MSG_STAT_ANY, msgctl_info, msgctl_remove, msgctl_set, msgctl_stat, qbytes, seconds,
@@ -335,17 +336,17 @@ pub fn why_no_memory(len: usize) -> super::SendError {
     // Memory comes into use in steps of that, if not for more.
     const STEP: usize = 64 << 10;
     let Ok(namespace) = Namespace::of_this_process() else {
-        return super::SendError::NoMemory;
+        return super::SendError::Queue(QueueError::NoMemory);
     };
     let more = len.saturating_add(STEP);
     if !namespace.allows(more) {
-        return super::SendError::OverLimit;
+        return super::SendError::Queue(QueueError::OverLimit);
     }
     match rustix::fs::statvfs(namespace.path()) {
         Ok(system) if system.f_bavail.saturating_mul(system.f_frsize) < more as u64 => {
-            super::SendError::NoSpace
+            super::SendError::Queue(QueueError::NoSpace)
         }
-        _ => super::SendError::NoMemory,
+        _ => super::SendError::Queue(QueueError::NoMemory),
     }
 }
 

@@ -11,6 +11,7 @@
 use super::create;
 use super::error::OpenError;
 use super::permission::Rights;
+use crate::error::SegmentError;
 use crate::namespace::{Entry, FileError, Files, INDICES, Label, Namespace, label_name};
 use rustix::fd::{AsFd, OwnedFd};
 use umsg_shm::sync::Ordering;
@@ -171,7 +172,9 @@ pub(super) fn behind(files: &mut Files, label: &Entry) -> Result<Behind, OpenErr
         Ok(said) if said.id == label.id && said.key == label.key => {
             return Ok(Behind::Queue(file, said));
         }
-        Ok(_) => OpenError::Damaged("its header has another key or identifier than its label"),
+        Ok(_) => OpenError::Segment(SegmentError::Damaged(
+            "its header has another key or identifier than its label",
+        )),
         Err(error) if is_unusable(&error) => error,
         Err(error) => return Err(error),
     };
@@ -209,7 +212,9 @@ fn is_at(files: &Files, file: &OwnedFd, index: u32) -> Result<bool, OpenError> {
 pub(super) fn is_unusable(error: &OpenError) -> bool {
     matches!(
         error,
-        OpenError::NotAQueue(_) | OpenError::Damaged(_) | OpenError::OtherVersion { .. }
+        OpenError::Segment(SegmentError::NotAQueue(_))
+            | OpenError::Segment(SegmentError::Damaged(_))
+            | OpenError::Segment(SegmentError::OtherVersion { .. })
     )
 }
 

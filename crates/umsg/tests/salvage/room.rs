@@ -1,6 +1,7 @@
 //! The room that a repair needs: none that the queue has already, and what becomes of one that there is no room for.
 
 use super::*;
+use umsg::QueueError;
 
 #[test]
 fn a_repair_that_fails_for_want_of_room_leaves_what_the_dead_left_to_the_next_call() {
@@ -84,7 +85,7 @@ fn send_all_there_is_room_for(queue: &Queue) -> usize {
     loop {
         match queue.try_send(&[7; 60], sent as u32 % 4 * 8_000) {
             Ok(()) => sent += 1,
-            Err(SendError::OverLimit) => return sent,
+            Err(SendError::Queue(QueueError::OverLimit)) => return sent,
             Err(error) => panic!("{error}"),
         }
     }

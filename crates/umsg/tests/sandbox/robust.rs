@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 #[cfg(feature = "crash-points")]
 use std::time::Duration;
+use umsg::SegmentError;
 use umsg::posix::{OpenError, OpenOptions, Queue};
 
 use crate::support::shared::Shared;
@@ -106,7 +107,7 @@ fn where_no_death_would_be_marked_no_queue_opens_and_the_error_names_the_call() 
                 errno,
             );
             for result in [open(&place, "/q"), open(&place, "/new")] {
-                let Err(OpenError::CallRefused { call, .. }) = result else {
+                let Err(OpenError::Segment(SegmentError::CallRefused { call, .. })) = result else {
                     panic!("{result:?}");
                 };
                 assert_eq!(call, "set_robust_list");

@@ -5,6 +5,7 @@ use super::poll_readable;
 use std::io::ErrorKind;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
+use umsg::QueueError;
 use umsg::posix::{
     Lease, LeaseError, NotifyError, Queue, ReceiveError, Received, Reservation, SendError,
 };
@@ -244,7 +245,7 @@ impl<'a> Actor<'a> {
             Ok(_) => self.journal.did(Deed::Notified),
             Err(
                 NotifyError::Busy
-                | NotifyError::NoMemory
+                | NotifyError::Queue(QueueError::NoMemory)
                 | NotifyError::Unavailable
                 | NotifyError::TimedOut
                 | NotifyError::Interrupted,

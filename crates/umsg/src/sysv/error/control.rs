@@ -1,7 +1,7 @@
 //! Looking at queues as a whole, changing and removing them.
 
 use super::OpenError;
-use crate::error::Fault;
+use crate::error::{Fault, QueueError};
 use crate::namespace::{FileError, NamespaceError};
 
 /// Why a queue was not looked at, changed or removed (msgctl).
@@ -18,7 +18,9 @@ pub enum ControlError {
     #[error("only the queue's owner, its creator or root may do this")]
     NotOwner,
     /// EPERM: more bytes than the namespace lets an unprivileged owner allow the queue (`max_qbytes`).
-    #[error("qbytes may be raised to {max} bytes in this namespace; `umsg limits` raises that")]
+    #[error(
+        "qbytes may be raised to {max} bytes in this namespace: ask its owner to raise the limit max_qbytes"
+    )]
     TooManyBytes {
         /// The namespace's limit, in bytes.
         max: u32,
@@ -27,7 +29,7 @@ pub enum ControlError {
     /// [`Limits::enforced_modes`](crate::Limits::enforced_modes).
     #[error(
         "mode {mode:04o} lets some only send or only receive, which the system can't enforce, and this namespace refuses such modes: give each of \
-         owner, group and others both read and write, or neither, or change that with `umsg limits --enforced-modes`"
+         owner, group and others both read and write, or neither, or change the limit enforced_modes"
     )]
     ModeNotEnforced {
         /// The mode.
@@ -40,21 +42,15 @@ pub enum ControlError {
     /// EINVAL: a user or group id that is none (-1).
     #[error("this is no user or group id")]
     InvalidOwner,
-    /// EBADMSG: the queue's memory holds what no operation could have left there.
-    #[error("the queue's shared memory is damaged")]
-    Damaged,
-    /// ENOMEM: no memory left.
-    #[error("no memory left: end programs, or raise the limit of the memory cgroup")]
-    NoMemory,
     /// EAGAIN: the queue's lock is not let go: a process was stopped in the middle of a call, or a process has overwritten it.
     #[error("the queue's lock is not let go")]
     Busy,
-    /// EDEADLK: the calling thread was interrupted inside a call on the same queue, see [`crate::signals::defer`].
-    #[error("called from a signal handler that interrupted a call on the same queue")]
-    WouldDeadlock,
     /// The queue of an identifier was not found or not opened.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// As for all kinds of queues.
+    #[error(transparent)]
+    Queue(#[from] QueueError),
 }
 
 impl ControlError {
@@ -68,10 +64,8 @@ impl ControlError {
             | ControlError::ModeNotEnforced { .. }
             | ControlError::RightsNotPossible => libc::EPERM,
             ControlError::InvalidOwner => libc::EINVAL,
-            ControlError::Damaged => libc::EBADMSG,
-            ControlError::NoMemory => libc::ENOMEM,
             ControlError::Busy => libc::EAGAIN,
-            ControlError::WouldDeadlock => libc::EDEADLK,
+            ControlError::Queue(error) => error.errno(),
             ControlError::Open(error) => error.errno(),
         }
     }
@@ -90,14 +84,7 @@ impl From<NamespaceError> for ControlError {
 }
 
 impl From<Fault> for ControlError {
-    fn from(trouble: Fault) -> Self {
-        match trouble {
-            Fault::Damaged => ControlError::Damaged,
-            Fault::NoSpace | Fault::UsedUp => ControlError::Open(OpenError::NoSpace),
-            Fault::OverLimit => ControlError::Open(OpenError::OverLimit),
-            Fault::NoMemory => ControlError::NoMemory,
-            Fault::Busy => ControlError::Busy,
-            Fault::OwnedByCaller => ControlError::WouldDeadlock,
-        }
+    fn from(fault: Fault) -> Self {
+        QueueError::of(fault, ControlError::Busy)
     }
 }

@@ -7,7 +7,7 @@ pub use crate::error::LeaseError;
 pub use control::ControlError;
 pub use open::OpenError;
 
-use crate::error::Fault;
+use crate::error::{Fault, QueueError};
 
 /// Why a message was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -51,28 +51,9 @@ pub enum SendError {
     /// EINTR: a signal handler ran while the call waited.
     #[error("interrupted by a signal handler")]
     Interrupted,
-    /// ENOMEM: the machine or the memory cgroup has no memory for the message.
-    #[error("no memory left: end programs, or raise the limit of the memory cgroup")]
-    NoMemory,
-    /// ENOMEM: the file system of the namespace is full.
-    #[error(
-        "the file system of the namespace is full: receive messages, or remove queues (`umsg rm`) or other files; `df` shows how much there is"
-    )]
-    NoSpace,
-    /// ENOMEM: the namespace's limit of bytes is reached, see [`Limits::max_bytes`](crate::Limits::max_bytes).
-    #[error(
-        "the namespace's limit of bytes is reached: receive messages, remove queues (`umsg rm`), or raise it (`umsg limits --max-bytes`)"
-    )]
-    OverLimit,
-    /// ENOMEM: the queue has as many messages as one can have, some four million, or as many bytes.
-    #[error("the queue's file holds no more messages, or none so long: receive some first")]
-    UsedUp,
-    /// EBADMSG: the queue's memory holds what no operation could have left there.
-    #[error("the queue's shared memory is damaged")]
-    Damaged,
-    /// EDEADLK: the calling thread was interrupted inside a call on the same queue, see [`crate::signals::defer`].
-    #[error("called from a signal handler that interrupted a call on the same queue")]
-    WouldDeadlock,
+    /// As for all kinds of queues, with ENOMEM in place of ENOSPC.
+    #[error(transparent)]
+    Queue(#[from] QueueError),
 }
 
 impl SendError {
@@ -86,27 +67,14 @@ impl SendError {
             SendError::PermissionDenied => libc::EACCES,
             SendError::Removed => libc::EIDRM,
             SendError::Interrupted => libc::EINTR,
-            // msgsnd(2) knows no ENOSPC.
-            SendError::NoMemory | SendError::NoSpace | SendError::OverLimit | SendError::UsedUp => {
-                libc::ENOMEM
-            }
-            SendError::Damaged => libc::EBADMSG,
-            SendError::WouldDeadlock => libc::EDEADLK,
+            SendError::Queue(error) => error.errno_without_nospc(),
         }
     }
 }
 
 impl From<Fault> for SendError {
-    fn from(trouble: Fault) -> Self {
-        match trouble {
-            Fault::Damaged => SendError::Damaged,
-            Fault::NoSpace => SendError::NoSpace,
-            Fault::OverLimit => SendError::OverLimit,
-            Fault::UsedUp => SendError::UsedUp,
-            Fault::NoMemory => SendError::NoMemory,
-            Fault::Busy => SendError::Full,
-            Fault::OwnedByCaller => SendError::WouldDeadlock,
-        }
+    fn from(fault: Fault) -> Self {
+        QueueError::of(fault, SendError::Full)
     }
 }
 
@@ -135,25 +103,9 @@ pub enum ReceiveError {
     /// EINTR: a signal handler ran while the call waited.
     #[error("interrupted by a signal handler")]
     Interrupted,
-    /// ENOMEM: the machine or the memory cgroup has no memory left.
-    #[error("no memory left: end programs, or raise the limit of the memory cgroup")]
-    NoMemory,
-    /// ENOMEM: the file system of the namespace is full.
-    #[error(
-        "the file system of the namespace is full: `umsg rm` and other files that go make room, `df` shows how much there is"
-    )]
-    NoSpace,
-    /// ENOMEM: the namespace's limit of bytes is reached, see [`Limits::max_bytes`](crate::Limits::max_bytes).
-    #[error(
-        "the namespace's limit of bytes is reached: remove queues (`umsg rm`), or raise it (`umsg limits --max-bytes`)"
-    )]
-    OverLimit,
-    /// EBADMSG: the queue's memory holds what no operation could have left there.
-    #[error("the queue's shared memory is damaged")]
-    Damaged,
-    /// EDEADLK: the calling thread was interrupted inside a call on the same queue, see [`crate::signals::defer`].
-    #[error("called from a signal handler that interrupted a call on the same queue")]
-    WouldDeadlock,
+    /// As for all kinds of queues, with ENOMEM in place of ENOSPC.
+    #[error(transparent)]
+    Queue(#[from] QueueError),
 }
 
 impl ReceiveError {
@@ -166,25 +118,13 @@ impl ReceiveError {
             ReceiveError::PermissionDenied => libc::EACCES,
             ReceiveError::Removed => libc::EIDRM,
             ReceiveError::Interrupted => libc::EINTR,
-            // msgrcv(2) knows no ENOSPC.
-            ReceiveError::NoMemory | ReceiveError::NoSpace | ReceiveError::OverLimit => {
-                libc::ENOMEM
-            }
-            ReceiveError::Damaged => libc::EBADMSG,
-            ReceiveError::WouldDeadlock => libc::EDEADLK,
+            ReceiveError::Queue(error) => error.errno_without_nospc(),
         }
     }
 }
 
 impl From<Fault> for ReceiveError {
-    fn from(trouble: Fault) -> Self {
-        match trouble {
-            Fault::Damaged => ReceiveError::Damaged,
-            Fault::NoSpace | Fault::UsedUp => ReceiveError::NoSpace,
-            Fault::OverLimit => ReceiveError::OverLimit,
-            Fault::NoMemory => ReceiveError::NoMemory,
-            Fault::Busy => ReceiveError::NoMessage,
-            Fault::OwnedByCaller => ReceiveError::WouldDeadlock,
-        }
+    fn from(fault: Fault) -> Self {
+        QueueError::of(fault, ReceiveError::NoMessage)
     }
 }

@@ -1,0 +1,120 @@
+//! The errors of files and system calls that opening a queue of any kind can meet.
+
+use std::io;
+use umsg_shm::memory::OUT_OF_RANGE;
+use umsg_shm::sys::required::Refused;
+
+/// Why the file of a queue or ring can't be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SegmentError {
+    /// EINVAL: the file is not a segment of this kind of queue.
+    #[error("{0}: not a queue of umsg, or one of another kind")]
+    NotAQueue(&'static str),
+    /// EINVAL: a segment of another version or layout.
+    #[error("{}", other_version(*.found, *.expected))]
+    OtherVersion {
+        /// Version of the format in the file.
+        found: u32,
+        /// Version of this library's format; the same if the layouts differ, whose number stands behind that of the format.
+        expected: u32,
+    },
+    /// EBADMSG: the header contradicts itself or the file's length.
+    #[error("the queue's file is damaged: {0}")]
+    Damaged(&'static str),
+    /// ENOMEM: no address space to map the file.
+    #[error(
+        "no {len} bytes of address space to map the queue's file: raise the process's limit (ulimit -v), or make a smaller queue"
+    )]
+    NoAddressSpace {
+        /// Length of the file, in bytes.
+        len: u64,
+    },
+    /// EFBIG: the process may make no file of the queue's length.
+    #[error(
+        "the queue's file would have {len} bytes, more than the process may make: raise its limit (ulimit -f), or make a smaller queue. \
+         Most of these bytes take no memory."
+    )]
+    FileTooLarge {
+        /// Length of the file, in bytes.
+        len: u64,
+    },
+    /// EMFILE or ENFILE: no descriptor is left. A queue keeps none, but some are needed for a moment.
+    #[error("no file descriptor is left: close some, or raise the limit (ulimit -n)")]
+    TooManyFiles(i32),
+    /// The errno of the call: the kernel or a sandbox refuses a system call that no queue works without.
+    #[error("{}", super::call_refused(call, error))]
+    CallRefused {
+        /// The system call.
+        call: &'static str,
+        /// Its error.
+        error: io::Error,
+    },
+    /// The errno of the cause: processes of several PID or time namespaces use the queue, and this process can't register its life, a file in the
+    /// namespace's directory that the process keeps locked. Others would not learn of its death.
+    #[error(
+        "processes of several PID or time namespaces use the queue, and this process can't make the file in the directory of queues by which \
+         others learn of its death: {call}: {error}"
+    )]
+    Unregistered {
+        /// The system call that failed.
+        call: &'static str,
+        /// Its error.
+        error: io::Error,
+    },
+    /// Another error of the system.
+    #[error("{call}: {error}")]
+    System {
+        /// The system call.
+        call: &'static str,
+        /// Its error.
+        error: io::Error,
+    },
+}
+
+/// What is told of a queue whose format or layout is another: the field of its header that says so.
+fn other_version(found: u32, expected: u32) -> String {
+    match found == expected {
+        true => format!(
+            "the queue was made by another build of umsg, of the same format ({expected}) with another layout, or bytes 12 to 15 of its file were \
+             overwritten. Remove it."
+        ),
+        false => format!(
+            "the queue was made by another version of umsg (format {found}, this is {expected}), or bytes 8 to 11 of its file were overwritten. \
+             Remove it."
+        ),
+    }
+}
+
+impl SegmentError {
+    /// Whether a repair may mend the queue. A damaged one that it can't mend has lost what all else follows from, and can only be removed.
+    pub fn is_repairable(&self) -> bool {
+        matches!(self, SegmentError::Damaged(what) if *what != OUT_OF_RANGE)
+    }
+
+    /// The error number that Linux gives, or would give, for it.
+    pub fn errno(&self) -> i32 {
+        match self {
+            SegmentError::NotAQueue(_) | SegmentError::OtherVersion { .. } => libc::EINVAL,
+            SegmentError::Damaged(_) => libc::EBADMSG,
+            SegmentError::NoAddressSpace { .. } => libc::ENOMEM,
+            SegmentError::FileTooLarge { .. } => libc::EFBIG,
+            SegmentError::TooManyFiles(errno) => *errno,
+            SegmentError::CallRefused { error, .. }
+            | SegmentError::Unregistered { error, .. }
+            | SegmentError::System { error, .. } => error.raw_os_error().unwrap_or(libc::EIO),
+        }
+    }
+
+    pub(crate) fn system(call: &'static str, errno: i32) -> SegmentError {
+        let error = io::Error::from_raw_os_error(errno);
+        SegmentError::System { call, error }
+    }
+}
+
+impl From<Refused> for SegmentError {
+    fn from(refused: Refused) -> SegmentError {
+        let (call, error) = (refused.call, refused.errno.into());
+        SegmentError::CallRefused { call, error }
+    }
+}
