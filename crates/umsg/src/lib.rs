@@ -46,7 +46,7 @@ pub mod diagnosis;
 mod error;
 mod io_error;
 mod last_close;
-mod leased;
+mod lease;
 mod namespace;
 #[allow(unsafe_code, reason = "a table that is never freed, behind a pointer")]
 mod notification;
@@ -62,6 +62,7 @@ pub mod sysv;
 mod until;
 
 pub use error::{QueueError, SegmentError};
+pub use lease::Lease;
 pub use namespace::{
     Intruder, Limits, Namespace, NamespaceError, NamespaceKind, OutOfSight, PassedOver,
     SetupReport, TMPFILES,

@@ -1,6 +1,6 @@
 //! The end of leases: by their time limit, or with their holder.
 
-use super::{HolderScan, LeaseRecord, LeaseRoots, LeaseStore, Leases, State};
+use super::{HolderScan, LeaseHandle, LeaseRecord, LeaseRoots, LeaseStore, Leases, State};
 use crate::fault::Fault;
 use crate::lock::tokens::ReceiverHeld;
 use crate::sync::Ordering;
@@ -27,6 +27,17 @@ impl LeaseRoots {
 }
 
 impl<S: LeaseStore> Leases<'_, S> {
+    /// Ends a lease as if its time were up, without the lock: it is the calling thread's own, which a handler has interrupted inside of the
+    /// queue, or nobody's. What was interrupted finds a lease whose time is up, as it may at any moment.
+    #[cfg(not(loom))]
+    pub(crate) fn expire<Key>(&self, handle: &LeaseHandle<Key>) {
+        if let Ok(Some(hold)) = self.find(handle.index, handle.ticket, State::Leased) {
+            hold.until.set(1);
+            // Relaxed: a hint to look. Should the interrupted call overwrite it, the next regular look finds the lease.
+            self.segment.holding().due.store(1, Ordering::Relaxed);
+        }
+    }
+
     /// Runs `end` for each lease whose time is up, and for each lease and reservation whose holder is dead.
     pub(crate) fn end_overdue(
         &self,

@@ -178,6 +178,12 @@ impl Engine {
         })
     }
 
+    /// Ends a lease as if its time were up, see [`Leases::expire`].
+    #[cfg(not(loom))]
+    pub fn expire_lease(&self, handle: &LeaseHandle) {
+        Leases::of(self.segment()).expire(handle);
+    }
+
     /// Where the message lies that is held.
     #[cfg(not(loom))]
     pub fn place(&self, handle: &LeaseHandle) -> Result<*mut u8, Fault> {

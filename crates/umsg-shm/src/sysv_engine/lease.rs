@@ -151,16 +151,10 @@ impl Engine {
         })
     }
 
-    /// Has a lease end as if its time were up, without the lock: it is the calling thread's own, which a handler has
-    /// interrupted, or nobody's.
+    /// Ends a lease as if its time were up, see [`Leases::expire`].
     #[cfg(not(loom))]
     pub fn expire(&self, handle: &LeaseHandle) {
-        let holds = Leases::of(self.segment());
-        if let Ok(Some(hold)) = holds.find(handle.index, handle.ticket, State::Leased) {
-            hold.until.set(1);
-            // Relaxed: when to look, not what is found.
-            self.fixed().holding.due.store(1, Ordering::Relaxed);
-        }
+        Leases::of(self.segment()).expire(handle);
     }
 
     /// Where a leased message lies.

@@ -1,15 +1,11 @@
 //! Receiving in place: leases.
 
 use super::queue::Queue;
-use crate::error::QueueError;
-use crate::error::{Fault, LeaseError, ReceiveError};
-use crate::leased::Leased;
+use crate::error::{Fault, ReceiveError};
+use crate::lease::Leasable;
 use crate::until::realtime;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
-use umsg_shm::leases::InPlace;
-use umsg_shm::leases::{Leases, State};
-use umsg_shm::posix_engine::{Engine, LeaseHandle, Refused};
+use umsg_shm::posix_engine::{LeaseHandle, NoSlot, Refused};
 use umsg_shm::sys::clock::{self, Deadline};
 use umsg_shm::sys::thread;
 
@@ -43,13 +39,7 @@ use umsg_shm::sys::thread;
 /// # std::fs::remove_dir_all(&dir)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug)]
-#[must_use = "a lease that is dropped returns its message to the queue"]
-pub struct Lease<'q> {
-    queue: &'q Queue,
-    handle: LeaseHandle,
-    leased: Leased,
-}
+pub type Lease<'q> = crate::lease::Lease<'q, Queue>;
 
 impl Queue {
     /// Receives the message that is next where it lies. Source: none, the kernel's queues have no such call.
@@ -101,174 +91,54 @@ impl Queue {
             _ => self.engine.lease(me, deadline),
         };
         let lease = leased
-            .map_err(|refused| self.receive_error(refused))
-            .and_then(|handle| self.lease_of(handle));
+            .and_then(|handle| Ok(Lease::of(self, handle)?))
+            .map_err(|refused| self.receive_error(refused));
         // After the message has its owner: moving takes time and can fail.
         self.engine.do_chore();
         self.raise_fired(me, &lease);
         lease
     }
-
-    fn lease_of(&self, handle: LeaseHandle) -> Result<Lease<'_>, ReceiveError> {
-        match self.engine.place(&handle) {
-            Ok(place) => Ok(Lease {
-                queue: self,
-                handle,
-                leased: Leased::new(InPlace::new(place, handle.len)),
-            }),
-            Err(trouble) => {
-                // No process has seen the message: it goes back, unless more is damaged than where it lies.
-                expire(&self.engine, &handle);
-                Err(self.receive_error(trouble.into()))
-            }
-        }
-    }
 }
 
 impl Lease<'_> {
-    /// Length of the message, in bytes.
-    #[expect(clippy::len_without_is_empty, reason = "a message is no container")]
-    pub fn len(&self) -> usize {
-        self.leased.place.len()
-    }
-
-    /// Priority, 0 to 32,767.
+    /// Returns the priority, 0 to 32,767.
     pub fn priority(&self) -> u32 {
         self.handle.key as u32
     }
-
-    /// How often the message has been delivered as a lease, this time included: 1 the first time.
-    pub fn deliveries(&self) -> u32 {
-        self.handle.deliveries
-    }
-
-    /// Process id of the sender.
-    pub fn pid(&self) -> u32 {
-        self.handle.pid
-    }
-
-    /// When it was sent, to a few milliseconds.
-    pub fn sent(&self) -> SystemTime {
-        clock::shown(self.handle.sent_at)
-    }
-
-    /// Where the message lies. Valid as long as the lease.
-    pub fn as_ptr(&self) -> *const u8 {
-        self.leased.place.start()
-    }
-
-    /// The message as a slice.
-    ///
-    /// # Safety
-    /// No process may write the bytes as long as the slice is in use. Processes that keep to the protocol don't, until the
-    /// lease ends, which a [time limit](Self::limit) can bring about at any moment; a hostile one that may open the
-    /// queue always can. [`read_at`](Self::read_at) and [`to_vec`](Self::to_vec) are safe in any case.
-    #[allow(unsafe_code, reason = "shared memory as a slice")]
-    pub unsafe fn bytes(&self) -> &[u8] {
-        // SAFETY: by this function's own contract.
-        unsafe { self.leased.place.bytes() }
-    }
-
-    /// Copies bytes of the message from `offset` on; answers how many there were.
-    pub fn read_at(&self, offset: usize, buffer: &mut [u8]) -> usize {
-        self.leased.place.read_at(offset, buffer)
-    }
-
-    /// A copy of the message.
-    pub fn to_vec(&self) -> Vec<u8> {
-        self.leased.place.to_vec()
-    }
-
-    /// Lets the lease end by itself, `time` from now: the message then goes back to the head of its priority, whatever its
-    /// holder does meanwhile. It does so when a process finds the queue empty or full, or receives beside other leases; a
-    /// receiver that goes to sleep looks when the first lease ends, and all that are blocked ten times a second.
-    ///
-    /// # Errors
-    /// [`LeaseError::Ended`] (ESTALE) if an earlier limit has ended it.
-    pub fn limit(&self, time: Duration) -> Result<(), LeaseError> {
-        let (engine, until) = (&self.queue.engine, Leased::until(time));
-        self.leased
-            .with(|| self.answer(engine.limit(thread::current(), &self.handle, until)))
-    }
-
-    /// The message is dealt with: it is gone, and its room free.
-    ///
-    /// # Blocking
-    /// Only while a process is stopped inside of an operation on this queue.
-    ///
-    /// # Errors
-    /// [`LeaseError::Ended`] (ESTALE) if a time limit has ended the lease, or if this is a forked child of its holder: then
-    /// another process gets the message, or got it already. [`QueueError::WouldDeadlock`](crate::QueueError::WouldDeadlock) (EDEADLK) in a signal handler that
-    /// has interrupted a call on the same queue: then the message goes back to the head of its priority within a tenth of a
-    /// second, as after a time limit.
-    pub fn acknowledge(self) -> Result<(), LeaseError> {
-        self.acknowledge_kept()
-    }
-
-    /// [`acknowledge`](Self::acknowledge) for a process that keeps the lease: it goes on after `WouldDeadlock`, and has ended after any
-    /// other answer.
-    #[doc(hidden)]
-    pub fn acknowledge_kept(&self) -> Result<(), LeaseError> {
-        let engine = &self.queue.engine;
-        self.leased
-            .end(|| self.answer(engine.acknowledge(thread::current(), &self.handle)))
-    }
-
-    /// Returns the message to the head of its priority, as dropping the lease does.
-    ///
-    /// # Errors
-    /// As [`acknowledge`](Self::acknowledge).
-    pub fn give_back(self) -> Result<(), LeaseError> {
-        self.give_back_kept()
-    }
-
-    /// [`give_back`](Self::give_back) for a process that keeps the lease, as [`acknowledge_kept`](Self::acknowledge_kept).
-    #[doc(hidden)]
-    pub fn give_back_kept(&self) -> Result<(), LeaseError> {
-        let engine = &self.queue.engine;
-        self.leased.end(|| {
-            let ended = self.answer(engine.give_back(thread::current(), &self.handle));
-            engine.do_chore();
-            ended
-        })
-    }
-
-    fn answer(&self, result: Result<bool, Refused>) -> Result<(), LeaseError> {
-        match result {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(LeaseError::Ended),
-            Err(Refused::Fault(Fault::OwnedByCaller)) => {
-                Err(LeaseError::Queue(QueueError::WouldDeadlock))
-            }
-            Err(_) => {
-                self.queue.engine.note_damage();
-                Err(LeaseError::Queue(QueueError::Damaged))
-            }
-        }
-    }
 }
 
-impl Drop for Lease<'_> {
-    fn drop(&mut self) {
-        if self.leased.is_open()
-            && self.give_back_kept() == Err(LeaseError::Queue(QueueError::WouldDeadlock))
-        {
-            expire(&self.queue.engine, &self.handle);
-        }
-    }
-}
+impl Leasable for Queue {
+    type Key = usize;
+    type Own = NoSlot;
 
-/// Has a lease end as if its time were up: of a handler that has interrupted its own thread inside of the queue, where there is no
-/// lock to be had, or of nobody.
-#[cold]
-fn expire(engine: &Engine, handle: &LeaseHandle) {
-    let segment = engine.segment();
-    // The lock is this very thread's: no other process changes records meanwhile, and what was interrupted finds a lease whose
-    // time is up, as it may at any moment. Of a lease that no process has, the record is damaged anyway.
-    if let Ok(Some(hold)) = Leases::of(segment).find(handle.index, handle.ticket, State::Leased) {
-        hold.until.set(1);
-        // Relaxed: a hint to look. Should the interrupted call overwrite it, the next regular look finds the lease.
-        segment.fixed().holding.due.store(1, Ordering::Relaxed);
+    fn place(&self, handle: &LeaseHandle) -> Result<*mut u8, Fault> {
+        self.engine.place(handle)
+    }
+
+    fn limit(&self, handle: &LeaseHandle, until: u64) -> Result<bool, Refused> {
+        self.engine.limit(thread::current(), handle, until)
+    }
+
+    fn acknowledge(&self, handle: &LeaseHandle) -> Result<bool, Refused> {
+        self.engine.acknowledge(thread::current(), handle)
+    }
+
+    fn give_back(&self, handle: &LeaseHandle) -> Result<bool, Refused> {
+        let ended = self.engine.give_back(thread::current(), handle);
+        self.engine.do_chore();
+        ended
+    }
+
+    fn expire(&self, handle: &LeaseHandle) {
+        self.engine.expire_lease(handle);
+    }
+
+    fn note_damage(&self) {
+        self.engine.note_damage();
+    }
+
+    fn sent(sent_at: u64) -> SystemTime {
+        clock::shown(sent_at)
     }
 }
 
@@ -276,6 +146,7 @@ fn expire(engine: &Engine, handle: &LeaseHandle) {
 mod tests {
     use super::*;
     use crate::Namespace;
+    use crate::error::{LeaseError, QueueError};
     use crate::posix::OpenOptions;
     use tempfile::TempDir;
 
