@@ -8,6 +8,7 @@
 //! | the room for a blocked batch is not kept, or its turn ends without serving those behind it | it waits for ever |
 
 use super::stage::{LATER, Message, Queue, SOON, Slices, alive, explore, polled};
+use super::subject::Subject;
 use crate::crash::Point;
 use crate::model::crash::step;
 use crate::model::thread::{self, Thread};

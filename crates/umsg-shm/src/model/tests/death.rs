@@ -1,8 +1,5 @@
 //! Death at each crash point of an operation, while a bystander goes on.
 //!
-//! What was sent by a send that returned is received exactly once, by the bystander or at the end; what the victim was
-//! sending or receiving, at most once and whole; no slot is lost, and both sides go on working.
-//!
 //! | a defect | what it leads to here |
 //! |---|---|
 //! | the repair does not complete an offer or an admission, frees no slot, forgets those that nodes hold, or keeps the lists | a message comes twice, or a slot is lost |
@@ -10,171 +7,28 @@
 //! | who repairs looks at what the lock guards when it wakes all processes, after it has dropped the lock | a race on the number of nodes |
 //! | where the entry is another slot's, the cursor that passed it is not seen (no release, or no fence) | a race on the message |
 
+use super::scenario::{Act, Fate, Scenario};
 use super::stage::{DIRECTOR, LATER, Message, Queue, Slices, alive, explore};
+use super::subject::Subject;
 use crate::crash::Point;
-use crate::model::thread::{self, Thread};
+use crate::model::thread;
 use crate::model::world::{self, Death};
 use crate::posix_engine::Refused;
 use crate::sys::clock::Deadline;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-/// What a thread of a scenario does: sends this, or receives.
-#[derive(Clone, Copy)]
-enum Act {
-    Send(Message),
-    Receive,
-}
-use Act::{Receive, Send};
-
-/// What becomes of the message that the victim was sending, or of one that it was receiving.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Fate {
-    /// It is in the queue.
-    There,
-    /// It is not.
-    Gone,
-    /// That depends on what the bystander did before.
-    Either,
-}
+use Act::Send;
 use Fate::{Either, Gone, There};
 
-/// A queue, two threads that use it, and where one of them dies.
-#[derive(Clone, Copy)]
-struct Scenario {
-    name: &'static str,
-    max_messages: usize,
-    slots: usize,
-    /// What is in the queue at first.
-    before: &'static [Message],
-    victim: Act,
-    bystander: Act,
-    preemptions: usize,
-}
-
-impl Scenario {
-    /// Explores the victim's death at each of the points.
-    fn dies_at(self, points: &[(Point, Fate)]) {
-        for &(point, fate) in points {
-            self.dies(Death::At(point), fate, format!("{point:?}"));
-        }
-    }
-
-    fn dies(self, death: Death, fate: Fate, at: String) {
-        let died_once = Arc::new(AtomicBool::new(false));
-        let died = Arc::clone(&died_once);
-        let name = format!("death: {} at {at}", self.name);
-        explore(&name, self.preemptions, Slices::End, move || {
-            if self.play(death, fate) {
-                died.store(true, Ordering::Relaxed);
-            }
-        });
-        assert!(
-            died_once.load(Ordering::Relaxed),
-            "{name}: the point is never reached"
-        );
-    }
-
-    /// One execution. Answers whether the victim died.
-    fn play(self, death: Death, fate: Fate) -> bool {
-        let queue = Queue::new(self.max_messages, self.slots);
-        queue.direct(|queue, me| {
-            for &message in self.before {
-                queue.send(me, message, Deadline::Passed).unwrap();
-            }
-        });
-        world::doom(1, death, 1);
-        let victim = queue.spawn(1, move |queue, me| act(self.victim, queue, me));
-        let bystander = queue.spawn(2, move |queue, me| act(self.bystander, queue, me));
-        let victims = thread::join(victim);
-        let bystanders = alive(bystander);
-        let left = queue.empty();
-        let died = victims.is_none();
-
-        let mut expected = self.before.to_vec();
-        expected.extend(sent(self.bystander, Some(bystanders)));
-        expected.extend(sent(self.victim, victims));
-        expected.sort_unstable();
-        let mut found = left.clone();
-        found.extend(received(self.bystander, Some(bystanders)));
-        found.extend(received(self.victim, victims));
-        found.sort_unstable();
-        if died {
-            check_fate(self.victim, fate, &mut expected, &mut found);
-        }
-        assert_eq!(found, expected, "left in the queue: {left:?}");
-        queue.audit();
-        died
-    }
-}
-
-/// The victim's own message counts as its fate says; a message that it may have taken is forgotten likewise.
-fn check_fate(victim: Act, fate: Fate, expected: &mut Vec<Message>, found: &mut Vec<Message>) {
-    match victim {
-        Send(message) => {
-            let is_there = found.contains(&message);
-            assert!(fate != There || is_there, "a message that was sent is lost");
-            assert!(
-                fate != Gone || !is_there,
-                "a message was received that was never sent"
-            );
-            found.retain(|&other| other != message);
-        }
-        Receive => {
-            let missing = expected.len() - found.len();
-            assert!(fate != There || missing == 0, "a message is lost");
-            assert!(fate != Gone || missing == 1, "a message was received twice");
-            assert!(missing <= 1);
-            if missing == 1 {
-                expected.retain(|message| found.contains(message));
-            }
-        }
-    }
-}
-
-/// What a thread received, if it received.
-fn act(act: Act, queue: &Queue, me: &Thread) -> Result<Option<Message>, Refused> {
-    match act {
-        Send(message) => queue.send(me, message, LATER).map(|()| None),
-        Receive => queue.receive(me, LATER).map(Some),
-    }
-}
-
-type Outcome = Result<Option<Message>, Refused>;
-
-/// The message that a thread has sent for certain.
-fn sent(act: Act, outcome: Option<Outcome>) -> Option<Message> {
-    match (act, outcome) {
-        (Send(message), Some(Ok(_))) => Some(message),
-        (Send(_), Some(Err(refused))) => {
-            assert_eq!(refused, Refused::TimedOut);
-            None
-        }
-        _ => None,
-    }
-}
-
-/// The message that a thread has received for certain.
-fn received(act: Act, outcome: Option<Outcome>) -> Option<Message> {
-    match (act, outcome) {
-        (Receive, Some(Ok(message))) => message,
-        (Receive, Some(Err(refused))) => {
-            assert_eq!(refused, Refused::TimedOut);
-            None
-        }
-        _ => None,
-    }
-}
+/// Receives the message that is next.
+const RECEIVE: Act<Message, ()> = Act::Receive(());
 
 #[test]
 fn a_sender_dies_and_another_goes_on() {
     Scenario {
         name: "a sender beside a sender",
-        max_messages: 3,
-        slots: 3,
+        queue: || Queue::new(3, 3),
         before: &[(1, 0)],
         victim: Send((2, 3)),
-        bystander: Send((3, 1)),
+        bystanders: &[Send((3, 1))],
         preemptions: 3,
     }
     .dies_at(&[
@@ -190,11 +44,10 @@ fn a_sender_dies_and_another_goes_on() {
 fn a_receiver_dies_and_another_goes_on() {
     Scenario {
         name: "a receiver beside a receiver",
-        max_messages: 3,
-        slots: 3,
+        queue: || Queue::new(3, 3),
         before: &[(1, 0), (2, 3), (3, 0)],
-        victim: Receive,
-        bystander: Receive,
+        victim: RECEIVE,
+        bystanders: &[RECEIVE],
         preemptions: 2,
     }
     .dies_at(&[
@@ -212,11 +65,10 @@ fn a_receiver_dies_and_another_goes_on() {
 fn a_receiver_on_the_fast_path_dies_and_a_sender_goes_on() {
     Scenario {
         name: "a receiver beside a sender",
-        max_messages: 2,
-        slots: 2,
+        queue: || Queue::new(2, 2),
         before: &[(1, 0)],
-        victim: Receive,
-        bystander: Send((2, 0)),
+        victim: RECEIVE,
+        bystanders: &[Send((2, 0))],
         preemptions: 3,
     }
     .dies_at(&[
@@ -231,11 +83,10 @@ fn a_receiver_on_the_fast_path_dies_and_a_sender_goes_on() {
 fn a_blocked_receiver_dies_and_swallows_nothing() {
     Scenario {
         name: "a blocked receiver",
-        max_messages: 1,
-        slots: 1,
+        queue: || Queue::new(1, 1),
         before: &[],
-        victim: Receive,
-        bystander: Send((1, 0)),
+        victim: RECEIVE,
+        bystanders: &[Send((1, 0))],
         preemptions: 3,
     }
     .dies_at(&[
@@ -251,11 +102,10 @@ fn a_blocked_receiver_dies_and_swallows_nothing() {
 fn a_sender_dies_while_it_hands_a_message_over() {
     let scenario = Scenario {
         name: "a server",
-        max_messages: 1,
-        slots: 1,
+        queue: || Queue::new(1, 1),
         before: &[],
         victim: Send((1, 0)),
-        bystander: Receive,
+        bystanders: &[RECEIVE],
         preemptions: 3,
     };
     scenario.dies_at(&[
@@ -271,11 +121,10 @@ fn a_sender_dies_while_it_hands_a_message_over() {
 fn a_receiver_dies_while_it_admits_a_blocked_sender() {
     Scenario {
         name: "a receiver beside a blocked sender",
-        max_messages: 1,
-        slots: 2,
+        queue: || Queue::new(1, 2),
         before: &[(1, 0)],
-        victim: Receive,
-        bystander: Send((2, 1)),
+        victim: RECEIVE,
+        bystanders: &[Send((2, 1))],
         preemptions: 3,
     }
     .dies_at(&[
@@ -290,11 +139,10 @@ fn a_receiver_dies_while_it_admits_a_blocked_sender() {
 fn a_blocked_sender_dies_and_leaves_no_slot_behind() {
     Scenario {
         name: "a blocked sender",
-        max_messages: 1,
-        slots: 2,
+        queue: || Queue::new(1, 2),
         before: &[(1, 0)],
         victim: Send((2, 1)),
-        bystander: Receive,
+        bystanders: &[RECEIVE],
         preemptions: 3,
     }
     .dies_at(&[
@@ -313,11 +161,10 @@ fn a_blocked_sender_dies_and_leaves_no_slot_behind() {
 fn a_sender_dies_while_it_grows_the_queue() {
     Scenario {
         name: "growing",
-        max_messages: 4,
-        slots: 2,
+        queue: || Queue::new(4, 2),
         before: &[(1, 0), (2, 0)],
         victim: Send((3, 0)),
-        bystander: Send((4, 0)),
+        bystanders: &[Send((4, 0))],
         preemptions: 2,
     }
     .dies_at(&[

@@ -7,6 +7,7 @@
 //! | growing, or parking a message, without the loan of the sender lock | a race on the cursors |
 
 use super::stage::{Queue, Slices, alive, explore, polled};
+use super::subject::Subject;
 use crate::sys::clock::Deadline;
 
 #[test]

@@ -8,26 +8,11 @@
 //! | a newcomer is served before waiters | it steals a message |
 
 use super::stage::{LATER, Message, Queue, SOON, Slices, alive, explore};
+use super::subject::{Subject, optional};
 use crate::lock::SLICE;
 use crate::posix_engine::{RECEIVERS, Refused};
 use crate::sync::{Ordering, spin_hint};
 use crate::sys::clock::Deadline;
-
-/// What was received by any process, and what is left: each message once.
-fn assert_each_once(received: &[Option<Message>], left: &[Message], expected: &[Message]) {
-    let mut all: Vec<_> = received.iter().flatten().chain(left).copied().collect();
-    all.sort_unstable();
-    assert_eq!(all, expected);
-}
-
-/// A message, or that there was none.
-fn optional(result: Result<Message, Refused>) -> Option<Message> {
-    match result {
-        Ok(message) => Some(message),
-        Err(Refused::NotNow | Refused::TimedOut) => None,
-        Err(other) => panic!("{other:?}"),
-    }
-}
 
 #[test]
 fn a_sender_and_a_receiver_that_goes_to_sleep_see_each_other() {
@@ -52,8 +37,7 @@ fn each_sleeping_receiver_gets_a_message() {
             }
         });
         let received = receivers.map(|receiver| alive(receiver).ok());
-        assert_each_once(&received, &[], &[(1, 0), (2, 0)]);
-        queue.audit();
+        queue.settle(&received, &[(1, 0), (2, 0)]);
     });
 }
 
@@ -68,8 +52,7 @@ fn a_time_out_and_a_message_decide_for_one_of_them() {
             let receiver = queue.spawn(1, |queue, me| optional(queue.receive(me, SOON)));
             queue.direct(|queue, me| queue.send(me, (1, 0), Deadline::Passed).unwrap());
             let received = alive(receiver);
-            assert_each_once(&[received], &queue.empty(), &[(1, 0)]);
-            queue.audit();
+            queue.settle(&[received], &[(1, 0)]);
         },
     );
 }
@@ -119,8 +102,7 @@ fn a_time_out_and_room_decide_for_one_of_them() {
             Ok(()) => expected.push((2, 1)),
             Err(refused) => assert_eq!(refused, Refused::TimedOut),
         }
-        assert_each_once(&[optional(first)], &queue.empty(), &expected);
-        queue.audit();
+        queue.settle(&[optional(first)], &expected);
     });
 }
 
@@ -160,7 +142,6 @@ fn an_offer_that_is_not_taken_up_goes_to_somebody_else() {
         });
         let stopped = alive(stopped);
         alive(sender);
-        assert_each_once(&[stopped, newcomer], &queue.empty(), &[(1, 0)]);
-        queue.audit();
+        queue.settle(&[stopped, newcomer], &[(1, 0)]);
     });
 }

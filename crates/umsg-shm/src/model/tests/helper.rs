@@ -9,6 +9,7 @@
 //! | a call leaves the flag up | each send after the death of a helper calls it |
 
 use super::stage::{LATER, Queue, Slices, alive, explore};
+use super::subject::Subject;
 use crate::crash::Point;
 use crate::doorbell::{LEVELS, is_called};
 use crate::lock::SLICE;

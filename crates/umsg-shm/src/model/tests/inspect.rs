@@ -5,6 +5,7 @@
 //! | the one-priority word is not looked at again behind the ring | a message stands behind a worse one |
 
 use super::stage::{Message, Queue, Slices, alive, explore};
+use super::subject::Subject;
 use crate::sys::clock::Deadline;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;

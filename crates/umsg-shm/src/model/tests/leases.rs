@@ -12,25 +12,13 @@
 //! | who is blocked does not look for dead holders | nobody gets any further |
 
 use super::stage::{LATER, Message, Queue, Slices, alive, explore};
+use super::subject::{Subject, explore_death};
 use crate::crash::Point;
 use crate::model::crash::step;
 use crate::model::thread::{self, Thread};
 use crate::model::world::{self, Death};
 use crate::posix_engine::Refused;
 use crate::sys::clock::Deadline;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-/// A queue that holds messages.
-fn holding(max_messages: usize, slots: usize, before: &[Message]) -> Queue {
-    let queue = Queue::new(max_messages, slots);
-    queue.direct(|queue, me| {
-        for &message in before {
-            queue.send(me, message, Deadline::Passed).unwrap();
-        }
-    });
-    queue
-}
 
 /// Reserves, writes and commits.
 fn send_in_place(queue: &Queue, me: &Thread, message: Message) -> Result<(), Refused> {
@@ -71,7 +59,7 @@ fn a_message_that_is_sent_arrives_at_a_blocked_receiver_that_leases() {
 #[test]
 fn a_commit_takes_its_place_behind_what_was_sent() {
     explore("holds: commit, send, receive", 2, Slices::Endless, || {
-        let queue = holding(3, 3, &[(1, 0)]);
+        let queue = Queue::new(3, 3).filled(&[(1, 0)]);
         let committer = queue.spawn(1, |queue, me| send_in_place(queue, me, (2, 0)));
         let sender = queue.spawn(2, |queue, me| queue.send(me, (3, 0), Deadline::Passed));
         let first = queue.direct(|queue, me| queue.receive(me, Deadline::Passed));
@@ -87,7 +75,7 @@ fn a_commit_takes_its_place_behind_what_was_sent() {
 #[test]
 fn a_reservation_and_a_send_share_the_room() {
     explore("holds: the last place", 2, Slices::Endless, || {
-        let queue = holding(2, 3, &[(1, 0)]);
+        let queue = Queue::new(2, 3).filled(&[(1, 0)]);
         let reserving = queue.spawn(1, |queue, me| {
             let room = queue.reserve(me, 2, Deadline::Passed);
             if let Ok(room) = &room {
@@ -139,7 +127,7 @@ fn an_acknowledgement_lets_a_blocked_sender_in() {
         3,
         Slices::Endless,
         || {
-            let queue = holding(1, 2, &[(1, 0)]);
+            let queue = Queue::new(1, 2).filled(&[(1, 0)]);
             let sender = queue.spawn(1, |queue, me| queue.send(me, (2, 0), Deadline::Never));
             let received = queue.direct(|queue, me| receive_in_place(queue, me, Deadline::Passed));
             assert_eq!((received, alive(sender)), (Ok((1, 0)), Ok(())));
@@ -156,7 +144,7 @@ fn what_is_given_back_goes_to_a_blocked_receiver() {
         3,
         Slices::Endless,
         || {
-            let queue = holding(1, 1, &[(1, 0)]);
+            let queue = Queue::new(1, 1).filled(&[(1, 0)]);
             let (_, lease) = queue.direct(|queue, me| queue.lease(me, Deadline::Passed).unwrap());
             let receiver = queue.spawn(1, |queue, me| {
                 let (message, lease) = queue.lease(me, Deadline::Never).unwrap();
@@ -175,7 +163,7 @@ fn what_is_given_back_goes_to_a_blocked_receiver() {
 #[test]
 fn two_that_lease_get_a_message_each_and_one_that_is_returned_comes_first() {
     explore("holds: two that lease", 2, Slices::Endless, || {
-        let queue = holding(2, 2, &[(1, 0), (2, 0)]);
+        let queue = Queue::new(2, 2).filled(&[(1, 0), (2, 0)]);
         let returning = queue.spawn(1, |queue, me| {
             let (message, lease) = queue.lease(me, Deadline::Passed).unwrap();
             assert_eq!(queue.engine().give_back(me, &lease), Ok(true));
@@ -193,7 +181,7 @@ fn two_that_lease_get_a_message_each_and_one_that_is_returned_comes_first() {
 #[test]
 fn the_end_of_its_time_and_an_acknowledgement_decide_for_one_of_them() {
     explore("holds: limit and acknowledge", 3, Slices::End, || {
-        let queue = holding(1, 1, &[(1, 0)]);
+        let queue = Queue::new(1, 1).filled(&[(1, 0)]);
         let lease = queue.direct(|queue, me| {
             let (_, lease) = queue.lease(me, Deadline::Passed).unwrap();
             assert_eq!(queue.engine().limit(me, &lease, 2), Ok(true));
@@ -217,7 +205,7 @@ fn the_end_of_its_time_and_an_acknowledgement_decide_for_one_of_them() {
 #[test]
 fn who_sleeps_gets_what_a_dead_holder_held() {
     explore("holds: a dead holder of a lease", 2, Slices::End, || {
-        let queue = holding(1, 1, &[(1, 0)]);
+        let queue = Queue::new(1, 1).filled(&[(1, 0)]);
         let holder = queue.spawn(1, |queue, me| {
             // In vain if the other was first.
             let _ = queue.lease(me, Deadline::Passed);
@@ -309,22 +297,14 @@ struct Scenario {
 impl Scenario {
     fn dies_at(self, points: &[(Point, Fate)]) {
         for &(point, fate) in points {
-            let died_once = Arc::new(AtomicBool::new(false));
-            let died = Arc::clone(&died_once);
             let name = format!("holds: {} at {point:?}", self.name);
-            explore(&name, self.preemptions, Slices::End, move || {
-                if self.play(point, fate) {
-                    died.store(true, Ordering::Relaxed);
-                }
-            });
-            let died = died_once.load(Ordering::Relaxed);
-            assert!(died, "{name}: the point is never reached");
+            explore_death(&name, self.preemptions, move || self.play(point, fate));
         }
     }
 
     /// One execution. Answers whether the victim died.
     fn play(self, point: Point, fate: Fate) -> bool {
-        let queue = holding(self.max_messages, self.slots, self.before);
+        let queue = Queue::new(self.max_messages, self.slots).filled(self.before);
         world::doom(1, Death::At(point), 1);
         let victim = queue.spawn(1, move |queue, me| self.victim.go(queue, me));
         let bystander = queue.spawn(2, move |queue, me| self.bystander.go(queue, me));
@@ -508,7 +488,7 @@ fn who_repairs_after_a_holder_or_takes_back_what_it_held_dies_too() {
             };
             let name = format!("holds: {first:?}, then {second:?}");
             explore(&name, 2, Slices::End, move || {
-                let queue = holding(3, 3, scenario.before);
+                let queue = Queue::new(3, 3).filled(scenario.before);
                 world::doom(1, Death::At(first), 1);
                 assert!(thread::live(1, |me| scenario.victim.go(&queue, me)).is_none());
                 world::doom(3, Death::At(second), 1);

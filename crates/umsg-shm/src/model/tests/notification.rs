@@ -8,6 +8,7 @@
 //! | a repair does not look who is registered | no process is told of a message |
 
 use super::stage::{LATER, Queue, Slices, alive, explore, polled};
+use super::subject::Subject;
 use crate::crash::Point;
 use crate::lock::SLICE;
 use crate::model::thread::{self, Thread};

@@ -8,6 +8,7 @@
 //! | the repair leaves the cursor behind a stamp, or looks for the stamp only where the entry may be another slot's | a message is lost |
 
 use super::stage::{Message, Queue, Slices, alive, explore, polled};
+use super::subject::Subject;
 use crate::crash::Point;
 use crate::model::thread::{self, Thread};
 use crate::model::world::{self, Death};

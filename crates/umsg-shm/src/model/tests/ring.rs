@@ -8,6 +8,7 @@
 
 use super::ring_stage::Ring;
 use super::stage::{Slices, alive, explore};
+use super::subject::Subject;
 use crate::model::thread::Thread;
 use crate::posix_engine::Refused;
 use crate::sys::clock::Deadline;

@@ -8,6 +8,7 @@
 
 use super::ring_stage::{OWNER, Ring};
 use super::stage::{Slices, alive, explore};
+use super::subject::Subject;
 use crate::crash::Point;
 use crate::model::thread;
 use crate::model::world::{self, Death};

@@ -1,6 +1,7 @@
 //! A ring: a queue with one receiver, which waits by its bell.
 
 use super::stage::{DIRECTOR, Message, Queue};
+use super::subject::Subject;
 use crate::model::crash::step;
 use crate::model::futex;
 use crate::model::segment::Segment;

@@ -7,6 +7,7 @@
 //! | "full" is said by what was cached | a send is refused though there is room |
 
 use super::stage::{Queue, Slices, alive, explore, polled};
+use super::subject::Subject;
 use crate::posix_engine::Refused;
 use crate::sys::clock::Deadline;
 

@@ -1,5 +1,6 @@
 //! What the models are made of: a queue, threads that use it, and the account at the end.
 
+use super::subject::Subject;
 use crate::leases::{Leases, State};
 use crate::lock::SLICE;
 use crate::model::crash::step;
@@ -7,7 +8,7 @@ use crate::model::segment::Segment;
 use crate::model::thread::{self, Thread};
 use crate::model::world;
 use crate::posix_engine::segment::Ring;
-use crate::posix_engine::{Engine, LeaseHandle, Refused};
+use crate::posix_engine::{Engine, LeaseHandle, NoSlot, Refused};
 use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
 use crate::waiters::{List, Waiters};
@@ -125,56 +126,34 @@ impl Queue {
         Ok(handle)
     }
 
-    /// Lets so much time pass for all processes that it is worth looking at the holders again.
-    fn let_holders_be_looked_at(&self) {
-        let holding = &self.0.segment().fixed().holding;
-        holding.look_after.store(0, Ordering::Relaxed);
-    }
-
-    /// Receives what is there, as the director; also what is offered to the dead, which takes until a slice has passed.
-    pub(super) fn empty(&self) -> Vec<Message> {
-        self.direct(|queue, me| {
-            let mut messages = Vec::new();
-            let mut slices = 2;
-            loop {
-                queue.let_holders_be_looked_at();
-                match queue.receive(me, Deadline::Passed) {
-                    Ok(message) => messages.push(message),
-                    Err(Refused::NotNow) if slices == 0 => return messages,
-                    Err(Refused::NotNow) => {
-                        slices -= 1;
-                        me.oversleep(SLICE);
-                    }
-                    Err(other) => panic!("{other:?}"),
-                }
-            }
-        })
-    }
-
-    /// Does something as the director.
-    pub(super) fn direct<T>(&self, work: impl FnOnce(&Queue, &Thread) -> T) -> T {
-        thread::live(DIRECTOR, |me| work(self, me)).expect("nobody killed the director")
-    }
-
-    /// Begins a thread that uses the queue.
-    pub(super) fn spawn<T: 'static>(
-        &self,
-        tid: u32,
-        life: impl FnOnce(&Queue, &Thread) -> T + 'static,
-    ) -> JoinHandle<Option<T>> {
-        let queue = self.clone();
-        thread::spawn(tid, move |me| life(&queue, me))
-    }
-
     /// Slots in circulation.
     pub(super) fn slots(&self) -> u32 {
         let geometry = &self.0.segment().fixed().geometry;
         geometry.slots.load(Ordering::Relaxed)
     }
+}
 
-    /// At the end, when no process uses the queue any more and it is empty: it works, every slot is in exactly one place,
-    /// and the cursors agree with what is there.
-    pub(super) fn audit(&self) {
+impl Subject for Queue {
+    type Message = Message;
+    type Want = ();
+    type Own = NoSlot;
+
+    const ANY: () = ();
+
+    fn send_one(&self, me: &Thread, message: Message, by: Deadline) -> Result<(), Refused> {
+        self.send(me, message, by)
+    }
+
+    fn receive_one(&self, me: &Thread, (): (), by: Deadline) -> Result<Message, Refused> {
+        self.receive(me, by)
+    }
+
+    fn let_holders_be_looked_at(&self) {
+        let holding = &self.0.segment().fixed().holding;
+        holding.look_after.store(0, Ordering::Relaxed);
+    }
+
+    fn audit(&self) {
         // Takes both locks, and so repairs what the dead have left.
         let message = (u64::MAX, 0);
         self.let_holders_be_looked_at();

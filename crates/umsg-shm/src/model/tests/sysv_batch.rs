@@ -7,7 +7,8 @@
 //! | a blocked batch is not told of room, or not in time | a deadlock |
 
 use super::stage::{LATER, SOON, Slices, alive, explore, polled};
-use super::sysv_stage::{Message, Queue, explore_death};
+use super::subject::{Subject, explore_death};
+use super::sysv_stage::{Message, Queue};
 use crate::crash::Point;
 use crate::model::thread;
 use crate::model::world::{self, Death};

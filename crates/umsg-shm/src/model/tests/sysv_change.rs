@@ -8,7 +8,8 @@
 //! | an interrupted call does not ask what was settled | a message is lost, or sent twice |
 
 use super::stage::{LATER, Slices, alive, explore};
-use super::sysv_stage::{Failed, Message, Queue, RECEIVE, SEND, assert_each_once};
+use super::subject::Subject;
+use super::sysv_stage::{Failed, Message, Queue, RECEIVE, SEND};
 use crate::crash::Point;
 use crate::model::thread;
 use crate::model::world::{self, Death};
@@ -206,8 +207,7 @@ fn a_signal_and_a_message_decide_for_one_of_them() {
                     None
                 }
             };
-            assert_each_once(&[received], &queue.empty(), &[(1, 5)]);
-            queue.audit();
+            queue.settle(&[received], &[(1, 5)]);
         },
     );
 }

@@ -1,8 +1,5 @@
 //! System V queues: death at each crash point of an operation, while a bystander goes on.
 //!
-//! What was sent by a send that returned is received exactly once, by the bystander or at the end; what the victim was
-//! sending or receiving, at most once and whole; no slot is lost, and the queue goes on working.
-//!
 //! | a defect | what it leads to here |
 //! |---|---|
 //! | the repair forgets what nodes hold, ends what was not accepted, or does not end what was | a message is lost, or comes twice |
@@ -10,173 +7,25 @@
 //! | a waiter's node is not named to the kernel, or messages are offered to the dead | a deadlock |
 //! | who repairs looks at what the lock guards when it wakes all processes, after it has dropped the lock | a race on the number of nodes |
 
+use super::scenario::{Act, Fate, Scenario};
 use super::stage::{DIRECTOR, LATER, Slices, alive, explore};
-use super::sysv_stage::{Message, Queue, assert_each_once, explore_death, optional};
+use super::subject::{Subject, explore_death, optional};
+use super::sysv_stage::Queue;
 use crate::crash::Point;
 use crate::lock::SLICE;
 use crate::model::thread::{self, Thread};
 use crate::model::world::{self, Death};
 use crate::sys::clock::Deadline;
-use crate::sysv_engine::Refused;
 use crate::sysv_engine::order::Want;
-
-/// What a thread of a scenario does: sends this, or receives what it wants.
-#[derive(Clone, Copy)]
-enum Act {
-    Send(Message),
-    Receive(Want),
-}
 use Act::{Receive, Send};
-use Want::{Any, Exactly};
-
-/// What becomes of the message that the victim was sending, or of one that it was receiving.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Fate {
-    /// It is in the queue.
-    There,
-    /// It is not.
-    Gone,
-    /// That depends on what the others did before.
-    Either,
-}
 use Fate::{Either, Gone, There};
-
-/// A queue, threads that use it, and where one of them dies.
-#[derive(Clone, Copy)]
-struct Scenario {
-    name: &'static str,
-    messages: usize,
-    /// What is in the queue at first.
-    before: &'static [Message],
-    victim: Act,
-    bystanders: &'static [Act],
-    preemptions: usize,
-}
-
-impl Scenario {
-    /// Explores the victim's death at each of the points.
-    fn dies_at(self, points: &[(Point, Fate)]) {
-        for &(point, fate) in points {
-            self.dies(Death::At(point), fate, format!("{point:?}"));
-        }
-    }
-
-    fn dies(self, death: Death, fate: Fate, at: String) {
-        let name = format!("typed death: {} at {at}", self.name);
-        explore_death(&name, self.preemptions, move || self.play(death, fate));
-    }
-
-    /// One execution. Answers whether the victim died.
-    fn play(self, death: Death, fate: Fate) -> bool {
-        let queue = Queue::new(self.messages);
-        queue.direct(|queue, me| {
-            for &message in self.before {
-                queue.send(me, message, Deadline::Passed).unwrap();
-            }
-        });
-        world::doom(1, death, 1);
-        let spawn = |tid, act| queue.spawn(tid, move |queue, me| act_on(act, queue, me));
-        let victim = spawn(1, self.victim);
-        let bystanders: Vec<_> = (2..)
-            .zip(self.bystanders)
-            .map(|(tid, &act)| (act, spawn(tid, act)))
-            .collect();
-        let victims = thread::join(victim);
-        let mut outcomes = vec![(self.victim, victims)];
-        for (act, bystander) in bystanders {
-            outcomes.push((act, Some(alive(bystander))));
-        }
-        let left = queue.empty();
-
-        let mut expected = self.before.to_vec();
-        expected.extend(
-            outcomes
-                .iter()
-                .filter_map(|&(act, outcome)| sent(act, outcome)),
-        );
-        expected.sort_unstable();
-        let mut found = left.clone();
-        found.extend(
-            outcomes
-                .iter()
-                .filter_map(|&(act, outcome)| received(act, outcome)),
-        );
-        found.sort_unstable();
-        if victims.is_none() {
-            check_fate(self.victim, fate, &mut expected, &mut found);
-        }
-        assert_eq!(found, expected, "left in the queue: {left:?}");
-        queue.audit();
-        victims.is_none()
-    }
-}
-
-/// The victim's own message counts as its fate says; a message that it may have taken is forgotten likewise.
-fn check_fate(victim: Act, fate: Fate, expected: &mut Vec<Message>, found: &mut Vec<Message>) {
-    match victim {
-        Send(message) => {
-            let is_there = found.contains(&message);
-            assert!(fate != There || is_there, "a message that was sent is lost");
-            assert!(
-                fate != Gone || !is_there,
-                "a message was received that was never sent"
-            );
-            if let Some(index) = found.iter().position(|&other| other == message) {
-                found.remove(index);
-            }
-        }
-        Receive(_) => {
-            let missing = expected.len().checked_sub(found.len());
-            let missing = missing.expect("a message was received twice");
-            let most = usize::from(fate != There);
-            assert!(missing <= most, "a message is lost");
-            assert!(fate != Gone || missing == 1, "a message was received twice");
-            if missing == 1 {
-                expected.retain(|message| found.contains(message));
-            }
-        }
-    }
-}
-
-type Outcome = Result<Option<Message>, Refused>;
-
-/// What a thread received, if it received.
-fn act_on(act: Act, queue: &Queue, me: &Thread) -> Outcome {
-    match act {
-        Send(message) => queue.send(me, message, LATER).map(|()| None),
-        Receive(want) => queue.receive(me, want, LATER).map(Some),
-    }
-}
-
-/// The message that a thread has sent for certain.
-fn sent(act: Act, outcome: Option<Outcome>) -> Option<Message> {
-    match (act, outcome) {
-        (Send(message), Some(Ok(_))) => Some(message),
-        (Send(_), Some(Err(refused))) => {
-            assert_eq!(refused, Refused::TimedOut);
-            None
-        }
-        _ => None,
-    }
-}
-
-/// The message that a thread has received for certain.
-fn received(act: Act, outcome: Option<Outcome>) -> Option<Message> {
-    match (act, outcome) {
-        (Receive(_), Some(Ok(message))) => message,
-        (Receive(_), Some(Err(refused))) => {
-            assert_eq!(refused, Refused::TimedOut);
-            None
-        }
-        _ => None,
-    }
-}
+use Want::{Any, Exactly};
 
 #[test]
 fn a_sender_dies_and_another_goes_on() {
     Scenario {
         name: "a sender beside a sender",
-        messages: 3,
+        queue: || Queue::new(3),
         before: &[(1, 5)],
         victim: Send((2, 6)),
         bystanders: &[Send((3, 5))],
@@ -193,7 +42,7 @@ fn a_sender_dies_and_another_goes_on() {
 fn a_receiver_dies_and_another_goes_on() {
     Scenario {
         name: "a receiver beside a receiver",
-        messages: 3,
+        queue: || Queue::new(3),
         before: &[(1, 5), (2, 6)],
         victim: Receive(Any),
         bystanders: &[Receive(Any)],
@@ -206,7 +55,7 @@ fn a_receiver_dies_and_another_goes_on() {
 fn a_blocked_receiver_dies_and_swallows_nothing() {
     Scenario {
         name: "a blocked receiver",
-        messages: 1,
+        queue: || Queue::new(1),
         before: &[],
         victim: Receive(Any),
         bystanders: &[Send((1, 5))],
@@ -225,7 +74,7 @@ fn a_blocked_receiver_dies_and_swallows_nothing() {
 fn a_sender_dies_while_it_hands_a_message_over() {
     let scenario = Scenario {
         name: "a sender that hands over",
-        messages: 1,
+        queue: || Queue::new(1),
         before: &[],
         victim: Send((1, 5)),
         bystanders: &[Receive(Any)],
@@ -243,7 +92,7 @@ fn a_sender_dies_while_it_hands_a_message_over() {
 fn a_receiver_dies_while_it_lets_a_blocked_sender_in() {
     let scenario = Scenario {
         name: "a receiver beside a blocked sender",
-        messages: 1,
+        queue: || Queue::new(1),
         before: &[(1, 5)],
         victim: Receive(Any),
         bystanders: &[Send((2, 6))],
@@ -262,7 +111,7 @@ fn a_receiver_dies_while_it_lets_a_blocked_sender_in() {
 fn a_receiver_dies_while_it_lets_a_sender_in_whose_message_another_receiver_takes() {
     Scenario {
         name: "a receiver, a blocked sender and a blocked receiver",
-        messages: 1,
+        queue: || Queue::new(1),
         before: &[(1, 5)],
         victim: Receive(Exactly(5)),
         bystanders: &[Send((2, 6)), Receive(Exactly(6))],
@@ -280,7 +129,7 @@ fn a_receiver_dies_while_it_lets_a_sender_in_whose_message_another_receiver_take
 fn a_blocked_sender_dies_and_leaves_no_slot_behind() {
     Scenario {
         name: "a blocked sender",
-        messages: 1,
+        queue: || Queue::new(1),
         before: &[(1, 5)],
         victim: Send((2, 6)),
         bystanders: &[Receive(Any)],
@@ -308,8 +157,7 @@ fn a_receiver_dies_while_it_clears_away_an_accepted_offer() {
         let second = thread::join(cleaner).map(|sent| sent.map(|()| (2, 6)).unwrap());
         let mut expected = vec![(1, 5)];
         expected.extend(second);
-        assert_each_once(&[received], &queue.empty(), &expected);
-        queue.audit();
+        queue.settle(&[received], &expected);
         second.is_none()
     });
 }
@@ -333,8 +181,7 @@ fn a_receiver_dies_while_it_takes_an_offer_back() {
             // It has received what it dies with once that has ended.
             let taken = (is_dead && point == Point::MSG_ENDED).then_some((1, 5));
             let received = [alive(slow), newcomer.flatten(), taken];
-            assert_each_once(&received, &queue.empty(), &[(1, 5)]);
-            queue.audit();
+            queue.settle(&received, &[(1, 5)]);
             is_dead
         });
     }
@@ -383,7 +230,6 @@ fn who_repairs_wakes_everybody_beside_one_that_begins_to_wait() {
         let receivers =
             [1, 2].map(|tid| queue.spawn(tid, |queue, me| optional(queue.receive(me, Any, LATER))));
         let received = receivers.map(alive);
-        assert_each_once(&received, &queue.empty(), &[(1, 5)]);
-        queue.audit();
+        queue.settle(&received, &[(1, 5)]);
     });
 }

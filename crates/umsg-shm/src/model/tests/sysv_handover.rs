@@ -8,7 +8,8 @@
 //! | what was offered in vain is not put back | a message is lost |
 
 use super::stage::{LATER, SOON, Slices, alive, explore};
-use super::sysv_stage::{Message, Queue, assert_each_once, optional};
+use super::subject::{Subject, optional};
+use super::sysv_stage::{Message, Queue};
 use crate::lock::SLICE;
 use crate::sync::spin_hint;
 use crate::sys::clock::Deadline;
@@ -58,8 +59,7 @@ fn of_two_receivers_one_gets_the_message() {
         });
         queue.direct(|queue, me| queue.send(me, (1, 5), Deadline::Passed).unwrap());
         let received = receivers.map(alive);
-        assert_each_once(&received, &queue.empty(), &[(1, 5)]);
-        queue.audit();
+        queue.settle(&received, &[(1, 5)]);
     });
 }
 
@@ -95,8 +95,7 @@ fn a_time_out_and_a_message_decide_for_one_of_them() {
             let receiver = queue.spawn(1, |queue, me| optional(queue.receive(me, Want::Any, SOON)));
             queue.direct(|queue, me| queue.send(me, (1, 5), Deadline::Passed).unwrap());
             let received = alive(receiver);
-            assert_each_once(&[received], &queue.empty(), &[(1, 5)]);
-            queue.audit();
+            queue.settle(&[received], &[(1, 5)]);
         },
     );
 }
@@ -177,8 +176,7 @@ fn an_offer_that_is_taken_back_while_it_is_taken_up_is_one_of_both() {
         });
         let slow = alive(slow);
         alive(sender);
-        assert_each_once(&[slow, newcomer], &queue.empty(), &[(1, 5)]);
-        queue.audit();
+        queue.settle(&[slow, newcomer], &[(1, 5)]);
     });
 }
 
@@ -205,8 +203,7 @@ fn a_slot_that_is_filled_again_while_it_is_copied_gives_no_message_twice() {
             let slow = alive(slow);
             let mut expected = vec![(1, 5)];
             expected.extend(second);
-            assert_each_once(&[slow, first], &queue.empty(), &expected);
-            queue.audit();
+            queue.settle(&[slow, first], &expected);
         },
     );
 }

@@ -8,7 +8,8 @@
 //! | who comes back is not given to waiters | a deadlock |
 
 use super::stage::{LATER, Slices, alive, explore};
-use super::sysv_stage::{Queue, assert_each_once, explore_death, optional};
+use super::subject::{Subject, explore_death, optional};
+use super::sysv_stage::Queue;
 use crate::crash::Point;
 use crate::lock::SLICE;
 use crate::model::thread;
@@ -63,8 +64,7 @@ fn the_end_of_its_time_and_an_acknowledgement_decide_for_one_of_them() {
             me.oversleep(2 * SLICE);
             optional(queue.receive(me, Want::Any, Deadline::Passed))
         });
-        assert_each_once(&[alive(holder), other], &queue.empty(), &[(1, 5)]);
-        queue.audit();
+        queue.settle(&[alive(holder), other], &[(1, 5)]);
     });
 }
 

@@ -1,8 +1,7 @@
 //! What the models of System V queues are made of: a queue, threads that use it, and the account at the end.
 
-use super::stage::{DIRECTOR, Slices, explore};
+use super::subject::Subject;
 use crate::leases::{Leases, State};
-use crate::lock::SLICE;
 use crate::model::crash::step;
 use crate::model::sysv::{LENGTH, Segment};
 use crate::model::thread::{self, Thread};
@@ -12,9 +11,7 @@ use crate::sysv_engine::order::{TypeIndexStore, Typed, Want};
 use crate::sysv_engine::segment::{Cell, Fixed};
 use crate::sysv_engine::{Batch, Call, Engine, LeaseHandle, Refused, Sink, Taken, Why};
 use crate::waiters::{self, List, State as Word, Waiters};
-use loom::thread::JoinHandle;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 /// A queue that threads share.
 #[derive(Clone)]
@@ -181,54 +178,49 @@ impl Queue {
         Ok(((u64::from_ne_bytes(buffer), handle.key), handle))
     }
 
-    /// Receives what is there, as the director; also what is offered to the dead, which takes until a slice has passed.
-    pub(super) fn empty(&self) -> Vec<Message> {
-        self.direct(|queue, me| {
-            let mut messages = Vec::new();
-            let mut slices = 2;
-            loop {
-                queue.let_holders_be_looked_at();
-                match queue.receive(me, Want::Any, Deadline::Passed) {
-                    Ok(message) => messages.push(message),
-                    Err(Refused::NotNow) if slices == 0 => return messages,
-                    Err(Refused::NotNow) => {
-                        slices -= 1;
-                        me.oversleep(SLICE);
-                    }
-                    Err(other) => panic!("{other:?}"),
-                }
-            }
-        })
-    }
-
-    /// Lets so much time pass for all processes that it is worth looking at the holders again.
-    fn let_holders_be_looked_at(&self) {
-        self.fixed().holding.look_after.store(0, Ordering::Relaxed);
-    }
-
-    /// Does something as the director.
-    pub(super) fn direct<T>(&self, work: impl FnOnce(&Queue, &Thread) -> T) -> T {
-        thread::live(DIRECTOR, |me| work(self, me)).expect("nobody killed the director")
-    }
-
-    /// Begins a thread that uses the queue.
-    pub(super) fn spawn<T: 'static>(
-        &self,
-        tid: u32,
-        life: impl FnOnce(&Queue, &Thread) -> T + 'static,
-    ) -> JoinHandle<Option<T>> {
-        let queue = self.clone();
-        thread::spawn(tid, move |me| life(&queue, me))
-    }
-
     /// Whether a thread waits for a message.
     pub(super) fn waits_for_message(&self) -> bool {
         Waiters::of(self.0.segment()).len(List::Receivers) != 0
     }
 
+    fn audit_slots(&self) {
+        let (segment, control) = (self.0.segment(), &self.fixed().control);
+        let mut lists = vec![0; control.used.get() as usize];
+        let mut link = control.free.get();
+        while let Some(slot) = link.checked_sub(1) {
+            lists[slot as usize] += 1;
+            assert_eq!(lists[slot as usize], 1, "slot {slot} is free twice");
+            link = segment.place(slot).unwrap().next.get();
+        }
+        for (slot, &lists) in lists.iter().enumerate() {
+            let is_queued = segment.cell(slot as u32).is_ok_and(Cell::is_queued);
+            assert_eq!((lists, is_queued), (1, false), "slot {slot}");
+        }
+    }
+}
+
+impl Subject for Queue {
+    type Message = Message;
+    type Want = Want;
+    type Own = Why;
+
+    const ANY: Want = Want::Any;
+
+    fn send_one(&self, me: &Thread, message: Message, by: Deadline) -> Result<(), Refused> {
+        self.send(me, message, by)
+    }
+
+    fn receive_one(&self, me: &Thread, want: Want, by: Deadline) -> Result<Message, Refused> {
+        self.receive(me, want, by)
+    }
+
+    fn let_holders_be_looked_at(&self) {
+        self.fixed().holding.look_after.store(0, Ordering::Relaxed);
+    }
+
     /// At the end, when no process uses the queue any more and it is empty: it works, no process is believed to wait, every slot
     /// is free, and the counts agree with that.
-    pub(super) fn audit(&self) {
+    fn audit(&self) {
         // Takes the lock, and so repairs what the dead have left.
         let message = (u64::MAX, 1);
         self.let_holders_be_looked_at();
@@ -258,21 +250,6 @@ impl Queue {
         );
         self.audit_slots();
         assert!(!self.fixed().header.damage.is_noted());
-    }
-
-    fn audit_slots(&self) {
-        let (segment, control) = (self.0.segment(), &self.fixed().control);
-        let mut lists = vec![0; control.used.get() as usize];
-        let mut link = control.free.get();
-        while let Some(slot) = link.checked_sub(1) {
-            lists[slot as usize] += 1;
-            assert_eq!(lists[slot as usize], 1, "slot {slot} is free twice");
-            link = segment.place(slot).unwrap().next.get();
-        }
-        for (slot, &lists) in lists.iter().enumerate() {
-            let is_queued = segment.cell(slot as u32).is_ok_and(Cell::is_queued);
-            assert_eq!((lists, is_queued), (1, false), "slot {slot}");
-        }
     }
 }
 
@@ -317,41 +294,4 @@ fn refused(failed: Failed) -> Refused {
         Failed::By(refused) => refused,
         Failed::Denied => panic!("nobody forbade it"),
     }
-}
-
-/// Explores a model with a death that has to happen in one execution at least; the model says whether it did.
-pub(super) fn explore_death(
-    name: &str,
-    preemptions: usize,
-    model: impl Fn() -> bool + Send + Sync + 'static,
-) {
-    let has_died = Arc::new(AtomicBool::new(false));
-    let died = Arc::clone(&has_died);
-    explore(name, preemptions, Slices::End, move || {
-        if model() {
-            died.store(true, Ordering::Relaxed);
-        }
-    });
-    let has_died = has_died.load(Ordering::Relaxed);
-    assert!(has_died, "{name}: the point is never reached");
-}
-
-/// A message, or that there was none.
-pub(super) fn optional(result: Result<Message, Refused>) -> Option<Message> {
-    match result {
-        Ok(message) => Some(message),
-        Err(Refused::NotNow | Refused::TimedOut) => None,
-        Err(other) => panic!("{other:?}"),
-    }
-}
-
-/// What was received by any process, and what is left: each message once.
-pub(super) fn assert_each_once(
-    received: &[Option<Message>],
-    left: &[Message],
-    expected: &[Message],
-) {
-    let mut all: Vec<_> = received.iter().flatten().chain(left).copied().collect();
-    all.sort_unstable();
-    assert_eq!(all, expected);
 }

@@ -11,7 +11,8 @@
 //! | who waits is not told though the repair is done twice | a deadlock |
 
 use super::stage::{LATER, alive};
-use super::sysv_stage::{Message, Queue, RECEIVE, SEND, assert_each_once, optional};
+use super::subject::{Subject, optional};
+use super::sysv_stage::{Message, Queue, RECEIVE, SEND};
 use super::two_deaths::{dies, dies_at};
 use crate::crash::Point;
 use crate::model::thread::{self, Thread};
@@ -22,17 +23,6 @@ use crate::sysv_engine::order::Want;
 
 /// The points of a repair.
 const REPAIR: [Point; 3] = [Point::MSG_SURVEYED, Point::MSG_CLEARED, Point::MSG_ORDERED];
-
-/// A queue of up to so many messages, with these in it.
-fn filled(messages: usize, before: &[Message]) -> Queue {
-    let queue = Queue::new(messages);
-    queue.direct(|queue, me| {
-        for &message in before {
-            queue.send(me, message, Deadline::Passed).unwrap();
-        }
-    });
-    queue
-}
 
 /// Thread 1 receives, if it does not die there.
 fn dies_receiving(queue: &Queue, point: Point) -> Option<Option<Message>> {
@@ -46,7 +36,7 @@ fn dies_receiving(queue: &Queue, point: Point) -> Option<Option<Message>> {
 /// at the end.
 fn dies_twice(name: &str, first: Point, life: fn(&Queue, &Thread), expected: &'static [Message]) {
     dies_at(name, first, &REPAIR, move |second| {
-        let queue = filled(4, &[(1, 5)]);
+        let queue = Queue::new(4).filled(&[(1, 5)]);
         assert!(dies(first, |me| life(&queue, me)));
         world::doom(1, Death::At(second), 1);
         let receive = |queue: &Queue, me: &Thread| optional(queue.receive(me, Want::Any, LATER));
@@ -54,8 +44,7 @@ fn dies_twice(name: &str, first: Point, life: fn(&Queue, &Thread), expected: &'s
         let bystander = queue.spawn(2, receive);
         let victim = thread::join(victim);
         let received = [victim.flatten(), alive(bystander)];
-        assert_each_once(&received, &queue.empty(), expected);
-        queue.audit();
+        queue.settle(&received, expected);
         victim.is_none()
     });
 }
@@ -106,8 +95,7 @@ fn a_message_that_the_dead_was_handing_over_is_received_once_though_who_repairs_
             let is_first_dead = dies(first, |me| queue.send(me, (1, 5), LATER));
             let victim = dies_receiving(&queue, second);
             let received = [alive(receiver), victim.flatten()];
-            assert_each_once(&received, &queue.empty(), &[(1, 5)]);
-            queue.audit();
+            queue.settle(&received, &[(1, 5)]);
             is_first_dead && victim.is_none()
         });
     }
@@ -131,8 +119,7 @@ fn an_offer_that_the_dead_was_clearing_away_was_received_once_though_who_repairs
             true => &[],
             false => &[(2, 6)],
         };
-        assert_each_once(&received, &queue.empty(), expected);
-        queue.audit();
+        queue.settle(&received, expected);
         is_first_dead && victim.is_none()
     });
 }
@@ -147,14 +134,13 @@ fn a_message_that_the_dead_was_letting_in_is_sent_once_though_who_repairs_dies()
             _ => &REPAIR,
         };
         dies_at("a typed admission", first, seconds, move |second| {
-            let queue = filled(1, &[(1, 5)]);
+            let queue = Queue::new(1).filled(&[(1, 5)]);
             let sender = queue.spawn(2, |queue, me| queue.send(me, (2, 6), LATER));
             let is_first_dead = dies(first, |me| queue.receive(me, Want::Any, Deadline::Passed));
             let victim = dies_receiving(&queue, second);
             assert_eq!(alive(sender), Ok(()));
             // The first one has received the first message, dead or alive.
-            assert_each_once(&[victim.flatten()], &queue.empty(), &[(2, 6)]);
-            queue.audit();
+            queue.settle(&[victim.flatten()], &[(2, 6)]);
             is_first_dead && victim.is_none()
         });
     }

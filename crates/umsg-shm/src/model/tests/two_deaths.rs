@@ -29,7 +29,7 @@
 use super::batch::{receive_batch, send_batch};
 use super::ring_stage::{OWNER, Ring};
 use super::stage::{LATER, Message, Queue, alive};
-use super::sysv_stage::explore_death;
+use super::subject::{Subject, explore_death, optional};
 use crate::crash::Point;
 use crate::doorbell::LEVELS;
 use crate::model::thread::{self, Thread};
@@ -65,35 +65,6 @@ pub(super) fn dies_at(
 pub(super) fn dies<T>(point: Point, life: impl FnOnce(&Thread) -> T) -> bool {
     world::doom(FIRST, Death::At(point), 1);
     thread::live(FIRST, life).is_none()
-}
-
-/// A queue with these messages in it.
-fn filled(max_messages: usize, slots: usize, messages: &[Message]) -> Queue {
-    let queue = Queue::new(max_messages, slots);
-    queue.direct(|queue, me| {
-        for &message in messages {
-            queue.send(me, message, Deadline::Passed).unwrap();
-        }
-    });
-    queue
-}
-
-/// What was received, or that time was up.
-fn optional(result: Result<Message, Refused>) -> Option<Message> {
-    match result {
-        Ok(message) => Some(message),
-        Err(Refused::NotNow | Refused::TimedOut) => None,
-        Err(other) => panic!("{other:?}"),
-    }
-}
-
-/// Each of these messages is left, or was received by one of these, once.
-fn settle(queue: &Queue, received: &[Option<Message>], expected: &[Message]) {
-    let mut all = queue.empty();
-    all.extend(received.iter().flatten());
-    all.sort_unstable();
-    assert_eq!(all, expected);
-    queue.audit();
 }
 
 #[test]
@@ -135,7 +106,7 @@ fn a_batch_of_the_dead_is_whole_or_not_there_though_who_repairs_dies() {
                 expected.push((3, 0));
             }
             expected.push((4, 0));
-            settle(&queue, &[], &expected);
+            queue.settle(&[], &expected);
             died
         });
     }
@@ -164,7 +135,7 @@ fn a_batch_that_the_dead_sent_with_both_locks_is_whole_or_not_there_though_who_r
                 true => &[(1, 0), (2, 0), (3, 0)],
                 false => &[(3, 0)],
             };
-            settle(&queue, &[victim.and_then(optional)], expected);
+            queue.settle(&[victim.and_then(optional)], expected);
             victim.is_none()
         });
     }
@@ -175,7 +146,7 @@ fn a_batch_that_the_dead_had_received_leaves_its_slots_though_who_repairs_dies()
     let first = Point::RECEIVE_BATCH_TAKEN;
     let seconds = [Point::RECEIVE_RETURNED, Point::REPAIR_FREED];
     dies_at("a received batch", first, &seconds, move |second| {
-        let queue = filled(2, 2, &[(1, 0), (2, 0)]);
+        let queue = Queue::new(2, 2).filled(&[(1, 0), (2, 0)]);
         assert!(dies(first, |me| receive_batch(
             &queue,
             me,
@@ -188,7 +159,7 @@ fn a_batch_that_the_dead_had_received_leaves_its_slots_though_who_repairs_dies()
         let bystander = queue.spawn(2, |queue, me| queue.send(me, (3, 0), LATER));
         let victim = thread::live(1, |me| queue.receive(me, Deadline::Passed));
         assert_eq!(alive(bystander), Ok(()));
-        settle(&queue, &[victim.and_then(optional)], &[(3, 0)]);
+        queue.settle(&[victim.and_then(optional)], &[(3, 0)]);
         victim.is_none()
     });
 }
@@ -197,14 +168,14 @@ fn a_batch_that_the_dead_had_received_leaves_its_slots_though_who_repairs_dies()
 fn a_queue_that_the_dead_was_growing_loses_no_slot_though_who_repairs_dies() {
     for first in [Point::GROW_DOUBLED, Point::GROW_COUNTED] {
         dies_at("growth", first, &REPAIR, move |second| {
-            let queue = filled(4, 2, &[(1, 0), (2, 0)]);
+            let queue = Queue::new(4, 2).filled(&[(1, 0), (2, 0)]);
             assert!(dies(first, |me| queue.send(me, (3, 0), Deadline::Passed)));
             world::doom(1, Death::At(second), 1);
             let bystander = queue.spawn(2, |queue, me| queue.send(me, (4, 0), LATER));
             let victim = thread::live(1, |me| queue.receive(me, Deadline::Passed));
             assert_eq!(alive(bystander), Ok(()));
             let received = victim.and_then(optional);
-            settle(&queue, &[received], &[(1, 0), (2, 0), (4, 0)]);
+            queue.settle(&[received], &[(1, 0), (2, 0), (4, 0)]);
             victim.is_none()
         });
     }
@@ -214,7 +185,7 @@ fn a_queue_that_the_dead_was_growing_loses_no_slot_though_who_repairs_dies() {
 fn what_a_dead_sender_had_parked_leaves_its_slot_though_who_repairs_dies() {
     for first in [Point::PARK_SLOT_TAKEN, Point::WAIT_LISTED] {
         dies_at("a parked message", first, &REPAIR, move |second| {
-            let queue = filled(1, 2, &[(1, 0)]);
+            let queue = Queue::new(1, 2).filled(&[(1, 0)]);
             assert!(dies(first, |me| queue.send(me, (2, 0), LATER)));
             world::doom(1, Death::At(second), 1);
             let bystander = queue.spawn(2, |queue, me| queue.send(me, (3, 0), LATER));
@@ -248,7 +219,7 @@ fn a_message_that_the_dead_was_handing_over_is_received_once_though_who_repairs_
             world::doom(1, Death::At(second), 1);
             let victim = thread::live(1, |me| queue.receive(me, Deadline::Passed));
             let received = [optional(alive(receiver)), victim.and_then(optional)];
-            settle(&queue, &received, &[(1, 0)]);
+            queue.settle(&received, &[(1, 0)]);
             is_first_dead && victim.is_none()
         });
     }
@@ -263,14 +234,14 @@ fn a_message_that_the_dead_was_letting_in_is_sent_once_though_who_repairs_dies()
     ];
     for (first, seconds) in deaths {
         dies_at("an admission", first, seconds, move |second| {
-            let queue = filled(1, 2, &[(1, 0)]);
+            let queue = Queue::new(1, 2).filled(&[(1, 0)]);
             let sender = queue.spawn(2, |queue, me| queue.send(me, (2, 0), LATER));
             let is_first_dead = dies(first, |me| queue.receive(me, Deadline::Passed));
             world::doom(1, Death::At(second), 1);
             let victim = thread::live(1, |me| queue.receive(me, Deadline::Passed));
             assert_eq!(alive(sender), Ok(()));
             // The first one has received the first message, dead or alive.
-            settle(&queue, &[victim.and_then(optional)], &[(2, 0)]);
+            queue.settle(&[victim.and_then(optional)], &[(2, 0)]);
             is_first_dead && victim.is_none()
         });
     }
@@ -280,7 +251,7 @@ fn a_message_that_the_dead_was_letting_in_is_sent_once_though_who_repairs_dies()
 fn a_blocked_batch_whose_turn_the_dead_began_is_sent_though_who_repairs_dies() {
     let first = Point::BATCH_TURN;
     dies_at("a turn", first, &REPAIR, move |second| {
-        let queue = filled(2, 2, &[(1, 0)]);
+        let queue = Queue::new(2, 2).filled(&[(1, 0)]);
         let sender = queue.spawn(2, |queue, me| {
             send_batch(queue, me, &[(2, 0), (3, 0)], LATER)
         });
@@ -288,7 +259,7 @@ fn a_blocked_batch_whose_turn_the_dead_began_is_sent_though_who_repairs_dies() {
         world::doom(1, Death::At(second), 1);
         let victim = thread::live(1, |me| queue.receive(me, Deadline::Passed));
         assert_eq!(alive(sender), Ok(()));
-        settle(&queue, &[victim.and_then(optional)], &[(2, 0), (3, 0)]);
+        queue.settle(&[victim.and_then(optional)], &[(2, 0), (3, 0)]);
         is_first_dead && victim.is_none()
     });
 }

@@ -11,6 +11,7 @@
 //! | who receives does not wait for a sender that is ringing | a message that was shown can't be received |
 
 use super::stage::{LATER, Queue, Slices, alive, explore};
+use super::subject::Subject;
 use super::sysv_stage;
 use crate::crash::Point;
 use crate::doorbell::{LEVELS, MESSAGES, ROOM};

@@ -1,0 +1,125 @@
+//! What the models of both engines do with a queue: threads that use it, messages that are in it, and the account at the end.
+
+use super::stage::{DIRECTOR, Slices, explore};
+use crate::lock::SLICE;
+use crate::model::thread::{self, Thread};
+use crate::sys::clock::Deadline;
+use crate::waiters::wait::Refused;
+use loom::thread::JoinHandle;
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// A queue of either engine, which threads share.
+pub(super) trait Subject: Clone + 'static {
+    /// Number, and priority or type.
+    type Message: Copy + Debug + Ord + 'static;
+    /// Which messages a receive wants.
+    type Want: Copy + 'static;
+    /// The engine's own reasons to refuse a call.
+    type Own: Copy + Debug + PartialEq + 'static;
+
+    /// Wants any message.
+    const ANY: Self::Want;
+
+    fn send_one(
+        &self,
+        me: &Thread,
+        message: Self::Message,
+        by: Deadline,
+    ) -> Result<(), Refused<Self::Own>>;
+
+    fn receive_one(
+        &self,
+        me: &Thread,
+        want: Self::Want,
+        by: Deadline,
+    ) -> Result<Self::Message, Refused<Self::Own>>;
+
+    /// Lets so much time pass for all processes that it is worth looking at the holders again.
+    fn let_holders_be_looked_at(&self);
+
+    /// At the end, when no process uses the queue any more and it is empty: it works, every slot is in exactly one place,
+    /// and the numbers agree with what is there.
+    fn audit(&self);
+
+    /// Does something as the director.
+    fn direct<T>(&self, work: impl FnOnce(&Self, &Thread) -> T) -> T {
+        thread::live(DIRECTOR, |me| work(self, me)).expect("nobody killed the director")
+    }
+
+    /// Begins a thread that uses the queue.
+    fn spawn<T: 'static>(
+        &self,
+        tid: u32,
+        life: impl FnOnce(&Self, &Thread) -> T + 'static,
+    ) -> JoinHandle<Option<T>> {
+        let queue = self.clone();
+        thread::spawn(tid, move |me| life(&queue, me))
+    }
+
+    /// Sends these as the director.
+    fn filled(self, messages: &[Self::Message]) -> Self {
+        self.direct(|queue, me| {
+            for &message in messages {
+                queue.send_one(me, message, Deadline::Passed).unwrap();
+            }
+        });
+        self
+    }
+
+    /// Receives what is there, as the director; also what is offered to the dead, which takes until a slice has passed.
+    fn empty(&self) -> Vec<Self::Message> {
+        self.direct(|queue, me| {
+            let mut messages = Vec::new();
+            let mut slices = 2;
+            loop {
+                queue.let_holders_be_looked_at();
+                match queue.receive_one(me, Self::ANY, Deadline::Passed) {
+                    Ok(message) => messages.push(message),
+                    Err(Refused::NotNow) if slices == 0 => return messages,
+                    Err(Refused::NotNow) => {
+                        slices -= 1;
+                        me.oversleep(SLICE);
+                    }
+                    Err(other) => panic!("{other:?}"),
+                }
+            }
+        })
+    }
+
+    /// Each of these messages is left, or was received by one of these, once.
+    fn settle(&self, received: &[Option<Self::Message>], expected: &[Self::Message]) {
+        let mut all = self.empty();
+        all.extend(received.iter().flatten());
+        all.sort_unstable();
+        assert_eq!(all, expected);
+        self.audit();
+    }
+}
+
+/// A message, or that there was none.
+pub(super) fn optional<M, Own: Debug>(result: Result<M, Refused<Own>>) -> Option<M> {
+    match result {
+        Ok(message) => Some(message),
+        Err(Refused::NotNow | Refused::TimedOut) => None,
+        Err(other) => panic!("{other:?}"),
+    }
+}
+
+/// Explores a model with a death that has to happen in one execution at least; the model says whether it did.
+pub(super) fn explore_death(
+    name: &str,
+    preemptions: usize,
+    model: impl Fn() -> bool + Send + Sync + 'static,
+) {
+    let has_died = Arc::new(AtomicBool::new(false));
+    let died = Arc::clone(&has_died);
+    explore(name, preemptions, Slices::End, move || {
+        if model() {
+            died.store(true, Relaxed);
+        }
+    });
+    let has_died = has_died.load(Relaxed);
+    assert!(has_died, "{name}: the point is never reached");
+}
