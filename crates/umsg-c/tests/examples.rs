@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-use support::{Namespace, is_installed, prefix, skip, succeed, workshop};
+use support::{is_installed, namespace, prefix, skip, succeed, workshop};
 
 fn checkout() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -51,7 +51,7 @@ fn run_with_input(command: &mut Command, input: &str) {
 #[test]
 fn what_a_producer_sends_a_consumer_prints_the_urgent_first() {
     let Some(examples) = examples() else { return };
-    let namespace = Namespace::new();
+    let namespace = namespace();
     let mut producer = namespace.command(examples.join("producer"));
     run_with_input(producer.arg("/jobs"), "one\n!three\ntwo\n");
     let mut consumer = namespace.command(examples.join("consumer"));
@@ -64,7 +64,7 @@ fn what_a_producer_sends_a_consumer_prints_the_urgent_first() {
 #[test]
 fn frames_arrive_without_being_copied() {
     let Some(examples) = examples() else { return };
-    let namespace = Namespace::new();
+    let namespace = namespace();
     let mut frames = namespace.command(examples.join("frames"));
     assert_eq!(succeed(frames.args(["/frames", "20"])), "20 of 20 frames\n");
     assert_eq!(namespace.queues(), [""; 0], "left behind");
@@ -73,7 +73,7 @@ fn frames_arrive_without_being_copied() {
 #[test]
 fn records_arrive_in_batches_and_in_order() {
     let Some(examples) = examples() else { return };
-    let namespace = Namespace::new();
+    let namespace = namespace();
     let mut records = namespace.command(examples.join("records"));
     let said = succeed(records.args(["/records", "10001"]));
     assert_eq!(said, "10001 of 10001 records in order\n");
@@ -83,7 +83,7 @@ fn records_arrive_in_batches_and_in_order() {
 #[test]
 fn children_post_their_results_to_their_parents_ring() {
     let Some(examples) = examples() else { return };
-    let namespace = Namespace::new();
+    let namespace = namespace();
     let mut squares = namespace.command(examples.join("squares"));
     assert_eq!(
         succeed(squares.arg("100")),
@@ -94,12 +94,12 @@ fn children_post_their_results_to_their_parents_ring() {
 #[test]
 fn an_example_says_what_is_wrong() {
     let Some(examples) = examples() else { return };
-    let namespace = Namespace::new();
+    let namespace = namespace();
     let output = support::finish(namespace.command(examples.join("consumer")).arg("/none"));
     assert!(!output.status.success());
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(
-        said.starts_with("consumer: /none: no queue of this name"),
+        said.starts_with("consumer: /none: no queue has this name"),
         "{said}"
     );
 }
@@ -120,7 +120,7 @@ fn the_program_in_the_readme_works() {
         .args(support::flags())
         .arg(format!("-Wl,-rpath,{}", prefix().join("lib").display()));
     succeed(&mut cc);
-    let namespace = Namespace::new();
+    let namespace = namespace();
     let said = succeed(&mut namespace.command(output));
     assert_eq!(said, "an urgent one, priority 9\n");
 }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use support::{
-    Build, Namespace, compile, finish, is_installed, pkg_config, prefix, skip, source, succeed,
+    Build, compile, finish, is_installed, namespace, pkg_config, prefix, skip, source, succeed,
     text, workshop,
 };
 
@@ -221,7 +221,7 @@ fn a_program_can_have_the_library_inside() {
     succeed(&mut cc);
     let mut readelf = Command::new("readelf");
     assert!(!succeed(readelf.arg("-d").arg(&program)).contains("libumsg"));
-    let namespace = Namespace::new();
+    let namespace = namespace();
     succeed(&mut namespace.command(program));
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::OnceLock;
 
-use support::{Build, Namespace, compile, finish, is_installed, skip, succeed, workshop};
+use support::{Build, compile, finish, is_installed, namespace, skip, succeed, workshop};
 
 /// Runs a program, which must leave no queue behind.
 fn run(program: &Path) {
@@ -14,7 +14,7 @@ fn run(program: &Path) {
 }
 
 fn run_with(command: Command) {
-    let namespace = Namespace::new();
+    let namespace = namespace();
     let mut under = namespace.command(command.get_program());
     under.args(command.get_args());
     for (name, value) in command.get_envs() {
@@ -214,7 +214,7 @@ fn the_names_of_posix_go_together_with_the_systems_header() {
         output: "both-headers",
         options: &["-std=c99"],
     });
-    let namespace = Namespace::new();
+    let namespace = namespace();
     succeed(&mut namespace.command(program));
     assert_eq!(namespace.queues(), [""; 0], "left behind");
 }

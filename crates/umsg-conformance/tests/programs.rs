@@ -15,6 +15,7 @@ use support::{
 use umsg_conformance::library;
 use umsg_conformance::runner::say;
 use umsg_conformance::sys;
+use umsg_testkit::compile::Compile;
 
 #[test]
 fn a_program_without_umsg_has_no_queues_when_the_kernel_may_have_none() {
@@ -105,21 +106,12 @@ fn example(source: &str) -> PathBuf {
 
 /// Compiles a program of `tests/programs`.
 fn compile(source: &str, into: &Path, options: &[&str]) -> Option<PathBuf> {
-    let Some(compiler) = on_the_path("cc") else {
+    if on_the_path("cc").is_none() {
         missing("a C compiler");
         return None;
-    };
-    let program = into.join("program");
-    let mut command = Command::new(compiler);
-    command
-        .args(["-Wall", "-Werror", "-o"])
-        .arg(&program)
-        .arg(example(source))
-        .args(options)
-        .arg("-lrt");
-    let ran = finish(command, Kernel::Open);
-    assert!(ran.success, "{}", ran.text);
-    Some(program)
+    }
+    let compile = Compile::new(&example(source), into.join("program"));
+    Some(compile.strict().args(options).args(["-lrt"]).run())
 }
 
 #[test]

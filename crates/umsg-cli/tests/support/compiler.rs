@@ -1,9 +1,10 @@
 //! Programs and libraries made for a test.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use tempfile::TempDir;
+use umsg_testkit::compile::Compile;
 
 /// A directory for them that every user can look into, on a file system where set-user-ID bits mean something. Removed
 /// with the test.
@@ -22,12 +23,11 @@ impl Workshop {
 
     /// Compiles C; None if the compiler can't do that here.
     pub fn try_compile(&self, name: &str, source: &str, arguments: &[&str]) -> Option<PathBuf> {
-        let (program, file) = (self.path(name), self.path(&format!("{name}.c")));
+        let file = self.path(&format!("{name}.c"));
         std::fs::write(&file, source).unwrap();
-        let mut cc = Command::new("cc");
-        cc.arg(&file).arg("-o").arg(&program).args(arguments);
-        let status = cc.stderr(Stdio::null()).status().unwrap();
-        status.success().then_some(program)
+        Compile::new(&file, self.path(name))
+            .args(arguments)
+            .try_run()
     }
 
     pub fn compile(&self, name: &str, source: &str, arguments: &[&str]) -> PathBuf {
@@ -55,30 +55,4 @@ impl Workshop {
         assert!(install.status().unwrap().success(), "{name} is not copied");
         copy
     }
-}
-
-/// The drop-in itself. `cargo test` does not build it for the tests of another package.
-pub fn drop_in() -> PathBuf {
-    let program = Path::new(env!("CARGO_BIN_EXE_umsg"));
-    let directory = program.parent().unwrap();
-    let profile = match directory.file_name().unwrap().to_str().unwrap() {
-        "debug" => "dev",
-        profile => profile,
-    };
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
-    cargo.args([
-        "build",
-        "--quiet",
-        "--package",
-        "umsg-preload",
-        "--profile",
-        profile,
-    ]);
-    cargo.current_dir(env!("CARGO_MANIFEST_DIR"));
-    cargo.env("CARGO_TARGET_DIR", directory.parent().unwrap());
-    assert!(
-        cargo.status().unwrap().success(),
-        "the drop-in does not build"
-    );
-    directory.join("libumsg_preload.so")
 }

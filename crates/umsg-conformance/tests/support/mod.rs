@@ -11,6 +11,7 @@ use std::time::Duration;
 use umsg_conformance::library;
 use umsg_conformance::runner::{namespace_directory, say};
 use umsg_conformance::sys::{self, Pause};
+pub use umsg_testkit::run::{on_the_path, skip as missing};
 
 /// How long a program may take before it counts as hung.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -118,20 +119,6 @@ fn queues_in(namespace: &Path) -> Vec<PathBuf> {
         .flatten()
         .map(|entry| entry.path())
         .collect()
-}
-
-/// A program is not there: a failure where everything has to be, else only said.
-pub fn missing(what: &str) {
-    assert!(std::env::var_os("CI").is_none(), "missing: {what}");
-    say(&format!("skipped: {what} is missing\n"));
-}
-
-/// The program of this name on the path.
-pub fn on_the_path(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path)
-        .map(|directory| directory.join(name))
-        .find(|program| program.is_file())
 }
 
 /// A Python that has a module, and the version that it has.

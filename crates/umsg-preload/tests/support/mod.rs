@@ -1,72 +1,37 @@
-//! Builds the drop-in and C programs, and runs these on the kernel's queues and on umsg's.
+//! Compiles C programs, and runs these on the kernel's queues and on umsg's.
 //!
-//! `cargo test` does not build a cdylib for the tests of its package: it builds the library's own test program only.
-//! So the first test that needs the drop-in has cargo build it, into the same target directory and profile. Another one
+//! The first test that needs the drop-in has cargo build it, into the same target directory and profile. Another one
 //! is tested by naming it in UMSG_PRELOAD_LIBRARY.
-#![allow(dead_code, reason = "each test program uses some of it")]
+#![allow(
+    dead_code,
+    unused_imports,
+    reason = "each test program uses some of it"
+)]
+
+use umsg_testkit::TestNamespace;
+pub use umsg_testkit::artefacts::drop_in as library;
+use umsg_testkit::compile::Compile;
+use umsg_testkit::run::{self, PATIENCE};
 
 use std::collections::HashMap;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::process::{Command, Output};
 use std::sync::{Mutex, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use tempfile::TempDir;
-
-/// How long a program may run before it counts as stuck: five minutes beyond what it was asked to take, for the machine may be busy.
+/// How long a program may run before it counts as stuck: beyond what it was asked to take.
 fn patience() -> Duration {
     let asked = std::env::var("UMSG_SIGNAL_SECONDS").ok();
     let asked = asked.and_then(|seconds| seconds.parse().ok()).unwrap_or(0);
-    Duration::from_secs(300 + asked)
-}
-
-/// The drop-in, built.
-pub fn library() -> &'static Path {
-    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARY.get_or_init(|| match std::env::var_os("UMSG_PRELOAD_LIBRARY") {
-        Some(path) => path.into(),
-        None => build_library(),
-    })
-}
-
-fn build_library() -> PathBuf {
-    // <target>/<profile>/deps/<this program>
-    let program = std::env::current_exe().unwrap();
-    let directory = program.ancestors().nth(2).unwrap();
-    let profile = match directory.file_name().unwrap().to_str().unwrap() {
-        "debug" => "dev",
-        profile => profile,
-    };
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
-    cargo.args([
-        "build",
-        "--quiet",
-        "--package",
-        "umsg-preload",
-        "--profile",
-        profile,
-    ]);
-    cargo.current_dir(env!("CARGO_MANIFEST_DIR"));
-    cargo.env("CARGO_TARGET_DIR", directory.parent().unwrap());
-    assert!(
-        cargo.status().unwrap().success(),
-        "the drop-in does not build"
-    );
-    directory.join("libumsg_preload.so")
+    PATIENCE + Duration::from_secs(asked)
 }
 
 /// A namespace of the test's own, removed with it.
-pub struct Namespace(TempDir);
+pub struct Namespace(TestNamespace);
 
 impl Namespace {
     pub fn new() -> Namespace {
-        Namespace(
-            tempfile::Builder::new()
-                .prefix("umsg-preload-test-")
-                .tempdir_in("/dev/shm")
-                .unwrap(),
-        )
+        Namespace(TestNamespace::new("umsg-preload-test-"))
     }
 
     pub fn path(&self) -> &Path {
@@ -75,10 +40,8 @@ impl Namespace {
 
     /// A program that will run on this namespace's queues.
     pub fn command(&self, program: impl AsRef<Path>) -> Command {
-        let mut command = Command::new(program.as_ref());
-        command
-            .env("LD_PRELOAD", library())
-            .env("UMSG_DIR", self.path());
+        let mut command = self.0.command(program.as_ref());
+        command.env("LD_PRELOAD", library());
         command
     }
 }
@@ -87,27 +50,24 @@ impl Namespace {
 pub fn compile_with(name: &str, output: &str, arguments: &[&str]) -> PathBuf {
     static DONE: Mutex<Option<HashMap<String, PathBuf>>> = Mutex::new(None);
     let mut done = DONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let compile = || {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("tests/programs")
+            .join(format!("{name}.c"));
+        Compile::new(
+            &source,
+            umsg_testkit::artefacts::workshop("umsg-preload").join(output),
+        )
+        .strict()
+        .args(["-std=gnu11"])
+        .args(arguments)
+        .args(["-pthread", "-ldl"])
+        .run()
+    };
     let done = done.get_or_insert_default();
-    if let Some(path) = done.get(output) {
-        return path.clone();
-    }
-    let source = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/programs")
-        .join(format!("{name}.c"));
-    // Others may run these tests at the same time.
-    let workshop = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let path = workshop.join(output);
-    let unfinished = workshop.join(format!("{output}.{}", std::process::id()));
-    let mut cc = Command::new("cc");
-    cc.args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-g", "-O1"])
-        .arg(source)
-        .arg("-o")
-        .arg(&unfinished);
-    cc.args(arguments).args(["-pthread", "-ldl"]);
-    assert!(cc.status().unwrap().success(), "{name}.c does not compile");
-    std::fs::rename(&unfinished, &path).unwrap();
-    done.insert(output.to_owned(), path.clone());
-    path
+    done.entry(output.to_owned())
+        .or_insert_with(compile)
+        .clone()
 }
 
 /// Compiles `tests/programs/NAME.c`, once.
@@ -117,48 +77,12 @@ pub fn compile(name: &str) -> PathBuf {
 
 /// Runs a program to its end, which must come in time.
 pub fn finish(command: &mut Command) -> Output {
-    let child = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .process_group(0)
-        .spawn()
-        .unwrap();
-    wait(child, command)
-}
-
-fn wait(mut child: Child, command: &Command) -> Output {
-    let start = Instant::now();
-    while child.try_wait().unwrap().is_none() {
-        if start.elapsed() > patience() {
-            // Its children, too: they would keep the pipes open.
-            // SAFETY: a group that a child of ours leads, which was not reaped.
-            unsafe { libc::kill(-(child.id() as i32), libc::SIGKILL) };
-            let output = child.wait_with_output().unwrap();
-            panic!(
-                "{command:?} is stuck: {}",
-                String::from_utf8_lossy(&output.stderr)
-            );
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    }
-    child.wait_with_output().unwrap()
+    run::finish_within(command, patience())
 }
 
 /// Runs a program that must succeed, and returns what it wrote.
 pub fn succeed(command: &mut Command) -> String {
-    let output = finish(command);
-    assert_success(output.status, command, &output);
-    String::from_utf8(output.stdout).unwrap()
-}
-
-fn assert_success(status: ExitStatus, command: &Command, output: &Output) {
-    assert!(
-        status.success(),
-        "{command:?} ended with {status}\n{}{}",
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    );
+    run::succeed_within(command, patience())
 }
 
 /// Whether this kernel has queues of its own to compare with.

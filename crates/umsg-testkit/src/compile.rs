@@ -1,0 +1,62 @@
+//! C programs.
+
+use crate::run::{finish, succeed};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A call of the C compiler, or of the C++ compiler for sources that end with `.cpp`.
+#[derive(Debug)]
+pub struct Compile {
+    compiler: Command,
+    output: PathBuf,
+    unfinished: PathBuf,
+}
+
+impl Compile {
+    /// Compiles a source file into a program or library.
+    pub fn new(source: &Path, output: impl Into<PathBuf>) -> Compile {
+        let output = output.into();
+        // Other processes may compile the same at the same time.
+        let mut unfinished = output.clone().into_os_string();
+        unfinished.push(format!(".{}", std::process::id()));
+        let is_cpp = source.extension().is_some_and(|ending| ending == "cpp");
+        let mut compiler = Command::new(if is_cpp { "c++" } else { "cc" });
+        compiler.arg(source).arg("-o").arg(&unfinished);
+        Compile {
+            compiler,
+            output,
+            unfinished: unfinished.into(),
+        }
+    }
+
+    /// Adds the warnings that the project's own programs must not cause, and what a debugger needs.
+    #[must_use]
+    pub fn strict(self) -> Compile {
+        self.args(["-Wall", "-Wextra", "-Werror", "-g", "-O1"])
+    }
+
+    /// Adds arguments. Libraries belong behind the source file, where these are.
+    #[must_use]
+    pub fn args<S: AsRef<OsStr>>(mut self, arguments: impl IntoIterator<Item = S>) -> Compile {
+        self.compiler.args(arguments);
+        self
+    }
+
+    /// Compiles, or fails the test. Returns the program.
+    pub fn run(mut self) -> PathBuf {
+        succeed(&mut self.compiler);
+        self.name()
+    }
+
+    /// As [`run`](Self::run); None if the compiler can't do that here.
+    pub fn try_run(mut self) -> Option<PathBuf> {
+        let is_compiled = finish(&mut self.compiler).status.success();
+        is_compiled.then(|| self.name())
+    }
+
+    fn name(self) -> PathBuf {
+        std::fs::rename(&self.unfinished, &self.output).unwrap();
+        self.output
+    }
+}

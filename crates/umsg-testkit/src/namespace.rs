@@ -1,0 +1,41 @@
+//! A namespace of a test's own.
+
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::Command;
+use tempfile::TempDir;
+
+/// A directory in /dev/shm for the queues of one test, removed with it.
+#[derive(Debug)]
+pub struct TestNamespace(TempDir);
+
+impl TestNamespace {
+    /// Makes the directory. Its name begins with `prefix`.
+    pub fn new(prefix: &str) -> TestNamespace {
+        let mut builder = tempfile::Builder::new();
+        TestNamespace(builder.prefix(prefix).tempdir_in("/dev/shm").unwrap())
+    }
+
+    /// Returns the directory.
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// Returns a program that will use this namespace.
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
+        command.env("UMSG_DIR", self.path());
+        command
+    }
+
+    /// Returns the names of the queues, rings and poll FIFOs.
+    pub fn queues(&self) -> Vec<String> {
+        let directories = ["bell", "mq", "msg", "ring"].map(|kind| self.path().join(kind));
+        let entries = directories.iter().flat_map(|kind| kind.read_dir());
+        entries
+            .flatten()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .filter(|name| !name.starts_with('.'))
+            .collect()
+    }
+}

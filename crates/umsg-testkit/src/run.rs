@@ -1,0 +1,76 @@
+//! Programs that must end in time.
+
+use std::io::Write as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a program may run before it counts as stuck. The machine may be busy.
+pub const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Runs a program to its end, which must come within [`PATIENCE`].
+pub fn finish(command: &mut Command) -> Output {
+    finish_within(command, PATIENCE)
+}
+
+/// Runs a program to its end, which must come in this time: else it is killed with all of its process group, and the test fails.
+pub fn finish_within(command: &mut Command, patience: Duration) -> Output {
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .spawn()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let start = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if start.elapsed() > patience {
+            // Its children, too: they would keep the pipes open.
+            // SAFETY: a system call on numbers; the group is that of the child, which was not waited for yet.
+            unsafe { libc::kill(-child.id().cast_signed(), libc::SIGKILL) };
+            let said = text(&child.wait_with_output().unwrap());
+            panic!("{command:?} is stuck:\n{said}");
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    child.wait_with_output().unwrap()
+}
+
+/// Runs a program that must succeed, and returns what it wrote to its standard output.
+pub fn succeed(command: &mut Command) -> String {
+    succeed_within(command, PATIENCE)
+}
+
+/// As [`succeed`], in this time.
+pub fn succeed_within(command: &mut Command, patience: Duration) -> String {
+    let output = finish_within(command, patience);
+    let status = output.status;
+    assert!(
+        status.success(),
+        "{command:?} ended with {status}:\n{}",
+        text(&output)
+    );
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Returns all that a program wrote.
+pub fn text(output: &Output) -> String {
+    let all = [&output.stdout[..], &output.stderr].concat();
+    String::from_utf8_lossy(&all).into_owned()
+}
+
+/// Finds a program in the directories of PATH.
+pub fn on_the_path(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .map(|directory| directory.join(program))
+        .find(|program| program.is_file())
+}
+
+/// Notes that something is missing. With `CI` set, where everything has to be, that is a failure; else it is said past the capture of the
+/// harness.
+pub fn skip(what: &str) {
+    assert!(std::env::var_os("CI").is_none(), "missing: {what}");
+    let _ = writeln!(std::io::stderr(), "skipped: {what} is missing");
+}
