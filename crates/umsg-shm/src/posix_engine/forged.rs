@@ -2,13 +2,15 @@
 
 use super::{Engine, Refused};
 use crate::fault::Fault;
+use crate::lock::tokens::ReceiverHeld;
 use crate::lock::{LENT, WAITERS};
 use crate::posix_engine::segment::testing;
+use crate::repair::salvage::Salvage as _;
 use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
 use crate::sys::thread;
 use crate::waiters::Node;
-use crate::waiters::{List, Waiters};
+use crate::waiters::{self, List, NO_SLOT, UNRANKED, Waiters};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -186,4 +188,37 @@ fn a_receivers_lock_that_always_names_nobody_is_busy() {
         received
     });
     assert_eq!(received.err(), Some(Refused::TimedOut));
+}
+
+/// Leaves the node of a batch in the list of senders, as a peer that scribbles may.
+fn forge_sender(engine: &Engine, forge: impl Fn(&Node)) {
+    let waiters = Waiters::of(engine.segment());
+    let receiving = ReceiverHeld::in_test();
+    let claimed = waiters.claim(receiving, thread::current(), NO_SLOT, UNRANKED);
+    let (index, node) = claimed.unwrap().unwrap();
+    waiters.insert(receiving, List::Senders, index).unwrap();
+    node.wanted.set(1);
+    forge(node);
+}
+
+#[test]
+fn a_turn_that_was_given_in_the_future_keeps_no_room() {
+    let (engine, me) = (engine(), thread::current());
+    forge_sender(&engine, |node| {
+        node.offered_at.set(u64::MAX);
+        assert!(waiters::settle(node));
+    });
+    assert_eq!(engine.try_send(me, b"x", 0, Deadline::Passed), Ok(()));
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "no file says what is memory there")]
+fn a_salvage_keeps_no_room_for_a_thread_that_a_node_does_not_name() {
+    let (engine, me) = (engine(), thread::current());
+    forge_sender(&engine, |node| {
+        node.tid.set(0);
+        node.pid.set(0);
+    });
+    engine.take_up(me, soon(), false).unwrap();
+    assert_eq!(engine.try_send(me, b"x", 0, Deadline::Passed), Ok(()));
 }

@@ -179,7 +179,8 @@ impl Engine {
     fn is_forfeit(&self, receiving: ReceiverHeld<'_>, node: &Node, now: u64) -> bool {
         match waiters::state(node) {
             State::Settled => {
-                if now.saturating_sub(node.offered_at.get()) < SLICE || !waiters::unsettle(node) {
+                if !waiters::is_over(node.offered_at.get(), SLICE, now) || !waiters::unsettle(node)
+                {
                     return false;
                 }
                 // Its thread looks by itself when it goes on; a dead one's node is free.

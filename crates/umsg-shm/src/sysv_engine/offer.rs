@@ -131,7 +131,7 @@ impl Engine {
             let node = who.node();
             match waiters::state(node) {
                 State::Accepted => self.clear_away(receiving, node)?,
-                State::Settled if now.saturating_sub(node.offered_at.get()) < TIME => {
+                State::Settled if !waiters::is_over(node.offered_at.get(), TIME, now) => {
                     return Ok(Walk::Ends);
                 }
                 // It was taken up, or given up, just now: the next call sees to it.

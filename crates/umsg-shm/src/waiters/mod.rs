@@ -157,6 +157,18 @@ pub(crate) fn give_up_waiting(node: &Node) -> bool {
             .is_ok()
 }
 
+/// How far the time of an offer may lie ahead: processes read the machine's clock one after the other.
+const AHEAD: u64 = 1_000_000_000;
+
+/// Whether an offer, or a look, has been over for so long at a time. All are readings of the machine's clock in nanoseconds; one that lies
+/// far ahead was written by a peer that scribbles.
+pub(crate) fn is_over(since: u64, time: u64, now: u64) -> bool {
+    match now.checked_sub(since) {
+        Some(passed) => passed >= time,
+        None => since - now > AHEAD,
+    }
+}
+
 /// Where the nodes of a queue lie, and the lists of them.
 pub trait WaiterStore: Liveness + Sized {
     /// Whether processes of several PID or time namespaces use the queue: the form of the lock.
@@ -490,13 +502,17 @@ fn key(node: &Node) -> (u32, u64) {
     (node.rank.get(), node.ticket.get())
 }
 
-/// Whether no thread waits at a node any more that may be in a list. If `knows_threads`, also a thread that is dead though the system did not mark it,
-/// which then has given up.
+/// Whether no thread waits at a node that may be in a list. The node of a thread that is dead though the system did not mark it is given up
+/// if `knows_threads`, one that names no thread in any case.
 #[cfg(not(loom))]
 pub(crate) fn is_deserted(lives: &dyn Liveness, node: &Node, knows_threads: bool) -> bool {
     match state(node) {
         State::Free | State::DiedWaiting => true,
-        State::Waiting => knows_threads && is_orphan(lives, node) && give_up_waiting(node),
+        State::Waiting => {
+            // A thread names itself twice; a peer that scribbles, mostly not.
+            let is_forged = node.word.load(Ordering::Relaxed) & TID != node.tid.get();
+            (is_forged || knows_threads && is_orphan(lives, node)) && give_up_waiting(node)
+        }
         // A batch whose turn it was. What else was settled is a process's, and in another list.
         State::DiedSettled => List::of(node) == List::Senders && node.slot.get() == NO_SLOT,
         State::Settled | State::Accepted => false,

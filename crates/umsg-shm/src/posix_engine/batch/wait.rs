@@ -141,7 +141,7 @@ impl Engine {
                 return Ok(is_told);
             }
             State::Settled => {
-                if clock::monotonic().saturating_sub(node.offered_at.get()) < SLICE {
+                if !waiters::is_over(node.offered_at.get(), SLICE, clock::monotonic()) {
                     return Ok(true);
                 }
                 if !waiters::unsettle(node) {
@@ -276,7 +276,7 @@ pub(in crate::posix_engine) const NEVER: u64 = 0;
 /// or while it looked around. Asks the system once a slice.
 fn is_gone(lives: &dyn Liveness, node: &Node) -> bool {
     let (now, asked) = (clock::monotonic(), node.offered_at.get());
-    if asked != NEVER && now.saturating_sub(asked) < SLICE {
+    if asked != NEVER && !waiters::is_over(asked, SLICE, now) {
         return false;
     }
     node.offered_at.set(now);
