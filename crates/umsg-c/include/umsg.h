@@ -143,7 +143,7 @@ int umsg_mq_setattr(umsg_mqd_t mqdes,
  * - EMFILE, ENFILE: the process or the system has no descriptor left for the moment of opening, or the process has
  *   65,536 queues open.
  * - ENAMETOOLONG: name has more than 255 bytes after its slash.
- * - ENOENT: there is no queue of this name, and oflag lacks O_CREAT; or UMSG_DIR names a directory that does
+ * - ENOENT: no queue has this name, and oflag lacks O_CREAT; or UMSG_DIR names a directory that does
  *   not exist.
  * - ENOMEM: there is no memory, or no address space to map the queue.
  * - ENOSPC: the namespace has as many queues or bytes as its limits allow, or its file system is full.
@@ -195,7 +195,7 @@ int umsg_mq_close(umsg_mqd_t mqdes);
  * - EINVAL: name does not begin with a slash.
  * - EMFILE, ENFILE: the queue was made with UMSG_REMOVE_ON_LAST_CLOSE, and the process or the system has no descriptor left.
  * - ENAMETOOLONG: name has more than 255 bytes after its slash.
- * - ENOENT: there is no queue of this name.
+ * - ENOENT: no queue has this name.
  * - ENOTEMPTY: the directory that UMSG_DIR names is no namespace and holds other files, so that it can't become one.
  *
  * If the process dies:
@@ -1254,7 +1254,7 @@ int umsg_mq_pollfd(umsg_mqd_t mqdes, int edges);
  * - EBUSY: a process was stopped while it made or removed a queue.
  * - EEXIST: the queue exists, and msgflg has IPC_CREAT and IPC_EXCL.
  * - EFBIG: the queue's file would be longer than the process may make files (RLIMIT_FSIZE), though most of it takes no memory.
- * - ENOENT: there is no queue of this key, and msgflg lacks IPC_CREAT; or UMSG_DIR names a directory that does not
+ * - ENOENT: no queue has this key, and msgflg lacks IPC_CREAT; or UMSG_DIR names a directory that does not
  *   exist.
  * - ENOMEM: there is no memory, or no address space to map the queue.
  * - ENOSPC: the namespace has as many queues or bytes as its limits allow, or its file system is full.
@@ -2104,7 +2104,7 @@ struct umsg_ring_sender *umsg_ring_sender_of(struct umsg_ring *ring);
  * - EINVAL: name does not begin with a slash, or the file of this name is no ring or that of another version of umsg.
  * - EMFILE, ENFILE: the process or the system has no descriptor left for the moment of opening.
  * - ENAMETOOLONG: name has more than 255 bytes after its slash.
- * - ENOENT: there is no ring of this name; or UMSG_DIR names a directory that does not exist.
+ * - ENOENT: no ring has this name; or UMSG_DIR names a directory that does not exist.
  * - ENOMEM: there is no memory, or no address space to map the ring.
  * - ENOTEMPTY: the directory that UMSG_DIR names is no namespace and holds other files, so that it can't become one.
  *
@@ -2195,7 +2195,7 @@ int umsg_ring_sender_free(struct umsg_ring_sender *sender);
  * - EFAULT: name is at an address that can't be read.
  * - EINVAL: name does not begin with a slash, or the ring was made by another version of umsg.
  * - ENAMETOOLONG: name has more than 255 bytes after its slash.
- * - ENOENT: there is no ring of this name.
+ * - ENOENT: no ring has this name.
  * - ENOTEMPTY: the directory that UMSG_DIR names is no namespace and holds other files, so that it can't become one.
  *
  * If the process dies:

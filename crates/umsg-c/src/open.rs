@@ -57,7 +57,7 @@ const NO_QUEUE: umsg_mqd_t = std::ptr::without_provenance_mut(usize::MAX);
 /// - `EMFILE`, `ENFILE`: the process or the system has no descriptor left for the moment of opening, or the process has
 ///   65,536 queues open.
 /// - `ENAMETOOLONG`: `name` has more than 255 bytes after its slash.
-/// - `ENOENT`: there is no queue of this name, and `oflag` lacks `O_CREAT`; or `UMSG_DIR` names a directory that does
+/// - `ENOENT`: no queue has this name, and `oflag` lacks `O_CREAT`; or `UMSG_DIR` names a directory that does
 ///   not exist.
 /// - `ENOMEM`: there is no memory, or no address space to map the queue.
 /// - `ENOSPC`: the namespace has as many queues or bytes as its limits allow, or its file system is full.
@@ -139,7 +139,7 @@ pub extern "C" fn umsg_mq_close(mqdes: umsg_mqd_t) -> c_int {
 /// - `EINVAL`: `name` does not begin with a slash.
 /// - `EMFILE`, `ENFILE`: the queue was made with `UMSG_REMOVE_ON_LAST_CLOSE`, and the process or the system has no descriptor left.
 /// - `ENAMETOOLONG`: `name` has more than 255 bytes after its slash.
-/// - `ENOENT`: there is no queue of this name.
+/// - `ENOENT`: no queue has this name.
 /// - `ENOTEMPTY`: the directory that `UMSG_DIR` names is no namespace and holds other files, so that it can't become one.
 ///
 /// # If the process dies

@@ -399,8 +399,8 @@ fn what_can_not_be_looked_at_is_an_error() {
     let site = Site::new();
     site.umsg(&["create", "/q"]).text();
     for (name, says) in [
-        ("/none", "no queue of this name"),
-        ("key:9", "no queue of this key"),
+        ("/none", "no queue has this name"),
+        ("key:9", "no queue has this key"),
         ("ring:/none", ""),
     ] {
         let outcome = site.umsg(&["doctor", name]);

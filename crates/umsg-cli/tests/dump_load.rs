@@ -172,7 +172,7 @@ fn a_queue_that_exists_is_only_added_to_when_asked() {
     place
         .site
         .umsg_with_input(&missing, &bytes)
-        .fails(1, &["/missing: no queue of this name"]);
+        .fails(1, &["/missing: no queue has this name"]);
 }
 
 #[test]
@@ -254,7 +254,7 @@ fn files_that_cant_be_read_or_written_are_named() {
     place
         .site
         .umsg(&["dump", "/none", "-o", path(&place.file("dump"))])
-        .fails(1, &["/none: no queue of this name"]);
+        .fails(1, &["/none: no queue has this name"]);
     assert_eq!(fs::read_dir(place.files.path()).unwrap().count(), 0);
 }
 

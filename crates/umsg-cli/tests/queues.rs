@@ -88,7 +88,7 @@ fn a_name_that_cant_be_one_is_refused_with_a_reason() {
     site.umsg(&["create", &"x".repeat(256)])
         .fails(1, &["at most 255 bytes"]);
     site.umsg(&["stat", "\x1b[31m"])
-        .fails(1, &["umsg: /\\x1b[31m: no queue of this name"]);
+        .fails(1, &["umsg: /\\x1b[31m: no queue has this name"]);
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn rm_removes_what_it_can_and_says_what_it_could_not() {
     site.umsg(&["create", "/a"]).text();
     site.umsg(&["create", "/b"]).text();
     let outcome = site.umsg(&["rm", "a", "/missing", "/b", "--json"]);
-    outcome.fails(1, &["umsg: /missing: no queue of this name; `umsg ls`"]);
+    outcome.fails(1, &["umsg: /missing: no queue has this name; `umsg ls`"]);
     assert_eq!(outcome.output, b"{\"removed\":[\"/a\",\"/b\"]}\n");
     assert_eq!(site.umsg(&["ls", "--quiet"]).text(), "");
 }
@@ -285,17 +285,17 @@ fn a_file_that_is_no_queue_is_listed_with_the_reason() {
         .lines()
         .find(|line| line.starts_with("/bad"))
         .unwrap();
-    assert!(line.contains("not a message queue"), "{line}");
+    assert!(line.contains("not a queue of umsg"), "{line}");
     let list = site.umsg(&["ls", "--json"]).json();
     assert_eq!(list["queues"][0]["name"], "/bad");
     assert!(list["queues"][0]["error"].is_string());
     site.umsg(&["stat", "/bad"])
-        .fails(1, &["umsg: /bad: ", "not a message queue"]);
+        .fails(1, &["umsg: /bad: ", "not a queue of umsg"]);
     site.umsg(&["rm", "/bad"]).text();
     std::fs::create_dir(site.path().join("mq/directory")).unwrap();
     for goes in [&[][..], &["--remove-on-last-close"]] {
         site.umsg(&[&["create", "/directory"], goes].concat())
-            .fails(1, &["/directory: a directory: not a message queue"]);
+            .fails(1, &["/directory: a directory: not a queue of umsg"]);
     }
     site.umsg(&["ls"]).text();
     std::fs::write(site.path().join("mq/directory/letter"), b"").unwrap();

@@ -153,7 +153,7 @@ fn a_ring_is_removed_when_its_owner_is_dead_and_else_by_force() {
     assert_eq!(ring.try_receive().unwrap().user_data, 7);
     for command in ["stat", "rm"] {
         site.umsg(&[command, "ring:/jobs"])
-            .fails(1, &["ring:/jobs: no ring of this name"]);
+            .fails(1, &["ring:/jobs: no ring has this name"]);
     }
     drop(ring);
     let left = std::fs::read_dir(site.path().join("ring")).unwrap();

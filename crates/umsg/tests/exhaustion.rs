@@ -16,7 +16,7 @@ use umsg::posix::{OpenError, OpenOptions, Queue, ReceiveError, SendError};
 use umsg::{Limits, Namespace};
 
 /// What every text says that is about a full file system.
-const FULL: [&str; 2] = ["the file system of the namespace is full", "df"];
+const FULL: [&str; 2] = ["the file system of the namespace is full", "remove queues"];
 /// About the limit of bytes.
 const LIMITED: [&str; 2] = ["limit of bytes", "raise the limit max_bytes"];
 /// What becomes full in these tests.
@@ -310,7 +310,7 @@ const USED_SLOTS: u64 = 256 + 128;
 #[test]
 fn a_file_that_holds_no_more_says_so_and_not_that_the_file_system_is_full() {
     let place = Place::new();
-    let says = ["holds no more messages"];
+    let says = ["has no room for more messages"];
     let queue = place.create("/q", 10, 8192);
     let words = [(ARENA_LEN, ARENA)];
     with_words(&place.path().join("mq/q"), words, || {

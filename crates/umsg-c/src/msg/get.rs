@@ -32,7 +32,7 @@ use crate::error::answer;
 /// - `EBUSY`: a process was stopped while it made or removed a queue.
 /// - `EEXIST`: the queue exists, and `msgflg` has `IPC_CREAT` and `IPC_EXCL`.
 /// - `EFBIG`: the queue's file would be longer than the process may make files (`RLIMIT_FSIZE`), though most of it takes no memory.
-/// - `ENOENT`: there is no queue of this key, and `msgflg` lacks `IPC_CREAT`; or `UMSG_DIR` names a directory that does not
+/// - `ENOENT`: no queue has this key, and `msgflg` lacks `IPC_CREAT`; or `UMSG_DIR` names a directory that does not
 ///   exist.
 /// - `ENOMEM`: there is no memory, or no address space to map the queue.
 /// - `ENOSPC`: the namespace has as many queues or bytes as its limits allow, or its file system is full.

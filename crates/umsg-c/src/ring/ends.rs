@@ -80,7 +80,7 @@ pub unsafe extern "C" fn umsg_ring_sender_of(ring: *mut umsg_ring) -> *mut umsg_
 /// - `EINVAL`: `name` does not begin with a slash, or the file of this name is no ring or that of another version of umsg.
 /// - `EMFILE`, `ENFILE`: the process or the system has no descriptor left for the moment of opening.
 /// - `ENAMETOOLONG`: `name` has more than 255 bytes after its slash.
-/// - `ENOENT`: there is no ring of this name; or `UMSG_DIR` names a directory that does not exist.
+/// - `ENOENT`: no ring has this name; or `UMSG_DIR` names a directory that does not exist.
 /// - `ENOMEM`: there is no memory, or no address space to map the ring.
 /// - `ENOTEMPTY`: the directory that `UMSG_DIR` names is no namespace and holds other files, so that it can't become one.
 ///

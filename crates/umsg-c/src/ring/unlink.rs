@@ -24,7 +24,7 @@ use crate::pointer;
 /// - `EFAULT`: `name` is at an address that can't be read.
 /// - `EINVAL`: `name` does not begin with a slash, or the ring was made by another version of umsg.
 /// - `ENAMETOOLONG`: `name` has more than 255 bytes after its slash.
-/// - `ENOENT`: there is no ring of this name.
+/// - `ENOENT`: no ring has this name.
 /// - `ENOTEMPTY`: the directory that `UMSG_DIR` names is no namespace and holds other files, so that it can't become one.
 ///
 /// # If the process dies

@@ -460,7 +460,7 @@ static void another_process_finds_a_ring_by_its_name(void)
     CHECK(sender != NULL && umsg_ring_sender_free(sender) == 0);
     end(pair);
     MAKES_NOT(umsg_ring_open("/ring"), ENOENT);
-    CHECK(strncmp(umsg_last_error(), "no ring of this name", 20) == 0);
+    CHECK(strncmp(umsg_last_error(), "no ring has this name", 20) == 0);
     options.name = "/";
     MAKES_NOT(umsg_ring_create(&options), EINVAL);
     CHECK(strstr(umsg_last_error(), "a ring's name") != NULL);

@@ -133,7 +133,7 @@ static void the_last_error_says_why(void)
     FAILS(umsg_msgctl(queue, IPC_STAT, &stat), EINVAL);
     CHECK(strstr(umsg_last_error(), "no queue has this identifier") != NULL);
     FAILS(umsg_msgget(0x1234, 0), ENOENT);
-    CHECK(strstr(umsg_last_error(), "no queue of this key") != NULL);
+    CHECK(strstr(umsg_last_error(), "no queue has this key") != NULL);
 }
 
 static void an_owner_raises_his_queue_beyond_msgmnb(void)

@@ -118,7 +118,7 @@ fn rm_removes_by_key_and_by_identifier_and_says_what_it_could_not() {
     assert_eq!(outcome.code, Some(1));
     let errors: Vec<&str> = outcome.errors.lines().collect();
     assert!(
-        errors[0].starts_with("umsg: key:0x0000004d: no queue of this key"),
+        errors[0].starts_with("umsg: key:0x0000004d: no queue has this key"),
         "{errors:?}"
     );
     assert!(
@@ -174,7 +174,10 @@ fn limits_of_system_v_are_shown_set_and_hold() {
     );
     site.umsg(&["create", "key:2"]).fails(
         1,
-        &["2 System V queues, its limit msgmni; `umsg limits` raises it"],
+        &[
+            "holds 2 System V queues, its limit",
+            "`umsg limits --msgmni` raises the limit",
+        ],
     );
     site.umsg(&["limits", "--msgmni", "1"])
         .fails(0, &["there are already 2 System V queues", "fewer than 1"]);

@@ -29,7 +29,7 @@ pub enum NamespaceError {
         path: PathBuf,
     },
     /// The directory is no namespace, and it was asked for by a process that only looks (`ENOENT`).
-    #[error("{path} is no directory of queues: the first queue makes it one if it is empty. Or set UMSG_DIR to \
+    #[error("{path} is no directory of queues: the first queue makes it one if it is empty, or set UMSG_DIR to \
              the directory that holds the queues", path = .path.display())]
     NotANamespace {
         /// The directory.

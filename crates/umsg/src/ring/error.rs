@@ -145,7 +145,7 @@ pub enum RingError {
         /// The most.
         max: u64,
     },
-    /// ENOENT: there is no ring of this name.
+    /// ENOENT: no ring has this name.
     #[error("no ring has this name")]
     NotFound,
     /// EINVAL: the file is a queue, and no ring.
