@@ -100,8 +100,7 @@ fn who_dies_while_it_registers_or_takes_it_back_is_registered_no_more() {
 
 #[test]
 fn a_sender_is_not_held_up_by_who_dies_when_it_has_raised_its_signal() {
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     let queue = place.create("/q", 4, 8);
     for _ in 0..ROUNDS {
         let mut owner = Child::run(|| {

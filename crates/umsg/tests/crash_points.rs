@@ -15,8 +15,9 @@ use std::time::Duration;
 use support::child::{Child, Exit};
 use support::killing::{Figures, Repairer, STUCK};
 use support::place::Place;
-use support::points::{self, Face};
-use support::stage::{kill_and_make_anew, kill_at_every_point, kill_repairers};
+use support::stage::{
+    expect_kills_at_every_point, kill_and_make_anew, kill_at_every_point, kill_repairers,
+};
 use support::{turn, wait_until};
 use umsg::posix::{Queue, ReceiveError, SendError, Waiting};
 use umsg_shm::crash;
@@ -58,70 +59,40 @@ const DEADLY: &[(&str, &str)] = &[
     ("receives what the dead held", "RETURN_MARKED"),
 ];
 
-fn scenarios() -> impl Iterator<Item = &'static Scenario> {
-    let all = [
-        sending::ALL,
-        sending::GROWING,
-        receiving::ALL,
-        holding::ALL,
-        waiting::ALL,
-    ];
-    all.into_iter().flatten()
-}
+/// Other files of tests that kill at points.
+const OTHER_FILES: &[&str] = &[
+    "crash_notification.rs",
+    "crash_policies.rs",
+    "crash_pollable.rs",
+    "doorbell_users.rs",
+    "salvage_killed.rs",
+    "last_close/races.rs",
+];
 
-fn named(name: &str) -> Option<&'static Scenario> {
-    scenarios().find(|scenario| scenario.name == name)
-}
+/// Waiters that die with an offer, and with a message that was admitted.
+const WOKEN: &[(&str, &str)] = &[
+    ("is woken with a message", "WAIT_WOKEN"),
+    ("is woken with room", "WAIT_WOKEN"),
+];
 
-#[test]
-fn every_named_point_is_killed_at_in_some_scenario() {
-    points::expect_all_to_stand_somewhere();
-    let in_tables = scenarios().flat_map(|scenario| scenario.points).copied();
-    let mut killed: Vec<&str> = in_tables.chain(CREATE_POINTS.iter().copied()).collect();
-    for file in [
-        "crash_notification.rs",
-        "crash_policies.rs",
-        "crash_pollable.rs",
-        "doorbell_users.rs",
-        "salvage_killed.rs",
-        "last_close/races.rs",
-    ] {
-        killed.extend(points::killed_in(file));
-    }
-    // By a_repairer_that_is_killed_is_itself_repaired, which looks for itself.
-    let repairs = points::of_repairs(Face::Posix);
-    killed.extend(repairs.iter().map(|point| &point[..]));
-    points::expect_all(Face::Posix, &killed);
-}
-
-#[test]
-fn a_killed_sender_leaves_a_whole_message_or_none_and_stops_nobody() {
-    kill_at_every_point("killed senders", sending::ALL);
-}
-
-#[test]
-fn a_killed_receiver_takes_at_most_its_own_message_along_and_stops_nobody() {
-    kill_at_every_point("killed receivers", receiving::ALL);
-}
-
-#[test]
-fn what_a_killed_holder_leased_is_delivered_again_and_what_it_reserved_is_free() {
-    kill_at_every_point("killed holders", holding::ALL);
-}
-
-#[test]
-fn a_process_killed_while_it_waits_stops_nobody() {
-    kill_at_every_point("killed waiters", waiting::ALL);
-}
-
-#[test]
-fn a_process_killed_while_a_queue_grows_loses_no_slot() {
-    kill_at_every_point("killed growers", sending::GROWING);
-}
-
-#[test]
-fn a_repairer_that_is_killed_is_itself_repaired() {
-    kill_repairers(DEADLY, named);
+crash_tests! {
+    tables: [sending::ALL, sending::GROWING, receiving::ALL, holding::ALL, waiting::ALL];
+    every_named_point_is_killed_at_in_some_scenario
+        => expect_kills_at_every_point(scenarios(), CREATE_POINTS, OTHER_FILES);
+    a_killed_sender_leaves_a_whole_message_or_none_and_stops_nobody
+        => kill_at_every_point("killed senders", sending::ALL);
+    a_killed_receiver_takes_at_most_its_own_message_along_and_stops_nobody
+        => kill_at_every_point("killed receivers", receiving::ALL);
+    what_a_killed_holder_leased_is_delivered_again_and_what_it_reserved_is_free
+        => kill_at_every_point("killed holders", holding::ALL);
+    a_process_killed_while_it_waits_stops_nobody
+        => kill_at_every_point("killed waiters", waiting::ALL);
+    a_process_killed_while_a_queue_grows_loses_no_slot
+        => kill_at_every_point("killed growers", sending::GROWING);
+    a_repairer_that_is_killed_is_itself_repaired
+        => kill_repairers(DEADLY, named);
+    what_the_dead_left_is_kept_when_the_queue_is_made_anew
+        => kill_and_make_anew(&[DEADLY, WOKEN].concat(), named);
 }
 
 #[test]
@@ -138,17 +109,6 @@ fn who_is_killed_while_taking_back_a_batch_is_itself_repaired() {
     }
     assert!(figures.kills_at("BATCH_TAKEN_BACK") > 0);
     figures.print("killed while taking back");
-}
-
-#[test]
-fn what_the_dead_left_is_kept_when_the_queue_is_made_anew() {
-    kill_and_make_anew(DEADLY, named);
-    // With an offer in its hands, and with a message that was let in.
-    let waiters = [
-        ("is woken with a message", "WAIT_WOKEN"),
-        ("is woken with room", "WAIT_WOKEN"),
-    ];
-    kill_and_make_anew(&waiters, named);
 }
 
 #[test]
@@ -192,8 +152,7 @@ fn a_queue_whose_creator_is_killed_exists_whole_or_not_at_all() {
 
 #[test]
 fn a_sender_that_does_not_block_gets_the_room_that_a_killed_receiver_made() {
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     let queue = place.create("/q", 4, 64);
     for message in 0..4_u8 {
         queue.try_send(&[message], 0).unwrap();
@@ -210,8 +169,7 @@ fn a_sender_that_does_not_block_gets_the_room_that_a_killed_receiver_made() {
 
 #[test]
 fn a_reservation_gets_the_room_that_a_killed_receiver_made() {
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     let queue = place.create("/q", 1, 64);
     queue.try_send(b"", 0).unwrap();
     let mut victim = Child::run(|| {
@@ -225,8 +183,7 @@ fn a_reservation_gets_the_room_that_a_killed_receiver_made() {
 
 #[test]
 fn a_lease_that_was_being_returned_when_its_returner_died_leaves_no_count_behind() {
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     let queue = place.create("/q", 1, 64);
     queue.try_send(b"job", 0).unwrap();
     let lease = queue.receive_lease().unwrap();
@@ -250,8 +207,7 @@ fn a_lease_that_was_being_returned_when_its_returner_died_leaves_no_count_behind
 
 #[test]
 fn what_a_killed_sender_published_is_counted() {
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     let queue = place.create("/q", 4, 64);
     let mut victim = Child::run(|| {
         crash::arm("SEND_PUBLISHED", 1);
@@ -278,8 +234,7 @@ fn die_waiting(place: &Place, point: &str, work: impl FnOnce(&Queue)) -> Child {
 
 #[test]
 fn nothing_is_offered_to_a_receiver_that_the_kernel_has_marked_as_dead() {
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     let queue = place.create("/q", 1, 64);
     for _ in 0..10 {
         let mut victim = die_waiting(&place, "WAIT_NAMED", |queue| drop(queue.receive_vec()));
@@ -295,8 +250,7 @@ fn nothing_is_offered_to_a_receiver_that_the_kernel_has_marked_as_dead() {
 
 #[test]
 fn a_message_whose_receiver_was_woken_and_died_is_back_at_once() {
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     let queue = place.create("/q", 1, 64);
     for _ in 0..10 {
         let mut victim = die_waiting(&place, "WAIT_WOKEN", |queue| drop(queue.receive_vec()));
@@ -313,8 +267,7 @@ fn a_message_whose_receiver_was_woken_and_died_is_back_at_once() {
 
 #[test]
 fn the_message_of_a_blocked_sender_that_died_is_never_sent() {
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     let queue = place.create("/q", 1, 64);
     for _ in 0..10 {
         queue.try_send(b"sent", 0).unwrap();

@@ -5,7 +5,6 @@ mod support;
 use std::time::Duration;
 use support::child::{Child, Exit};
 use support::place::Place;
-use support::turn;
 use umsg::posix::{OpenOptions, Queue, ReceiveError, SendError};
 use umsg_shm::crash;
 
@@ -24,8 +23,7 @@ fn queue(place: &Place, time_to_live: Duration) -> Queue {
 /// Kills a process at the point, in `work`, with messages of these priorities in the queue that are too old; then
 /// another process goes on.
 fn kill(point: &str, priorities: &[u32], work: impl Fn(&Queue)) {
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     let queue = queue(&place, TIME_TO_LIVE);
     for round in 0..5 {
         for &priority in priorities {
@@ -95,8 +93,7 @@ fn while_it_moves_a_message_to_the_dead_letter_queue() {
 
 #[test]
 fn while_it_returns_a_message_for_the_last_time() {
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     let queue = queue(&place, Duration::ZERO);
     queue.try_send(b"dead", 5).unwrap();
     let mut victim = Child::run(|| {

@@ -142,8 +142,7 @@ fn dies_ringing(point: &str, nth: u32, work: &Work<Queue>) -> bool {
 
 #[test]
 fn a_repairer_without_descriptors_leaves_it_to_the_next_to_show_what_there_is() {
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     let queue = place.create("/q", DEPTH, 8);
     let descriptor = queue.pollable().unwrap();
     // It has shown a message that it did not send.

@@ -238,8 +238,7 @@ fn messages_stay_set_aside_until_queue_label_and_dead_letter_queue_have_one_owne
 
 #[test]
 fn a_repair_finds_the_label_of_a_queue_that_was_scribbled_over() {
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     let mut options = umsg::posix::OpenOptions::new();
     options.read(true).write(true).create(true);
     options.namespace(&place.namespace).dead_letter("/dead");
@@ -262,8 +261,7 @@ fn a_repair_finds_the_label_of_a_queue_that_was_scribbled_over() {
 
 #[test]
 fn the_label_of_a_queue_goes_with_it() {
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     let make = |goes: bool| {
         let mut options = umsg::posix::OpenOptions::new();
         options.read(true).write(true).create(true);
@@ -295,8 +293,7 @@ fn the_label_of_a_queue_goes_with_it() {
 #[cfg(feature = "crash-points")]
 #[test]
 fn a_killed_creator_leaves_a_label_that_is_swept_and_no_queue() {
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     place.create("/dead", 10, 8192);
     let make = || {
         let mut options = umsg::posix::OpenOptions::new();

@@ -89,8 +89,7 @@ unsafe impl Zeroed for Told {}
 
 #[test]
 fn the_last_of_several_handles_removes_the_queue_and_no_other_does() {
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     let first = create(&place);
     assert!(first.status().remove_on_last_close);
     first.try_send(b"kept", 0).unwrap();
@@ -111,8 +110,7 @@ fn the_last_of_several_handles_removes_the_queue_and_no_other_does() {
 
 #[test]
 fn the_last_of_several_processes_removes_the_queue() {
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     let told = Shared::<Told>::new();
     let mut users = [user(&place, &told), user(&place, &told)];
     users[0].kill();
@@ -124,8 +122,7 @@ fn the_last_of_several_processes_removes_the_queue() {
 
 #[test]
 fn a_forked_child_that_has_closed_a_queue_which_its_parent_polls_does_not_keep_it() {
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     let told = Shared::<Told>::new();
     let first = create(&place);
     // Others may open the queue's file, so a thread passes on what they do.
@@ -149,8 +146,7 @@ fn a_forked_child_that_has_closed_a_queue_which_its_parent_polls_does_not_keep_i
 
 #[test]
 fn a_forked_child_has_the_queue_open_too() {
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     let told = Shared::<Told>::new();
     let queue = create(&place);
     let mut child = Child::run(|| {
@@ -170,8 +166,7 @@ fn a_forked_child_has_the_queue_open_too() {
 
 #[test]
 fn a_child_that_executes_another_program_has_it_no_more() {
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     let queue = create(&place);
     let mut sleeper = Command::new("sleep").arg("60").spawn().unwrap();
     drop(queue);
@@ -242,8 +237,7 @@ fn a_queue_whose_users_were_all_killed_goes_with_whoever_comes_by() {
 
 #[test]
 fn a_queue_that_is_made_for_others_waits_for_the_first_of_them() {
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     let mut options = options(&place);
     options.create(true).counted(false);
     let queue = options.remove_on_last_close(true).open("/q").unwrap();
@@ -260,8 +254,7 @@ fn a_queue_that_is_made_for_others_waits_for_the_first_of_them() {
 
 #[test]
 fn a_handle_that_was_refused_leaves_nothing_behind() {
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     let mut none = options(&place);
     none.read(false).write(false);
     let queue = create(&place);
@@ -277,8 +270,7 @@ fn a_handle_that_was_refused_leaves_nothing_behind() {
 
 #[test]
 fn a_queue_that_was_unlinked_meanwhile_takes_no_other_along() {
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     let old = create(&place);
     posix::unlink_in(&place.namespace, "/q").unwrap();
     let new = create(&place);
@@ -295,8 +287,7 @@ fn a_queue_that_was_unlinked_meanwhile_takes_no_other_along() {
 
 #[test]
 fn a_registration_keeps_its_queue_until_it_ends() {
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     let queue = create(&place);
     // As C does: it is not bound to the handle.
     let ticket = queue.register(Notify::call(|_| ())).unwrap();
@@ -312,8 +303,7 @@ fn a_registration_keeps_its_queue_until_it_ends() {
 
 #[test]
 fn a_stopped_remover_is_waited_for_a_second() {
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     let mut options = options(&place);
     options.create(true).counted(false);
     drop(options.remove_on_last_close(true).open("/q").unwrap());
@@ -331,8 +321,7 @@ fn a_stopped_remover_is_waited_for_a_second() {
 
 #[test]
 fn a_snapshot_says_so_and_what_is_restored_of_it_goes_too() {
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     let queue = create(&place);
     queue.try_send(b"saved", 3).unwrap();
     let mut bytes = Vec::new();
@@ -355,8 +344,7 @@ fn a_snapshot_says_so_and_what_is_restored_of_it_goes_too() {
 
 #[test]
 fn a_repaired_queue_still_goes_with_its_last_user() {
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     let queue = create(&place);
     queue.try_send(b"m", 0).unwrap();
     // Policies: what it does when it is full.

@@ -390,6 +390,7 @@ fn a_queue_that_drops_makes_room_beside_what_is_held_and_for_what_waits_for_it()
     });
     std::thread::scope(|scope| {
         let both: [(&[u8], u32); 2] = [(b"a", 0), (b"b", 0)];
+        let place = &place;
         let waiting = scope.spawn(move || {
             place
                 .open("/q")

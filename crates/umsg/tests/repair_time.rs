@@ -78,8 +78,7 @@ fn judge(what: &str, newcomer: bool, mut times: Vec<Duration>) {
 }
 
 fn measure(what: &str, point: &str, priority: impl Fn(&mut Random) -> u64) {
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     let queue = full_queue(&place, priority);
     // Into the store, if there is more than one priority.
     queue.try_receive(&mut [0; 64]).expect("a message");
@@ -128,8 +127,7 @@ const KEY: i32 = 0x4ea1;
 
 #[test]
 fn a_deep_system_v_queue_is_repaired_in_milliseconds() {
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     let queue = full_typed_queue(&place);
     let repairs = || queue.status().expect("a status").statistics.repairs;
     for newcomer in [false, true] {

@@ -259,8 +259,7 @@ fn a_namespaces_limit_of_bytes_counts_what_is_restored() {
 
 #[test]
 fn a_process_killed_while_it_restores_leaves_a_whole_queue_or_none() {
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     let snapshot = large(&place, 400);
     let mut random = Random::new(7);
     let mut outcomes = [0, 0];

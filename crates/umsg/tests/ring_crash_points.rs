@@ -160,8 +160,7 @@ fn an_owner_that_is_killed_at_any_point_is_missed_by_its_senders_and_replaced() 
 
 #[test]
 fn of_many_that_find_an_owner_dead_one_gets_the_name_and_keeps_it() {
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     for _ in 0..20 {
         let mut first = Child::run(|| {
             std::mem::forget(create(&place));
@@ -307,8 +306,7 @@ fn an_owner_that_is_killed_while_it_repairs_is_missed_and_replaced() {
 
 #[test]
 fn a_descriptor_whose_sender_died_before_its_message_is_in_nobodys_way() {
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     let mut ring = Options::new().create_in(&place.namespace, NAME).unwrap();
     let file = std::fs::File::open("/dev/null").unwrap();
     let mut victim = Child::run(|| {

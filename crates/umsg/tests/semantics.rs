@@ -22,8 +22,7 @@ fn wait_for_blocked(queue: &Queue, senders: usize, receivers: usize) {
 
 #[test]
 fn blocked_receivers_get_messages_in_the_order_in_which_they_came() {
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     let queue = place.create("/q", 8, 8);
     queue.set_waiting(Waiting::Blocking);
     std::thread::scope(|scope| {
@@ -49,8 +48,7 @@ fn blocked_receivers_get_messages_in_the_order_in_which_they_came() {
 
 #[test]
 fn blocked_senders_get_room_in_the_order_in_which_they_came() {
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     let queue = place.create("/q", 1, 8);
     queue.set_waiting(Waiting::Blocking);
     queue.try_send(&[100], 0).unwrap();
@@ -69,8 +67,7 @@ fn blocked_senders_get_room_in_the_order_in_which_they_came() {
 
 #[test]
 fn a_receive_lets_the_blocked_senders_message_in_before_it_returns() {
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     let queue = place.create("/q", 1, 8);
     queue.set_waiting(Waiting::Blocking);
     for _ in 0..100 {
@@ -88,8 +85,7 @@ fn a_receive_lets_the_blocked_senders_message_in_before_it_returns() {
 
 #[test]
 fn no_newcomer_steals_a_message_that_was_handed_over() {
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     let queue = place.create("/q", 8, 8);
     queue.set_waiting(Waiting::Blocking);
     for _ in 0..200 {
@@ -138,8 +134,7 @@ fn threads_that_share_a_handle_lose_and_double_nothing() {
 
 #[test]
 fn a_stopped_receiver_does_not_keep_the_message_that_it_was_offered() {
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     let queue = place.create("/q", 8, 8);
     for _ in 0..5 {
         let mut stopped = Child::run(|| {
@@ -177,8 +172,7 @@ fn a_stopped_receiver_does_not_keep_the_message_that_it_was_offered() {
 
 #[test]
 fn a_forked_child_goes_on_with_its_parents_handle() {
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     let queue = place.create("/q", 2, 8);
     queue.try_send(b"before", 0).unwrap();
     let mut child = Child::run(|| {

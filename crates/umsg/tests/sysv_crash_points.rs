@@ -16,8 +16,9 @@ use parts::{changing, holding, receiving, sending, waiting};
 use support::child::{Child, Exit};
 use support::killing::STUCK;
 use support::place::Place;
-use support::points::{self, Face};
-use support::stage::{kill_and_make_anew, kill_at_every_point, kill_repairers};
+use support::stage::{
+    expect_kills_at_every_point, kill_and_make_anew, kill_at_every_point, kill_repairers,
+};
 use support::{turn, wait_until};
 use umsg::sysv::{OpenError, ReceiveError, SendError, Waiting, Want};
 use umsg_shm::crash;
@@ -66,82 +67,38 @@ const CREATE_POINTS: &[&str] = crate::crash_points![
 ];
 const REMOVE_POINTS: &[&str] = crate::crash_points![MSG_REMOVED MSGCTL_UNLABELLED];
 
-fn scenarios() -> impl Iterator<Item = &'static Scenario> {
-    let all = [
-        sending::ALL,
-        receiving::ALL,
-        holding::ALL,
-        waiting::ALL,
-        changing::ALL,
-    ];
-    all.into_iter().flatten()
-}
+/// Other files of tests that kill at points.
+const OTHER_FILES: &[&str] = &[
+    "crash_pollable.rs",
+    "doorbell_users.rs",
+    "sysv_registry_crash.rs",
+    "salvage_killed.rs",
+];
 
-fn named(name: &str) -> Option<&'static Scenario> {
-    scenarios().find(|scenario| scenario.name == name)
-}
+/// Waiters that die with an offer, and with a message that was admitted.
+const WOKEN: &[(&str, &str)] = &[
+    ("is woken with a message", "MSG_WOKEN"),
+    ("is woken with room", "MSG_WOKEN"),
+];
 
-#[test]
-fn every_named_point_is_killed_at_in_some_scenario() {
-    let in_tables = scenarios().flat_map(|scenario| scenario.points);
-    let mut killed: Vec<&str> = in_tables
-        .chain(CREATE_POINTS)
-        .chain(REMOVE_POINTS)
-        .copied()
-        .collect();
-    for file in [
-        "crash_pollable.rs",
-        "doorbell_users.rs",
-        "sysv_registry_crash.rs",
-        "salvage_killed.rs",
-    ] {
-        killed.extend(points::killed_in(file));
-    }
-    // By a_repairer_that_is_killed_is_itself_repaired, which looks for itself.
-    let repairs = points::of_repairs(Face::Sysv);
-    killed.extend(repairs.iter().map(|point| &point[..]));
-    points::expect_all(Face::Sysv, &killed);
-}
-
-#[test]
-fn a_killed_sender_leaves_a_whole_message_or_none_and_stops_nobody() {
-    kill_at_every_point("killed senders", sending::ALL);
-}
-
-#[test]
-fn a_killed_receiver_takes_at_most_its_own_message_along_and_stops_nobody() {
-    kill_at_every_point("killed receivers", receiving::ALL);
-}
-
-#[test]
-fn what_a_killed_holder_leased_is_delivered_again() {
-    kill_at_every_point("killed holders", holding::ALL);
-}
-
-#[test]
-fn a_process_killed_while_it_waits_stops_nobody() {
-    kill_at_every_point("killed waiters", waiting::ALL);
-}
-
-#[test]
-fn a_process_killed_while_it_changes_a_queue_stops_nobody() {
-    kill_at_every_point("killed administrators", changing::ALL);
-}
-
-#[test]
-fn a_repairer_that_is_killed_is_itself_repaired() {
-    kill_repairers(DEADLY, named);
-}
-
-#[test]
-fn what_the_dead_left_is_kept_when_the_queue_is_made_anew() {
-    kill_and_make_anew(DEADLY, named);
-    // With an offer in its hands, and with a message that was let in.
-    let waiters = [
-        ("is woken with a message", "MSG_WOKEN"),
-        ("is woken with room", "MSG_WOKEN"),
-    ];
-    kill_and_make_anew(&waiters, named);
+crash_tests! {
+    tables: [sending::ALL, receiving::ALL, holding::ALL, waiting::ALL, changing::ALL];
+    every_named_point_is_killed_at_in_some_scenario
+        => expect_kills_at_every_point(scenarios(), &[CREATE_POINTS, REMOVE_POINTS].concat(), OTHER_FILES);
+    a_killed_sender_leaves_a_whole_message_or_none_and_stops_nobody
+        => kill_at_every_point("killed senders", sending::ALL);
+    a_killed_receiver_takes_at_most_its_own_message_along_and_stops_nobody
+        => kill_at_every_point("killed receivers", receiving::ALL);
+    what_a_killed_holder_leased_is_delivered_again
+        => kill_at_every_point("killed holders", holding::ALL);
+    a_process_killed_while_it_waits_stops_nobody
+        => kill_at_every_point("killed waiters", waiting::ALL);
+    a_process_killed_while_it_changes_a_queue_stops_nobody
+        => kill_at_every_point("killed administrators", changing::ALL);
+    a_repairer_that_is_killed_is_itself_repaired
+        => kill_repairers(DEADLY, named);
+    what_the_dead_left_is_kept_when_the_queue_is_made_anew
+        => kill_and_make_anew(&[DEADLY, WOKEN].concat(), named);
 }
 
 #[test]

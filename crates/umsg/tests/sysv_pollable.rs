@@ -8,7 +8,6 @@ use std::time::Duration;
 use support::child::{Child, Exit};
 use support::events::{Epoll, poll_for, polled, readiness_of};
 use support::place::Place;
-use support::turn;
 use umsg::sysv::Want;
 use umsg::{Edges, Readiness};
 
@@ -16,8 +15,7 @@ const KEY: i32 = 0x7507;
 
 #[test]
 fn a_system_v_queue_shows_messages_and_bytes_of_room() {
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     let queue = place.create_typed(KEY);
     let other = place.open_typed(KEY);
     let descriptor = queue.pollable_with(Edges::All).unwrap();
@@ -50,8 +48,7 @@ fn a_system_v_queue_shows_messages_and_bytes_of_room() {
 
 #[test]
 fn who_polls_a_system_v_queue_learns_that_it_was_removed() {
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     let queue = place.create_typed(KEY);
     let set = Epoll::new(
         queue.pollable().unwrap(),
@@ -69,8 +66,7 @@ fn who_polls_a_system_v_queue_learns_that_it_was_removed() {
 
 #[test]
 fn a_killed_poller_of_a_system_v_queue_is_forgotten() {
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     let queue = place.create_typed(KEY);
     let mut child = Child::run(|| {
         std::mem::forget(
@@ -93,8 +89,7 @@ fn a_killed_poller_of_a_system_v_queue_is_forgotten() {
 
 #[test]
 fn a_sleeping_poller_of_a_system_v_queue_is_woken_by_another_process() {
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     let queue = place.create_typed(KEY);
     let descriptor = queue.pollable().unwrap();
     for _ in 0..20 {
@@ -111,8 +106,7 @@ fn a_sleeping_poller_of_a_system_v_queue_is_woken_by_another_process() {
 
 #[test]
 fn a_sender_that_found_no_doorbell_of_a_system_v_queue_tells_the_next_poller() {
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     let sender = place.create_typed(KEY);
     let mut poller = Child::run(|| {
         std::mem::forget(

@@ -258,8 +258,7 @@ fn the_label_that_a_killed_remover_left_keeps_the_key_from_strangers_until_its_o
 
 #[test]
 fn a_killed_sweeper_is_swept_after() {
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     die(0, "MSGGET_INDEXED", || drop(open(&place, KEY)));
     assert_eq!(names(&place), ["0"]);
     die(0, "MSGCTL_UNLABELLED", || {
@@ -314,8 +313,7 @@ fn a_queue_whose_changer_is_killed_lets_in_who_may_before_or_after() {
 
 #[test]
 fn a_limit_of_queues_does_not_count_what_the_dead_left() {
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     let limits = umsg::Limits {
         msgmni: 3,
         ..umsg::Limits::default()

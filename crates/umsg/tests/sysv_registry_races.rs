@@ -79,8 +79,7 @@ fn race(race: &Race, work: impl Fn(usize)) {
 
 #[test]
 fn of_many_that_make_a_keys_queue_at_once_one_makes_it_and_all_get_it() {
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     let shared = Shared::<Race>::new();
     for round in 0..20 {
         race(&shared, |number| {
@@ -99,8 +98,7 @@ fn of_many_that_make_a_keys_queue_at_once_one_makes_it_and_all_get_it() {
 
 #[test]
 fn of_many_that_want_a_new_queue_exactly_one_gets_it() {
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     let shared = Shared::<Race>::new();
     for round in 0..20 {
         race(&shared, |number| {
@@ -119,8 +117,7 @@ fn of_many_that_want_a_new_queue_exactly_one_gets_it() {
 
 #[test]
 fn of_many_that_remove_a_queue_at_once_one_has_removed_it() {
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     let shared = Shared::<Race>::new();
     for round in 0..20 {
         let id = open(&place, KEY, true).unwrap().id();
@@ -140,8 +137,7 @@ fn of_many_that_remove_a_queue_at_once_one_has_removed_it() {
 
 #[test]
 fn queues_without_a_key_that_are_made_at_once_are_all_distinct() {
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     let shared = Shared::<Race>::new();
     race(&shared, |_| {
         for _ in 0..20 {
@@ -182,8 +178,7 @@ fn holder(place: &Place) -> Child {
 
 #[test]
 fn a_stopped_holder_of_the_lock_keeps_others_from_making_queues_and_from_nothing_else() {
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     let (queue, other) = (open(&place, KEY, false), open(&place, PRIVATE, false));
     let (queue, other) = (queue.unwrap(), other.unwrap());
     let mut stopped = holder(&place);
@@ -415,8 +410,7 @@ fn identifiers_of_users_that_make_and_remove_queues_at_once_never_come_back() {
 fn a_stopped_owner_of_a_queues_lock_keeps_no_other_queue_from_being_made() {
     /// Where the lock of the queue is in its file; see docs/format.md.
     const LOCK: u64 = 256;
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     let queue = open(&place, KEY, false).unwrap();
     let sleeping = || -> i32 {
         loop {
@@ -455,8 +449,7 @@ fn a_stopped_owner_of_a_queues_lock_keeps_no_other_queue_from_being_made() {
 
 #[test]
 fn a_child_that_is_forked_while_the_lock_is_held_does_not_keep_it() {
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     let shared = Shared::<Race>::new();
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -521,8 +514,7 @@ fn use_and_remove(place: &Place, queue: &Queue, key: i32, remove: bool) {
 
 #[test]
 fn processes_killed_at_random_leave_nothing_that_others_trip_over() {
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     let shared = Shared::<Race>::new();
     let mut random = Random::new(7);
     let run = |seed: u64| Child::run(|| (live(&place, seed, || true), 0).1);

@@ -150,8 +150,7 @@ fn a_ring_that_was_cut_short_is_damaged() {
 
 #[test]
 fn who_waits_in_a_queue_that_is_cut_short_is_told() {
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     let (empty, typed) = (place.create("/q", 1, 100), place.create_typed(7));
     let mut waiting = [
         Child::run(|| {
@@ -189,8 +188,7 @@ fn who_waits_in_a_queue_that_is_cut_short_is_told() {
 
 #[test]
 fn files_that_are_cut_and_lengthened_at_random_crash_and_hang_nobody() {
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     let rounds = 30;
     for round in 0..rounds {
         let name = format!("/q{round}");
@@ -327,8 +325,7 @@ fn a_queue_that_is_made_in_the_place_of_one_that_was_cut_short_works() {
 /// The kernel raises SIGBUS for a page that the file system has no room for, though the file is as long as ever.
 #[test]
 fn a_queue_whose_pages_were_punched_out_of_a_full_file_system_is_damaged() {
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     in_child(|| {
         if !mount_private(place.path(), "size=4m") {
             return LEFT_OUT;

@@ -1,5 +1,6 @@
 //! POSIX queues, to be killed at.
 
+use crate::sending_worker;
 use crate::support::actor::Actor;
 use crate::support::journal::{How, Journal, Role};
 use crate::support::killing::Batches;
@@ -8,7 +9,7 @@ use crate::support::points::Face;
 use crate::support::stage::{self, Death, Kind, Refusal, Worker};
 use std::path::PathBuf;
 use umsg::diagnosis::Repaired;
-use umsg::posix::{self, Queue, ReceiveError, SendError, Waiting};
+use umsg::posix::{self, Queue, Waiting};
 
 pub struct Posix;
 
@@ -99,38 +100,15 @@ impl Kind for Posix {
 }
 
 impl Worker for Actor<'_> {
-    fn me(&self) -> &Role {
-        self.me()
-    }
-
-    fn put(&mut self, how: How, label: u16, len: usize) -> Result<(), Refusal> {
-        self.send(how, label, len).map(drop).map_err(refused)
-    }
-
-    fn put_batch(&mut self, how: How, batch: &[(u16, usize)]) -> Result<(), Refusal> {
-        self.send_batch(how, batch).map(drop).map_err(refused)
-    }
+    sending_worker!();
 
     fn take(&mut self, how: How, _: Option<u16>) -> Result<(), Refusal> {
-        match self.receive(how) {
-            Ok(_) => Ok(()),
-            Err(ReceiveError::Interrupted) => Err(Refusal::Interrupted),
-            Err(ReceiveError::Empty) => Err(Refusal::Empty),
-            Err(error) => panic!("{error}"),
-        }
+        self.receive(how).map(drop).map_err(Refusal::from)
     }
 
     /// Both sides.
     fn repair(&mut self) {
         let _ = self.queue.attributes();
         let _ = self.send(How::Try, 0, 16);
-    }
-}
-
-fn refused(error: SendError) -> Refusal {
-    match error {
-        SendError::Interrupted => Refusal::Interrupted,
-        SendError::Full => Refusal::Full,
-        error => panic!("{error}"),
     }
 }

@@ -5,8 +5,7 @@ use support::seccomp::act_on;
 
 #[test]
 fn a_queue_is_held_without_a_descriptor_and_by_the_descriptor_of_none() {
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     let mut child = Child::run(|| {
         // Standard output as the lowest number that is free: any descriptor that is kept would show.
         let lowest = || {
@@ -43,8 +42,7 @@ fn a_queue_is_held_without_a_descriptor_and_by_the_descriptor_of_none() {
 
 #[test]
 fn a_queue_is_found_by_its_descriptor_whatever_it_is_called() {
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     for name in ["/mq", "/queue", "/.namespace"] {
         let mut options = options(&place);
         options.create(true).remove_on_last_close(true);
@@ -65,8 +63,7 @@ fn a_queue_is_found_by_its_descriptor_whatever_it_is_called() {
 
 #[test]
 fn who_can_not_open_the_file_anew_has_the_queue_by_its_descriptor_all_the_same() {
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     let _first = create(&place);
     let (queue, descriptor) = options(&place).open_with_descriptor("/q", false).unwrap();
     let use_it = || {
@@ -93,8 +90,7 @@ fn who_can_not_open_the_file_anew_has_the_queue_by_its_descriptor_all_the_same()
 
 #[test]
 fn one_descriptor_is_enough_to_open_a_queue() {
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     let queue = create(&place);
     in_child(|| {
         leave_descriptors(1);
@@ -115,8 +111,7 @@ fn allow_all(place: &Place) {
 
 #[test]
 fn who_may_not_remove_a_queue_locks_it_at_no_time() {
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     if !is_root() {
         return;
     }
@@ -148,8 +143,7 @@ fn forbid_the_calls() {
 
 #[test]
 fn a_queue_that_stays_makes_none_of_the_calls_of_one_that_goes() {
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     let _other = create(&place);
     for goes in [false, true] {
         let mut child = Child::run(|| {

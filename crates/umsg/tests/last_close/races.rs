@@ -42,8 +42,7 @@ fn hammer(work: impl Fn() + Sync) {
 
 #[test]
 fn who_only_looks_at_what_is_left_keeps_no_last_user_from_removing_it() {
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     let file = place.path().join("mq/q/queue");
     let end = Instant::now() + HAMMERED;
     std::thread::scope(|scope| {
@@ -70,8 +69,7 @@ fn who_only_looks_at_what_is_left_keeps_no_last_user_from_removing_it() {
 
 #[test]
 fn who_opens_while_the_last_user_closes_has_the_queue_that_others_find() {
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     let told = Shared::<Told>::new();
     hammer(|| {
         share(&place);
@@ -84,8 +82,7 @@ fn who_opens_while_the_last_user_closes_has_the_queue_that_others_find() {
 
 #[test]
 fn who_has_found_a_queue_and_is_overtaken_by_its_last_user_finds_it_no_more() {
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     let told = Shared::<Told>::new();
     let mut last = user(&place, &told);
     let point = "OPEN_FOUND";
@@ -112,8 +109,7 @@ fn who_has_found_a_queue_and_is_overtaken_by_its_last_user_finds_it_no_more() {
 
 #[test]
 fn users_that_are_killed_at_any_time_leave_no_queue_that_others_do_not_find() {
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     let end = Instant::now() + HAMMERED;
     let mut kills = 0;
     while Instant::now() < end {
@@ -143,8 +139,7 @@ fn users_that_are_killed_at_any_time_leave_no_queue_that_others_do_not_find() {
 
 #[test]
 fn nobody_who_goes_takes_away_a_queue_that_stays() {
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     let told = Shared::<Told>::new();
     hammer(|| {
         // Both kinds come to have the name; it is theirs who made one that stays, until they unlink it.
@@ -213,8 +208,7 @@ fn who_is_killed_while_it_makes_or_removes_one_is_in_nobodys_way() {
 
 #[test]
 fn what_a_dead_maker_left_is_counted_and_swept() {
-    let _turn = turn();
-    let place = Place::new();
+    let place = Place::in_turn();
     let mut maker = Child::run(|| {
         crash::arm("CREATE_HOUSED", 1);
         drop(create(&place));

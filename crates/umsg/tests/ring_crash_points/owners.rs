@@ -57,6 +57,14 @@ pub fn reign_in_batches(place: &Place) {
     }
 }
 
+/// Closes the ring after a while.
+fn reign_briefly(place: &Place) {
+    let ring = create(place);
+    ring.enable();
+    std::thread::sleep(Duration::from_millis(20));
+    drop(ring);
+}
+
 pub const OWNERS: &[Reign] = &[
     Reign::until("RING_NAMED", 1, |place| drop(create(place))),
     Reign::until("RING_MADE", 1, |place| drop(create(place))),
@@ -72,18 +80,8 @@ pub const OWNERS: &[Reign] = &[
         ring.set_waiting(Waiting::Blocking);
         let _ = ring.wait(1, Until::Forever);
     }),
-    Reign::until("RING_CLOSED", 1, |place| {
-        let ring = create(place);
-        ring.enable();
-        std::thread::sleep(Duration::from_millis(20));
-        drop(ring);
-    }),
-    Reign::until("RING_UNHUNG", 1, |place| {
-        let ring = create(place);
-        ring.enable();
-        std::thread::sleep(Duration::from_millis(20));
-        drop(ring);
-    }),
+    Reign::until("RING_CLOSED", 1, reign_briefly),
+    Reign::until("RING_UNHUNG", 1, reign_briefly),
     Reign::until("DRAIN_MARKED", 5, reign),
     Reign::until("DRAIN_LINKED", 5, reign),
     Reign::until("RECEIVE_UNSTORED", 5, reign),

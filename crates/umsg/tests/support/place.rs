@@ -1,23 +1,35 @@
 //! A namespace of the test's own, gone when dropped.
 
+use super::turn;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::sync::MutexGuard;
 use tempfile::TempDir;
 use umsg::Namespace;
 use umsg::posix::{OpenOptions, Queue};
 use umsg::sysv;
 
-/// A directory in /dev/shm; or in `UMSG_TEST_DIRECTORY`, which who kills a test removes.
+/// A directory in /dev/shm; or in `UMSG_TEST_DIRECTORY`, which a process that kills a test removes.
 pub struct Place {
     dir: TempDir,
     pub namespace: Namespace,
+    _turn: Option<MutexGuard<'static, ()>>,
 }
 
 impl Place {
     pub fn new() -> Place {
         let parent = std::env::var_os("UMSG_TEST_DIRECTORY");
         Place::below(parent.as_deref().unwrap_or("/dev/shm".as_ref()))
+    }
+
+    /// A place of a test that runs alone: as long as it exists, other such tests of this program wait.
+    pub fn in_turn() -> Place {
+        let turn = Some(turn());
+        Place {
+            _turn: turn,
+            ..Place::new()
+        }
     }
 
     /// One in a directory of any file system.
@@ -28,7 +40,11 @@ impl Place {
             .tempdir_in(parent)
             .expect("a directory");
         let namespace = Namespace::at(dir.path()).expect("a namespace");
-        Place { dir, namespace }
+        Place {
+            dir,
+            namespace,
+            _turn: None,
+        }
     }
 
     /// The doorbells of queues that are polled.

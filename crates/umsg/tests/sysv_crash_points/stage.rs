@@ -1,6 +1,7 @@
 //! System V queues, to be killed at.
 
 use super::acts::status;
+use crate::sending_worker;
 use crate::support::clerk::Clerk;
 use crate::support::journal::{How, Journal, Role};
 use crate::support::place::Place;
@@ -8,7 +9,7 @@ use crate::support::points::Face;
 use crate::support::stage::{self, Death, Kind, Refusal, Worker};
 use std::path::PathBuf;
 use umsg::diagnosis::Repaired;
-use umsg::sysv::{self, Queue, ReceiveError, SendError, Waiting, Want};
+use umsg::sysv::{self, Queue, Waiting, Want};
 
 /// The queue's key, and how many bytes it holds, and messages.
 pub const KEY: i32 = 0x5e1f;
@@ -79,38 +80,15 @@ impl Kind for Sysv {
 }
 
 impl Worker for Clerk<'_> {
-    fn me(&self) -> &Role {
-        self.me()
-    }
-
-    fn put(&mut self, how: How, label: u16, len: usize) -> Result<(), Refusal> {
-        self.send(how, label, len).map(drop).map_err(refused)
-    }
-
-    fn put_batch(&mut self, how: How, batch: &[(u16, usize)]) -> Result<(), Refusal> {
-        self.send_batch(how, batch).map(drop).map_err(refused)
-    }
+    sending_worker!();
 
     fn take(&mut self, how: How, label: Option<u16>) -> Result<(), Refusal> {
         let want = label.map_or(Want::Any, |label| Want::Exactly(label.into()));
-        match self.receive(how, want) {
-            Ok(_) => Ok(()),
-            Err(ReceiveError::Interrupted) => Err(Refusal::Interrupted),
-            Err(ReceiveError::NoMessage) => Err(Refusal::Empty),
-            Err(error) => panic!("{error}"),
-        }
+        self.receive(how, want).map(drop).map_err(Refusal::from)
     }
 
     fn repair(&mut self) {
         let _ = self.queue.status();
         let _ = self.send(How::Try, 1, 16);
-    }
-}
-
-fn refused(error: SendError) -> Refusal {
-    match error {
-        SendError::Interrupted => Refusal::Interrupted,
-        SendError::Full => Refusal::Full,
-        error => panic!("{error}"),
     }
 }

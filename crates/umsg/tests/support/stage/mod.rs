@@ -3,7 +3,9 @@
 mod rounds;
 mod scenario;
 
-pub use rounds::{kill_and_make_anew, kill_at_every_point, kill_repairers};
+pub use rounds::{
+    expect_kills_at_every_point, kill_and_make_anew, kill_at_every_point, kill_repairers,
+};
 pub use scenario::Scenario;
 
 use super::child::{Child, Exit, let_calls_be_interrupted};
@@ -20,6 +22,7 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 use umsg::diagnosis::Repaired;
+use umsg::{posix, sysv};
 use umsg_shm::crash;
 
 /// A kind of queue.
@@ -70,6 +73,45 @@ pub trait Kind: Sized + 'static {
 
     /// Judges that no slot was lost.
     fn check_slots(_: &Stage<'_, Self>, _: &str) {}
+}
+
+macro_rules! refusals {
+    ($($error:ty => $refusal:ident: $of:ident),*) => {
+        $(impl From<$error> for Refusal {
+            fn from(error: $error) -> Refusal {
+                match error {
+                    <$error>::Interrupted => Refusal::Interrupted,
+                    <$error>::$refusal => Refusal::$of,
+                    error => panic!("{error}"),
+                }
+            }
+        })*
+    };
+}
+
+refusals!(
+    posix::SendError => Full: Full,
+    posix::ReceiveError => Empty: Empty,
+    sysv::SendError => Full: Full,
+    sysv::ReceiveError => NoMessage: Empty
+);
+
+/// The methods of a [`Worker`] that are alike for all kinds.
+#[macro_export]
+macro_rules! sending_worker {
+    () => {
+        fn me(&self) -> &Role {
+            self.me()
+        }
+
+        fn put(&mut self, how: How, label: u16, len: usize) -> Result<(), Refusal> {
+            self.send(how, label, len).map(drop).map_err(Refusal::from)
+        }
+
+        fn put_batch(&mut self, how: How, batch: &[(u16, usize)]) -> Result<(), Refusal> {
+            self.send_batch(how, batch).map(drop).map_err(Refusal::from)
+        }
+    };
 }
 
 /// What a process does in its part.

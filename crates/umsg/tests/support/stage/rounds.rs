@@ -18,6 +18,41 @@ pub fn kill_at_every_point<K: Kind>(title: &str, table: &[Scenario<K>]) {
     figures.print(title);
 }
 
+/// Fails unless the scenarios, the other points and the named files of tests kill at every point of the face.
+pub fn expect_kills_at_every_point<K: Kind>(
+    scenarios: impl Iterator<Item = &'static Scenario<K>>,
+    others: &[&'static str],
+    files: &[&str],
+) {
+    points::expect_all_to_stand_somewhere();
+    let in_tables = scenarios.flat_map(|scenario| scenario.points);
+    let mut killed: Vec<&str> = in_tables.chain(others).copied().collect();
+    killed.extend(files.iter().flat_map(|file| points::killed_in(file)));
+    // The test of killed repairers finds its points by itself.
+    let repairs = points::of_repairs(K::FACE);
+    killed.extend(repairs.iter().map(|point| &point[..]));
+    points::expect_all(K::FACE, &killed);
+}
+
+/// The tests that each kind of queue has: its scenarios in tables, and a call for each test.
+#[macro_export]
+macro_rules! crash_tests {
+    (tables: [$($table:expr),*]; $($test:ident => $run:expr;)*) => {
+        fn scenarios() -> impl Iterator<Item = &'static Scenario> {
+            [$($table),*].into_iter().flatten()
+        }
+
+        fn named(name: &str) -> Option<&'static Scenario> {
+            scenarios().find(|scenario| scenario.name == name)
+        }
+
+        $(#[test]
+        fn $test() {
+            $run;
+        })*
+    };
+}
+
 fn kill_often<K: Kind>(scenario: &Scenario<K>, point: &str, figures: &mut Figures) {
     let what = format!("{} / {point}", scenario.name);
     let before = figures.kills_at(point);
@@ -32,7 +67,7 @@ fn kill_often<K: Kind>(scenario: &Scenario<K>, point: &str, figures: &mut Figure
         let round = if scenario.fresh { 0 } else { round };
         stage.check_memory(round, &what);
     }
-    assert!(figures.kills_at(point) > before, "{what}: nobody dies");
+    assert!(figures.kills_at(point) > before, "{what}: no process dies");
     figures.judge_stalls(&what, |figures| {
         if scenario.fresh {
             stage = Stage::new(scenario);
@@ -41,40 +76,48 @@ fn kill_often<K: Kind>(scenario: &Scenario<K>, point: &str, figures: &mut Figure
     });
 }
 
-/// Kills victims in some scenarios at some points, by name; then the queue is made anew of what is whole, which believes little of what a
-/// repair goes by.
+/// A scenario and a point, by their names.
+type Deadly = (&'static str, &'static str);
+
+/// The scenarios of these names, each with its point.
+fn find<'a, K: Kind>(
+    deadly: &'a [Deadly],
+    scenarios: impl Fn(&str) -> Option<&'static Scenario<K>> + 'a,
+) -> impl Iterator<Item = (&'static Scenario<K>, &'static str)> + 'a {
+    deadly.iter().map(move |(name, point)| {
+        let scenario = scenarios(name).unwrap_or_else(|| panic!("no scenario: {name}"));
+        (scenario, *point)
+    })
+}
+
+/// Kills victims in some scenarios at some points; then the queue is rebuilt from its intact messages, which trusts little of what a
+/// repair relies on.
 pub fn kill_and_make_anew<K: Kind>(
-    deadly: &[(&str, &str)],
+    deadly: &[Deadly],
     scenarios: impl Fn(&str) -> Option<&'static Scenario<K>>,
 ) {
     let _turn = turn();
     let mut figures = Figures::default();
-    for (name, point) in deadly {
-        let scenario = scenarios(name).unwrap_or_else(|| panic!("nobody who {name}"));
+    for (scenario, point) in find(deadly, scenarios) {
         for nth in [1, 1 + 7 % scenario.passes] {
             let mut stage = Stage::new(scenario);
             stage.round(point, nth, Repairer::MakesAnew, &mut figures);
         }
-        assert!(
-            figures.kills_at(point) > 0,
-            "{name}: nobody dies at {point}"
-        );
+        let kills = figures.kills_at(point);
+        assert!(kills > 0, "{}: no process dies at {point}", scenario.name);
     }
     figures.print("made anew after a death");
 }
 
-/// Kills victims in some scenarios at some points, by name; and repairers at each point that a repairer comes by. Fails if there is one at which
+/// Kills victims in some scenarios at some points; and repairers at each point that a repairer passes. Fails if there is one at which
 /// none has died.
 pub fn kill_repairers<K: Kind>(
-    deadly: &[(&str, &str)],
+    deadly: &[Deadly],
     scenarios: impl Fn(&str) -> Option<&'static Scenario<K>>,
 ) {
     let _turn = turn();
     let mut figures = Figures::default();
-    for (name, point) in deadly {
-        let scenario = scenarios(name).unwrap_or_else(|| panic!("nobody who {name}"));
-        kill_twice(scenario, point, &mut figures);
-    }
+    find(deadly, scenarios).for_each(|(scenario, point)| kill_twice(scenario, point, &mut figures));
     for point in points::of_repairs(K::FACE) {
         assert!(figures.kills_at(&point) > 0, "no repairer dies at {point}");
     }
