@@ -64,8 +64,7 @@ fn tasks_that_share_a_queue_get_messages_in_turn_and_none_twice() {
     const TASKS: usize = 4;
     const EACH: usize = 500;
     for runtime in [one_thread(), two_threads()] {
-        let place = Place::new();
-        let queue = place.create("/q", 4, 8);
+        let (_place, queue) = Place::new().with_queue("/q", 4, 8);
         let total = Arc::new(AtomicUsize::new(0));
         runtime.block_on(async {
             let queue = Arc::new(posix::Queue::new(queue).unwrap());
@@ -99,8 +98,7 @@ fn tasks_that_share_a_queue_get_messages_in_turn_and_none_twice() {
 
 #[test]
 fn who_waits_longest_is_served_first() {
-    let place = Place::new();
-    let queue = place.create("/q", 4, 8);
+    let (_place, queue) = Place::new().with_queue("/q", 4, 8);
     one_thread().block_on(async {
         let queue = Arc::new(posix::Queue::new(queue).unwrap());
         let order = Arc::new(std::sync::Mutex::new(Vec::new()));
@@ -127,8 +125,7 @@ fn who_waits_longest_is_served_first() {
 
 #[test]
 fn a_future_that_is_dropped_loses_no_message_and_sends_none() {
-    let place = Place::new();
-    let queue = place.create("/q", 1, 8);
+    let (place, queue) = Place::new().with_queue("/q", 1, 8);
     let sender = place.open("/q");
     let brief = Duration::from_micros(200);
     one_thread().block_on(async {
@@ -157,8 +154,7 @@ fn a_future_that_is_dropped_loses_no_message_and_sends_none() {
 
 #[test]
 fn tasks_wait_for_the_types_that_they_want() {
-    let place = Place::new();
-    let queue = place.create_typed(7);
+    let (place, queue) = Place::new().with_sysv_queue(7);
     let mut child = Child::run(|| {
         let queue = place.open_typed(7);
         std::thread::sleep(Duration::from_millis(20));
@@ -193,8 +189,7 @@ fn tasks_wait_for_the_types_that_they_want() {
 
 #[test]
 fn a_task_waits_for_as_much_room_as_it_needs_and_learns_of_a_removal() {
-    let place = Place::new();
-    let queue = place.create_typed(7);
+    let (place, queue) = Place::new().with_sysv_queue(7);
     let other = place.open_typed(7);
     one_thread().block_on(async {
         let queue = Arc::new(sysv::Queue::new(queue).unwrap());

@@ -19,8 +19,7 @@ use umsg::{Namespace, NamespaceError};
 
 /// A place with a queue "/q" that holds one message, and the path of its file.
 fn place_with_queue() -> (Place, PathBuf) {
-    let place = Place::new();
-    let queue = place.create("/q", 10, 100);
+    let (place, queue) = Place::new().with_queue("/q", 10, 100);
     queue.try_send(b"kept", 3).unwrap();
     let file = place.path().join("mq/q");
     (place, file)

@@ -196,8 +196,7 @@ proptest! {
 
     #[test]
     fn batches_and_single_messages_behave_as_a_plain_model(steps in vec(step(), 1..60)) {
-        let place = Place::new();
-        let queue = place.create("/q", DEPTH as u32, SIZE as u32);
+        let (_place, queue) = Place::new().with_queue("/q", DEPTH as u32, SIZE as u32);
         let mut model = Model::default();
         for step in &steps {
             play(&queue, &mut model, step);
@@ -211,8 +210,7 @@ proptest! {
 
 #[test]
 fn a_batch_that_can_never_be_sent_is_refused_whole() {
-    let place = Place::new();
-    let queue = place.create("/q", 3, 8);
+    let (_place, queue) = Place::new().with_queue("/q", 3, 8);
     let four: [(&[u8], u32); 4] = [(b"a", 0); 4];
     let error = queue.send_batch(&four).unwrap_err();
     assert_eq!(
@@ -254,8 +252,7 @@ fn a_batch_that_can_never_be_sent_is_refused_whole() {
 
 #[test]
 fn what_waits_for_some_room_until_a_time_of_the_clock_sends_what_fits_before_or_nothing() {
-    let place = Place::new();
-    let queue = place.create("/q", 3, 8);
+    let (_place, queue) = Place::new().with_queue("/q", 3, 8);
     queue.set_waiting(Waiting::Blocking);
     let four: [(&[u8], u32); 4] = [(b"a", 0), (b"b", 0), (b"c", 0), (b"d", 0)];
     // Where there is room, no time is too late.
@@ -289,8 +286,7 @@ fn what_waits_for_some_room_until_a_time_of_the_clock_sends_what_fits_before_or_
 
 #[test]
 fn a_batch_receive_needs_room_for_one_message_of_any_length() {
-    let place = Place::new();
-    let queue = place.create("/q", 3, 8);
+    let (_place, queue) = Place::new().with_queue("/q", 3, 8);
     let mut received = [Received::default(); 2];
     let error = queue.try_receive_batch(&mut [0; 7], &mut received);
     assert_eq!(
@@ -319,8 +315,7 @@ fn a_batch_receive_needs_room_for_one_message_of_any_length() {
 
 #[test]
 fn a_blocked_batch_receive_takes_the_message_that_it_is_offered() {
-    let place = Place::new();
-    let queue = place.create("/q", 8, 8);
+    let (_place, queue) = Place::new().with_queue("/q", 8, 8);
     queue.set_waiting(Waiting::Blocking);
     for _ in 0..20 {
         std::thread::scope(|scope| {
@@ -346,8 +341,7 @@ fn a_blocked_batch_receive_takes_the_message_that_it_is_offered() {
 
 #[test]
 fn blocked_batches_and_single_messages_get_room_in_the_order_in_which_they_came() {
-    let place = Place::new();
-    let queue = place.create("/q", 4, 8);
+    let (_place, queue) = Place::new().with_queue("/q", 4, 8);
     queue.set_waiting(Waiting::Blocking);
     let fill: [(&[u8], u32); 4] = [(b"\0", 0); 4];
     queue.try_send_batch(&fill).unwrap();
@@ -377,8 +371,7 @@ fn blocked_batches_and_single_messages_get_room_in_the_order_in_which_they_came(
 
 #[test]
 fn a_batch_of_the_whole_queue_is_sent_beside_a_stream_of_single_messages() {
-    let place = Place::new();
-    let queue = place.create("/q", 4, 8);
+    let (_place, queue) = Place::new().with_queue("/q", 4, 8);
     let over = AtomicU32::new(0);
     std::thread::scope(|scope| {
         let (queue, over) = (&queue, &over);
@@ -473,8 +466,7 @@ fn a_batch_receive_passes_over_messages_that_are_too_old() {
 
 #[test]
 fn a_batch_of_long_messages_keeps_its_blocks_while_the_arena_grows() {
-    let place = Place::new();
-    let queue = place.create("/q", 100, 8192);
+    let (_place, queue) = Place::new().with_queue("/q", 100, 8192);
     let messages: Vec<Vec<u8>> = (0..100_u8)
         .map(|message| vec![message; 8000 + usize::from(message)])
         .collect();

@@ -47,8 +47,7 @@ fn a_sender_that_dies_after_its_message_was_sent_has_notified() {
         "NOTICE_FIRED",
         "NOTICE_UNTOLD",
     ] {
-        let place = Place::new();
-        let queue = place.create("/q", 4, 8);
+        let (place, queue) = Place::new().with_queue("/q", 4, 8);
         for _ in 0..ROUNDS {
             let mut awaited = queue.notify_waiter().unwrap();
             die_at(&place, point, |queue| queue.send(b"dead", 0).unwrap());
@@ -62,8 +61,7 @@ fn a_sender_that_dies_after_its_message_was_sent_has_notified() {
 fn a_sender_that_dies_has_called_the_function_of_another_process() {
     let _turn = turn();
     for point in ["SEND_UNSERVED", "NOTICE_FIRED", "NOTICE_UNTOLD"] {
-        let place = Place::new();
-        let queue = place.create("/q", 4, 8);
+        let (place, queue) = Place::new().with_queue("/q", 4, 8);
         for _ in 0..ROUNDS {
             let (tell, told) = std::sync::mpsc::channel();
             let how = Notify::call(move |by| tell.send(by).unwrap());
@@ -85,8 +83,7 @@ fn who_dies_while_it_registers_or_takes_it_back_is_registered_no_more() {
         "NOTICE_ARMED",
         "NOTICE_WITHDRAWN",
     ] {
-        let place = Place::new();
-        let queue = place.create("/q", 4, 8);
+        let (place, queue) = Place::new().with_queue("/q", 4, 8);
         for _ in 0..ROUNDS {
             die_at(&place, point, |queue| {
                 drop(queue.notify(Notify::signal(libc::SIGUSR1)).unwrap());
@@ -100,8 +97,7 @@ fn who_dies_while_it_registers_or_takes_it_back_is_registered_no_more() {
 
 #[test]
 fn a_sender_is_not_held_up_by_who_dies_when_it_has_raised_its_signal() {
-    let place = Place::in_turn();
-    let queue = place.create("/q", 4, 8);
+    let (place, queue) = Place::in_turn().with_queue("/q", 4, 8);
     for _ in 0..ROUNDS {
         let mut owner = Child::run(|| {
             // SAFETY: no handler.
@@ -124,8 +120,7 @@ fn a_sender_is_not_held_up_by_who_dies_when_it_has_raised_its_signal() {
 fn a_receiver_that_dies_when_it_has_emptied_the_queue_leaves_nobody_untold() {
     let _turn = turn();
     for point in ["RECEIVE_TAKEN", "RECEIVE_FREED"] {
-        let place = Place::new();
-        let queue = place.create("/q", 4, 8);
+        let (place, queue) = Place::new().with_queue("/q", 4, 8);
         for _ in 0..ROUNDS {
             queue.send(b"first", 0).unwrap();
             let mut awaited = queue.notify_waiter().unwrap();

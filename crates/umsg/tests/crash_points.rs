@@ -152,8 +152,7 @@ fn a_queue_whose_creator_is_killed_exists_whole_or_not_at_all() {
 
 #[test]
 fn a_sender_that_does_not_block_gets_the_room_that_a_killed_receiver_made() {
-    let place = Place::in_turn();
-    let queue = place.create("/q", 4, 64);
+    let (place, queue) = Place::in_turn().with_queue("/q", 4, 64);
     for message in 0..4_u8 {
         queue.try_send(&[message], 0).unwrap();
     }
@@ -169,8 +168,7 @@ fn a_sender_that_does_not_block_gets_the_room_that_a_killed_receiver_made() {
 
 #[test]
 fn a_reservation_gets_the_room_that_a_killed_receiver_made() {
-    let place = Place::in_turn();
-    let queue = place.create("/q", 1, 64);
+    let (place, queue) = Place::in_turn().with_queue("/q", 1, 64);
     queue.try_send(b"", 0).unwrap();
     let mut victim = Child::run(|| {
         crash::arm("RECEIVE_FREED", 1);
@@ -183,8 +181,7 @@ fn a_reservation_gets_the_room_that_a_killed_receiver_made() {
 
 #[test]
 fn a_lease_that_was_being_returned_when_its_returner_died_leaves_no_count_behind() {
-    let place = Place::in_turn();
-    let queue = place.create("/q", 1, 64);
+    let (place, queue) = Place::in_turn().with_queue("/q", 1, 64);
     queue.try_send(b"job", 0).unwrap();
     let lease = queue.receive_lease().unwrap();
     lease.limit(Duration::ZERO).unwrap();
@@ -207,8 +204,7 @@ fn a_lease_that_was_being_returned_when_its_returner_died_leaves_no_count_behind
 
 #[test]
 fn what_a_killed_sender_published_is_counted() {
-    let place = Place::in_turn();
-    let queue = place.create("/q", 4, 64);
+    let (place, queue) = Place::in_turn().with_queue("/q", 4, 64);
     let mut victim = Child::run(|| {
         crash::arm("SEND_PUBLISHED", 1);
         let _ = place.open("/q").try_send(b"four", 0);
@@ -234,8 +230,7 @@ fn die_waiting(place: &Place, point: &str, work: impl FnOnce(&Queue)) -> Child {
 
 #[test]
 fn nothing_is_offered_to_a_receiver_that_the_kernel_has_marked_as_dead() {
-    let place = Place::in_turn();
-    let queue = place.create("/q", 1, 64);
+    let (place, queue) = Place::in_turn().with_queue("/q", 1, 64);
     for _ in 0..10 {
         let mut victim = die_waiting(&place, "WAIT_NAMED", |queue| drop(queue.receive_vec()));
         victim.expect(Exit::Signal(libc::SIGKILL), "WAIT_NAMED");
@@ -250,8 +245,7 @@ fn nothing_is_offered_to_a_receiver_that_the_kernel_has_marked_as_dead() {
 
 #[test]
 fn a_message_whose_receiver_was_woken_and_died_is_back_at_once() {
-    let place = Place::in_turn();
-    let queue = place.create("/q", 1, 64);
+    let (place, queue) = Place::in_turn().with_queue("/q", 1, 64);
     for _ in 0..10 {
         let mut victim = die_waiting(&place, "WAIT_WOKEN", |queue| drop(queue.receive_vec()));
         assert!(wait_until(STUCK, || queue.status().blocked_receivers == 1));
@@ -267,8 +261,7 @@ fn a_message_whose_receiver_was_woken_and_died_is_back_at_once() {
 
 #[test]
 fn the_message_of_a_blocked_sender_that_died_is_never_sent() {
-    let place = Place::in_turn();
-    let queue = place.create("/q", 1, 64);
+    let (place, queue) = Place::in_turn().with_queue("/q", 1, 64);
     for _ in 0..10 {
         queue.try_send(b"sent", 0).unwrap();
         let mut victim = die_waiting(&place, "WAIT_NAMED", |queue| {

@@ -101,8 +101,7 @@ fn a_killed_ringer_leaves_no_poller_untold() {
 
 /// Whether it died.
 fn dies_ringing(point: &str, nth: u32, work: &Work<Queue>) -> bool {
-    let place = Place::new();
-    let queue = place.create("/q", DEPTH, 8);
+    let (place, queue) = Place::new().with_queue("/q", DEPTH, 8);
     for _ in 0..work.messages {
         queue.try_send(b"m", 0).unwrap();
     }
@@ -142,8 +141,7 @@ fn dies_ringing(point: &str, nth: u32, work: &Work<Queue>) -> bool {
 
 #[test]
 fn a_repairer_without_descriptors_leaves_it_to_the_next_to_show_what_there_is() {
-    let place = Place::in_turn();
-    let queue = place.create("/q", DEPTH, 8);
+    let (place, queue) = Place::in_turn().with_queue("/q", DEPTH, 8);
     let descriptor = queue.pollable().unwrap();
     // It has shown a message that it did not send.
     dies(&place, "BELL_RUNG", |queue| {
@@ -187,8 +185,7 @@ fn dies(place: &Place, point: &str, work: fn(&Queue)) {
 fn who_dies_when_it_begins_to_poll_leaves_nothing_watched() {
     let _turn = turn();
     for point in ["BELL_MADE", "BELL_NAMED", "BELL_WATCHED"] {
-        let place = Place::new();
-        let queue = place.create("/q", DEPTH, 8);
+        let (place, queue) = Place::new().with_queue("/q", DEPTH, 8);
         dies(&place, point, |queue| {
             let _ = queue.pollable();
         });
@@ -204,8 +201,7 @@ fn who_dies_when_it_begins_to_poll_leaves_nothing_watched() {
 fn who_dies_when_it_finds_nobody_polling_leaves_a_queue_that_can_be_polled() {
     let _turn = turn();
     for point in ["BELL_FORGOTTEN", "BELL_UNNAMED"] {
-        let place = Place::new();
-        let queue = place.create("/q", DEPTH, 8);
+        let (place, queue) = Place::new().with_queue("/q", DEPTH, 8);
         let mut poller = Child::run(|| {
             let queue = place.open("/q");
             queue.pollable().unwrap();
@@ -273,8 +269,7 @@ fn a_killed_ringer_of_a_system_v_queue_leaves_no_poller_untold() {
 
 /// Whether it died.
 fn dies_ringing_typed(point: &str, nth: u32, work: &Work<sysv::Queue>) -> bool {
-    let place = Place::new();
-    let queue = place.create_typed(7);
+    let (place, queue) = Place::new().with_sysv_queue(7);
     let small = Change {
         qbytes: Some(DEPTH.into()),
         ..Change::default()
@@ -350,8 +345,7 @@ fn expect_to_be_polled(place: &Place, queue: &sysv::Queue, point: &str) {
 fn who_dies_when_it_begins_to_poll_a_system_v_queue_leaves_nothing_watched() {
     let _turn = turn();
     for point in ["BELL_MADE", "BELL_NAMED", "BELL_WATCHED"] {
-        let place = Place::new();
-        let queue = place.create_typed(7);
+        let (place, queue) = Place::new().with_sysv_queue(7);
         dies_typed(&place, point, |queue| {
             let _ = queue.pollable();
         });
@@ -364,8 +358,7 @@ fn who_dies_when_it_begins_to_poll_a_system_v_queue_leaves_nothing_watched() {
 fn who_dies_when_it_finds_nobody_polling_leaves_a_system_v_queue_that_can_be_polled() {
     let _turn = turn();
     for point in ["BELL_FORGOTTEN", "BELL_UNNAMED"] {
-        let place = Place::new();
-        let queue = place.create_typed(7);
+        let (place, queue) = Place::new().with_sysv_queue(7);
         let mut poller = Child::run(|| {
             let queue = place.open_typed(7);
             queue.pollable().unwrap();

@@ -89,8 +89,7 @@ fn use_somehow(queue: &Queue, random: &mut Random) {
 
 #[test]
 fn a_queue_is_healthy_whatever_it_was_used_for() {
-    let place = Place::new();
-    let queue = place.create("/q", 200, 400);
+    let (place, queue) = Place::new().with_queue("/q", 200, 400);
     assert_healthy(&place);
     let mut random = Random::new(7);
     for _ in 0..60 {
@@ -107,8 +106,7 @@ fn a_queue_is_healthy_whatever_it_was_used_for() {
 
 #[test]
 fn a_queue_that_is_being_used_is_never_said_to_be_damaged() {
-    let place = Place::new();
-    let queue = place.create("/q", 20, 400);
+    let (place, queue) = Place::new().with_queue("/q", 20, 400);
     let typed = place.create_typed(0x77);
     let work = |seed| {
         let mut random = Random::new(seed);
@@ -138,8 +136,7 @@ fn who_died_with_which_lock_is_named_and_so_is_who_repaired() {
         ("RECEIVE_COPIED", Side::Receivers),
         ("RECEIVE_TAKEN", Side::Receivers),
     ] {
-        let place = Place::new();
-        let queue = place.create("/q", 10, 100);
+        let (place, queue) = Place::new().with_queue("/q", 10, 100);
         queue.try_send(b"kept", 3).unwrap();
         let died = dies_at(point, || match side {
             Side::Senders => queue.try_send(b"maybe", 3).unwrap(),
@@ -180,8 +177,7 @@ fn who_died_with_which_lock_is_named_and_so_is_who_repaired() {
 
 #[test]
 fn who_died_in_a_system_v_queue_is_named_and_so_is_who_repaired() {
-    let place = Place::new();
-    let queue = place.create_typed(0x77);
+    let (place, queue) = Place::new().with_sysv_queue(0x77);
     let look = || sysv::diagnose(&place.namespace, 0x77).expect("a diagnosis");
     assert!(look().is_healthy());
     let died = dies_at("MSG_FILLED", || queue.try_send(5, b"maybe").unwrap());
@@ -226,8 +222,7 @@ fn a_ring_whose_receiver_died_is_not_healthy_and_says_who_it_was() {
 
 #[test]
 fn who_died_with_both_locks_left_one_of_them_lent() {
-    let place = Place::new();
-    let queue = place.create("/q", 1000, 100);
+    let (place, queue) = Place::new().with_queue("/q", 1000, 100);
     let died = dies_at("GROW_LENT", || while queue.try_send(b"fills", 1).is_ok() {});
     let diagnosis = diagnose(&place);
     let owners: Vec<_> = diagnosis.locks.iter().map(|lock| &lock.owner).collect();
@@ -302,8 +297,7 @@ fn an_owner_that_lives_and_does_not_go_on_is_told_of_after_a_second() {
 
 #[test]
 fn who_waits_is_named_with_what_for_and_for_how_long() {
-    let place = Place::new();
-    let queue = place.create("/q", 2, 100);
+    let (place, queue) = Place::new().with_queue("/q", 2, 100);
     let receiver = Child::run(|| queue.receive(&mut [0; 100]).map_or(1, |_| 0));
     assert!(wait_until(PATIENCE, || diagnose(&place).blocked.len() == 1));
     let first = diagnose(&place).blocked.remove(0);
@@ -346,8 +340,7 @@ fn who_waits_is_named_with_what_for_and_for_how_long() {
 
 #[test]
 fn holders_and_the_registered_are_named_and_those_that_died_are_told_of() {
-    let place = Place::new();
-    let queue = place.create("/q", 10, 100);
+    let (place, queue) = Place::new().with_queue("/q", 10, 100);
     let registered = queue.notify(Notify::signal(libc::SIGURG)).unwrap();
     let diagnosis = diagnose(&place);
     let found = &diagnosis.registrations[0];
@@ -389,8 +382,7 @@ fn holders_and_the_registered_are_named_and_those_that_died_are_told_of() {
 
 #[test]
 fn who_polls_is_named() {
-    let place = Place::new();
-    let queue = place.create("/q", 10, 100);
+    let (place, queue) = Place::new().with_queue("/q", 10, 100);
     let _descriptor = queue.pollable().unwrap();
     let pids: Vec<_> = diagnose(&place).pollers.iter().map(|who| who.pid).collect();
     assert_eq!(pids, [std::process::id()]);
@@ -452,8 +444,7 @@ fn bytes_that_no_operation_could_have_left_are_found_where_they_are() {
 
 #[test]
 fn a_mark_of_damage_names_who_made_it() {
-    let place = Place::new();
-    let queue = place.create("/q", 10, 100);
+    let (place, queue) = Place::new().with_queue("/q", 10, 100);
     queue.try_send(b"", 0).unwrap();
     // A length that no message has.
     file(&place).write_all_at(&[0xff; 4], 790_528 + 16).unwrap();

@@ -27,8 +27,7 @@ fn send_and_receive(queue: &Queue, times: usize) {
 
 #[test]
 fn a_killed_poller_is_forgotten_after_some_hundred_operations() {
-    let place = Place::new();
-    let queue = place.create("/q", 4, SIZE as u32);
+    let (place, queue) = Place::new().with_queue("/q", 4, SIZE as u32);
     let (ready, says_ready) = rustix::pipe::pipe().unwrap();
     let mut child = Child::run(|| {
         let queue = place.open("/q");
@@ -54,8 +53,7 @@ fn a_killed_poller_is_forgotten_after_some_hundred_operations() {
 
 #[test]
 fn a_killed_poller_is_forgotten_by_processes_that_send_one_message_each() {
-    let place = Place::new();
-    let queue = place.create("/q", 4, SIZE as u32);
+    let (place, queue) = Place::new().with_queue("/q", 4, SIZE as u32);
     let mut poller = Child::run(|| {
         std::mem::forget(place.open("/q").pollable().unwrap().try_clone_to_owned());
         0
@@ -95,8 +93,7 @@ fn a_queue_that_is_closed_takes_its_doorbell_along_unless_others_poll() {
 
 #[test]
 fn a_stranger_who_fills_or_empties_the_fifo_stops_nobody() {
-    let place = Place::new();
-    let queue = place.create("/q", 2, SIZE as u32);
+    let (place, queue) = Place::new().with_queue("/q", 2, SIZE as u32);
     let descriptor = queue.pollable_with(Edges::All).unwrap();
     let stranger = descriptor.try_clone_to_owned().unwrap();
     let mut random = Random::new(7);
@@ -127,8 +124,7 @@ fn a_stranger_who_fills_or_empties_the_fifo_stops_nobody() {
 
 #[test]
 fn a_doorbell_that_the_program_closed_is_not_rung_in_another_file() {
-    let place = Place::new();
-    let queue = place.create("/q", 4, SIZE as u32);
+    let (place, queue) = Place::new().with_queue("/q", 4, SIZE as u32);
     let poller = place.open("/q");
     let descriptor = poller.pollable().unwrap();
     let before = descriptors(&place);
@@ -153,8 +149,7 @@ fn a_doorbell_that_the_program_closed_is_not_rung_in_another_file() {
 
 #[test]
 fn what_a_sender_without_a_descriptor_could_not_show_the_next_one_does() {
-    let place = Place::new();
-    let queue = place.create("/q", 4, 8);
+    let (place, queue) = Place::new().with_queue("/q", 4, 8);
     let bell = queue.pollable().unwrap();
     let mut blind = Child::run(|| {
         let queue = place.open("/q");
@@ -171,8 +166,7 @@ fn what_a_sender_without_a_descriptor_could_not_show_the_next_one_does() {
 
 #[test]
 fn what_the_program_closed_that_it_polled_is_not_rung_in_another_file() {
-    let place = Place::new();
-    let queue = place.create("/q", 4, SIZE as u32);
+    let (_place, queue) = Place::new().with_queue("/q", 4, SIZE as u32);
     let number = std::os::fd::AsRawFd::as_raw_fd(&queue.pollable().unwrap());
     send_and_receive(&queue, 1);
     let file = tempfile::tempfile().unwrap();
@@ -294,8 +288,7 @@ fn a_sender_that_found_no_doorbell_tells_the_next_poller() {
 
 #[test]
 fn a_receiver_that_found_no_doorbell_tells_the_next_poller_of_room() {
-    let place = Place::new();
-    let queue = place.create("/q", 1, SIZE as u32);
+    let (place, queue) = Place::new().with_queue("/q", 1, SIZE as u32);
     leave_a_doorbell_that_is_swept(&place);
     queue.send(b"1", 0).unwrap();
     let poller = place.open("/q");
@@ -310,8 +303,7 @@ fn a_receiver_that_found_no_doorbell_tells_the_next_poller_of_room() {
 
 #[test]
 fn what_is_shown_is_right_after_a_doorbell_was_swept() {
-    let place = Place::new();
-    let queue = place.create("/q", 2, SIZE as u32);
+    let (place, queue) = Place::new().with_queue("/q", 2, SIZE as u32);
     queue.send(b"1", 0).unwrap();
     leave_a_doorbell_that_is_swept(&place);
     // Each change is made by a process that was beside the doorbell that is gone.
@@ -333,8 +325,7 @@ fn what_is_shown_is_right_after_a_doorbell_was_swept() {
 
 #[test]
 fn a_queue_whose_doorbell_is_gone_is_watched_no_more() {
-    let place = Place::new();
-    let queue = place.create("/q", 4, SIZE as u32);
+    let (place, queue) = Place::new().with_queue("/q", 4, SIZE as u32);
     // One process has the doorbell open already, the other has to look for it.
     let known = place.open("/q");
     let (ready, says_ready) = rustix::pipe::pipe().unwrap();
@@ -359,8 +350,7 @@ fn a_queue_whose_doorbell_is_gone_is_watched_no_more() {
 
 #[test]
 fn a_process_that_rings_rarely_finds_out_that_nobody_polls() {
-    let place = Place::new();
-    let queue = place.create("/q", 4, SIZE as u32);
+    let (place, queue) = Place::new().with_queue("/q", 4, SIZE as u32);
     let (ready, says_ready) = rustix::pipe::pipe().unwrap();
     let mut poller = Child::run(|| {
         let _kept = place.open("/q").pollable().unwrap().try_clone_to_owned();
@@ -379,8 +369,7 @@ fn a_process_that_rings_rarely_finds_out_that_nobody_polls() {
 
 #[test]
 fn a_poller_that_is_told_of_a_level_that_is_not_there_repairs_the_doorbell() {
-    let place = Place::new();
-    let queue = place.create("/q", 2, SIZE as u32);
+    let (_place, queue) = Place::new().with_queue("/q", 2, SIZE as u32);
     let descriptor = queue.pollable().unwrap();
     let other = descriptor.try_clone_to_owned().unwrap();
     // Packets of several lengths, as many as there is room for.

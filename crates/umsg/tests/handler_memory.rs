@@ -36,8 +36,7 @@ fn by_the_dead(work: impl FnOnce()) {
 
 #[test]
 fn a_receive_that_finds_the_dead_holder_of_a_message_takes_no_memory() {
-    let place = Place::new();
-    let queue = place.create("/q", 4, 8);
+    let (_place, queue) = Place::new().with_queue("/q", 4, 8);
     queue.send(b"x", 0).unwrap();
     by_the_dead(|| std::mem::forget(queue.try_receive_lease().unwrap()));
     let mut room = [0; 8];
@@ -46,8 +45,7 @@ fn a_receive_that_finds_the_dead_holder_of_a_message_takes_no_memory() {
 
 #[test]
 fn a_receive_of_a_system_v_queue_that_finds_the_dead_holder_of_a_message_takes_no_memory() {
-    let place = Place::new();
-    let queue = place.create_typed(7);
+    let (_place, queue) = Place::new().with_sysv_queue(7);
     queue.try_send(1, b"x").unwrap();
     by_the_dead(|| std::mem::forget(queue.try_receive_lease(Want::Any).unwrap()));
     let mut room = [0; 8];

@@ -21,8 +21,7 @@ fn counts(queue: &Queue) -> (usize, usize, usize) {
 
 #[test]
 fn a_lease_counts_until_it_is_acknowledged_and_comes_back_if_it_is_not() {
-    let place = Place::new();
-    let queue = place.create("/q", 3, 100);
+    let (_place, queue) = Place::new().with_queue("/q", 3, 100);
     for (data, priority) in [(b"one", 1), (b"two", 1), (b"top", 7)] {
         queue.try_send(data, priority).unwrap();
     }
@@ -50,8 +49,7 @@ fn a_lease_counts_until_it_is_acknowledged_and_comes_back_if_it_is_not() {
 
 #[test]
 fn a_reservation_counts_and_is_sent_when_it_is_committed() {
-    let place = Place::new();
-    let queue = place.create("/q", 2, 5000);
+    let (_place, queue) = Place::new().with_queue("/q", 2, 5000);
     let mut long = queue.try_reserve(5000).unwrap();
     let short = queue.try_reserve(0).unwrap();
     assert_eq!(counts(&queue), (0, 2, 0));
@@ -72,8 +70,7 @@ fn a_reservation_counts_and_is_sent_when_it_is_committed() {
 
 #[test]
 fn a_limited_lease_ends_by_itself() {
-    let place = Place::new();
-    let queue = place.create("/q", 2, 100);
+    let (_place, queue) = Place::new().with_queue("/q", 2, 100);
     queue.try_send(b"job", 0).unwrap();
     let lease = queue.receive_lease().unwrap();
     lease.limit(Duration::from_millis(30)).unwrap();
@@ -86,8 +83,7 @@ fn a_limited_lease_ends_by_itself() {
 
 #[test]
 fn what_the_dead_held_comes_back() {
-    let place = Place::new();
-    let queue = place.create("/q", 3, 100);
+    let (place, queue) = Place::new().with_queue("/q", 3, 100);
     for data in [b"a", b"b"] {
         queue.try_send(data, 4).unwrap();
     }
@@ -114,8 +110,7 @@ fn what_the_dead_held_comes_back() {
 
 #[test]
 fn a_forked_child_does_not_own_its_parents_leases() {
-    let place = Place::new();
-    let queue = place.create("/q", 2, 100);
+    let (_place, queue) = Place::new().with_queue("/q", 2, 100);
     queue.try_send(b"job", 0).unwrap();
     let lease = queue.receive_lease().unwrap();
     let mut child = Child::run(|| {
@@ -128,8 +123,7 @@ fn a_forked_child_does_not_own_its_parents_leases() {
 
 #[test]
 fn a_forked_child_does_not_write_into_its_parents_message() {
-    let place = Place::new();
-    let queue = place.create("/q", 2, 100);
+    let (_place, queue) = Place::new().with_queue("/q", 2, 100);
     let mut room = queue.reserve(6).unwrap();
     assert_eq!(room.write_at(0, b"parent"), 6);
     let mut child = Child::run(|| {
@@ -143,8 +137,7 @@ fn a_forked_child_does_not_write_into_its_parents_message() {
 
 #[test]
 fn a_blocked_reservation_gets_its_turn_among_blocked_senders() {
-    let place = Place::new();
-    let queue = place.create("/q", 1, 100);
+    let (_place, queue) = Place::new().with_queue("/q", 1, 100);
     queue.set_waiting(Waiting::Blocking);
     queue.send(b"first", 0).unwrap();
     let blocked = |senders| wait_until(STUCK, || queue.status().blocked_senders == senders);
@@ -189,8 +182,7 @@ fn a_holder_that_becomes_another_program_has_let_go() {
         eprintln!("left out: addresses are not random here");
         return;
     }
-    let place = Place::new();
-    let queue = place.create("/q", 2, 100);
+    let (place, queue) = Place::new().with_queue("/q", 2, 100);
     queue.try_send(b"job", 0).unwrap();
     let mut holder = Child::run(|| {
         let queue = place.open("/q");
@@ -209,8 +201,7 @@ fn a_holder_that_becomes_another_program_has_let_go() {
 
 #[test]
 fn a_process_whose_first_thread_has_ended_holds_on() {
-    let place = Place::new();
-    let queue = place.create("/q", 2, 100);
+    let (place, queue) = Place::new().with_queue("/q", 2, 100);
     queue.try_send(b"job", 0).unwrap();
     let mut holder = Child::run(|| {
         let place = &place;
@@ -238,8 +229,7 @@ fn a_process_whose_first_thread_has_ended_holds_on() {
 
 #[test]
 fn a_lease_that_finds_no_memory_leaves_the_message() {
-    let place = Place::new();
-    let queue = place.create("/q", 100, 100);
+    let (place, queue) = Place::new().with_queue("/q", 100, 100);
     (0..100).for_each(|number| queue.try_send(&[number], 5).unwrap());
     let limits = Limits {
         max_bytes: Some(1),
@@ -269,8 +259,7 @@ fn a_lease_that_finds_no_memory_leaves_the_message() {
 #[test]
 fn leases_that_are_dropped_in_any_order_leave_the_order_of_delivery() {
     const MESSAGES: u32 = 20_000;
-    let place = Place::new();
-    let queue = place.create("/q", MESSAGES, 4);
+    let (_place, queue) = Place::new().with_queue("/q", MESSAGES, 4);
     for number in 0..MESSAGES {
         queue.try_send(&number.to_le_bytes(), number % 2).unwrap();
     }
@@ -293,8 +282,7 @@ fn leases_that_are_dropped_in_any_order_leave_the_order_of_delivery() {
 #[test]
 fn many_leases_of_many_dead_come_back_in_order() {
     const EACH: usize = 500;
-    let place = Place::new();
-    let queue = place.create("/q", 4 * EACH as u32, 4);
+    let (place, queue) = Place::new().with_queue("/q", 4 * EACH as u32, 4);
     for number in 0..4 * EACH as u32 {
         queue.try_send(&number.to_le_bytes(), 0).unwrap();
     }
@@ -324,8 +312,7 @@ fn many_leases_of_many_dead_come_back_in_order() {
 
 #[test]
 fn memory_for_the_records_is_counted() {
-    let place = Place::new();
-    let queue = place.create("/q", 1000, 4);
+    let (_place, queue) = Place::new().with_queue("/q", 1000, 4);
     for _ in 0..1000 {
         queue.try_send(b"job", 0).unwrap();
     }
@@ -338,8 +325,7 @@ fn memory_for_the_records_is_counted() {
 
 #[test]
 fn a_sleeping_receiver_wakes_when_a_lease_ends_by_itself() {
-    let place = Place::new();
-    let queue = place.create("/q", 2, 100);
+    let (_place, queue) = Place::new().with_queue("/q", 2, 100);
     queue.set_waiting(Waiting::Blocking);
     queue.try_send(b"job", 0).unwrap();
     let mut lease = queue.receive_lease().unwrap();

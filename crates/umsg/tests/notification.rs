@@ -32,8 +32,7 @@ fn own_pid() -> u32 {
 
 #[test]
 fn a_function_is_called_once_in_a_thread_of_its_own() {
-    let place = Place::new();
-    let queue = place.create("/q", 4, 8);
+    let (_place, queue) = Place::new().with_queue("/q", 4, 8);
     let (tell, told) = mpsc::channel();
     let registration = queue
         .notify(Notify::call(move |by| {
@@ -83,8 +82,7 @@ fn a_function_may_register_again() {
 
 #[test]
 fn who_waits_is_told_by_whom() {
-    let place = Place::new();
-    let queue = place.create("/q", 4, 8);
+    let (place, queue) = Place::new().with_queue("/q", 4, 8);
     let mut awaited = queue.notify_waiter().unwrap();
     assert_eq!(awaited.try_wait(), Err(NotifyError::TimedOut));
     assert_eq!(
@@ -156,8 +154,7 @@ fn sleeps() -> i64 {
 /// a busy machine a thread may have to wait for other reasons.
 fn a_send_does_not_sleep_once(cannot_run: fn(&mut Child)) -> bool {
     (0..20).any(|_| {
-        let place = Place::new();
-        let queue = place.create("/q", 4, 8);
+        let (place, queue) = Place::new().with_queue("/q", 4, 8);
         let mut registrant = Child::run(|| {
             std::mem::forget(place.open("/q").notify(Notify::signal(libc::SIGUSR1)));
             loop {
@@ -190,8 +187,7 @@ fn a_send_does_not_wait_for_a_registered_process_that_is_stopped() {
 #[test]
 fn a_thousand_processes_that_were_told_and_have_not_run_since_keep_others_from_registering() {
     const FIRED: u32 = 2;
-    let place = Place::new();
-    let queue = place.create("/q", 4, 8);
+    let (place, queue) = Place::new().with_queue("/q", 4, 8);
     let file = std::fs::File::options()
         .write(true)
         .open(place.path().join("mq/q"))
@@ -217,8 +213,7 @@ fn a_thousand_processes_that_were_told_and_have_not_run_since_keep_others_from_r
 
 #[test]
 fn dropping_a_registration_takes_it_back() {
-    let place = Place::new();
-    let queue = place.create("/q", 4, 8);
+    let (_place, queue) = Place::new().with_queue("/q", 4, 8);
     let registration = queue.notify(Notify::signal(libc::SIGUSR1)).unwrap();
     let registered = queue.registered().unwrap();
     assert_eq!(registered.pid, own_pid());
@@ -234,8 +229,7 @@ fn dropping_a_registration_takes_it_back() {
 
 #[test]
 fn a_registration_that_was_fired_and_not_heard_of_leaves_nothing() {
-    let place = Place::new();
-    let queue = place.create("/q", 4, 8);
+    let (_place, queue) = Place::new().with_queue("/q", 4, 8);
     for _ in 0..100 {
         let awaited = queue.notify_waiter().unwrap();
         queue.send(b"x", 0).unwrap();
@@ -246,8 +240,7 @@ fn a_registration_that_was_fired_and_not_heard_of_leaves_nothing() {
 
 #[test]
 fn records_of_the_dead_are_used_again() {
-    let place = Place::new();
-    let queue = place.create("/q", 4, 8);
+    let (place, queue) = Place::new().with_queue("/q", 4, 8);
     for _ in 0..20 {
         let mut waiter = Child::run(|| {
             std::mem::forget(place.open("/q").notify_waiter().unwrap());
@@ -263,8 +256,7 @@ fn records_of_the_dead_are_used_again() {
 
 #[test]
 fn a_registration_is_not_a_forked_childs() {
-    let place = Place::new();
-    let queue = place.create("/q", 4, 8);
+    let (place, queue) = Place::new().with_queue("/q", 4, 8);
     let other = place.create("/other", 4, 8);
     let (how, told) = telling();
     let mut awaited = Some(queue.notify_waiter().unwrap());
@@ -288,8 +280,7 @@ fn a_registration_is_not_a_forked_childs() {
 
 #[test]
 fn a_mapping_outlives_its_queue_as_long_as_somebody_waits_for_it() {
-    let place = Place::new();
-    let queue = place.create("/q", 4, 8);
+    let (place, queue) = Place::new().with_queue("/q", 4, 8);
     let (how, told) = telling();
     std::mem::forget(queue.notify(how).unwrap());
     drop(queue);
@@ -299,8 +290,7 @@ fn a_mapping_outlives_its_queue_as_long_as_somebody_waits_for_it() {
 
 #[test]
 fn a_batch_notifies_once_and_a_returned_lease_notifies() {
-    let place = Place::new();
-    let queue = place.create("/q", 4, 8);
+    let (_place, queue) = Place::new().with_queue("/q", 4, 8);
     let mut awaited = queue.notify_waiter().unwrap();
     queue
         .send_batch(&[(b"a".as_slice(), 0), (b"b".as_slice(), 1)])
@@ -323,8 +313,7 @@ fn a_batch_notifies_once_and_a_returned_lease_notifies() {
 #[test]
 fn who_sends_beside_a_registration_never_leaves_a_message_that_nobody_is_told_of() {
     const MESSAGES: u32 = 20_000;
-    let place = Place::new();
-    let queue = place.create("/q", 64, 8);
+    let (place, queue) = Place::new().with_queue("/q", 64, 8);
     let mut senders = [(); 2].map(|()| {
         Child::run(|| {
             let queue = place.open("/q");
@@ -362,8 +351,7 @@ unsafe impl Zeroed for Seen {}
 
 #[test]
 fn a_forged_record_has_no_signal_sent_to_anybody() {
-    let place = Place::new();
-    let queue = place.create("/q", 4, 8);
+    let (place, queue) = Place::new().with_queue("/q", 4, 8);
     let seen: Shared<Seen> = Shared::new();
     let mut bystander = Child::run(|| {
         seen.signals.store(1, SeqCst);
@@ -400,8 +388,7 @@ fn a_forged_record_has_no_signal_sent_to_anybody() {
 
 #[test]
 fn who_was_held_up_by_one_process_that_does_not_raise_its_signal_is_not_by_the_next() {
-    let place = Place::new();
-    let queue = place.create("/q", 4, 8);
+    let (place, queue) = Place::new().with_queue("/q", 4, 8);
     let file = std::fs::File::options()
         .write(true)
         .open(place.path().join("mq/q"))

@@ -11,8 +11,7 @@ use umsg::posix::Notify;
 
 #[test]
 fn a_send_that_raises_its_own_processs_signal_takes_and_frees_no_memory() {
-    let place = Place::new();
-    let queue = place.create("/q", 4, 8);
+    let (place, queue) = Place::new().with_queue("/q", 4, 8);
     for _ in 0..3 {
         // Ignored where nobody handles it.
         let registration = queue.notify(Notify::signal(libc::SIGWINCH)).unwrap();

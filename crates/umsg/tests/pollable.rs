@@ -116,8 +116,7 @@ fn levels_and_edges_are_those_of_the_kernels_queue() {
 
 #[test]
 fn what_becomes_possible_is_an_edge_and_nothing_else_is_told_unasked() {
-    let place = Place::new();
-    let queue = place.create("/q", 2, SIZE as u32);
+    let (_place, queue) = Place::new().with_queue("/q", 2, SIZE as u32);
     let set = Epoll::new(
         queue.pollable().unwrap(),
         EventFlags::IN | EventFlags::OUT | EventFlags::ET,
@@ -141,8 +140,7 @@ fn what_becomes_possible_is_an_edge_and_nothing_else_is_told_unasked() {
 
 #[test]
 fn a_message_for_a_blocked_receiver_is_never_shown() {
-    let place = Place::new();
-    let queue = place.create("/q", 4, SIZE as u32);
+    let (_place, queue) = Place::new().with_queue("/q", 4, SIZE as u32);
     let set = Epoll::new(
         queue.pollable_with(Edges::All).unwrap(),
         EventFlags::IN | EventFlags::OUT | EventFlags::ET,
@@ -164,8 +162,7 @@ fn a_message_for_a_blocked_receiver_is_never_shown() {
 
 #[test]
 fn every_way_to_change_a_queue_shows_in_its_doorbell() {
-    let place = Place::new();
-    let queue = place.create("/q", 4, SIZE as u32);
+    let (_place, queue) = Place::new().with_queue("/q", 4, SIZE as u32);
     let descriptor = queue.pollable().unwrap();
     let shows = |readable, writable| {
         let expected = Readiness { readable, writable };
@@ -194,8 +191,7 @@ fn every_way_to_change_a_queue_shows_in_its_doorbell() {
 
 #[test]
 fn a_sleeping_poller_is_woken_by_another_process() {
-    let place = Place::new();
-    let queue = place.create("/q", 1, SIZE as u32);
+    let (place, queue) = Place::new().with_queue("/q", 1, SIZE as u32);
     let descriptor = queue.pollable().unwrap();
     let mut buffer = [0; SIZE];
     for _ in 0..20 {
@@ -220,8 +216,7 @@ fn a_sleeping_poller_is_woken_by_another_process() {
 
 #[test]
 fn a_parent_polls_a_queue_without_a_name_that_its_child_sends_to() {
-    let place = Place::new();
-    let queue = place.create("/q", 4, SIZE as u32);
+    let (place, queue) = Place::new().with_queue("/q", 4, SIZE as u32);
     umsg::posix::unlink_in(&place.namespace, "/q").unwrap();
     // The child has no doorbell yet.
     let mut child = Child::run(|| {

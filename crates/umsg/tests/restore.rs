@@ -97,8 +97,7 @@ fn a_restored_queue_treats_messages_as_the_saved_one_did() {
 
 #[test]
 fn a_queue_that_exists_is_left_alone() {
-    let place = Place::new();
-    let queue = place.create("/q", 4, 8);
+    let (place, queue) = Place::new().with_queue("/q", 4, 8);
     queue.try_send(b"mine", 0).unwrap();
     let error = sample_snapshot()
         .restore("/q", &options(&place))
@@ -113,8 +112,7 @@ fn a_queue_that_exists_is_left_alone() {
 
 #[test]
 fn messages_for_an_existing_queue_come_behind_its_own_of_the_same_priority() {
-    let place = Place::new();
-    let queue = place.create("/q", 8, 64);
+    let (_place, queue) = Place::new().with_queue("/q", 8, 64);
     queue.try_send(b"mine", 7).unwrap();
     sample_snapshot().send_all(&queue).unwrap();
     let wanted: [&[u8]; 5] = [b"urgent", b"mine", b"", &[0xff; 64], b"last"];
@@ -168,8 +166,7 @@ fn if_not_all_messages_fit_an_existing_queue_none_is_sent() {
 
 #[test]
 fn leased_messages_are_in_a_snapshot_once_they_came_back() {
-    let place = Place::new();
-    let queue = place.create("/q", 4, 8);
+    let (_place, queue) = Place::new().with_queue("/q", 4, 8);
     for message in [b"one", b"two"] {
         queue.try_send(message, 0).unwrap();
     }
@@ -319,8 +316,7 @@ fn assert_runs(messages: impl Iterator<Item = (Vec<u8>, u32)>) -> HashMap<u8, (u
 fn a_snapshot_while_others_send_and_receive_is_of_one_instant() {
     let _turn = turn();
     for priorities in [[5, 5, 5], [1, 2, 3], [9, 0, 9]] {
-        let place = Place::new();
-        let queue = place.create("/q", 500, 8);
+        let (_place, queue) = Place::new().with_queue("/q", 500, 8);
         let end = AtomicBool::new(false);
         let mut seen = 0;
         std::thread::scope(|scope| {
@@ -369,8 +365,7 @@ fn a_snapshot_while_others_send_and_receive_is_of_one_instant() {
 
 #[test]
 fn how_often_a_restored_message_came_back_is_not_said_of_the_next_in_its_slot() {
-    let place = Place::new();
-    let queue = place.create("/q", 10, 100);
+    let (place, queue) = Place::new().with_queue("/q", 10, 100);
     queue.try_send(b"x", 0).unwrap();
     for _ in 0..3 {
         drop(queue.try_receive_lease().unwrap());

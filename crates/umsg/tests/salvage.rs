@@ -205,8 +205,7 @@ fn whatever_was_scribbled_a_queue_that_is_said_to_be_healthy_works() {
 
 #[test]
 fn who_waits_goes_on_waiting_and_leases_last_while_a_queue_is_made_anew() {
-    let place = Place::new();
-    let queue = place.create("/q", 3, 400);
+    let (place, queue) = Place::new().with_queue("/q", 3, 400);
     queue.try_send(&[1; 300], 0).unwrap();
     let lease = queue.try_receive_lease().unwrap();
     let mut receiver = Child::run(|| {
@@ -235,8 +234,7 @@ fn who_waits_goes_on_waiting_and_leases_last_while_a_queue_is_made_anew() {
 
 #[test]
 fn the_message_of_a_blocked_sender_is_kept() {
-    let place = Place::new();
-    let queue = place.create("/q", 1, 400);
+    let (place, queue) = Place::new().with_queue("/q", 1, 400);
     queue.try_send(&[1; 300], 0).unwrap();
     let mut sender = Child::run(|| place.open("/q").send(&[2; 200], 0).map_or(1, |()| 0));
     let blocked = || {
@@ -318,8 +316,7 @@ fn limit(place: &Place, max_bytes: Option<u64>) {
 
 #[test]
 fn what_was_sent_while_the_last_message_before_it_was_being_stored_is_kept() {
-    let place = Place::new();
-    let queue = place.create("/q", 50, 400);
+    let (place, queue) = Place::new().with_queue("/q", 50, 400);
     let sent = |count: u8| (0..count).for_each(|n| queue.try_send(&[n; 11], n.into()).unwrap());
     sent(3);
     for (point, nth) in [("DRAIN_MARKED", 3), ("SEND_PUBLISHED", 1)] {

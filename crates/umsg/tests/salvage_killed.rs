@@ -135,8 +135,7 @@ impl Kind for Typed {
     ];
 
     fn new() -> Self {
-        let place = Place::new();
-        let queue = place.create_typed(KEY);
+        let (place, queue) = Place::new().with_sysv_queue(KEY);
         messages().for_each(|(n, message)| queue.try_send(i64::from(n) + 1, &message).unwrap());
         std::mem::forget(queue.try_receive_lease(sysv::Want::Any).unwrap());
         Typed(place, queue)

@@ -22,8 +22,7 @@ fn wait_for_blocked(queue: &Queue, senders: usize, receivers: usize) {
 
 #[test]
 fn blocked_receivers_get_messages_in_the_order_in_which_they_came() {
-    let place = Place::in_turn();
-    let queue = place.create("/q", 8, 8);
+    let (_place, queue) = Place::in_turn().with_queue("/q", 8, 8);
     queue.set_waiting(Waiting::Blocking);
     std::thread::scope(|scope| {
         let queue = &queue;
@@ -48,8 +47,7 @@ fn blocked_receivers_get_messages_in_the_order_in_which_they_came() {
 
 #[test]
 fn blocked_senders_get_room_in_the_order_in_which_they_came() {
-    let place = Place::in_turn();
-    let queue = place.create("/q", 1, 8);
+    let (_place, queue) = Place::in_turn().with_queue("/q", 1, 8);
     queue.set_waiting(Waiting::Blocking);
     queue.try_send(&[100], 0).unwrap();
     std::thread::scope(|scope| {
@@ -67,8 +65,7 @@ fn blocked_senders_get_room_in_the_order_in_which_they_came() {
 
 #[test]
 fn a_receive_lets_the_blocked_senders_message_in_before_it_returns() {
-    let place = Place::in_turn();
-    let queue = place.create("/q", 1, 8);
+    let (_place, queue) = Place::in_turn().with_queue("/q", 1, 8);
     queue.set_waiting(Waiting::Blocking);
     for _ in 0..100 {
         queue.try_send(b"first", 0).unwrap();
@@ -85,8 +82,7 @@ fn a_receive_lets_the_blocked_senders_message_in_before_it_returns() {
 
 #[test]
 fn no_newcomer_steals_a_message_that_was_handed_over() {
-    let place = Place::in_turn();
-    let queue = place.create("/q", 8, 8);
+    let (_place, queue) = Place::in_turn().with_queue("/q", 8, 8);
     queue.set_waiting(Waiting::Blocking);
     for _ in 0..200 {
         std::thread::scope(|scope| {
@@ -103,8 +99,7 @@ fn no_newcomer_steals_a_message_that_was_handed_over() {
 fn threads_that_share_a_handle_lose_and_double_nothing() {
     let _turn = turn();
     const MESSAGES: u32 = 20_000;
-    let place = Place::new();
-    let queue = place.create("/q", 16, 8);
+    let (_place, queue) = Place::new().with_queue("/q", 16, 8);
     let seen: Vec<AtomicU32> = (0..MESSAGES).map(|_| AtomicU32::new(0)).collect();
     let next = AtomicU32::new(0);
     std::thread::scope(|scope| {
@@ -134,8 +129,7 @@ fn threads_that_share_a_handle_lose_and_double_nothing() {
 
 #[test]
 fn a_stopped_receiver_does_not_keep_the_message_that_it_was_offered() {
-    let place = Place::in_turn();
-    let queue = place.create("/q", 8, 8);
+    let (place, queue) = Place::in_turn().with_queue("/q", 8, 8);
     for _ in 0..5 {
         let mut stopped = Child::run(|| {
             let queue = place.open("/q");
@@ -172,8 +166,7 @@ fn a_stopped_receiver_does_not_keep_the_message_that_it_was_offered() {
 
 #[test]
 fn a_forked_child_goes_on_with_its_parents_handle() {
-    let place = Place::in_turn();
-    let queue = place.create("/q", 2, 8);
+    let (_place, queue) = Place::in_turn().with_queue("/q", 2, 8);
     queue.try_send(b"before", 0).unwrap();
     let mut child = Child::run(|| {
         assert_eq!(queue.receive_vec().unwrap().data, b"before");

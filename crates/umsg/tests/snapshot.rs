@@ -222,8 +222,7 @@ fn errors_of_readers_and_writers_come_through() {
             Err(io::Error::from_raw_os_error(libc::EISDIR))
         }
     }
-    let place = Place::new();
-    let queue = place.create("/q", 4, 4);
+    let (_place, queue) = Place::new().with_queue("/q", 4, 4);
     let error = queue.snapshot(&mut Broken).unwrap_err();
     assert!(matches!(error, SnapshotError::Write(_)), "{error}");
     assert_eq!(error.errno(), libc::ENOSPC);

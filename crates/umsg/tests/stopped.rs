@@ -59,8 +59,7 @@ fn returns_after<E: Send>(
 
 #[test]
 fn calls_beside_a_stopped_sender_return_in_time() {
-    let place = Place::new();
-    let queue = place.create("/q", 10, 8);
+    let (place, queue) = Place::new().with_queue("/q", 10, 8);
     let judge = || {
         let error = returns_after("try_send", GIVES_UP, || queue.try_send(b"", 0));
         assert_eq!(error, SendError::Full);
@@ -76,8 +75,7 @@ fn calls_beside_a_stopped_sender_return_in_time() {
 
 #[test]
 fn calls_beside_a_stopped_receiver_return_in_time() {
-    let place = Place::new();
-    let queue = place.create("/q", 10, 8);
+    let (place, queue) = Place::new().with_queue("/q", 10, 8);
     for _ in 0..3 {
         queue.try_send(b"m", 0).unwrap();
     }
@@ -101,8 +99,7 @@ fn count(queue: &Queue) -> usize {
 
 #[test]
 fn calls_beside_a_stopped_user_of_a_system_v_queue_return_in_time() {
-    let place = Place::new();
-    let queue = place.create_typed(KEY);
+    let (place, queue) = Place::new().with_sysv_queue(KEY);
     let judge = || {
         let error = returns_after("try_send", GIVES_UP, || queue.try_send(1, b""));
         assert_eq!(error, sysv::SendError::Full);

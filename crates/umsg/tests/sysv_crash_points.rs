@@ -139,8 +139,7 @@ fn a_queue_whose_remover_is_killed_is_gone_for_all_who_wait() {
     let _turn = turn();
     for point in REMOVE_POINTS {
         for full in [false, true] {
-            let place = Place::new();
-            let queue = place.create_typed(KEY);
+            let (place, queue) = Place::new().with_sysv_queue(KEY);
             while full && queue.try_send(1, &[0; 1000]).is_ok() {}
             let mut waiter = Child::run(|| {
                 let queue = place.open_typed(KEY);

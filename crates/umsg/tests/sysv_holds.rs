@@ -9,8 +9,7 @@ use umsg::sysv::{ReceiveError, Want};
 
 #[test]
 fn a_lease_of_a_system_v_queue_waits_until_a_time_of_the_clock_and_no_longer() {
-    let place = Place::new();
-    let queue = place.create_typed(7);
+    let (_place, queue) = Place::new().with_sysv_queue(7);
     let two = Want::Exactly(2);
     queue.try_send(1, b"another").unwrap();
     for deadline in [

@@ -15,8 +15,7 @@ const KEY: i32 = 0x7507;
 
 #[test]
 fn a_system_v_queue_shows_messages_and_bytes_of_room() {
-    let place = Place::in_turn();
-    let queue = place.create_typed(KEY);
+    let (place, queue) = Place::in_turn().with_sysv_queue(KEY);
     let other = place.open_typed(KEY);
     let descriptor = queue.pollable_with(Edges::All).unwrap();
     let both = EventFlags::IN | EventFlags::OUT;
@@ -48,8 +47,7 @@ fn a_system_v_queue_shows_messages_and_bytes_of_room() {
 
 #[test]
 fn who_polls_a_system_v_queue_learns_that_it_was_removed() {
-    let place = Place::in_turn();
-    let queue = place.create_typed(KEY);
+    let (place, queue) = Place::in_turn().with_sysv_queue(KEY);
     let set = Epoll::new(
         queue.pollable().unwrap(),
         EventFlags::IN | EventFlags::OUT | EventFlags::ET,
@@ -66,8 +64,7 @@ fn who_polls_a_system_v_queue_learns_that_it_was_removed() {
 
 #[test]
 fn a_killed_poller_of_a_system_v_queue_is_forgotten() {
-    let place = Place::in_turn();
-    let queue = place.create_typed(KEY);
+    let (place, queue) = Place::in_turn().with_sysv_queue(KEY);
     let mut child = Child::run(|| {
         std::mem::forget(
             place
@@ -89,8 +86,7 @@ fn a_killed_poller_of_a_system_v_queue_is_forgotten() {
 
 #[test]
 fn a_sleeping_poller_of_a_system_v_queue_is_woken_by_another_process() {
-    let place = Place::in_turn();
-    let queue = place.create_typed(KEY);
+    let (place, queue) = Place::in_turn().with_sysv_queue(KEY);
     let descriptor = queue.pollable().unwrap();
     for _ in 0..20 {
         let mut child = Child::run(|| {

@@ -101,8 +101,7 @@ fn a_system_v_queue_that_was_cut_short_is_damaged() {
     for len in [0, PAGE, 10 * PAGE] {
         Child::run(|| {
             catch_truncation().unwrap();
-            let place = Place::new();
-            let queue = place.create_typed(7);
+            let (place, queue) = Place::new().with_sysv_queue(7);
             for size in [10, 8000] {
                 queue.send(1, &vec![1; size]).unwrap();
             }

@@ -37,8 +37,7 @@ fn use_in_place(queue: &Queue) {
 fn scribbled_records_of_what_is_held_make_errors_and_nothing_worse() {
     let mut random = support::Random::new(7);
     for round in 0..150 {
-        let place = Place::new();
-        let queue = place.create("/q", 10, 100);
+        let (place, queue) = Place::new().with_queue("/q", 10, 100);
         for number in 0..6 {
             queue.try_send(&[number; 100], 2).unwrap();
         }

@@ -94,8 +94,7 @@ fn a_namespace_that_is_missing_is_named() {
 
 #[test]
 fn a_namespace_that_vanishes_keeps_its_open_queues() {
-    let place = Place::new();
-    let queue = place.create("/q", 4, 8);
+    let (place, queue) = Place::new().with_queue("/q", 4, 8);
     queue.try_send(b"kept", 0).unwrap();
     fs::remove_dir_all(place.path()).unwrap();
     for result in [

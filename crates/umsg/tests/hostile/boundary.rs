@@ -5,7 +5,7 @@
 //! Each case begins with the file as it was. A case that kills the process, or is in a call for too long, is told by its word and value.
 //! A run takes each third case, and another third each second; `UMSG_BOUNDARY=all` takes all, with all limits for each word.
 
-use super::face::{Face, SIZE};
+use super::face::{Face, SIZE, Turns};
 use super::limit_addresses;
 use super::posix::{self, Posix};
 use super::ring::Rings;
@@ -289,29 +289,34 @@ impl Trial<'_> {
             let mut random = Random::new(role as u64 + 1);
             let mut part = None;
             let mut operations = 0;
-            self.face
-                .take_turns(place, watch, &mut random, &mut |random| {
-                    operations += 1;
-                    if operations % OPERATIONS != 1 {
-                        return true;
-                    }
-                    let (image, pokes) = part.get_or_insert_with(|| {
-                        let image = Image::of(&self.face.file(place).expect("a file"));
-                        let (skipped, step) = match self.all {
-                            true => (role, VICTIMS),
-                            false => (role * THIRD + self.third, VICTIMS * THIRD),
-                        };
-                        let pokes = pokes(&image, self.all).into_iter();
-                        let pokes = pokes.skip(skipped).step_by(step);
-                        (image, pokes)
-                    });
-                    let Some(poke) = pokes.next() else {
-                        image.restore();
-                        return false;
+            let mut next = |random: &mut Random| {
+                operations += 1;
+                if operations % OPERATIONS != 1 {
+                    return true;
+                }
+                let (image, pokes) = part.get_or_insert_with(|| {
+                    let image = Image::of(&self.face.file(place).expect("a file"));
+                    let (skipped, step) = match self.all {
+                        true => (role, VICTIMS),
+                        false => (role * THIRD + self.third, VICTIMS * THIRD),
                     };
-                    self.poke(place, watch, image, poke, case, random);
-                    true
+                    let pokes = pokes(&image, self.all).into_iter();
+                    let pokes = pokes.skip(skipped).step_by(step);
+                    (image, pokes)
                 });
+                let Some(poke) = pokes.next() else {
+                    image.restore();
+                    return false;
+                };
+                self.poke(place, watch, image, poke, case, random);
+                true
+            };
+            let turns = Turns {
+                watch,
+                random: &mut random,
+                next: &mut next,
+            };
+            self.face.take_turns(place, turns);
             assert!(
                 fs::read(&other).expect("the other queue") == before,
                 "another queue"

@@ -14,7 +14,7 @@ use umsg::diagnosis::Repaired;
 pub const SIZE: usize = 3000;
 
 /// How many turns a handle is used for: one whose file a repair has cut is of no more use.
-pub const HANDLE: u32 = 40;
+const HANDLE: u32 = 40;
 
 /// One kind of queue, and victims that use it.
 pub trait Face {
@@ -26,13 +26,7 @@ pub trait Face {
     fn play(&self, place: &Place, role: usize, watch: Watch<'_>, random: &mut Random);
     /// Opens what `prepare` has made, between guards, and does something with it after each turn, in both directions, until
     /// `turn` says that there is none left. In a process of its own.
-    fn take_turns(
-        &self,
-        place: &Place,
-        watch: Watch<'_>,
-        random: &mut Random,
-        turn: &mut dyn FnMut(&mut Random) -> bool,
-    );
+    fn take_turns(&self, place: &Place, turns: Turns<'_>);
     /// Opens and lists what is there, and looks what is the matter with it.
     fn look_in(&self, place: &Place, watch: Watch<'_>);
     /// What the doctor makes of what is left; none if there is no queue any more that it could look at.
@@ -41,6 +35,42 @@ pub trait Face {
     fn expect_to_work(&self, place: &Place);
     /// After the attack, in another process: removes what was attacked and makes it anew, and sees that it works.
     fn remake(&self, place: &Place);
+}
+
+/// The turns of a process; `next` says whether there is another.
+pub struct Turns<'a> {
+    pub watch: Watch<'a>,
+    pub random: &'a mut Random,
+    pub next: &'a mut dyn FnMut(&mut Random) -> bool,
+}
+
+/// Opens a queue again and again, between guards, and does something with it after each turn, as the victim of a random role.
+pub fn use_in_turns<Q, E: Numbered>(
+    turns: Turns<'_>,
+    file: Option<PathBuf>,
+    open: impl Fn() -> Result<Q, E>,
+    act: impl Fn(&Q, &mut Buffer, usize, &mut Random),
+) {
+    let Turns {
+        watch,
+        random,
+        next,
+    } = turns;
+    let file = file.expect("a file");
+    let mut buffer = Buffer::new(SIZE);
+    while next(random) {
+        let (Some(queue), _guards) = Guards::around(&file, || watch.call(&open)) else {
+            continue;
+        };
+        for _ in 0..HANDLE {
+            let role = random.below(2) as usize;
+            act(&queue, &mut buffer, role, random);
+            if !next(random) {
+                return;
+            }
+        }
+        watch.let_go(|| drop(queue));
+    }
 }
 
 /// Opens a queue again and again, between guards, and does up to some thousand things with it each time, until the watch says that it
@@ -117,4 +147,27 @@ impl Buffer {
             "out of bounds"
         );
     }
+}
+
+/// Fails if messages of these lengths do not fit into the room that they are said to lie in.
+pub fn check_batch(room: &[u8], lens: impl Iterator<Item = usize>) {
+    let lens: Vec<usize> = lens.collect();
+    assert!(lens.iter().sum::<usize>() <= room.len(), "{lens:?}");
+}
+
+/// Reads a lease of either kind of queue and ends it in one of the ways there are.
+#[macro_export]
+macro_rules! end_lease {
+    ($lease:ident, $watch:ident, $random:ident) => {
+        assert_eq!($lease.to_vec().len(), $lease.len());
+        if $random.below(4) == 0 {
+            $watch.end(|| $lease.limit(Duration::from_millis(1)));
+        }
+        match $random.below(8) {
+            0 => $watch.let_go(|| drop($lease)),
+            1 => std::mem::forget($lease),
+            2 => drop($watch.end(|| $lease.give_back())),
+            _ => drop($watch.end(|| $lease.acknowledge())),
+        }
+    };
 }

@@ -1,10 +1,12 @@
 //! Victims that use a POSIX queue in all the ways that return by themselves.
 
-use super::face::{Buffer, Face, HANDLE, SIZE, len, look_at_doorbell, time, use_again};
-use super::guards::Guards;
+use super::face::{
+    Buffer, Face, SIZE, Turns, check_batch, len, look_at_doorbell, time, use_again, use_in_turns,
+};
 use super::support::Random;
 use super::support::place::Place;
 use super::watch::Watch;
+use crate::end_lease;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 use umsg::diagnosis::Repaired;
@@ -42,51 +44,28 @@ impl Face for Posix {
     }
 
     fn play(&self, place: &Place, role: usize, watch: Watch<'_>, random: &mut Random) {
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).namespace(&place.namespace);
+        let options = options_in(place);
         let (file, open) = (|| self.file(place), || options.open(NAME));
         use_again(watch, random, file, open, |queue, buffer, random| {
-            let mut victim = Victim {
-                queue,
-                watch,
-                buffer,
-            };
-            victim.act(role, random);
+            Victim::new(queue, place, watch, buffer).act(role, random);
         });
     }
 
-    fn take_turns(
-        &self,
-        place: &Place,
-        watch: Watch<'_>,
-        random: &mut Random,
-        turn: &mut dyn FnMut(&mut Random) -> bool,
-    ) {
-        let file = self.file(place).expect("a file");
-        let mut buffer = Buffer::new(SIZE);
-        while turn(random) {
-            let open = || watch.call(|| options().namespace(&place.namespace).open(NAME));
-            let (Some(queue), _guards) = Guards::around(&file, open) else {
-                continue;
-            };
-            for _ in 0..HANDLE {
-                let mut victim = Victim {
-                    queue: &queue,
-                    watch,
-                    buffer: &mut buffer,
-                };
-                victim.act(random.below(2) as usize, random);
-                if !turn(random) {
-                    return;
-                }
-            }
-            watch.let_go(|| drop(queue));
-        }
+    fn take_turns(&self, place: &Place, turns: Turns<'_>) {
+        let (options, watch) = (options_in(place), turns.watch);
+        let open = || options.open(NAME);
+        use_in_turns(
+            turns,
+            self.file(place),
+            open,
+            |queue, buffer, role, random| {
+                Victim::new(queue, place, watch, buffer).act(role, random);
+            },
+        );
     }
 
     fn look_in(&self, place: &Place, watch: Watch<'_>) {
-        let open = || options().namespace(&place.namespace).open(NAME);
-        if let Some(queue) = watch.call(open) {
+        if let Some(queue) = watch.call(|| options_in(place).open(NAME)) {
             watch.let_go(|| drop(queue));
         }
         drop(watch.ask(|| umsg::posix::list(&place.namespace)));
@@ -123,9 +102,9 @@ impl Face for Posix {
     }
 }
 
-fn options() -> OpenOptions {
+fn options_in(place: &Place) -> OpenOptions {
     let mut options = OpenOptions::new();
-    options.read(true).write(true);
+    options.read(true).write(true).namespace(&place.namespace);
     options
 }
 
@@ -135,7 +114,15 @@ struct Victim<'a> {
     buffer: &'a mut Buffer,
 }
 
-impl Victim<'_> {
+impl<'a> Victim<'a> {
+    fn new(queue: &'a Queue, _: &Place, watch: Watch<'a>, buffer: &'a mut Buffer) -> Self {
+        Victim {
+            queue,
+            watch,
+            buffer,
+        }
+    }
+
     fn act(&mut self, role: usize, random: &mut Random) {
         match (random.below(16), role % 2) {
             (0, _) => self.look(random),
@@ -235,8 +222,7 @@ impl Victim<'_> {
                 }),
             };
             let received = &received[..count.unwrap_or(0)];
-            let bytes: usize = received.iter().map(|received| received.len).sum();
-            assert!(bytes <= room.len(), "{received:?}");
+            check_batch(room, received.iter().map(|received| received.len));
         });
     }
 
@@ -248,16 +234,7 @@ impl Victim<'_> {
         };
         let Some(lease) = lease else { return };
         assert!(lease.len() <= SIZE);
-        assert_eq!(lease.to_vec().len(), lease.len());
-        if random.below(4) == 0 {
-            watch.end(|| lease.limit(Duration::from_millis(1)));
-        }
-        match random.below(8) {
-            0 => watch.let_go(|| drop(lease)),
-            1 => std::mem::forget(lease),
-            2 => drop(watch.end(|| lease.give_back())),
-            _ => drop(watch.end(|| lease.acknowledge())),
-        }
+        end_lease!(lease, watch, random);
     }
 
     /// Asks without taking anything.

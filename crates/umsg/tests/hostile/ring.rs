@@ -1,6 +1,6 @@
 //! Victims that own a ring, and that send to it.
 
-use super::face::{Face, time};
+use super::face::{Face, Turns, time};
 use super::guards::Guards;
 use super::support::Random;
 use super::support::place::Place;
@@ -36,13 +36,12 @@ impl Face for Rings {
         }
     }
 
-    fn take_turns(
-        &self,
-        place: &Place,
-        watch: Watch<'_>,
-        random: &mut Random,
-        turn: &mut dyn FnMut(&mut Random) -> bool,
-    ) {
+    fn take_turns(&self, place: &Place, turns: Turns<'_>) {
+        let Turns {
+            watch,
+            random,
+            next,
+        } = turns;
         let mut ring = options().create_in(&place.namespace, NAME).expect("a ring");
         let file = self.file(place).expect("a file");
         let open = || Sender::open_in(&place.namespace, NAME).expect("a sender");
@@ -50,7 +49,7 @@ impl Face for Rings {
         for number in 0..ENTRIES / 2 {
             sender.try_send(&Post::new(number.into())).expect("room");
         }
-        while turn(random) {
+        while next(random) {
             match random.below(2) {
                 0 => receive(&mut ring, watch, random),
                 _ => send_one(&sender, watch, random),

@@ -1,10 +1,12 @@
 //! Victims that use a System V queue in all the ways that return by themselves.
 
-use super::face::{Buffer, Face, HANDLE, SIZE, len, look_at_doorbell, time, use_again};
-use super::guards::Guards;
+use super::face::{
+    Buffer, Face, SIZE, Turns, check_batch, len, look_at_doorbell, time, use_again, use_in_turns,
+};
 use super::support::Random;
 use super::support::place::Place;
 use super::watch::Watch;
+use crate::end_lease;
 use std::path::PathBuf;
 use std::time::Duration;
 use umsg::diagnosis::Repaired;
@@ -41,56 +43,28 @@ impl Face for SysV {
     }
 
     fn play(&self, place: &Place, role: usize, watch: Watch<'_>, random: &mut Random) {
-        let mut options = OpenOptions::new();
-        options.namespace(&place.namespace);
+        let options = options_in(place);
         let (file, open) = (|| self.file(place), || options.open(KEY));
         use_again(watch, random, file, open, |queue, buffer, random| {
-            let mut victim = Victim {
-                queue,
-                place,
-                watch,
-                buffer,
-            };
-            victim.act(role, random);
+            Victim::new(queue, place, watch, buffer).act(role, random);
         });
     }
 
-    fn take_turns(
-        &self,
-        place: &Place,
-        watch: Watch<'_>,
-        random: &mut Random,
-        turn: &mut dyn FnMut(&mut Random) -> bool,
-    ) {
-        let file = self.file(place).expect("a file");
-        let mut options = OpenOptions::new();
-        options.namespace(&place.namespace);
-        let mut buffer = Buffer::new(SIZE);
-        while turn(random) {
-            let open = || watch.call(|| options.open(KEY));
-            let (Some(queue), _guards) = Guards::around(&file, open) else {
-                continue;
-            };
-            for _ in 0..HANDLE {
-                let mut victim = Victim {
-                    queue: &queue,
-                    place,
-                    watch,
-                    buffer: &mut buffer,
-                };
-                victim.act(random.below(2) as usize, random);
-                if !turn(random) {
-                    return;
-                }
-            }
-            watch.let_go(|| drop(queue));
-        }
+    fn take_turns(&self, place: &Place, turns: Turns<'_>) {
+        let (options, watch) = (options_in(place), turns.watch);
+        let open = || options.open(KEY);
+        use_in_turns(
+            turns,
+            self.file(place),
+            open,
+            |queue, buffer, role, random| {
+                Victim::new(queue, place, watch, buffer).act(role, random);
+            },
+        );
     }
 
     fn look_in(&self, place: &Place, watch: Watch<'_>) {
-        let mut options = OpenOptions::new();
-        options.namespace(&place.namespace);
-        if let Some(queue) = watch.call(|| options.open(KEY)) {
+        if let Some(queue) = watch.call(|| options_in(place).open(KEY)) {
             watch.let_go(|| drop(queue));
         }
         drop(watch.ask(|| umsg::sysv::list(&place.namespace)));
@@ -102,8 +76,7 @@ impl Face for SysV {
     }
 
     fn expect_to_work(&self, place: &Place) {
-        let mut options = OpenOptions::new();
-        let Ok(queue) = options.namespace(&place.namespace).open(KEY) else {
+        let Ok(queue) = options_in(place).open(KEY) else {
             // Its header names another key, which nothing contradicts but a name that any process could have made.
             return;
         };
@@ -129,8 +102,7 @@ impl Face for SysV {
 
     fn remake(&self, place: &Place) {
         // What says that it has no key any more, or is no queue, is in nobody's way.
-        let mut options = OpenOptions::new();
-        options.namespace(&place.namespace);
+        let mut options = options_in(place);
         if let Ok(queue) = options.open(KEY) {
             let _ = queue.remove();
         }
@@ -144,6 +116,12 @@ impl Face for SysV {
             (&b"unharmed"[..], 1)
         );
     }
+}
+
+fn options_in(place: &Place) -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.namespace(&place.namespace);
+    options
 }
 
 fn capacity(bytes: u64) -> Change {
@@ -160,7 +138,16 @@ struct Victim<'a> {
     buffer: &'a mut Buffer,
 }
 
-impl Victim<'_> {
+impl<'a> Victim<'a> {
+    fn new(queue: &'a Queue, place: &'a Place, watch: Watch<'a>, buffer: &'a mut Buffer) -> Self {
+        Victim {
+            queue,
+            place,
+            watch,
+            buffer,
+        }
+    }
+
     fn act(&mut self, role: usize, random: &mut Random) {
         match (random.below(16), role % 2) {
             (0, _) => self.look(random),
@@ -225,8 +212,7 @@ impl Victim<'_> {
                 }),
             };
             let received = &received[..count.unwrap_or(0)];
-            let bytes: usize = received.iter().map(|received| received.len).sum();
-            assert!(bytes <= room.len(), "{received:?}");
+            check_batch(room, received.iter().map(|received| received.len));
         });
     }
 
@@ -239,16 +225,7 @@ impl Victim<'_> {
         };
         let Some(lease) = lease else { return };
         assert!(lease.len() <= queue.msgmax());
-        assert_eq!(lease.to_vec().len(), lease.len());
-        if random.below(4) == 0 {
-            watch.end(|| lease.limit(Duration::from_millis(1)));
-        }
-        match random.below(8) {
-            0 => watch.let_go(|| drop(lease)),
-            1 => std::mem::forget(lease),
-            2 => drop(watch.end(|| lease.give_back())),
-            _ => drop(watch.end(|| lease.acknowledge())),
-        }
+        end_lease!(lease, watch, random);
     }
 
     /// Asks without taking anything.

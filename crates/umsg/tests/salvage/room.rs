@@ -11,8 +11,7 @@ fn a_repair_that_fails_for_want_of_room_leaves_what_the_dead_left_to_the_next_ca
         ("SEND_PUBLISHED", [true, false]),
         ("RESERVE_SLOT_TAKEN", [true, true]),
     ] {
-        let place = Place::new();
-        let queue = place.create("/q", 50, 400);
+        let (place, queue) = Place::new().with_queue("/q", 50, 400);
         for n in 0..3 {
             queue.try_send(&[n; 11], n.into()).unwrap();
         }
@@ -60,8 +59,7 @@ fn a_repair_that_fails_for_want_of_room_leaves_what_the_dead_left_to_the_next_ca
 
 #[test]
 fn a_priority_that_there_is_no_room_for_leaves_the_queue_as_it_was() {
-    let place = Place::new();
-    let queue = place.create("/q", 50, 400);
+    let (place, queue) = Place::new().with_queue("/q", 50, 400);
     (0..3).for_each(|n| queue.try_send(&[n; 11], 0).unwrap());
     // A message is of another priority, whose list is no memory, and the queue fills the limit.
     limit(&place, Some(place.namespace.allocated_bytes().unwrap()));

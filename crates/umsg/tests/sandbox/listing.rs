@@ -5,8 +5,7 @@ use crate::support::place::Place;
 
 #[test]
 fn a_first_poll_lists_the_doorbells_without_the_queues_lock() {
-    let place = Place::new();
-    let queue = place.create("/q", 100, 8);
+    let (place, queue) = Place::new().with_queue("/q", 100, 8);
     let poll = || {
         place.open("/q").pollable().expect("a descriptor");
     };

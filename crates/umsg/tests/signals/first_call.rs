@@ -53,8 +53,7 @@ fn answer(call: libc::c_long) -> i64 {
 fn a_handler_uses_a_queue_while_its_thread_is_about_to_for_the_first_time() {
     // The calls by which the library gets to know a thread.
     for call in [libc::SYS_gettid, libc::SYS_get_robust_list] {
-        let place = Place::new();
-        let queue = place.create("/q", 4, 64);
+        let (_place, queue) = Place::new().with_queue("/q", 4, 64);
         let mut child = Child::run(|| {
             install(libc::SIGSYS, handler, libc::SA_NODEFER);
             QUEUE.store((&raw const queue).cast_mut(), Ordering::SeqCst);
@@ -77,8 +76,7 @@ fn a_handler_uses_a_queue_while_its_thread_is_about_to_for_the_first_time() {
 #[cfg(feature = "crash-points")]
 #[test]
 fn who_dies_in_a_handler_in_its_first_call_leaves_its_lock_to_others() {
-    let place = Place::new();
-    let queue = place.create("/q", 4, 64);
+    let (_place, queue) = Place::new().with_queue("/q", 4, 64);
     queue.try_send(b"first", 0).unwrap();
     let mut child = Child::run(|| {
         install(libc::SIGSYS, handler, libc::SA_NODEFER);

@@ -37,8 +37,7 @@ fn scribble(place: &Place) {
 
 #[test]
 fn a_thread_that_signals_interrupt_all_the_time_gets_a_lock_that_nobody_has() {
-    let place = Place::new();
-    let queue = place.create_typed(KEY);
+    let (place, queue) = Place::new().with_sysv_queue(KEY);
     let signal = libc::SIGUSR2;
     interrupt_by(signal);
     scribble(&place);

@@ -77,6 +77,12 @@ impl Place {
             .expect("a queue")
     }
 
+    /// As [`create`](Self::create), with the place itself.
+    pub fn with_queue(self, name: &str, max_messages: u32, message_size: u32) -> (Place, Queue) {
+        let queue = self.create(name, max_messages, message_size);
+        (self, queue)
+    }
+
     /// Opens a queue that exists.
     pub fn open(&self, name: &str) -> Queue {
         OpenOptions::new()
@@ -92,6 +98,12 @@ impl Place {
         let mut options = sysv::OpenOptions::new();
         options.create(true).namespace(&self.namespace);
         options.open(key).expect("a System V queue")
+    }
+
+    /// As [`create_typed`](Self::create_typed), with the place itself.
+    pub fn with_sysv_queue(self, key: i32) -> (Place, sysv::Queue) {
+        let queue = self.create_typed(key);
+        (self, queue)
     }
 
     /// Opens the System V queue of a key, which exists.
