@@ -16,7 +16,7 @@ use support::child::{Child, Exit};
 use support::events::poll_for;
 use support::fault;
 use support::shared::Shared;
-use support::users::Everybodys;
+use support::users::{Everybodys, become_user};
 use support::wait_until;
 use umsg::posix;
 use umsg::ring::{Options, Post, Ring, Sender};
@@ -33,19 +33,10 @@ const ATTENTION: u64 = 128;
 const WATCHED: u64 = 884;
 const NUMBER: u64 = 1000;
 
-fn become_user(user: u32) {
-    // SAFETY: settings of this process, which has one thread that counts.
-    unsafe {
-        assert_eq!(libc::setgroups(0, std::ptr::null()), 0);
-        assert_eq!(libc::setgid(user), 0);
-        assert_eq!(libc::setuid(user), 0);
-        libc::umask(0);
-    }
-}
-
 fn as_user(user: u32, work: impl FnOnce()) -> Child {
     Child::run(|| {
         become_user(user);
+        rustix::process::umask(Mode::empty());
         work();
         0
     })
@@ -57,6 +48,7 @@ fn holder(user: u32, hold: impl FnOnce()) -> Child {
     let child = Child::run(|| {
         fault::prepare();
         become_user(user);
+        rustix::process::umask(Mode::empty());
         hold();
         holds.store(1, Ordering::SeqCst);
         std::thread::sleep(10 * LONG);
@@ -163,6 +155,18 @@ fn look_around(place: &Everybodys) {
     namespace.sweep().unwrap();
 }
 
+fn use_all(place: &Everybodys) {
+    pass_messages(place);
+    poll_queues(place);
+    look_around(place);
+}
+
+/// Does `work` as each of the users, beside the holder.
+fn expect_users_to_go_on(holder: Child, users: [u32; 3], work: impl Fn()) {
+    let users = users.map(|user| (user, as_user(user, &work)));
+    expect_to_go_on(holder, users.into());
+}
+
 #[test]
 fn while_a_peer_holds_the_locks_of_the_files_of_queues_their_users_go_on() {
     let Some(place) = queues() else { return };
@@ -172,15 +176,7 @@ fn while_a_peer_holds_the_locks_of_the_files_of_queues_their_users_go_on() {
             fault::write_for_ever(open(&place.path().join(file))).unwrap();
         }
     });
-    let users = [OWNER, USER, 0].map(|user| {
-        let child = as_user(user, || {
-            pass_messages(&place);
-            poll_queues(&place);
-            look_around(&place);
-        });
-        (user, child)
-    });
-    expect_to_go_on(holder, users.into());
+    expect_users_to_go_on(holder, [OWNER, USER, 0], || use_all(&place));
 }
 
 #[test]
@@ -193,20 +189,16 @@ fn while_a_stranger_holds_the_locks_of_the_directories_queues_are_opened_and_use
             fault::list_for_ever(directory).unwrap();
         }
     });
-    let users = [OWNER, USER, 0].map(|user| {
-        let child = as_user(user, || {
-            pass_messages(&place);
-            let queue = place.open("/q");
-            queue.status();
-            assert!(
-                posix::diagnose(&place.namespace, "/q")
-                    .unwrap()
-                    .is_healthy()
-            );
-        });
-        (user, child)
+    expect_users_to_go_on(holder, [OWNER, USER, 0], || {
+        pass_messages(&place);
+        let queue = place.open("/q");
+        queue.status();
+        assert!(
+            posix::diagnose(&place.namespace, "/q")
+                .unwrap()
+                .is_healthy()
+        );
     });
-    expect_to_go_on(holder, users.into());
 }
 
 #[test]
@@ -224,13 +216,5 @@ fn a_fifo_whose_lock_a_stranger_holds_keeps_nobody_from_a_queue() {
         file.write_all_at(&1_u32.to_ne_bytes(), WATCHED).unwrap();
         file.write_all_at(&4_u32.to_ne_bytes(), ATTENTION).unwrap();
     });
-    let users = [USER, 0, OWNER].map(|user| {
-        let child = as_user(user, || {
-            pass_messages(&place);
-            poll_queues(&place);
-            look_around(&place);
-        });
-        (user, child)
-    });
-    expect_to_go_on(holder, users.into());
+    expect_users_to_go_on(holder, [USER, 0, OWNER], || use_all(&place));
 }

@@ -218,27 +218,19 @@ fn a_sleeping_poller_is_woken_by_another_process() {
 fn a_parent_polls_a_queue_without_a_name_that_its_child_sends_to() {
     let (place, queue) = Place::new().with_queue("/q", 4, SIZE as u32);
     umsg::posix::unlink_in(&place.namespace, "/q").unwrap();
+    let is_told_by_child = || {
+        let mut child = Child::run(|| {
+            std::thread::sleep(Duration::from_millis(20));
+            queue.send(b"m", 0).unwrap();
+            0
+        });
+        let descriptor = queue.pollable().unwrap();
+        assert_eq!(poll_for(descriptor, PollFlags::IN), PollFlags::IN);
+        child.expect(Exit::Code(0), "a sender");
+    };
     // The child has no doorbell yet.
-    let mut child = Child::run(|| {
-        std::thread::sleep(Duration::from_millis(20));
-        queue.send(b"m", 0).unwrap();
-        0
-    });
-    assert_eq!(
-        poll_for(queue.pollable().unwrap(), PollFlags::IN),
-        PollFlags::IN
-    );
-    child.expect(Exit::Code(0), "a sender");
+    is_told_by_child();
     queue.try_receive(&mut [0; SIZE]).unwrap();
     // This one inherits it.
-    let mut child = Child::run(|| {
-        std::thread::sleep(Duration::from_millis(20));
-        queue.send(b"m", 0).unwrap();
-        0
-    });
-    assert_eq!(
-        poll_for(queue.pollable().unwrap(), PollFlags::IN),
-        PollFlags::IN
-    );
-    child.expect(Exit::Code(0), "a sender");
+    is_told_by_child();
 }

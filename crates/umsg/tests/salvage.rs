@@ -88,6 +88,12 @@ fn works(queue: &Queue, messages: usize, size: usize) {
     assert_eq!(drain(queue).len(), messages);
 }
 
+/// How many processes wait.
+fn blocked(place: &Place) -> usize {
+    let diagnosis = posix::diagnose(&place.namespace, "/q").unwrap();
+    diagnosis.blocked.len()
+}
+
 #[test]
 fn a_queue_that_was_scribbled_over_keeps_its_whole_messages_in_their_order() {
     let fifo = 12_288;
@@ -212,13 +218,7 @@ fn who_waits_goes_on_waiting_and_leases_last_while_a_queue_is_made_anew() {
         let message = place.open("/q").receive_vec().unwrap();
         i32::from(message.data != [2; 200])
     });
-    let blocked = || {
-        posix::diagnose(&place.namespace, "/q")
-            .unwrap()
-            .blocked
-            .len()
-    };
-    assert!(wait_until(PATIENCE, || blocked() == 1));
+    assert!(wait_until(PATIENCE, || blocked(&place) == 1));
     write(&path(&place), 808, &[99]);
     let repaired = repair(&place);
     let left = &repaired.after.problems;
@@ -237,13 +237,7 @@ fn the_message_of_a_blocked_sender_is_kept() {
     let (place, queue) = Place::new().with_queue("/q", 1, 400);
     queue.try_send(&[1; 300], 0).unwrap();
     let mut sender = Child::run(|| place.open("/q").send(&[2; 200], 0).map_or(1, |()| 0));
-    let blocked = || {
-        posix::diagnose(&place.namespace, "/q")
-            .unwrap()
-            .blocked
-            .len()
-    };
-    assert!(wait_until(PATIENCE, || blocked() == 1));
+    assert!(wait_until(PATIENCE, || blocked(&place) == 1));
     write(&path(&place), 528, &[0xff; 4]);
     let repaired = repair(&place);
     assert!(

@@ -13,6 +13,16 @@ use umsg::{Edges, Readiness};
 
 const KEY: i32 = 0x7507;
 
+/// A process that polls the queue, and ends without closing it.
+fn leave_poller(place: &Place) {
+    let mut poller = Child::run(|| {
+        let queue = place.open_typed(KEY);
+        std::mem::forget(queue.pollable().unwrap().try_clone_to_owned());
+        0
+    });
+    poller.expect(Exit::Code(0), "a poller");
+}
+
 #[test]
 fn a_system_v_queue_shows_messages_and_bytes_of_room() {
     let (place, queue) = Place::in_turn().with_sysv_queue(KEY);
@@ -65,17 +75,7 @@ fn who_polls_a_system_v_queue_learns_that_it_was_removed() {
 #[test]
 fn a_killed_poller_of_a_system_v_queue_is_forgotten() {
     let (place, queue) = Place::in_turn().with_sysv_queue(KEY);
-    let mut child = Child::run(|| {
-        std::mem::forget(
-            place
-                .open_typed(KEY)
-                .pollable()
-                .unwrap()
-                .try_clone_to_owned(),
-        );
-        0
-    });
-    child.expect(Exit::Code(0), "a poller");
+    leave_poller(&place);
     assert!(place.bells().len() <= 1);
     for _ in 0..1000 {
         queue.send(1, b"m").unwrap();
@@ -104,17 +104,7 @@ fn a_sleeping_poller_of_a_system_v_queue_is_woken_by_another_process() {
 fn a_sender_that_found_no_doorbell_of_a_system_v_queue_tells_the_next_poller() {
     let place = Place::in_turn();
     let sender = place.create_typed(KEY);
-    let mut poller = Child::run(|| {
-        std::mem::forget(
-            place
-                .open_typed(KEY)
-                .pollable()
-                .unwrap()
-                .try_clone_to_owned(),
-        );
-        0
-    });
-    poller.expect(Exit::Code(0), "a poller");
+    leave_poller(&place);
     // Another queue's poller sweeps.
     place.create("/other", 4, 8).pollable().unwrap();
     place.expect_no_bells("the sweep");

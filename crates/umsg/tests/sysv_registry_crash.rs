@@ -3,12 +3,11 @@
 
 mod support;
 
-use std::fs::{self, Permissions, set_permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::fs;
 use support::child::{Child, Exit};
 use support::place::Place;
 use support::turn;
-use umsg::Namespace;
+use support::users::{become_user, place_of_all_users};
 use umsg::sysv::{self, Change, OpenError, OpenOptions, PRIVATE, Queue, Want};
 use umsg_shm::crash::{self, POINTS};
 
@@ -29,29 +28,6 @@ const CHANGE: &[&str] = &["MSGCTL_HANDED_OVER", "MSG_CHANGED", "MSGCTL_APPLIED"]
 /// Whose processes take part, besides root's; in a private namespace root's only.
 const VICTIM: u32 = 1001;
 const STRANGER: u32 = 1002;
-
-/// A namespace of all users', where the tests run as root.
-fn shared() -> Option<Place> {
-    let place = Place::new();
-    set_permissions(place.path(), Permissions::from_mode(0o1777)).unwrap();
-    match Namespace::at(place.path()) {
-        Ok(_) if rustix::process::geteuid().is_root() => Some(place),
-        other => {
-            eprintln!("left out: needs root, to act as several users: {other:?}");
-            None
-        }
-    }
-}
-
-fn become_user(user: u32) {
-    // SAFETY: ids of this process, which is a child of its own.
-    let done = unsafe {
-        libc::setgroups(0, std::ptr::null()) == 0
-            && libc::setresgid(user, user, user) == 0
-            && libc::setresuid(user, user, user) == 0
-    };
-    assert!(done);
-}
 
 /// Does `work` as a user, in a process of its own that ends well.
 #[track_caller]
@@ -175,7 +151,9 @@ fn what_a_killed_maker_left_is_in_no_strangers_way() {
     let _turn = turn();
     for point in MAKE {
         for key in [KEY, PRIVATE] {
-            let Some(place) = shared() else { return };
+            let Some(place) = place_of_all_users() else {
+                return;
+            };
             die(VICTIM, point, || drop(open(&place, key)));
             as_user(STRANGER, point, || {
                 if *point == "MSGGET_LABELLED" && key == KEY {
@@ -202,7 +180,9 @@ fn a_queue_whose_remover_is_killed_is_removed_and_in_no_other_queues_way() {
     for point in REMOVE {
         for key in [KEY, PRIVATE] {
             for next in [VICTIM, STRANGER, 0] {
-                let Some(place) = shared() else { return };
+                let Some(place) = place_of_all_users() else {
+                    return;
+                };
                 as_user(VICTIM, point, || drop(open(&place, key)));
                 let bystander = OpenOptions::new()
                     .namespace(&place.namespace)
@@ -236,7 +216,9 @@ fn a_queue_whose_remover_is_killed_is_removed_and_in_no_other_queues_way() {
 fn the_label_that_a_killed_remover_left_keeps_the_key_from_strangers_until_its_owner_comes() {
     let _turn = turn();
     for next in [VICTIM, 0] {
-        let Some(place) = shared() else { return };
+        let Some(place) = place_of_all_users() else {
+            return;
+        };
         die(VICTIM, "MSG_REMOVED", || {
             open(&place, KEY).remove().unwrap()
         });
@@ -273,7 +255,9 @@ fn a_killed_sweeper_is_swept_after() {
 fn a_queue_whose_changer_is_killed_lets_in_who_may_before_or_after() {
     let _turn = turn();
     for point in CHANGE {
-        let Some(place) = shared() else { return };
+        let Some(place) = place_of_all_users() else {
+            return;
+        };
         let change = Change {
             uid: Some(STRANGER),
             gid: Some(STRANGER),

@@ -4,13 +4,14 @@ mod support;
 
 use std::collections::HashSet;
 use std::fs;
-use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
+use std::os::unix::fs::{FileExt, symlink};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 use support::child::{Child, Exit};
 use support::place::Place;
 use support::shared::{Shared, Zeroed};
+use support::users::{become_user, place_of_all_users};
 use support::{Random, turn, wait_until};
 use umsg::NamespaceError;
 use umsg::sysv::{self, Change, ControlError, OpenError, OpenOptions, PRIVATE, Queue, Want};
@@ -214,29 +215,6 @@ fn a_stopped_holder_of_the_lock_keeps_others_from_making_queues_and_from_nothing
 const VICTIM: u32 = 1001;
 const STRANGER: u32 = 1002;
 
-/// A namespace of all users', where the tests run as root.
-fn of_all_users() -> Option<Place> {
-    let place = Place::new();
-    fs::set_permissions(place.path(), PermissionsExt::from_mode(0o1777)).unwrap();
-    match umsg::Namespace::at(place.path()) {
-        Ok(_) if rustix::process::geteuid().is_root() => Some(place),
-        other => {
-            eprintln!("left out: needs root, to act as several users: {other:?}");
-            None
-        }
-    }
-}
-
-fn become_user(user: u32) {
-    // SAFETY: ids of this process, which is a child of its own.
-    let done = unsafe {
-        libc::setgroups(0, std::ptr::null()) == 0
-            && libc::setresgid(user, user, user) == 0
-            && libc::setresuid(user, user, user) == 0
-    };
-    assert!(done);
-}
-
 fn as_user(user: u32, work: impl FnOnce()) {
     let mut child = Child::run(|| {
         become_user(user);
@@ -265,7 +243,9 @@ fn lock_all(path: &Path, held: &mut Vec<fs::File>) {
 #[test]
 fn what_a_stranger_locks_keeps_nobody_from_making_changing_and_removing_queues() {
     let _turn = turn();
-    let Some(place) = of_all_users() else { return };
+    let Some(place) = place_of_all_users() else {
+        return;
+    };
     let shared = Shared::<Race>::new();
     as_user(VICTIM, || drop(open(&place, 1, true).unwrap()));
     drop(open(&place, 2, true).unwrap());
@@ -300,7 +280,9 @@ fn what_a_stranger_locks_keeps_nobody_from_making_changing_and_removing_queues()
 #[test]
 fn of_many_users_that_want_a_keys_queue_one_gets_it_whoever_left_a_label_there() {
     let _turn = turn();
-    let Some(place) = of_all_users() else { return };
+    let Some(place) = place_of_all_users() else {
+        return;
+    };
     let users = [VICTIM, STRANGER, 0];
     let shared = Shared::<Race>::new();
     for round in 0..30 {
@@ -332,7 +314,9 @@ fn of_many_users_that_want_a_keys_queue_one_gets_it_whoever_left_a_label_there()
 #[test]
 fn a_stranger_that_made_a_keys_label_first_keeps_the_key_and_takes_no_queue_over() {
     let _turn = turn();
-    let Some(place) = of_all_users() else { return };
+    let Some(place) = place_of_all_users() else {
+        return;
+    };
     let elsewhere = Place::new();
     let at = |name: &str| place.path().join("msg").join(name);
     let plant = || symlink("77", at("k-00001234"));
@@ -368,7 +352,9 @@ fn a_stranger_that_made_a_keys_label_first_keeps_the_key_and_takes_no_queue_over
 #[test]
 fn a_stranger_that_takes_its_stale_label_away_leaves_the_key_to_the_next_maker() {
     let _turn = turn();
-    let Some(place) = of_all_users() else { return };
+    let Some(place) = place_of_all_users() else {
+        return;
+    };
     let label = place.path().join("msg/k-00001234");
     let shared = Shared::<Race>::new();
     as_user(STRANGER, || symlink("77", &label).unwrap());
@@ -391,7 +377,9 @@ fn a_stranger_that_takes_its_stale_label_away_leaves_the_key_to_the_next_maker()
 #[test]
 fn identifiers_of_users_that_make_and_remove_queues_at_once_never_come_back() {
     let _turn = turn();
-    let Some(place) = of_all_users() else { return };
+    let Some(place) = place_of_all_users() else {
+        return;
+    };
     let given = Shared::<Given>::new();
     let start = Shared::<Race>::new();
     race(&start, |number| {

@@ -135,6 +135,22 @@ fn receive_batch(queue: &Queue) -> Result<Vec<u8>, i32> {
     }
 }
 
+/// Holds the leases of both queues, which are of the same message; or both calls failed alike.
+fn hold_both<L, E: std::fmt::Debug + PartialEq>(
+    leases: [Result<L, E>; 2],
+    bytes: impl Fn(&L) -> Vec<u8>,
+    held: &mut Vec<[L; 2]>,
+    what: &str,
+) {
+    match leases {
+        [Ok(one), Ok(other)] => {
+            assert_eq!(bytes(&one), bytes(&other), "{what}");
+            held.push([one, other]);
+        }
+        [one, other] => assert_eq!(one.err(), other.err(), "{what}"),
+    }
+}
+
 #[test]
 fn a_queue_whose_counters_pass_their_ends_does_what_a_new_one_does() {
     for end in ENDS {
@@ -163,23 +179,14 @@ fn a_queue_whose_counters_pass_their_ends_does_what_a_new_one_does() {
                         .queues
                         .each_ref()
                         .map(|queue| queue.try_receive_lease());
-                    match leases {
-                        [Ok(one), Ok(other)] => {
-                            assert_eq!(one.to_vec(), other.to_vec(), "{what}");
-                            held.push([one, other]);
-                        }
-                        [one, other] => assert_eq!(one.err(), other.err(), "{what}"),
-                    }
+                    hold_both(leases, |lease| lease.to_vec(), &mut held, &what);
                 }
                 12 if !held.is_empty() => {
                     let pair = held.swap_remove(random.below(held.len() as u64) as usize);
-                    let give_back = random.below(2) == 0;
-                    for lease in pair {
-                        match give_back {
-                            true => lease.give_back().unwrap(),
-                            false => lease.acknowledge().unwrap(),
-                        }
-                    }
+                    match random.below(2) {
+                        0 => pair.map(|lease| lease.give_back().unwrap()),
+                        _ => pair.map(|lease| lease.acknowledge().unwrap()),
+                    };
                 }
                 13 => drop(twins.same(&what, |queue| {
                     let mut room = queue.try_reserve(message.len()).map_err(|e| e.errno())?;
@@ -365,23 +372,14 @@ fn a_system_v_queue_whose_counters_pass_their_ends_does_what_a_new_one_does() {
                         .queues
                         .each_ref()
                         .map(|queue| queue.try_receive_lease(want));
-                    match leases {
-                        [Ok(one), Ok(other)] => {
-                            assert_eq!(one.to_vec(), other.to_vec(), "{what}");
-                            held.push([one, other]);
-                        }
-                        [one, other] => assert_eq!(one.err(), other.err(), "{what}"),
-                    }
+                    hold_both(leases, |lease| lease.to_vec(), &mut held, &what);
                 }
                 9 if !held.is_empty() => {
                     let pair = held.swap_remove(random.below(held.len() as u64) as usize);
-                    let give_back = random.below(2) == 0;
-                    for lease in pair {
-                        match give_back {
-                            true => lease.give_back().unwrap(),
-                            false => lease.acknowledge().unwrap(),
-                        }
-                    }
+                    match random.below(2) {
+                        0 => pair.map(|lease| lease.give_back().unwrap()),
+                        _ => pair.map(|lease| lease.acknowledge().unwrap()),
+                    };
                 }
                 10 => twins
                     .words

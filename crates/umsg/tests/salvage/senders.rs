@@ -2,6 +2,7 @@
 
 use super::*;
 use std::thread;
+use std::time::Instant;
 
 /// In a cell: the message's length in bytes, and its block (docs/format.md).
 const LEN: u64 = 16;
@@ -22,11 +23,6 @@ fn word(file: &[u8], at: u64) -> u32 {
     u32::from_ne_bytes(bytes.try_into().unwrap())
 }
 
-fn blocked(place: &Place) -> usize {
-    let diagnosis = posix::diagnose(&place.namespace, "/q").unwrap();
-    diagnosis.blocked.len()
-}
-
 /// A full queue: all messages are of one priority, and each has a block of its own.
 fn full(place: &Place) -> Queue {
     let queue = place.create("/q", MESSAGES.into(), 400);
@@ -34,6 +30,13 @@ fn full(place: &Place) -> Queue {
     // That puts them into the store.
     assert_eq!(queue.messages(100).unwrap().len(), usize::from(MESSAGES));
     queue
+}
+
+/// A process that waits for room for a message of 300 bytes.
+fn blocked_sender(place: &Place) -> Child {
+    let sender = Child::run(|| place.open("/q").send(&[99; 300], 0).map_or(1, |()| 0));
+    assert!(wait_until(PATIENCE, || blocked(place) == 1));
+    sender
 }
 
 /// What can be wrong with a blocked sender's message of 300 bytes.
@@ -57,8 +60,7 @@ fn a_sender_whose_waiting_message_makes_no_sense_sends_it_again_when_there_is_ro
     for what in WRONG {
         let place = Place::new();
         let queue = full(&place);
-        let mut sender = Child::run(|| place.open("/q").send(&[99; 300], 0).map_or(1, |()| 0));
-        assert!(wait_until(PATIENCE, || blocked(&place) == 1));
+        let mut sender = blocked_sender(&place);
         // One behind it: it keeps its place in the line.
         let mut second = Child::run(|| place.open("/q").send(&[100; 7], 0).map_or(1, |()| 0));
         assert!(wait_until(PATIENCE, || blocked(&place) == 2));
@@ -93,8 +95,7 @@ fn a_sender_whose_waiting_message_makes_no_sense_sends_it_at_once_where_a_repair
     for what in WRONG {
         let place = Place::new();
         let queue = full(&place);
-        let mut sender = Child::run(|| place.open("/q").send(&[99; 300], 0).map_or(1, |()| 0));
-        assert!(wait_until(PATIENCE, || blocked(&place) == 1));
+        let mut sender = blocked_sender(&place);
         // Of the first messages one is lost too, whose block the other does not have.
         let path = path(&place);
         scribble(&place, what);
@@ -110,22 +111,34 @@ fn a_sender_whose_waiting_message_makes_no_sense_sends_it_at_once_where_a_repair
     }
 }
 
+/// Repairs a full queue while a sender waits for so long, which then gives up. None if its time was over before the repair.
+fn repair_beside_a_timed_sender(time: Duration, what: &str) -> Option<(Place, Queue)> {
+    let place = Place::new();
+    let queue = full(&place);
+    let begun = Instant::now();
+    let mut sender = Child::run(|| {
+        let sent = place.open("/q").send_timeout(&[99; 300], 0, time);
+        i32::from(!matches!(sent, Err(SendError::TimedOut)))
+    });
+    let is_blocked = wait_until(time, || blocked(&place) == 1);
+    // The sender began to wait after `begun`: half of its time is left for what follows.
+    let repaired = (is_blocked && begun.elapsed() < time / 2).then(|| {
+        scribble(&place, what);
+        repair(&place)
+    });
+    sender.expect(Exit::Code(0), what);
+    let repaired = repaired?;
+    assert!(repaired.failed.is_none(), "{what}: {repaired:#?}");
+    Some((place, queue))
+}
+
 #[test]
 fn a_sender_whose_waiting_message_makes_no_sense_gives_up_in_time_and_leaves_no_slot_twice() {
     let what = WRONG[1];
-    let place = Place::new();
-    let queue = full(&place);
-    let mut sender = Child::run(|| {
-        let sent = place
-            .open("/q")
-            .send_timeout(&[99; 300], 0, Duration::from_secs(3));
-        i32::from(!matches!(sent, Err(SendError::TimedOut)))
-    });
-    assert!(wait_until(PATIENCE, || blocked(&place) == 1));
-    scribble(&place, what);
-    let repaired = repair(&place);
-    assert!(repaired.failed.is_none(), "{what}: {repaired:#?}");
-    sender.expect(Exit::Code(0), what);
+    // On a busy machine the sender's time may be over before the repair: then with a longer one.
+    let mut times = [3, 12, 48].map(Duration::from_secs).into_iter();
+    let repaired_in_time = |time| repair_beside_a_timed_sender(time, what);
+    let (place, queue) = times.find_map(repaired_in_time).expect("a repair in time");
     let now = posix::diagnose(&place.namespace, "/q").unwrap();
     assert!(
         now.is_healthy() && now.blocked.is_empty(),
@@ -155,8 +168,7 @@ fn a_waiting_message_that_is_longer_than_any_can_be_is_damage_by_itself() {
     for len in [401, u32::MAX] {
         let place = Place::new();
         let queue = full(&place);
-        let mut sender = Child::run(|| place.open("/q").send(&[99; 300], 0).map_or(1, |()| 0));
-        assert!(wait_until(PATIENCE, || blocked(&place) == 1));
+        let mut sender = blocked_sender(&place);
         let path = path(&place);
         let at = cell(&path, 300) + LEN;
         write(&path, at, &len.to_ne_bytes());

@@ -79,15 +79,6 @@ fn parcels() -> usize {
     names.filter(|name| is_parcel(name.display())).count()
 }
 
-fn until(how: How) -> Until {
-    match how {
-        How::Try => Until::Now,
-        How::Block => Until::Forever,
-        How::Within(time) => Until::After(time),
-        How::At(time) => Until::Time(time),
-    }
-}
-
 fn payload(number: u64) -> ([u8; 64], usize) {
     ([number as u8; 64], number as usize % 65)
 }
@@ -142,7 +133,7 @@ impl Soak {
 
     fn call<T>(&self, part: Part, how: How, call: impl FnOnce(Until) -> T) -> T {
         self.journal.begin(part.index(), how);
-        let result = call(until(how));
+        let result = call(how.into());
         self.journal.end(part.index());
         result
     }

@@ -15,15 +15,6 @@ pub struct Clerk<'a> {
     buffer: Vec<u8>,
 }
 
-fn until(how: How) -> Until {
-    match how {
-        How::Try => Until::Now,
-        How::Block => Until::Forever,
-        How::Within(time) => Until::After(time),
-        How::At(time) => Until::Time(time),
-    }
-}
-
 impl<'a> Clerk<'a> {
     pub fn new(queue: &'a Queue, journal: &'a Journal, role: usize) -> Clerk<'a> {
         Clerk {
@@ -53,7 +44,7 @@ impl<'a> Clerk<'a> {
         let bytes = &mut self.buffer[..len];
         records[0].begin(number, self.author, mtype, bytes);
         self.journal.begin(self.role, how);
-        let result = self.queue.send_until(mtype.into(), bytes, until(how));
+        let result = self.queue.send_until(mtype.into(), bytes, how.into());
         records[0].end(result.is_ok());
         self.journal.end(self.role);
         result.map(|()| number)
@@ -78,7 +69,7 @@ impl<'a> Clerk<'a> {
         let bytes = messages.iter().map(|(_, bytes)| bytes.len() as u64);
         self.me().wants.store(bytes.sum(), SeqCst);
         self.journal.begin(self.role, how);
-        let result = self.queue.send_batch_until(&messages, until(how));
+        let result = self.queue.send_batch_until(&messages, how.into());
         for record in records {
             record.end(result.is_ok());
         }
@@ -92,7 +83,7 @@ impl<'a> Clerk<'a> {
         self.me().receiving.fetch_add(1, SeqCst);
         self.journal.begin(self.role, how);
         let mut room = self.journal.room(self.role, self.buffer.len());
-        let result = self.queue.receive_until(want, &mut room, false, until(how));
+        let result = self.queue.receive_until(want, &mut room, false, how.into());
         let result = result.map(|received| {
             let bytes = &room[..received.len];
             self.journal.note(bytes, received.mtype as u64)
@@ -117,7 +108,7 @@ impl<'a> Clerk<'a> {
         let mut received = vec![Received::default(); most];
         let result = self
             .queue
-            .receive_batch_until(want, &mut buffer, &mut received, until(how));
+            .receive_batch_until(want, &mut buffer, &mut received, how.into());
         let mut rest = &buffer[..];
         let result = result.map(|count| {
             let messages = received[..count].iter();
@@ -137,7 +128,7 @@ impl<'a> Clerk<'a> {
     /// Leases a message.
     pub fn lease(&self, how: How, want: Want) -> Result<Lease<'a>, ReceiveError> {
         self.journal.begin(self.role, how);
-        let result = self.queue.receive_lease_until(want, until(how));
+        let result = self.queue.receive_lease_until(want, how.into());
         self.journal.end(self.role);
         result
     }

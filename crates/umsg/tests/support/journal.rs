@@ -107,6 +107,17 @@ pub enum How {
     At(SystemTime),
 }
 
+impl From<How> for umsg::sysv::Until {
+    fn from(how: How) -> Self {
+        match how {
+            How::Try => Self::Now,
+            How::Block => Self::Forever,
+            How::Within(time) => Self::After(time),
+            How::At(time) => Self::Time(time),
+        }
+    }
+}
+
 /// How long a call that does not block may wait for a lock whose owner is stopped.
 const PATIENCE: Duration = Duration::from_secs(1);
 

@@ -1,6 +1,7 @@
 //! Several users in one namespace.
 
 use super::child::{Child, Exit};
+use super::place::Place;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -58,16 +59,36 @@ impl Everybodys {
     }
 }
 
+/// A namespace of all users', as a [`Place`]. None where the test can't act as several users; says so.
+pub fn place_of_all_users() -> Option<Place> {
+    let place = Place::new();
+    let everybody = Permissions::from_mode(0o1777);
+    std::fs::set_permissions(place.path(), everybody).expect("its mode");
+    match Namespace::at(place.path()) {
+        Ok(_) if rustix::process::geteuid().is_root() => Some(place),
+        other => {
+            eprintln!("left out: needs root, to act as several users: {other:?}");
+            None
+        }
+    }
+}
+
+/// Makes this process, a child of its own, one of another user without groups.
+pub fn become_user(user: u32) {
+    // SAFETY: ids of this process, which has one thread that counts.
+    let done = unsafe {
+        libc::setgroups(0, std::ptr::null()) == 0
+            && libc::setresgid(user, user, user) == 0
+            && libc::setresuid(user, user, user) == 0
+    };
+    assert!(done, "user {user}");
+}
+
 /// Runs `work` in a process of another user, without groups, until it ends.
 pub fn as_user(user: u32, what: &str, work: impl FnOnce()) {
     let mut child = Child::run(|| {
-        // SAFETY: settings of this process, which has one thread that counts.
-        unsafe {
-            assert_eq!(libc::setgroups(0, std::ptr::null()), 0);
-            assert_eq!(libc::setgid(user), 0);
-            assert_eq!(libc::setuid(user), 0);
-            libc::umask(0);
-        }
+        become_user(user);
+        rustix::process::umask(rustix::fs::Mode::empty());
         work();
         0
     });
