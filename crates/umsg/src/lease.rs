@@ -78,32 +78,96 @@ impl<'q, Q: Leasable> Lease<'q, Q> {
     }
 
     /// Returns the length of the message, in bytes.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// queue.send(b"resize image 7", 3)?;
+    /// let lease = queue.receive_lease()?;
+    /// assert_eq!(lease.len(), 14);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[expect(clippy::len_without_is_empty, reason = "a message is no container")]
     pub fn len(&self) -> usize {
         self.place.len()
     }
 
     /// Returns how often the message has been delivered as a lease, this time included: 1 the first time.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// queue.send(b"resize image 7", 3)?;
+    /// let lease = queue.receive_lease()?;
+    /// assert_eq!(lease.deliveries(), 1);
+    /// drop(lease);
+    /// assert_eq!(queue.receive_lease()?.deliveries(), 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn deliveries(&self) -> u32 {
         self.handle.deliveries
     }
 
     /// Returns the process id of the sender.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// queue.send(b"resize image 7", 3)?;
+    /// let lease = queue.receive_lease()?;
+    /// assert_eq!(lease.pid(), std::process::id());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn pid(&self) -> u32 {
         self.handle.pid
     }
 
     /// Returns the time of the send, to a few milliseconds.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// queue.send(b"resize image 7", 3)?;
+    /// let lease = queue.receive_lease()?;
+    /// assert!(lease.sent().elapsed()? < std::time::Duration::from_secs(60));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn sent(&self) -> SystemTime {
         Q::sent(self.handle.sent_at)
     }
 
     /// Returns the address of the message, which is valid as long as the lease.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// queue.send(b"resize image 7", 3)?;
+    /// let lease = queue.receive_lease()?;
+    /// // SAFETY: the lease lasts, and its message has a first byte.
+    /// assert_eq!(unsafe { lease.as_ptr().read() }, b'r');
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn as_ptr(&self) -> *const u8 {
         self.place.start()
     }
 
     /// Returns the message as a slice.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// queue.send(b"resize image 7", 3)?;
+    /// let lease = queue.receive_lease()?;
+    /// // SAFETY: all processes that may open the queue keep to the protocol, and the lease has no time limit.
+    /// assert_eq!(unsafe { lease.bytes() }, b"resize image 7");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Safety
     /// No process may write the bytes as long as the slice is in use. Processes that keep to the protocol don't, until the
@@ -116,11 +180,33 @@ impl<'q, Q: Leasable> Lease<'q, Q> {
     }
 
     /// Copies bytes of the message from `offset` on, and returns how many.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// queue.send(b"resize image 7", 3)?;
+    /// let lease = queue.receive_lease()?;
+    /// let mut word = [0; 5];
+    /// assert_eq!(lease.read_at(7, &mut word), 5);
+    /// assert_eq!(&word, b"image");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn read_at(&self, offset: usize, buffer: &mut [u8]) -> usize {
         self.place.read_at(offset, buffer)
     }
 
     /// Returns a copy of the message.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// queue.send(b"resize image 7", 3)?;
+    /// let lease = queue.receive_lease()?;
+    /// assert_eq!(lease.to_vec(), b"resize image 7");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn to_vec(&self) -> Vec<u8> {
         self.place.to_vec()
     }
@@ -128,6 +214,19 @@ impl<'q, Q: Leasable> Lease<'q, Q> {
     /// Lets the lease end by itself, `time` from now: the message then goes back to its place in the queue, whatever its holder does
     /// meanwhile. It does so when a process finds the queue empty or full, or receives beside other leases. A receiver that goes to sleep
     /// looks when the first lease ends, and all blocked receivers look ten times a second.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// queue.send(b"resize image 7", 3)?;
+    /// let lease = queue.receive_lease()?;
+    /// lease.limit(std::time::Duration::from_millis(1))?;
+    /// // Another process gets the message, however long this one takes.
+    /// let again = queue.receive_lease()?;
+    /// assert_eq!(again.deliveries(), 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// [`LeaseError::Ended`] (ESTALE) if an earlier limit has ended it.
@@ -141,6 +240,17 @@ impl<'q, Q: Leasable> Lease<'q, Q> {
     }
 
     /// Ends the lease and the message: it is dealt with, and its room is free.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// queue.send(b"resize image 7", 3)?;
+    /// let lease = queue.receive_lease()?;
+    /// lease.acknowledge()?;
+    /// assert_eq!(queue.attributes().leased, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Blocking
     /// Only while a process is stopped inside of an operation on this queue.
@@ -161,6 +271,17 @@ impl<'q, Q: Leasable> Lease<'q, Q> {
     }
 
     /// Returns the message to its place in the queue, as dropping the lease does.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// queue.send(b"resize image 7", 3)?;
+    /// let lease = queue.receive_lease()?;
+    /// lease.give_back()?;
+    /// assert_eq!(queue.attributes().messages, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As [`acknowledge`](Self::acknowledge).

@@ -29,6 +29,13 @@ impl StaleFiles {
     }
 
     /// Nothing was left.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// assert!(namespace.left_over()?.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn is_empty(&self) -> bool {
         self.queues.is_empty() && self.doorbells == 0 && self.temporary == 0
     }
@@ -42,6 +49,14 @@ fn with_slash(name: &OsString) -> OsString {
 
 impl Namespace {
     /// What [`sweep`](Self::sweep) would remove. Nothing is changed.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// let stale = namespace.left_over()?;
+    /// assert!(stale.is_empty(), "{stale:?}");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Blocking
     /// Never. A process that opens one of these queues at the same moment may wait for some microseconds.
@@ -59,6 +74,14 @@ impl Namespace {
     /// Removes what its last users would have removed if they had not been killed: queues that are
     /// [to go with them](crate::posix::OpenOptions::remove_on_last_close), doorbells that no process polls, and what was half made. Of other
     /// users only root can.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// let removed = namespace.sweep()?;
+    /// assert!(removed.is_empty(), "{removed:?}");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Blocking
     /// For a millisecond a queue, if others look at it or remove it meanwhile.

@@ -5,6 +5,7 @@ mod c;
 mod defects;
 mod demo;
 mod dist;
+mod examples;
 mod failure;
 mod fuzz;
 mod hostile;
@@ -137,6 +138,8 @@ enum Task {
         #[command(flatten)]
         options: layers::Options,
     },
+    /// Check that each public function of the library has an example in its documentation
+    Examples,
     /// Lay out what is installed in target/dist: umsg, the drop-in, the C library, manual pages, completions
     Dist,
     /// Write the header of the C library anew from its source
@@ -196,6 +199,7 @@ fn run(task: &Task) -> Result<()> {
             Ok(())
         }
         Task::Layers { options } => layers::run(&workspace, *options),
+        Task::Examples => examples::run(&workspace),
         Task::Dist => dist::run(&workspace),
         Task::CHeader { check } => c::header(&workspace, *check),
         Task::CMan { directory } => c::manual(&workspace, directory.as_deref()),

@@ -21,6 +21,18 @@ pub struct Queue {
 impl Queue {
     /// Registers a queue with the runtime that this is called in.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// # tokio::runtime::Builder::new_current_thread().enable_io().build()?.block_on(async {
+    /// let queue = umsg::aio::posix::Queue::new(queue)?;
+    /// queue.send(b"job", 0).await?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`pollable`](posix::Queue::pollable).
     ///
@@ -36,6 +48,19 @@ impl Queue {
     }
 
     /// Sends a message; waits while the queue is full.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// # tokio::runtime::Builder::new_current_thread().enable_io().build()?.block_on(async {
+    /// let queue = umsg::aio::posix::Queue::new(queue)?;
+    /// queue.send(b"job", 5).await?;
+    /// assert_eq!(queue.get_ref().attributes().messages, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// All of [`SendError`] but `TimedOut`; `Full` only of a queue that never lets senders wait, and `Interrupted` if the runtime shuts down.
@@ -62,6 +87,20 @@ impl Queue {
 
     /// Receives the message that is next; waits while there is none. The buffer must have room for the queue's message size.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// # tokio::runtime::Builder::new_current_thread().enable_io().build()?.block_on(async {
+    /// # queue.send(b"job", 5)?;
+    /// let queue = umsg::aio::posix::Queue::new(queue)?;
+    /// let mut buffer = vec![0; queue.get_ref().attributes().message_size];
+    /// assert_eq!(queue.receive(&mut buffer).await?.priority, 5);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// All of [`ReceiveError`] but `Empty` and `TimedOut`; `Interrupted` if the runtime shuts down.
     ///
@@ -86,6 +125,19 @@ impl Queue {
 
     /// Receives a message into a vector of its own; otherwise as [`receive`](Self::receive).
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// # tokio::runtime::Builder::new_current_thread().enable_io().build()?.block_on(async {
+    /// # queue.send(b"job", 5)?;
+    /// let queue = umsg::aio::posix::Queue::new(queue)?;
+    /// assert_eq!(queue.receive_vec().await?.data, b"job");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`receive`](Self::receive).
     pub async fn receive_vec(&self) -> Result<Message, ReceiveError> {
@@ -99,11 +151,36 @@ impl Queue {
     }
 
     /// The queue, for what needs no waiting.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// # tokio::runtime::Builder::new_current_thread().enable_io().build()?.block_on(async {
+    /// let queue = umsg::aio::posix::Queue::new(queue)?;
+    /// assert_eq!(queue.get_ref().attributes().messages, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn get_ref(&self) -> &posix::Queue {
         &self.queue
     }
 
     /// The queue back.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// # tokio::runtime::Builder::new_current_thread().enable_io().build()?.block_on(async {
+    /// let queue = umsg::aio::posix::Queue::new(queue)?;
+    /// let queue = queue.into_inner();
+    /// queue.send(b"without a runtime", 0)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn into_inner(self) -> posix::Queue {
         self.queue
     }

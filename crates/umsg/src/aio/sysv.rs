@@ -21,6 +21,18 @@ pub struct Queue {
 impl Queue {
     /// Registers a queue with the runtime that this is called in.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+    /// # tokio::runtime::Builder::new_current_thread().enable_io().build()?.block_on(async {
+    /// let queue = umsg::aio::sysv::Queue::new(queue)?;
+    /// queue.send(1, b"job").await?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`pollable`](sysv::Queue::pollable).
     ///
@@ -34,6 +46,19 @@ impl Queue {
     }
 
     /// Sends a message of a type, which is 1 or more; waits while there is no room for it.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+    /// # tokio::runtime::Builder::new_current_thread().enable_io().build()?.block_on(async {
+    /// let queue = umsg::aio::sysv::Queue::new(queue)?;
+    /// queue.send(5, b"job").await?;
+    /// assert_eq!(queue.get_ref().status()?.entry.messages, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// All of [`SendError`] but `Full` and `TimedOut`; `Interrupted` if the runtime shuts down.
@@ -59,6 +84,20 @@ impl Queue {
 
     /// Receives the first message that is wanted; waits while there is none.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+    /// # tokio::runtime::Builder::new_current_thread().enable_io().build()?.block_on(async {
+    /// # queue.send(5, b"job")?;
+    /// let queue = umsg::aio::sysv::Queue::new(queue)?;
+    /// let mut buffer = [0; 64];
+    /// assert_eq!(queue.receive(umsg::sysv::Want::Any, &mut buffer).await?.mtype, 5);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// All of [`ReceiveError`] but `NoMessage` and `TimedOut`; `Interrupted` if the runtime shuts down.
     ///
@@ -82,11 +121,36 @@ impl Queue {
     }
 
     /// The queue, for what needs no waiting.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+    /// # tokio::runtime::Builder::new_current_thread().enable_io().build()?.block_on(async {
+    /// let queue = umsg::aio::sysv::Queue::new(queue)?;
+    /// assert_eq!(queue.get_ref().key(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn get_ref(&self) -> &sysv::Queue {
         &self.queue
     }
 
     /// The queue back.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+    /// # tokio::runtime::Builder::new_current_thread().enable_io().build()?.block_on(async {
+    /// let queue = umsg::aio::sysv::Queue::new(queue)?;
+    /// let queue = queue.into_inner();
+    /// queue.send(1, b"without a runtime")?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn into_inner(self) -> sysv::Queue {
         self.queue
     }

@@ -118,6 +118,14 @@ pub struct Registration {
 
 impl Diagnosis {
     /// Whether nothing is wrong.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// assert!(umsg::posix::diagnose(&namespace, "/q")?.is_healthy());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn is_healthy(&self) -> bool {
         self.problems.is_empty()
     }

@@ -62,6 +62,16 @@ pub enum SendError {
 
 impl SendError {
     /// The error number that mq_send(3) gives, or would give, for it.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// queue.send(b"job", 0)?;
+    /// let too_high = queue.send(b"job", 32_768).unwrap_err();
+    /// assert_eq!(too_high.errno(), libc::EINVAL);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn errno(&self) -> i32 {
         match self {
             SendError::Full => libc::EAGAIN,
@@ -114,6 +124,15 @@ pub enum ReceiveError {
 
 impl ReceiveError {
     /// The error number that mq_receive(3) gives, or would give, for it.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// let empty = queue.try_receive(&mut [0; 8192]).unwrap_err();
+    /// assert_eq!(empty.errno(), libc::EAGAIN);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn errno(&self) -> i32 {
         match self {
             ReceiveError::Empty => libc::EAGAIN,
@@ -146,6 +165,19 @@ pub enum LeaseError {
 
 impl LeaseError {
     /// The error number that the C library gives for it.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// queue.send(b"job", 0)?;
+    /// let lease = queue.receive_lease()?;
+    /// lease.limit(std::time::Duration::from_millis(1))?;
+    /// # std::thread::sleep(std::time::Duration::from_millis(20));
+    /// # let _again = queue.receive_lease()?;
+    /// assert_eq!(lease.acknowledge().unwrap_err().errno(), libc::ESTALE);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn errno(&self) -> i32 {
         match self {
             LeaseError::Ended => libc::ESTALE,

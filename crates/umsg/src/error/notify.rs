@@ -56,6 +56,16 @@ pub enum NotifyError {
 
 impl NotifyError {
     /// The error number that mq_notify(3) gives, or would give, for it.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// let mut waiter = queue.notify_waiter()?;
+    /// let second = queue.notify_waiter().unwrap_err();
+    /// assert_eq!(second.errno(), libc::EBUSY);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn errno(&self) -> i32 {
         match self {
             NotifyError::CallRefused { errno, .. } => *errno,

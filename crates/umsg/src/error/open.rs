@@ -118,11 +118,31 @@ fn too_many(limit: u32) -> String {
 impl OpenError {
     /// Whether [`repair`](crate::posix::repair) may mend the queue that was refused. A damaged one that it can't mend has lost what all else follows
     /// from, and can only be removed.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// use umsg::posix::OpenOptions;
+    ///
+    /// let error = OpenOptions::new().read(true).namespace(&namespace).open("/none").unwrap_err();
+    /// assert!(!error.is_repairable(), "there is no such queue");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn is_repairable(&self) -> bool {
         matches!(self, OpenError::Segment(error) if error.is_repairable())
     }
 
     /// The error number that mq_open(3) gives, or would give, for it.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// use umsg::posix::OpenOptions;
+    ///
+    /// let error = OpenOptions::new().read(true).namespace(&namespace).open("/none").unwrap_err();
+    /// assert_eq!(error.errno(), libc::ENOENT);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn errno(&self) -> i32 {
         match self {
             OpenError::InvalidName
@@ -258,6 +278,14 @@ pub enum UnlinkError {
 
 impl UnlinkError {
     /// The error number that mq_unlink(3) gives, or would give, for it.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// let error = umsg::posix::unlink_in(&namespace, "/none").unwrap_err();
+    /// assert_eq!(error.errno(), libc::ENOENT);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn errno(&self) -> i32 {
         match self {
             UnlinkError::Name(error) => error.errno(),

@@ -35,6 +35,11 @@ pub enum QueueError {
 
 impl QueueError {
     /// The error number that Linux gives, or would give, for it.
+    ///
+    /// ```
+    /// assert_eq!(umsg::QueueError::Damaged.errno(), libc::EBADMSG);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn errno(&self) -> i32 {
         match self {
             QueueError::NoMemory => libc::ENOMEM,

@@ -88,11 +88,22 @@ fn other_version(found: u32, expected: u32) -> String {
 
 impl SegmentError {
     /// Whether a repair may mend the queue. A damaged one that it can't mend has lost what all else follows from, and can only be removed.
+    ///
+    /// ```
+    /// let error = umsg::SegmentError::NotAQueue("a directory");
+    /// assert!(!error.is_repairable());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn is_repairable(&self) -> bool {
         matches!(self, SegmentError::Damaged(what) if *what != OUT_OF_RANGE)
     }
 
     /// The error number that Linux gives, or would give, for it.
+    ///
+    /// ```
+    /// assert_eq!(umsg::SegmentError::TooManyFiles(libc::EMFILE).errno(), libc::EMFILE);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn errno(&self) -> i32 {
         match self {
             SegmentError::NotAQueue(_) | SegmentError::OtherVersion { .. } => libc::EINVAL,

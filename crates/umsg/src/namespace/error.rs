@@ -166,6 +166,12 @@ pub enum NamespaceError {
 
 impl NamespaceError {
     /// The errno for callers that know no more than a number.
+    ///
+    /// ```
+    /// let error = umsg::Namespace::existing("/none/at/all").unwrap_err();
+    /// assert_eq!(error.errno(), libc::ENOENT);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn errno(&self) -> i32 {
         use NamespaceError as E;
         let errno = match self {

@@ -29,6 +29,13 @@ impl Namespace {
     /// from being made, and is never followed, opened or removed by a process that wants a queue. Regular files are not looked into:
     /// [`posix::list`](crate::posix::list) says which of them are no queues.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// assert!(namespace.intruders()?.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// If the namespace can't be listed.
     pub fn intruders(&self) -> Result<Vec<Intruder>, NamespaceError> {

@@ -124,6 +124,13 @@ fn in_range(
 impl Namespace {
     /// The limits that hold now, read afresh; the defaults where no process has set any.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// assert_eq!(namespace.limits()?, umsg::Limits::default());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As for the directory; `RecordNotReadable`, `RecordDamaged`, `RecordVersion`.
     pub fn limits(&self) -> Result<Limits, NamespaceError> {
@@ -137,6 +144,15 @@ impl Namespace {
     }
 
     /// Sets the limits: all at once, for all processes that asks from then on. Queues that exist keep theirs.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// let limits = umsg::Limits { max_queues: 100, ..umsg::Limits::default() };
+    /// namespace.set_limits(&limits)?;
+    /// assert_eq!(namespace.limits()?.max_queues, 100);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// `InvalidLimit` (`EINVAL`); `NotPermitted` (`EPERM`) unless the caller is the directory's owner or root.

@@ -212,6 +212,16 @@ impl Namespace {
     /// Memory that queues of both kinds and rings take up now, in bytes: what is allocated, not what was declared, and what
     /// [`Limits::max_bytes`](crate::Limits::max_bytes) is about.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// let before = namespace.allocated_bytes()?;
+    /// queue.send(&[7; 8192], 0)?;
+    /// assert!(namespace.allocated_bytes()? > before);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As for the namespace; `NotAccessible` if the caller may not list it.
     pub fn allocated_bytes(&self) -> Result<u64, NamespaceError> {

@@ -26,6 +26,13 @@ impl Namespace {
     ///
     /// A program that runs with another user's or group's rights than its caller's (setuid) ignores the variable.
     ///
+    /// ```no_run
+    /// // The directory that `UMSG_DIR` names, the system's, or one of this user's own.
+    /// let namespace = umsg::Namespace::resolve()?;
+    /// println!("queues are in {}", namespace.path().display());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// Those of [`Namespace::at`]. A directory that is chosen, or root's, and can't be used is an error, never passed over:
     /// else two programs that should meet would not. What another user than root put at `/dev/shm/umsg` is passed over by all programs;
@@ -36,6 +43,13 @@ impl Namespace {
 
     /// As [`resolve`](Self::resolve), for a process that only looks: a directory that is chosen or shared and is no namespace stays as it is.
     ///
+    /// ```no_run
+    /// for queue in umsg::posix::list(&umsg::Namespace::resolve_existing()?)? {
+    ///     println!("{}", queue.name.display());
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// `NotANamespace` (`ENOENT`), and those of [`Namespace::at`].
     pub fn resolve_existing() -> Result<Namespace, NamespaceError> {
@@ -45,6 +59,13 @@ impl Namespace {
     /// The namespace in a directory that exists. If the caller owns the directory or is root, it is made fit
     /// where something is missing: the sub-directories for queues, and in a private one the record. A namespace is made
     /// of an empty directory only.
+    ///
+    /// ```
+    /// let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// let namespace = umsg::Namespace::at(dir.path())?;
+    /// assert!(umsg::posix::list(&namespace)?.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// - `Missing` (`ENOENT`), `NotADirectory` (`ENOTDIR`), `Symlink` (`ELOOP`), `NotAccessible` (`EACCES`);
@@ -60,6 +81,14 @@ impl Namespace {
     }
 
     /// As [`at`](Self::at), for a process that only looks: a directory that is no namespace stays as it is.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// assert!(umsg::Namespace::existing(dir.path()).is_ok());
+    /// assert!(umsg::Namespace::existing("/none/at/all").is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// `NotANamespace` (`ENOENT`), and those of [`Namespace::at`].
@@ -81,6 +110,13 @@ pub struct PassedOver {
 impl Namespace {
     /// The names that [`Namespace::resolve`] would look at, and that users that can't be trusted with them have taken: `/dev/shm/umsg` of
     /// another user than root, `/dev/shm/umsg-UID` of another user than the caller.
+    ///
+    /// ```no_run
+    /// for namespace in umsg::Namespace::passed_over() {
+    ///     println!("not used: {namespace:?}");
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn passed_over() -> Vec<PassedOver> {
         passed_over_in(Path::new(BASE), caller())
     }

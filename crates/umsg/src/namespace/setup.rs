@@ -62,6 +62,13 @@ impl Namespace {
     ///
     /// Programs that run keep the namespace that they have.
     ///
+    /// ```no_run
+    /// // As root, when the machine starts.
+    /// let report = umsg::Namespace::setup_shared("/dev/shm/umsg")?;
+    /// println!("{report:?}");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// `NotPermitted` (`EPERM`) unless the caller is root; `Stranger` (`EACCES`) if another process owns the directory;
     /// `HoldsOtherFiles` (`ENOTEMPTY`) if it is no namespace and not empty; and those of making directories.

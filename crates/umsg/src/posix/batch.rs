@@ -134,6 +134,16 @@ impl Queue {
 
     /// Sends all of these messages if there is room for them at once; otherwise as [`send_batch`](Self::send_batch).
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// let jobs: [(&[u8], u32); 2] = [(b"one", 0), (b"two", 5)];
+    /// queue.try_send_batch(&jobs)?;
+    /// assert_eq!(queue.attributes().messages, 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Blocking
     /// Never; if a process was stopped inside of an operation on this queue, the call returns after a second.
     ///
@@ -144,6 +154,17 @@ impl Queue {
     }
 
     /// As [`send_batch`](Self::send_batch); waits for room at most `timeout`, on the monotonic clock.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// let jobs: [(&[u8], u32); 2] = [(b"one", 0), (b"two", 5)];
+    /// let second = std::time::Duration::from_secs(1);
+    /// queue.send_batch_timeout(&jobs, second)?;
+    /// assert_eq!(queue.attributes().messages, 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// [`SendError::TimedOut`] (ETIMEDOUT) and those of [`send_batch`](Self::send_batch). Nothing was sent then.
@@ -157,6 +178,17 @@ impl Queue {
 
     /// As [`send_batch`](Self::send_batch); waits for room at most until `deadline`, on the system's clock.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// let jobs: [(&[u8], u32); 2] = [(b"one", 0), (b"two", 5)];
+    /// let soon = std::time::SystemTime::now() + std::time::Duration::from_secs(1);
+    /// queue.send_batch_deadline(&jobs, soon)?;
+    /// assert_eq!(queue.attributes().messages, 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// [`SendError::TimedOut`] (ETIMEDOUT) and those of [`send_batch`](Self::send_batch). Nothing was sent then.
     pub fn send_batch_deadline(
@@ -169,6 +201,15 @@ impl Queue {
 
     /// Sends as many of these messages as there is room for, the first of them, as one batch. Answers how many: at
     /// least one, unless none were given.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// let jobs: [(&[u8], u32); 2] = [(b"one", 0), (b"two", 5)];
+    /// assert_eq!(queue.send_some(&jobs)?, 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Blocking
     /// While the queue is full: as [`send`](Self::send) of the first message. What else fits then follows as a second batch.
@@ -185,6 +226,15 @@ impl Queue {
 
     /// As [`send_some`](Self::send_some), if there is room at once.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// let jobs: [(&[u8], u32); 2] = [(b"one", 0), (b"two", 5)];
+    /// assert_eq!(queue.try_send_some(&jobs)?, 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Blocking
     /// Never; if a process was stopped inside of an operation on this queue, the call returns after a second.
     ///
@@ -195,6 +245,16 @@ impl Queue {
     }
 
     /// As [`send_some`](Self::send_some); waits for room at most `timeout`, on the monotonic clock.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// let jobs: [(&[u8], u32); 2] = [(b"one", 0), (b"two", 5)];
+    /// let second = std::time::Duration::from_secs(1);
+    /// assert_eq!(queue.send_some_timeout(&jobs, second)?, 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// [`SendError::TimedOut`] (ETIMEDOUT) and those of [`send_some`](Self::send_some). Nothing was sent then.
@@ -207,6 +267,16 @@ impl Queue {
     }
 
     /// As [`send_some`](Self::send_some); waits for room at most until `deadline`, on the system's clock.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// let jobs: [(&[u8], u32); 2] = [(b"one", 0), (b"two", 5)];
+    /// let soon = std::time::SystemTime::now() + std::time::Duration::from_secs(1);
+    /// assert_eq!(queue.send_some_deadline(&jobs, soon)?, 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// [`SendError::TimedOut`] (ETIMEDOUT) and those of [`send_some`](Self::send_some). Nothing was sent then.
@@ -328,6 +398,16 @@ impl Queue {
 
     /// As [`receive_batch`](Self::receive_batch), if there is a message at once.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// # queue.send_batch(&[(b"one".as_slice(), 0), (b"two", 0)])?;
+    /// let (mut buffer, mut received) = ([0; 2 * 8192], [umsg::posix::Received::default(); 2]);
+    /// assert_eq!(queue.try_receive_batch(&mut buffer, &mut received)?, 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Blocking
     /// Never; if a process was stopped inside of an operation on this queue, the call returns after a second.
     ///
@@ -343,6 +423,17 @@ impl Queue {
 
     /// As [`receive_batch`](Self::receive_batch); waits for a message at most `timeout`, on the monotonic clock.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// # queue.send_batch(&[(b"one".as_slice(), 0), (b"two", 0)])?;
+    /// let (mut buffer, mut received) = ([0; 2 * 8192], [umsg::posix::Received::default(); 2]);
+    /// let second = std::time::Duration::from_secs(1);
+    /// assert_eq!(queue.receive_batch_timeout(&mut buffer, &mut received, second)?, 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// [`ReceiveError::TimedOut`] (ETIMEDOUT) and those of [`receive_batch`](Self::receive_batch).
     pub fn receive_batch_timeout(
@@ -355,6 +446,17 @@ impl Queue {
     }
 
     /// As [`receive_batch`](Self::receive_batch); waits for a message at most until `deadline`, on the system's clock.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// # queue.send_batch(&[(b"one".as_slice(), 0), (b"two", 0)])?;
+    /// let (mut buffer, mut received) = ([0; 2 * 8192], [umsg::posix::Received::default(); 2]);
+    /// let soon = std::time::SystemTime::now() + std::time::Duration::from_secs(1);
+    /// assert_eq!(queue.receive_batch_deadline(&mut buffer, &mut received, soon)?, 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// [`ReceiveError::TimedOut`] (ETIMEDOUT) and those of [`receive_batch`](Self::receive_batch).
@@ -370,6 +472,17 @@ impl Queue {
     /// Receives up to `most` messages, those that are there, and has each visited: its bytes and its priority. They are
     /// taken in pieces of up to 256, and visited when the queue's lock is dropped; `visit` may use the queue.
     /// Answers how many there were: at least one, unless `most` is 0.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// # queue.send_batch(&[(b"one".as_slice(), 0), (b"two", 0)])?;
+    /// let mut bytes = 0;
+    /// queue.receive_each(10, |message, _priority| bytes += message.len())?;
+    /// assert_eq!(bytes, 6);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Blocking
     /// While the queue is empty, as [`receive`](Self::receive).

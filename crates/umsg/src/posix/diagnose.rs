@@ -10,6 +10,15 @@ use std::ffi::OsStr;
 /// Inspects a queue: blocked processes, the owners of its locks and whether they live, past repairs, what is wrong with its bytes. Nothing is
 /// changed and no lock taken; the queue may be so damaged that it can't be opened.
 ///
+/// ```
+/// # let dir = tempfile::tempdir_in("/dev/shm")?;
+/// # let namespace = umsg::Namespace::at(dir.path())?;
+/// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+/// let diagnosis = umsg::posix::diagnose(&namespace, "/q")?;
+/// assert!(diagnosis.problems.is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Blocking
 /// For some hundred milliseconds at most while the queue is never at rest; for a second where a lock's owner does not move.
 ///
@@ -30,6 +39,15 @@ pub fn diagnose(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<Diagno
 /// their order is kept, and so are leases and waiters. Where its header is wrong in a word that follows from others, that is written. A
 /// mark of damage is taken away once nothing wrong is found any more. A process that goes on using the queue meanwhile may find it empty or full
 /// for a moment, or get EBADMSG; and one that scribbles on it goes on spoiling it.
+///
+/// ```
+/// # let dir = tempfile::tempdir_in("/dev/shm")?;
+/// # let namespace = umsg::Namespace::at(dir.path())?;
+/// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+/// let repaired = umsg::posix::repair(&namespace, "/q")?;
+/// assert!(repaired.after.is_healthy());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Blocking
 /// As [`diagnose`], and a second for each lock that a process holds.

@@ -14,6 +14,11 @@ use std::os::fd::{AsFd, OwnedFd};
 ///
 /// The name is free at once; the queue lives on until the last process that has it open closes it.
 ///
+/// ```no_run
+/// umsg::posix::unlink("/orders")?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// As mq_unlink(3): EINVAL, EACCES and ENAMETOOLONG for a name that can't be one, ENOENT, EACCES if the caller is
 /// neither the owner nor privileged. And EMFILE or ENFILE where no descriptor is left, for a queue that is
@@ -23,6 +28,15 @@ pub fn unlink(name: impl AsRef<OsStr>) -> Result<(), UnlinkError> {
 }
 
 /// Removes a queue's name from a namespace; see [`unlink`].
+///
+/// ```
+/// # let dir = tempfile::tempdir_in("/dev/shm")?;
+/// # let namespace = umsg::Namespace::at(dir.path())?;
+/// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+/// umsg::posix::unlink_in(&namespace, "/q")?;
+/// queue.send(b"open handles go on", 0)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 /// See [`unlink`].
@@ -54,6 +68,15 @@ pub struct Listed {
 /// The queues of a namespace, by name. The handles do not [count](OpenOptions::counted); queues that are
 /// [removed](OpenOptions::remove_on_last_close) when no process has them open any more, and of which no process has, are removed and not listed.
 ///
+/// ```
+/// # let dir = tempfile::tempdir_in("/dev/shm")?;
+/// # let namespace = umsg::Namespace::at(dir.path())?;
+/// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+/// let queues = umsg::posix::list(&namespace)?;
+/// assert_eq!(queues[0].name, "/q");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// If the namespace can't be read.
 pub fn list(namespace: &Namespace) -> Result<Vec<Listed>, NamespaceError> {
@@ -61,6 +84,14 @@ pub fn list(namespace: &Namespace) -> Result<Vec<Listed>, NamespaceError> {
 }
 
 /// As [`list`], but nothing is removed: queues of which no process has any open are listed, too.
+///
+/// ```
+/// # let dir = tempfile::tempdir_in("/dev/shm")?;
+/// # let namespace = umsg::Namespace::at(dir.path())?;
+/// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+/// assert_eq!(umsg::posix::list_untouched(&namespace)?.len(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 /// As [`list`].

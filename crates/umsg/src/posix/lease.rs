@@ -44,6 +44,17 @@ pub type Lease<'q> = crate::lease::Lease<'q, Queue>;
 impl Queue {
     /// Receives the message that is next where it lies. Source: none, the kernel's queues have no such call.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// queue.send(b"job", 0)?;
+    /// let job = queue.receive_lease()?;
+    /// // Only now the job is gone: had this process died before, another one would get it.
+    /// job.acknowledge()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Blocking
     /// While the queue is empty, as [`receive`](Self::receive).
     ///
@@ -59,6 +70,16 @@ impl Queue {
 
     /// As [`receive_lease`](Self::receive_lease), if there is a message at once.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// use umsg::posix::ReceiveError;
+    ///
+    /// assert_eq!(queue.try_receive_lease().unwrap_err(), ReceiveError::Empty);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// [`ReceiveError::Empty`] (EAGAIN) and the others of [`ReceiveError`] but `TimedOut` and `BufferTooSmall`.
     pub fn try_receive_lease(&self) -> Result<Lease<'_>, ReceiveError> {
@@ -67,6 +88,17 @@ impl Queue {
 
     /// As [`receive_lease`](Self::receive_lease); waits at most `timeout`, on the monotonic clock.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// use umsg::posix::ReceiveError;
+    ///
+    /// let moment = std::time::Duration::from_millis(1);
+    /// assert_eq!(queue.receive_lease_timeout(moment).unwrap_err(), ReceiveError::TimedOut);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// [`ReceiveError::TimedOut`] (ETIMEDOUT) and the others of [`ReceiveError`] but `Empty` and `BufferTooSmall`.
     pub fn receive_lease_timeout(&self, timeout: Duration) -> Result<Lease<'_>, ReceiveError> {
@@ -74,6 +106,16 @@ impl Queue {
     }
 
     /// As [`receive_lease`](Self::receive_lease); waits at most until `deadline`, on the system's clock.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// queue.send(b"job", 0)?;
+    /// let soon = std::time::SystemTime::now() + std::time::Duration::from_secs(1);
+    /// assert_eq!(queue.receive_lease_deadline(soon)?.to_vec(), b"job");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As [`receive_lease_timeout`](Self::receive_lease_timeout).
@@ -102,6 +144,15 @@ impl Queue {
 
 impl Lease<'_> {
     /// Returns the priority, 0 to 32,767.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// queue.send(b"job", 7)?;
+    /// assert_eq!(queue.receive_lease()?.priority(), 7);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn priority(&self) -> u32 {
         self.handle.key as u32
     }

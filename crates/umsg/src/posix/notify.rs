@@ -36,6 +36,18 @@ pub enum Notify {
 impl Notify {
     /// By a function, which is called in a thread of its own with no signal masked: what SIGEV_THREAD is in C. If there can be no
     /// thread then, it is not called.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// let (tell, told) = std::sync::mpsc::channel();
+    /// let how = umsg::posix::Notify::call(move |notified| tell.send(notified.pid).unwrap_or(()));
+    /// let _registration = queue.notify(how)?;
+    /// queue.send(b"news", 0)?;
+    /// assert_eq!(told.recv()?, std::process::id());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn call(function: impl FnOnce(Notified) + Send + 'static) -> Notify {
         Notify::Quick(Box::new(move |by| {
             let work = move || {
@@ -48,6 +60,16 @@ impl Notify {
     }
 
     /// By a signal with the value 0.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// let registration = queue.notify(umsg::posix::Notify::signal(libc::SIGCONT))?;
+    /// queue.send(b"news", 0)?; // raises SIGCONT here, which is ignored
+    /// assert!(!registration.is_armed());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn signal(signal: i32) -> Notify {
         Notify::Signal { signal, value: 0 }
     }
@@ -96,6 +118,17 @@ pub struct Registration<'a> {
 
 impl Registration<'_> {
     /// Whether it waits for a message still. In a forked child it does not: it is its parent's.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// let registration = queue.notify(umsg::posix::Notify::signal(0))?;
+    /// assert!(registration.is_armed());
+    /// queue.send(b"news", 0)?;
+    /// assert!(!registration.is_armed());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn is_armed(&self) -> bool {
         notification::is_armed(self.ticket)
     }
@@ -122,6 +155,16 @@ pub struct Awaited<'a> {
 impl Awaited<'_> {
     /// Waits until a message comes to the empty queue, which no blocked receiver takes. Once that was so it returns at once.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// let mut news = queue.notify_waiter()?;
+    /// queue.send(b"news", 0)?;
+    /// assert_eq!(news.wait()?.pid, std::process::id());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Blocking
     /// Until then.
     ///
@@ -133,6 +176,16 @@ impl Awaited<'_> {
 
     /// As [`wait`](Self::wait), at most for `timeout` on the monotonic clock.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// let mut news = queue.notify_waiter()?;
+    /// let none = news.wait_timeout(std::time::Duration::from_millis(1)).unwrap_err();
+    /// assert_eq!(none, umsg::posix::NotifyError::TimedOut);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// [`NotifyError::TimedOut`] (ETIMEDOUT), and those of [`wait`](Self::wait).
     pub fn wait_timeout(&mut self, timeout: Duration) -> Result<Notified, NotifyError> {
@@ -140,6 +193,17 @@ impl Awaited<'_> {
     }
 
     /// As [`wait`](Self::wait), if it has happened.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// let mut news = queue.notify_waiter()?;
+    /// assert!(news.try_wait().is_err());
+    /// queue.send(b"news", 0)?;
+    /// assert!(news.try_wait().is_ok());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As [`wait_timeout`](Self::wait_timeout).
@@ -213,6 +277,17 @@ impl Queue {
     /// ending when its last other thread calls pthread_exit(3), and from what only a process of one thread may do, as unshare(2) of a
     /// user namespace or setns(2) into one. Do that before, or in a forked child.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// let registration = queue.notify(umsg::posix::Notify::signal(0))?;
+    /// assert!(queue.registered().is_some());
+    /// drop(registration);
+    /// assert!(queue.registered().is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Blocking
     /// Only while a process is stopped inside of an operation on this queue, or while 256 functions of this process have not been
     /// called yet that were to be: for a second at most, each.
@@ -232,6 +307,17 @@ impl Queue {
     }
 
     /// Registers this process, as [`notify`](Self::notify) does, to be told when it waits for it.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// let mut news = queue.notify_waiter()?;
+    /// queue.send(b"news", 0)?;
+    /// news.wait()?;
+    /// assert_eq!(queue.receive_vec()?.data, b"news");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As [`notify`](Self::notify).
@@ -278,6 +364,15 @@ impl Queue {
     }
 
     /// The process that is registered, if it lives.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// let _news = queue.notify_waiter()?;
+    /// assert_eq!(queue.registered().map(|who| who.pid), Some(std::process::id()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn registered(&self) -> Option<Registered> {
         registered(&self.engine)
     }

@@ -22,6 +22,18 @@ const ATTEMPTS: u32 = 1000;
 impl OpenOptions {
     /// Opens the queue `name`: a slash and up to 255 bytes.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// use umsg::posix::OpenOptions;
+    ///
+    /// let mut options = OpenOptions::new();
+    /// options.read(true).write(true).create(true).namespace(&namespace);
+    /// let queue = options.open("/orders")?;
+    /// queue.send(b"an order", 0)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As mq_open(3); see [`OpenError`] for each errno.
     ///
@@ -34,6 +46,20 @@ impl OpenOptions {
 
     /// As [`open`](Self::open), and with it a descriptor of the queue's file, on the lowest free number: with the
     /// access mode of these options, FD_CLOEXEC, and O_NONBLOCK if asked for. For the drop-in, whose mqd_t it is.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// use umsg::posix::{OpenOptions, Queue};
+    /// use std::os::fd::AsFd;
+    ///
+    /// let mut options = OpenOptions::new();
+    /// options.read(true).write(true).create(true).namespace(&namespace);
+    /// let (queue, descriptor) = options.open_with_descriptor("/orders", false)?;
+    /// let same = Queue::from_fd(descriptor.as_fd())?;
+    /// assert_eq!(same.identity(), queue.identity());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As [`open`](Self::open).

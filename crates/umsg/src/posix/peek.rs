@@ -34,6 +34,16 @@ impl Peeked {
     }
 
     /// How long ago the message was sent; zero if the system's clock was set back since.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// queue.send(b"job", 0)?;
+    /// let oldest = queue.peek(0)?.unwrap();
+    /// assert!(oldest.age() < std::time::Duration::from_secs(60));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn age(&self) -> Duration {
         SystemTime::now()
             .duration_since(self.sent)
@@ -43,6 +53,17 @@ impl Peeked {
 
 impl Queue {
     /// The n-th message in order of delivery, counted from 0, without removing it. None if there are fewer.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// queue.send(b"job", 0)?;
+    /// assert_eq!(queue.peek(0)?.unwrap().data, b"job");
+    /// assert!(queue.peek(1)?.is_none());
+    /// assert_eq!(queue.attributes().messages, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Blocking
     /// Others that receive wait meanwhile: for a time in proportion to `n`, some nanoseconds a message.
@@ -56,6 +77,17 @@ impl Queue {
     /// Up to `most` messages in order of delivery, without removing them: as they were at one instant. Those that a blocked
     /// receiver was given, that a blocked sender waits with, or that are leased are not among them; those that are too old
     /// for the queue are, until a receiver meets them.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// queue.send(b"low", 1)?;
+    /// queue.send(b"high", 2)?;
+    /// let messages = queue.messages(10)?;
+    /// assert_eq!(messages[0].data, b"high");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Blocking
     /// Others that receive wait meanwhile, for as long as copying takes; senders do not.

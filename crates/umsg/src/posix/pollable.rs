@@ -52,6 +52,19 @@ impl Queue {
     /// As [`pollable`](Self::pollable), for a process that asks for edges (EPOLLET) and wants to be told of more than changes. From then on this
     /// costs every process that uses the queue, until no process has the descriptor open any more.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// use rustix::event::{PollFd, PollFlags, poll};
+    ///
+    /// queue.send(b"job", 0)?;
+    /// let descriptor = queue.pollable_with(umsg::Edges::Messages)?;
+    /// let mut polled = [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)];
+    /// assert_eq!(poll(&mut polled, None)?, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`pollable`](Self::pollable).
     #[inline]
@@ -61,6 +74,14 @@ impl Queue {
 
     /// What a poll that does not wait would say, without a system call. Shown as to a poller: a message that is being handed to a
     /// blocked receiver is not there.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// assert!(!queue.readiness().readable && queue.readiness().writable);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn readiness(&self) -> Readiness {
         self.engine.mend(thread::current());
         self.engine.readiness(thread::current())

@@ -81,6 +81,12 @@ impl Queue {
     /// Opens a queue for sending and receiving, and creates it (mode 0600) if there is none. An existing queue keeps its
     /// own attributes. `message_size` is in bytes.
     ///
+    /// ```no_run
+    /// let queue = umsg::posix::Queue::create("/orders", 1_000, 256)?;
+    /// queue.send(b"an order", 0)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`OpenOptions::open`].
     pub fn create(
@@ -99,6 +105,12 @@ impl Queue {
 
     /// Opens an existing queue for sending and receiving.
     ///
+    /// ```no_run
+    /// let queue = umsg::posix::Queue::open("/orders")?;
+    /// println!("{:?}", queue.receive_vec()?.data);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`OpenOptions::open`].
     pub fn open(name: impl AsRef<OsStr>) -> Result<Queue, OpenError> {
@@ -111,6 +123,21 @@ impl Queue {
     /// Of a queue that is [removed](OpenOptions::remove_on_last_close) when no process has it open any more, the handle counts as having it open,
     /// if the caller can open the file anew: not where another user's file was passed to it, or no descriptor is left; nor by the descriptor that
     /// was made together with the queue.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// use std::os::fd::AsFd;
+    /// use umsg::posix::{OpenOptions, Queue};
+    ///
+    /// let mut options = OpenOptions::new();
+    /// options.read(true).write(true).create(true).namespace(&namespace);
+    /// let (queue, descriptor) = options.open_with_descriptor("/q", false)?;
+    /// queue.send(b"job", 0)?;
+    /// let same = Queue::from_fd(descriptor.as_fd())?;
+    /// assert_eq!(same.receive_vec()?.data, b"job");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// [`SegmentError::NotAQueue`](crate::SegmentError::NotAQueue) if the descriptor is something else; otherwise as [`OpenOptions::open`].
@@ -154,6 +181,16 @@ impl Queue {
 
     /// Sends a message. Source: mq_send(3).
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// queue.send(b"later", 0)?;
+    /// queue.send(b"first", 9)?;
+    /// assert_eq!(queue.receive_vec()?.data, b"first");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Blocking
     /// While the queue is full. Blocked senders get room in order of their threads' scheduling priority, then of arrival.
     ///
@@ -168,6 +205,17 @@ impl Queue {
     }
 
     /// Sends a message if there is room at once.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// use umsg::posix::SendError;
+    ///
+    /// while queue.try_send(b"job", 0).is_ok() {}
+    /// assert_eq!(queue.try_send(b"job", 0), Err(SendError::Full));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Blocking
     /// Never; if a process was stopped inside of an operation on this queue, the call returns after a second.
@@ -193,6 +241,15 @@ impl Queue {
 
     /// Sends a message; waits for room at most `timeout`, on the monotonic clock.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// let second = std::time::Duration::from_secs(1);
+    /// queue.send_timeout(b"job", 0, second)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Blocking
     /// While the queue is full, or a process is stopped inside of an operation on it: until the time is over.
     ///
@@ -212,6 +269,15 @@ impl Queue {
 
     /// Sends a message; waits for room at most until `deadline`, on the system's clock (CLOCK_REALTIME), as
     /// mq_timedsend(3) does. A deadline in the past is no error if there is room.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// let soon = std::time::SystemTime::now() + std::time::Duration::from_secs(1);
+    /// queue.send_deadline(b"job", 0, soon)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Blocking
     /// As [`send_timeout`](Self::send_timeout).
@@ -282,6 +348,17 @@ impl Queue {
     /// Receives the message that is next: the oldest of the highest priority. The buffer must have room for the queue's
     /// message size, however short the message is. Source: mq_receive(3).
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// queue.send(b"job", 3)?;
+    /// let mut buffer = vec![0; queue.attributes().message_size];
+    /// let received = queue.receive(&mut buffer)?;
+    /// assert_eq!((&buffer[..received.len], received.priority), (&b"job"[..], 3));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Blocking
     /// While the queue is empty. Blocked receivers get messages in order of their threads' scheduling priority, then of
     /// arrival.
@@ -297,6 +374,17 @@ impl Queue {
     }
 
     /// Receives a message if there is one at once.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// use umsg::posix::ReceiveError;
+    ///
+    /// let mut buffer = vec![0; queue.attributes().message_size];
+    /// assert_eq!(queue.try_receive(&mut buffer), Err(ReceiveError::Empty));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Blocking
     /// Never; if a process was stopped inside of an operation on this queue, the call returns after a second.
@@ -321,6 +409,18 @@ impl Queue {
 
     /// Receives a message; waits for one at most `timeout`, on the monotonic clock.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// use umsg::posix::ReceiveError;
+    ///
+    /// let mut buffer = vec![0; queue.attributes().message_size];
+    /// let moment = std::time::Duration::from_millis(1);
+    /// assert_eq!(queue.receive_timeout(&mut buffer, moment), Err(ReceiveError::TimedOut));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Blocking
     /// While the queue is empty, or a process is stopped inside of an operation on it: until the time is over.
     ///
@@ -340,6 +440,17 @@ impl Queue {
     /// Receives a message; waits for one at most until `deadline`, on the system's clock (CLOCK_REALTIME), as
     /// mq_timedreceive(3) does. A deadline in the past is no error if there is a message.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// queue.send(b"job", 0)?;
+    /// let mut buffer = vec![0; queue.attributes().message_size];
+    /// let soon = std::time::SystemTime::now() + std::time::Duration::from_secs(1);
+    /// assert_eq!(queue.receive_deadline(&mut buffer, soon)?.len, 3);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Blocking
     /// As [`receive_timeout`](Self::receive_timeout).
     ///
@@ -357,6 +468,16 @@ impl Queue {
     }
 
     /// Receives a message into a vector of its own; otherwise as [`receive`](Self::receive).
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// queue.send(b"job", 3)?;
+    /// let message = queue.receive_vec()?;
+    /// assert_eq!((message.data, message.priority), (b"job".to_vec(), 3));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As [`receive`](Self::receive).
@@ -434,6 +555,16 @@ impl Queue {
 
     /// The queue's attributes and what it holds now.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// queue.send(b"job", 0)?;
+    /// let attributes = queue.attributes();
+    /// assert_eq!((attributes.messages, attributes.bytes), (1, 3));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Blocking
     /// After a process died inside of an operation on this queue: for the repair, and at most a second.
     pub fn attributes(&self) -> Attributes {
@@ -443,6 +574,16 @@ impl Queue {
 
     /// All that can be said about the queue.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// queue.send(b"job", 0)?;
+    /// let status = queue.status();
+    /// assert!(status.last_send.is_some() && !status.damaged);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Blocking
     /// As [`attributes`](Self::attributes).
     pub fn status(&self) -> Status {
@@ -451,21 +592,62 @@ impl Queue {
     }
 
     /// Chooses how calls on this handle wait.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// queue.set_waiting(umsg::posix::Waiting::Blocking);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn set_waiting(&self, waiting: Waiting) {
         self.engine.pacing.set(waiting);
     }
 
     /// Device and inode number of the queue's file: equal for two handles of one queue.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// use umsg::posix::OpenOptions;
+    ///
+    /// let other = OpenOptions::new().read(true).namespace(&namespace).open("/q")?;
+    /// assert_eq!(other.identity(), queue.identity());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn identity(&self) -> (u64, u64) {
         self.identity
     }
 
     /// The queue's permission bits.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// assert_eq!(queue.mode() & 0o777, 0o600);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn mode(&self) -> u32 {
         status::mode(self.engine.segment().fixed())
     }
 
     /// Changes the queue's permission bits, as fchmod(2) on its descriptor does.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// use std::os::fd::AsFd;
+    /// use umsg::posix::OpenOptions;
+    ///
+    /// let mut options = OpenOptions::new();
+    /// options.read(true).write(true).create(true).namespace(&namespace);
+    /// let (queue, descriptor) = options.open_with_descriptor("/q", false)?;
+    /// queue.set_mode(descriptor.as_fd(), 0o660)?;
+    /// assert_eq!(queue.mode() & 0o777, 0o660);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// EPERM if the caller is neither the owner nor privileged; EINVAL if `descriptor` is not this queue's; `ModeNotEnforced` (EACCES).

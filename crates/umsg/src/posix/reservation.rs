@@ -47,6 +47,18 @@ impl Queue {
     /// Reserves room for a message of `len` bytes, to be written in place. What the room holds at first is arbitrary:
     /// earlier messages may show. Source: none, the kernel's queues have no such call.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// let mut room = queue.reserve(64)?; // bytes
+    /// room.write_at(0, b"written in place");
+    /// room.truncate(16);
+    /// room.commit(3)?;
+    /// assert_eq!(queue.receive_vec()?.data, b"written in place");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Blocking
     /// While the queue is full, as [`send`](Self::send).
     ///
@@ -62,6 +74,15 @@ impl Queue {
 
     /// As [`reserve`](Self::reserve), if there is room at once.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// drop(queue.try_reserve(64)?); // gives the room back
+    /// assert_eq!(queue.attributes().reserved, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// [`SendError::Full`] (EAGAIN) and the others of [`SendError`] but `TimedOut` and `PriorityTooHigh`.
     pub fn try_reserve(&self, len: usize) -> Result<Reservation<'_>, SendError> {
@@ -69,6 +90,16 @@ impl Queue {
     }
 
     /// As [`reserve`](Self::reserve); waits at most `timeout`, on the monotonic clock.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// let second = std::time::Duration::from_secs(1);
+    /// queue.reserve_timeout(3, second)?.commit(0)?;
+    /// assert_eq!(queue.attributes().messages, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// [`SendError::TimedOut`] (ETIMEDOUT) and the others of [`SendError`] but `Full` and `PriorityTooHigh`.
@@ -81,6 +112,16 @@ impl Queue {
     }
 
     /// As [`reserve`](Self::reserve); waits at most until `deadline`, on the system's clock.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// let soon = std::time::SystemTime::now() + std::time::Duration::from_secs(1);
+    /// queue.reserve_deadline(3, soon)?.commit(0)?;
+    /// assert_eq!(queue.attributes().messages, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As [`reserve_timeout`](Self::reserve_timeout).
@@ -118,6 +159,15 @@ impl Queue {
 
 impl Reservation<'_> {
     /// Length of the message, in bytes.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// let room = queue.reserve(64)?; // bytes
+    /// assert_eq!(room.len(), 64);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[expect(clippy::len_without_is_empty, reason = "a message is no container")]
     pub fn len(&self) -> usize {
         self.place.len()
@@ -125,11 +175,34 @@ impl Reservation<'_> {
 
     /// Where the message will lie. Valid as long as the reservation, and not to be written by a forked child: it is the
     /// parent's message there.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// let mut room = queue.reserve(64)?; // bytes
+    /// // SAFETY: the room has 64 bytes.
+    /// unsafe { room.as_mut_ptr().write_bytes(7, 64) };
+    /// room.commit(0)?;
+    /// assert_eq!(queue.receive_vec()?.data, [7; 64]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn as_mut_ptr(&mut self) -> *mut u8 {
         self.place.start()
     }
 
     /// The room as a slice.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// let mut room = queue.reserve(64)?; // bytes
+    /// // SAFETY: all processes that may open the queue keep to the protocol.
+    /// unsafe { room.bytes_mut() }.fill(7);
+    /// room.commit(0)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Safety
     /// No other process may touch the bytes as long as the slice is in use; a forked child must not ask for it, because they are its
@@ -142,16 +215,47 @@ impl Reservation<'_> {
     }
 
     /// Copies bytes to `offset`; answers how many had room: none in a forked child, where the message is its parent's.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// let mut room = queue.reserve(64)?; // bytes
+    /// assert_eq!(room.write_at(60, b"too long"), 4);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn write_at(&mut self, offset: usize, bytes: &[u8]) -> usize {
         self.place.write_at(offset, bytes)
     }
 
     /// Makes the message shorter: only its first `len` bytes are sent. In a forked child the parent's message keeps its length.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// let mut room = queue.reserve(64)?; // bytes
+    /// room.truncate(3);
+    /// assert_eq!(room.len(), 3);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn truncate(&mut self, len: usize) {
         self.place.truncate(len);
     }
 
     /// Sends the message.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// let mut room = queue.reserve(64)?; // bytes
+    /// room.write_at(0, b"job");
+    /// room.truncate(3);
+    /// room.commit(5)?;
+    /// assert_eq!(queue.receive_vec()?.priority, 5);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Blocking
     /// Only while a process is stopped inside of an operation on this queue.

@@ -34,6 +34,16 @@ pub struct AsyncRing {
 impl AsyncRing {
     /// Registers a ring with the runtime that this is called in.
     ///
+    /// ```
+    /// # let mut ring = umsg::ring::Options::new().create()?;
+    /// # let sender = ring.sender();
+    /// # tokio::runtime::Builder::new_current_thread().enable_io().build()?.block_on(async {
+    /// let mut ring = umsg::ring::AsyncRing::new(ring)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// Those of the system.
     ///
@@ -48,6 +58,18 @@ impl AsyncRing {
     }
 
     /// Receives the next message. If the future is dropped before it is ready, no message is lost.
+    ///
+    /// ```
+    /// # let mut ring = umsg::ring::Options::new().create()?;
+    /// # let sender = ring.sender();
+    /// # tokio::runtime::Builder::new_current_thread().enable_io().build()?.block_on(async {
+    /// let mut ring = umsg::ring::AsyncRing::new(ring)?;
+    /// sender.send(&umsg::ring::Post::new(7))?;
+    /// assert_eq!(ring.receive().await?.user_data, 7);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// `Damaged`, `WouldDeadlock`.
@@ -67,11 +89,33 @@ impl AsyncRing {
     }
 
     /// The ring, for what needs no waiting.
+    ///
+    /// ```
+    /// # let mut ring = umsg::ring::Options::new().create()?;
+    /// # let sender = ring.sender();
+    /// # tokio::runtime::Builder::new_current_thread().enable_io().build()?.block_on(async {
+    /// let mut ring = umsg::ring::AsyncRing::new(ring)?;
+    /// assert_eq!(ring.get_mut().available(), 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn get_mut(&mut self) -> &mut Ring {
         &mut self.ring
     }
 
     /// The ring back.
+    ///
+    /// ```
+    /// # let mut ring = umsg::ring::Options::new().create()?;
+    /// # let sender = ring.sender();
+    /// # tokio::runtime::Builder::new_current_thread().enable_io().build()?.block_on(async {
+    /// let ring = umsg::ring::AsyncRing::new(ring)?.into_inner();
+    /// assert_eq!(ring.available(), 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn into_inner(self) -> Ring {
         self.ring
     }

@@ -11,6 +11,15 @@ use std::ffi::OsStr;
 
 /// Looks at a named ring, as [`posix::diagnose`](crate::posix::diagnose) does at a queue. Its one receiver holds no lock while it waits.
 ///
+/// ```
+/// # let dir = tempfile::tempdir_in("/dev/shm")?;
+/// # let namespace = umsg::Namespace::at(dir.path())?;
+/// # let mut ring = umsg::ring::Options::new().create_in(&namespace, "/r")?;
+/// # let sender = ring.sender();
+/// assert!(umsg::ring::diagnose(&namespace, "/r")?.is_healthy());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Blocking
 /// As [`posix::diagnose`](crate::posix::diagnose).
 ///
@@ -25,6 +34,15 @@ pub fn diagnose(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<Diagno
 }
 
 /// Repairs a named ring, as [`posix::repair`](crate::posix::repair) does a queue. That of a dead receiver can only be removed.
+///
+/// ```
+/// # let dir = tempfile::tempdir_in("/dev/shm")?;
+/// # let namespace = umsg::Namespace::at(dir.path())?;
+/// # let mut ring = umsg::ring::Options::new().create_in(&namespace, "/r")?;
+/// # let sender = ring.sender();
+/// assert!(umsg::ring::repair(&namespace, "/r")?.after.is_healthy());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Blocking
 /// As [`posix::repair`](crate::posix::repair).

@@ -44,6 +44,15 @@ pub struct Found {
 
 /// The rings of a namespace, by name.
 ///
+/// ```
+/// # let dir = tempfile::tempdir_in("/dev/shm")?;
+/// # let namespace = umsg::Namespace::at(dir.path())?;
+/// # let mut ring = umsg::ring::Options::new().create_in(&namespace, "/r")?;
+/// # let sender = ring.sender();
+/// assert_eq!(umsg::ring::list(&namespace)?.len(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// If the namespace can't be read.
 pub fn list(namespace: &Namespace) -> Result<Vec<Listed>, NamespaceError> {
@@ -58,6 +67,16 @@ pub fn list(namespace: &Namespace) -> Result<Vec<Listed>, NamespaceError> {
 
 /// Looks at a named ring, which takes the right to send.
 ///
+/// ```
+/// # let dir = tempfile::tempdir_in("/dev/shm")?;
+/// # let namespace = umsg::Namespace::at(dir.path())?;
+/// # let mut ring = umsg::ring::Options::new().create_in(&namespace, "/r")?;
+/// # let sender = ring.sender();
+/// let found = umsg::ring::find(&namespace, "/r")?;
+/// println!("{found:?}");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// As [`Sender::open_in`].
 pub fn find(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<Found, RingError> {
@@ -66,6 +85,16 @@ pub fn find(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<Found, Rin
 }
 
 /// Takes away the name of a ring whose owner has died without doing so, and all that it leaves in the namespace.
+///
+/// ```
+/// # let dir = tempfile::tempdir_in("/dev/shm")?;
+/// # let namespace = umsg::Namespace::at(dir.path())?;
+/// # let mut ring = umsg::ring::Options::new().create_in(&namespace, "/r")?;
+/// # let sender = ring.sender();
+/// drop((ring, sender));
+/// assert!(umsg::ring::unlink_in(&namespace, "/r").is_err(), "it went with its owner");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 /// [`RingError::Owned`] if the owner lives: it removes the name itself. ENOENT; EACCES if the caller is neither the file's owner
@@ -77,6 +106,16 @@ pub fn unlink_in(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<(), R
 
 /// As [`unlink_in`], whether the owner lives or not. A living owner keeps its ring, and senders that have opened it; no process finds it
 /// any more.
+///
+/// ```
+/// # let dir = tempfile::tempdir_in("/dev/shm")?;
+/// # let namespace = umsg::Namespace::at(dir.path())?;
+/// # let mut ring = umsg::ring::Options::new().create_in(&namespace, "/r")?;
+/// # let sender = ring.sender();
+/// umsg::ring::unlink_anyway_in(&namespace, "/r")?;
+/// assert!(umsg::ring::list(&namespace)?.is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 /// As [`unlink_in`], without `Owned`.

@@ -57,6 +57,15 @@ pub enum SendError {
 
 impl SendError {
     /// Its error number.
+    ///
+    /// ```
+    /// # let mut ring = umsg::ring::Options::new().create()?;
+    /// # let sender = ring.sender();
+    /// ring.close();
+    /// let closed = sender.send(&umsg::ring::Post::new(1)).unwrap_err();
+    /// assert_eq!(closed.errno(), libc::EPIPE);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn errno(&self) -> i32 {
         match self {
             SendError::Disabled => libc::EBADFD,
@@ -108,6 +117,13 @@ pub enum ReceiveError {
 
 impl ReceiveError {
     /// Its error number.
+    ///
+    /// ```
+    /// # let mut ring = umsg::ring::Options::new().create()?;
+    /// # let sender = ring.sender();
+    /// assert_eq!(ring.try_receive().unwrap_err().errno(), libc::EAGAIN);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn errno(&self) -> i32 {
         match self {
             ReceiveError::Empty => libc::EAGAIN,
@@ -189,6 +205,12 @@ fn of_a_ring(error: &OpenError) -> String {
 
 impl RingError {
     /// Its error number.
+    ///
+    /// ```
+    /// let error = umsg::ring::Options::new().entries(0).create().unwrap_err();
+    /// assert_eq!(error.errno(), libc::EINVAL);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn errno(&self) -> i32 {
         match self {
             RingError::InvalidEntries { .. } | RingError::NotARing => libc::EINVAL,

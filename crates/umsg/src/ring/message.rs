@@ -27,6 +27,16 @@ pub struct Post {
 
 impl Post {
     /// A message with this `user_data`, a `res` and `flags` of 0, and no payload.
+    ///
+    /// ```
+    /// # let mut ring = umsg::ring::Options::new().create()?;
+    /// # let sender = ring.sender();
+    /// use umsg::ring::Post;
+    ///
+    /// sender.send(&Post::new(7))?;
+    /// assert_eq!(ring.receive()?.user_data, 7);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[inline]
     pub fn new(user_data: u64) -> Post {
         Post {
@@ -39,6 +49,16 @@ impl Post {
     }
 
     /// With this `res`.
+    ///
+    /// ```
+    /// # let mut ring = umsg::ring::Options::new().create()?;
+    /// # let sender = ring.sender();
+    /// use umsg::ring::Post;
+    ///
+    /// sender.send(&Post::new(7).res(-5))?;
+    /// assert_eq!(ring.receive()?.res, -5);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[inline]
     pub fn res(mut self, res: i32) -> Post {
         self.res = res;
@@ -46,6 +66,16 @@ impl Post {
     }
 
     /// With these `flags`: all bits are the sender's.
+    ///
+    /// ```
+    /// # let mut ring = umsg::ring::Options::new().create()?;
+    /// # let sender = ring.sender();
+    /// use umsg::ring::Post;
+    ///
+    /// sender.send(&Post::new(7).flags(1 << 16))?;
+    /// assert_eq!(ring.receive()?.flags, 1 << 16);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[inline]
     pub fn flags(mut self, flags: u32) -> Post {
         self.flags = flags;
@@ -53,6 +83,16 @@ impl Post {
     }
 
     /// With this payload.
+    ///
+    /// ```
+    /// # let mut ring = umsg::ring::Options::new().create()?;
+    /// # let sender = ring.sender();
+    /// use umsg::ring::Post;
+    ///
+    /// sender.send(&Post::new(7).payload(b"news"))?;
+    /// assert_eq!(ring.receive()?.payload, b"news");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Panics
     /// If it is longer than [`INLINE`] bytes: see [`Sender::send_long`](super::Sender::send_long).

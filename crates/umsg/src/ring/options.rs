@@ -49,6 +49,14 @@ impl Default for Options {
 
 impl Options {
     /// 1,024 entries, 65,536 more in the overflow, payloads of up to 64 bytes, enabled, mode 0600.
+    ///
+    /// ```
+    /// use umsg::ring::Options;
+    ///
+    /// let mut ring = Options::new().create()?;
+    /// assert!(ring.try_receive().is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn new() -> Options {
         Options {
             entries: 1024,
@@ -60,36 +68,91 @@ impl Options {
     }
 
     /// How many messages the ring holds without overflow.
+    ///
+    /// ```
+    /// use umsg::ring::Options;
+    ///
+    /// let ring = Options::new().entries(64).create()?;
+    /// assert_eq!(ring.status().entries, 64);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn entries(&mut self, entries: u32) -> &mut Self {
         self.entries = entries;
         self
     }
 
     /// How many more it holds, in order, before senders are told that it is full. They take memory only while they are there.
+    ///
+    /// ```
+    /// use umsg::ring::Options;
+    ///
+    /// let ring = Options::new().entries(1).overflow(2).create()?;
+    /// let sender = ring.sender();
+    /// for number in 0..3 {
+    ///     sender.try_send(&umsg::ring::Post::new(number))?;
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn overflow(&mut self, overflow: u32) -> &mut Self {
         self.overflow = overflow;
         self
     }
 
     /// The longest payload, in bytes, for [`Sender::send_long`](super::Sender::send_long); at least 64.
+    ///
+    /// ```
+    /// use umsg::ring::Options;
+    ///
+    /// let ring = Options::new().longest(4096).create()?; // bytes
+    /// assert_eq!(ring.sender().longest(), 4096);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn longest(&mut self, bytes: u32) -> &mut Self {
         self.longest = bytes.max(INLINE as u32);
         self
     }
 
     /// Whether senders are refused until [`Ring::enable`].
+    ///
+    /// ```
+    /// use umsg::ring::Options;
+    ///
+    /// let ring = Options::new().disabled(true).create()?;
+    /// assert!(ring.sender().try_send(&umsg::ring::Post::new(1)).is_err());
+    /// ring.enable();
+    /// ring.sender().try_send(&umsg::ring::Post::new(1))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn disabled(&mut self, disabled: bool) -> &mut Self {
         self.disabled = disabled;
         self
     }
 
     /// Permission bits of a named ring, before the umask: a user that may write may send.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// use umsg::ring::Options;
+    ///
+    /// let ring = Options::new().mode(0o600).create_in(&namespace, "/jobs")?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn mode(&mut self, mode: u32) -> &mut Self {
         self.mode = mode;
         self
     }
 
     /// Makes a ring without a name, for the threads of this process and its forked children.
+    ///
+    /// ```
+    /// use umsg::ring::Options;
+    ///
+    /// let mut ring = Options::new().create()?;
+    /// ring.sender().send(&umsg::ring::Post::new(7))?;
+    /// assert_eq!(ring.receive()?.user_data, 7);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// [`RingError::InvalidEntries`]; as for opening queues.
@@ -105,6 +168,18 @@ impl Options {
 
     /// Makes a ring that other processes find by its name, a slash and up to 255 bytes, in a namespace. The name goes when the
     /// ring is dropped; a ring whose owner has died is replaced.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// use umsg::ring::Options;
+    ///
+    /// let mut ring = Options::new().create_in(&namespace, "/jobs")?;
+    /// let sender = umsg::ring::Sender::open_in(&namespace, "/jobs")?; // in any process
+    /// sender.send(&umsg::ring::Post::new(7))?;
+    /// assert_eq!(ring.receive()?.user_data, 7);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// [`RingError::Owned`] if another process has a ring of this name; as for opening queues.

@@ -59,17 +59,40 @@ impl Ring {
     }
 
     /// Whether this process is the ring's owner, which receives. False in a forked child.
+    ///
+    /// ```
+    /// # let mut ring = umsg::ring::Options::new().create()?;
+    /// # let sender = ring.sender();
+    /// assert!(ring.is_own());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[inline]
     pub fn is_own(&self) -> bool {
         self.shared.is_owned()
     }
 
     /// A sending end for this process's threads and forked children.
+    ///
+    /// ```
+    /// # let mut ring = umsg::ring::Options::new().create()?;
+    /// # let sender = ring.sender();
+    /// let other = ring.sender();
+    /// other.send(&umsg::ring::Post::new(7))?;
+    /// assert_eq!(ring.receive()?.user_data, 7);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn sender(&self) -> Sender {
         Sender::new(Arc::clone(&self.shared))
     }
 
     /// Lets senders in, of a ring that was made disabled. Of its owner; in a forked child it does nothing.
+    ///
+    /// ```
+    /// let ring = umsg::ring::Options::new().disabled(true).create()?;
+    /// ring.enable();
+    /// ring.sender().send(&umsg::ring::Post::new(7))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn enable(&self) {
         if !self.shared.is_owned() {
             return;
@@ -86,6 +109,14 @@ impl Ring {
 
     /// Closes the ring: senders are refused from now on, those that wait for room too. What was sent before can still be received.
     /// Of its owner; in a forked child it does nothing.
+    ///
+    /// ```
+    /// # let mut ring = umsg::ring::Options::new().create()?;
+    /// # let sender = ring.sender();
+    /// ring.close();
+    /// assert!(sender.send(&umsg::ring::Post::new(7)).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn close(&self) {
         if !self.shared.is_owned() {
             return;
@@ -101,17 +132,48 @@ impl Ring {
     /// From now on messages of senders that `accept` answers false for are dropped when they are met, and counted in
     /// [`refused`](Ring::refused). They count as [`available`](Ring::available) before. A call whose time is over drops at most as
     /// many as the ring holds, however many come meanwhile.
+    ///
+    /// ```
+    /// # let mut ring = umsg::ring::Options::new().create()?;
+    /// # let sender = ring.sender();
+    /// let wanted = sender.tag();
+    /// ring.accept_only(move |tag| tag == wanted);
+    /// sender.send(&umsg::ring::Post::new(7))?;
+    /// assert_eq!(ring.receive()?.user_data, 7);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn accept_only(&mut self, accept: impl FnMut(Tag) -> bool + Send + 'static) {
         self.filter = Some(Filter(Box::new(accept)));
     }
 
     /// Messages that were dropped because of their senders.
+    ///
+    /// ```
+    /// # let mut ring = umsg::ring::Options::new().create()?;
+    /// # let sender = ring.sender();
+    /// ring.accept_only(|_| false);
+    /// sender.send(&umsg::ring::Post::new(7))?;
+    /// assert!(ring.try_receive().is_err());
+    /// assert_eq!(ring.refused(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn refused(&self) -> u64 {
         self.refused
     }
 
     /// A descriptor that was [passed](Sender::pass_fd) without a message, by the ticket that its sender was given. None in a forked
     /// child: it would take its parent's.
+    ///
+    /// ```
+    /// # let mut ring = umsg::ring::Options::new().create()?;
+    /// # let sender = ring.sender();
+    /// use std::os::fd::AsFd;
+    ///
+    /// let file = std::fs::File::open("/dev/null")?;
+    /// let ticket = sender.pass_fd(file.as_fd())?;
+    /// assert!(ring.take_fd(ticket).is_some());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn take_fd(&mut self, ticket: i32) -> Option<OwnedFd> {
         self.check_owner().ok()?;
         let button = self.polled.then_some(&*self.shared.button);
@@ -119,16 +181,40 @@ impl Ring {
     }
 
     /// How this end waits; [`Waiting::Adaptive`] unless set.
+    ///
+    /// ```
+    /// # let mut ring = umsg::ring::Options::new().create()?;
+    /// # let sender = ring.sender();
+    /// ring.set_waiting(umsg::posix::Waiting::Blocking);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn set_waiting(&self, waiting: Waiting) {
         self.shared.engine.pacing.set(waiting);
     }
 
     /// Messages that can be received now.
+    ///
+    /// ```
+    /// # let mut ring = umsg::ring::Options::new().create()?;
+    /// # let sender = ring.sender();
+    /// sender.send(&umsg::ring::Post::new(7))?;
+    /// assert_eq!(ring.available(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn available(&self) -> u64 {
         self.shared.engine.available()
     }
 
     /// Receives the next message, if there is one.
+    ///
+    /// ```
+    /// # let mut ring = umsg::ring::Options::new().create()?;
+    /// # let sender = ring.sender();
+    /// assert!(ring.try_receive().is_err());
+    /// sender.send(&umsg::ring::Post::new(7))?;
+    /// assert_eq!(ring.try_receive()?.user_data, 7);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// [`ReceiveError::Empty`], `Damaged`, `WouldDeadlock`.
@@ -141,6 +227,15 @@ impl Ring {
     }
 
     /// Receives the next message.
+    ///
+    /// ```
+    /// # let mut ring = umsg::ring::Options::new().create()?;
+    /// # let sender = ring.sender();
+    /// sender.send(&umsg::ring::Post::new(7))?;
+    /// let message = ring.receive()?;
+    /// assert_eq!((message.user_data, message.tag), (7, sender.tag()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Blocking
     /// While there is none.
@@ -157,6 +252,14 @@ impl Ring {
 
     /// Receives the next message; waits for it at most `timeout`, on the monotonic clock.
     ///
+    /// ```
+    /// # let mut ring = umsg::ring::Options::new().create()?;
+    /// # let sender = ring.sender();
+    /// let moment = std::time::Duration::from_millis(1);
+    /// assert!(ring.receive_timeout(moment).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// [`ReceiveError::TimedOut`], `Interrupted`, `Damaged`, `WouldDeadlock`.
     pub fn receive_timeout(&mut self, timeout: Duration) -> Result<Message<'_>, ReceiveError> {
@@ -164,6 +267,14 @@ impl Ring {
     }
 
     /// Receives the next message; waits for it as `until` says.
+    ///
+    /// ```
+    /// # let mut ring = umsg::ring::Options::new().create()?;
+    /// # let sender = ring.sender();
+    /// sender.send(&umsg::ring::Post::new(7))?;
+    /// assert_eq!(ring.receive_until(umsg::ring::Until::Forever)?.user_data, 7);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// [`ReceiveError::Empty`] for [`Until::Now`]; [`ReceiveError::TimedOut`], `Interrupted`, `Damaged`, `WouldDeadlock`.
@@ -177,6 +288,17 @@ impl Ring {
     /// or `drain` answers 0. One `drain` may leave messages that came meanwhile, of which no further edge tells.
     ///
     /// In a forked child it is its parent's, and tells what that one has to do.
+    ///
+    /// ```
+    /// # let mut ring = umsg::ring::Options::new().create()?;
+    /// # let sender = ring.sender();
+    /// use rustix::event::{PollFd, PollFlags, poll};
+    ///
+    /// sender.send(&umsg::ring::Post::new(7))?;
+    /// let mut polled = [PollFd::from_borrowed_fd(ring.pollable(), PollFlags::IN)];
+    /// assert_eq!(poll(&mut polled, None)?, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn pollable(&mut self) -> BorrowedFd<'_> {
         if !self.polled && self.is_own() {
             self.polled = true;
@@ -283,6 +405,15 @@ impl Ring {
     /// Waits until `at_least` messages are there, and is woken once, when the last of them is. Answers how many are
     /// known to be there, without asking senders for more: [`available`](Ring::available) does.
     ///
+    /// ```
+    /// # let mut ring = umsg::ring::Options::new().create()?;
+    /// # let sender = ring.sender();
+    /// sender.send(&umsg::ring::Post::new(7))?;
+    /// sender.send(&umsg::ring::Post::new(7))?;
+    /// assert!(ring.wait(2, umsg::ring::Until::Forever)? >= 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Blocking
     /// As `until` says. A batch that waits for room may be what is missing: do not wait for a process that sends batches to a ring
     /// with more than the ring holds less a batch.
@@ -308,6 +439,17 @@ impl Ring {
     /// Receives all messages that are there, and calls `visit` with each. Answers how many. Messages that come meanwhile may be
     /// among them, but it returns though senders go on: 0 alone says that the ring was found empty.
     ///
+    /// ```
+    /// # let mut ring = umsg::ring::Options::new().create()?;
+    /// # let sender = ring.sender();
+    /// sender.send(&umsg::ring::Post::new(7))?;
+    /// sender.send(&umsg::ring::Post::new(7))?;
+    /// let mut sum = 0;
+    /// assert_eq!(ring.drain(|message| sum += message.user_data)?, 2);
+    /// assert_eq!(sum, 14);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// `Damaged`, `WouldDeadlock`.
     pub fn drain(&mut self, visit: impl FnMut(Message<'_>)) -> Result<u64, ReceiveError> {
@@ -315,6 +457,15 @@ impl Ring {
     }
 
     /// As [`drain`](Ring::drain), of at most `most` messages.
+    ///
+    /// ```
+    /// # let mut ring = umsg::ring::Options::new().create()?;
+    /// # let sender = ring.sender();
+    /// sender.send(&umsg::ring::Post::new(7))?;
+    /// sender.send(&umsg::ring::Post::new(7))?;
+    /// assert_eq!(ring.drain_some(1, |message| println!("{message:?}"))?, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As [`drain`](Ring::drain).

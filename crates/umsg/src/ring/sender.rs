@@ -42,6 +42,12 @@ impl Sender {
 
     /// Opens the ring of a name for sending, in the namespace that [`Namespace::resolve`](crate::Namespace::resolve) gives.
     ///
+    /// ```no_run
+    /// let sender = umsg::ring::Sender::open("/jobs")?;
+    /// sender.send(&umsg::ring::Post::new(7))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// See [`RingError`](super::RingError).
     pub fn open(name: impl AsRef<OsStr>) -> Result<Sender, super::RingError> {
@@ -52,6 +58,17 @@ impl Sender {
     }
 
     /// As [`open`](Sender::open), in a namespace.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let mut ring = umsg::ring::Options::new().create_in(&namespace, "/r")?;
+    /// # let sender = ring.sender();
+    /// let sender = umsg::ring::Sender::open_in(&namespace, "/r")?;
+    /// sender.send(&umsg::ring::Post::new(7))?;
+    /// assert_eq!(ring.receive()?.user_data, 7);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// See [`RingError`](super::RingError).
@@ -64,6 +81,15 @@ impl Sender {
     }
 
     /// How the receiver tells this sender from others.
+    ///
+    /// ```
+    /// # let mut ring = umsg::ring::Options::new().create()?;
+    /// # let sender = ring.sender();
+    /// let post = umsg::ring::Post::new(7);
+    /// sender.send(&post)?;
+    /// assert_eq!(ring.receive()?.tag, sender.tag());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn tag(&self) -> Tag {
         Tag {
             pid: thread::current().pid(),
@@ -72,11 +98,27 @@ impl Sender {
     }
 
     /// The longest payload that the ring takes, in bytes.
+    ///
+    /// ```
+    /// # let mut ring = umsg::ring::Options::new().create()?;
+    /// # let sender = ring.sender();
+    /// assert!(sender.longest() >= 64, "bytes");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn longest(&self) -> usize {
         self.shared.longest()
     }
 
     /// Sends a message.
+    ///
+    /// ```
+    /// # let mut ring = umsg::ring::Options::new().create()?;
+    /// # let sender = ring.sender();
+    /// let post = umsg::ring::Post::new(7);
+    /// sender.send(&post)?;
+    /// assert_eq!(ring.receive()?.user_data, 7);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Blocking
     /// While the ring and its overflow are full. Blocked senders get room in order of their threads' scheduling priority, then
@@ -94,6 +136,14 @@ impl Sender {
 
     /// Sends a message if there is room at once.
     ///
+    /// ```
+    /// # let mut ring = umsg::ring::Options::new().create()?;
+    /// # let sender = ring.sender();
+    /// let post = umsg::ring::Post::new(7);
+    /// sender.try_send(&post)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Blocking
     /// Never; if a process was stopped inside of a send, the call returns after a second.
     ///
@@ -106,6 +156,15 @@ impl Sender {
 
     /// Sends a message; waits for room at most `timeout`, on the monotonic clock.
     ///
+    /// ```
+    /// # let mut ring = umsg::ring::Options::new().create()?;
+    /// # let sender = ring.sender();
+    /// let post = umsg::ring::Post::new(7);
+    /// let second = std::time::Duration::from_secs(1);
+    /// sender.send_timeout(&post, second)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// [`SendError::TimedOut`] and the others of [`SendError`] but `Full`.
     pub fn send_timeout(&self, post: &Post, timeout: Duration) -> Result<(), SendError> {
@@ -114,6 +173,14 @@ impl Sender {
 
     /// Sends a message; waits for room as `until` says.
     ///
+    /// ```
+    /// # let mut ring = umsg::ring::Options::new().create()?;
+    /// # let sender = ring.sender();
+    /// let post = umsg::ring::Post::new(7);
+    /// sender.send_until(&post, umsg::ring::Until::Now)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`send_timeout`](Sender::send_timeout); [`SendError::Full`] for [`Until::Now`].
     pub fn send_until(&self, post: &Post, until: Until) -> Result<(), SendError> {
@@ -121,6 +188,15 @@ impl Sender {
     }
 
     /// Sends a message; waits for room at most until `deadline`, on the system's clock.
+    ///
+    /// ```
+    /// # let mut ring = umsg::ring::Options::new().create()?;
+    /// # let sender = ring.sender();
+    /// let post = umsg::ring::Post::new(7);
+    /// let soon = std::time::SystemTime::now() + std::time::Duration::from_secs(1);
+    /// sender.send_deadline(&post, soon)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As [`send_timeout`](Sender::send_timeout).
@@ -131,6 +207,15 @@ impl Sender {
     /// Sends a message if there is room at once; else it is dropped and counted in
     /// [`Status::dropped`](super::Status::dropped). True if it was sent.
     ///
+    /// ```
+    /// let ring = umsg::ring::Options::new().entries(1).overflow(0).create()?;
+    /// let sender = ring.sender();
+    /// let post = umsg::ring::Post::new(7);
+    /// assert!(sender.send_or_drop(&post)?);
+    /// assert!(!sender.send_or_drop(&post)?, "dropped and counted");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`try_send`](Sender::try_send) without `Full`.
     pub fn send_or_drop(&self, post: &Post) -> Result<bool, SendError> {
@@ -138,6 +223,14 @@ impl Sender {
     }
 
     /// As [`send_or_drop`](Sender::send_or_drop), with a payload as for [`send_long`](Sender::send_long).
+    ///
+    /// ```
+    /// let mut ring = umsg::ring::Options::new().longest(1024).create()?;
+    /// let post = umsg::ring::Post::new(7);
+    /// assert!(ring.sender().send_long_or_drop(&post, &[1; 1024])?);
+    /// assert_eq!(ring.receive()?.payload.len(), 1024);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As [`send_long`](Sender::send_long), without `Full` and `TimedOut`.
@@ -160,6 +253,14 @@ impl Sender {
 
     /// Sends a message with a payload of any length up to [`longest`](Sender::longest), in place of the post's own.
     ///
+    /// ```
+    /// let mut ring = umsg::ring::Options::new().longest(1024).create()?;
+    /// let post = umsg::ring::Post::new(7);
+    /// ring.sender().send_long(&post, &[1; 1024], umsg::ring::Until::Forever)?;
+    /// assert_eq!(ring.receive()?.payload.len(), 1024);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Blocking
     /// As `until` says.
     ///
@@ -180,6 +281,18 @@ impl Sender {
 
     /// Sends a message that brings a descriptor: the receiver gets one of its own for the same open file, in
     /// [`Message::descriptor`](super::Message::descriptor), and its number in place of `res`. The sender keeps its own.
+    ///
+    /// ```
+    /// # let mut ring = umsg::ring::Options::new().create()?;
+    /// # let sender = ring.sender();
+    /// use std::os::fd::AsFd;
+    ///
+    /// let file = std::fs::File::open("/dev/null")?;
+    /// let post = umsg::ring::Post::new(7);
+    /// sender.send_fd(&post, file.as_fd(), umsg::ring::Until::Forever)?;
+    /// assert!(ring.receive()?.descriptor.is_some());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Blocking
     /// As `until` says.
@@ -202,6 +315,17 @@ impl Sender {
 
     /// Passes a descriptor on without a message. The receiver finds it by the ticket that is answered:
     /// [`Ring::take_fd`](super::Ring::take_fd).
+    ///
+    /// ```
+    /// # let mut ring = umsg::ring::Options::new().create()?;
+    /// # let sender = ring.sender();
+    /// use std::os::fd::AsFd;
+    ///
+    /// let file = std::fs::File::open("/dev/null")?;
+    /// let ticket = sender.pass_fd(file.as_fd())?;
+    /// assert!(ring.take_fd(ticket).is_some());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// [`SendError::TooManyDescriptors`] and [`SendError::Descriptor`] as for [`send_fd`](Sender::send_fd), `Disabled`, `Closed`,
@@ -228,6 +352,17 @@ impl Sender {
     /// Sends a message, and posts what came of it to another ring, mostly the sender's own: `completion` with a `res` of 0, or
     /// of the negative error number.
     ///
+    /// ```
+    /// # let mut ring = umsg::ring::Options::new().create()?;
+    /// # let sender = ring.sender();
+    /// let mut mine = umsg::ring::Options::new().create()?;
+    /// let post = umsg::ring::Post::new(7);
+    /// let done = umsg::ring::Post::new(8);
+    /// sender.send_completing(&post, umsg::ring::Until::Forever, &mine.sender(), &done)?;
+    /// assert_eq!(mine.receive()?.user_data, 8);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Blocking
     /// As `until` says, on this ring; never on the other.
     ///
@@ -248,6 +383,14 @@ impl Sender {
     /// Sends several messages as one: there is one reservation and at most one wake-up, and no process receives some of them
     /// without the others. Waits until there is room for all.
     ///
+    /// ```
+    /// # let mut ring = umsg::ring::Options::new().create()?;
+    /// # let sender = ring.sender();
+    /// sender.send_batch(&[umsg::ring::Post::new(1), umsg::ring::Post::new(2)])?;
+    /// assert_eq!(ring.available(), 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`send`](Sender::send); [`SendError::BatchTooLarge`] if the ring and its overflow never hold so many.
     pub fn send_batch(&self, posts: &[Post]) -> Result<(), SendError> {
@@ -256,6 +399,14 @@ impl Sender {
 
     /// As [`send_batch`](Sender::send_batch), if there is room for all at once.
     ///
+    /// ```
+    /// # let mut ring = umsg::ring::Options::new().create()?;
+    /// # let sender = ring.sender();
+    /// sender.try_send_batch(&[umsg::ring::Post::new(1), umsg::ring::Post::new(2)])?;
+    /// assert_eq!(ring.available(), 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`try_send`](Sender::try_send).
     pub fn try_send_batch(&self, posts: &[Post]) -> Result<(), SendError> {
@@ -263,6 +414,15 @@ impl Sender {
     }
 
     /// As [`send_batch`](Sender::send_batch); waits as `until` says.
+    ///
+    /// ```
+    /// # let mut ring = umsg::ring::Options::new().create()?;
+    /// # let sender = ring.sender();
+    /// let posts = [umsg::ring::Post::new(1), umsg::ring::Post::new(2)];
+    /// sender.send_batch_until(&posts, umsg::ring::Until::Now)?;
+    /// assert_eq!(ring.available(), 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As [`send_batch`](Sender::send_batch), and [`SendError::TimedOut`].

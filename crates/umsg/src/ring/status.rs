@@ -125,6 +125,13 @@ pub(super) fn status(segment: &Segment, messages: u64) -> Status {
 
 impl Ring {
     /// The state of the ring.
+    ///
+    /// ```
+    /// # let mut ring = umsg::ring::Options::new().create()?;
+    /// # let sender = ring.sender();
+    /// assert_eq!(ring.status().blocked_senders, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn status(&self) -> Status {
         self.shared.status()
     }
@@ -132,6 +139,13 @@ impl Ring {
 
 impl Sender {
     /// The state of the ring.
+    ///
+    /// ```
+    /// # let mut ring = umsg::ring::Options::new().create()?;
+    /// # let sender = ring.sender();
+    /// assert_eq!(sender.status().blocked_senders, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn status(&self) -> Status {
         self.shared.status()
     }

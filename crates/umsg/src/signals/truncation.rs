@@ -27,6 +27,14 @@ const BUS_ADRERR: i32 = 2;
 
 /// From now on `guard` is called before each mapping of a queue's file: it makes sure that a handler of SIGBUS is installed, so that no
 /// access to a queue's memory comes before its handler. For programs that install handlers only if they use queues at all.
+///
+/// ```no_run
+/// fn guard() {
+///     // Installs a handler that calls `mend_truncation` for SIGBUS.
+/// }
+/// umsg::signals::guard_mappings(guard);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn guard_mappings(guard: fn()) {
     cut::guard_by(guard);
 }
@@ -34,6 +42,16 @@ pub fn guard_mappings(guard: fn()) {
 /// To be called first in a handler of SIGBUS: answers whether the handler has to return at once, because a queue's file was cut
 /// short and what was touched was a page that it does not have any more. The call on the queue then fails with
 /// `Damaged` (EBADMSG), and so does every later one in this process.
+///
+/// ```no_run
+/// extern "C" fn on_sigbus(signal: i32, info: *const libc::siginfo_t, _: *const libc::c_void) {
+///     // SAFETY: a handler with SA_SIGINFO got these from the kernel.
+///     if !unsafe { umsg::signals::mend_truncation(signal, info) } {
+///         std::process::abort();
+///     }
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Safety
 /// `info` is what the kernel gave to the running handler, which was installed with SA_SIGINFO.
@@ -58,6 +76,12 @@ static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 ///
 /// A thread that blocks SIGBUS is not protected: the kernel kills the process. Neither is a process whose memory is broken (BUS_MCEERR_AR),
 /// or whose queue lies on hugetlbfs.
+///
+/// ```no_run
+/// // Once, before other threads install handlers for SIGBUS.
+/// umsg::signals::catch_truncation()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 /// What sigaction(2) says.

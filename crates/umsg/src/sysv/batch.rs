@@ -93,6 +93,16 @@ impl Incoming for Packed<'_> {
 impl Queue {
     /// Sends messages, each of a type and with its bytes, all or none: no receiver finds some of them without the others.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+    /// let jobs: [(i64, &[u8]); 2] = [(1, b"one"), (2, b"two")];
+    /// queue.send_batch(&jobs)?;
+    /// assert_eq!(queue.status()?.entry.messages, 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Blocking
     /// Until there is room for all.
     ///
@@ -107,6 +117,15 @@ impl Queue {
 
     /// As [`send_batch`](Queue::send_batch), if there is room for all at once.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+    /// let jobs: [(i64, &[u8]); 2] = [(1, b"one"), (2, b"two")];
+    /// queue.try_send_batch(&jobs)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// [`SendError::Full`] and those of [`send_batch`](Queue::send_batch).
     pub fn try_send_batch(&self, messages: &[(i64, &[u8])]) -> Result<(), SendError> {
@@ -114,6 +133,16 @@ impl Queue {
     }
 
     /// As [`send_batch`](Queue::send_batch); waits for room at most `timeout`, on the monotonic clock.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+    /// let jobs: [(i64, &[u8]); 2] = [(1, b"one"), (2, b"two")];
+    /// let second = std::time::Duration::from_secs(1);
+    /// queue.send_batch_timeout(&jobs, second)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// [`SendError::TimedOut`] and those of [`send_batch`](Queue::send_batch).
@@ -126,6 +155,15 @@ impl Queue {
     }
 
     /// As [`send_batch`](Queue::send_batch); waits as long as `until` says.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+    /// let jobs: [(i64, &[u8]); 2] = [(1, b"one"), (2, b"two")];
+    /// queue.send_batch_until(&jobs, umsg::sysv::Until::Now)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As [`send_batch_timeout`](Queue::send_batch_timeout); `Full` with [`Until::Now`].
@@ -170,6 +208,19 @@ impl Queue {
     /// Receives as many messages that are wanted as there are, up to `received.len()`, back to back into `buffer`, which has to
     /// have room for the queue's [`msgmax`](Queue::msgmax) if the call may have to wait. Answers how many.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+    /// # queue.send_batch(&[(1, b"one".as_slice()), (2, b"two")])?;
+    /// use umsg::sysv::{Received, Want};
+    ///
+    /// let (mut buffer, mut received) = ([0; 64], [Received::default(); 2]);
+    /// assert_eq!(queue.receive_batch(Want::Any, &mut buffer, &mut received)?, 2);
+    /// assert_eq!(received[1].mtype, 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Blocking
     /// Until there is one.
     ///
@@ -189,6 +240,18 @@ impl Queue {
 
     /// As [`receive_batch`](Queue::receive_batch), if there is a message at once.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+    /// # queue.send_batch(&[(1, b"one".as_slice()), (2, b"two")])?;
+    /// use umsg::sysv::{Received, Want};
+    ///
+    /// let (mut buffer, mut received) = ([0; 64], [Received::default(); 2]);
+    /// assert_eq!(queue.try_receive_batch(Want::Exactly(2), &mut buffer, &mut received)?, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// [`ReceiveError::NoMessage`] and those of [`receive_batch`](Queue::receive_batch).
     pub fn try_receive_batch(
@@ -201,6 +264,20 @@ impl Queue {
     }
 
     /// As [`receive_batch`](Queue::receive_batch); waits for the first at most `timeout`, on the monotonic clock.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+    /// # queue.send_batch(&[(1, b"one".as_slice()), (2, b"two")])?;
+    /// use umsg::sysv::{Received, Want};
+    ///
+    /// let (mut buffer, mut received) = ([0; 64], [Received::default(); 2]);
+    /// let second = std::time::Duration::from_secs(1);
+    /// let count = queue.receive_batch_timeout(Want::Any, &mut buffer, &mut received, second)?;
+    /// assert_eq!(count, 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// [`ReceiveError::TimedOut`] and those of [`receive_batch`](Queue::receive_batch).
@@ -215,6 +292,19 @@ impl Queue {
     }
 
     /// As [`receive_batch`](Queue::receive_batch); waits as long as `until` says.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+    /// # queue.send_batch(&[(1, b"one".as_slice()), (2, b"two")])?;
+    /// use umsg::sysv::{Received, Want};
+    ///
+    /// let (mut buffer, mut received) = ([0; 64], [Received::default(); 2]);
+    /// let now = umsg::sysv::Until::Now;
+    /// assert_eq!(queue.receive_batch_until(Want::Any, &mut buffer, &mut received, now)?, 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As [`receive_batch_timeout`](Queue::receive_batch_timeout); `NoMessage` with [`Until::Now`].

@@ -72,6 +72,18 @@ impl Queue {
     /// access control lists (tmpfs does), and the caller must own the queue's file: its creator does, until root gives it away. Only
     /// the file's owner and root can take a removed queue's names out of a shared directory. Until one of them does, other users make no queue of its key.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+    /// use umsg::sysv::Change;
+    ///
+    /// let change = Change { mode: Some(0o640), ..Change::default() };
+    /// queue.set(&change)?;
+    /// assert_eq!(queue.entry()?.mode, 0o640);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// `NotOwner` (EPERM) unless the caller is its owner, its creator, or has CAP_SYS_ADMIN; `TooManyBytes` (EPERM); `ModeNotEnforced`
     /// (EPERM); `InvalidOwner` (EINVAL);
@@ -207,6 +219,15 @@ impl Queue {
     /// Removes the queue with all its messages, for all processes. A process that waits in it is told so (EIDRM). Its key is free for
     /// another queue. Source: msgctl(2), IPC_RMID.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+    /// queue.remove()?;
+    /// assert!(umsg::sysv::list(&namespace)?.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// `NotOwner` (EPERM) unless the caller is its owner, its creator, or has CAP_SYS_ADMIN; `Removed` (EIDRM) if it was removed
     /// before.
@@ -229,6 +250,15 @@ impl Queue {
 
 /// Removes the queue with an identifier, as [`Queue::remove`] does. One that is damaged or of another version loses its names, whatever its file
 /// holds; that is for the file's owner and root to do. The caller needs no address space for the queue.
+///
+/// ```
+/// # let dir = tempfile::tempdir_in("/dev/shm")?;
+/// # let namespace = umsg::Namespace::at(dir.path())?;
+/// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+/// umsg::sysv::remove(&namespace, queue.id())?;
+/// assert!(queue.is_removed());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 /// See [`Queue::remove`]; `Open` (EINVAL) if there is none.
@@ -258,6 +288,18 @@ fn remove_unmapped(namespace: &Namespace, id: i32) -> Result<(), ControlError> {
 }
 
 /// Changes the queue with an identifier.
+///
+/// ```
+/// # let dir = tempfile::tempdir_in("/dev/shm")?;
+/// # let namespace = umsg::Namespace::at(dir.path())?;
+/// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+/// use umsg::sysv::Change;
+///
+/// let change = Change { mode: Some(0o640), ..Change::default() };
+/// umsg::sysv::set(&namespace, queue.id(), &change)?;
+/// assert_eq!(queue.entry()?.mode, 0o640);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 /// See [`Queue::set`]; `Open` (EINVAL) if there is none.

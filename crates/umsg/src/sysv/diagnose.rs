@@ -11,6 +11,14 @@ use rustix::fd::{AsFd, BorrowedFd};
 /// Looks at the queue of a key, as [`posix::diagnose`](crate::posix::diagnose) does: it takes no lock and changes nothing, and the
 /// queue may be so damaged that it can't be opened.
 ///
+/// ```
+/// # let dir = tempfile::tempdir_in("/dev/shm")?;
+/// # let namespace = umsg::Namespace::at(dir.path())?;
+/// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+/// assert!(umsg::sysv::diagnose(&namespace, 1)?.is_healthy());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Blocking
 /// As [`posix::diagnose`](crate::posix::diagnose).
 ///
@@ -23,6 +31,14 @@ pub fn diagnose(namespace: &Namespace, key: i32) -> Result<Diagnosis, OpenError>
 
 /// As [`diagnose`], for the queue with an identifier.
 ///
+/// ```
+/// # let dir = tempfile::tempdir_in("/dev/shm")?;
+/// # let namespace = umsg::Namespace::at(dir.path())?;
+/// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+/// assert!(umsg::sysv::diagnose_id(&namespace, queue.id())?.is_healthy());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// As [`diagnose`]; [`OpenError::NoSuchId`].
 pub fn diagnose_id(namespace: &Namespace, id: i32) -> Result<Diagnosis, OpenError> {
@@ -31,6 +47,14 @@ pub fn diagnose_id(namespace: &Namespace, id: i32) -> Result<Diagnosis, OpenErro
 
 /// Repairs the queue of a key, as [`posix::repair`](crate::posix::repair) does. A blocked sender whose message made no sense any more
 /// sends it again.
+///
+/// ```
+/// # let dir = tempfile::tempdir_in("/dev/shm")?;
+/// # let namespace = umsg::Namespace::at(dir.path())?;
+/// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+/// assert!(umsg::sysv::repair(&namespace, 1)?.after.is_healthy());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Blocking
 /// As [`posix::repair`](crate::posix::repair).
@@ -45,6 +69,14 @@ pub fn repair(namespace: &Namespace, key: i32) -> Result<Repaired, OpenError> {
 }
 
 /// As [`repair`], for the queue with an identifier.
+///
+/// ```
+/// # let dir = tempfile::tempdir_in("/dev/shm")?;
+/// # let namespace = umsg::Namespace::at(dir.path())?;
+/// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+/// assert!(umsg::sysv::repair_id(&namespace, queue.id())?.after.is_healthy());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 /// As [`repair`]; [`OpenError::NoSuchId`].

@@ -35,6 +35,14 @@ pub struct MsgInfo {
 
 /// IPC_INFO.
 ///
+/// ```
+/// # let dir = tempfile::tempdir_in("/dev/shm")?;
+/// # let namespace = umsg::Namespace::at(dir.path())?;
+/// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+/// println!("{:?}", umsg::sysv::ipc_info(&namespace)?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// If the namespace can't be read.
 pub fn ipc_info(namespace: &Namespace) -> Result<MsgInfo, OpenError> {
@@ -54,6 +62,14 @@ pub fn ipc_info(namespace: &Namespace) -> Result<MsgInfo, OpenError> {
 
 /// MSG_INFO.
 ///
+/// ```
+/// # let dir = tempfile::tempdir_in("/dev/shm")?;
+/// # let namespace = umsg::Namespace::at(dir.path())?;
+/// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+/// println!("{:?}", umsg::sysv::msg_info(&namespace)?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// If the namespace can't be read.
 pub fn msg_info(namespace: &Namespace) -> Result<MsgInfo, OpenError> {
@@ -68,6 +84,14 @@ pub fn msg_info(namespace: &Namespace) -> Result<MsgInfo, OpenError> {
 }
 
 /// MSG_STAT, and with `any` MSG_STAT_ANY.
+///
+/// ```
+/// # let dir = tempfile::tempdir_in("/dev/shm")?;
+/// # let namespace = umsg::Namespace::at(dir.path())?;
+/// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+/// assert_eq!(umsg::sysv::msg_stat(&namespace, 0, false)?.key, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 /// `Open(NoSuchId)` (EINVAL) if no queue has the index; `PermissionDenied` (EACCES) unless `any`.

@@ -25,6 +25,19 @@ pub type Lease<'q> = crate::lease::Lease<'q, Queue>;
 impl Queue {
     /// Receives the first message that is wanted, and leaves it in its place.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+    /// use umsg::sysv::Want;
+    ///
+    /// queue.send(5, b"job")?;
+    /// let job = queue.receive_lease(Want::Any)?;
+    /// // Only now the job is gone: had this process died before, another one would get it.
+    /// job.acknowledge()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Blocking
     /// As [`receive`](Queue::receive).
     ///
@@ -39,6 +52,17 @@ impl Queue {
 
     /// As [`receive_lease`](Queue::receive_lease), if there is a message at once.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+    /// use umsg::sysv::Want;
+    ///
+    /// queue.send(5, b"job")?;
+    /// assert!(queue.try_receive_lease(Want::Exactly(4)).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Blocking
     /// As [`try_receive`](Queue::try_receive).
     ///
@@ -49,6 +73,18 @@ impl Queue {
     }
 
     /// As [`receive_lease`](Queue::receive_lease); waits at most `timeout`, on the monotonic clock.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+    /// use umsg::sysv::Want;
+    ///
+    /// queue.send(5, b"job")?;
+    /// let second = std::time::Duration::from_secs(1);
+    /// assert_eq!(queue.receive_lease_timeout(Want::Any, second)?.to_vec(), b"job");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// [`ReceiveError::TimedOut`] and the others of [`ReceiveError`] but `NoMessage` and `TooSmall`.
@@ -62,6 +98,18 @@ impl Queue {
 
     /// As [`receive_lease`](Queue::receive_lease); waits at most until `deadline`, on the system's clock.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+    /// use umsg::sysv::Want;
+    ///
+    /// queue.send(5, b"job")?;
+    /// let soon = std::time::SystemTime::now() + std::time::Duration::from_secs(1);
+    /// assert_eq!(queue.receive_lease_deadline(Want::Any, soon)?.to_vec(), b"job");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`receive_lease_timeout`](Queue::receive_lease_timeout).
     pub fn receive_lease_deadline(
@@ -73,6 +121,18 @@ impl Queue {
     }
 
     /// As [`receive_lease`](Queue::receive_lease); waits as long as `until` says.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+    /// use umsg::sysv::Want;
+    ///
+    /// queue.send(5, b"job")?;
+    /// let now = umsg::sysv::Until::Now;
+    /// assert_eq!(queue.receive_lease_until(Want::Any, now)?.to_vec(), b"job");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As [`receive_lease_timeout`](Queue::receive_lease_timeout); `NoMessage` with [`Until::Now`].
@@ -88,6 +148,17 @@ impl Queue {
 
 impl Lease<'_> {
     /// Returns the message's type, 1 or more.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+    /// use umsg::sysv::Want;
+    ///
+    /// queue.send(5, b"job")?;
+    /// assert_eq!(queue.receive_lease(Want::Any)?.mtype(), 5);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn mtype(&self) -> i64 {
         self.handle.key
     }

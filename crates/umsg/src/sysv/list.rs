@@ -11,6 +11,14 @@ use umsg_shm::sysv_engine::segment::Summary;
 /// The queues of a namespace, by index. Those that the caller may not read are there too, and those whose files are damaged, whatever bytes
 /// these hold, with what is known of them; see [`Entry::readable`].
 ///
+/// ```
+/// # let dir = tempfile::tempdir_in("/dev/shm")?;
+/// # let namespace = umsg::Namespace::at(dir.path())?;
+/// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+/// assert_eq!(umsg::sysv::list(&namespace)?[0].key, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// If the namespace can't be read.
 pub fn list(namespace: &Namespace) -> Result<Vec<Entry>, OpenError> {
@@ -105,6 +113,15 @@ pub struct Totals {
 
 /// Sums over the queues of a namespace. No operation on a queue pays for it: the counts are read from each queue's header. Exact
 /// when no process uses them meanwhile.
+///
+/// ```
+/// # let dir = tempfile::tempdir_in("/dev/shm")?;
+/// # let namespace = umsg::Namespace::at(dir.path())?;
+/// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+/// queue.send(1, b"job")?;
+/// assert_eq!(umsg::sysv::totals(&namespace)?.messages, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 /// As [`list`].

@@ -41,6 +41,16 @@ impl Default for OpenOptions {
 
 impl OpenOptions {
     /// An existing queue; mode 0600 if one is made.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// use umsg::sysv::OpenOptions;
+    ///
+    /// let error = OpenOptions::new().namespace(&namespace).open(7).unwrap_err();
+    /// assert!(matches!(error, umsg::sysv::OpenError::NotFound));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn new() -> Self {
         OpenOptions {
             create: false,
@@ -51,12 +61,34 @@ impl OpenOptions {
     }
 
     /// Make the queue if there is none of the key (IPC_CREAT).
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// use umsg::sysv::OpenOptions;
+    ///
+    /// let queue = OpenOptions::new().create(true).namespace(&namespace).open(7)?;
+    /// assert_eq!(queue.key(), 7);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn create(&mut self, create: bool) -> &mut Self {
         self.create = create;
         self
     }
 
     /// Fail if there is a queue of the key (IPC_EXCL); only together with [`create`](Self::create).
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+    /// use umsg::sysv::OpenOptions;
+    ///
+    /// let mut options = OpenOptions::new();
+    /// options.create(true).exclusive(true).namespace(&namespace);
+    /// assert!(options.open(1).is_err(), "it exists");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn exclusive(&mut self, exclusive: bool) -> &mut Self {
         self.exclusive = exclusive;
         self
@@ -64,12 +96,32 @@ impl OpenOptions {
 
     /// Permission bits of a queue that is made: read is to receive, write to send. Nothing is taken off: System V queues know no
     /// umask.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// use umsg::sysv::OpenOptions;
+    ///
+    /// let queue = OpenOptions::new().create(true).mode(0o640).namespace(&namespace).open(7)?;
+    /// assert_eq!(queue.entry()?.mode, 0o640);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn mode(&mut self, mode: u32) -> &mut Self {
         self.mode = mode;
         self
     }
 
     /// The namespace, in place of the one that [`Namespace::resolve`] gives.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// use umsg::sysv::OpenOptions;
+    ///
+    /// OpenOptions::new().create(true).namespace(&namespace).open(7)?;
+    /// assert_eq!(umsg::sysv::list(&namespace)?.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn namespace(&mut self, namespace: &Namespace) -> &mut Self {
         self.namespace = Some(namespace.clone());
         self
@@ -78,6 +130,17 @@ impl OpenOptions {
     /// Opens the queue of a key; for [`PRIVATE`](super::PRIVATE) makes one that has none. Source: msgget(2).
     ///
     /// A queue that there is need not grant anything by its mode: each call asks for what it does.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+    /// use umsg::sysv::OpenOptions;
+    ///
+    /// let same = OpenOptions::new().namespace(&namespace).open(1)?;
+    /// assert_eq!(same.id(), queue.id());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// `NotFound` (ENOENT), `AlreadyExists` (EEXIST), `PermissionDenied` (EACCES), `TooManyQueues` and `NoSpace` (ENOSPC); see
@@ -102,6 +165,17 @@ impl OpenOptions {
     }
 
     /// Opens the queue with an identifier.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+    /// use umsg::sysv::OpenOptions;
+    ///
+    /// let same = OpenOptions::new().namespace(&namespace).open_id(queue.id())?;
+    /// assert_eq!(same.key(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// `NoSuchId` (EINVAL), `PermissionDenied` (EACCES); see [`OpenError`] for all.

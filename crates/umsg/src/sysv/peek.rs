@@ -27,6 +27,15 @@ pub struct Peeked {
 
 impl Peeked {
     /// How long ago it was sent.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+    /// queue.send(1, b"job")?;
+    /// assert!(queue.peek(0)?.unwrap().age() < std::time::Duration::from_secs(60));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn age(&self) -> Duration {
         self.sent.elapsed().unwrap_or_default()
     }
@@ -49,6 +58,17 @@ impl Queue {
     /// Copies the `n`th message in order of arrival, 0 being the oldest, and leaves it in the queue. Source: MSG_COPY in
     /// msgrcv(2). Going on from one to the next takes constant time.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+    /// queue.send(5, b"job")?;
+    /// let mut buffer = [0; 64];
+    /// assert_eq!(queue.copy(0, &mut buffer)?.mtype, 5);
+    /// assert_eq!(queue.status()?.entry.messages, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// [`ReceiveError::NoMessage`] if there are not so many; [`ReceiveError::TooSmall`] if the buffer is shorter than the message.
     pub fn copy(&self, n: u32, buffer: &mut [u8]) -> Result<Received, ReceiveError> {
@@ -59,6 +79,16 @@ impl Queue {
 
     /// The `n`th message in order of arrival; None if there are not so many.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+    /// queue.send(5, b"job")?;
+    /// assert_eq!(queue.peek(0)?.unwrap().mtype, 5);
+    /// assert!(queue.peek(1)?.is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// [`ReceiveError::PermissionDenied`], [`ReceiveError::Removed`], [`QueueError::Damaged`](crate::QueueError::Damaged).
     pub fn peek(&self, n: u32) -> Result<Option<Peeked>, ReceiveError> {
@@ -67,6 +97,15 @@ impl Queue {
 
     /// Up to `most` messages in order of arrival, from the oldest on. Others may send and receive meanwhile.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+    /// queue.send(5, b"job")?;
+    /// assert_eq!(queue.messages(10)?.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`peek`](Queue::peek).
     pub fn messages(&self, most: usize) -> Result<Vec<Peeked>, ReceiveError> {
@@ -74,6 +113,16 @@ impl Queue {
     }
 
     /// As [`messages`](Queue::messages) with the first `bytes` bytes of each, from the `skip`th on.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+    /// queue.send(5, b"job")?;
+    /// let seen = queue.look(0, 10, 2)?; // two bytes of each
+    /// assert_eq!(seen.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As [`peek`](Queue::peek).
@@ -85,6 +134,16 @@ impl Queue {
     }
 
     /// Up to `most` types that messages are queued of, the lowest first, and how many of each.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+    /// queue.send(5, b"job")?;
+    /// queue.send(5, b"job")?;
+    /// assert_eq!(queue.types(10)?, [(5, 2)]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As [`peek`](Queue::peek).

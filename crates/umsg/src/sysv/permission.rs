@@ -116,6 +116,12 @@ static CHANGES: AtomicU32 = AtomicU32::new(0);
 
 /// Has every queue ask for the caller's identity again: for programs that change their user or group, and go on using queues that they
 /// have used before. The kernel asks at each call; here that would cost more than the call itself.
+///
+/// ```
+/// // After a change of the process's user or groups that did not go through libc.
+/// umsg::sysv::forget_caller();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn forget_caller() {
     // Relaxed: a process that changes the user of a process that is using queues meanwhile gets either answer.
     CHANGES.fetch_add(1, Ordering::Relaxed);

@@ -50,6 +50,19 @@ impl Queue {
     /// As [`pollable`](Self::pollable), for a process that asks for edges (EPOLLET) and wants to be told of more than changes. From then on this
     /// costs every process that uses the queue, until no process has the descriptor open any more.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+    /// use rustix::event::{PollFd, PollFlags, poll};
+    ///
+    /// queue.send(1, b"job")?;
+    /// let descriptor = queue.pollable_with(umsg::Edges::Messages)?;
+    /// let mut polled = [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)];
+    /// assert_eq!(poll(&mut polled, None)?, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`pollable`](Self::pollable).
     #[inline]
@@ -58,6 +71,14 @@ impl Queue {
     }
 
     /// What a poll that does not wait would say, without a system call.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+    /// assert!(!queue.readiness().readable && queue.readiness().writable);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn readiness(&self) -> Readiness {
         self.engine.readiness()
     }

@@ -58,6 +58,12 @@ impl Queue {
 
     /// Opens the queue of a key, and creates it (mode 0600) if there is none.
     ///
+    /// ```no_run
+    /// let queue = umsg::sysv::Queue::create(0x7507)?;
+    /// queue.send(1, b"job")?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`OpenOptions::open`].
     pub fn create(key: i32) -> Result<Queue, OpenError> {
@@ -65,6 +71,12 @@ impl Queue {
     }
 
     /// Opens the queue of a key.
+    ///
+    /// ```no_run
+    /// let queue = umsg::sysv::Queue::open(0x7507)?;
+    /// queue.send(1, b"job")?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As [`OpenOptions::open`].
@@ -74,6 +86,13 @@ impl Queue {
 
     /// Creates a queue without a key (mode 0600): others find it by its [`id`](Queue::id) only.
     ///
+    /// ```no_run
+    /// let queue = umsg::sysv::Queue::private()?;
+    /// assert_eq!(queue.key(), 0);
+    /// queue.remove()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`OpenOptions::open`].
     pub fn private() -> Result<Queue, OpenError> {
@@ -81,6 +100,15 @@ impl Queue {
     }
 
     /// The queue's identifier, as msgget(2) returns it.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+    /// let same = umsg::sysv::OpenOptions::new().namespace(&namespace).open_id(queue.id())?;
+    /// assert_eq!(same.id(), queue.id());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn id(&self) -> i32 {
         // Relaxed: never changes.
         self.engine
@@ -92,6 +120,14 @@ impl Queue {
     }
 
     /// The queue's key; 0, [`PRIVATE`], if it has none.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+    /// assert_eq!(queue.key(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn key(&self) -> i32 {
         // Relaxed: never changes.
         self.engine
@@ -103,16 +139,46 @@ impl Queue {
     }
 
     /// Whether the queue was removed: nothing can be done with it any more.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+    /// umsg::sysv::remove(&namespace, queue.id())?;
+    /// assert!(queue.is_removed());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn is_removed(&self) -> bool {
         self.engine.is_removed()
     }
 
     /// The longest message that the queue takes, in bytes: the namespace's `msgmax` when the queue was made.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+    /// assert!(queue.send(1, &vec![0; queue.msgmax() + 1]).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn msgmax(&self) -> usize {
         self.engine.segment().layout().msgmax
     }
 
     /// Sends a message of a type, which is 1 or more. Source: msgsnd(2).
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+    /// use umsg::sysv::Want;
+    ///
+    /// queue.send(2, b"for two")?;
+    /// queue.send(1, b"for one")?;
+    /// let mut buffer = [0; 64];
+    /// assert_eq!(queue.receive(Want::Exactly(1), &mut buffer)?.len, 7);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Blocking
     /// While there is no room for it. Blocked senders get room in order of arrival, shorter messages before longer ones that do
@@ -130,6 +196,14 @@ impl Queue {
 
     /// Sends a message if there is room at once (IPC_NOWAIT).
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+    /// queue.try_send(1, b"job")?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Blocking
     /// Never; if a process was stopped inside of an operation on this queue, the call returns after a second.
     ///
@@ -141,6 +215,15 @@ impl Queue {
     }
 
     /// Sends a message; waits for room at most `timeout`, on the monotonic clock.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+    /// let second = std::time::Duration::from_secs(1);
+    /// queue.send_timeout(1, b"job", second)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Blocking
     /// While there is no room, or a process is stopped inside of an operation on the queue: until the time is over.
@@ -162,6 +245,15 @@ impl Queue {
     /// Sends a message; waits for room at most until `deadline`, on the system's clock (CLOCK_REALTIME). A deadline in the past
     /// is no error if there is room.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+    /// let soon = std::time::SystemTime::now() + std::time::Duration::from_secs(1);
+    /// queue.send_deadline(1, b"job", soon)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Blocking
     /// As [`send_timeout`](Self::send_timeout).
     ///
@@ -180,6 +272,14 @@ impl Queue {
     }
 
     /// As [`send`](Queue::send); waits as long as `until` says.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+    /// queue.send_until(1, b"job", umsg::sysv::Until::Now)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As [`send_timeout`](Queue::send_timeout); `Full` with [`Until::Now`].
@@ -270,6 +370,19 @@ impl Queue {
 
     /// Receives the first message that is wanted. Source: msgrcv(2).
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+    /// use umsg::sysv::Want;
+    ///
+    /// queue.send(5, b"job")?;
+    /// let mut buffer = [0; 64];
+    /// let received = queue.receive(Want::Any, &mut buffer)?;
+    /// assert_eq!((&buffer[..received.len], received.mtype), (&b"job"[..], 5));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Blocking
     /// While there is no such message. Blocked receivers get messages in order of arrival among those that want them; one whose
     /// buffer is too small is told so, and the next one gets the message.
@@ -287,6 +400,18 @@ impl Queue {
 
     /// Receives the first message that is wanted, if there is one at once (IPC_NOWAIT).
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+    /// use umsg::sysv::Want;
+    ///
+    /// queue.send(5, b"job")?;
+    /// let mut buffer = [0; 64];
+    /// assert!(queue.try_receive(Want::Exactly(4), &mut buffer).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Blocking
     /// Never; if a process was stopped inside of an operation on this queue, the call returns after a second.
     ///
@@ -298,6 +423,19 @@ impl Queue {
     }
 
     /// Receives the first message that is wanted; waits for one at most `timeout`, on the monotonic clock.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+    /// use umsg::sysv::Want;
+    ///
+    /// queue.send(5, b"job")?;
+    /// let mut buffer = [0; 64];
+    /// let second = std::time::Duration::from_secs(1);
+    /// assert_eq!(queue.receive_timeout(Want::Any, &mut buffer, second)?.mtype, 5);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Blocking
     /// While there is no such message, or a process is stopped inside of an operation on the queue: until the time is over.
@@ -319,6 +457,19 @@ impl Queue {
     /// Receives the first message that is wanted; waits for one at most until `deadline`, on the system's clock
     /// (CLOCK_REALTIME). A deadline in the past is no error if there is a message.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+    /// use umsg::sysv::Want;
+    ///
+    /// queue.send(5, b"job")?;
+    /// let mut buffer = [0; 64];
+    /// let soon = std::time::SystemTime::now() + std::time::Duration::from_secs(1);
+    /// assert_eq!(queue.receive_deadline(Want::Any, &mut buffer, soon)?.mtype, 5);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Blocking
     /// As [`receive_timeout`](Self::receive_timeout).
     ///
@@ -338,6 +489,18 @@ impl Queue {
 
     /// Receives the first message that is wanted; what of it does not fit into the buffer is lost (MSG_NOERROR).
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+    /// use umsg::sysv::Want;
+    ///
+    /// queue.send(5, b"job")?;
+    /// let mut buffer = [0; 2];
+    /// assert_eq!(queue.receive_truncated(Want::Any, &mut buffer)?.len, 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Blocking
     /// As [`receive`](Self::receive).
     ///
@@ -356,6 +519,18 @@ impl Queue {
 
     /// As [`receive_truncated`](Self::receive_truncated), if there is a message at once.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+    /// use umsg::sysv::Want;
+    ///
+    /// queue.send(5, b"job")?;
+    /// let mut buffer = [0; 2];
+    /// assert_eq!(queue.try_receive_truncated(Want::Any, &mut buffer)?.len, 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Blocking
     /// As [`try_receive`](Self::try_receive).
     ///
@@ -370,6 +545,19 @@ impl Queue {
     }
 
     /// As [`receive`](Queue::receive); waits as long as `until` says.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+    /// use umsg::sysv::Want;
+    ///
+    /// queue.send(5, b"job")?;
+    /// let mut buffer = [0; 64];
+    /// let now = umsg::sysv::Until::Now;
+    /// assert_eq!(queue.receive_until(Want::Any, &mut buffer, false, now)?.mtype, 5);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As [`receive_timeout`](Queue::receive_timeout); `NoMessage` with [`Until::Now`].
@@ -417,6 +605,14 @@ impl Queue {
     }
 
     /// How calls on this handle wait; [`Waiting::Adaptive`] unless set.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+    /// queue.set_waiting(umsg::posix::Waiting::Blocking);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn set_waiting(&self, waiting: Waiting) {
         self.engine.pacing.set(waiting);
     }

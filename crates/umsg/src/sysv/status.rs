@@ -69,6 +69,16 @@ pub struct Statistics {
 impl Queue {
     /// What the queue says of itself, all counts of one instant.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+    /// queue.send(1, b"job")?;
+    /// let status = queue.status()?;
+    /// assert_eq!((status.entry.messages, status.entry.bytes), (1, 3));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// `PermissionDenied` (EACCES) unless the caller may read, as for IPC_STAT in msgctl(2); `Removed`.
     pub fn status(&self) -> Result<Status, ControlError> {
@@ -96,6 +106,14 @@ impl Queue {
     }
 
     /// What msgctl(2) says of the queue (IPC_STAT): a part of its [`status`](Self::status).
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+    /// assert_eq!(queue.entry()?.id, queue.id());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As [`status`](Self::status).

@@ -55,6 +55,12 @@ pub enum SnapshotError {
 
 impl SnapshotError {
     /// The error number for it.
+    ///
+    /// ```
+    /// let error = umsg::posix::Snapshot::read(&mut &b"no snapshot"[..]).unwrap_err();
+    /// assert_eq!(error.errno(), libc::EINVAL);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn errno(&self) -> i32 {
         match self {
             SnapshotError::Queue(error) => error.errno(),
@@ -124,6 +130,18 @@ pub enum RestoreError {
 
 impl RestoreError {
     /// The error number for it.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// let snapshot = umsg::posix::Snapshot::of(&queue)?;
+    /// let mut options = umsg::posix::OpenOptions::new();
+    /// options.read(true).write(true).create(true).exclusive(true).namespace(&namespace);
+    /// let error = snapshot.restore("/q", &options).unwrap_err();
+    /// assert_eq!(error.errno(), libc::EEXIST);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn errno(&self) -> i32 {
         match self {
             RestoreError::Open(error) => error.errno(),

@@ -112,6 +112,16 @@ impl Queue {
     /// Writes a snapshot of the queue: its attributes, and all messages as they are at one instant. The queue is not changed.
     /// To give the snapshot the queue's name, use [`Snapshot::of`], [`Snapshot::named`] and [`Snapshot::write`].
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// queue.send(b"job", 0)?;
+    /// let mut file = Vec::new();
+    /// assert_eq!(queue.snapshot(&mut file)?.messages, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Blocking
     /// Others that receive wait while the messages are copied, as in [`messages`](Self::messages); not while they are written.
     ///
@@ -129,6 +139,15 @@ impl Queue {
 
 impl Snapshot {
     /// Takes a snapshot into memory.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// queue.send(b"job", 0)?;
+    /// assert_eq!(umsg::posix::Snapshot::of(&queue)?.info().messages, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Blocking
     /// As [`Queue::messages`].
@@ -153,6 +172,15 @@ impl Snapshot {
     }
 
     /// With the queue's name, of at most 256 bytes, which a queue's handle does not know: for those that restore it.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// let snapshot = umsg::posix::Snapshot::of(&queue)?.named("/q");
+    /// assert_eq!(snapshot.info().messages, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn named(mut self, name: impl AsRef<OsStr>) -> Snapshot {
         self.name = name.as_ref().as_bytes().to_vec();
@@ -161,6 +189,15 @@ impl Snapshot {
     }
 
     /// What the snapshot is of.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// queue.send(b"job", 0)?;
+    /// assert_eq!(umsg::posix::Snapshot::of(&queue)?.info().bytes, 3);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn info(&self) -> SnapshotInfo {
         let policy = &self.policy;
         SnapshotInfo {
@@ -181,6 +218,16 @@ impl Snapshot {
     }
 
     /// The messages in order of delivery.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// queue.send(b"job", 7)?;
+    /// let snapshot = umsg::posix::Snapshot::of(&queue)?;
+    /// assert!(snapshot.messages().all(|message| message.priority == 7));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn messages(&self) -> impl ExactSizeIterator<Item = SavedMessage<'_>> {
         self.look.iter().map(|(seen, data)| SavedMessage {
             data,

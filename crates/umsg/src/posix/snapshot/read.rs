@@ -19,6 +19,17 @@ impl Snapshot {
     ///
     /// Memory is taken as bytes come, in proportion to them, whatever the input says of its length.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// let mut file = Vec::new();
+    /// queue.snapshot(&mut file)?;
+    /// let snapshot = umsg::posix::Snapshot::read(&mut &file[..])?;
+    /// assert_eq!(snapshot.info().messages, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// [`SnapshotError::NotASnapshot`], `OtherVersion`, `Truncated`, `Damaged`, `NoMemory`, `Read`. A file that was cut short
     /// or of which a byte was altered is refused.

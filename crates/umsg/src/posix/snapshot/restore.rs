@@ -15,6 +15,19 @@ impl Snapshot {
     ///
     /// A queue holds more messages than it may if some came back to it; then the new one may hold as many.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// queue.send(b"job", 7)?;
+    /// let snapshot = umsg::posix::Snapshot::of(&queue)?;
+    /// let mut options = umsg::posix::OpenOptions::new();
+    /// options.read(true).write(true).create(true).namespace(&namespace);
+    /// let copy = snapshot.restore("/copy", &options)?;
+    /// assert_eq!(copy.receive_vec()?.priority, 7);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// [`RestoreError::Open`]: the queue exists (EEXIST), or the namespace's limits are too low for it;
     /// [`RestoreError::Send`] with ENOSPC or ENOMEM. Then there is no queue.
@@ -39,6 +52,17 @@ impl Snapshot {
 
     /// Sends all messages to a queue that exists, behind those of the same priority that it holds. It keeps its own attributes;
     /// the messages are the caller's, sent now.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// queue.send(b"job", 7)?;
+    /// let snapshot = umsg::posix::Snapshot::of(&queue)?;
+    /// snapshot.send_all(&queue)?;
+    /// assert_eq!(queue.attributes().messages, 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Blocking
     /// Never, as [`Queue::try_send_batch`].

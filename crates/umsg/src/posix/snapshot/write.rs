@@ -9,6 +9,16 @@ use std::io::{self, BufWriter, Write};
 impl Snapshot {
     /// Writes the snapshot; returns how many bytes it has.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// let mut file = Vec::new();
+    /// let bytes = umsg::posix::Snapshot::of(&queue)?.write(&mut file)?;
+    /// assert_eq!(bytes, file.len() as u64);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// [`SnapshotError::Write`]; what was written by then is refused when it is read.
     pub fn write(&self, to: &mut impl Write) -> Result<u64, SnapshotError> {

@@ -55,6 +55,14 @@ pub enum ControlError {
 
 impl ControlError {
     /// The error number that msgctl(2) gives, or would give, for it.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// let error = umsg::sysv::remove(&namespace, 7).unwrap_err();
+    /// assert_eq!(error.errno(), libc::EINVAL);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn errno(&self) -> i32 {
         match self {
             ControlError::Removed => libc::EIDRM,

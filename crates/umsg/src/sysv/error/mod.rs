@@ -58,6 +58,14 @@ pub enum SendError {
 
 impl SendError {
     /// The error number that msgsnd(2) gives, or would give, for it.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+    /// assert_eq!(queue.send(0, b"job").unwrap_err().errno(), libc::EINVAL);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn errno(&self) -> i32 {
         match self {
             SendError::Full => libc::EAGAIN,
@@ -110,6 +118,15 @@ pub enum ReceiveError {
 
 impl ReceiveError {
     /// The error number that msgrcv(2) gives, or would give, for it.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+    /// let error = queue.try_receive(umsg::sysv::Want::Any, &mut [0; 64]).unwrap_err();
+    /// assert_eq!(error.errno(), libc::ENOMSG);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn errno(&self) -> i32 {
         match self {
             ReceiveError::NoMessage => libc::ENOMSG,

@@ -66,11 +66,27 @@ fn too_many(limit: u32) -> String {
 impl OpenError {
     /// Whether [`repair`](crate::sysv::repair) may mend the queue that was refused. A damaged one that it can't mend has lost what all else follows
     /// from, and can only be removed.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// let error = umsg::sysv::OpenOptions::new().namespace(&namespace).open(7).unwrap_err();
+    /// assert!(!error.is_repairable(), "there is no such queue");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn is_repairable(&self) -> bool {
         matches!(self, OpenError::Segment(error) if error.is_repairable())
     }
 
     /// The error number that msgget(2) gives, or would give, for it.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// let error = umsg::sysv::OpenOptions::new().namespace(&namespace).open(7).unwrap_err();
+    /// assert_eq!(error.errno(), libc::ENOENT);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn errno(&self) -> i32 {
         match self {
             OpenError::NotFound => libc::ENOENT,
