@@ -80,34 +80,31 @@ fn refused_with_header(offset: u64, bytes: &[u8]) -> OpenError {
 #[test]
 fn a_file_without_the_magic_number_is_not_a_queue() {
     let error = refused_with_header(0, b"#!/bin/s");
-    assert!(
-        matches!(error, OpenError::Segment(SegmentError::NotAQueue(_))),
-        "{error}"
+    expect_error!(
+        error,
+        OpenError::Segment(SegmentError::NotAQueue(_)),
+        libc::EINVAL
     );
-    assert_eq!(error.errno(), libc::EINVAL);
 }
 
 #[test]
 fn a_queue_of_another_version_is_refused_by_its_number() {
     let error = refused_with_header(8, &99_u32.to_ne_bytes());
-    assert!(
-        matches!(
-            error,
-            OpenError::Segment(SegmentError::OtherVersion { found: 99, .. })
-        ),
-        "{error}"
+    expect_error!(
+        error,
+        OpenError::Segment(SegmentError::OtherVersion { found: 99, .. }),
+        libc::EINVAL
     );
-    assert_eq!(error.errno(), libc::EINVAL);
 }
 
 #[test]
 fn a_queue_of_another_layout_is_refused() {
     let error = refused_with_header(12, &0x1234_5678_u32.to_ne_bytes());
-    assert!(
-        matches!(error, OpenError::Segment(SegmentError::OtherVersion { .. })),
-        "{error}"
+    expect_error!(
+        error,
+        OpenError::Segment(SegmentError::OtherVersion { .. }),
+        libc::EINVAL
     );
-    assert_eq!(error.errno(), libc::EINVAL);
 }
 
 #[test]
@@ -127,30 +124,38 @@ fn header_attributes_out_of_range_are_damage() {
     ];
     for (offset, value) in beyond {
         let error = refused_with_header(offset, &value.to_ne_bytes());
-        assert!(
-            matches!(error, OpenError::Segment(SegmentError::Damaged(_))),
-            "{offset}, {value}: {error}"
-        );
-        assert_eq!(error.errno(), libc::EBADMSG);
+        expect_damage(&error, &format!("{offset}, {value}"));
     }
+}
+
+#[track_caller]
+fn expect_damage(error: &OpenError, what: &str) {
+    expect_error!(
+        error,
+        OpenError::Segment(SegmentError::Damaged(_)),
+        libc::EBADMSG,
+        "{what}"
+    );
+}
+
+/// The error of an open of a queue's file that was made so long.
+fn refused_with_length(length: u64) -> OpenError {
+    let (place, path) = place_with_queue();
+    let file = fs::File::options().write(true).open(path).unwrap();
+    file.set_len(length).unwrap();
+    refused(&place, "/q")
 }
 
 #[test]
 fn a_file_shorter_than_a_header_is_not_a_queue() {
     for length in [0, 1, 31] {
-        let (place, path) = place_with_queue();
-        fs::File::options()
-            .write(true)
-            .open(path)
-            .unwrap()
-            .set_len(length)
-            .unwrap();
-        let error = refused(&place, "/q");
-        assert!(
-            matches!(error, OpenError::Segment(SegmentError::NotAQueue(_))),
-            "{length}: {error}"
+        let error = refused_with_length(length);
+        expect_error!(
+            error,
+            OpenError::Segment(SegmentError::NotAQueue(_)),
+            libc::EINVAL,
+            "{length}"
         );
-        assert_eq!(error.errno(), libc::EINVAL);
     }
 }
 
@@ -159,19 +164,8 @@ fn a_file_of_another_length_than_its_header_says_is_damage() {
     let (_place, path) = place_with_queue();
     let whole = fs::metadata(path).unwrap().len();
     for length in [32, 4096, whole - 4096, whole - 1, whole + 1, whole + 4096] {
-        let (place, path) = place_with_queue();
-        fs::File::options()
-            .write(true)
-            .open(path)
-            .unwrap()
-            .set_len(length)
-            .unwrap();
-        let error = refused(&place, "/q");
-        assert!(
-            matches!(error, OpenError::Segment(SegmentError::Damaged(_))),
-            "{length}: {error}"
-        );
-        assert_eq!(error.errno(), libc::EBADMSG);
+        let error = refused_with_length(length);
+        expect_damage(&error, &length.to_string());
     }
 }
 
@@ -265,11 +259,7 @@ fn attributes_out_of_range_are_refused_by_name() {
             .namespace(&place.namespace)
             .open("/new")
             .unwrap_err();
-        assert!(
-            matches!(error, OpenError::InvalidAttributes { what: named, .. } if named == what),
-            "{error}"
-        );
-        assert_eq!(error.errno(), libc::EINVAL);
+        expect_error!(error, OpenError::InvalidAttributes { what: named, .. } if named == what, libc::EINVAL);
     }
 }
 

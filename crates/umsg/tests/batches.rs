@@ -397,14 +397,7 @@ fn a_batch_of_the_whole_queue_is_sent_beside_a_stream_of_single_messages() {
 
 /// A queue of three messages with a policy.
 fn with_policy(place: &Place, policy: impl FnOnce(&mut OpenOptions)) -> Queue {
-    let mut options = OpenOptions::new();
-    options
-        .read(true)
-        .write(true)
-        .create(true)
-        .max_messages(3)
-        .message_size(8)
-        .namespace(&place.namespace);
+    let mut options = place.options(3, 8);
     policy(&mut options);
     options.open("/q").unwrap()
 }

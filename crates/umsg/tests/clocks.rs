@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use support::child::{Child, Exit};
 use support::place::Place;
 use support::scarce::is_root;
-use umsg::posix::{OpenOptions, Queue, ReceiveError};
+use umsg::posix::{Queue, ReceiveError};
 use umsg_shm::crash::step_realtime;
 
 const DAY: i64 = 86_400_000_000_000;
@@ -16,19 +16,14 @@ const SHORT: Duration = Duration::from_millis(100);
 const HOUR: Duration = Duration::from_secs(3600);
 const DONE: Exit = Exit::Code(0);
 
-fn queue(place: &Place, time_to_live: Option<Duration>) -> Queue {
-    let mut options = OpenOptions::new();
-    options
-        .read(true)
-        .write(true)
-        .create(true)
-        .max_messages(4)
-        .message_size(64)
-        .namespace(&place.namespace);
+fn queue(time_to_live: Option<Duration>) -> (Place, Queue) {
+    let place = Place::new();
+    let mut options = place.options(4, 64);
     if let Some(time) = time_to_live {
         options.time_to_live(time);
     }
-    options.open("/q").unwrap()
+    let queue = options.open("/q").unwrap();
+    (place, queue)
 }
 
 fn received(queue: &Queue) -> bool {
@@ -69,8 +64,7 @@ fn a_day_ahead(what: &str, work: impl FnOnce()) {
 
 #[test]
 fn no_message_expires_because_the_clock_is_set_forth() {
-    let place = Place::new();
-    let queue = queue(&place, Some(HOUR));
+    let (_place, queue) = queue(Some(HOUR));
     in_child("a message that is young", || {
         queue.send(b"young", 0).unwrap();
         step_realtime(DAY);
@@ -80,8 +74,7 @@ fn no_message_expires_because_the_clock_is_set_forth() {
 
 #[test]
 fn messages_expire_though_the_clock_is_set_back() {
-    let place = Place::new();
-    let queue = queue(&place, Some(SHORT));
+    let (_place, queue) = queue(Some(SHORT));
     in_child("a message that is old", || {
         queue.send(b"old", 0).unwrap();
         step_realtime(-DAY);
@@ -92,8 +85,7 @@ fn messages_expire_though_the_clock_is_set_back() {
 
 #[test]
 fn the_time_of_a_send_is_shown_by_the_clock_as_it_is_set_now() {
-    let place = Place::new();
-    let queue = queue(&place, None);
+    let (_place, queue) = queue(None);
     in_child("a message that is looked at", || {
         let before = SystemTime::now() - SHORT;
         queue.send(b"seen", 0).unwrap();
@@ -109,8 +101,7 @@ fn the_time_of_a_send_is_shown_by_the_clock_as_it_is_set_now() {
 
 #[test]
 fn a_timed_receive_ends_when_the_clock_is_set_past_its_deadline() {
-    let place = Place::new();
-    let queue = queue(&place, None);
+    let (_place, queue) = queue(None);
     in_child("a receive that waits", || {
         std::thread::scope(|scope| {
             let waiting =
@@ -126,8 +117,7 @@ fn a_timed_receive_ends_when_the_clock_is_set_past_its_deadline() {
 
 #[test]
 fn a_timed_receive_goes_on_when_the_clock_is_set_back() {
-    let place = Place::new();
-    let queue = queue(&place, None);
+    let (_place, queue) = queue(None);
     in_child("a receive that waits", || {
         step_realtime(DAY);
         std::thread::scope(|scope| {
@@ -150,8 +140,7 @@ fn no_message_expires_in_another_time_namespace() {
     if !is_root() {
         return;
     }
-    let place = Place::new();
-    let queue = queue(&place, Some(HOUR));
+    let (_place, queue) = queue(Some(HOUR));
     queue.send(b"young", 0).unwrap();
     a_day_ahead("a message that is young", || {
         let sent = queue.peek(0).unwrap().unwrap().sent;
@@ -167,8 +156,7 @@ fn waits_and_limits_of_leases_are_as_long_in_another_time_namespace() {
     if !is_root() {
         return;
     }
-    let place = Place::new();
-    let queue = queue(&place, None);
+    let (_place, queue) = queue(None);
     a_day_ahead("a lease with a limit", || {
         queue.send(b"leased", 0).unwrap();
         let lease = queue.receive_lease().unwrap();

@@ -228,6 +228,11 @@ fn die_waiting(place: &Place, point: &str, work: impl FnOnce(&Queue)) -> Child {
     })
 }
 
+/// Receives a message; its length.
+fn len_of_next(queue: &Queue) -> Result<usize, ReceiveError> {
+    queue.try_receive(&mut [0; 64]).map(|received| received.len)
+}
+
 #[test]
 fn nothing_is_offered_to_a_receiver_that_the_kernel_has_marked_as_dead() {
     let (place, queue) = Place::in_turn().with_queue("/q", 1, 64);
@@ -235,10 +240,7 @@ fn nothing_is_offered_to_a_receiver_that_the_kernel_has_marked_as_dead() {
         let mut victim = die_waiting(&place, "WAIT_NAMED", |queue| drop(queue.receive_vec()));
         victim.expect(Exit::Signal(libc::SIGKILL), "WAIT_NAMED");
         queue.try_send(b"for the living", 0).unwrap();
-        assert_eq!(
-            queue.try_receive(&mut [0; 64]).map(|received| received.len),
-            Ok(14)
-        );
+        assert_eq!(len_of_next(&queue), Ok(14));
         assert_eq!(queue.status().blocked_receivers, 0);
     }
 }
@@ -251,10 +253,7 @@ fn a_message_whose_receiver_was_woken_and_died_is_back_at_once() {
         assert!(wait_until(STUCK, || queue.status().blocked_receivers == 1));
         queue.try_send(b"back", 0).unwrap();
         victim.expect(Exit::Signal(libc::SIGKILL), "WAIT_WOKEN");
-        assert_eq!(
-            queue.try_receive(&mut [0; 64]).map(|received| received.len),
-            Ok(4)
-        );
+        assert_eq!(len_of_next(&queue), Ok(4));
         assert_eq!(queue.status().blocked_receivers, 0);
     }
 }
@@ -268,10 +267,7 @@ fn the_message_of_a_blocked_sender_that_died_is_never_sent() {
             queue.send(b"never", 0).unwrap()
         });
         victim.expect(Exit::Signal(libc::SIGKILL), "WAIT_NAMED");
-        assert_eq!(
-            queue.try_receive(&mut [0; 64]).map(|received| received.len),
-            Ok(4)
-        );
+        assert_eq!(len_of_next(&queue), Ok(4));
         assert_eq!(queue.try_receive(&mut [0; 64]), Err(ReceiveError::Empty));
         assert_eq!(queue.status().blocked_senders, 0);
     }

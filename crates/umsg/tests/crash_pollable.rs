@@ -97,6 +97,18 @@ fn a_killed_ringer_leaves_no_poller_untold() {
     kill_ringers(WORKS, dies_ringing);
 }
 
+/// How a child ends that does the work with the queue it opens, and may die at the point.
+fn exit_of<Q>(open: impl FnOnce() -> Q, point: &str, nth: u32, work: &Work<Q>) -> Exit {
+    let mut child = Child::run(|| {
+        let queue = open();
+        crash::arm(point, nth);
+        (work.does)(&queue);
+        0
+    });
+    let exit = child.wait(Duration::from_secs(10));
+    exit.expect("no child is stuck")
+}
+
 /// Whether it died.
 fn dies_ringing(point: &str, nth: u32, work: &Work<Queue>) -> bool {
     let (place, queue) = Place::new().with_queue("/q", DEPTH, 8);
@@ -104,15 +116,7 @@ fn dies_ringing(point: &str, nth: u32, work: &Work<Queue>) -> bool {
         queue.try_send(b"m", 0).unwrap();
     }
     let descriptor = queue.pollable_with(Edges::All).unwrap();
-    let mut child = Child::run(|| {
-        let queue = place.open("/q");
-        crash::arm(point, nth);
-        (work.does)(&queue);
-        0
-    });
-    let exit = child
-        .wait(Duration::from_secs(10))
-        .expect("no child is stuck");
+    let exit = exit_of(|| place.open("/q"), point, nth, work);
     let before = polled(descriptor);
     // Repairs.
     let left = queue.attributes().messages as u32;
@@ -267,15 +271,7 @@ fn dies_ringing_typed(point: &str, nth: u32, work: &Work<sysv::Queue>) -> bool {
         queue.try_send(1, b"m").unwrap();
     }
     let descriptor = queue.pollable_with(Edges::All).unwrap();
-    let mut child = Child::run(|| {
-        let queue = place.open_typed(7);
-        crash::arm(point, nth);
-        (work.does)(&queue);
-        0
-    });
-    let exit = child
-        .wait(Duration::from_secs(10))
-        .expect("no child is stuck");
+    let exit = exit_of(|| place.open_typed(7), point, nth, work);
     let before = polled(descriptor);
     // Repairs.
     queue.set(&small).unwrap();

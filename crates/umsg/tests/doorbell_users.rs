@@ -115,6 +115,16 @@ impl Signs {
     }
 }
 
+/// Sends a message each time that the other process is ready.
+fn send_in_steps(queue: &Queue, times: u32, ready: &Signs, sent: &Signs) -> i32 {
+    for _ in 0..times {
+        ready.await_one();
+        queue.try_send(b"m", 0).unwrap();
+        sent.give();
+    }
+    0
+}
+
 #[test]
 fn a_poller_is_told_of_what_another_user_sends() {
     let users = [(0o600, 0, OWNER), (0o660, 0, OWNER), (0o666, POLLER, OWNER)];
@@ -142,13 +152,7 @@ fn a_poller_is_told_of_what_another_user_sends() {
             0
         });
         let mut sender = as_user(sender, || {
-            let queue = place.open("/q", mode);
-            for _ in 0..3 {
-                ready.await_one();
-                queue.try_send(b"m", 0).unwrap();
-                again.give();
-            }
-            0
+            send_in_steps(&place.open("/q", mode), 3, &ready, &again)
         });
         sender.expect(Exit::Code(0), "who sends");
         poller.expect(Exit::Code(0), "who polls");
@@ -325,13 +329,7 @@ fn who_asks_for_every_edge_is_told_of_each_message_of_another_user() {
             0
         });
         let mut sender = as_user(STRANGER, || {
-            let queue = place.open("/q", 0o666);
-            for _ in 0..2 {
-                ready.await_one();
-                queue.try_send(b"m", 0).unwrap();
-                sent.give();
-            }
-            0
+            send_in_steps(&place.open("/q", 0o666), 2, &ready, &sent)
         });
         poller.expect(Exit::Code(0), "who polls");
         sender.expect(Exit::Code(0), "who sends");

@@ -323,20 +323,26 @@ fn what_is_shown_is_right_after_a_doorbell_was_swept() {
     assert_eq!(shown(), level(false, true));
 }
 
+/// A process that polls the queue until it is killed.
+fn lasting_poller(place: &Place) -> Child {
+    let (ready, says_ready) = rustix::pipe::pipe().unwrap();
+    let poller = Child::run(|| {
+        let _kept = place.open("/q").pollable().unwrap().try_clone_to_owned();
+        rustix::io::write(&says_ready, b".").unwrap();
+        std::thread::sleep(Duration::from_secs(60));
+        0
+    });
+    rustix::io::read(&ready, &mut [0; 1]).unwrap();
+    poller
+}
+
 #[test]
 fn a_queue_whose_doorbell_is_gone_is_watched_no_more() {
     let (place, queue) = Place::new().with_queue("/q", 4, SIZE as u32);
     // One process has the doorbell open already, the other has to look for it.
     let known = place.open("/q");
-    let (ready, says_ready) = rustix::pipe::pipe().unwrap();
     for knows in [true, false] {
-        let mut poller = Child::run(|| {
-            let _kept = place.open("/q").pollable().unwrap().try_clone_to_owned();
-            rustix::io::write(&says_ready, b".").unwrap();
-            std::thread::sleep(Duration::from_secs(60));
-            0
-        });
-        rustix::io::read(&ready, &mut [0; 1]).unwrap();
+        let mut poller = lasting_poller(&place);
         send_and_receive(&known, 1);
         assert_ne!(watched(&place), 0);
         poller.kill();
@@ -351,14 +357,7 @@ fn a_queue_whose_doorbell_is_gone_is_watched_no_more() {
 #[test]
 fn a_process_that_rings_rarely_finds_out_that_nobody_polls() {
     let (place, queue) = Place::new().with_queue("/q", 4, SIZE as u32);
-    let (ready, says_ready) = rustix::pipe::pipe().unwrap();
-    let mut poller = Child::run(|| {
-        let _kept = place.open("/q").pollable().unwrap().try_clone_to_owned();
-        rustix::io::write(&says_ready, b".").unwrap();
-        std::thread::sleep(Duration::from_secs(60));
-        0
-    });
-    rustix::io::read(&ready, &mut [0; 1]).unwrap();
+    let mut poller = lasting_poller(&place);
     send_and_receive(&queue, 1);
     poller.kill();
     std::thread::sleep(Duration::from_millis(1100));

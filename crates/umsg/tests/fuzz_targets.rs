@@ -30,32 +30,20 @@ fn feed(inputs: u32, target: impl Fn(&Home, &[u8])) {
     }
 }
 
-#[test]
-fn altered_files_are_opened_or_refused() {
-    feed(600, attach::run);
+macro_rules! feed {
+    ($($test:ident => $inputs:literal, $target:expr;)*) => {
+        $(#[test]
+        fn $test() {
+            feed($inputs, $target);
+        })*
+    };
 }
 
-#[test]
-fn altered_records_are_read_or_refused() {
-    feed(600, namespace::run);
-}
-
-#[test]
-fn altered_snapshots_are_read_or_refused() {
-    feed(600, snapshot::run);
-}
-
-#[test]
-fn calls_on_a_forged_posix_queue_return() {
-    feed(300, posix::run);
-}
-
-#[test]
-fn calls_on_a_forged_system_v_queue_return() {
-    feed(300, sysv::run);
-}
-
-#[test]
-fn calls_on_a_forged_ring_return() {
-    feed(300, ring::run);
+feed! {
+    altered_files_are_opened_or_refused => 600, attach::run;
+    altered_records_are_read_or_refused => 600, namespace::run;
+    altered_snapshots_are_read_or_refused => 600, snapshot::run;
+    calls_on_a_forged_posix_queue_return => 300, posix::run;
+    calls_on_a_forged_system_v_queue_return => 300, sysv::run;
+    calls_on_a_forged_ring_return => 300, ring::run;
 }

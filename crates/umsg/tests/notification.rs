@@ -184,14 +184,17 @@ fn a_send_does_not_wait_for_a_registered_process_that_is_stopped() {
     }));
 }
 
+/// The queue's file, for writing.
+fn file_of(place: &Place) -> std::fs::File {
+    let path = place.path().join("mq/q");
+    std::fs::File::options().write(true).open(path).unwrap()
+}
+
 #[test]
 fn a_thousand_processes_that_were_told_and_have_not_run_since_keep_others_from_registering() {
     const FIRED: u32 = 2;
     let (place, queue) = Place::new().with_queue("/q", 4, 8);
-    let file = std::fs::File::options()
-        .write(true)
-        .open(place.path().join("mq/q"))
-        .unwrap();
+    let file = file_of(&place);
     let write = |value: u32, at: u64| file.write_all_at(&value.to_le_bytes(), at).unwrap();
     // As docs/format.md has it: eight records in the fixed part, 1024 at the end of the file. The process lives.
     let len = file.metadata().unwrap().len();
@@ -359,10 +362,7 @@ fn a_forged_record_has_no_signal_sent_to_anybody() {
         0
     });
     assert!(wait_until(LONG, || seen.signals.load(SeqCst) == 1));
-    let file = std::fs::File::options()
-        .write(true)
-        .open(place.path().join("mq/q"))
-        .unwrap();
+    let file = file_of(&place);
     let write = |value: u32, at: u64| file.write_all_at(&value.to_le_bytes(), at).unwrap();
     for pid in [bystander.pid().cast_unsigned(), own_pid()] {
         // As docs/format.md has it: a registration by a signal that kills, and the flags that have it fired.
@@ -389,10 +389,7 @@ fn a_forged_record_has_no_signal_sent_to_anybody() {
 #[test]
 fn who_was_held_up_by_one_process_that_does_not_raise_its_signal_is_not_by_the_next() {
     let (place, queue) = Place::new().with_queue("/q", 4, 8);
-    let file = std::fs::File::options()
-        .write(true)
-        .open(place.path().join("mq/q"))
-        .unwrap();
+    let file = file_of(&place);
     let write = |value: u32, at: u64| file.write_all_at(&value.to_le_bytes(), at).unwrap();
     let hold_up = || {
         // As if this process were registered for a signal, and got no processor.

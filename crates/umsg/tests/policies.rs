@@ -16,16 +16,31 @@ fn queue(place: &Place, policy: impl FnOnce(&mut OpenOptions)) -> Queue {
 }
 
 fn try_queue(place: &Place, policy: impl FnOnce(&mut OpenOptions)) -> Result<Queue, OpenError> {
-    let mut options = OpenOptions::new();
-    options
-        .read(true)
-        .write(true)
-        .create(true)
-        .max_messages(3)
-        .message_size(100)
-        .namespace(&place.namespace);
+    let mut options = place.options(3, 100);
     policy(&mut options);
     options.open("/q")
+}
+
+/// A queue that drops its oldest message for a new one.
+fn dropping_queue(place: &Place) -> Queue {
+    queue(place, |options| {
+        options.on_full(OnFull::DropOldest);
+    })
+}
+
+/// A queue that moves messages older than so many milliseconds to another queue.
+fn aging_queue(place: &Place, milliseconds: u64) -> Queue {
+    queue(place, |options| {
+        let time = Duration::from_millis(milliseconds);
+        options.time_to_live(time).dead_letter("/dead");
+    })
+}
+
+/// A queue that moves a message that came back twice to another queue.
+fn strict_queue(place: &Place) -> Queue {
+    queue(place, |options| {
+        options.max_deliveries(2).dead_letter("/dead");
+    })
 }
 
 fn drain(queue: &Queue) -> Vec<(Vec<u8>, u32)> {
@@ -40,9 +55,7 @@ fn drain(queue: &Queue) -> Vec<(Vec<u8>, u32)> {
 #[test]
 fn a_full_queue_drops_the_oldest_of_the_lowest_priority() {
     let place = Place::new();
-    let queue = queue(&place, |options| {
-        options.on_full(OnFull::DropOldest);
-    });
+    let queue = dropping_queue(&place);
     for (data, priority) in [(b"a", 1), (b"b", 1), (b"c", 5), (b"d", 1), (b"e", 2)] {
         queue.send(data, priority).unwrap();
     }
@@ -128,11 +141,7 @@ fn a_blocked_sender_gets_the_room_of_what_is_too_old() {
 #[test]
 fn what_is_too_old_goes_to_the_dead_letter_queue() {
     let place = Place::new();
-    let queue = queue(&place, |options| {
-        options
-            .time_to_live(Duration::from_millis(30))
-            .dead_letter("/dead");
-    });
+    let queue = aging_queue(&place, 30);
     queue.send(b"milk", 9).unwrap();
     std::thread::sleep(Duration::from_millis(60));
     assert_eq!(queue.try_receive(&mut [0; 100]), Err(ReceiveError::Empty));
@@ -144,9 +153,7 @@ fn what_is_too_old_goes_to_the_dead_letter_queue() {
 #[test]
 fn what_came_back_too_often_is_set_aside() {
     let place = Place::new();
-    let queue = queue(&place, |options| {
-        options.max_deliveries(2).dead_letter("/dead");
-    });
+    let queue = strict_queue(&place);
     queue.send(b"poison", 3).unwrap();
     queue.send(b"fine", 3).unwrap();
     for delivery in 1..=2 {
@@ -164,9 +171,7 @@ fn what_came_back_too_often_is_set_aside() {
 #[test]
 fn a_message_that_kills_its_receivers_is_set_aside() {
     let place = Place::new();
-    let queue = queue(&place, |options| {
-        options.max_deliveries(2).dead_letter("/dead");
-    });
+    let queue = strict_queue(&place);
     queue.send(b"poison", 0).unwrap();
     for _ in 0..2 {
         let mut victim = Child::run(|| {
@@ -229,11 +234,7 @@ fn a_policy_that_would_lose_messages_is_refused() {
 #[test]
 fn a_blocked_sender_gets_the_room_of_what_is_set_aside() {
     let place = Place::new();
-    let queue = queue(&place, |options| {
-        options
-            .time_to_live(Duration::from_millis(400))
-            .dead_letter("/dead");
-    });
+    let queue = aging_queue(&place, 400);
     for data in [b"1", b"2", b"3"] {
         queue.send(data, 0).unwrap();
     }
@@ -372,9 +373,7 @@ fn what_is_set_aside_is_bounded_and_lost_by_nobody() {
 #[test]
 fn a_queue_that_drops_makes_room_beside_what_is_held_and_for_what_waits_for_it() {
     let place = Place::new();
-    let queue = queue(&place, |options| {
-        options.on_full(OnFull::DropOldest);
-    });
+    let queue = dropping_queue(&place);
     for data in [b"1", b"2", b"3"] {
         queue.send(data, 0).unwrap();
     }

@@ -102,11 +102,11 @@ fn a_queue_that_exists_is_left_alone() {
     let error = sample_snapshot()
         .restore("/q", &options(&place))
         .unwrap_err();
-    assert!(
-        matches!(error, RestoreError::Open(OpenError::AlreadyExists)),
-        "{error}"
+    expect_error!(
+        error,
+        RestoreError::Open(OpenError::AlreadyExists),
+        libc::EEXIST
     );
-    assert_eq!(error.errno(), libc::EEXIST);
     assert_eq!(data(&queue), [b"mine"]);
 }
 

@@ -108,9 +108,8 @@ fn left(place: &Place) -> usize {
         .count()
 }
 
-fn kill_an_owner(reign: &Reign) {
+fn kill_an_owner(reign: &Reign, point: &str) {
     let place = Place::new();
-    let point = reign.point;
     if reign.after_another {
         let mut first = Child::run(|| {
             std::mem::forget(create(&place));
@@ -154,7 +153,9 @@ fn expect_another_owner(place: &Place, point: &str) {
 fn an_owner_that_is_killed_at_any_point_is_missed_by_its_senders_and_replaced() {
     let _turn = turn();
     for reign in OWNERS {
-        kill_an_owner(reign);
+        for point in reign.points {
+            kill_an_owner(reign, point);
+        }
     }
 }
 
@@ -210,7 +211,7 @@ fn of_many_that_find_an_owner_dead_one_gets_the_name_and_keeps_it() {
 fn every_point_of_a_ring_is_killed_at() {
     let senders = SENDERS.iter().flat_map(|scenario| scenario.points).copied();
     let mut killed: Vec<&str> = senders
-        .chain(OWNERS.iter().map(|reign| reign.point))
+        .chain(OWNERS.iter().flat_map(|reign| reign.points).copied())
         .collect();
     killed.extend(points::killed_in("salvage_killed.rs"));
     // By a_sender_that_is_killed_while_it_repairs_is_itself_repaired, which looks for itself.

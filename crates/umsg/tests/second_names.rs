@@ -23,8 +23,7 @@ fn is_refused(place: &Everybodys, name: &str) {
         options.read(read).write(write);
         let opened = options.namespace(&place.namespace).open(name);
         let error = opened.expect_err(name);
-        assert!(matches!(error, OpenError::SecondName), "{name}: {error}");
-        assert_eq!(error.errno(), libc::EACCES);
+        expect_error!(error, OpenError::SecondName, libc::EACCES, "{name}");
     }
     let diagnosed = posix::diagnose(&place.namespace, name);
     assert!(matches!(diagnosed, Err(OpenError::SecondName)), "{name}");

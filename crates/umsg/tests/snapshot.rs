@@ -190,11 +190,12 @@ fn a_header_that_contradicts_itself_is_refused_although_its_checksum_is_right() 
         let mut written = sample();
         change(&mut written);
         let error = refusal(&written.bytes());
-        assert!(
-            matches!(error, SnapshotError::Damaged { .. }),
-            "{number}: {error}"
+        expect_error!(
+            error,
+            SnapshotError::Damaged { .. },
+            libc::EBADMSG,
+            "{number}"
         );
-        assert_eq!(error.errno(), libc::EBADMSG);
     }
 }
 
@@ -224,11 +225,9 @@ fn errors_of_readers_and_writers_come_through() {
     }
     let (_place, queue) = Place::new().with_queue("/q", 4, 4);
     let error = queue.snapshot(&mut Broken).unwrap_err();
-    assert!(matches!(error, SnapshotError::Write(_)), "{error}");
-    assert_eq!(error.errno(), libc::ENOSPC);
+    expect_error!(error, SnapshotError::Write(_), libc::ENOSPC);
     let error = Snapshot::read(&mut Broken).unwrap_err();
-    assert!(matches!(error, SnapshotError::Read(_)), "{error}");
-    assert_eq!(error.errno(), libc::EISDIR);
+    expect_error!(error, SnapshotError::Read(_), libc::EISDIR);
 }
 
 #[test]

@@ -233,8 +233,7 @@ fn queues_are_made_up_to_the_namespaces_limit_and_as_it_says() {
         .map(|key| make(&place.namespace, key).unwrap())
         .collect();
     let error = make(&place.namespace, 4).unwrap_err();
-    assert!(matches!(error, OpenError::TooManyQueues(3)), "{error}");
-    assert_eq!(error.errno(), libc::ENOSPC);
+    expect_error!(error, OpenError::TooManyQueues(3), libc::ENOSPC);
     assert_eq!(make(&place.namespace, 3).unwrap().id(), queues[2].id());
     assert_eq!(
         (queues[0].msgmax(), queues[0].entry().unwrap().qbytes),
@@ -424,8 +423,7 @@ fn a_name_in_the_way_of_a_keys_label_keeps_this_key_from_being_used_and_no_other
     let at = |name: &str| place.path().join("msg").join(name);
     fs::create_dir(at("k-00001234")).unwrap();
     let error = make(&place.namespace, KEY).unwrap_err();
-    assert!(matches!(error, OpenError::KeyTaken { .. }), "{error}");
-    assert_eq!(error.errno(), libc::EACCES);
+    expect_error!(error, OpenError::KeyTaken { .. }, libc::EACCES);
     let error = find(&place.namespace, KEY).unwrap_err();
     assert!(matches!(error, OpenError::NotFound), "{error}");
     // The file of the queue that was not made is gone.

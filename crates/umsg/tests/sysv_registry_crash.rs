@@ -3,11 +3,10 @@
 
 mod support;
 
-use std::fs;
 use support::child::{Child, Exit};
 use support::place::Place;
 use support::turn;
-use support::users::{become_user, place_of_all_users};
+use support::users::{all_users, become_user};
 use umsg::sysv::{self, Change, OpenError, OpenOptions, PRIVATE, Queue, Want};
 use umsg_shm::crash::{self, POINTS};
 
@@ -66,16 +65,6 @@ fn find(place: &Place, key: i32) -> Result<Queue, OpenError> {
     OpenOptions::new().namespace(&place.namespace).open(key)
 }
 
-/// The names in `msg/`.
-fn names(place: &Place) -> Vec<String> {
-    let entries = fs::read_dir(place.path().join("msg")).unwrap();
-    let mut names: Vec<String> = entries
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
-    names.sort();
-    names
-}
-
 fn keys(place: &Place) -> Vec<i32> {
     let entries = sysv::list(&place.namespace).unwrap();
     entries.iter().map(|entry| entry.key).collect()
@@ -106,7 +95,7 @@ fn tidy(place: &Place, left: &[&str], what: &str) {
         }
         use_key(place, what);
     });
-    assert_eq!(names(place), left, "{what}");
+    assert_eq!(place.sysv_names(), left, "{what}");
 }
 
 #[test]
@@ -151,9 +140,7 @@ fn what_a_killed_maker_left_is_in_no_strangers_way() {
     let _turn = turn();
     for point in MAKE {
         for key in [KEY, PRIVATE] {
-            let Some(place) = place_of_all_users() else {
-                return;
-            };
+            let Some(place) = all_users() else { return };
             die(VICTIM, point, || drop(open(&place, key)));
             as_user(STRANGER, point, || {
                 if *point == "MSGGET_LABELLED" && key == KEY {
@@ -180,9 +167,7 @@ fn a_queue_whose_remover_is_killed_is_removed_and_in_no_other_queues_way() {
     for point in REMOVE {
         for key in [KEY, PRIVATE] {
             for next in [VICTIM, STRANGER, 0] {
-                let Some(place) = place_of_all_users() else {
-                    return;
-                };
+                let Some(place) = all_users() else { return };
                 as_user(VICTIM, point, || drop(open(&place, key)));
                 let bystander = OpenOptions::new()
                     .namespace(&place.namespace)
@@ -216,9 +201,7 @@ fn a_queue_whose_remover_is_killed_is_removed_and_in_no_other_queues_way() {
 fn the_label_that_a_killed_remover_left_keeps_the_key_from_strangers_until_its_owner_comes() {
     let _turn = turn();
     for next in [VICTIM, 0] {
-        let Some(place) = place_of_all_users() else {
-            return;
-        };
+        let Some(place) = all_users() else { return };
         die(VICTIM, "MSG_REMOVED", || {
             open(&place, KEY).remove().unwrap()
         });
@@ -231,7 +214,7 @@ fn the_label_that_a_killed_remover_left_keeps_the_key_from_strangers_until_its_o
             assert!(matches!(error, OpenError::KeyTaken { .. }), "{error}");
             open(&place, KEY + 1).remove().unwrap();
         });
-        assert_eq!(names(&place), ["0", "k-00001234"]);
+        assert_eq!(place.sysv_names(), ["0", "k-00001234"]);
         as_user(next, "the next", || use_key(&place, "the next"));
         as_user(STRANGER, "a stranger", || use_key(&place, "a stranger"));
         tidy(&place, &[], "in the end");
@@ -242,7 +225,7 @@ fn the_label_that_a_killed_remover_left_keeps_the_key_from_strangers_until_its_o
 fn a_killed_sweeper_is_swept_after() {
     let place = Place::in_turn();
     die(0, "MSGGET_INDEXED", || drop(open(&place, KEY)));
-    assert_eq!(names(&place), ["0"]);
+    assert_eq!(place.sysv_names(), ["0"]);
     die(0, "MSGCTL_UNLABELLED", || {
         for _ in 0..ROUND {
             open(&place, PRIVATE).remove().unwrap();
@@ -255,9 +238,7 @@ fn a_killed_sweeper_is_swept_after() {
 fn a_queue_whose_changer_is_killed_lets_in_who_may_before_or_after() {
     let _turn = turn();
     for point in CHANGE {
-        let Some(place) = place_of_all_users() else {
-            return;
-        };
+        let Some(place) = all_users() else { return };
         let change = Change {
             uid: Some(STRANGER),
             gid: Some(STRANGER),
@@ -291,7 +272,7 @@ fn a_queue_whose_changer_is_killed_lets_in_who_may_before_or_after() {
         as_user(STRANGER, point, || {
             find(&place, KEY).unwrap().remove().unwrap()
         });
-        assert_eq!(names(&place), [""; 0], "{point}");
+        assert_eq!(place.sysv_names(), [""; 0], "{point}");
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use support::child::{Child, Exit};
 use support::place::Place;
 use support::shared::{Shared, Zeroed};
-use support::users::{become_user, place_of_all_users};
+use support::users::{all_users, become_user};
 use support::{Random, turn, wait_until};
 use umsg::NamespaceError;
 use umsg::sysv::{self, Change, ControlError, OpenError, OpenOptions, PRIVATE, Queue, Want};
@@ -132,7 +132,7 @@ fn of_many_that_remove_a_queue_at_once_one_has_removed_it() {
         });
         let removed: u32 = shared.found.iter().map(|is| is.load(SeqCst)).sum();
         assert_eq!(removed, 1, "round {round}");
-        assert_eq!(names(&place), [""; 0], "round {round}");
+        assert_eq!(place.sysv_names(), [""; 0], "round {round}");
     }
 }
 
@@ -148,16 +148,6 @@ fn queues_without_a_key_that_are_made_at_once_are_all_distinct() {
     let entries = sysv::list(&place.namespace).unwrap();
     let ids: HashSet<i32> = entries.iter().map(|entry| entry.id).collect();
     assert_eq!(ids.len(), PROCESSES * 20);
-}
-
-/// The names in `msg/`.
-fn names(place: &Place) -> Vec<String> {
-    let entries = fs::read_dir(place.path().join("msg")).unwrap();
-    let mut names: Vec<String> = entries
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
-    names.sort();
-    names
 }
 
 /// A process that holds the lock of its user until it is killed.
@@ -198,7 +188,7 @@ fn a_stopped_holder_of_the_lock_keeps_others_from_making_queues_and_from_nothing
     assert!(holder.is_none_or(|holder| holder == stopped.pid() as u32));
     // Removing needs no lock; its names stay.
     other.remove().unwrap();
-    assert_eq!(names(&place), ["0", "1", "k-00001234", "p-1"]);
+    assert_eq!(place.sysv_names(), ["0", "1", "k-00001234", "p-1"]);
     let gone = sysv::remove(&place.namespace, 1).unwrap_err();
     assert!(matches!(gone, ControlError::Open(OpenError::NoSuchId)));
 
@@ -208,7 +198,7 @@ fn a_stopped_holder_of_the_lock_keeps_others_from_making_queues_and_from_nothing
         open(&place, PRIVATE, false).unwrap().remove().unwrap();
         assert_eq!(sysv::list(&place.namespace).unwrap().len(), 1, "{n}");
     }
-    assert_eq!(names(&place), ["0", "k-00001234"]);
+    assert_eq!(place.sysv_names(), ["0", "k-00001234"]);
 }
 
 /// Users who take part where the tests run as root.
@@ -243,9 +233,7 @@ fn lock_all(path: &Path, held: &mut Vec<fs::File>) {
 #[test]
 fn what_a_stranger_locks_keeps_nobody_from_making_changing_and_removing_queues() {
     let _turn = turn();
-    let Some(place) = place_of_all_users() else {
-        return;
-    };
+    let Some(place) = all_users() else { return };
     let shared = Shared::<Race>::new();
     as_user(VICTIM, || drop(open(&place, 1, true).unwrap()));
     drop(open(&place, 2, true).unwrap());
@@ -274,15 +262,13 @@ fn what_a_stranger_locks_keeps_nobody_from_making_changing_and_removing_queues()
         let key = if user == 0 { 2 } else { 1 };
         as_user(user, || find(&place, key).unwrap().remove().unwrap());
     }
-    assert_eq!(names(&place), [""; 0]);
+    assert_eq!(place.sysv_names(), [""; 0]);
 }
 
 #[test]
 fn of_many_users_that_want_a_keys_queue_one_gets_it_whoever_left_a_label_there() {
     let _turn = turn();
-    let Some(place) = place_of_all_users() else {
-        return;
-    };
+    let Some(place) = all_users() else { return };
     let users = [VICTIM, STRANGER, 0];
     let shared = Shared::<Race>::new();
     for round in 0..30 {
@@ -307,24 +293,21 @@ fn of_many_users_that_want_a_keys_queue_one_gets_it_whoever_left_a_label_there()
         let queue = find(&place, KEY).unwrap();
         assert_eq!(queue.id() as u32 + 1, made[0]);
         queue.remove().unwrap();
-        assert_eq!(names(&place), [""; 0], "round {round}");
+        assert_eq!(place.sysv_names(), [""; 0], "round {round}");
     }
 }
 
 #[test]
 fn a_stranger_that_made_a_keys_label_first_keeps_the_key_and_takes_no_queue_over() {
     let _turn = turn();
-    let Some(place) = place_of_all_users() else {
-        return;
-    };
+    let Some(place) = all_users() else { return };
     let elsewhere = Place::new();
     let at = |name: &str| place.path().join("msg").join(name);
     let plant = || symlink("77", at("k-00001234"));
     as_user(STRANGER, || plant().unwrap());
     as_user(VICTIM, || {
         let error = open(&place, KEY, false).unwrap_err();
-        assert!(matches!(error, OpenError::KeyTaken { .. }), "{error}");
-        assert_eq!(error.errno(), libc::EACCES);
+        expect_error!(error, OpenError::KeyTaken { .. }, libc::EACCES);
     });
     // Root takes the label away, and the stranger can't put another in its place.
     let mut options = OpenOptions::new();
@@ -352,9 +335,7 @@ fn a_stranger_that_made_a_keys_label_first_keeps_the_key_and_takes_no_queue_over
 #[test]
 fn a_stranger_that_takes_its_stale_label_away_leaves_the_key_to_the_next_maker() {
     let _turn = turn();
-    let Some(place) = place_of_all_users() else {
-        return;
-    };
+    let Some(place) = all_users() else { return };
     let label = place.path().join("msg/k-00001234");
     let shared = Shared::<Race>::new();
     as_user(STRANGER, || symlink("77", &label).unwrap());
@@ -371,15 +352,13 @@ fn a_stranger_that_takes_its_stale_label_away_leaves_the_key_to_the_next_maker()
         fs::remove_file(&label).unwrap();
     });
     victim.expect(Exit::Code(0), "the next maker");
-    assert_eq!(names(&place), ["0", "k-00001234"]);
+    assert_eq!(place.sysv_names(), ["0", "k-00001234"]);
 }
 
 #[test]
 fn identifiers_of_users_that_make_and_remove_queues_at_once_never_come_back() {
     let _turn = turn();
-    let Some(place) = place_of_all_users() else {
-        return;
-    };
+    let Some(place) = all_users() else { return };
     let given = Shared::<Given>::new();
     let start = Shared::<Race>::new();
     race(&start, |number| {
@@ -432,7 +411,7 @@ fn a_stopped_owner_of_a_queues_lock_keeps_no_other_queue_from_being_made() {
     // Whose queue it is need not wait for him.
     file.write_all_at(&owner.pid().to_le_bytes(), LOCK).unwrap();
     sysv::remove(&place.namespace, queue.id()).unwrap();
-    assert!(queue.is_removed() && names(&place).is_empty());
+    assert!(queue.is_removed() && place.sysv_names().is_empty());
 }
 
 #[test]
@@ -538,5 +517,5 @@ fn processes_killed_at_random_leave_nothing_that_others_trip_over() {
     for _ in 0..200 {
         open(&place, PRIVATE, false).unwrap().remove().unwrap();
     }
-    assert_eq!(names(&place), [""; 0]);
+    assert_eq!(place.sysv_names(), [""; 0]);
 }

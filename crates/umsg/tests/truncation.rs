@@ -17,6 +17,9 @@ use umsg::signals::catch_truncation;
 use umsg::sysv::{self, Want};
 
 /// Nothing in these tests takes as long.
+/// The errors of a queue that was cut short.
+const NOT_SENT: SendError = SendError::Queue(QueueError::Damaged);
+const NOT_RECEIVED: ReceiveError = ReceiveError::Queue(QueueError::Damaged);
 const STUCK: Duration = Duration::from_secs(20);
 /// What a call that does not block, or whose time is over, may take.
 const LIMIT: Duration = Duration::from_secs(2);
@@ -62,30 +65,12 @@ fn a_queue_that_was_cut_short_is_damaged_and_others_go_on() {
             let mut buffer = vec![0; 100_000];
             // One of the first may still do with what there is; who meets the cut is told, and so is all processes from then on.
             let received: Vec<_> = (0..5).map(|_| queue.try_receive(&mut buffer)).collect();
-            assert!(
-                received.contains(&Err(ReceiveError::Queue(QueueError::Damaged))),
-                "{len}: {received:?}"
-            );
-            assert_eq!(
-                queue.try_receive(&mut buffer),
-                Err(ReceiveError::Queue(QueueError::Damaged))
-            );
-            assert_eq!(
-                queue.receive(&mut buffer),
-                Err(ReceiveError::Queue(QueueError::Damaged))
-            );
-            assert_eq!(
-                queue.try_send(b"x", 0),
-                Err(SendError::Queue(QueueError::Damaged))
-            );
-            assert_eq!(
-                queue.send(b"x", 0),
-                Err(SendError::Queue(QueueError::Damaged))
-            );
-            assert!(matches!(
-                queue.try_receive_lease(),
-                Err(ReceiveError::Queue(QueueError::Damaged))
-            ));
+            assert!(received.contains(&Err(NOT_RECEIVED)), "{len}: {received:?}");
+            assert_eq!(queue.try_receive(&mut buffer), Err(NOT_RECEIVED));
+            assert_eq!(queue.receive(&mut buffer), Err(NOT_RECEIVED));
+            assert_eq!(queue.try_send(b"x", 0), Err(NOT_SENT));
+            assert_eq!(queue.send(b"x", 0), Err(NOT_SENT));
+            assert!(matches!(queue.try_receive_lease(), Err(NOT_RECEIVED)));
             let other = place.create("/other", 10, 100);
             other.send(b"unharmed", 0).unwrap();
             assert_eq!(other.receive(&mut buffer).unwrap().len, 8);
@@ -154,10 +139,7 @@ fn who_waits_in_a_queue_that_is_cut_short_is_told() {
     let mut waiting = [
         Child::run(|| {
             catch_truncation().unwrap();
-            assert_eq!(
-                empty.receive(&mut [0; 100]),
-                Err(ReceiveError::Queue(QueueError::Damaged))
-            );
+            assert_eq!(empty.receive(&mut [0; 100]), Err(NOT_RECEIVED));
             0
         }),
         Child::run(|| {
@@ -304,10 +286,7 @@ fn a_queue_that_is_made_in_the_place_of_one_that_was_cut_short_works() {
         let place = Place::new();
         let queue = filled(&place);
         cut(&file_of(&place, "mq"), 0);
-        assert_eq!(
-            queue.try_send(b"x", 0),
-            Err(SendError::Queue(QueueError::Damaged))
-        );
+        assert_eq!(queue.try_send(b"x", 0), Err(NOT_SENT));
         drop(queue);
         let mut options = OpenOptions::new();
         let namespace = umsg::Namespace::at(place.path()).unwrap();
@@ -351,14 +330,8 @@ fn a_queue_whose_pages_were_punched_out_of_a_full_file_system_is_damaged() {
         rustix::fs::fallocate(&file, flags, 2 * PAGE, len).unwrap();
         let _ballast = Ballast::new(place.path(), 8 << 20);
         let mut buffer = vec![0; 8000];
-        assert_eq!(
-            queue.try_receive(&mut buffer),
-            Err(ReceiveError::Queue(QueueError::Damaged))
-        );
-        assert_eq!(
-            queue.try_send(b"x", 0),
-            Err(SendError::Queue(QueueError::Damaged))
-        );
+        assert_eq!(queue.try_receive(&mut buffer), Err(NOT_RECEIVED));
+        assert_eq!(queue.try_send(b"x", 0), Err(NOT_SENT));
         0
     });
 }

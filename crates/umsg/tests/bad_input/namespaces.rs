@@ -52,8 +52,7 @@ fn a_queue_whose_mode_grants_nothing_is_denied() {
                     Ok(_) => assert!(granted, "{mode:o} granted {reads} {writes}"),
                     Err(error) => {
                         assert!(!granted, "{mode:o}: {error}");
-                        assert!(matches!(error, OpenError::PermissionDenied), "{error}");
-                        assert_eq!(error.errno(), libc::EACCES);
+                        expect_error!(error, OpenError::PermissionDenied, libc::EACCES);
                     }
                 }
             }
@@ -79,17 +78,12 @@ fn a_namespace_that_is_missing_is_named() {
     let file = place.path().join("file");
     fs::write(&file, b"").unwrap();
     let error = Namespace::at(&file).unwrap_err();
-    assert!(
-        matches!(error, NamespaceError::NotADirectory { .. }),
-        "{error}"
-    );
-    assert_eq!(error.errno(), libc::ENOTDIR);
+    expect_error!(error, NamespaceError::NotADirectory { .. }, libc::ENOTDIR);
 
     let link = place.path().join("link");
     symlink(place.path(), &link).unwrap();
     let error = Namespace::at(&link).unwrap_err();
-    assert!(matches!(error, NamespaceError::Symlink { .. }), "{error}");
-    assert_eq!(error.errno(), libc::ELOOP);
+    expect_error!(error, NamespaceError::Symlink { .. }, libc::ELOOP);
 }
 
 #[test]
@@ -102,11 +96,11 @@ fn a_namespace_that_vanishes_keeps_its_open_queues() {
         create(&place.namespace, "/new"),
     ] {
         let error = result.unwrap_err();
-        assert!(
-            matches!(error, OpenError::Namespace(NamespaceError::Missing { .. })),
-            "{error}"
+        expect_error!(
+            error,
+            OpenError::Namespace(NamespaceError::Missing { .. }),
+            libc::ENOENT
         );
-        assert_eq!(error.errno(), libc::ENOENT);
     }
     queue.try_send(b"more", 0).unwrap();
     assert_eq!(queue.receive_vec().unwrap().data, b"kept");
@@ -119,31 +113,28 @@ fn a_namespace_that_others_could_tamper_with_is_refused() {
     let place = Place::new();
     chmod(place.path(), 0o777);
     let error = Namespace::at(place.path()).unwrap_err();
-    assert!(
-        matches!(error, NamespaceError::Tamperable { mode: 0o777, .. }),
-        "{error}"
+    expect_error!(
+        error,
+        NamespaceError::Tamperable { mode: 0o777, .. },
+        libc::EACCES
     );
-    assert_eq!(error.errno(), libc::EACCES);
     // The queues' directory is judged again each time.
     chmod(&place.path().join("mq"), 0o777);
     let error = open(&place.namespace, "/q").unwrap_err();
-    assert!(
-        matches!(
-            error,
-            OpenError::Namespace(NamespaceError::Tamperable { .. })
-        ),
-        "{error}"
+    expect_error!(
+        error,
+        OpenError::Namespace(NamespaceError::Tamperable { .. }),
+        libc::EACCES
     );
-    assert_eq!(error.errno(), libc::EACCES);
     if is_root() {
         chmod(place.path(), 0o700);
         chown(place.path(), Some(NOBODY), None).unwrap();
         let error = Namespace::at(place.path()).unwrap_err();
-        assert!(
-            matches!(error, NamespaceError::Stranger { owner: NOBODY, .. }),
-            "{error}"
+        expect_error!(
+            error,
+            NamespaceError::Stranger { owner: NOBODY, .. },
+            libc::EACCES
         );
-        assert_eq!(error.errno(), libc::EACCES);
     }
 }
 
@@ -159,14 +150,11 @@ fn a_namespace_that_may_not_be_written_or_searched_says_which() {
         become_nobody();
         let namespace = Namespace::at(place.path()).unwrap();
         let error = create(&namespace, "/new").unwrap_err();
-        assert!(
-            matches!(
-                error,
-                OpenError::Namespace(NamespaceError::NotWritable { .. })
-            ),
-            "{error}"
+        expect_error!(
+            error,
+            OpenError::Namespace(NamespaceError::NotWritable { .. }),
+            libc::EACCES
         );
-        assert_eq!(error.errno(), libc::EACCES);
         // What is there can be used.
         assert_eq!(
             open(&namespace, "/q").unwrap().receive_vec().unwrap().data,
@@ -178,11 +166,7 @@ fn a_namespace_that_may_not_be_written_or_searched_says_which() {
     in_child(|| {
         become_nobody();
         let error = Namespace::at(place.path()).unwrap_err();
-        assert!(
-            matches!(error, NamespaceError::NotAccessible { .. }),
-            "{error}"
-        );
-        assert_eq!(error.errno(), libc::EACCES);
+        expect_error!(error, NamespaceError::NotAccessible { .. }, libc::EACCES);
         0
     });
 }

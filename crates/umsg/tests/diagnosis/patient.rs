@@ -27,6 +27,18 @@ pub struct Patient {
     pub ring: Option<Ring>,
 }
 
+/// Calls the function of this name of the patient's kind.
+macro_rules! of_kind {
+    ($patient:ident, $function:ident, $what:literal) => {{
+        let namespace = &$patient.place.namespace;
+        match $patient.kind {
+            Kind::Posix => posix::$function(namespace, "/q").expect($what),
+            Kind::SystemV => sysv::$function(namespace, KEY).expect($what),
+            Kind::Ring => ring::$function(namespace, "/r").expect($what),
+        }
+    }};
+}
+
 impl Patient {
     pub fn new(kind: Kind) -> Patient {
         let mut patient = Patient {
@@ -99,13 +111,7 @@ impl Patient {
 
     #[track_caller]
     pub fn diagnose(&self) -> Diagnosis {
-        let namespace = &self.place.namespace;
-        let found = match self.kind {
-            Kind::Posix => posix::diagnose(namespace, "/q"),
-            Kind::SystemV => return sysv::diagnose(namespace, KEY).expect("a diagnosis"),
-            Kind::Ring => return ring::diagnose(namespace, "/r").expect("a diagnosis"),
-        };
-        found.expect("a diagnosis")
+        of_kind!(self, diagnose, "a diagnosis")
     }
 
     /// The lock at this place.
@@ -117,13 +123,7 @@ impl Patient {
 
     #[track_caller]
     pub fn repair(&self) -> Repaired {
-        let namespace = &self.place.namespace;
-        let repaired = match self.kind {
-            Kind::Posix => posix::repair(namespace, "/q"),
-            Kind::SystemV => return sysv::repair(namespace, KEY).expect("a repair"),
-            Kind::Ring => return ring::repair(namespace, "/r").expect("a repair"),
-        };
-        repaired.expect("a repair")
+        of_kind!(self, repair, "a repair")
     }
 
     /// How many messages can be received.

@@ -101,6 +101,30 @@ pub fn use_again<Q, E: Numbered>(
     }
 }
 
+/// A process that uses an open queue.
+pub struct Victim<'a, Q> {
+    pub queue: &'a Q,
+    pub place: &'a Place,
+    pub watch: Watch<'a>,
+    pub buffer: &'a mut Buffer,
+}
+
+impl<'a, Q> Victim<'a, Q> {
+    pub fn new(
+        queue: &'a Q,
+        place: &'a Place,
+        watch: Watch<'a>,
+        buffer: &'a mut Buffer,
+    ) -> Victim<'a, Q> {
+        Victim {
+            queue,
+            place,
+            watch,
+            buffer,
+        }
+    }
+}
+
 /// Mostly short, sometimes any length.
 pub fn len(random: &mut Random) -> usize {
     match random.below(3) {
@@ -168,6 +192,40 @@ macro_rules! end_lease {
             1 => std::mem::forget($lease),
             2 => drop($watch.end(|| $lease.give_back())),
             _ => drop($watch.end(|| $lease.acknowledge())),
+        }
+    };
+}
+
+/// The methods of a [`Face`] that POSIX and System V queues have alike.
+#[macro_export]
+macro_rules! victims_of_a_queue {
+    ($family:ident, $name:expr) => {
+        fn play(&self, place: &Place, role: usize, watch: Watch<'_>, random: &mut Random) {
+            let options = options_in(place);
+            let (file, open) = (|| self.file(place), || options.open($name));
+            use_again(watch, random, file, open, |queue, buffer, random| {
+                Victim::new(queue, place, watch, buffer).act(role, random);
+            });
+        }
+
+        fn take_turns(&self, place: &Place, turns: Turns<'_>) {
+            let (options, watch) = (options_in(place), turns.watch);
+            let (file, open) = (self.file(place), || options.open($name));
+            use_in_turns(turns, file, open, |queue, buffer, role, random| {
+                Victim::new(queue, place, watch, buffer).act(role, random);
+            });
+        }
+
+        fn look_in(&self, place: &Place, watch: Watch<'_>) {
+            if let Some(queue) = watch.call(|| options_in(place).open($name)) {
+                watch.let_go(|| drop(queue));
+            }
+            drop(watch.ask(|| umsg::$family::list(&place.namespace)));
+            drop(watch.call(|| umsg::$family::diagnose(&place.namespace, $name)));
+        }
+
+        fn cure(&self, place: &Place) -> Option<Repaired> {
+            umsg::$family::repair(&place.namespace, $name).ok()
         }
     };
 }

@@ -1,12 +1,12 @@
 //! Victims that use a POSIX queue in all the ways that return by themselves.
 
 use super::face::{
-    Buffer, Face, SIZE, Turns, check_batch, len, look_at_doorbell, time, use_again, use_in_turns,
+    Face, SIZE, Turns, Victim, check_batch, len, look_at_doorbell, time, use_again, use_in_turns,
 };
 use super::support::Random;
 use super::support::place::Place;
 use super::watch::Watch;
-use crate::end_lease;
+use crate::{end_lease, victims_of_a_queue};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 use umsg::diagnosis::Repaired;
@@ -43,38 +43,7 @@ impl Face for Posix {
         Some(place.path().join("mq").join(&NAME[1..]))
     }
 
-    fn play(&self, place: &Place, role: usize, watch: Watch<'_>, random: &mut Random) {
-        let options = options_in(place);
-        let (file, open) = (|| self.file(place), || options.open(NAME));
-        use_again(watch, random, file, open, |queue, buffer, random| {
-            Victim::new(queue, place, watch, buffer).act(role, random);
-        });
-    }
-
-    fn take_turns(&self, place: &Place, turns: Turns<'_>) {
-        let (options, watch) = (options_in(place), turns.watch);
-        let open = || options.open(NAME);
-        use_in_turns(
-            turns,
-            self.file(place),
-            open,
-            |queue, buffer, role, random| {
-                Victim::new(queue, place, watch, buffer).act(role, random);
-            },
-        );
-    }
-
-    fn look_in(&self, place: &Place, watch: Watch<'_>) {
-        if let Some(queue) = watch.call(|| options_in(place).open(NAME)) {
-            watch.let_go(|| drop(queue));
-        }
-        drop(watch.ask(|| umsg::posix::list(&place.namespace)));
-        drop(watch.call(|| umsg::posix::diagnose(&place.namespace, NAME)));
-    }
-
-    fn cure(&self, place: &Place) -> Option<Repaired> {
-        umsg::posix::repair(&place.namespace, NAME).ok()
-    }
+    victims_of_a_queue!(posix, NAME);
 
     fn expect_to_work(&self, place: &Place) {
         let queue = place.open(NAME);
@@ -108,21 +77,7 @@ fn options_in(place: &Place) -> OpenOptions {
     options
 }
 
-struct Victim<'a> {
-    queue: &'a Queue,
-    watch: Watch<'a>,
-    buffer: &'a mut Buffer,
-}
-
-impl<'a> Victim<'a> {
-    fn new(queue: &'a Queue, _: &Place, watch: Watch<'a>, buffer: &'a mut Buffer) -> Self {
-        Victim {
-            queue,
-            watch,
-            buffer,
-        }
-    }
-
+impl Victim<'_, Queue> {
     fn act(&mut self, role: usize, random: &mut Random) {
         match (random.below(16), role % 2) {
             (0, _) => self.look(random),

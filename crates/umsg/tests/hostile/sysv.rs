@@ -1,12 +1,12 @@
 //! Victims that use a System V queue in all the ways that return by themselves.
 
 use super::face::{
-    Buffer, Face, SIZE, Turns, check_batch, len, look_at_doorbell, time, use_again, use_in_turns,
+    Face, SIZE, Turns, Victim, check_batch, len, look_at_doorbell, time, use_again, use_in_turns,
 };
 use super::support::Random;
 use super::support::place::Place;
 use super::watch::Watch;
-use crate::end_lease;
+use crate::{end_lease, victims_of_a_queue};
 use std::path::PathBuf;
 use std::time::Duration;
 use umsg::diagnosis::Repaired;
@@ -42,38 +42,7 @@ impl Face for SysV {
         })
     }
 
-    fn play(&self, place: &Place, role: usize, watch: Watch<'_>, random: &mut Random) {
-        let options = options_in(place);
-        let (file, open) = (|| self.file(place), || options.open(KEY));
-        use_again(watch, random, file, open, |queue, buffer, random| {
-            Victim::new(queue, place, watch, buffer).act(role, random);
-        });
-    }
-
-    fn take_turns(&self, place: &Place, turns: Turns<'_>) {
-        let (options, watch) = (options_in(place), turns.watch);
-        let open = || options.open(KEY);
-        use_in_turns(
-            turns,
-            self.file(place),
-            open,
-            |queue, buffer, role, random| {
-                Victim::new(queue, place, watch, buffer).act(role, random);
-            },
-        );
-    }
-
-    fn look_in(&self, place: &Place, watch: Watch<'_>) {
-        if let Some(queue) = watch.call(|| options_in(place).open(KEY)) {
-            watch.let_go(|| drop(queue));
-        }
-        drop(watch.ask(|| umsg::sysv::list(&place.namespace)));
-        drop(watch.call(|| umsg::sysv::diagnose(&place.namespace, KEY)));
-    }
-
-    fn cure(&self, place: &Place) -> Option<Repaired> {
-        umsg::sysv::repair(&place.namespace, KEY).ok()
-    }
+    victims_of_a_queue!(sysv, KEY);
 
     fn expect_to_work(&self, place: &Place) {
         let Ok(queue) = options_in(place).open(KEY) else {
@@ -131,23 +100,7 @@ fn capacity(bytes: u64) -> Change {
     }
 }
 
-struct Victim<'a> {
-    queue: &'a Queue,
-    place: &'a Place,
-    watch: Watch<'a>,
-    buffer: &'a mut Buffer,
-}
-
-impl<'a> Victim<'a> {
-    fn new(queue: &'a Queue, place: &'a Place, watch: Watch<'a>, buffer: &'a mut Buffer) -> Self {
-        Victim {
-            queue,
-            place,
-            watch,
-            buffer,
-        }
-    }
-
+impl Victim<'_, Queue> {
     fn act(&mut self, role: usize, random: &mut Random) {
         match (random.below(16), role % 2) {
             (0, _) => self.look(random),

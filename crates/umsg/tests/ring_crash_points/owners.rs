@@ -1,13 +1,14 @@
 //! Where the owner dies, and what it does.
 
 use super::NAME;
+use crate::crash_points;
 use crate::support::place::Place;
 use std::time::Duration;
 use umsg::ring::{Options, Ring, Until, Waiting};
 
 /// See the module.
 pub struct Reign {
-    pub point: &'static str,
+    pub points: &'static [&'static str],
     pub nth: u32,
     pub reign: fn(&Place),
     /// A dead owner's ring is there before.
@@ -15,10 +16,10 @@ pub struct Reign {
 }
 
 impl Reign {
-    /// A reign that ends when the owner passes a point for the `nth` time.
-    const fn until(point: &'static str, nth: u32, reign: fn(&Place)) -> Reign {
+    /// A reign that ends when the owner passes one of the points for the `nth` time.
+    const fn until(points: &'static [&'static str], nth: u32, reign: fn(&Place)) -> Reign {
         Reign {
-            point,
+            points,
             nth,
             reign,
             after_another: false,
@@ -66,28 +67,30 @@ fn reign_briefly(place: &Place) {
 }
 
 pub const OWNERS: &[Reign] = &[
-    Reign::until("RING_NAMED", 1, |place| drop(create(place))),
-    Reign::until("RING_MADE", 1, |place| drop(create(place))),
-    Reign::until("RING_CLEARED", 1, |place| drop(create(place))).after_another(),
-    Reign::until("RING_ENABLED", 1, reign),
-    Reign::until("RECEIVE_COPIED", 20, reign),
-    Reign::until("RECEIVE_TAKEN", 1, reign),
-    Reign::until("RECEIVE_FREED", 20, reign),
-    Reign::until("RECEIVE_ADMITTED", 20, reign),
-    Reign::until("ADMIT_ACCEPTED", 5, reign),
-    Reign::until("RING_ARMED", 1, |place| {
+    Reign::until(crash_points![RING_NAMED RING_MADE], 1, |place| {
+        drop(create(place))
+    }),
+    Reign::until(crash_points![RING_CLEARED], 1, |place| drop(create(place))).after_another(),
+    Reign::until(crash_points![RING_ENABLED RECEIVE_TAKEN], 1, reign),
+    Reign::until(
+        crash_points![RECEIVE_COPIED RECEIVE_FREED RECEIVE_ADMITTED],
+        20,
+        reign,
+    ),
+    Reign::until(crash_points![RING_ARMED], 1, |place| {
         let mut ring = create(place);
         ring.set_waiting(Waiting::Blocking);
         let _ = ring.wait(1, Until::Forever);
     }),
-    Reign::until("RING_CLOSED", 1, reign_briefly),
-    Reign::until("RING_UNHUNG", 1, reign_briefly),
-    Reign::until("DRAIN_MARKED", 5, reign),
-    Reign::until("DRAIN_LINKED", 5, reign),
-    Reign::until("RECEIVE_UNSTORED", 5, reign),
-    Reign::until("RECEIVE_RETURNED", 5, reign),
-    Reign::until("RECEIVE_COPIED", 5, reign_in_batches),
-    Reign::until("RECEIVE_BATCH_TAKEN", 5, reign_in_batches),
-    Reign::until("RECEIVE_FREED", 5, reign_in_batches),
-    Reign::until("BATCH_TURN", 5, reign_in_batches),
+    Reign::until(crash_points![RING_CLOSED RING_UNHUNG], 1, reign_briefly),
+    Reign::until(
+        crash_points![ADMIT_ACCEPTED DRAIN_MARKED DRAIN_LINKED RECEIVE_UNSTORED RECEIVE_RETURNED],
+        5,
+        reign,
+    ),
+    Reign::until(
+        crash_points![RECEIVE_COPIED RECEIVE_BATCH_TAKEN RECEIVE_FREED BATCH_TURN],
+        5,
+        reign_in_batches,
+    ),
 ];

@@ -32,11 +32,13 @@ fn full(place: &Place) -> Queue {
     queue
 }
 
-/// A process that waits for room for a message of 300 bytes.
-fn blocked_sender(place: &Place) -> Child {
+/// A full queue, and a process that waits for room for a message of 300 bytes.
+fn full_with_sender() -> (Place, Queue, Child) {
+    let place = Place::new();
+    let queue = full(&place);
     let sender = Child::run(|| place.open("/q").send(&[99; 300], 0).map_or(1, |()| 0));
-    assert!(wait_until(PATIENCE, || blocked(place) == 1));
-    sender
+    assert!(wait_until(PATIENCE, || blocked(&place) == 1));
+    (place, queue, sender)
 }
 
 /// What can be wrong with a blocked sender's message of 300 bytes.
@@ -58,9 +60,7 @@ fn scribble(place: &Place, what: &str) {
 #[test]
 fn a_sender_whose_waiting_message_makes_no_sense_sends_it_again_when_there_is_room() {
     for what in WRONG {
-        let place = Place::new();
-        let queue = full(&place);
-        let mut sender = blocked_sender(&place);
+        let (place, queue, mut sender) = full_with_sender();
         // One behind it: it keeps its place in the line.
         let mut second = Child::run(|| place.open("/q").send(&[100; 7], 0).map_or(1, |()| 0));
         assert!(wait_until(PATIENCE, || blocked(&place) == 2));
@@ -93,9 +93,7 @@ fn a_sender_whose_waiting_message_makes_no_sense_sends_it_again_when_there_is_ro
 #[test]
 fn a_sender_whose_waiting_message_makes_no_sense_sends_it_at_once_where_a_repair_finds_room() {
     for what in WRONG {
-        let place = Place::new();
-        let queue = full(&place);
-        let mut sender = blocked_sender(&place);
+        let (place, queue, mut sender) = full_with_sender();
         // Of the first messages one is lost too, whose block the other does not have.
         let path = path(&place);
         scribble(&place, what);
@@ -166,9 +164,7 @@ fn a_sender_whose_waiting_message_makes_no_sense_gives_up_in_time_and_leaves_no_
 #[test]
 fn a_waiting_message_that_is_longer_than_any_can_be_is_damage_by_itself() {
     for len in [401, u32::MAX] {
-        let place = Place::new();
-        let queue = full(&place);
-        let mut sender = blocked_sender(&place);
+        let (place, queue, mut sender) = full_with_sender();
         let path = path(&place);
         let at = cell(&path, 300) + LEN;
         write(&path, at, &len.to_ne_bytes());

@@ -18,6 +18,9 @@ enum Which {
 
 use Which::*;
 
+/// The paths of rings.
+const RINGS: &[&str] = &["ring_descriptor", "ring_named", "ring_unnamed", "ring_wait"];
+
 /// The system calls that some path needs, and these paths. All other cells of the matrix work.
 const NEEDS: &[(&str, Which)] = &[
     (
@@ -109,20 +112,14 @@ const NEEDS: &[(&str, Which)] = &[
     ("mknodat", Only(&["poll_queue", "sysv_poll"])),
     ("pread64", All),
     ("pwrite64", Only(&["sysv_create", "sysv_private"])),
-    (
-        "recvmsg",
-        Only(&["ring_descriptor", "ring_named", "ring_unnamed", "ring_wait"]),
-    ),
+    ("recvmsg", Only(RINGS)),
     (
         "renameat",
         Only(&["poll_queue", "queue_of_last_user", "sysv_poll"]),
     ),
     ("rt_sigqueueinfo", Only(&["notify_by_signal"])),
     ("sendmsg", Only(&["ring_descriptor"])),
-    (
-        "sendto",
-        Only(&["ring_descriptor", "ring_named", "ring_unnamed", "ring_wait"]),
-    ),
+    ("sendto", Only(RINGS)),
     (
         "set_robust_list",
         AllBut(&["posix_unlink", "posix_list", "sysv_list", "sweep"]),

@@ -4,6 +4,7 @@ use super::paths::{self, LONG};
 use crate::support::child::{Child, Exit};
 use crate::support::place::Place;
 use crate::support::scarce::{LEFT_OUT, NOBODY, become_nobody, is_root, mount_private};
+use crate::support::users::all_users;
 use crate::support::wait_until;
 use rustix::event::{PollFd, PollFlags, poll};
 use std::ffi::CStr;
@@ -103,11 +104,7 @@ fn walk_all_in(surround: impl Fn() -> bool) {
 
 #[test]
 fn without_proc_the_first_call_says_so() {
-    if !is_root() {
-        return;
-    }
-    let shared = Place::new();
-    std::fs::set_permissions(shared.path(), Permissions::from_mode(0o1777)).unwrap();
+    let Some(shared) = all_users() else { return };
     let cover = |path, flags| {
         let options = c"size=64k,mode=1777";
         mount(Some(c"none"), path, Some(c"tmpfs"), flags, options)
@@ -140,13 +137,17 @@ fn without_proc_the_first_call_says_so() {
     }
 }
 
+/// A namespace with queues.
+fn furnished() -> (Place, Namespace) {
+    let place = Place::new();
+    let namespace = Namespace::at(place.path()).unwrap();
+    furnish(&namespace);
+    (place, namespace)
+}
+
 #[test]
 fn where_proc_goes_later_another_users_queue_is_refused_at_once() {
-    if !is_root() {
-        return;
-    }
-    let shared = Place::new();
-    std::fs::set_permissions(shared.path(), Permissions::from_mode(0o1777)).unwrap();
+    let Some(shared) = all_users() else { return };
     let namespace = Namespace::at(shared.path()).unwrap();
     furnish(&namespace);
     rustix::fs::chown(
@@ -195,9 +196,7 @@ fn where_proc_goes_later_the_living_are_not_taken_for_dead() {
     if !is_root() {
         return;
     }
-    let place = Place::new();
-    let namespace = Namespace::at(place.path()).unwrap();
-    furnish(&namespace);
+    let (_place, namespace) = furnished();
     let mut living = registrant(&namespace);
     let mut child = Child::run(|| {
         let queue = open(&namespace, "/there");
@@ -216,9 +215,7 @@ fn a_sender_that_sees_no_namespace_any_more_ends_nobodys_watch() {
     if !is_root() {
         return;
     }
-    let place = Place::new();
-    let namespace = Namespace::at(place.path()).unwrap();
-    furnish(&namespace);
+    let (_place, namespace) = furnished();
     let queue = open(&namespace, "/there");
     let pollable = queue.pollable().unwrap();
     let mut child = Child::run(|| {

@@ -1,8 +1,6 @@
 //! A process's part in what is done to a POSIX queue.
 
-use super::journal::{Author, Deed, How, Journal, Message, Role, SHORTEST};
-use super::poll_readable;
-use std::io::ErrorKind;
+use super::journal::{Deed, How, Journal, Message, Part, SHORTEST};
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 use umsg::QueueError;
@@ -10,30 +8,14 @@ use umsg::posix::{
     Lease, LeaseError, NotifyError, Queue, ReceiveError, Received, Reservation, SendError,
 };
 
-/// A queue, and the record of what is done with it.
-pub struct Actor<'a> {
-    pub queue: &'a Queue,
-    pub journal: &'a Journal,
-    pub role: usize,
-    author: Author,
-    buffer: Vec<u8>,
-}
+/// A process's part with a POSIX queue.
+pub type Actor<'a> = Part<'a, Queue>;
 
-impl<'a> Actor<'a> {
+impl<'a> Part<'a, Queue> {
     /// `size` is the queue's message size. It is not asked of the queue: to ask repairs what a dead receiver left, and a
     /// test may want it left.
-    pub fn new(queue: &'a Queue, journal: &'a Journal, role: usize, size: usize) -> Actor<'a> {
-        Actor {
-            queue,
-            journal,
-            role,
-            author: journal.author(role),
-            buffer: vec![0; size],
-        }
-    }
-
-    pub fn me(&self) -> &Role {
-        &self.journal.roles[self.role]
+    pub fn new(queue: &'a Queue, journal: &'a Journal, role: usize, size: usize) -> Self {
+        Part::of(queue, journal, role, size)
     }
 
     /// Sends the next message; returns its number.
@@ -138,7 +120,7 @@ impl<'a> Actor<'a> {
     }
 
     /// The message that is leased.
-    fn of(&mut self, lease: &Lease<'_>) -> Option<&'a Message> {
+    fn message_of(&mut self, lease: &Lease<'_>) -> Option<&'a Message> {
         lease.read_at(0, &mut self.buffer);
         self.journal.of(&self.buffer[..lease.len()])
     }
@@ -146,7 +128,7 @@ impl<'a> Actor<'a> {
     /// Acknowledges a lease: only now its message counts as received. Returns its number.
     pub fn acknowledge(&mut self, lease: Lease<'a>) -> Result<usize, LeaseError> {
         let (len, priority) = (lease.len(), lease.priority());
-        if let Some(message) = self.of(&lease) {
+        if let Some(message) = self.message_of(&lease) {
             message.ending.store(1, SeqCst);
         }
         self.begin(How::Try);
@@ -189,16 +171,9 @@ impl<'a> Actor<'a> {
                 .queue
                 .receive_batch_deadline(&mut buffer, &mut received, time),
         };
-        let mut rest = &buffer[..];
         let result = result.map(|count| {
             let messages = received[..count].iter();
-            messages
-                .map(|message| {
-                    let (bytes, behind) = rest.split_at(message.len);
-                    rest = behind;
-                    self.note(bytes, message.priority)
-                })
-                .collect()
+            self.note_all(&buffer, messages.map(|one| (one.len, one.priority.into())))
         });
         self.me().receiving.fetch_sub(most as u32, SeqCst);
         self.end();
@@ -219,18 +194,7 @@ impl<'a> Actor<'a> {
 
     /// Waits until poll says that there is a message; whether it did.
     pub fn poll(&self, how: How) -> bool {
-        self.begin(how);
-        let told = match self.queue.pollable() {
-            Ok(descriptor) => poll_readable(descriptor, how),
-            // A process is stopped inside of an operation.
-            Err(error) if error.kind() == ErrorKind::WouldBlock => false,
-            Err(error) => panic!("a doorbell: {error}"),
-        };
-        self.end();
-        if told {
-            self.journal.did(Deed::Polled);
-        }
-        told
+        self.poll_doorbell(self.queue.pollable(), how)
     }
 
     /// Registers for a notification, if no process is, and waits for it; whether it came.

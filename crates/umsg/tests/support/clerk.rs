@@ -1,40 +1,20 @@
-//! As [`Actor`](super::journal::Actor), for a System V queue: the journal's priorities are types.
+//! As [`Actor`](super::actor::Actor), for a System V queue: the journal's priorities are types.
 
-use super::journal::{Author, Deed, How, Journal, Role, SHORTEST};
-use super::poll_readable;
-use std::io::ErrorKind;
+use super::journal::{How, Journal, Part, SHORTEST};
 use std::sync::atomic::Ordering::SeqCst;
-use umsg::sysv::{Lease, LeaseError, Queue, ReceiveError, Received, SendError, Until, Want};
+use umsg::sysv::{Lease, LeaseError, Queue, ReceiveError, Received, SendError, Want};
 
-/// A process's part: a queue and the record of what it does with it.
-pub struct Clerk<'a> {
-    pub queue: &'a Queue,
-    pub journal: &'a Journal,
-    pub role: usize,
-    author: Author,
-    buffer: Vec<u8>,
-}
+/// A process's part with a System V queue.
+pub type Clerk<'a> = Part<'a, Queue>;
 
-impl<'a> Clerk<'a> {
-    pub fn new(queue: &'a Queue, journal: &'a Journal, role: usize) -> Clerk<'a> {
-        Clerk {
-            queue,
-            journal,
-            role,
-            author: journal.author(role),
-            buffer: vec![0; queue.msgmax()],
-        }
+impl<'a> Part<'a, Queue> {
+    pub fn new(queue: &'a Queue, journal: &'a Journal, role: usize) -> Self {
+        Part::of(queue, journal, role, queue.msgmax())
     }
 
-    /// Of one that knows that no message is longer than `size` bytes.
-    pub fn of_short(queue: &'a Queue, journal: &'a Journal, role: usize, size: usize) -> Clerk<'a> {
-        let mut clerk = Clerk::new(queue, journal, role);
-        clerk.buffer.truncate(size);
-        clerk
-    }
-
-    pub fn me(&self) -> &'a Role {
-        &self.journal.roles[self.role]
+    /// The part of a process that knows that no message is longer than `size` bytes.
+    pub fn of_short(queue: &'a Queue, journal: &'a Journal, role: usize, size: usize) -> Self {
+        Part::of(queue, journal, role, size)
     }
 
     /// Sends the next message; returns its number.
@@ -109,16 +89,9 @@ impl<'a> Clerk<'a> {
         let result = self
             .queue
             .receive_batch_until(want, &mut buffer, &mut received, how.into());
-        let mut rest = &buffer[..];
         let result = result.map(|count| {
             let messages = received[..count].iter();
-            messages
-                .map(|message| {
-                    let (bytes, behind) = rest.split_at(message.len);
-                    rest = behind;
-                    self.journal.note(bytes, message.mtype as u64)
-                })
-                .collect()
+            self.note_all(&buffer, messages.map(|one| (one.len, one.mtype as u64)))
         });
         self.me().receiving.fetch_sub(most as u32, SeqCst);
         self.journal.end(self.role);
@@ -148,17 +121,6 @@ impl<'a> Clerk<'a> {
 
     /// Waits until poll says that there is a message; whether it did.
     pub fn poll(&self, how: How) -> bool {
-        self.journal.begin(self.role, how);
-        let told = match self.queue.pollable() {
-            Ok(descriptor) => poll_readable(descriptor, how),
-            // A process is stopped inside of an operation.
-            Err(error) if error.kind() == ErrorKind::WouldBlock => false,
-            Err(error) => panic!("a doorbell: {error}"),
-        };
-        self.journal.end(self.role);
-        if told {
-            self.journal.did(Deed::Polled);
-        }
-        told
+        self.poll_doorbell(self.queue.pollable(), how)
     }
 }

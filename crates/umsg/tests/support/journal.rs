@@ -5,7 +5,10 @@
 
 use super::hands::{HANDS, Hand};
 use super::now;
+use super::poll_readable;
 use super::shared::Zeroed;
+use std::io;
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, SystemTime};
 use umsg_shm::crash::POINTS;
@@ -497,4 +500,60 @@ pub fn read_pattern(bytes: &[u8]) -> Option<u32> {
         .skip(4)
         .all(|(index, &byte)| byte == (number as usize + index * 7) as u8)
         .then_some(number)
+}
+
+/// A process's part: a queue and the record of the calls on it.
+pub struct Part<'a, Q> {
+    pub queue: &'a Q,
+    pub journal: &'a Journal,
+    pub role: usize,
+    pub(super) author: Author,
+    pub(super) buffer: Vec<u8>,
+}
+
+impl<'a, Q> Part<'a, Q> {
+    /// `size` is the length of the longest message.
+    pub(super) fn of(queue: &'a Q, journal: &'a Journal, role: usize, size: usize) -> Self {
+        Part {
+            queue,
+            journal,
+            role,
+            author: journal.author(role),
+            buffer: vec![0; size],
+        }
+    }
+
+    pub fn me(&self) -> &'a Role {
+        &self.journal.roles[self.role]
+    }
+
+    /// Waits until poll says of the queue's doorbell that there is a message; whether it did.
+    pub(super) fn poll_doorbell(&self, doorbell: io::Result<BorrowedFd<'_>>, how: How) -> bool {
+        self.journal.begin(self.role, how);
+        let told = match doorbell {
+            Ok(descriptor) => poll_readable(descriptor, how),
+            // A process is stopped inside of an operation.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => false,
+            Err(error) => panic!("a doorbell: {error}"),
+        };
+        self.journal.end(self.role);
+        if told {
+            self.journal.did(Deed::Polled);
+        }
+        told
+    }
+
+    /// Notes the messages of a batch, whose lengths and labels are these; their numbers.
+    pub(super) fn note_all(
+        &self,
+        mut bytes: &[u8],
+        messages: impl Iterator<Item = (usize, u64)>,
+    ) -> Vec<usize> {
+        let note = |(len, label)| {
+            let (message, rest) = bytes.split_at(len);
+            bytes = rest;
+            self.journal.note(message, label)
+        };
+        messages.map(note).collect()
+    }
 }

@@ -29,6 +29,16 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+/// Fails unless an error matches a pattern and has an error number.
+#[macro_export]
+macro_rules! expect_error {
+    ($error:expr, $pattern:pat $(if $guard:expr)?, $errno:expr $(, $($case:tt)+)?) => {
+        let case = <[String]>::concat(&[$(format!($($case)+))?]);
+        assert!(matches!($error, $pattern $(if $guard)?), "{case}: {}", $error);
+        assert_eq!($error.errno(), $errno);
+    };
+}
+
 /// Tests that measure stalls take turns: libtest would run them side by side.
 pub fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());

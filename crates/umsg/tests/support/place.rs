@@ -64,17 +64,30 @@ impl Place {
         self.dir.path()
     }
 
+    /// The names of the files of System V queues, sorted.
+    pub fn sysv_names(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.path().join("msg")).expect("the directory");
+        let names = entries.map(|entry| entry.expect("an entry").file_name());
+        let mut names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    /// Options that open a queue for sending and receiving, and create it if it does not exist.
+    pub fn options(&self, max_messages: u32, message_size: u32) -> OpenOptions {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true);
+        options
+            .max_messages(max_messages)
+            .message_size(message_size);
+        options.namespace(&self.namespace);
+        options
+    }
+
     /// Opens a queue for sending and receiving; creates it if it does not exist.
     pub fn create(&self, name: &str, max_messages: u32, message_size: u32) -> Queue {
-        OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .max_messages(max_messages)
-            .message_size(message_size)
-            .namespace(&self.namespace)
-            .open(name)
-            .expect("a queue")
+        let options = self.options(max_messages, message_size);
+        options.open(name).expect("a queue")
     }
 
     /// As [`create`](Self::create), with the place itself.

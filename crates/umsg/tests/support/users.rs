@@ -60,7 +60,7 @@ impl Everybodys {
 }
 
 /// A namespace of all users', as a [`Place`]. None where the test can't act as several users; says so.
-pub fn place_of_all_users() -> Option<Place> {
+pub fn all_users() -> Option<Place> {
     let place = Place::new();
     let everybody = Permissions::from_mode(0o1777);
     std::fs::set_permissions(place.path(), everybody).expect("its mode");
