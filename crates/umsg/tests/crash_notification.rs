@@ -1,4 +1,4 @@
-//! Who dies while it registers, or while it notifies a process, leaves no process registered for ever and nobody untold.
+//! A process that dies while it registers or notifies leaves no process registered for ever and no process untold.
 
 mod support;
 

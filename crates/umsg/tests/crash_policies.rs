@@ -1,4 +1,4 @@
-//! Who dies while a message is set aside, or on its way to the dead-letter queue, loses nothing of it.
+//! The death of a process loses no message that is set aside or on its way to the dead-letter queue.
 
 mod support;
 

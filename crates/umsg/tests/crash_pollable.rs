@@ -1,5 +1,5 @@
 //! A real SIGKILL at every step of ringing a doorbell: a process that polls is told of what can be done, at once, and of what can't after
-//! the next who looks at the queue.
+//! the next process that looks at the queue.
 
 mod support;
 
@@ -35,7 +35,7 @@ struct Work<Q> {
     name: &'static str,
     messages: u32,
     does: fn(&Q),
-    /// Whether who dies at it may hold a message, which comes back, and is shown, when a process looks.
+    /// Whether the killed process may hold a message. The message comes back, and is shown, when a process looks.
     leases: bool,
 }
 
@@ -123,7 +123,7 @@ fn dies_ringing(point: &str, nth: u32, work: &Work<Queue>) -> bool {
     let leased = queue.status().attributes.leased as u32;
     let (readable, writable) = (left != 0, left + leased < DEPTH);
     let says = format!(
-        "who {} dies at the {nth}th {point}: {left} messages",
+        "a process that {} dies at the {nth}th {point}: {left} messages",
         work.name
     );
     assert!(before.0 || !readable || work.leases, "{says}, not shown");
@@ -276,7 +276,7 @@ fn dies_ringing_typed(point: &str, nth: u32, work: &Work<sysv::Queue>) -> bool {
     // Repairs.
     queue.set(&small).unwrap();
     let after = polled(descriptor);
-    let says = format!("who {} dies at the {nth}th {point}", work.name);
+    let says = format!("a process that {} dies at the {nth}th {point}", work.name);
     let readiness = queue.readiness();
     assert!(
         before.0 || !readiness.readable || work.leases,

@@ -1,4 +1,4 @@
-//! Who decides where the messages of a queue go that it could not keep or deliver: the owner of its file, and nobody who may write to it.
+//! Only the owner of a queue's file decides where undeliverable messages go. A process with mere write access does not.
 //!
 //! The tests take turns: a child that one of them forks has the queues of the others open, too.
 

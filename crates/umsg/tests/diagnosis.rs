@@ -1,5 +1,5 @@
-//! What a diagnosis says: who died with which lock, who is stopped, who waits, who holds what, and which bytes are wrong.
-//! And that it changes nothing, waits for nobody, and survives any bytes.
+//! A diagnosis names dead lock owners, stopped processes, waiters, holders and wrong bytes.
+//! It changes nothing, waits for no process, and survives any bytes.
 
 #[path = "diagnosis/dead_waiters.rs"]
 mod dead_waiters;

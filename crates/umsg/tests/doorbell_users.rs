@@ -1,4 +1,4 @@
-//! Doorbells between users: who is told of what others do, and what strangers can do with FIFOs. Takes root.
+//! Doorbells between users: pollers learn of calls by other users, and strangers interfere with FIFOs. Takes root.
 
 mod support;
 
@@ -154,8 +154,8 @@ fn a_poller_is_told_of_what_another_user_sends() {
         let mut sender = as_user(sender, || {
             send_in_steps(&place.open("/q", mode), 3, &ready, &again)
         });
-        sender.expect(Exit::Code(0), "who sends");
-        poller.expect(Exit::Code(0), "who polls");
+        sender.expect(Exit::Code(0), "the sender");
+        poller.expect(Exit::Code(0), "the poller");
     }
 }
 
@@ -298,9 +298,9 @@ fn pollers_of_several_users_are_all_told_of_messages_and_of_room() {
         (0..4).for_each(|_| room.await_one());
         0
     });
-    user.expect(Exit::Code(0), "who uses the queue");
+    user.expect(Exit::Code(0), "the user of the queue");
     for poller in &mut pollers {
-        poller.expect(Exit::Code(0), "who polls");
+        poller.expect(Exit::Code(0), "the poller");
     }
 }
 
@@ -331,8 +331,8 @@ fn who_asks_for_every_edge_is_told_of_each_message_of_another_user() {
         let mut sender = as_user(STRANGER, || {
             send_in_steps(&place.open("/q", 0o666), 2, &ready, &sent)
         });
-        poller.expect(Exit::Code(0), "who polls");
-        sender.expect(Exit::Code(0), "who sends");
+        poller.expect(Exit::Code(0), "the poller");
+        sender.expect(Exit::Code(0), "the sender");
         let queue = place.open("/q", 0o666);
         while queue.try_receive(&mut [0; 8]).is_ok() {}
     }
@@ -363,7 +363,7 @@ fn a_watch_of_dead_pollers_ends_when_another_user_comes_by() {
             }
             0
         });
-        user.expect(Exit::Code(0), "who uses the queue");
+        user.expect(Exit::Code(0), "the user of the queue");
         let bytes = std::fs::read(place.file("q")).unwrap();
         let at = WATCHED as usize;
         assert_eq!(bytes[at..at + 4], [0; 4]);
@@ -404,7 +404,7 @@ fn nobody_opens_a_fifo_of_another_user() {
         place.forge("q", 1);
     }
     let events = rustix::io::read(&watch, &mut [0; 256]);
-    assert_eq!(events, Err(rustix::io::Errno::AGAIN), "somebody opened it");
+    assert_eq!(events, Err(rustix::io::Errno::AGAIN), "a process opened it");
     assert!(planted.exists());
 }
 

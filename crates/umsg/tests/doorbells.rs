@@ -1,4 +1,4 @@
-//! The doorbells of queues that are polled: how long they live, who may ring them, and what comes of strangers that use them and of
+//! The doorbells of queues that are polled: how long they live, which processes may ring them, and what comes of strangers that use them and of
 //! programs that close what is not theirs.
 
 mod support;
@@ -41,7 +41,7 @@ fn a_killed_poller_is_forgotten_after_some_hundred_operations() {
     assert_eq!(place.bells().len(), 1, "it is polled");
     child.kill();
     send_and_receive(&queue, 1000);
-    assert_eq!(place.bells().len(), 0, "nobody polls it");
+    assert_eq!(place.bells().len(), 0, "no process polls it");
     // It can be polled anew.
     let descriptor = queue.pollable().unwrap();
     place.open("/q").send(b"m", 0).unwrap();
@@ -64,7 +64,7 @@ fn a_killed_poller_is_forgotten_by_processes_that_send_one_message_each() {
         0
     });
     sender.expect(Exit::Code(0), "a sender");
-    assert_eq!(place.bells().len(), 0, "nobody polls it");
+    assert_eq!(place.bells().len(), 0, "no process polls it");
     queue.try_receive(&mut [0; SIZE]).unwrap();
 }
 
@@ -81,7 +81,7 @@ fn a_queue_that_is_closed_takes_its_doorbell_along_unless_others_poll() {
     assert_eq!(
         place.bells().len(),
         1,
-        "somebody has a copy of the descriptor"
+        "a process has a copy of the descriptor"
     );
     let queue = place.open("/q");
     queue.send(b"m", 0).unwrap();
@@ -157,7 +157,7 @@ fn what_a_sender_without_a_descriptor_could_not_show_the_next_one_does() {
         queue.send(b"1", 0).unwrap();
         0
     });
-    blind.expect(Exit::Code(0), "who can't open the doorbell");
+    blind.expect(Exit::Code(0), "the process that can't open the doorbell");
     assert!(queue.readiness().readable);
     assert!(!polled(bell).contains(PollFlags::IN), "it was not shown");
     place.open("/q").send(b"2", 0).unwrap();
@@ -175,7 +175,7 @@ fn what_the_program_closed_that_it_polled_is_not_rung_in_another_file() {
     std::thread::sleep(Duration::from_millis(20));
     send_and_receive(&queue, 10);
     assert_eq!(file.metadata().unwrap().len(), 0);
-    // Who asks again gets another.
+    // A process that asks again gets another.
     let descriptor = queue.pollable().unwrap();
     assert_ne!(std::os::fd::AsRawFd::as_raw_fd(&descriptor), number);
     queue.send(b"m", 0).unwrap();
@@ -248,7 +248,7 @@ fn a_program_that_closed_what_packets_come_from_and_go_to_is_told_all_the_same()
         assert_eq!(file.metadata().unwrap().len(), 0);
         0
     });
-    child.expect(Exit::Code(0), "who polls");
+    child.expect(Exit::Code(0), "the poller");
 }
 
 /// A child begins to poll the queue, and ends without closing it; then another queue's poller has its doorbell swept away.

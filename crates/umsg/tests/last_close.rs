@@ -184,7 +184,7 @@ fn a_queue_whose_users_were_all_killed_goes_with_whoever_comes_by() {
             assert!(posix::list(&place.namespace).unwrap().is_empty());
         }),
         ("sweeps it", |place| {
-            // Who only looks what is left leaves it there.
+            // A process that only lists stale files leaves them there.
             for _ in 0..2 {
                 assert_eq!(place.namespace.left_over().unwrap().queues, ["/q"]);
                 let listed = posix::list_untouched(&place.namespace).unwrap();
@@ -265,7 +265,7 @@ fn a_handle_that_was_refused_leaves_nothing_behind() {
     options.create(true).counted(false);
     drop(options.remove_on_last_close(true).open("/q").unwrap());
     assert!(matches!(none.open("/q"), Err(OpenError::NoAccessMode)));
-    assert!(look(&place).is_ok(), "nobody has opened it");
+    assert!(look(&place).is_ok(), "no process has opened it");
 }
 
 #[test]

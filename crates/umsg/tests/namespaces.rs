@@ -401,7 +401,7 @@ fn a_process_of_whose_death_others_would_not_learn_opens_no_queue_of_several_pid
     })
     .expect(
         Exit::Code(0),
-        "another user in another PID namespace, who can't be registered",
+        "another user in another PID namespace, which can't be registered",
     );
     let mut other = Child::run(|| opens_as_another(&place, true));
     other.expect(

@@ -20,7 +20,7 @@ fn receive(queue: &Queue) {
     queue.try_receive(&mut [0; 8]).unwrap();
 }
 
-/// A function that tells the test who sent, and the other end.
+/// A function that tells the test which process sent, and the other end.
 fn telling() -> (Notify, mpsc::Receiver<Notified>) {
     let (tell, told) = mpsc::channel();
     (Notify::call(move |by| tell.send(by).unwrap()), told)

@@ -46,7 +46,11 @@ fn a_restored_queue_has_the_saved_mode_whatever_the_umask() {
     assert_eq!(place.open("/q").mode(), 0o640);
     let file = std::fs::metadata(place.path().join("mq/q")).unwrap();
     let mode = std::os::unix::fs::PermissionsExt::mode(&file.permissions());
-    assert_eq!(mode & 0o7777, 0o660, "who may receive may map the file");
+    assert_eq!(
+        mode & 0o7777,
+        0o660,
+        "a process that may receive may map the file"
+    );
 }
 
 #[test]

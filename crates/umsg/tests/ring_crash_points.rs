@@ -1,8 +1,8 @@
 //! A real SIGKILL at every named point of a ring, and what must hold afterwards.
 //!
 //! A sender dies: what it had sent is there, in order and whole, and at most one more send of it; a bystander's messages are all
-//! there; no process is held up; a newcomer sends; and the ring takes exactly as many messages as it should. The owner dies: whoever
-//! sends is told so, also who was waiting for room; another process makes a ring of that name, and nothing is left behind.
+//! there; no process is held up; a newcomer sends; and the ring takes exactly as many messages as it should. The owner dies:
+//! each sender is told so, also one that was waiting for room; another process makes a ring of that name, and nothing is left behind.
 
 #[path = "ring_crash_points/mod.rs"]
 mod parts;
@@ -48,7 +48,7 @@ fn kill_often(scenario: &Scenario, point: &str, figures: &mut Figures) {
         };
         kill_a_sender(scenario, point, nth, Repairer::Anybody, figures);
     }
-    assert!(figures.kills_at(point) > before, "{what}: nobody dies");
+    assert!(figures.kills_at(point) > before, "{what}: no process dies");
     figures.judge_stalls(&what, |figures| {
         kill_a_sender(scenario, point, 1, Repairer::Anybody, figures);
     });
@@ -58,14 +58,14 @@ fn kill_often(scenario: &Scenario, point: &str, figures: &mut Figures) {
 fn a_sender_that_is_killed_at_any_point_leaves_a_whole_message_or_none_and_stops_nobody() {
     kill_senders(&[
         "sends to a sleeper",
-        "sends to who waits for several",
+        "sends to a receiver that waits for several",
         "sends batches",
     ]);
 }
 
 #[test]
 fn a_sender_that_is_killed_keeps_nothing_from_who_polls() {
-    kill_senders(&["sends to who polls", "passes descriptors"]);
+    kill_senders(&["sends to a poller", "passes descriptors"]);
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn every_point_of_a_ring_is_killed_at() {
 const DEADLY: &[(&str, &str)] = &[
     ("sends to a sleeper", "SEND_PUBLISHED"),
     ("sends to a sleeper", "RING_SILENCED"),
-    ("sends to who polls", "RING_DUE"),
+    ("sends to a poller", "RING_DUE"),
     ("sends batches", "BATCH_STAMPED"),
     ("sends batches", "BATCH_PUBLISHED"),
     ("sends long messages", "ARENA_SPLIT"),
@@ -236,7 +236,7 @@ const DEADLY: &[(&str, &str)] = &[
 
 fn named(name: &str) -> &'static Scenario {
     let scenario = SENDERS.iter().find(|scenario| scenario.name == name);
-    scenario.unwrap_or_else(|| panic!("nobody who {name}"))
+    scenario.unwrap_or_else(|| panic!("no scenario: {name}"))
 }
 
 #[test]

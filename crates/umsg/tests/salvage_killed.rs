@@ -240,7 +240,7 @@ fn kill_one<K: Kind>(
     let mut found = [0; 4];
     let file = fs::File::open(kind.file()).unwrap();
     file.read_exact_at(&mut found, K::DAMAGE).unwrap();
-    // Who uses a queue that was scribbled over, and that no process has begun to repair, may do anything to it.
+    // A process that uses a corrupted queue before any repair has begun may do anything to it.
     let mark = u32::from_ne_bytes(found);
     let sent = match mark {
         0 => 0,
@@ -340,7 +340,7 @@ fn kill_at_random<K: Kind>(seed: u64) {
         killed += u32::from(mark.is_some());
     }
     eprintln!("{}: {killed} of 12 repairs killed", K::NAME);
-    assert_ne!(killed, 0, "{}: nobody died in time", K::NAME);
+    assert_ne!(killed, 0, "{}: no process died in time", K::NAME);
 }
 
 /// How long a repair has to live, in nanoseconds, once it has begun to make a queue anew.
@@ -383,7 +383,7 @@ fn kill_while_mending<K: Kind>(seed: u64) {
         half_made += usize::from(mark == Some(MENDING));
     }
     eprintln!("{}: {half_made} of {ROUNDS} queues left half made", K::NAME);
-    assert_ne!(half_made, 0, "{}: nobody died in time", K::NAME);
+    assert_ne!(half_made, 0, "{}: no process died in time", K::NAME);
 }
 
 /// Dies after a while, in which another comes.
@@ -439,7 +439,7 @@ fn kill_one_of_two<K: Kind>(seed: u64) {
         "{}: {half_made} of {ROUNDS} queues left half made by one of two, {followed} of those that came first died",
         K::NAME
     );
-    assert_ne!(followed, 0, "{}: nobody came after a dead one", K::NAME);
+    assert_ne!(followed, 0, "{}: no process came after a dead one", K::NAME);
 }
 
 fn kill<K: Kind>() {

@@ -43,7 +43,7 @@ const DEADLY: &[(&str, &str)] = &[
     ),
     ("sends to a waiting receiver", "MSG_NOTED"),
     ("sends to a waiting receiver", "MSG_OFFERED"),
-    ("sends where somebody died with an offer", "MSG_PUT_BACK"),
+    ("sends where a receiver died with an offer", "MSG_PUT_BACK"),
     ("receives by type and in order of arrival", "MSG_ENDED"),
     (
         "receives from a full queue while a sender is blocked",
@@ -154,7 +154,7 @@ fn a_queue_whose_remover_is_killed_is_gone_for_all_who_wait() {
                 let status = status(&queue);
                 status.blocked_receivers + status.blocked_senders == 1
             });
-            assert!(waits, "{point}: nobody waits");
+            assert!(waits, "{point}: no process waits");
             let mut victim = Child::run(|| {
                 let queue = place.open_typed(KEY);
                 crash::arm(point, 1);
@@ -162,7 +162,7 @@ fn a_queue_whose_remover_is_killed_is_gone_for_all_who_wait() {
                 0
             });
             victim.expect(Exit::Signal(libc::SIGKILL), point);
-            waiter.expect(Exit::Code(0), &format!("{point}: who waited"));
+            waiter.expect(Exit::Code(0), &format!("{point}: the waiter"));
             assert_eq!(queue.try_send(1, b""), Err(SendError::Removed), "{point}");
             let gone = umsg::sysv::OpenOptions::new()
                 .namespace(&place.namespace)

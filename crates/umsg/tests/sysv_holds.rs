@@ -33,7 +33,7 @@ fn a_lease_of_a_system_v_queue_waits_until_a_time_of_the_clock_and_no_longer() {
         let waits = wait_until(Duration::from_secs(10), || {
             queue.status().unwrap().blocked_receivers == 1
         });
-        // In any case: who is joined must not wait until tomorrow.
+        // In any case: a thread that is joined must not wait until tomorrow.
         queue.try_send(2, b"wanted").unwrap();
         assert!(waits);
         assert_eq!(receiver.join().unwrap(), (b"wanted".to_vec(), 2, 1));

@@ -1,5 +1,5 @@
-//! A real SIGKILL at every step of making, changing and removing a System V queue, and what others find afterwards: the dead one's
-//! user, and strangers who may not take his files away.
+//! A real SIGKILL at every step of making, changing and removing a System V queue, and what others find afterwards: the dead
+//! process's user, and strangers that may not remove its files.
 
 mod support;
 
@@ -105,7 +105,7 @@ fn every_point_of_the_registry_is_killed_at() {
         let is_ours = name.starts_with("MSGGET_") || name.starts_with("MSGCTL_");
         assert!(
             !is_ours || here.contains(name),
-            "nobody dies at {name} ({what})"
+            "no process dies at {name} ({what})"
         );
     }
 }

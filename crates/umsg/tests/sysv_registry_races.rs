@@ -193,7 +193,7 @@ fn a_stopped_holder_of_the_lock_keeps_others_from_making_queues_and_from_nothing
     assert!(matches!(gone, ControlError::Open(OpenError::NoSuchId)));
 
     stopped.kill();
-    // The names of the removed one are in nobody's way.
+    // The names of the removed queue hinder no process.
     for n in 0..80 {
         open(&place, PRIVATE, false).unwrap().remove().unwrap();
         assert_eq!(sysv::list(&place.namespace).unwrap().len(), 1, "{n}");
@@ -201,7 +201,7 @@ fn a_stopped_holder_of_the_lock_keeps_others_from_making_queues_and_from_nothing
     assert_eq!(place.sysv_names(), ["0", "k-00001234"]);
 }
 
-/// Users who take part where the tests run as root.
+/// Users that take part where the tests run as root.
 const VICTIM: u32 = 1001;
 const STRANGER: u32 = 1002;
 

@@ -63,7 +63,7 @@ fn a_queue_that_was_cut_short_is_damaged_and_others_go_on() {
             let queue = filled(&place);
             cut(&file_of(&place, "mq"), len);
             let mut buffer = vec![0; 100_000];
-            // One of the first may still do with what there is; who meets the cut is told, and so is all processes from then on.
+            // One of the first calls may still succeed; the call that meets the cut fails, and so do all calls from then on.
             let received: Vec<_> = (0..5).map(|_| queue.try_receive(&mut buffer)).collect();
             assert!(received.contains(&Err(NOT_RECEIVED)), "{len}: {received:?}");
             assert_eq!(queue.try_receive(&mut buffer), Err(NOT_RECEIVED));

@@ -27,8 +27,8 @@ pub const ALL: &[Scenario] = &[
         .passes(8)
         .leases()
         .dies_at(crash_points![
-            LEASE_HELD LEASE_TAKEN LEASE_ENDED RETURN_MARKED RETURN_ENDED DRAIN_MARKED DRAIN_LINKED
-            RECEIVE_UNSTORED RECEIVE_RETURNED
+            LEASE_HELD LEASE_TAKEN LEASE_ENDED RETURN_MARKED RETURN_ENDED DRAIN_MARKED
+            DRAIN_LINKED RECEIVE_UNSTORED RECEIVE_RETURNED
         ]),
     Scenario::new(
         "leases from a full queue while a sender is blocked",
@@ -40,7 +40,8 @@ pub const ALL: &[Scenario] = &[
     .leases()
     .alone(crash_points![LEASE_ENDED RECEIVE_RETURNED ADMIT_ACCEPTED])
     .dies_at(crash_points![
-        LEASE_HELD LEASE_TAKEN LEASE_ENDED RETURN_MARKED RETURN_ENDED RECEIVE_RETURNED ADMIT_ACCEPTED
+        LEASE_HELD LEASE_TAKEN LEASE_ENDED RETURN_MARKED RETURN_ENDED RECEIVE_RETURNED
+        ADMIT_ACCEPTED
     ]),
     Scenario::new(
         "leases and waits for another message until its time is over",

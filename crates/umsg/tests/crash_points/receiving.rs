@@ -38,8 +38,8 @@ pub const ALL: &[Scenario] = &[
         .prefill(|actor| send_mixed(actor, 40))
         .passes(15)
         .dies_at(crash_points![
-            DRAIN_MARKED DRAIN_LINKED RECEIVE_COPIED RECEIVE_UNSTORED RECEIVE_RETURNED RECEIVE_FREED
-            RECEIVE_ADMITTED
+            DRAIN_MARKED DRAIN_LINKED RECEIVE_COPIED RECEIVE_UNSTORED RECEIVE_RETURNED
+            RECEIVE_FREED RECEIVE_ADMITTED
         ]),
     Scenario::new(
         "receives from a full queue while a sender is blocked",
@@ -52,8 +52,8 @@ pub const ALL: &[Scenario] = &[
         RECEIVE_RETURNED RECEIVE_FREED RECEIVE_ADMITTED ADMIT_ACCEPTED
     ])
     .dies_at(crash_points![
-        RECEIVE_COPIED RECEIVE_RETURNED RECEIVE_FREED RECEIVE_ADMITTED ADMIT_ACCEPTED DRAIN_MARKED
-        DRAIN_LINKED
+        RECEIVE_COPIED RECEIVE_RETURNED RECEIVE_FREED RECEIVE_ADMITTED ADMIT_ACCEPTED
+        DRAIN_MARKED DRAIN_LINKED
     ]),
     Scenario::new(
         "receives from a full queue of mixed messages while a sender is blocked",
@@ -71,7 +71,8 @@ pub const ALL: &[Scenario] = &[
     .passes(8)
     .batches(Batches::Receives)
     .dies_at(crash_points![
-        RECEIVE_COPIED RECEIVE_TAKEN RECEIVE_RETURNED RECEIVE_BATCH_TAKEN RECEIVE_FREED RECEIVE_ADMITTED
+        RECEIVE_COPIED RECEIVE_TAKEN RECEIVE_RETURNED RECEIVE_BATCH_TAKEN RECEIVE_FREED
+        RECEIVE_ADMITTED
     ]),
     Scenario::new("receives batches from the store", |actor| {
         receive_batches(actor, 8, 3)
@@ -80,7 +81,8 @@ pub const ALL: &[Scenario] = &[
     .passes(8)
     .batches(Batches::Receives)
     .dies_at(crash_points![
-        RECEIVE_COPIED RECEIVE_UNSTORED RECEIVE_RETURNED RECEIVE_BATCH_TAKEN RECEIVE_FREED RECEIVE_ADMITTED
+        RECEIVE_COPIED RECEIVE_UNSTORED RECEIVE_RETURNED RECEIVE_BATCH_TAKEN RECEIVE_FREED
+        RECEIVE_ADMITTED
     ]),
     Scenario::new(
         "receives a batch from a full queue while a batch is blocked",
@@ -100,5 +102,7 @@ pub const ALL: &[Scenario] = &[
     .prefill(fill)
     .beside(Bystander::SendsBatches)
     .alone(crash_points![BATCH_TURN])
-    .dies_at(crash_points![RECEIVE_TAKEN RECEIVE_FREED RECEIVE_ADMITTED BATCH_TURN]),
+    .dies_at(crash_points![
+        RECEIVE_TAKEN RECEIVE_FREED RECEIVE_ADMITTED BATCH_TURN
+    ]),
 ];

@@ -23,8 +23,8 @@ pub const ALL: &[Scenario] = &[
     .prefill(|actor| send_mixed(actor, 20))
     .passes(10)
     .dies_at(crash_points![
-        GROW_LENT RESERVE_SLOT_TAKEN RESERVE_HELD DRAIN_MARKED DRAIN_LINKED COMMIT_MARKED COMMIT_ENDED
-        CANCEL_ENDED RECEIVE_RETURNED
+        GROW_LENT RESERVE_SLOT_TAKEN RESERVE_HELD DRAIN_MARKED DRAIN_LINKED COMMIT_MARKED
+        COMMIT_ENDED CANCEL_ENDED RECEIVE_RETURNED
     ]),
     Scenario::new("sends in place what makes the arena grow", |actor| {
         for length in 0..60 {
@@ -60,7 +60,9 @@ pub const ALL: &[Scenario] = &[
         send_alike(actor, 20)
     })
     .passes(20)
-    .dies_at(crash_points![SEND_FILLED SEND_PUBLISHED SEND_COUNTED SEND_UNSERVED]),
+    .dies_at(crash_points![
+        SEND_FILLED SEND_PUBLISHED SEND_COUNTED SEND_UNSERVED
+    ]),
     Scenario::new(
         "sends mixed messages into a queue that holds some",
         |actor| send_mixed(actor, 30),
@@ -68,7 +70,8 @@ pub const ALL: &[Scenario] = &[
     .prefill(|actor| send_mixed(actor, 20))
     .passes(5)
     .dies_at(crash_points![
-        SEND_FILLED SEND_RUN_CHANGED SEND_PUBLISHED SEND_COUNTED SEND_UNSERVED ARENA_SPLIT ARENA_NAMED
+        SEND_FILLED SEND_RUN_CHANGED SEND_PUBLISHED SEND_COUNTED SEND_UNSERVED ARENA_SPLIT
+        ARENA_NAMED
     ]),
     Scenario::new("sends messages for which the arena grows", |actor| {
         for length in 0..60 {
@@ -82,8 +85,8 @@ pub const ALL: &[Scenario] = &[
         .passes(5)
         .batches(Batches::Sends)
         .dies_at(crash_points![
-            BATCH_NOTED BATCH_STAMPED BATCH_PUBLISHED BATCH_COUNTED SEND_RUN_CHANGED SEND_COUNTED SEND_UNSERVED
-            ARENA_SPLIT ARENA_NAMED
+            BATCH_NOTED BATCH_STAMPED BATCH_PUBLISHED BATCH_COUNTED SEND_RUN_CHANGED
+            SEND_COUNTED SEND_UNSERVED ARENA_SPLIT ARENA_NAMED
         ]),
     Scenario::new("sends batches into a queue that holds messages", |actor| {
         send_batches(actor, 12)
@@ -91,7 +94,9 @@ pub const ALL: &[Scenario] = &[
     .prefill(|actor| send_mixed(actor, 20))
     .passes(5)
     .batches(Batches::Sends)
-    .dies_at(crash_points![BATCH_NOTED BATCH_STAMPED BATCH_PUBLISHED BATCH_COUNTED]),
+    .dies_at(crash_points![
+        BATCH_NOTED BATCH_STAMPED BATCH_PUBLISHED BATCH_COUNTED
+    ]),
     Scenario::new("sends a batch to a waiting receiver", |actor| {
         send_batches(actor, 1)
     })
@@ -119,4 +124,6 @@ pub const GROWING: &[Scenario] = &[Scenario::new("fills a deep queue", |actor| {
 })
 .passes(2)
 .fresh()
-.dies_at(crash_points![GROW_LENT GROW_COPIED GROW_DOUBLED GROW_WRITTEN GROW_COUNTED])];
+.dies_at(crash_points![
+    GROW_LENT GROW_COPIED GROW_DOUBLED GROW_WRITTEN GROW_COUNTED
+])];

@@ -9,11 +9,14 @@ use crate::support::killing::{Batches, Bystander, Nudge};
 use std::time::Duration;
 
 /// Points of a receiver that begins to wait.
-const BEGINNING: &[&str] = crash_points![WAIT_NODE_FILLED WAIT_LISTED WAIT_UNNAMED WAIT_NAMED];
+const BEGINNING: &[&str] = crash_points![
+    WAIT_NODE_FILLED WAIT_LISTED WAIT_UNNAMED WAIT_NAMED
+];
 
 /// And a sender, which leaves its message in a slot first.
 const PARKING: &[&str] = crash_points![
-    GROW_LENT PARK_SLOT_TAKEN PARK_FILLED WAIT_NODE_FILLED WAIT_LISTED WAIT_UNNAMED WAIT_NAMED
+    GROW_LENT PARK_SLOT_TAKEN PARK_FILLED WAIT_NODE_FILLED WAIT_LISTED WAIT_UNNAMED
+    WAIT_NAMED
 ];
 
 fn wait_for_a_message(actor: &mut Actor<'_>) {

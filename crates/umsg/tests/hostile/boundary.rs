@@ -1,6 +1,6 @@
 //! Values at boundaries, one at a time, in each word of a queue's file that is in use: and then every operation.
 //!
-//! Nobody keeps a list of the fields. The fixed part is taken word by word, and so is each further page as far as it holds anything;
+//! There is no list of the fields. The fixed part is taken word by word, and so is each further page as far as it holds anything;
 //! the limits, indices, and counts that a word may hold by mistake are those that the file itself holds, one more and one less.
 //! Each case begins with the file as it was. A case that kills the process, or is in a call for too long, is told by its word and value.
 //! A run takes each third case, and another third each second; `UMSG_BOUNDARY=all` takes all, with all limits for each word.

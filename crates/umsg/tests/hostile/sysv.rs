@@ -70,7 +70,7 @@ impl Face for SysV {
     }
 
     fn remake(&self, place: &Place) {
-        // What says that it has no key any more, or is no queue, is in nobody's way.
+        // A file that names no key any more, or is no queue, keeps the key from no process.
         let mut options = options_in(place);
         if let Ok(queue) = options.open(KEY) {
             let _ = queue.remove();

@@ -47,7 +47,7 @@ fn a_queue_is_found_by_its_descriptor_whatever_it_is_called() {
         let mut options = options(&place);
         options.create(true).remove_on_last_close(true);
         let first = options.open(name).unwrap();
-        // That of a queue that was there: who made it with the queue has one of a file without a name.
+        // The descriptor of a queue that existed: the creator's is of a file without a name.
         let (queue, descriptor) = options.open_with_descriptor(name, false).unwrap();
         drop((first, Queue::from_fd(descriptor.as_fd()).unwrap()));
         let second = Queue::from_fd(descriptor.as_fd()).unwrap();

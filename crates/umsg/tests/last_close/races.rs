@@ -61,8 +61,8 @@ fn who_only_looks_at_what_is_left_keeps_no_last_user_from_removing_it() {
             drop(create(&place));
             left += u32::from(file.exists());
         }
-        // Some where who looks is interrupted for long.
-        assert!(left <= 5, "{left} queues that nobody had open");
+        // Some are left where the process that looks is interrupted for long.
+        assert!(left <= 5, "{left} queues that no process had open");
     });
     expect_gone(&place);
 }
@@ -104,7 +104,7 @@ fn who_has_found_a_queue_and_is_overtaken_by_its_last_user_finds_it_no_more() {
     last.expect(Exit::Code(0), "the last user");
     expect_gone(&place);
     overtaken.signal(libc::SIGCONT);
-    overtaken.expect(Exit::Code(0), "who found it");
+    overtaken.expect(Exit::Code(0), "the process that found it");
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn nobody_who_goes_takes_away_a_queue_that_stays() {
     let place = Place::in_turn();
     let told = Shared::<Told>::new();
     hammer(|| {
-        // Both kinds come to have the name; it is theirs who made one that stays, until they unlink it.
+        // Both kinds come to have the name; the maker of one that stays has it until it unlinks it.
         drop(options(&place).open("/q"));
         let mut options = options(&place);
         let plain = options.create(true).exclusive(true);
@@ -187,7 +187,7 @@ fn who_is_killed_while_it_makes_or_removes_one_is_in_nobodys_way() {
                 drop(queue);
                 0
             });
-            // Who unlinks it asks nobody.
+            // An unlink asks no other process.
             let dies = !(explicit && point == "TRANSIENT_LOCKED");
             let end = match dies {
                 true => Exit::Signal(libc::SIGKILL),
@@ -214,7 +214,7 @@ fn what_a_dead_maker_left_is_counted_and_swept() {
         drop(create(&place));
         0
     });
-    maker.expect(Exit::Signal(libc::SIGKILL), "who makes it");
+    maker.expect(Exit::Signal(libc::SIGKILL), "the maker");
     assert_eq!(place.namespace.left_over().unwrap().temporary, 1);
     assert_eq!(place.namespace.sweep().unwrap().temporary, 1);
     assert!(place.namespace.left_over().unwrap().is_empty());

@@ -84,12 +84,16 @@ pub const OWNERS: &[Reign] = &[
     }),
     Reign::until(crash_points![RING_CLOSED RING_UNHUNG], 1, reign_briefly),
     Reign::until(
-        crash_points![ADMIT_ACCEPTED DRAIN_MARKED DRAIN_LINKED RECEIVE_UNSTORED RECEIVE_RETURNED],
+        crash_points![
+            ADMIT_ACCEPTED DRAIN_MARKED DRAIN_LINKED RECEIVE_UNSTORED RECEIVE_RETURNED
+        ],
         5,
         reign,
     ),
     Reign::until(
-        crash_points![RECEIVE_COPIED RECEIVE_BATCH_TAKEN RECEIVE_FREED BATCH_TURN],
+        crash_points![
+            RECEIVE_COPIED RECEIVE_BATCH_TAKEN RECEIVE_FREED BATCH_TURN
+        ],
         5,
         reign_in_batches,
     ),

@@ -139,28 +139,51 @@ pub const SENDERS: &[Scenario] = &[
     Scenario::new("sends to a sleeper", send_now_and_then).dies_at(crash_points![
         SEND_FILLED SEND_PUBLISHED SEND_COUNTED SEND_UNSERVED RING_DUE RING_SILENCED
     ]),
-    Scenario::new("sends to who waits for several", send_now_and_then).owner(Owner::WaitsForThree).dies_at(crash_points![SEND_PUBLISHED SEND_UNSERVED RING_DUE RING_SILENCED]),
-    Scenario::new("sends to who polls", send_now_and_then).owner(Owner::Polls).dies_at(crash_points![
-        SEND_FILLED SEND_PUBLISHED SEND_COUNTED SEND_UNSERVED RING_DUE RING_PULLED
+    Scenario::new(
+        "sends to a receiver that waits for several",
+        send_now_and_then,
+    )
+    .owner(Owner::WaitsForThree)
+    .dies_at(crash_points![
+        SEND_PUBLISHED SEND_UNSERVED RING_DUE RING_SILENCED
     ]),
+    Scenario::new("sends to a poller", send_now_and_then)
+        .owner(Owner::Polls)
+        .dies_at(crash_points![
+            SEND_FILLED SEND_PUBLISHED SEND_COUNTED SEND_UNSERVED RING_DUE RING_PULLED
+        ]),
     Scenario::new("sends batches", send_batches).dies_at(crash_points![
-        BATCH_NOTED BATCH_STAMPED BATCH_PUBLISHED BATCH_COUNTED SEND_UNSERVED RING_DUE RING_SILENCED
+        BATCH_NOTED BATCH_STAMPED BATCH_PUBLISHED BATCH_COUNTED SEND_UNSERVED RING_DUE
+        RING_SILENCED
     ]),
-    Scenario::new("sends more than the entries", flood).entries(8).overflow(4000).owner(Owner::Dawdles).dies_at(crash_points![
-        SEND_FILLED SEND_PUBLISHED GROW_LENT GROW_COPIED GROW_DOUBLED GROW_WRITTEN GROW_COUNTED
-    ]),
-    Scenario::new("sends to a full ring", flood).entries(4).overflow(4).owner(Owner::IsSlow).dies_at(crash_points![
-        SEND_PUBLISHED PARK_SLOT_TAKEN PARK_FILLED WAIT_NODE_FILLED WAIT_LISTED WAIT_UNNAMED WAIT_NAMED
-        WAIT_WOKEN
-    ]),
+    Scenario::new("sends more than the entries", flood)
+        .entries(8)
+        .overflow(4000)
+        .owner(Owner::Dawdles)
+        .dies_at(crash_points![
+            SEND_FILLED SEND_PUBLISHED GROW_LENT GROW_COPIED GROW_DOUBLED GROW_WRITTEN
+            GROW_COUNTED
+        ]),
+    Scenario::new("sends to a full ring", flood)
+        .entries(4)
+        .overflow(4)
+        .owner(Owner::IsSlow)
+        .dies_at(crash_points![
+            SEND_PUBLISHED PARK_SLOT_TAKEN PARK_FILLED WAIT_NODE_FILLED WAIT_LISTED WAIT_UNNAMED
+            WAIT_NAMED WAIT_WOKEN
+        ]),
     Scenario::new("passes descriptors", |sender, life| {
-            let file = std::fs::File::open("/dev/null").unwrap();
-            for _ in 0..1500 {
-                life.send(1, |posts| {
-                    sender.send_fd(&posts[0], file.as_fd(), Until::Forever)
-                });
-                std::thread::sleep(Duration::from_millis(1));
-            }
-        }).owner(Owner::Polls).dies_at(crash_points![RING_PASSED SEND_FILLED RING_DUE]),
-    Scenario::new("sends long messages", send_long).longest(2000).dies_at(crash_points![ARENA_SPLIT ARENA_NAMED]),
+        let file = std::fs::File::open("/dev/null").unwrap();
+        for _ in 0..1500 {
+            life.send(1, |posts| {
+                sender.send_fd(&posts[0], file.as_fd(), Until::Forever)
+            });
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    })
+    .owner(Owner::Polls)
+    .dies_at(crash_points![RING_PASSED SEND_FILLED RING_DUE]),
+    Scenario::new("sends long messages", send_long)
+        .longest(2000)
+        .dies_at(crash_points![ARENA_SPLIT ARENA_NAMED]),
 ];

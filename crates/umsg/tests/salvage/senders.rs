@@ -76,7 +76,7 @@ fn a_sender_whose_waiting_message_makes_no_sense_sends_it_again_when_there_is_ro
         assert_eq!(
             blocked(&place),
             2,
-            "{what}: nobody is told that it has sent"
+            "{what}: no sender is told that it has sent"
         );
         for n in 0..MESSAGES {
             assert_eq!(queue.receive_vec().unwrap().data, [n; 200], "{what}");

@@ -1,4 +1,4 @@
-//! A handler that runs in the middle of its thread's first call, while the library finds out who the thread is, and uses the queue.
+//! A handler that runs in the middle of its thread's first call, while the library finds out the thread's identity, and uses the queue.
 
 use super::install;
 use crate::support::child::{Child, Exit};
@@ -66,7 +66,7 @@ fn a_handler_uses_a_queue_while_its_thread_is_about_to_for_the_first_time() {
             assert!(RUNS.load(Ordering::SeqCst) >= 2, "it did not come by");
             0
         });
-        child.expect(Exit::Code(0), "who is interrupted");
+        child.expect(Exit::Code(0), "the interrupted process");
         let receive = || queue.try_receive(&mut [0; 64]).expect("a message").len;
         assert_eq!([receive(), receive()], [16, 15]);
     }
@@ -86,7 +86,7 @@ fn who_dies_in_a_handler_in_its_first_call_leaves_its_lock_to_others() {
         trap(libc::SYS_gettid);
         queue.try_send(b"never sent", 0).map_or(1, |()| 0)
     });
-    child.expect(Exit::Signal(libc::SIGKILL), "who is interrupted");
+    child.expect(Exit::Signal(libc::SIGKILL), "the interrupted process");
     queue.try_send(b"next", 0).expect("the lock of the dead");
     let receive = || queue.try_receive(&mut [0; 64]).expect("a message").len;
     assert_eq!([receive(), receive()], [5, 4]);

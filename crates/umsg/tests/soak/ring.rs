@@ -278,7 +278,7 @@ impl Work for Soak {
     }
 
     fn descriptors(&self, role: usize) -> usize {
-        // Who owns the ring keeps descriptors that were passed to it until it has the message that names them.
+        // The owner keeps descriptors that were passed to it until it has the message that names them.
         if role < SENDERS { 64 } else { 1100 }
     }
 
@@ -369,7 +369,7 @@ impl Work for Soak {
     }
 }
 
-/// Who waits for a message or for room, and a poller, is told at once.
+/// The receiver, a blocked sender and a poller are told at once.
 fn expect_promptness(ring: &mut Ring, what: &str) {
     let sender = ring.sender();
     // A poller never looks up by itself, and sleeps once.
@@ -394,7 +394,7 @@ fn expect_promptness(ring: &mut Ring, what: &str) {
             drop(ring.receive_timeout(CALM).expect("a message"))
         })
     });
-    expect_prompt(&format!("{what}: who polls"), || {
+    expect_prompt(&format!("{what}: a poller"), || {
         turn(true, &mut |ring| {
             assert!(
                 poll_readable(ring.pollable(), How::Within(CALM)),

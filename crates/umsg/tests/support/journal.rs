@@ -62,7 +62,7 @@ pub struct Role {
     pub done_at: AtomicU64,
     /// When a call that is still going on was begun; 0 for none.
     pub begun_at: AtomicU64,
-    /// When that call has to be back, whoever is stopped; 0 for one that may wait for ever.
+    /// When that call has to be back, whichever process is stopped; 0 for one that may wait for ever.
     pub due_at: AtomicU64,
     /// The first call that returned after [`Journal::mark`].
     pub first_after_mark: AtomicU64,
@@ -89,9 +89,9 @@ pub struct Journal {
     /// A moment of CLOCK_MONOTONIC that a process set; see [`Role::first_after_mark`].
     pub mark: AtomicU64,
     pub roles: [Role; ROLES],
-    /// Who sends, and who receives.
+    /// Senders, and receivers.
     pub kinds: [Kind; 2],
-    /// Where to look for the next buffer that is nobody's.
+    /// Where to look for the next buffer that no role owns.
     pub next_hand: AtomicU32,
     pub hands: [Hand; HANDS],
     pub messages: [Message; MESSAGES],
@@ -162,7 +162,7 @@ pub enum Deed {
 }
 pub const DEEDS: usize = Deed::Notified as usize + 1;
 
-/// Who sends: a role, and which of the processes that had it.
+/// A sender: a role, and the number of the process among those that had the role.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Author {
     pub role: usize,

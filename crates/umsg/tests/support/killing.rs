@@ -12,7 +12,7 @@ use umsg_shm::crash::{self, POINTS};
 
 use super::shared::{Shared, Zeroed};
 
-/// Who takes part, as numbers of the journal.
+/// The processes that take part, as numbers of the journal.
 pub const OBSERVER: usize = 0;
 pub const BYSTANDER: usize = 1;
 pub const VICTIM: usize = 2;
@@ -69,7 +69,7 @@ pub enum Nudge {
     Receive,
 }
 
-/// Who repairs what the victim has left.
+/// The process that repairs after the victim's death.
 #[derive(Clone, Copy)]
 pub enum Repairer<'a> {
     /// A process that comes.
@@ -192,15 +192,15 @@ impl Figures {
         self.stall = self.stall.max(stall);
         let is_short = stall < STALL.as_nanos() as u64;
         let stalled = milliseconds(stall);
-        assert!(is_short, "{what}: somebody stalled for {stalled:.0} ms");
+        assert!(is_short, "{what}: a process stalled for {stalled:.0} ms");
     }
 
     pub fn end_round(&mut self) {
         self.stalls.push(std::mem::take(&mut self.stall));
     }
 
-    /// Fails unless in most of the rounds since the last judgement nobody stalled for longer than may be. On a busy machine a process
-    /// may in many of them: then there are more rounds.
+    /// Fails unless in most of the rounds since the last judgement no process stalled for too long. On a busy machine processes
+    /// stall in many of them: then there are more rounds.
     pub fn judge_stalls(&mut self, what: &str, mut again: impl FnMut(&mut Figures)) {
         let goal = GOAL.as_nanos() as u64;
         for _ in 0..ROUNDS {
@@ -213,7 +213,7 @@ impl Figures {
         }
         let stalls = &self.stalls;
         panic!(
-            "{what}: in half of the rounds somebody stalled for {GOAL:?} or longer: {stalls:?} ns"
+            "{what}: in half of the rounds a process stalled for {GOAL:?} or longer: {stalls:?} ns"
         );
     }
 

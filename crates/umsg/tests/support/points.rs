@@ -128,7 +128,7 @@ pub fn of_repairs(face: Face) -> BTreeSet<String> {
     repairs.map(|(_, point)| point).collect()
 }
 
-/// The points that a file of tests names: it kills at each, and fails if nobody dies there.
+/// The points that a file of tests names: it kills at each, and fails if no process dies there.
 pub fn killed_in(file: &str) -> Vec<&'static str> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests")
@@ -148,7 +148,7 @@ pub fn expect_all(face: Face, killed: &[&str]) {
         .collect();
     assert!(
         missing.is_empty(),
-        "{face:?}: nobody is killed at {missing:?}"
+        "{face:?}: no process is killed at {missing:?}"
     );
     for name in killed {
         let is_known = POINTS.iter().any(|(_, known, _)| known == name);
@@ -158,7 +158,7 @@ pub fn expect_all(face: Face, killed: &[&str]) {
             .find(|(other, point, _)| *other == face && point == name);
         assert!(
             never.is_none(),
-            "{face:?}: killed at a point that it never comes by: {never:?}"
+            "{face:?}: killed at a point that it never passes: {never:?}"
         );
     }
 }

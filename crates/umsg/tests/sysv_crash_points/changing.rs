@@ -19,7 +19,7 @@ pub const ALL: &[Scenario] = &[
     .prefill(fill)
     .beside(Bystander::Sends)
     .dies_at(crash_points![MSG_CHANGED]),
-    Scenario::new("changes who may do what", |clerk| {
+    Scenario::new("changes the mode", |clerk| {
         let mode = Some(0o660);
         let change = Change {
             mode,

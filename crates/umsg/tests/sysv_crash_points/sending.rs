@@ -28,7 +28,9 @@ pub const ALL: &[Scenario] = &[
     Scenario::new("sends batches", |clerk| send_batches(clerk, 12))
         .passes(12)
         .batches(Batches::Sends)
-        .dies_at(crash_points![MSG_FILLED MSG_BATCH_FILLED MSG_BATCH_SENT MSG_LINKED]),
+        .dies_at(crash_points![
+            MSG_FILLED MSG_BATCH_FILLED MSG_BATCH_SENT MSG_LINKED
+        ]),
     Scenario::new("sends batches into a queue that holds messages", |clerk| {
         send_batches(clerk, 12)
     })
@@ -55,11 +57,13 @@ pub const ALL: &[Scenario] = &[
     })
     .beside(Bystander::Receives)
     .batches(Batches::Sends)
-    .alone(crash_points![MSG_BATCH_SENT MSG_LINKED MSG_NOTED MSG_OFFERED])
+    .alone(crash_points![
+        MSG_BATCH_SENT MSG_LINKED MSG_NOTED MSG_OFFERED
+    ])
     .dies_at(crash_points![
         MSG_BATCH_FILLED MSG_BATCH_SENT MSG_LINKED MSG_NOTED MSG_OFFERED
     ]),
-    Scenario::new("sends where somebody died with an offer", |clerk| {
+    Scenario::new("sends where a receiver died with an offer", |clerk| {
         send_mixed(clerk, 1)
     })
     .prefill(leave_offer)

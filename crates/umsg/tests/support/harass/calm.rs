@@ -1,6 +1,6 @@
-//! After the violence: the doctor finds nothing, and who waits is told at once again, by the process that ends its wait.
+//! After the violence: the doctor finds nothing, and a waiter is told at once again, by the process that ends its wait.
 //!
-//! Who waits looks up ten times a second by itself, because a waker may die. So one that nobody wakes is late, not stuck, and only
+//! A waiter looks up ten times a second by itself, because a waker may die. So a waiter that no process wakes is late, not stuck, and only
 //! time tells: its wait ends when it has just looked up and gone to sleep again, a tenth of a second before it would do so the next
 //! time. That of the quickest of several turns: no machine is busy in all of them.
 
@@ -17,7 +17,7 @@ use umsg::diagnosis::{Diagnosis, Life, Repaired};
 pub const CALM: Duration = Duration::from_secs(10);
 
 const TURNS: usize = 15;
-/// In so many of them who waits has to be prompt: in one it may have looked up by itself, where who ended its wait was held up.
+/// In so many of them the waiter has to be prompt: in one it may have looked up by itself, where its waker was held up.
 const PROMPT_TURNS: usize = 2;
 /// Half of the time after which a waiter looks up by itself, in nanoseconds.
 const PROMPT: u64 = 50_000_000;
@@ -106,7 +106,7 @@ pub fn wakes_sleeper(
     act: impl FnOnce(),
 ) -> u64 {
     let act = |child: &Child| {
-        assert!(wait_until(CALM, is_waiting), "{what}: nobody waits");
+        assert!(wait_until(CALM, is_waiting), "{what}: no process waits");
         Sleeper::of(child).expect_to_fall_asleep();
         act();
     };
@@ -140,7 +140,7 @@ pub fn wakes_poller<'a>(
     };
     let act = |_: &Child| {
         let is_there = wait_until(CALM, || polls.load(SeqCst) == 1);
-        assert!(is_there, "{what}: nobody polls");
+        assert!(is_there, "{what}: no process polls");
         std::thread::sleep(Duration::from_millis(2));
         send();
     };

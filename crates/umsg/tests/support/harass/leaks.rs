@@ -1,4 +1,4 @@
-//! What must be as it was once nobody works any more: processes, descriptors, files.
+//! The processes, descriptors and files that must be as before once no process works any more.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

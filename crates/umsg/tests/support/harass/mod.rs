@@ -9,8 +9,8 @@
 //! ```
 //!
 //! What each worker does is the [`Work`]: there is one for each face. The [`Journal`] has what all processes did, in memory that the dead
-//! leave behind. The supervisor fails if a process gets no further for a second in which nobody was stopped, or if a call is not
-//! back a second after it was due, whoever is stopped.
+//! leave behind. The supervisor fails if a process gets no further for a second in which no process was stopped, or if a call is not
+//! back a second after it was due, whichever process is stopped.
 
 mod aim;
 mod calm;
