@@ -156,7 +156,7 @@ fn a_future_that_is_dropped_loses_no_message_and_sends_none() {
 fn tasks_wait_for_the_types_that_they_want() {
     let (place, queue) = Place::new().with_sysv_queue(7);
     let mut child = Child::run(|| {
-        let queue = place.open_typed(7);
+        let queue = place.open_sysv(7);
         std::thread::sleep(Duration::from_millis(20));
         for mtype in (1..=5).rev() {
             for _ in 0..20 {
@@ -190,7 +190,7 @@ fn tasks_wait_for_the_types_that_they_want() {
 #[test]
 fn a_task_waits_for_as_much_room_as_it_needs_and_learns_of_a_removal() {
     let (place, queue) = Place::new().with_sysv_queue(7);
-    let other = place.open_typed(7);
+    let other = place.open_sysv(7);
     one_thread().block_on(async {
         let queue = Arc::new(sysv::Queue::new(queue).unwrap());
         let long = vec![0; other.status().unwrap().entry.qbytes as usize / 2 - 10];

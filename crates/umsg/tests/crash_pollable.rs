@@ -228,7 +228,7 @@ fn who_dies_when_it_finds_nobody_polling_leaves_a_queue_that_can_be_polled() {
 }
 
 /// Of a System V queue that takes two bytes.
-const TYPED_WORKS: &[Work<sysv::Queue>] = &[
+const SYSV_WORKS: &[Work<sysv::Queue>] = &[
     work("sends to an empty queue", 0, |queue| {
         queue.try_send(1, b"m").unwrap()
     }),
@@ -256,11 +256,11 @@ const TYPED_WORKS: &[Work<sysv::Queue>] = &[
 
 #[test]
 fn a_killed_ringer_of_a_system_v_queue_leaves_no_poller_untold() {
-    kill_ringers(TYPED_WORKS, dies_ringing_typed);
+    kill_ringers(SYSV_WORKS, dies_ringing_sysv);
 }
 
 /// Whether it died.
-fn dies_ringing_typed(point: &str, nth: u32, work: &Work<sysv::Queue>) -> bool {
+fn dies_ringing_sysv(point: &str, nth: u32, work: &Work<sysv::Queue>) -> bool {
     let (place, queue) = Place::new().with_sysv_queue(7);
     let small = Change {
         qbytes: Some(DEPTH.into()),
@@ -271,7 +271,7 @@ fn dies_ringing_typed(point: &str, nth: u32, work: &Work<sysv::Queue>) -> bool {
         queue.try_send(1, b"m").unwrap();
     }
     let descriptor = queue.pollable_with(Edges::All).unwrap();
-    let exit = exit_of(|| place.open_typed(7), point, nth, work);
+    let exit = exit_of(|| place.open_sysv(7), point, nth, work);
     let before = polled(descriptor);
     // Repairs.
     queue.set(&small).unwrap();
@@ -298,7 +298,7 @@ fn dies_ringing_typed(point: &str, nth: u32, work: &Work<sysv::Queue>) -> bool {
     exit == Exit::Signal(libc::SIGKILL)
 }
 
-fn send_and_receive_typed(queue: &sysv::Queue, times: usize) {
+fn send_and_receive_sysv(queue: &sysv::Queue, times: usize) {
     for _ in 0..times {
         queue.try_send(1, b"x").unwrap();
         queue.try_receive(Want::Any, &mut [0; 8]).unwrap();
@@ -306,9 +306,9 @@ fn send_and_receive_typed(queue: &sysv::Queue, times: usize) {
 }
 
 /// As [`dies`].
-fn dies_typed(place: &Place, point: &str, work: fn(&sysv::Queue)) {
+fn dies_sysv(place: &Place, point: &str, work: fn(&sysv::Queue)) {
     let mut child = Child::run(|| {
-        let queue = place.open_typed(7);
+        let queue = place.open_sysv(7);
         crash::arm(point, 1);
         work(&queue);
         0
@@ -321,7 +321,7 @@ fn expect_to_be_polled(place: &Place, queue: &sysv::Queue, point: &str) {
     let descriptor = queue.pollable().unwrap();
     assert_eq!(place.bells().len(), 1, "{point}");
     assert_eq!(polled(descriptor), (false, true), "{point}");
-    place.open_typed(7).try_send(1, b"x").unwrap();
+    place.open_sysv(7).try_send(1, b"x").unwrap();
     assert_eq!(polled(descriptor), (true, true), "{point}");
 }
 
@@ -330,10 +330,10 @@ fn who_dies_when_it_begins_to_poll_a_system_v_queue_leaves_nothing_watched() {
     let _turn = turn();
     for point in ["BELL_MADE", "BELL_NAMED", "BELL_WATCHED"] {
         let (place, queue) = Place::new().with_sysv_queue(7);
-        dies_typed(&place, point, |queue| {
+        dies_sysv(&place, point, |queue| {
             let _ = queue.pollable();
         });
-        send_and_receive_typed(&queue, 1000);
+        send_and_receive_sysv(&queue, 1000);
         expect_to_be_polled(&place, &queue, point);
     }
 }
@@ -344,7 +344,7 @@ fn who_dies_when_it_finds_nobody_polling_leaves_a_system_v_queue_that_can_be_pol
     for point in ["BELL_FORGOTTEN", "BELL_UNNAMED"] {
         let (place, queue) = Place::new().with_sysv_queue(7);
         let mut poller = Child::run(|| {
-            let queue = place.open_typed(7);
+            let queue = place.open_sysv(7);
             queue.pollable().unwrap();
             queue.try_send(1, b"m").unwrap();
             queue.try_receive(Want::Any, &mut [0; 8]).unwrap();
@@ -352,9 +352,9 @@ fn who_dies_when_it_finds_nobody_polling_leaves_a_system_v_queue_that_can_be_pol
             0
         });
         poller.expect(Exit::Code(0), "a poller");
-        dies_typed(&place, point, |queue| send_and_receive_typed(queue, 1000));
+        dies_sysv(&place, point, |queue| send_and_receive_sysv(queue, 1000));
         while queue.try_receive(Want::Any, &mut [0; 8]).is_ok() {}
-        send_and_receive_typed(&queue, 1000);
+        send_and_receive_sysv(&queue, 1000);
         expect_to_be_polled(&place, &queue, point);
     }
 }

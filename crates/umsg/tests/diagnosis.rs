@@ -107,20 +107,20 @@ fn a_queue_is_healthy_whatever_it_was_used_for() {
 #[test]
 fn a_queue_that_is_being_used_is_never_said_to_be_damaged() {
     let (place, queue) = Place::new().with_queue("/q", 20, 400);
-    let typed = place.create_typed(0x77);
+    let sysv_queue = place.create_sysv(0x77);
     let work = |seed| {
         let mut random = Random::new(seed);
         loop {
             use_somehow(&queue, &mut random);
             let mtype = random.below(5) as i64 + 1;
-            let _ = typed.try_send(mtype, &vec![1; random.below(200) as usize]);
-            let _ = typed.try_receive(sysv::Want::Exactly(mtype), &mut [0; 8192]);
+            let _ = sysv_queue.try_send(mtype, &vec![1; random.below(200) as usize]);
+            let _ = sysv_queue.try_receive(sysv::Want::Exactly(mtype), &mut [0; 8192]);
         }
     };
     let _users = [Child::run(|| work(1)), Child::run(|| work(2))];
     for _ in 0..20 {
-        let typed = sysv::diagnose(&place.namespace, 0x77).expect("a diagnosis");
-        for diagnosis in [diagnose(&place), typed] {
+        let sysv_queue = sysv::diagnose(&place.namespace, 0x77).expect("a diagnosis");
+        for diagnosis in [diagnose(&place), sysv_queue] {
             let mut problems = diagnosis.problems.iter();
             let damage = problems.find(|problem| problem.kind == ProblemKind::Damaged);
             assert!(damage.is_none(), "{:#?}", diagnosis.problems);

@@ -321,15 +321,15 @@ fn a_file_that_holds_no_more_says_so_and_not_that_the_file_system_is_full() {
     });
     assert_eq!(queue.receive_vec().unwrap().data, b"short");
 
-    let typed = place.create_typed(1);
+    let sysv_queue = place.create_sysv(1);
     let words = [(USED_SLOTS, SLOTS), (USED_SLOTS + 4, SLOTS)];
     with_words(&place.path().join("msg/0"), words, || {
-        let error = typed.try_send(1, b"one").unwrap_err();
+        let error = sysv_queue.try_send(1, b"one").unwrap_err();
         assert_eq!(error, umsg::sysv::SendError::Queue(QueueError::UsedUp));
         Told::from(error).says(libc::ENOMEM, &says);
     });
-    typed.try_send(1, b"one").unwrap();
-    assert!(!queue.status().damaged && !typed.status().unwrap().damaged);
+    sysv_queue.try_send(1, b"one").unwrap();
+    assert!(!queue.status().damaged && !sysv_queue.status().unwrap().damaged);
 }
 
 fn deep(namespace: &Namespace, name: &str) -> Result<Queue, OpenError> {

@@ -94,15 +94,15 @@ fn a_send_that_makes_a_rings_descriptor_readable_takes_no_memory() {
 #[test]
 fn the_first_lease_of_a_process_takes_no_memory() {
     let place = Place::new();
-    let (queue, typed) = (place.create("/q", 4, 8), place.create_typed(7));
+    let (queue, sysv_queue) = (place.create("/q", 4, 8), place.create_sysv(7));
     queue.send(b"x", 0).unwrap();
-    typed.try_send(1, b"x").unwrap();
+    sysv_queue.try_send(1, b"x").unwrap();
     // What others have left is swept meanwhile.
     by_the_dead(|| std::mem::forget(queue.try_receive_lease().unwrap()));
-    for is_typed in [false, true] {
+    for is_sysv in [false, true] {
         let mut child = Child::run(|| {
-            match is_typed {
-                true => drop(without_malloc(|| typed.try_receive_lease(Want::Any)).unwrap()),
+            match is_sysv {
+                true => drop(without_malloc(|| sysv_queue.try_receive_lease(Want::Any)).unwrap()),
                 false => drop(without_malloc(|| queue.try_receive_lease()).unwrap()),
             }
             0
@@ -115,7 +115,7 @@ fn the_first_lease_of_a_process_takes_no_memory() {
 #[test]
 fn a_send_that_brings_memory_into_use_takes_none_of_mallocs() {
     let place = Place::new();
-    let (queue, typed) = (place.create("/q", 1000, 8192), place.create_typed(7));
+    let (queue, sysv_queue) = (place.create("/q", 1000, 8192), place.create_sysv(7));
     // So long the answer that there is no limit is believed.
     std::thread::sleep(Duration::from_millis(150));
     let message = [7; 8192];
@@ -123,6 +123,6 @@ fn a_send_that_brings_memory_into_use_takes_none_of_mallocs() {
         for _ in 0..1000 {
             queue.try_send(&message, 0).unwrap();
         }
-        typed.try_send(1, &message).unwrap();
+        sysv_queue.try_send(1, &message).unwrap();
     });
 }

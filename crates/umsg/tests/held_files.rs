@@ -81,7 +81,7 @@ fn open(path: &Path) -> File {
     options.custom_flags(flags).open(path).unwrap()
 }
 
-fn typed(place: &Everybodys) -> sysv::Queue {
+fn sysv_queue(place: &Everybodys) -> sysv::Queue {
     let mut options = sysv::OpenOptions::new();
     options.namespace(&place.namespace).create(true).mode(0o666);
     options.open(KEY).unwrap()
@@ -109,7 +109,7 @@ fn queues() -> Option<Everybodys> {
     let place = Everybodys::new().filter(|_| fault::is_possible())?;
     let mut maker = as_user(OWNER, || {
         place.options(0o666).open("/q").unwrap();
-        typed(&place);
+        sysv_queue(&place);
     });
     maker.expect(Exit::Code(0), "the owner");
     Some(place)
@@ -120,9 +120,11 @@ fn pass_messages(place: &Everybodys) {
     let queue = place.open("/q");
     queue.send_timeout(b"m", 0, LONG).unwrap();
     queue.receive_timeout(&mut bytes, LONG).unwrap();
-    let typed = typed(place);
-    typed.send_timeout(1, b"m", LONG).unwrap();
-    typed.receive_timeout(Want::Any, &mut bytes, LONG).unwrap();
+    let sysv_queue = sysv_queue(place);
+    sysv_queue.send_timeout(1, b"m", LONG).unwrap();
+    sysv_queue
+        .receive_timeout(Want::Any, &mut bytes, LONG)
+        .unwrap();
     let sender = Sender::open_in(&place.namespace, "/ring").unwrap();
     sender
         .send_timeout(&Post::new(0).payload(b"m"), LONG)
@@ -136,11 +138,13 @@ fn poll_queues(place: &Everybodys) {
     queue.send_timeout(b"m", 0, LONG).unwrap();
     assert_eq!(poll_for(descriptor, PollFlags::IN), PollFlags::IN);
     queue.receive_timeout(&mut bytes, LONG).unwrap();
-    let typed = typed(place);
-    let descriptor = typed.pollable().unwrap();
-    typed.send_timeout(1, b"m", LONG).unwrap();
+    let sysv_queue = sysv_queue(place);
+    let descriptor = sysv_queue.pollable().unwrap();
+    sysv_queue.send_timeout(1, b"m", LONG).unwrap();
     assert_eq!(poll_for(descriptor, PollFlags::IN), PollFlags::IN);
-    typed.receive_timeout(Want::Any, &mut bytes, LONG).unwrap();
+    sysv_queue
+        .receive_timeout(Want::Any, &mut bytes, LONG)
+        .unwrap();
 }
 
 fn look_around(place: &Everybodys) {

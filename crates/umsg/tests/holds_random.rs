@@ -58,7 +58,7 @@ fn text(number: u32, len: u32) -> Vec<u8> {
         .collect()
 }
 
-/// Who uses the queue: a handle, and what it holds.
+/// A user of the queue: a handle, and what it holds.
 struct Holder<'q> {
     queue: &'q Queue,
     leases: Vec<Lease<'q>>,

@@ -222,7 +222,7 @@ impl Round<'_> {
             self.face.remake(&self.place);
             0
         })
-        .expect(Exit::Code(0), "who makes the queue anew");
+        .expect(Exit::Code(0), "the process that makes the queue anew");
     }
 }
 

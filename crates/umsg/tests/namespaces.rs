@@ -187,7 +187,7 @@ type Open = fn(&Place) -> Box<dyn Both>;
 
 const KINDS: [Open; 2] = [
     |place| Box::new(place.create("/q", 10, size_of::<Message>() as u32)),
-    |place| Box::new(place.create_typed(1)),
+    |place| Box::new(place.create_sysv(1)),
 ];
 
 const KILLS: usize = 60;
@@ -354,16 +354,16 @@ fn opens_as_another(place: &Place, is_expected: bool) -> i32 {
     let mut options = OpenOptions::new();
     options.read(true).write(true).namespace(&place.namespace);
     let opened = options.open("/q").map(drop);
-    let typed = sysv::OpenOptions::new().namespace(&place.namespace).open(1);
+    let sysv_queue = sysv::OpenOptions::new().namespace(&place.namespace).open(1);
     let is_refused = matches!(&opened, Err(OpenError::Segment(SegmentError::Unregistered { error, .. })) if error.raw_os_error() == Some(libc::EACCES))
         && matches!(
-            &typed,
+            &sysv_queue,
             Err(sysv::OpenError::Segment(SegmentError::Unregistered { .. }))
         );
     assert_eq!(
-        (opened.is_ok() && typed.is_ok(), is_refused),
+        (opened.is_ok() && sysv_queue.is_ok(), is_refused),
         (is_expected, !is_expected),
-        "{opened:?}, {typed:?}"
+        "{opened:?}, {sysv_queue:?}"
     );
     // A look needs no life, and takes no lock.
     options.counted(false).open("/q").unwrap().status();
@@ -410,7 +410,7 @@ fn a_process_of_whose_death_others_would_not_learn_opens_no_queue_of_several_pid
     );
     let mut guest = apart(PID, || {
         place.open("/q").try_send(b"x", 0).unwrap();
-        place.open_typed(1).try_send(1, b"x").unwrap();
+        place.open_sysv(1).try_send(1, b"x").unwrap();
         i32::from(lives(&place) == 0)
     });
     guest.expect(Exit::Code(0), "root of another PID namespace");

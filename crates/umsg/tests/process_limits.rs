@@ -91,12 +91,12 @@ fn who_can_not_poll_for_want_of_descriptors_can_when_there_are_some() {
     let place = Place::new();
     in_child(|| {
         let queue = place.create("/q", 4, 8);
-        let typed = place.create_typed(1);
+        let sysv_queue = place.create_sysv(1);
         let before = (InUse::now(), entries(place.path()));
         for free in 0..3 {
             let plenty = limit(libc::RLIMIT_NOFILE, 1024);
             leave_descriptors(free);
-            let polled = [queue.pollable().map(drop), typed.pollable().map(drop)];
+            let polled = [queue.pollable().map(drop), sysv_queue.pollable().map(drop)];
             limit(libc::RLIMIT_NOFILE, plenty);
             for error in polled.into_iter().filter_map(Result::err) {
                 assert_eq!(error.raw_os_error(), Some(libc::EMFILE), "{free}: {error}");
@@ -108,9 +108,9 @@ fn who_can_not_poll_for_want_of_descriptors_can_when_there_are_some() {
             }
         }
         queue.try_send(b"one", 0).unwrap();
-        typed.try_send(1, b"one").unwrap();
+        sysv_queue.try_send(1, b"one").unwrap();
         assert!(queue.pollable().is_ok() && queue.readiness().readable);
-        assert!(typed.pollable().is_ok() && typed.readiness().readable);
+        assert!(sysv_queue.pollable().is_ok() && sysv_queue.readiness().readable);
         0
     });
 }

@@ -108,13 +108,13 @@ fn a_deep_queue_of_one_priority_is_repaired_in_milliseconds() {
 }
 
 /// A System V queue with so many messages of a few bytes, their types at random.
-fn full_typed_queue(place: &Place) -> sysv::Queue {
+fn full_sysv_queue(place: &Place) -> sysv::Queue {
     let limits = Limits {
         msgmnb: 1 << 20,
         ..Limits::default()
     };
     place.namespace.set_limits(&limits).expect("limits");
-    let queue = place.create_typed(KEY);
+    let queue = place.create_sysv(KEY);
     let mut random = Random::new(3);
     for number in 0..MESSAGES {
         let mtype = 1 + random.below(1000) as i64;
@@ -128,18 +128,18 @@ const KEY: i32 = 0x4ea1;
 #[test]
 fn a_deep_system_v_queue_is_repaired_in_milliseconds() {
     let place = Place::in_turn();
-    let queue = full_typed_queue(&place);
+    let queue = full_sysv_queue(&place);
     let repairs = || queue.status().expect("a status").statistics.repairs;
     for newcomer in [false, true] {
         let times = (0..ROUNDS).map(|round| {
             let mut victim = Child::run(|| {
-                let queue = place.open_typed(KEY);
+                let queue = place.open_sysv(KEY);
                 crash::arm("MSG_ENDED", 1);
                 let _ = queue.try_receive(Want::Any, &mut [0; 64]);
                 0
             });
             victim.expect(Exit::Signal(libc::SIGKILL), "MSG_ENDED");
-            let fresh = newcomer.then(|| place.open_typed(KEY));
+            let fresh = newcomer.then(|| place.open_sysv(KEY));
             let begun = Instant::now();
             let received = fresh
                 .as_ref()

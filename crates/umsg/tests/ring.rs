@@ -57,7 +57,7 @@ fn senders_learn_of_the_owners_death_and_another_takes_the_name() {
     assert!(matches!(taken, Err(RingError::Owned(pid)) if pid as i32 == child.pid()));
     child.kill();
     let refused = || matches!(sender.try_send(&Post::new(2)), Err(SendError::OwnerDead));
-    assert!(wait_until(LONG, refused), "nobody told the sender");
+    assert!(wait_until(LONG, refused), "the sender was not told");
     let mut ring = owner(&place, 16);
     let sender = Sender::open_in(&place.namespace, "/ring").unwrap();
     sender.send(&Post::new(3)).unwrap();
@@ -140,7 +140,7 @@ fn a_sender_that_had_no_descriptor_to_ring_with_rings_with_its_next_message() {
         let sender = Sender::open_in(&place.namespace, "/ring").unwrap();
         let before = limit_descriptors(0);
         sender.send(&Post::new(1)).unwrap();
-        assert!(!readable(0), "nobody could ring");
+        assert!(!readable(0), "no process could ring");
         limit_descriptors(before);
         sender.send(&Post::new(2)).unwrap();
         0
@@ -222,7 +222,7 @@ fn who_passes_a_descriptor_to_a_ring_whose_doorbell_was_taken_away_is_told_that_
     let place = Place::new();
     let ring = Options::new().create_in(&place.namespace, "/left").unwrap();
     let sender = Sender::open_in(&place.namespace, "/left").unwrap();
-    // As who finds the owner dead does, a moment before its process shows that.
+    // As a process does that finds the owner dead, a moment before the owner's process shows that.
     let mut entries = place.path().join("ring").read_dir().unwrap();
     let is_bell = |entry: &std::fs::DirEntry| entry.file_name().as_encoded_bytes()[0] == b'.';
     let bell = entries

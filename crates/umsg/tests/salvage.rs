@@ -7,8 +7,8 @@ mod room;
 #[path = "salvage/senders.rs"]
 mod senders;
 mod support;
-#[path = "salvage/typed.rs"]
-mod typed;
+#[path = "salvage/sysv_queues.rs"]
+mod sysv_queues;
 
 use rustix::fs::{FallocateFlags, fallocate};
 use std::fs;

@@ -61,7 +61,7 @@ trait Kind {
     fn drain(&mut self) -> Vec<Vec<u8>>;
 }
 
-/// The messages of [`Posix`] and of [`Typed`].
+/// The messages of [`Posix`] and of [`SystemV`].
 fn messages() -> impl Iterator<Item = (u8, Vec<u8>)> {
     (0..20_u8).map(|n| (n % 4, vec![n; usize::from(n) * 20]))
 }
@@ -121,9 +121,9 @@ impl Kind for Posix {
     }
 }
 
-struct Typed(Place, sysv::Queue);
+struct SystemV(Place, sysv::Queue);
 
-impl Kind for Typed {
+impl Kind for SystemV {
     const NAME: &'static str = "a System V queue";
     const HAS_RING: bool = false;
     const DAMAGE: u64 = 56;
@@ -138,7 +138,7 @@ impl Kind for Typed {
         let (place, queue) = Place::new().with_sysv_queue(KEY);
         messages().for_each(|(n, message)| queue.try_send(i64::from(n) + 1, &message).unwrap());
         std::mem::forget(queue.try_receive_lease(sysv::Want::Any).unwrap());
-        Typed(place, queue)
+        SystemV(place, queue)
     }
 
     fn file(&self) -> PathBuf {
@@ -154,7 +154,7 @@ impl Kind for Typed {
     }
 
     fn send(&self) -> bool {
-        self.0.open_typed(KEY).try_send(9, b"more").is_ok()
+        self.0.open_sysv(KEY).try_send(9, b"more").is_ok()
     }
 
     fn send_as_before(&self) -> bool {
@@ -500,7 +500,7 @@ fn a_repair_of_a_posix_queue_that_is_killed_is_ended_by_another() {
 
 #[test]
 fn a_repair_of_a_system_v_queue_that_is_killed_is_ended_by_another() {
-    kill::<Typed>();
+    kill::<SystemV>();
 }
 
 #[test]

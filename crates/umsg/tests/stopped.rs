@@ -107,7 +107,7 @@ fn calls_beside_a_stopped_user_of_a_system_v_queue_return_in_time() {
         let error = returns_after("try_receive", GIVES_UP, receive);
         assert_eq!(error, sysv::ReceiveError::NoMessage);
     };
-    let work = || place.open_typed(KEY).try_send(1, b"first").unwrap();
+    let work = || place.open_sysv(KEY).try_send(1, b"first").unwrap();
     beside_one_stopped_at("MSG_FILLED", work, judge);
     assert_eq!(queue.try_receive(Want::Any, &mut [0; 8]).unwrap().len, 5);
 }

@@ -107,18 +107,18 @@ fn a_queue_whose_creator_is_killed_exists_whole_or_not_at_all() {
     for point in CREATE_POINTS {
         let place = Place::new();
         // A namespace has its directory for System V queues from the first one on.
-        let other = place.create_typed(1);
+        let other = place.create_sysv(1);
         for round in 0..10 {
             let key = KEY + round;
             let mut victim = Child::run(|| {
                 crash::arm(point, 1);
-                place.create_typed(key);
+                place.create_sysv(key);
                 0
             });
             victim.expect(Exit::Signal(libc::SIGKILL), point);
-            let queue = place.create_typed(key);
+            let queue = place.create_sysv(key);
             queue.try_send(1, b"there").unwrap();
-            let received = place.open_typed(key).try_receive(Want::Any, &mut [0; 64]);
+            let received = place.open_sysv(key).try_receive(Want::Any, &mut [0; 64]);
             assert_eq!(received.map(|received| received.len), Ok(5), "{point}");
             // Its own queue, of which there is one.
             let listed = umsg::sysv::list(&place.namespace).unwrap();
@@ -142,7 +142,7 @@ fn a_queue_whose_remover_is_killed_is_gone_for_all_who_wait() {
             let (place, queue) = Place::new().with_sysv_queue(KEY);
             while full && queue.try_send(1, &[0; 1000]).is_ok() {}
             let mut waiter = Child::run(|| {
-                let queue = place.open_typed(KEY);
+                let queue = place.open_sysv(KEY);
                 queue.set_waiting(Waiting::Blocking);
                 let is_removed = match full {
                     true => queue.send(1, &[0; 1000]) == Err(SendError::Removed),
@@ -156,7 +156,7 @@ fn a_queue_whose_remover_is_killed_is_gone_for_all_who_wait() {
             });
             assert!(waits, "{point}: no process waits");
             let mut victim = Child::run(|| {
-                let queue = place.open_typed(KEY);
+                let queue = place.open_sysv(KEY);
                 crash::arm(point, 1);
                 let _ = queue.remove();
                 0
@@ -172,7 +172,7 @@ fn a_queue_whose_remover_is_killed_is_gone_for_all_who_wait() {
                 "{point}: {gone:?}"
             );
             assert_eq!(umsg::sysv::list(&place.namespace).unwrap(), [], "{point}");
-            let next = place.create_typed(KEY);
+            let next = place.create_sysv(KEY);
             assert_ne!(next.id(), queue.id(), "{point}");
             next.try_send(1, b"next").unwrap();
         }

@@ -1,4 +1,4 @@
-//! Who may do what with a System V queue: the same questions to the kernel's queues and to these, by several users.
+//! Permissions of System V queues: several users ask the kernel's queues and these the same questions.
 
 mod support;
 
@@ -269,7 +269,7 @@ fn questions(place: &Place, id: i32, what: &str) {
 #[test]
 fn a_namespace_that_allows_enforced_modes_only_refuses_others() {
     let place = Place::new();
-    let before = place.create_typed(1);
+    let before = place.create_sysv(1);
     let change = |mode| Change {
         mode: Some(mode),
         ..Change::default()

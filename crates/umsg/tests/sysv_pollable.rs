@@ -16,7 +16,7 @@ const KEY: i32 = 0x7507;
 /// A process that polls the queue, and ends without closing it.
 fn leave_poller(place: &Place) {
     let mut poller = Child::run(|| {
-        let queue = place.open_typed(KEY);
+        let queue = place.open_sysv(KEY);
         std::mem::forget(queue.pollable().unwrap().try_clone_to_owned());
         0
     });
@@ -26,7 +26,7 @@ fn leave_poller(place: &Place) {
 #[test]
 fn a_system_v_queue_shows_messages_and_bytes_of_room() {
     let (place, queue) = Place::in_turn().with_sysv_queue(KEY);
-    let other = place.open_typed(KEY);
+    let other = place.open_sysv(KEY);
     let descriptor = queue.pollable_with(Edges::All).unwrap();
     let both = EventFlags::IN | EventFlags::OUT;
     let set = Epoll::new(descriptor, both | EventFlags::ET);
@@ -63,7 +63,7 @@ fn who_polls_a_system_v_queue_learns_that_it_was_removed() {
         EventFlags::IN | EventFlags::OUT | EventFlags::ET,
     );
     assert_eq!(set.told(), Some(EventFlags::OUT));
-    place.open_typed(KEY).remove().unwrap();
+    place.open_sysv(KEY).remove().unwrap();
     assert_eq!(set.told(), Some(EventFlags::IN | EventFlags::OUT));
     let error = queue.try_receive(Want::Any, &mut []).unwrap_err();
     assert_eq!(error, umsg::sysv::ReceiveError::Removed);
@@ -91,7 +91,7 @@ fn a_sleeping_poller_of_a_system_v_queue_is_woken_by_another_process() {
     for _ in 0..20 {
         let mut child = Child::run(|| {
             std::thread::sleep(Duration::from_millis(5));
-            place.open_typed(KEY).send(3, b"m").unwrap();
+            place.open_sysv(KEY).send(3, b"m").unwrap();
             0
         });
         assert_eq!(poll_for(descriptor, PollFlags::IN), PollFlags::IN);
@@ -103,13 +103,13 @@ fn a_sleeping_poller_of_a_system_v_queue_is_woken_by_another_process() {
 #[test]
 fn a_sender_that_found_no_doorbell_of_a_system_v_queue_tells_the_next_poller() {
     let place = Place::in_turn();
-    let sender = place.create_typed(KEY);
+    let sender = place.create_sysv(KEY);
     leave_poller(&place);
     // Another queue's poller sweeps.
     place.create("/other", 4, 8).pollable().unwrap();
     place.expect_no_bells("the sweep");
     sender.send(1, b"1").unwrap();
-    let poller = place.open_typed(KEY);
+    let poller = place.open_sysv(KEY);
     let descriptor = poller.pollable().unwrap();
     let set = Epoll::new(descriptor, EventFlags::IN);
     poller.try_receive(Want::Any, &mut [0; 8]).unwrap();

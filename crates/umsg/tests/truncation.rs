@@ -135,7 +135,7 @@ fn a_ring_that_was_cut_short_is_damaged() {
 #[test]
 fn who_waits_in_a_queue_that_is_cut_short_is_told() {
     let place = Place::in_turn();
-    let (empty, typed) = (place.create("/q", 1, 100), place.create_typed(7));
+    let (empty, sysv_queue) = (place.create("/q", 1, 100), place.create_sysv(7));
     let mut waiting = [
         Child::run(|| {
             catch_truncation().unwrap();
@@ -144,7 +144,7 @@ fn who_waits_in_a_queue_that_is_cut_short_is_told() {
         }),
         Child::run(|| {
             catch_truncation().unwrap();
-            let received = typed.receive(Want::Any, &mut [0; 100]);
+            let received = sysv_queue.receive(Want::Any, &mut [0; 100]);
             assert_eq!(
                 received,
                 Err(sysv::ReceiveError::Queue(QueueError::Damaged))
@@ -164,7 +164,7 @@ fn who_waits_in_a_queue_that_is_cut_short_is_told() {
         child.expect(Exit::Code(0), "a waiting receiver");
     }
     // This process has no handler: it may not touch them any more.
-    std::mem::forget((empty, typed));
+    std::mem::forget((empty, sysv_queue));
 }
 
 #[test]

@@ -86,7 +86,7 @@ fn receivers_beyond_the_seats_of_a_system_v_queue_get_their_messages() {
     }
     let place = Place::new();
     in_child_for(LONG, || {
-        let queue = place.create_typed(1);
+        let queue = place.create_sysv(1);
         let is_full = wait_in_a_crowd(
             || {
                 _ = queue

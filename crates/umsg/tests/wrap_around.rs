@@ -325,8 +325,8 @@ mod sysv_format {
     pub const SEQUENCES: u32 = 65_535;
 }
 
-fn typed_twins(place: &Place, base: u64) -> Twins<sysv::Queue> {
-    let queues = [1, 2].map(|key| place.create_typed(key));
+fn sysv_twins(place: &Place, base: u64) -> Twins<sysv::Queue> {
+    let queues = [1, 2].map(|key| place.create_sysv(key));
     let words = [0, 1].map(|id| Words::of(&place.path().join(format!("msg/{id}"))));
     words[1].set_u64(sysv_format::SEQUENCE, base);
     for offset in sysv_format::TICKETS {
@@ -340,7 +340,7 @@ fn typed_twins(place: &Place, base: u64) -> Twins<sysv::Queue> {
 fn a_system_v_queue_whose_counters_pass_their_ends_does_what_a_new_one_does() {
     for end in ENDS {
         let place = Place::new();
-        let twins = typed_twins(&place, end - BEFORE);
+        let twins = sysv_twins(&place, end - BEFORE);
         let mut random = Random::new(end);
         let mut held = Vec::new();
         for step in 0..600_u32 {

@@ -35,11 +35,11 @@ fn wait_in(patient: &Patient, call: Call) {
                 .send_batch(&both.map(|text| (text, 1)));
         }
         (Kind::SystemV, Call::Receive) => {
-            let queue = patient.place.open_typed(KEY);
+            let queue = patient.place.open_sysv(KEY);
             let _ = queue.receive(Want::Exactly(99), &mut buffer);
         }
         (Kind::SystemV, _) => {
-            let _ = patient.place.open_typed(KEY).send(5, &[0; 8192]);
+            let _ = patient.place.open_sysv(KEY).send(5, &[0; 8192]);
         }
         (Kind::Ring, _) => {
             let sender = ring::Sender::open_in(&patient.place.namespace, "/r").unwrap();
@@ -58,7 +58,7 @@ fn prepare(patient: &mut Patient, call: Call) {
         Kind::Posix => while patient.queue.as_ref().unwrap().try_send(b"", 1).is_ok() {},
         Kind::SystemV => {
             while patient
-                .typed
+                .sysv_queue
                 .as_ref()
                 .unwrap()
                 .try_send(5, &[0; 4000])
@@ -74,7 +74,7 @@ fn prepare(patient: &mut Patient, call: Call) {
 
 /// How many are said to wait.
 fn blocked(patient: &Patient) -> usize {
-    match (&patient.queue, &patient.typed, &patient.ring) {
+    match (&patient.queue, &patient.sysv_queue, &patient.ring) {
         (Some(queue), _, _) => {
             let status = queue.status();
             status.blocked_receivers + status.blocked_senders
@@ -109,7 +109,7 @@ fn who_died_while_it_waited_is_told_of_not_counted_and_taken_away() {
             wait_in(&patient, call);
             1
         };
-        // Who stands in front and looks around does not come to those behind.
+        // A waiter in front that looks around does not reach those behind it.
         let lives = Child::run(wait);
         assert!(wait_until(PATIENCE, || blocked(&patient) == 1), "{what}");
         let mut dies = Child::run(wait);

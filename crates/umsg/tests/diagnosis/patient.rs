@@ -23,7 +23,7 @@ pub struct Patient {
     pub kind: Kind,
     pub place: Place,
     pub queue: Option<Queue>,
-    pub typed: Option<sysv::Queue>,
+    pub sysv_queue: Option<sysv::Queue>,
     pub ring: Option<Ring>,
 }
 
@@ -45,7 +45,7 @@ impl Patient {
             kind,
             place: Place::new(),
             queue: None,
-            typed: None,
+            sysv_queue: None,
             ring: None,
         };
         let (place, messages) = (&patient.place, [&b"one"[..], b"two"]);
@@ -58,11 +58,11 @@ impl Patient {
                 patient.queue = Some(queue);
             }
             Kind::SystemV => {
-                let queue = place.create_typed(KEY);
+                let queue = place.create_sysv(KEY);
                 messages
                     .iter()
                     .for_each(|text| queue.try_send(5, text).unwrap());
-                patient.typed = Some(queue);
+                patient.sysv_queue = Some(queue);
             }
             Kind::Ring => {
                 let mut options = ring::Options::new();
@@ -129,7 +129,7 @@ impl Patient {
     /// How many messages can be received.
     pub fn receive_all(&mut self) -> usize {
         let mut buffer = [0; 8192];
-        std::iter::from_fn(|| match (&self.queue, &self.typed, &mut self.ring) {
+        std::iter::from_fn(|| match (&self.queue, &self.sysv_queue, &mut self.ring) {
             (Some(queue), _, _) => queue.try_receive(&mut buffer).ok().map(drop),
             (_, Some(queue), _) => queue.try_receive(Want::Any, &mut buffer).ok().map(drop),
             (_, _, Some(ring)) => ring.try_receive().ok().map(drop),

@@ -431,7 +431,7 @@ fn no_value_at_a_boundary_in_a_system_v_queue_crashes_or_hangs_anybody() {
 #[test]
 fn no_value_at_a_boundary_beside_dead_users_of_a_system_v_queue_crashes_or_hangs_anybody() {
     let stage: Stage = |place| {
-        let queue = place.open_typed(sysv::KEY);
+        let queue = place.open_sysv(sysv::KEY);
         std::mem::forget(queue.receive_lease(Want::Any).expect("a message"));
         while queue.try_send(3, &[9; 500]).is_ok() {}
         std::thread::scope(|scope| {
@@ -440,7 +440,7 @@ fn no_value_at_a_boundary_beside_dead_users_of_a_system_v_queue_crashes_or_hangs
         });
     };
     let is_set: IsSet = |place| {
-        let status = place.open_typed(sysv::KEY).status();
+        let status = place.open_sysv(sysv::KEY).status();
         status.is_ok_and(|status| (status.blocked_senders, status.blocked_receivers) == (1, 1))
     };
     try_all("System V, dead users", &SysV, Some((stage, is_set)));

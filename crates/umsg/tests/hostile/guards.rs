@@ -1,4 +1,4 @@
-//! Pages around a mapping that must not be touched: who leaves it, be it by a gigabyte, dies.
+//! Pages around a mapping that must not be touched: a process that leaves the mapping, be it by a gigabyte, dies.
 
 use std::path::Path;
 use std::ptr::without_provenance_mut;
@@ -75,7 +75,7 @@ impl Guards {
 /// Bytes of the smallest hole that a queue's file may fit into.
 const HOLE: usize = 4 << 20;
 
-/// So many holes are filled at most: who maps has to have addresses left of those that its limit allows.
+/// So many holes are filled at most: a process that maps needs addresses below its limit.
 const HOLES: usize = 256;
 
 /// Reserves what is free above an address, so that the next mapping comes to lie below it.

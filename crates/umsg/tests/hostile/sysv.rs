@@ -20,7 +20,7 @@ pub struct SysV;
 
 impl Face for SysV {
     fn prepare(&self, place: &Place) {
-        let queue = place.create_typed(KEY);
+        let queue = place.create_sysv(KEY);
         queue.set(&capacity(CAPACITY)).expect("a smaller queue");
         for number in 0..12 {
             let len = number * 100;

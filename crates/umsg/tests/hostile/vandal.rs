@@ -1,4 +1,4 @@
-//! Who may open a queue's file for writing, and does the worst with it.
+//! A process that may open a queue's file for writing, and does the worst with it.
 
 use super::support::Random;
 use super::watch::Record;
@@ -74,7 +74,7 @@ impl<'a> Vandal<'a> {
                 std::thread::sleep(Duration::from_micros(self.random.below(pause)));
             }
         }
-        // Who waits for a lock that names a living owner may go on.
+        // A process that waits for a lock with a living owner may go on.
         self.free_locks();
         self.restore();
     }
@@ -233,7 +233,7 @@ impl<'a> Vandal<'a> {
 /// A file's whole words, mapped for as long as the process lives.
 fn map(file: &File, len: usize) -> &'static [AtomicU32] {
     let access = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: a new mapping of the file's length, which nobody cuts short in this manner, and which stays; of atomics,
+    // SAFETY: a new mapping of the file's length, which no process cuts short in this manner, and which stays; of atomics,
     // because others write it.
     unsafe {
         let base = libc::mmap(

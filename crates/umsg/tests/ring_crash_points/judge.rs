@@ -1,4 +1,4 @@
-//! The receiving end, and what came of whom.
+//! The receiving end, and the messages that came from each sender.
 
 use super::senders::{LONG, Owner};
 use crate::support::journal::How;

@@ -129,7 +129,7 @@ impl Stage<'_> {
         assert_eq!(received, sent, "{}: of the bystander", self.what);
     }
 
-    /// All that who died had sent came, and at most what it was sending.
+    /// All messages came that the dead sender had sent, and at most those that it was sending.
     fn check_messages_of(&self, pid: u32, life: &Life) {
         let (sent, sending) = (life.sent.load(SeqCst), life.sending.load(SeqCst));
         let received = self.judge.of(pid);
@@ -149,7 +149,7 @@ fn stand_by(sender: &Sender, life: &Life) {
     }
 }
 
-/// Kills a sender at a point, when it comes by for the `nth` time, and perhaps who repairs after it; then judges everything. Where
+/// Kills a sender that passes a point for the `nth` time, and perhaps the process that repairs; then judges everything. Where
 /// a process repairs, the bystander begins later.
 pub fn kill_a_sender(
     scenario: &Scenario,

@@ -53,7 +53,7 @@ impl Path {
     /// Makes what the path begins with.
     pub fn furnish(&self, place: &Place) {
         drop(place.create("/there", 4, 8));
-        drop(place.create_typed(7));
+        drop(place.create_sysv(7));
         if self.name == "shared_form" {
             share(place);
         }
@@ -67,9 +67,9 @@ fn share(place: &Place) {
         assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWPID) }, 0, "unshare");
         let mut guest = Child::run(|| {
             pass_one(&place.open("/there"));
-            place.open_typed(7).try_send(1, b"m").expect("room");
+            place.open_sysv(7).try_send(1, b"m").expect("room");
             place
-                .open_typed(7)
+                .open_sysv(7)
                 .try_receive(Want::Any, &mut [0; 8])
                 .expect("a message");
             0
@@ -270,34 +270,34 @@ fn queue_of_last_user(namespace: &Namespace) -> Outcome {
     Ok(())
 }
 
-fn typed(namespace: &Namespace, key: i32) -> Result<sysv::Queue, sysv::OpenError> {
+fn sysv_queue(namespace: &Namespace, key: i32) -> Result<sysv::Queue, sysv::OpenError> {
     let mut options = sysv::OpenOptions::new();
     options.create(true).namespace(namespace).open(key)
 }
 
-fn pass_typed(queue: &sysv::Queue) {
+fn pass_sysv(queue: &sysv::Queue) {
     queue.try_send(3, b"m").expect("room");
     let received = queue.try_receive(Want::Exactly(3), &mut [0; 8]);
     assert_eq!(received.expect("a message").len, 1);
 }
 
 fn sysv_private(namespace: &Namespace) -> Outcome {
-    let queue = typed(namespace, sysv::PRIVATE)?;
-    pass_typed(&queue);
+    let queue = sysv_queue(namespace, sysv::PRIVATE)?;
+    pass_sysv(&queue);
     queue.remove()?;
     Ok(())
 }
 
 fn sysv_create(namespace: &Namespace) -> Outcome {
-    let queue = typed(namespace, 8)?;
-    pass_typed(&queue);
-    pass_typed(&typed(namespace, 7)?);
+    let queue = sysv_queue(namespace, 8)?;
+    pass_sysv(&queue);
+    pass_sysv(&sysv_queue(namespace, 7)?);
     queue.remove()?;
     Ok(())
 }
 
 fn sysv_wait(namespace: &Namespace) -> Outcome {
-    let queue = typed(namespace, 7)?;
+    let queue = sysv_queue(namespace, 7)?;
     thread::scope(|scope| {
         let receive = || {
             queue
@@ -314,7 +314,7 @@ fn sysv_wait(namespace: &Namespace) -> Outcome {
 }
 
 fn sysv_poll(namespace: &Namespace) -> Outcome {
-    let queue = typed(namespace, 7)?;
+    let queue = sysv_queue(namespace, 7)?;
     let bell = queue.pollable()?;
     queue.try_send(3, b"m").expect("room");
     assert!(is_readable(bell, LONG));
@@ -399,9 +399,9 @@ fn shared_form(namespace: &Namespace) -> Outcome {
     let queue = there(namespace)?;
     pass_one(&queue);
     lease_and_reserve(&queue);
-    let typed = sysv::OpenOptions::new().namespace(namespace).open(7)?;
-    typed.try_send(1, b"m").expect("room");
-    typed
+    let sysv_queue = sysv::OpenOptions::new().namespace(namespace).open(7)?;
+    sysv_queue.try_send(1, b"m").expect("room");
+    sysv_queue
         .try_receive(Want::Any, &mut [0; 8])
         .expect("a message");
     Ok(())

@@ -106,7 +106,7 @@ impl Kind for SystemV {
     const RETURNS_OFFERS_LATE: bool = true;
 
     fn open(place: &Place, random: &mut Random) -> Queue {
-        let queue = place.open_typed(KEY);
+        let queue = place.open_sysv(KEY);
         queue.set_waiting(waiting(random));
         queue
     }
@@ -254,7 +254,7 @@ impl Kind for SystemV {
 
 fn soak(qbytes: u64, in_order: bool, what: &'static str) {
     Soak::run(what, SOAKS, in_order, |place| {
-        let queue = place.create_typed(KEY);
+        let queue = place.create_sysv(KEY);
         let change = Change {
             qbytes: Some(qbytes),
             ..Change::default()

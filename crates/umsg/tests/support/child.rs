@@ -145,7 +145,7 @@ impl Child {
         };
         assert!(
             super::wait_until(PATIENCE, is_stopped),
-            "{what}: nobody came by"
+            "{what}: no process came by"
         );
     }
 

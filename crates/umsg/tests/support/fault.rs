@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
-/// The descriptor that is told of faults, and tells nobody. Source: userfaultfd(2).
+/// The descriptor that is told of faults, and tells no process. Source: userfaultfd(2).
 static FAULTS: AtomicI32 = AtomicI32::new(-1);
 
 /// The kernel's numbers. Source: linux/userfaultfd.h.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 /// So many receives may go on at the same time; children that died of their own kept theirs.
 pub const HANDS: usize = 1024;
-/// Bytes. Longer buffers are not shared: what is in them is nobody's excuse.
+/// Bytes. Longer buffers are not shared: their bytes excuse no missing message.
 pub const LEN: usize = 8192;
 
 /// No message has such a number.
@@ -17,7 +17,7 @@ const NOTHING: u8 = 0xff;
 /// One receive's buffer.
 #[repr(C)]
 pub struct Hand {
-    /// The number of the journal whose it is, plus one; 0 for nobody's.
+    /// The number in the journal of its owner, plus one; 0 without an owner.
     owner: AtomicU32,
     bytes: UnsafeCell<[u8; LEN]>,
 }

@@ -107,20 +107,20 @@ impl Place {
     }
 
     /// Opens the System V queue of a key; creates it if it does not exist.
-    pub fn create_typed(&self, key: i32) -> sysv::Queue {
+    pub fn create_sysv(&self, key: i32) -> sysv::Queue {
         let mut options = sysv::OpenOptions::new();
         options.create(true).namespace(&self.namespace);
         options.open(key).expect("a System V queue")
     }
 
-    /// As [`create_typed`](Self::create_typed), with the place itself.
+    /// As [`create_sysv`](Self::create_sysv), with the place itself.
     pub fn with_sysv_queue(self, key: i32) -> (Place, sysv::Queue) {
-        let queue = self.create_typed(key);
+        let queue = self.create_sysv(key);
         (self, queue)
     }
 
     /// Opens the System V queue of a key, which exists.
-    pub fn open_typed(&self, key: i32) -> sysv::Queue {
+    pub fn open_sysv(&self, key: i32) -> sysv::Queue {
         let mut options = sysv::OpenOptions::new();
         options.namespace(&self.namespace);
         options.open(key).expect("an existing System V queue")

@@ -1,4 +1,4 @@
-//! The named points of each face, as they stand in the code: nobody keeps a list of them.
+//! The named points of each face, as they stand in the code: there is no list of them.
 //!
 //! Every `crash_point!` of the library belongs to the faces whose calls come by there, which the folder or file says; a file of which
 //! that is not known fails the tests. A face's points less those that it never comes by, each for a reason, is what its tests

@@ -111,9 +111,12 @@ pub fn leave_offer(clerk: &mut Clerk<'_>) {
         0
     });
     let waits = wait_until(STUCK, || status(clerk.queue).blocked_receivers == 1);
-    assert!(waits, "nobody waits for an offer");
+    assert!(waits, "no process waits for an offer");
     clerk.send(How::Try, 9, 60).expect("room");
-    dead.expect(Exit::Signal(libc::SIGKILL), "who was offered a message");
+    dead.expect(
+        Exit::Signal(libc::SIGKILL),
+        "the process that was offered a message",
+    );
     clerk.me().receiving.store(0, SeqCst);
 }
 

@@ -25,7 +25,7 @@ impl Stage<'_> {
         let entry = before.entry;
         let types = self.queue.types(QBYTES).expect("the types");
         let left = self.drain();
-        // A blocked sender of whose death nobody knew may have been let in meanwhile.
+        // A blocked sender whose death was unknown may have been admitted meanwhile.
         if before.blocked_senders == 0 {
             self.check_counts(&left, (entry.messages, entry.bytes), &types, what);
         }

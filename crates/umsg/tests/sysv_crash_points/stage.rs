@@ -33,13 +33,13 @@ impl Kind for Sysv {
     const OFFERED: [u16; 2] = [6, 7];
 
     fn create(place: &Place, _: ()) -> Queue {
-        let queue = place.create_typed(KEY);
+        let queue = place.create_sysv(KEY);
         queue.set_waiting(Waiting::Blocking);
         queue
     }
 
     fn open(place: &Place) -> Queue {
-        let queue = place.open_typed(KEY);
+        let queue = place.open_sysv(KEY);
         queue.set_waiting(Waiting::Blocking);
         queue
     }

@@ -53,7 +53,7 @@ impl Aim {
             .filter(|&point| is_met(kind, self.points[point].number))
             .collect();
         let any = |random: &mut Random| random.below(self.points.len() as u64) as usize;
-        // What nobody was seen to come by may be what nobody lives to tell of.
+        // A point that no process was seen to pass may be one that no process survives.
         let point = match met.is_empty() || random.below(4) == 0 {
             true => any(random),
             false => {

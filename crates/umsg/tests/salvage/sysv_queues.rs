@@ -5,17 +5,17 @@ use super::*;
 #[test]
 fn a_repair_of_a_system_v_queue_needs_no_room_that_the_queue_has_already() {
     let place = Place::new();
-    let queue = typed(&place);
+    let queue = sysv_queue(&place);
     limit(&place, Some(place.namespace.allocated_bytes().unwrap()));
     write(&place.path().join("msg/0"), 256 + 12, &[0xff; 4]);
     let repaired = sysv::repair(&place.namespace, KEY).unwrap();
     assert!(repaired.after.is_healthy(), "{repaired:#?}");
-    assert_eq!(drain_typed(&queue), (5..=24).collect::<Vec<_>>());
+    assert_eq!(drain_sysv(&queue), (5..=24).collect::<Vec<_>>());
 }
 
 /// A System V queue whose last messages have the slots of those that were received. It holds those from 5 to 24, in this order.
-fn typed(place: &Place) -> sysv::Queue {
-    let queue = place.create_typed(KEY);
+fn sysv_queue(place: &Place) -> sysv::Queue {
+    let queue = place.create_sysv(KEY);
     let send = |n: u8| {
         let message = vec![n; usize::from(n) * 20];
         queue.try_send(i64::from(n % 4) + 1, &message).unwrap();
@@ -30,7 +30,7 @@ fn typed(place: &Place) -> sysv::Queue {
 }
 
 /// Receives all messages; answers the first byte of each.
-fn drain_typed(queue: &sysv::Queue) -> Vec<u8> {
+fn drain_sysv(queue: &sysv::Queue) -> Vec<u8> {
     let (mut buffer, mut found) = ([0; 8192], Vec::new());
     loop {
         match queue.try_receive(sysv::Want::Any, &mut buffer) {
@@ -41,7 +41,7 @@ fn drain_typed(queue: &sysv::Queue) -> Vec<u8> {
     }
 }
 
-fn typed_works(queue: &sysv::Queue) {
+fn sysv_works(queue: &sysv::Queue) {
     for n in 0..40_usize {
         queue.try_send(n as i64 % 5 + 1, &vec![1; n * 7]).unwrap();
     }
@@ -71,7 +71,7 @@ fn a_system_v_queue_that_was_scribbled_over_keeps_its_whole_messages_in_their_or
         ("length of the file", 24, &[1]),
     ] {
         let place = Place::new();
-        drop(typed(&place));
+        drop(sysv_queue(&place));
         let path = place.path().join("msg/0");
         write(&path, offset, bytes);
         let repaired = sysv::repair(&place.namespace, KEY).unwrap();
@@ -79,11 +79,11 @@ fn a_system_v_queue_that_was_scribbled_over_keeps_its_whole_messages_in_their_or
             !repaired.before.is_healthy() && repaired.after.is_healthy(),
             "{what}: {repaired:#?}"
         );
-        let queue = place.open_typed(KEY);
-        let found = drain_typed(&queue);
+        let queue = place.open_sysv(KEY);
+        let found = drain_sysv(&queue);
         assert_eq!(found.len(), 20, "{what}: {:?}", repaired.done);
         assert!(found.is_sorted(), "{what}: in another order: {found:?}");
-        typed_works(&queue);
+        sysv_works(&queue);
         assert!(
             sysv::diagnose(&place.namespace, KEY).unwrap().is_healthy(),
             "{what}"
@@ -95,12 +95,12 @@ fn a_system_v_queue_that_was_scribbled_over_keeps_its_whole_messages_in_their_or
 fn messages_that_were_sent_after_the_number_of_the_last_one_was_scribbled_over_are_kept_with_the_others()
  {
     let place = Place::new();
-    let queue = typed(&place);
+    let queue = sysv_queue(&place);
     write(&place.path().join("msg/0"), 256 + 16, &[0; 8]);
     queue.try_send(1, &[25]).unwrap();
     let repaired = sysv::repair(&place.namespace, KEY).unwrap();
     assert!(repaired.after.is_healthy(), "{repaired:#?}");
-    let mut found = drain_typed(&queue);
+    let mut found = drain_sysv(&queue);
     found.sort_unstable();
     assert_eq!(found, (5..=25).collect::<Vec<_>>());
 }
@@ -108,7 +108,7 @@ fn messages_that_were_sent_after_the_number_of_the_last_one_was_scribbled_over_a
 #[test]
 fn a_queue_whose_capacity_was_scribbled_over_is_not_cut_to_it() {
     let place = Place::new();
-    drop(typed(&place));
+    drop(sysv_queue(&place));
     let path = place.path().join("msg/0");
     let mut capacity = [0; 8];
     let file = fs::File::open(&path).unwrap();
@@ -117,9 +117,9 @@ fn a_queue_whose_capacity_was_scribbled_over_is_not_cut_to_it() {
     let repaired = sysv::repair(&place.namespace, KEY).unwrap();
     let why = repaired.failed.unwrap();
     assert!(why.contains("can only be removed"), "{why}");
-    // Who knows the capacity has all messages again.
+    // A process that knows the capacity has all messages again.
     write(&path, 16, &capacity);
-    assert_eq!(drain_typed(&place.open_typed(KEY)).len(), 20);
+    assert_eq!(drain_sysv(&place.open_sysv(KEY)).len(), 20);
 }
 
 /// The parts of a file that are memory.
@@ -138,7 +138,7 @@ fn whatever_was_scribbled_a_system_v_queue_that_is_said_to_be_healthy_works() {
     let mut random = Random::new(9);
     for round in 0..40 {
         let place = Place::new();
-        drop(typed(&place));
+        drop(sysv_queue(&place));
         let path = place.path().join("msg/0");
         let extents = extents(&fs::File::open(&path).unwrap());
         for _ in 0..1 + random.below(30) {
@@ -158,9 +158,9 @@ fn whatever_was_scribbled_a_system_v_queue_that_is_said_to_be_healthy_works() {
                 "{round}: {:#?}",
                 repaired.after.problems
             );
-            let queue = place.open_typed(KEY);
-            drain_typed(&queue);
-            typed_works(&queue);
+            let queue = place.open_sysv(KEY);
+            drain_sysv(&queue);
+            sysv_works(&queue);
         }
     }
 }
