@@ -36,63 +36,69 @@ fn expect_to_work(queue: &Queue, point: &str) {
     assert!(!queue.status().damaged, "{point}");
 }
 
-#[test]
-fn a_sender_that_dies_after_its_message_was_sent_has_notified() {
+/// Does `round` again and again at each point, with a queue that works afterwards.
+fn in_rounds(points: &[&str], round: impl Fn(&Place, &Queue, &str)) {
     let _turn = turn();
-    for point in [
-        "SEND_PUBLISHED",
-        "SEND_COUNTED",
-        "SEND_UNSERVED",
-        "NOTICE_NOTED",
-        "NOTICE_FIRED",
-        "NOTICE_UNTOLD",
-    ] {
+    for point in points {
         let (place, queue) = Place::new().with_queue("/q", 4, 8);
         for _ in 0..ROUNDS {
-            let mut awaited = queue.notify_waiter().unwrap();
-            die_at(&place, point, |queue| queue.send(b"dead", 0).unwrap());
-            awaited.wait_timeout(LONG).expect(point);
+            round(&place, &queue, point);
             expect_to_work(&queue, point);
         }
     }
+}
+
+#[test]
+fn a_sender_that_dies_after_its_message_was_sent_has_notified() {
+    in_rounds(
+        &[
+            "SEND_PUBLISHED",
+            "SEND_COUNTED",
+            "SEND_UNSERVED",
+            "NOTICE_NOTED",
+            "NOTICE_FIRED",
+            "NOTICE_UNTOLD",
+        ],
+        |place, queue, point| {
+            let mut awaited = queue.notify_waiter().unwrap();
+            die_at(place, point, |queue| queue.send(b"dead", 0).unwrap());
+            awaited.wait_timeout(LONG).expect(point);
+        },
+    );
 }
 
 #[test]
 fn a_sender_that_dies_has_called_the_function_of_another_process() {
-    let _turn = turn();
-    for point in ["SEND_UNSERVED", "NOTICE_FIRED", "NOTICE_UNTOLD"] {
-        let (place, queue) = Place::new().with_queue("/q", 4, 8);
-        for _ in 0..ROUNDS {
+    in_rounds(
+        &["SEND_UNSERVED", "NOTICE_FIRED", "NOTICE_UNTOLD"],
+        |place, queue, point| {
             let (tell, told) = std::sync::mpsc::channel();
             let how = Notify::call(move |by| tell.send(by).unwrap());
             let registration = queue.notify(how).unwrap();
-            die_at(&place, point, |queue| queue.send(b"dead", 0).unwrap());
+            die_at(place, point, |queue| queue.send(b"dead", 0).unwrap());
             told.recv_timeout(LONG).expect(point);
             drop(registration);
-            expect_to_work(&queue, point);
-        }
-    }
+        },
+    );
 }
 
 #[test]
 fn who_dies_while_it_registers_or_takes_it_back_is_registered_no_more() {
-    let _turn = turn();
-    for point in [
-        "NOTICE_FILLED",
-        "NOTICE_DECIDED",
-        "NOTICE_ARMED",
-        "NOTICE_WITHDRAWN",
-    ] {
-        let (place, queue) = Place::new().with_queue("/q", 4, 8);
-        for _ in 0..ROUNDS {
-            die_at(&place, point, |queue| {
+    in_rounds(
+        &[
+            "NOTICE_FILLED",
+            "NOTICE_DECIDED",
+            "NOTICE_ARMED",
+            "NOTICE_WITHDRAWN",
+        ],
+        |place, queue, point| {
+            die_at(place, point, |queue| {
                 drop(queue.notify(Notify::signal(libc::SIGUSR1)).unwrap());
             });
             assert_eq!(queue.registered(), None, "{point}");
             queue.send(b"x", 0).unwrap();
-            expect_to_work(&queue, point);
-        }
-    }
+        },
+    );
 }
 
 #[test]
@@ -118,18 +124,16 @@ fn a_sender_is_not_held_up_by_who_dies_when_it_has_raised_its_signal() {
 
 #[test]
 fn a_receiver_that_dies_when_it_has_emptied_the_queue_leaves_nobody_untold() {
-    let _turn = turn();
-    for point in ["RECEIVE_TAKEN", "RECEIVE_FREED"] {
-        let (place, queue) = Place::new().with_queue("/q", 4, 8);
-        for _ in 0..ROUNDS {
+    in_rounds(
+        &["RECEIVE_TAKEN", "RECEIVE_FREED"],
+        |place, queue, point| {
             queue.send(b"first", 0).unwrap();
             let mut awaited = queue.notify_waiter().unwrap();
-            die_at(&place, point, |queue| {
+            die_at(place, point, |queue| {
                 queue.try_receive(&mut [0; 8]).unwrap();
             });
             queue.send(b"second", 0).unwrap();
             awaited.wait_timeout(LONG).expect(point);
-            expect_to_work(&queue, point);
-        }
-    }
+        },
+    );
 }

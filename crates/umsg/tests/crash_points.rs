@@ -23,9 +23,8 @@ use umsg::posix::{Queue, ReceiveError, SendError, Waiting};
 use umsg_shm::crash;
 
 /// Points at which the creator of a queue dies.
-const CREATE_POINTS: &[&str] = crate::crash_points![
-    CREATE_EMPTY CREATE_LABELLED CREATE_UNNAMED CREATE_NAMED
-];
+const CREATE_POINTS: &[&str] =
+    crate::crash_points![CREATE_EMPTY CREATE_LABELLED CREATE_UNNAMED CREATE_NAMED];
 
 /// Points under a lock that leave different things behind: scenario, point.
 const DEADLY: &[(&str, &str)] = &[

@@ -27,8 +27,8 @@ pub const ALL: &[Scenario] = &[
         .passes(8)
         .leases()
         .dies_at(crash_points![
-            LEASE_HELD LEASE_TAKEN LEASE_ENDED RETURN_MARKED RETURN_ENDED DRAIN_MARKED
-            DRAIN_LINKED RECEIVE_UNSTORED RECEIVE_RETURNED
+            LEASE_HELD LEASE_TAKEN LEASE_ENDED RETURN_MARKED RETURN_ENDED DRAIN_MARKED DRAIN_LINKED
+            RECEIVE_UNSTORED RECEIVE_RETURNED
         ]),
     Scenario::new(
         "leases from a full queue while a sender is blocked",

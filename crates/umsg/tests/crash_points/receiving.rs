@@ -102,7 +102,5 @@ pub const ALL: &[Scenario] = &[
     .prefill(fill)
     .beside(Bystander::SendsBatches)
     .alone(crash_points![BATCH_TURN])
-    .dies_at(crash_points![
-        RECEIVE_TAKEN RECEIVE_FREED RECEIVE_ADMITTED BATCH_TURN
-    ]),
+    .dies_at(crash_points![RECEIVE_TAKEN RECEIVE_FREED RECEIVE_ADMITTED BATCH_TURN]),
 ];

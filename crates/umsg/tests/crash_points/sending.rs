@@ -60,9 +60,7 @@ pub const ALL: &[Scenario] = &[
         send_alike(actor, 20)
     })
     .passes(20)
-    .dies_at(crash_points![
-        SEND_FILLED SEND_PUBLISHED SEND_COUNTED SEND_UNSERVED
-    ]),
+    .dies_at(crash_points![SEND_FILLED SEND_PUBLISHED SEND_COUNTED SEND_UNSERVED]),
     Scenario::new(
         "sends mixed messages into a queue that holds some",
         |actor| send_mixed(actor, 30),
@@ -85,8 +83,8 @@ pub const ALL: &[Scenario] = &[
         .passes(5)
         .batches(Batches::Sends)
         .dies_at(crash_points![
-            BATCH_NOTED BATCH_STAMPED BATCH_PUBLISHED BATCH_COUNTED SEND_RUN_CHANGED
-            SEND_COUNTED SEND_UNSERVED ARENA_SPLIT ARENA_NAMED
+            BATCH_NOTED BATCH_STAMPED BATCH_PUBLISHED BATCH_COUNTED SEND_RUN_CHANGED SEND_COUNTED
+            SEND_UNSERVED ARENA_SPLIT ARENA_NAMED
         ]),
     Scenario::new("sends batches into a queue that holds messages", |actor| {
         send_batches(actor, 12)
@@ -94,9 +92,7 @@ pub const ALL: &[Scenario] = &[
     .prefill(|actor| send_mixed(actor, 20))
     .passes(5)
     .batches(Batches::Sends)
-    .dies_at(crash_points![
-        BATCH_NOTED BATCH_STAMPED BATCH_PUBLISHED BATCH_COUNTED
-    ]),
+    .dies_at(crash_points![BATCH_NOTED BATCH_STAMPED BATCH_PUBLISHED BATCH_COUNTED]),
     Scenario::new("sends a batch to a waiting receiver", |actor| {
         send_batches(actor, 1)
     })

@@ -9,9 +9,7 @@ use crate::support::killing::{Batches, Bystander, Nudge};
 use std::time::Duration;
 
 /// Points of a receiver that begins to wait.
-const BEGINNING: &[&str] = crash_points![
-    WAIT_NODE_FILLED WAIT_LISTED WAIT_UNNAMED WAIT_NAMED
-];
+const BEGINNING: &[&str] = crash_points![WAIT_NODE_FILLED WAIT_LISTED WAIT_UNNAMED WAIT_NAMED];
 
 /// And a sender, which leaves its message in a slot first.
 const PARKING: &[&str] = crash_points![

@@ -144,9 +144,7 @@ pub const SENDERS: &[Scenario] = &[
         send_now_and_then,
     )
     .owner(Owner::WaitsForThree)
-    .dies_at(crash_points![
-        SEND_PUBLISHED SEND_UNSERVED RING_DUE RING_SILENCED
-    ]),
+    .dies_at(crash_points![SEND_PUBLISHED SEND_UNSERVED RING_DUE RING_SILENCED]),
     Scenario::new("sends to a poller", send_now_and_then)
         .owner(Owner::Polls)
         .dies_at(crash_points![
@@ -161,8 +159,7 @@ pub const SENDERS: &[Scenario] = &[
         .overflow(4000)
         .owner(Owner::Dawdles)
         .dies_at(crash_points![
-            SEND_FILLED SEND_PUBLISHED GROW_LENT GROW_COPIED GROW_DOUBLED GROW_WRITTEN
-            GROW_COUNTED
+            SEND_FILLED SEND_PUBLISHED GROW_LENT GROW_COPIED GROW_DOUBLED GROW_WRITTEN GROW_COUNTED
         ]),
     Scenario::new("sends to a full ring", flood)
         .entries(4)

@@ -22,9 +22,7 @@ pub const ALL: &[Scenario] = &[
     .passes(2)
     .leases()
     .alone(crash_points![MSG_ACKNOWLEDGED MSG_ADMITTED])
-    .dies_at(crash_points![
-        MSG_LEASED MSG_ACKNOWLEDGED MSG_RETURNED MSG_ADMITTED
-    ]),
+    .dies_at(crash_points![MSG_LEASED MSG_ACKNOWLEDGED MSG_RETURNED MSG_ADMITTED]),
     Scenario::new("leases and gives back what another waits for", |clerk| {
         // More than the bystander takes meanwhile, unless this one is interrupted.
         for _ in 0..10 {

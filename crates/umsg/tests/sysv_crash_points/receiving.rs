@@ -26,9 +26,7 @@ pub const ALL: &[Scenario] = &[
     .prefill(fill)
     .beside(Bystander::Sends)
     .alone(crash_points![MSG_ENDED MSG_ADMITTED MSG_SENT MSG_LINKED])
-    .dies_at(crash_points![
-        MSG_COPIED MSG_ENDED MSG_ADMITTED MSG_SENT MSG_LINKED
-    ]),
+    .dies_at(crash_points![MSG_COPIED MSG_ENDED MSG_ADMITTED MSG_SENT MSG_LINKED]),
     Scenario::new(
         "receives batches from a full queue while a batch is blocked",
         |clerk| receive_batches(clerk, 4, 3),

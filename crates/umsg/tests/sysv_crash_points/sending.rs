@@ -28,9 +28,7 @@ pub const ALL: &[Scenario] = &[
     Scenario::new("sends batches", |clerk| send_batches(clerk, 12))
         .passes(12)
         .batches(Batches::Sends)
-        .dies_at(crash_points![
-            MSG_FILLED MSG_BATCH_FILLED MSG_BATCH_SENT MSG_LINKED
-        ]),
+        .dies_at(crash_points![MSG_FILLED MSG_BATCH_FILLED MSG_BATCH_SENT MSG_LINKED]),
     Scenario::new("sends batches into a queue that holds messages", |clerk| {
         send_batches(clerk, 12)
     })
@@ -57,9 +55,7 @@ pub const ALL: &[Scenario] = &[
     })
     .beside(Bystander::Receives)
     .batches(Batches::Sends)
-    .alone(crash_points![
-        MSG_BATCH_SENT MSG_LINKED MSG_NOTED MSG_OFFERED
-    ])
+    .alone(crash_points![MSG_BATCH_SENT MSG_LINKED MSG_NOTED MSG_OFFERED])
     .dies_at(crash_points![
         MSG_BATCH_FILLED MSG_BATCH_SENT MSG_LINKED MSG_NOTED MSG_OFFERED
     ]),

@@ -114,7 +114,5 @@ pub const ALL: &[Scenario] = &[
     .prefill(fill)
     .nudge(Nudge::Receive)
     .batches(Batches::Sends)
-    .dies_at(crash_points![
-        MSG_WOKEN MSG_BATCH_FILLED MSG_BATCH_SENT MSG_LINKED
-    ]),
+    .dies_at(crash_points![MSG_WOKEN MSG_BATCH_FILLED MSG_BATCH_SENT MSG_LINKED]),
 ];
