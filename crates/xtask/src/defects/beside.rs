@@ -164,7 +164,7 @@ pub const DEFECTS: &[Defect] = &[
         file: "umsg-shm/src/lock/mod.rs",
         old: "pub const SLICE: u64 = 100_000_000;",
         new: "pub const SLICE: u64 = 300_000_000;",
-        finding: &["in half of the rounds somebody stalled"],
+        finding: &["in half of the rounds a process stalled"],
     },
     Defect {
         name: "repair-slow",
