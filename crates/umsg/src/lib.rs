@@ -78,3 +78,21 @@ mod guides {
     #[doc = include_str!("../../../docs/guide.md")]
     pub struct Guide;
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn handles_can_be_sent_to_and_shared_between_threads() {
+        fn both<T: Send + Sync>() {}
+        both::<crate::Namespace>();
+        both::<crate::posix::Queue>();
+        both::<crate::posix::Lease<'static>>();
+        both::<crate::posix::Reservation<'static>>();
+        both::<crate::posix::Snapshot>();
+        both::<crate::sysv::Queue>();
+        both::<crate::sysv::Lease<'static>>();
+        both::<crate::ring::Sender>();
+        fn one<T: Send>() {}
+        one::<crate::ring::Ring>();
+    }
+}

@@ -37,7 +37,7 @@ pub unsafe trait Format: 'static {
 /// Where the regions of a segment lie that all engines have. Offsets and lengths are in bytes.
 pub trait Regions: Copy + Debug {
     /// Length of the file.
-    fn len(&self) -> usize;
+    fn file_len(&self) -> usize;
     /// What a copy for inspection needs.
     fn tables(&self) -> [Range<usize>; 2];
     fn arena(&self) -> Range<usize>;
@@ -98,14 +98,14 @@ impl<F: Format> Segment<F> {
     /// Maps a file that is known to have this layout.
     pub(crate) fn map(file: BorrowedFd<'_>, layout: F::Layout) -> Result<Segment<F>, AttachError> {
         required::check()?;
-        let len = layout.len();
+        let len = layout.file_len();
         let memory = Memory::map(file, len).map_err(|e| AttachError::of_mapping(e, len))?;
         Ok(Segment::of(memory, layout))
     }
 
     /// Copies a file's segment as it is now, without the contents of its blocks. The copy is private: for inspection.
     pub fn copy_of(file: BorrowedFd<'_>, layout: F::Layout) -> Result<Segment<F>, Errno> {
-        let memory = Memory::copy_of(file, layout.len(), &layout.tables())?;
+        let memory = Memory::copy_of(file, layout.file_len(), &layout.tables())?;
         Ok(Segment::of(memory, layout))
     }
 

@@ -27,6 +27,11 @@ use umsg_shm::waiters::pacing::Waiting;
 ///
 /// Dropping it unmaps the queue; its messages stay until a process receives them or the queue is
 /// [unlinked](super::unlink), unless it was made to [go with its last user](OpenOptions::remove_on_last_close).
+///
+/// # Threads
+/// A queue is `Send` and `Sync`. So are its leases and reservations: they belong to the process, and any of its threads may end them.
+/// They borrow the queue, so a thread that takes one along needs a scope ([`std::thread::scope`]), or borrows from a queue that
+/// lives as long as the program. A forked child may use the queue, and none of its parent's leases.
 #[derive(Debug)]
 pub struct Queue {
     pub(crate) engine: Engine,

@@ -60,6 +60,7 @@ impl Post {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[inline]
+    #[must_use]
     pub fn res(mut self, res: i32) -> Post {
         self.res = res;
         self
@@ -77,6 +78,7 @@ impl Post {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[inline]
+    #[must_use]
     pub fn flags(mut self, flags: u32) -> Post {
         self.flags = flags;
         self
@@ -97,6 +99,7 @@ impl Post {
     /// # Panics
     /// If it is longer than [`INLINE`] bytes: see [`Sender::send_long`](super::Sender::send_long).
     #[inline]
+    #[must_use]
     pub fn payload(mut self, payload: &[u8]) -> Post {
         self.payload[..payload.len()].copy_from_slice(payload);
         self.len = payload.len() as u64;

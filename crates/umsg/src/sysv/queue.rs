@@ -22,6 +22,11 @@ use umsg_shm::waiters::pacing::Waiting;
 ///
 /// What the caller may do is judged by the queue's mode at the first send and the first receive, and again whenever the
 /// queue's owner or mode has changed.
+///
+/// # Threads
+/// A queue is `Send` and `Sync`. So are its leases: they belong to the process, and any of its threads may end them.
+/// They borrow the queue, so a thread that takes one along needs a scope ([`std::thread::scope`]), or borrows from a queue that
+/// lives as long as the program. A forked child may use the queue, and none of its parent's leases.
 #[derive(Debug)]
 pub struct Queue {
     pub(super) engine: Engine,

@@ -39,7 +39,7 @@ unsafe impl Format for Fixed {
 }
 
 impl Regions for Layout {
-    fn len(&self) -> usize {
+    fn file_len(&self) -> usize {
         self.len
     }
 

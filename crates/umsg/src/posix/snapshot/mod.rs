@@ -130,7 +130,7 @@ impl Queue {
     ///
     /// # If the process dies
     /// The queue loses nothing; what was written by then is refused when it is read.
-    pub fn snapshot(&self, to: &mut impl Write) -> Result<SnapshotInfo, SnapshotError> {
+    pub fn snapshot(&self, to: impl Write) -> Result<SnapshotInfo, SnapshotError> {
         let snapshot = Snapshot::of(self)?;
         snapshot.write(to)?;
         Ok(snapshot.info())

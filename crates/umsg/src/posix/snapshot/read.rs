@@ -33,7 +33,7 @@ impl Snapshot {
     /// # Errors
     /// [`SnapshotError::NotASnapshot`], `OtherVersion`, `Truncated`, `Damaged`, `NoMemory`, `Read`. A file that was cut short
     /// or of which a byte was altered is refused.
-    pub fn read(from: &mut impl Read) -> Result<Snapshot, SnapshotError> {
+    pub fn read(from: impl Read) -> Result<Snapshot, SnapshotError> {
         let mut source = Source::new(from);
         let header = source.header()?;
         let mut look = Look::default();

@@ -21,7 +21,7 @@ impl Snapshot {
     ///
     /// # Errors
     /// [`SnapshotError::Write`]; what was written by then is refused when it is read.
-    pub fn write(&self, to: &mut impl Write) -> Result<u64, SnapshotError> {
+    pub fn write(&self, to: impl Write) -> Result<u64, SnapshotError> {
         let mut sink = Sink {
             to: BufWriter::new(to),
             checksum: Hasher::new(),
