@@ -143,13 +143,17 @@ impl Descriptors {
             Act::Notify { fd, signal } => {
                 if let Some(queue) = self.queue(process, fd) {
                     match signal {
+                        // It succeeds on both sides if the kernel has no registration left either.
                         Some(_) => {
+                            self.kept_over_exec.remove(&queue);
                             self.registrants.insert(queue, process);
                         }
                         // Another process's registration stays.
-                        None => self
-                            .registrants
-                            .retain(|&at, &mut of| at != queue || of != process),
+                        None => {
+                            for of in [&mut self.registrants, &mut self.kept_over_exec] {
+                                of.retain(|&at, &mut of| at != queue || of != process);
+                            }
+                        }
                     }
                 }
             }
@@ -257,23 +261,23 @@ impl Descriptors {
         self.queues.get(&description).copied()
     }
 
-    /// Whether an act learns of a registration for notification whose process has run another program since, with the queue
-    /// open: by asking the queue, or as that process.
+    /// Whether an act asks a queue for its registration for notification whose process has run another program since, with
+    /// the queue open.
     pub fn concerns_a_registration_kept_over_exec(&self, process: usize, act: Act) -> bool {
-        match act {
-            Act::Notify { fd, .. } | Act::StatusLine { fd } => self
-                .queue(process, fd)
-                .is_some_and(|queue| self.kept_over_exec.contains_key(&queue)),
-            act => {
-                (act == Act::Notices || act.may_block())
-                    && self.kept_over_exec.values().any(|&kept| kept == process)
-            }
-        }
+        let (Act::Notify { fd, .. } | Act::StatusLine { fd }) = act else {
+            return false;
+        };
+        self.queue(process, fd)
+            .is_some_and(|queue| self.kept_over_exec.contains_key(&queue))
     }
 
     /// A process has ended.
     pub fn ended(&mut self, process: usize) {
         self.processes[process] = Process::default();
+        // The kernel ends the registrations of a process with it.
+        for of in [&mut self.registrants, &mut self.kept_over_exec] {
+            of.retain(|_, &mut of| of != process);
+        }
         self.settle();
     }
 

@@ -77,6 +77,46 @@ fn told_beside(lost: &BTreeSet<i64>, reply: Option<&Reply>) -> Option<Vec<[i64; 
     Some(beside.copied().collect())
 }
 
+/// Whether the kernel's call has succeeded while the drop-in's is blocked: another process got the message or the room.
+fn is_overtaken(kernel: Option<&Reply>, other: Option<&Reply>) -> bool {
+    kernel.is_some_and(|kernel| succeeded(kernel.outcome)) && other.is_none()
+}
+
+/// Whether the drop-in shows no registration for notification where the kernel has one.
+fn has_lost_its_registration(act: Act, kernel: Option<&Reply>, other: Option<&Reply>) -> bool {
+    let (Some(kernel), Some(other)) = (kernel, other) else {
+        return false;
+    };
+    match act {
+        Act::Notify {
+            signal: Some(_), ..
+        } => kernel.outcome == Outcome::Failed(Errno::EBUSY) && other.outcome == Outcome::Value(0),
+        Act::StatusLine { .. } => {
+            let is_registered = |reply: &Reply| reply.details != [0];
+            let size = |reply: &Reply| reply.data.get(..QUEUE_SIZE).map(<[u8]>::to_vec);
+            succeeded(kernel.outcome)
+                && kernel.outcome == other.outcome
+                && is_registered(kernel)
+                && !is_registered(other)
+                && size(kernel) == size(other)
+                && other.data.get(QUEUE_SIZE..) == Some(NOT_REGISTERED)
+        }
+        _ => false,
+    }
+}
+
+/// Whether the waiter for a set gets events on one side and sleeps on the other, or gets other events on each side.
+fn is_another_waiters_event(kernel: Option<&Reply>, other: Option<&Reply>) -> bool {
+    let told = [kernel, other].map(|reply| told_beside(&BTreeSet::new(), reply));
+    matches!(told, [Some(kernel), Some(other)] if kernel != other)
+}
+
+/// The length of `QSIZE` and its value in the line of a queue.
+const QUEUE_SIZE: usize = 17;
+
+/// The rest of that line up to the process, if no process is registered.
+const NOT_REGISTERED: &[u8] = b"NOTIFY:0     SIGNO:0     NOTIFY_PID:";
+
 /// What has happened in a history, as far as gaps depend on it.
 #[derive(Default)]
 pub struct Ledger {
@@ -177,16 +217,21 @@ impl Ledger {
         let descriptors = &self.descriptors;
         if self.is_of_another_doorbell(process, act, [kernel, other]) {
             Some(Gap::Doorbell)
-        } else if descriptors.concerns_a_registration_kept_over_exec(process, act) {
+        } else if descriptors.concerns_a_registration_kept_over_exec(process, act)
+            && has_lost_its_registration(act, kernel, other)
+        {
             Some(Gap::NotifyOverExec)
-        } else if self.was_begun_anew(process, kernel) {
+        } else if self.was_begun_anew(process, kernel, other) {
             Some(Gap::BegunAnew)
-        } else if self.is_one_of_several_waiters(process, act) {
+        } else if self.is_one_of_several_waiters(process, act)
+            && is_another_waiters_event(kernel, other)
+        {
             Some(Gap::OneSetSeveralWaiters)
-        } else if self.is_one_of_several_senders(process, act) {
+        } else if self.is_one_of_several_senders(process, act) && is_overtaken(kernel, other) {
             Some(Gap::SeveralSenders)
         } else if let Act::ReceiveTyped { key, .. } = act
             && let Some(&gap) = self.reordered_keys.get(&key)
+            && is_overtaken(kernel, other)
         {
             Some(gap)
         } else if self.is_told_of_both_levels(process, act, [kernel, other]) {
@@ -233,14 +278,20 @@ impl Ledger {
         }
     }
 
-    /// Whether a blocked call differs because the kernel has begun it, or another one on the queue, anew: behind the others, and
-    /// with another look at O_NONBLOCK.
-    fn was_begun_anew(&self, process: usize, kernel: Option<&Reply>) -> bool {
-        let is_refused =
-            kernel.is_some_and(|kernel| kernel.outcome == Outcome::Failed(Errno::EAGAIN));
+    /// Whether the drop-in's call is still blocked because the kernel has begun it, or another one on the queue, anew: behind
+    /// the others, and with another look at O_NONBLOCK.
+    fn was_begun_anew(
+        &self,
+        process: usize,
+        kernel: Option<&Reply>,
+        other: Option<&Reply>,
+    ) -> bool {
+        let refused = Some(Outcome::Failed(Errno::EAGAIN));
+        let is_refused = kernel.map(|kernel| kernel.outcome) == refused && other.is_none();
         let queue = self.waits_for(process);
         self.begun_anew[process] && is_refused
             || queue.is_some_and(|queue| self.reordered.contains(&queue))
+                && is_overtaken(kernel, other)
     }
 
     /// Whether a process that slept in epoll_wait is told of a message and of room, and by the kernel of one of them.
@@ -287,5 +338,153 @@ impl Ledger {
             let waits = self.blocked[other].and_then(|act| set(other, act));
             other != process && waits == Some(waited_for)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::returned;
+
+    const RECEIVE: Act = Act::ReceiveTyped {
+        key: 0,
+        kind: 0,
+        waits: true,
+    };
+    const SEND: Act = Act::SendTyped {
+        key: 0,
+        kind: 1,
+        waits: true,
+    };
+
+    fn failed(errno: Errno) -> Reply {
+        Reply::new(Outcome::Failed(errno))
+    }
+
+    fn line(text: &str, registered: i64) -> Reply {
+        Reply {
+            data: text.as_bytes().to_vec(),
+            ..returned(60).with([registered])
+        }
+    }
+
+    #[test]
+    fn a_lost_registration_explains_that_a_new_one_succeeds_and_no_other_answer() {
+        let notify = Act::Notify {
+            fd: 3,
+            signal: Some(0),
+        };
+        let (busy, ok, bad) = (failed(Errno::EBUSY), returned(0), failed(Errno::EBADF));
+        let explains = |act, kernel, other| has_lost_its_registration(act, Some(kernel), other);
+        assert!(explains(notify, &busy, Some(&ok)));
+        assert!(!explains(notify, &ok, Some(&busy)));
+        assert!(!explains(notify, &busy, Some(&bad)));
+        assert!(!explains(notify, &busy, None));
+        assert!(!explains(RECEIVE, &busy, Some(&ok)));
+        let none = Act::Notify {
+            fd: 3,
+            signal: None,
+        };
+        assert!(!explains(none, &busy, Some(&ok)));
+    }
+
+    #[test]
+    fn a_lost_registration_explains_a_status_line_without_it_and_no_other_difference() {
+        let act = Act::StatusLine { fd: 3 };
+        let registered = line("QSIZE:4          NOTIFY:0     SIGNO:40    NOTIFY_PID:", 2);
+        let lost = line("QSIZE:4          NOTIFY:0     SIGNO:0     NOTIFY_PID:", 0);
+        let explains = |kernel, other| has_lost_its_registration(act, Some(kernel), Some(other));
+        assert!(explains(&registered, &lost));
+        assert!(!explains(&lost, &registered));
+        let another_size = line("QSIZE:8          NOTIFY:0     SIGNO:0     NOTIFY_PID:", 0);
+        assert!(!explains(&registered, &another_size));
+        let a_rest = line("QSIZE:4          NOTIFY:0     SIGNO:40    NOTIFY_PID:", 0);
+        assert!(!explains(&registered, &a_rest));
+    }
+
+    /// Whether a gap explains these answers to process 0, where process 1 is blocked in the same call.
+    fn explains(ledger: &Ledger, act: Act, kernel: Option<&Reply>, other: Option<&Reply>) -> bool {
+        ledger.gap(0, act, kernel, other).is_some()
+    }
+
+    #[track_caller]
+    fn expect_only_overtaking(ledger: &Ledger, act: Act) {
+        let (ok, removed) = (returned(0), failed(Errno::EIDRM));
+        assert!(explains(ledger, act, Some(&ok), None));
+        assert!(!explains(ledger, act, None, Some(&ok)));
+        assert!(!explains(ledger, act, Some(&removed), None));
+        assert!(!explains(ledger, act, Some(&ok), Some(&removed)));
+        assert!(!explains(ledger, act, Some(&ok), Some(&returned(4))));
+    }
+
+    #[test]
+    fn several_senders_explain_only_that_another_one_is_let_in() {
+        let mut ledger = Ledger::default();
+        ledger.blocked(0, SEND);
+        ledger.blocked(1, SEND);
+        expect_only_overtaking(&ledger, SEND);
+    }
+
+    #[test]
+    fn a_change_of_several_receivers_explains_only_that_another_one_gets_the_message() {
+        let mut ledger = Ledger::default();
+        ledger.blocked(0, RECEIVE);
+        ledger.blocked(1, RECEIVE);
+        let (key, bytes) = (0, 16);
+        ledger.answered(2, Act::LimitBytes { key, bytes }, &returned(0));
+        expect_only_overtaking(&ledger, RECEIVE);
+    }
+
+    #[test]
+    fn a_stop_of_one_of_several_receivers_explains_only_that_another_one_gets_the_message() {
+        let mut ledger = Ledger::default();
+        ledger.blocked(0, RECEIVE);
+        ledger.blocked(1, RECEIVE);
+        ledger.disturbed(0, Act::StopAndContinue);
+        expect_only_overtaking(&ledger, RECEIVE);
+    }
+
+    #[test]
+    fn a_stop_of_one_of_several_callers_explains_only_that_another_one_is_let_go() {
+        use crate::lives::act::Waits;
+        let mut ledger = Ledger::default();
+        let open = Act::Open {
+            name: 0,
+            flags: libc::O_CREAT,
+            depth: 1,
+        };
+        let descriptor = Reply::new(Outcome::Descriptor(3));
+        let receive = Act::Receive {
+            fd: 3,
+            waits: Waits::Forever,
+        };
+        for process in 0..2 {
+            ledger.answered(process, open, &descriptor);
+        }
+        for process in 0..2 {
+            ledger.blocked(process, receive);
+        }
+        ledger.disturbed(0, Act::StopAndContinue);
+        expect_only_overtaking(&ledger, receive);
+        let again = failed(Errno::EAGAIN);
+        assert!(explains(&ledger, receive, Some(&again), None));
+        assert!(!explains(
+            &ledger,
+            receive,
+            Some(&again),
+            Some(&returned(0))
+        ));
+        assert!(!explains(&ledger, receive, None, Some(&again)));
+    }
+
+    #[test]
+    fn several_waiters_for_a_set_explain_events_for_one_of_them_and_no_error() {
+        let event = returned(1).with([7, 1]);
+        let error = failed(Errno::EINTR);
+        assert!(is_another_waiters_event(Some(&event), None));
+        assert!(is_another_waiters_event(None, Some(&event)));
+        assert!(!is_another_waiters_event(Some(&error), None));
+        assert!(!is_another_waiters_event(Some(&event), Some(&error)));
+        assert!(!is_another_waiters_event(Some(&event), Some(&event)));
     }
 }
