@@ -4,13 +4,13 @@
 use umsg::posix::Queue;
 use umsg_shm::reclaim::{Slot, Slots};
 
-use crate::bells::Bells;
+use crate::doorbells::Doorbells;
 use crate::waiting;
 
 /// What a descriptor of ours leads to.
 pub(crate) struct Attached {
     /// What it is polled by. Before the queue: it is dropped first.
-    pub(crate) bells: Bells,
+    pub(crate) doorbells: Doorbells,
     pub(crate) queue: Queue,
     /// Device and inode of the segment's file: what tells whether a descriptor still is what the table says.
     pub(crate) identity: (u64, u64),
@@ -26,7 +26,7 @@ impl Attached {
         let message_size = queue.attributes().message_size;
         waiting::choose(&queue);
         Attached {
-            bells: Bells::new(),
+            doorbells: Doorbells::new(),
             queue,
             identity,
             message_size,

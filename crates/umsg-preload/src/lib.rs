@@ -12,7 +12,7 @@
 //! | the libc functions behind them | `next` |
 //! | descriptor → queue | `table`, for what it doesn't know `adopt` and `arrivals`, and `ours` for when to trust it |
 //! | the queues a process is attached to, and when they are unmapped | `attachments`, and `umsg_shm::reclaim` |
-//! | what they are polled by; descriptors of our own | `bells`, `polling`, `umsg_shm::sys::reserved_descriptors` |
+//! | what they are polled by; descriptors of our own | `doorbells`, `polling`, `umsg_shm::sys::reserved_descriptors` |
 //! | whose table it is, after fork and vfork | `process` |
 //! | what /proc says of System V queues | `procfs` |
 //! | handlers that use queues | `signals`, and what the program wants of them, `wanted` |
@@ -32,9 +32,9 @@
 mod adopt;
 mod arrivals;
 mod attachments;
-mod bells;
 mod cancellation;
 mod debug;
+mod doorbells;
 mod errno;
 mod fd;
 mod home;

@@ -1,7 +1,7 @@
 //! poll on queues, as all functions that wait for descriptors see it.
 //!
 //! What is known from the queues themselves is told without the kernel: a call that is not to wait, or that finds a queue ready, opens
-//! nothing. A call that has to wait does so on a copy of what it was given, with the doorbells ([`crate::bells`]) in the place of the
+//! nothing. A call that has to wait does so on a copy of what it was given, with the doorbells ([`crate::doorbells`]) in the place of the
 //! queues.
 //!
 //! These calls are cancellation points of libc, which unwinds the stack of a cancelled thread: nothing that would have to be
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use libc::{nfds_t, pollfd, sigset_t, timespec};
 use umsg::{Edges, Readiness};
 
-use crate::{bells, errno, next, ours, pointer, table};
+use crate::{doorbells, errno, next, ours, pointer, table};
 
 const READABLE: c_short = libc::POLLIN | libc::POLLRDNORM;
 const WRITABLE: c_short = libc::POLLOUT | libc::POLLWRNORM;
@@ -191,7 +191,7 @@ fn put_bells(fds: &[pollfd], copy: &mut [pollfd]) -> Result<(), c_int> {
         if table::knows(one.fd)
             && let Some(held) = ours::file(one.fd)
         {
-            copied.fd = bells::doorbell(&held.queue, Edges::Changes)?;
+            copied.fd = doorbells::doorbell(&held.queue, Edges::Changes)?;
         }
     }
     Ok(())

@@ -143,13 +143,13 @@ points! {
     BELL_UNNAMED;
     /// Helpers were called that still sleep: they look after a slice, and find the lock orphaned.
     BELL_CALLED;
-    /// The bell is armed, its receiver does not wait yet: the ring has lost its owner, and a sender rings in vain.
+    /// The wake word is armed, its receiver does not wait yet: the ring has lost its owner, and a sender rings in vain.
     RING_ARMED;
     /// A sender is to ring and has not: the message was sent, the next sender rings, or a sleeper looks up at its next slice.
     RING_DUE;
-    /// The bell is silent, its receiver was not woken: the message was sent, a sleeper looks up at its next slice.
+    /// The wake word is silent, its receiver was not woken: the message was sent, a sleeper looks up at its next slice.
     RING_SILENCED;
-    /// The receiver's descriptor is readable, the bell still armed: the next sender rings once more.
+    /// The receiver's descriptor is readable, the wake word still armed: the next sender rings once more.
     RING_PULLED;
     /// A descriptor was passed, its message was not sent: the receiver keeps it, among the last thousand of them.
     RING_PASSED;

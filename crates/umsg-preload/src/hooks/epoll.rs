@@ -9,7 +9,7 @@ use rustix::event::EventfdFlags;
 use umsg::Edges;
 
 use crate::table::Held;
-use crate::{bells, errno, next, ours, pointer, table};
+use crate::{doorbells, errno, next, ours, pointer, table};
 
 /// Registers a descriptor in a set, changes what is registered, or removes it.
 #[cfg_attr(not(test), unsafe(no_mangle))]
@@ -34,19 +34,19 @@ pub unsafe extern "C" fn epoll_ctl(
 #[cold]
 unsafe fn control_known(set: c_int, operation: c_int, fd: c_int, event: *mut epoll_event) -> c_int {
     // SAFETY: by this function's contract, also below.
-    let control = |bell| unsafe { next::epoll_ctl(set, operation, bell, event) };
+    let control = |doorbell| unsafe { next::epoll_ctl(set, operation, doorbell, event) };
     let Some(held) = ours::file(fd) else {
         return control(fd);
     };
     // SAFETY: as above.
     let edges = unsafe { edges(event) };
-    let bell = match operation {
-        libc::EPOLL_CTL_ADD => held.bells.register(&held.queue, fd, edges),
+    let doorbell = match operation {
+        libc::EPOLL_CTL_ADD => held.doorbells.register(&held.queue, fd, edges),
         libc::EPOLL_CTL_MOD => change(&held, fd, edges),
-        _ => Ok(held.bells.registered(fd)),
+        _ => Ok(held.doorbells.registered(fd)),
     };
-    match bell {
-        Ok(Some(bell)) => control(bell),
+    match doorbell {
+        Ok(Some(doorbell)) => control(doorbell),
         Ok(None) => stranger(set).map_or_else(errno::fail, |file| control(file.as_raw_fd())),
         Err(errno) => errno::fail(errno),
     }
@@ -54,9 +54,9 @@ unsafe fn control_known(set: c_int, operation: c_int, fd: c_int, event: *mut epo
 
 /// What is registered for a number, rung for other edges from now on.
 fn change(held: &Held, fd: c_int, edges: Edges) -> Result<Option<c_int>, c_int> {
-    let registered = held.bells.registered(fd);
+    let registered = held.doorbells.registered(fd);
     if registered.is_some() {
-        bells::doorbell(&held.queue, edges)?;
+        doorbells::doorbell(&held.queue, edges)?;
     }
     Ok(registered)
 }

@@ -140,14 +140,14 @@ pub(crate) struct Ringer<'a> {
     /// What pollers watch: [`LEVELS`], [`MESSAGES`], [`ROOM`]; 0 for none. Looked at by each operation.
     pub(crate) watched: &'a Guarded32,
     pub(crate) words: &'a Words,
-    pub(crate) bell: &'a Doorbell,
+    pub(crate) doorbell: &'a Doorbell,
 }
 
 impl Ringer<'_> {
     /// Shows the level `then`, which the operation's next step brings about, while the queue is still at `now`. A poller of edges
     /// (EPOLLET) is also told of a message before it is sent; of one that is received, afterwards (`settle`).
     pub(crate) fn foretell(&self, _: ReceiverHeld<'_>, now: Level, then: Level) {
-        self.bell.note_progress();
+        self.doorbell.note_progress();
         let heard = self.words.heard.get();
         if self.watched.get() & PRIVATE != 0
             && (heard & EDGES != 0 || (now.bits() | then.bits()) & !heard != 0)
@@ -258,7 +258,7 @@ impl Ringer<'_> {
             self.call(0);
         }
         if self.watched.get() & LEVELS != 0
-            && let Lookup::Found(fifo) = self.bell.fifo(self.words.name.get())
+            && let Lookup::Found(fifo) = self.doorbell.fifo(self.words.name.get())
         {
             fifo.hold(packets(level.bits(), held(self.words.shown.get())));
             fifo.nudge();
@@ -313,7 +313,7 @@ impl Ringer<'_> {
     /// The FIFO, if this process can ring it. A FIFO that is gone ends the watch: the next poller makes another and shows what
     /// there is by then.
     fn fifo(&self) -> Option<PollFifo<'_>> {
-        match self.bell.fifo(self.words.name.get()) {
+        match self.doorbell.fifo(self.words.name.get()) {
             Lookup::Found(fifo) => Some(fifo),
             Lookup::Missing => {
                 if self.watched.get() & (PRIVATE | HELPED) != 0 {
@@ -329,7 +329,7 @@ impl Ringer<'_> {
     /// Has all helpers look what there is, and takes flags down that they set again. So the caller pays once, whether they live or not.
     /// A process with a private FIFO leaves the flag of those up: at the end of its operation it shows its own what there is.
     fn call(&self, flags: u32) {
-        let kept = if self.bell.polls_privately() {
+        let kept = if self.doorbell.polls_privately() {
             PRIVATE
         } else {
             0
@@ -358,7 +358,7 @@ impl Ringer<'_> {
     /// then the FIFO is compared with the queue, and made to show what is.
     pub(crate) fn look_after_vain_call(&self, _: ReceiverHeld<'_>, now: Level) {
         let is_shown = self.watched.get() & LEVELS != 0 && self.words.shown.get() & BUSY == 0;
-        if !self.bell.is_in_vain_again() || !is_shown {
+        if !self.doorbell.is_in_vain_again() || !is_shown {
             return;
         }
         let to = packets(now.bits(), held(self.words.shown.get()));
@@ -372,7 +372,7 @@ impl Ringer<'_> {
 
     /// Now and then looks whether a process still watches. True if no process does: then no process is told any more.
     pub(crate) fn forget_if_left(&self, _: ReceiverHeld<'_>) -> bool {
-        if self.watched.get() & LEVELS != 0 && self.bell.is_time_to_look() {
+        if self.watched.get() & LEVELS != 0 && self.doorbell.is_time_to_look() {
             self.forget();
         }
         self.watched.get() == 0
@@ -380,7 +380,7 @@ impl Ringer<'_> {
 
     /// Stops ringing, if no process polls the FIFO. True if nobody watches any more.
     pub(crate) fn forget(&self) -> bool {
-        if let Some(left) = self.bell.left(self.words.name.get()) {
+        if let Some(left) = self.doorbell.left(self.words.name.get()) {
             self.unwatch();
             left.remove();
         }
@@ -410,7 +410,7 @@ impl Ringer<'_> {
         let to = packets(now.bits(), held(self.words.shown.get()));
         // An unchanged level is no edge for processes that poll already.
         let is_edge = !is_shared || self.words.told.get() != now.word();
-        if let Some(fifo) = feed.fifo(self.bell) {
+        if let Some(fifo) = feed.fifo(self.doorbell) {
             fifo.hold(to);
             if feed.wants_edges() && is_edge {
                 fifo.nudge();
@@ -445,33 +445,33 @@ impl Ringer<'_> {
         now: Level,
         mode: u32,
     ) -> io::Result<()> {
-        let name = self.bell.open(self.words.name.get())?;
+        let name = self.doorbell.open(self.words.name.get())?;
         if mode & 0o077 != 0 {
-            self.bell.need_help();
+            self.doorbell.need_help();
         }
         crash_point!(BELL_MADE);
         if name != 0 {
             self.begin(name, wanted, now);
         }
         if self.words.heard.get() & FOREIGN != 0 {
-            self.bell.need_help();
+            self.doorbell.need_help();
         }
-        self.bell
+        self.doorbell
             .feed_first(wanted, |feed| self.hear(receiving, feed, now));
-        self.bell.has_asked(wanted);
+        self.doorbell.has_asked(wanted);
         Ok(())
     }
 
     /// Has this process's private FIFO, if it has one, show what there is: what it has done itself is shown when the operation ends.
     fn show_own(&self, receiving: ReceiverHeld<'_>, now: Level) {
-        if let Some(feed) = self.bell.private_feed() {
+        if let Some(feed) = self.doorbell.private_feed() {
             let _ = self.hear(receiving, &feed, now);
         }
     }
 
     /// Has a helper's FIFO show everything, as a queue can't be used any more: a poller finds out. The number to sleep on.
     pub(crate) fn show_damage(&self, feed: &Feed) -> u32 {
-        if let Some(fifo) = feed.fifo(self.bell) {
+        if let Some(fifo) = feed.fifo(self.doorbell) {
             fifo.hold(packets(IN | OUT, 1));
             fifo.nudge();
         }

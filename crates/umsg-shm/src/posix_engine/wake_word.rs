@@ -1,13 +1,13 @@
-//! The bell: how the one receiver of a ring is woken once, when as many messages are there as it asked for.
+//! The wake word: how the one receiver of a ring is woken once, when as many messages are there as it asked for.
 //!
 //! | wake word | state | may leave it | if that one dies |
 //! |---|---|---|---|
 //! | `turn << 2` | silent | the receiver: armed | - |
 //! | `turn << 2 \| ARMED` | the receiver sleeps on the word, or is about to | a sender that reaches the threshold: silent, and wakes. The receiver: silent | a sender that died before it woke: the receiver's next slice |
-//! | `turn << 2 \| POLLED` | a process polls the ring's descriptor | a sender that reaches the threshold: makes the descriptor readable, then silent. The receiver: silent | before the descriptor is readable: the next sender rings, the bell is still armed |
+//! | `turn << 2 \| POLLED` | a process polls the ring's descriptor | a sender that reaches the threshold: makes the descriptor readable, then silent. The receiver: silent | before the descriptor is readable: the next sender rings, the wake word is still armed |
 //!
 //! Each arming is another turn: a sender that has looked at an old one can't ring the new one too early. A sleeper looks up after
-//! each slice, a poller does not: so the one is woken after the bell was silenced, once however many senders there are, and the
+//! each slice, a poller does not: so the one is woken after the wake word was silenced, once however many senders there are, and the
 //! other's descriptor is made readable before, at times by two.
 
 use super::{Engine, Refused};
@@ -25,7 +25,7 @@ const ARMED: u32 = 1;
 const POLLED: u32 = 2;
 /// One more turn.
 const TURN: u32 = 4;
-/// A thread waits for the bell.
+/// A thread waits for the wake word.
 pub(super) const RUNG_BY_SENDERS: u32 = ARMED | POLLED;
 
 impl Engine {
@@ -225,7 +225,7 @@ impl Engine {
         !matches!(Ring::of(self.segment()).published(last), Ok(None))
     }
 
-    /// Arms the bell. None if so many messages are there already.
+    /// Arms the wake word. None if so many messages are there already.
     fn arm(&self, me: &Thread, count: u64, how: u32) -> Option<u32> {
         let fixed = self.segment().fixed();
         let wait_flags = &fixed.wait_flags;
@@ -239,12 +239,12 @@ impl Engine {
             .wake_word
             .fetch_and(!(TURN - 1), Ordering::Acquire)
             & !(TURN - 1);
-        // Relaxed: published with the bell.
+        // Relaxed: published with the wake word.
         wait_flags.threshold.store(threshold, Ordering::Relaxed);
         let armed = turn.wrapping_add(TURN) | how;
         // Release: a sender that sees the turn sees its threshold.
         wait_flags.wake_word.store(armed, Ordering::Release);
-        // ATTENTION: the bell, then `sent`; pairs with the barrier between a send and its look at the wait flags.
+        // ATTENTION: the wake word, then `sent`; pairs with the barrier between a send and its look at the wait flags.
         fence(Ordering::SeqCst);
         if self.holds(me, count) {
             self.silence();
@@ -253,21 +253,21 @@ impl Engine {
         Some(armed)
     }
 
-    /// Arms the bell for the descriptor: it is made readable with the next message. False if there are some already.
+    /// Arms the wake word for the descriptor: it is made readable with the next message. False if there are some already.
     pub fn arm_for_polling(&self, me: &Thread) -> bool {
         let is_armed = self.arm(me, 1, POLLED).is_some();
         crash_point!(RING_ARMED);
         is_armed
     }
 
-    /// Silences the bell. By the receiver, which looks for messages itself.
+    /// Silences the wake word. By the receiver, which looks for messages itself.
     fn silence(&self) {
         // Relaxed: a process that finds it silent does nothing, and so needs to see nothing. A sender that has not, rings in vain.
         let wake_word = &self.segment().fixed().wait_flags.wake_word;
         wake_word.fetch_and(!(TURN - 1), Ordering::Relaxed);
     }
 
-    /// Rings if a thread waits for the bell. By a sender, after its message was counted and the lock dropped.
+    /// Rings if a thread waits for the wake word. By a sender, after its message was counted and the lock dropped.
     #[inline(always)]
     pub(super) fn ring_if_asked(&self) {
         // Relaxed: ATTENTION. The unlock was a full barrier between the cursor and this load; pairs with the fence of `arm`.
@@ -289,7 +289,7 @@ impl Engine {
         let wait_flags = &fixed.wait_flags;
         // Acquire: the threshold of this turn.
         let wake_word = wait_flags.wake_word.load(Ordering::Acquire);
-        // Relaxed: of this turn, or of a later one; then the bell has changed, and the compare-and-swap fails.
+        // Relaxed: of this turn, or of a later one; then the wake word has changed, and the compare-and-swap fails.
         let threshold = wait_flags.threshold.load(Ordering::Relaxed);
         // Acquire: as for every reader of `sent`.
         let sent = fixed.sender.sent.load(Ordering::Acquire);
@@ -298,11 +298,11 @@ impl Engine {
         }
     }
 
-    /// Rings whatever the threshold, if a thread waits for the bell. By a thread that has changed what is there otherwise than by sending:
+    /// Rings whatever the threshold, if a thread waits for the wake word. By a thread that has changed what is there otherwise than by sending:
     /// a message was let in that had waited for room, or the dead were mended. The receiver counts for itself.
     #[cold]
     pub(super) fn ring_anyway(&self) {
-        // Acquire: the bell as in `ring_when_due`. What was changed was so under the lock that the receiver looks under.
+        // Acquire: the wake word as in `ring_when_due`. What was changed was so under the lock that the receiver looks under.
         self.ring(
             self.segment()
                 .fixed()
@@ -312,7 +312,7 @@ impl Engine {
         );
     }
 
-    /// Rings, unless another process has, or the receiver has armed the bell anew.
+    /// Rings, unless another process has, or the receiver has armed the wake word anew.
     fn ring(&self, wake_word: u32) {
         if wake_word & RUNG_BY_SENDERS == 0 {
             return;
@@ -320,7 +320,7 @@ impl Engine {
         crash_point!(RING_DUE);
         if wake_word & ARMED == 0 {
             if !self.notify() {
-                // The bell stays armed: the next sender rings.
+                // The wake word stays armed: the next sender rings.
                 return;
             }
             crash_point!(RING_PULLED);
@@ -338,7 +338,7 @@ impl Engine {
         }
     }
 
-    /// How often the bell was armed.
+    /// How often the wake word was armed.
     #[cfg(any(test, feature = "testing"))]
     pub fn turns(&self) -> u32 {
         // Relaxed: the receiver's own.

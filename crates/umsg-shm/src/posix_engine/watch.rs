@@ -24,7 +24,7 @@ impl Watched for Engine {
         Ringer {
             watched: &receiver.watched,
             words: &receiver.doorbell,
-            bell: &self.doorbell,
+            doorbell: &self.doorbell,
         }
     }
 

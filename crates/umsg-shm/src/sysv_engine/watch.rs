@@ -16,7 +16,7 @@ impl Watched for Engine {
         Ringer {
             watched: &self.fixed().rights.watched,
             words: &self.fixed().control.doorbell,
-            bell: &self.doorbell,
+            doorbell: &self.doorbell,
         }
     }
 

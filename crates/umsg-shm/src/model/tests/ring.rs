@@ -1,9 +1,9 @@
-//! The bell of a ring: sleeping for messages, and polling for them.
+//! The wake word of a ring: sleeping for messages, and polling for them.
 //!
 //! | a defect | what it leads to here |
 //! |---|---|
-//! | no barrier between the bell and the look behind it, or no look; the sender does not look at the bell | a deadlock |
-//! | the bell is rung one message too early, or by each message | a wait is woken in vain |
+//! | no barrier between the wake word and the look behind it, or no look; the sender does not look at the wake word | a deadlock |
+//! | the wake word is rung one message too early, or by each message | a wait is woken in vain |
 //! | a batch that had to wait for its turn does not ring | a deadlock |
 
 use super::ring_stage::Ring;

@@ -2,7 +2,7 @@
 //!
 //! | a defect | what it leads to here |
 //! |---|---|
-//! | the bell is silenced before the descriptor is readable | a poller sleeps for ever though others send |
+//! | the wake word is silenced before the descriptor is readable | a poller sleeps for ever though others send |
 //! | a slice does not count what a dead sender had sent | a wait for as many never ends |
 //! | a sender that waits for room does not ask for the owner | it waits for ever |
 

@@ -1,4 +1,4 @@
-//! A ring: a queue with one receiver, which waits by its bell.
+//! A ring: a queue with one receiver, which waits by its wake word.
 
 use super::stage::{DIRECTOR, Message, Queue};
 use super::subject::Subject;
@@ -113,7 +113,7 @@ impl Ring {
         self.engine().send_batch(me, &Letters(letters), by)
     }
 
-    /// How often the bell was armed: in a wait that is woken once, before that and, in vain, after it.
+    /// How often the wake word was armed: in a wait that is woken once, before that and, in vain, after it.
     pub(super) fn turns(&self) -> u32 {
         self.engine().turns()
     }

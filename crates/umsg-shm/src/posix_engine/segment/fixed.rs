@@ -66,7 +66,7 @@ pub struct Header {
 pub struct WaitFlags {
     /// Which waiters want to be served, see [`crate::posix_engine`]; 0 for none.
     pub attention: AtomicU32,
-    /// Of a ring: its receiver's bell, see [`crate::posix_engine::wake_word`], and the ring position from which on it is rung.
+    /// Of a ring: its receiver's wake word, see [`crate::posix_engine::wake_word`], and the ring position from which on it is rung.
     pub(crate) wake_word: AtomicU32,
     pub(crate) threshold: AtomicU64,
 }

@@ -21,19 +21,19 @@ use umsg_shm::sys::reserved_descriptors;
 use crate::fd;
 
 /// The numbers of an attachment that were registered; only ever prepended to.
-pub(crate) struct Bells(AtomicPtr<Registered>);
+pub(crate) struct Doorbells(AtomicPtr<Registered>);
 
 struct Registered {
     number: c_int,
-    bell: c_int,
+    doorbell: c_int,
     /// The queue closes its own doorbell itself.
     is_duplicate: bool,
     next: *mut Registered,
 }
 
-impl Bells {
-    pub(crate) const fn new() -> Bells {
-        Bells(AtomicPtr::new(std::ptr::null_mut()))
+impl Doorbells {
+    pub(crate) const fn new() -> Doorbells {
+        Doorbells(AtomicPtr::new(std::ptr::null_mut()))
     }
 
     /// What stands in epoll for one of the queue's numbers, if it was ever registered.
@@ -45,7 +45,7 @@ impl Bells {
         // SAFETY: entries are never changed and live as long as the list.
         while let Some(entry) = unsafe { at.as_ref() } {
             if entry.number == number {
-                return Some(entry.bell);
+                return Some(entry.doorbell);
             }
             at = entry.next;
         }
@@ -62,19 +62,19 @@ impl Bells {
         let first_bell = doorbell(queue, edges)?;
         loop {
             let first = self.0.load(Ordering::Acquire);
-            if let Some(bell) = self.find(first, number) {
-                return Ok(Some(bell));
+            if let Some(doorbell) = self.find(first, number) {
+                return Ok(Some(doorbell));
             }
             let is_duplicate = !first.is_null();
-            let bell = match is_duplicate {
+            let doorbell = match is_duplicate {
                 true => duplicate(first_bell)?,
                 false => first_bell,
             };
             // If another file got this number, the registration could no longer be changed.
-            reserved_descriptors::pin(bell);
+            reserved_descriptors::pin(doorbell);
             let entry = Box::into_raw(Box::new(Registered {
                 number,
-                bell,
+                doorbell,
                 is_duplicate,
                 next: first,
             }));
@@ -83,12 +83,12 @@ impl Bells {
                 self.0
                     .compare_exchange(first, entry, Ordering::Release, Ordering::Relaxed);
             if outcome.is_ok() {
-                return Ok(Some(bell));
+                return Ok(Some(doorbell));
             }
             // SAFETY: the entry was not published.
             drop(unsafe { Box::from_raw(entry) });
             if is_duplicate {
-                close(bell);
+                close(doorbell);
             }
         }
     }
@@ -98,11 +98,11 @@ impl Bells {
 pub(crate) fn doorbell(queue: &Queue, edges: Edges) -> Result<c_int, c_int> {
     queue
         .pollable_with(edges)
-        .map(|bell| bell.as_raw_fd())
+        .map(|doorbell| doorbell.as_raw_fd())
         .map_err(|error| error.raw_os_error().unwrap_or(libc::ENOMEM))
 }
 
-impl Drop for Bells {
+impl Drop for Doorbells {
     fn drop(&mut self) {
         let mut at = *self.0.get_mut();
         while !at.is_null() {
@@ -110,24 +110,24 @@ impl Drop for Bells {
             let entry = unsafe { Box::from_raw(at) };
             at = entry.next;
             if entry.is_duplicate {
-                close(entry.bell);
+                close(entry.doorbell);
             }
         }
     }
 }
 
 /// A further number for a doorbell, as high.
-fn duplicate(bell: c_int) -> Result<c_int, c_int> {
-    let borrowed: BorrowedFd<'_> = fd::borrow(bell).ok_or(libc::EBADF)?;
-    let copy = rustix::io::fcntl_dupfd_cloexec(borrowed, bell)
+fn duplicate(doorbell: c_int) -> Result<c_int, c_int> {
+    let borrowed: BorrowedFd<'_> = fd::borrow(doorbell).ok_or(libc::EBADF)?;
+    let copy = rustix::io::fcntl_dupfd_cloexec(borrowed, doorbell)
         .or_else(|_| rustix::io::fcntl_dupfd_cloexec(borrowed, 0));
     let number = copy.map_err(|error| error.raw_os_error())?.into_raw_fd();
     reserved_descriptors::mark(number);
     Ok(number)
 }
 
-fn close(bell: c_int) {
-    reserved_descriptors::unmark(bell);
+fn close(doorbell: c_int) {
+    reserved_descriptors::unmark(doorbell);
     // SAFETY: opened by `duplicate`, and no longer in use.
-    unsafe { rustix::io::close(bell) };
+    unsafe { rustix::io::close(doorbell) };
 }
