@@ -9,7 +9,7 @@ use libc::{mode_t, mq_attr, mqd_t, off_t, size_t, ssize_t, timespec};
 
 macro_rules! calls {
     ($($(#[$doc:meta])* $name:ident: $signature:ty,)*) => {
-        /// The C functions that the cases use, whoever provides them.
+        /// The C functions that the cases use, of any provider.
         #[allow(missing_docs)]
         #[derive(Clone, Copy)]
         pub struct Calls {

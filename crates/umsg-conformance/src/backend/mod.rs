@@ -1,4 +1,4 @@
-//! What is compared: one trait at the level of the C calls, and who answers them.
+//! What is compared: one trait at the level of the C calls, and its implementations.
 //!
 //! Names and descriptors are what C has (bytes and small numbers) and a failure is an errno, so that the kernel, the
 //! drop-in and the native API can be asked the same question and their answers compared as they stand.
@@ -103,7 +103,7 @@ pub struct Status {
     pub links: u64,
 }
 
-/// Who a queue belongs to, and its permission bits.
+/// The owner of a queue, and its permission bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ownership {
     /// The permission bits, `07777`.

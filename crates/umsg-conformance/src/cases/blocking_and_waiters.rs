@@ -1,4 +1,4 @@
-//! Who waits, who is served next, and what does not wake a waiter.
+//! The callers that wait, the order in which they are served, and the events that wake no waiter.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::thread;

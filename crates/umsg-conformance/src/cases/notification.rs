@@ -1,4 +1,4 @@
-//! Who is told that a message has come, when, how, and how often.
+//! Notification of a message: its receiver, its time, its form, and its number.
 
 use std::ptr;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};

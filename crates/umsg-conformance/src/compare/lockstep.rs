@@ -203,7 +203,7 @@ impl<F: Comparable> Lockstep<'_, F> {
         ))
     }
 
-    /// Who is blocked, and in what, in the order of the steps that blocked them.
+    /// The blocked processes and their calls, in the order of the steps that blocked them.
     fn waiting(&self) -> Vec<Waiting<F::Call>> {
         let mut blocked: Vec<(usize, usize)> = (0..WORKERS)
             .filter_map(|worker| Some((self.blocked_in[worker]?, worker)))
@@ -431,7 +431,7 @@ impl<F: Comparable> Lockstep<'_, F> {
         Ok(())
     }
 
-    /// After a step: whoever the kernel let go has to be let go by the other side, and no other process.
+    /// After a step: the other side has to let go the processes that the kernel let go, and no other process.
     fn look_at_the_blocked(&mut self) -> Result<(), Stop> {
         for worker in 0..WORKERS {
             let Some(number) = self.blocked_in[worker] else {

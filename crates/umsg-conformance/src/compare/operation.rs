@@ -83,7 +83,7 @@ impl<C: Call> Operation<C> {
     }
 }
 
-/// Who does what.
+/// An operation and its worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step<C> {
     /// The worker that does it, or that it is done to.

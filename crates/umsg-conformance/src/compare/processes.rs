@@ -49,7 +49,7 @@ pub fn change<C>(random: &mut Random, users: bool) -> Operation<C> {
     }
 }
 
-/// Who acts: the first worker more often than others.
+/// The worker that acts: the first one more often than the others.
 pub fn actor(random: &mut Random) -> usize {
     random.weighted(&[(5, 0), (2, 1), (2, 2), (2, 3)])
 }

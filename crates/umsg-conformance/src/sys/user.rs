@@ -1,4 +1,4 @@
-//! Who a process acts as.
+//! The user that a process acts as.
 
 use super::check;
 use crate::errno::Errno;
@@ -75,7 +75,7 @@ impl User {
     }
 }
 
-/// The functions by which a process becomes another user's, whoever provides them.
+/// The functions by which a process becomes another user's, of any provider.
 #[allow(missing_docs)]
 #[derive(Clone, Copy)]
 pub struct Credentials {

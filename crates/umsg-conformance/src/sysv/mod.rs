@@ -1,4 +1,4 @@
-//! System V queues: who answers their calls, the cases, and the comparison with the kernel.
+//! System V queues: the backends that answer their calls, the cases, and the comparison with the kernel.
 //!
 //! Built as for POSIX queues, on the same [`runner`](crate::runner) and [`compare`](crate::compare).
 //!

@@ -16,7 +16,7 @@ use crate::sys::{self, Credentials, User};
 
 macro_rules! functions {
     ($($name:ident: $signature:ty,)* / $($other:ident: $others_signature:ty,)*) => {
-        /// The C functions, whoever provides them.
+        /// The C functions of any provider.
         #[allow(missing_docs)]
         #[derive(Clone, Copy)]
         pub struct Functions {

@@ -1,4 +1,4 @@
-//! What is compared: one trait at the level of the C calls, and who answers them.
+//! What is compared: one trait at the level of the C calls, and its implementations.
 
 mod calls;
 mod flawed;
@@ -55,9 +55,9 @@ pub struct Status {
     pub messages: u64,
     /// `msg_qbytes`: how many bytes there may be.
     pub max_bytes: u64,
-    /// `msg_lspid`: who sent last; 0 if nobody did.
+    /// `msg_lspid`: the process that sent last; 0 before the first send.
     pub last_sender: Pid,
-    /// `msg_lrpid`: who received last; 0 if nobody did.
+    /// `msg_lrpid`: the process that received last; 0 before the first receive.
     pub last_receiver: Pid,
 }
 

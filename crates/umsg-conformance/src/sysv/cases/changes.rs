@@ -1,4 +1,4 @@
-//! `msgctl` with `IPC_SET`: what can be set, and who may set it.
+//! `msgctl` with `IPC_SET`: the fields that can be set, and the users that may set them.
 
 use crate::errno::Errno;
 use crate::sys::{self, User};

@@ -1,4 +1,4 @@
-//! Who may do what: mode bits by class, and what goes beyond them.
+//! Permissions: mode bits by class, and the rights beyond them.
 
 use libc::{IPC_CREAT, IPC_EXCL, MSG_STAT};
 

@@ -1,4 +1,4 @@
-//! Room: by bytes, by messages, and who gets it when there is some.
+//! Room: by bytes, by messages, and the sender that gets it.
 
 use crate::errno::Errno;
 use crate::sysv::site::{CAPACITY, LONGEST, Queue, Site, message};
@@ -236,7 +236,7 @@ fn a_waiting_senders_message_goes_to_a_receiver_that_waits_for_its_type(site: &S
     let queue = site.queue_for(4);
     assert_eq!(queue.send(1, "1234"), Ok(()));
     let sender = site.blocked(|| queue.send_waiting(5, "five"));
-    // A message that has no room yet is in nobody's sight.
+    // No receiver sees a message that has no room yet.
     assert_eq!(queue.receive(5), Err(Errno::ENOMSG));
     let receiver = site.blocked(|| queue.receive_waiting(5));
     receiver.expect_still_blocked();

@@ -162,7 +162,7 @@ fn calls_from_a_signal_handler_work(site: &Site) {
     assert_eq!(receiver.result(), Err(Errno::EINTR));
 }
 
-/// Waits until another thread of this process has said who it is, and sleeps.
+/// Waits until another thread of this process has reported its id and sleeps.
 fn wait_for_thread(tid: &AtomicU32) {
     wait_until(|| tid.load(Ordering::Acquire) != 0);
     wait_until_asleep(tid.load(Ordering::Acquire) as i32, || false);

@@ -19,11 +19,11 @@ pub const WORDS: usize = SLOTS + 2 * (1 + MOST) + 3 * (1 + MOST);
 /// What is known of whose a queue is.
 #[derive(Clone, Copy)]
 enum Person {
-    /// Who made it.
+    /// The user that made it.
     Maker = 0,
     /// Whom `IPC_SET` has named.
     Owner = 1,
-    /// Who owns its file, if it has one: the maker, until root names another owner.
+    /// The owner of its file, if it has one: the maker, until root names another owner.
     OfFile = 2,
 }
 

@@ -39,7 +39,7 @@ impl Generator {
         self.random.below(SETS as u64) as Slot
     }
 
-    /// Asks what is ready, and changes who is told.
+    /// Asks what is ready, and changes the process that is told.
     pub(super) fn polling(&mut self) -> Call {
         let (slot, set) = (self.slot(), self.set());
         let with = self.random.percent(40).then(|| self.slot());
