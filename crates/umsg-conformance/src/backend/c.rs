@@ -14,7 +14,9 @@ use umsg::{Edges, Namespace};
 
 use super::calls::{answer, control_epoll_by, nothing, pointer, poll_by};
 use super::functions::Library;
-use super::{Answer, Attributes, Backend, Basics, Failure, Fd, Held, Ownership};
+use super::{
+    AbsTime, Answer, Attributes, Backend, Basics, EpollControl, Failure, Fd, Held, Ownership,
+};
 use crate::errno::Errno;
 use crate::sys;
 
@@ -192,14 +194,8 @@ impl Backend for C {
         poll_by(descriptors, timeout, |fd| self.pollable(fd, Edges::Changes))
     }
 
-    fn control_epoll(
-        &self,
-        set: i32,
-        operation: i32,
-        fd: Fd,
-        event: libc::epoll_event,
-    ) -> Answer<()> {
-        control_epoll_by(set, operation, event, |edges| self.pollable(fd, edges))
+    fn control_epoll(&self, fd: Fd, control: EpollControl) -> Answer<()> {
+        control_epoll_by(control, |edges| self.pollable(fd, edges))
     }
 
     fn unlink(&self, name: &CStr) -> Answer<()> {
@@ -213,13 +209,7 @@ impl Backend for C {
         nothing(unsafe { (self.functions.umsg_mq_send)(self.handle(fd), start, length, priority) })
     }
 
-    fn timed_send(
-        &self,
-        fd: Fd,
-        message: &[u8],
-        priority: u32,
-        deadline: Option<&timespec>,
-    ) -> Answer<()> {
+    fn timed_send(&self, fd: Fd, message: &[u8], priority: u32, deadline: AbsTime) -> Answer<()> {
         let (start, length) = (message.as_ptr().cast(), message.len());
         let (handle, deadline) = (self.handle(fd), pointer(deadline));
         // SAFETY: as said above.
@@ -238,12 +228,7 @@ impl Backend for C {
         Ok((answer(length)? as usize, priority))
     }
 
-    fn timed_receive(
-        &self,
-        fd: Fd,
-        buffer: &mut [u8],
-        deadline: Option<&timespec>,
-    ) -> Answer<(usize, u32)> {
+    fn timed_receive(&self, fd: Fd, buffer: &mut [u8], deadline: AbsTime) -> Answer<(usize, u32)> {
         let (start, length) = (buffer.as_mut_ptr().cast(), buffer.len());
         let (mut priority, deadline) = (0, pointer(deadline));
         let handle = self.handle(fd);

@@ -5,12 +5,14 @@ use std::mem::{self, MaybeUninit};
 use std::path::{Path, PathBuf};
 use std::ptr;
 
-use libc::{mq_attr, timespec};
+use libc::mq_attr;
 
 use umsg::{Edges, Namespace};
 
 use super::functions::Calls;
-use super::{Answer, Attributes, Backend, Basics, Failure, Fd, Ownership, Status};
+use super::{
+    AbsTime, Answer, Attributes, Backend, Basics, EpollControl, Failure, Fd, Ownership, Status,
+};
 use crate::errno::Errno;
 use crate::sys;
 
@@ -112,18 +114,20 @@ pub(super) fn poll_by(
 
 /// epoll_ctl of the descriptor that a backend has for a queue.
 pub(super) fn control_epoll_by(
-    set: i32,
-    operation: i32,
-    event: libc::epoll_event,
+    control: EpollControl,
     descriptor: impl Fn(Edges) -> Answer<c_int>,
 ) -> Answer<()> {
+    let EpollControl {
+        set,
+        operation,
+        mut event,
+    } = control;
     let has = |flag: c_int| event.events & flag as u32 != 0;
     let edges = match (has(libc::EPOLLET), has(libc::EPOLLOUT)) {
         (false, _) => Edges::Changes,
         (true, false) => Edges::Messages,
         (true, true) => Edges::All,
     };
-    let mut event = event;
     // SAFETY: an event.
     nothing(unsafe { libc::epoll_ctl(set, operation, descriptor(edges)?, &mut event) })
 }
@@ -206,13 +210,7 @@ impl Backend for Called {
         })
     }
 
-    fn timed_send(
-        &self,
-        fd: Fd,
-        message: &[u8],
-        priority: u32,
-        deadline: Option<&timespec>,
-    ) -> Answer<()> {
+    fn timed_send(&self, fd: Fd, message: &[u8], priority: u32, deadline: AbsTime) -> Answer<()> {
         let deadline = pointer(deadline);
         // SAFETY: as said above.
         nothing(unsafe {
@@ -235,12 +233,7 @@ impl Backend for Called {
         Ok((answer(length)? as usize, priority))
     }
 
-    fn timed_receive(
-        &self,
-        fd: Fd,
-        buffer: &mut [u8],
-        deadline: Option<&timespec>,
-    ) -> Answer<(usize, u32)> {
+    fn timed_receive(&self, fd: Fd, buffer: &mut [u8], deadline: AbsTime) -> Answer<(usize, u32)> {
         let (mut priority, deadline) = (0, pointer(deadline));
         let (start, length) = (buffer.as_mut_ptr().cast(), buffer.len());
         // SAFETY: as said above.
@@ -432,16 +425,10 @@ impl Backend for Called {
         Ok(answer(count)? as usize)
     }
 
-    fn control_epoll(
-        &self,
-        set: i32,
-        operation: i32,
-        fd: Fd,
-        event: libc::epoll_event,
-    ) -> Answer<()> {
-        let mut event = event;
+    fn control_epoll(&self, fd: Fd, control: EpollControl) -> Answer<()> {
+        let mut event = control.event;
         // SAFETY: as said above.
-        nothing(unsafe { (self.calls.epoll_ctl)(set, operation, fd, &mut event) })
+        nothing(unsafe { (self.calls.epoll_ctl)(control.set, control.operation, fd, &mut event) })
     }
 
     fn map(&self, fd: Fd) -> Answer<()> {

@@ -2,7 +2,10 @@
 
 use std::ffi::CStr;
 
-use super::{Answer, Attributes, Backend, Basics, Called, Failure, Fd, Ownership, Status};
+use super::{
+    AbsTime, Answer, Attributes, Backend, Basics, Called, EpollControl, Failure, Fd, Ownership,
+    Status,
+};
 use crate::errno::Errno;
 
 /// A mistake.
@@ -189,13 +192,7 @@ impl Backend for Flawed {
         self.kernel.send(fd, message, self.cut(priority))
     }
 
-    fn timed_send(
-        &self,
-        fd: Fd,
-        message: &[u8],
-        priority: u32,
-        deadline: Option<&libc::timespec>,
-    ) -> Answer<()> {
+    fn timed_send(&self, fd: Fd, message: &[u8], priority: u32, deadline: AbsTime) -> Answer<()> {
         self.time_out(
             self.kernel
                 .timed_send(fd, message, self.cut(priority), deadline),
@@ -221,12 +218,7 @@ impl Backend for Flawed {
         })
     }
 
-    fn timed_receive(
-        &self,
-        fd: Fd,
-        buffer: &mut [u8],
-        deadline: Option<&libc::timespec>,
-    ) -> Answer<(usize, u32)> {
+    fn timed_receive(&self, fd: Fd, buffer: &mut [u8], deadline: AbsTime) -> Answer<(usize, u32)> {
         self.time_out(self.received(fd, buffer, |buffer| {
             self.kernel.timed_receive(fd, buffer, deadline)
         }))
@@ -319,23 +311,17 @@ impl Backend for Flawed {
         }
     }
 
-    fn control_epoll(
-        &self,
-        set: i32,
-        operation: i32,
-        fd: Fd,
-        event: libc::epoll_event,
-    ) -> Answer<()> {
-        let mut event = event;
+    fn control_epoll(&self, fd: Fd, control: EpollControl) -> Answer<()> {
+        let mut control = control;
         for (flaw, flag) in [
             (Flaw::EdgesAreLevels, libc::EPOLLET),
             (Flaw::TellsMoreThanOnce, libc::EPOLLONESHOT),
         ] {
             if self.has(flaw) {
-                event.events &= !flag.cast_unsigned();
+                control.event.events &= !flag.cast_unsigned();
             }
         }
-        self.kernel.control_epoll(set, operation, fd, event)
+        self.kernel.control_epoll(fd, control)
     }
 
     fn write(&self, fd: Fd, bytes: &[u8]) -> Answer<usize> {

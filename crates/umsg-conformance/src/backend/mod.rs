@@ -49,6 +49,20 @@ impl From<Errno> for Failure {
 /// The answer to a call.
 pub type Answer<T> = Result<T, Failure>;
 
+/// The `abs_timeout` of a timed call; without one a null pointer is passed.
+pub type AbsTime<'a> = Option<&'a libc::timespec>;
+
+/// The arguments of `epoll_ctl` apart from the descriptor that it registers.
+#[derive(Clone, Copy)]
+pub struct EpollControl {
+    /// The descriptor of the epoll set.
+    pub set: i32,
+    /// `EPOLL_CTL_ADD`, `EPOLL_CTL_MOD`, `EPOLL_CTL_DEL` or an invalid number.
+    pub operation: i32,
+    /// The events asked for and the data that comes with them.
+    pub event: libc::epoll_event,
+}
+
 /// The four fields of `struct mq_attr`.
 #[derive(Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub struct Attributes {
@@ -186,22 +200,11 @@ pub trait Backend: Basics {
     /// `mq_send`.
     fn send(&self, fd: Fd, message: &[u8], priority: u32) -> Answer<()>;
     /// `mq_timedsend`; without a deadline a null pointer is passed.
-    fn timed_send(
-        &self,
-        fd: Fd,
-        message: &[u8],
-        priority: u32,
-        deadline: Option<&libc::timespec>,
-    ) -> Answer<()>;
+    fn timed_send(&self, fd: Fd, message: &[u8], priority: u32, deadline: AbsTime) -> Answer<()>;
     /// `mq_receive`: the message's length and its priority.
     fn receive(&self, fd: Fd, buffer: &mut [u8]) -> Answer<(usize, u32)>;
     /// `mq_timedreceive`; without a deadline a null pointer is passed.
-    fn timed_receive(
-        &self,
-        fd: Fd,
-        buffer: &mut [u8],
-        deadline: Option<&libc::timespec>,
-    ) -> Answer<(usize, u32)>;
+    fn timed_receive(&self, fd: Fd, buffer: &mut [u8], deadline: AbsTime) -> Answer<(usize, u32)>;
     /// `mq_getattr`.
     fn attributes(&self, fd: Fd) -> Answer<Attributes>;
     /// `mq_setattr`: the attributes before.
@@ -303,13 +306,7 @@ pub trait Backend: Basics {
         Err(Failure::Unsupported(NO_DESCRIPTORS))
     }
     /// `epoll_ctl`.
-    fn control_epoll(
-        &self,
-        set: i32,
-        operation: i32,
-        fd: Fd,
-        event: libc::epoll_event,
-    ) -> Answer<()> {
+    fn control_epoll(&self, fd: Fd, control: EpollControl) -> Answer<()> {
         Err(Failure::Unsupported(NO_DESCRIPTORS))
     }
     /// `mmap` of one page, shared, read only; unmapped again at once.

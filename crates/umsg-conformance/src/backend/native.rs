@@ -15,7 +15,9 @@ use umsg::posix::{OpenOptions, Queue, sigevent, unlink_in, withdraw_notification
 use umsg::{Edges, Namespace};
 
 use super::calls::{control_epoll_by, poll_by};
-use super::{Answer, Attributes, Backend, Basics, Failure, Fd, Held, Ownership};
+use super::{
+    AbsTime, Answer, Attributes, Backend, Basics, EpollControl, Failure, Fd, Held, Ownership,
+};
 use crate::errno::Errno;
 use crate::sys;
 
@@ -125,7 +127,7 @@ impl Native {
 }
 
 /// The point in time of a timespec, if it is one.
-fn until(deadline: Option<&libc::timespec>) -> Answer<Until> {
+fn until(deadline: AbsTime) -> Answer<Until> {
     const NO_TIME: Failure = Failure::Unsupported("a SystemTime is always a point in time");
     let Some(deadline) = deadline else {
         return Ok(Until::Never);
@@ -237,13 +239,7 @@ impl Backend for Native {
         self.send_until(fd, message, priority, Until::Never)
     }
 
-    fn timed_send(
-        &self,
-        fd: Fd,
-        message: &[u8],
-        priority: u32,
-        deadline: Option<&libc::timespec>,
-    ) -> Answer<()> {
+    fn timed_send(&self, fd: Fd, message: &[u8], priority: u32, deadline: AbsTime) -> Answer<()> {
         self.send_until(fd, message, priority, until(deadline)?)
     }
 
@@ -251,12 +247,7 @@ impl Backend for Native {
         self.receive_until(fd, buffer, Until::Never)
     }
 
-    fn timed_receive(
-        &self,
-        fd: Fd,
-        buffer: &mut [u8],
-        deadline: Option<&libc::timespec>,
-    ) -> Answer<(usize, u32)> {
+    fn timed_receive(&self, fd: Fd, buffer: &mut [u8], deadline: AbsTime) -> Answer<(usize, u32)> {
         self.receive_until(fd, buffer, until(deadline)?)
     }
 
@@ -318,14 +309,8 @@ impl Backend for Native {
         poll_by(descriptors, timeout, |fd| self.pollable(fd, Edges::Changes))
     }
 
-    fn control_epoll(
-        &self,
-        set: i32,
-        operation: i32,
-        fd: Fd,
-        event: libc::epoll_event,
-    ) -> Answer<()> {
-        control_epoll_by(set, operation, event, |edges| self.pollable(fd, edges))
+    fn control_epoll(&self, fd: Fd, control: EpollControl) -> Answer<()> {
+        control_epoll_by(control, |edges| self.pollable(fd, edges))
     }
 
     fn limit_queues(&self, max_queues: u32) -> Answer<()> {

@@ -153,6 +153,17 @@ fn refuse(message: &str) -> ExitCode {
     ExitCode::from(2)
 }
 
+/// Prints the number of operations every ten seconds.
+fn progress() -> impl Fn(u64) {
+    let printed = std::cell::Cell::new(Instant::now());
+    move |done| {
+        if printed.get().elapsed() >= Duration::from_secs(10) {
+            printed.set(Instant::now());
+            println!("  {done} operations");
+        }
+    }
+}
+
 /// Compares the calls of a family.
 fn run<F: Comparable>(arguments: &Arguments) -> ExitCode {
     let backend = match kind::<F>(arguments) {
@@ -166,13 +177,7 @@ fn run<F: Comparable>(arguments: &Arguments) -> ExitCode {
         "comparing the kernel with {}: {operations} operations, --seed {seed}",
         arguments.backend
     );
-    let said = std::cell::Cell::new(Instant::now());
-    let progress = |done: u64| {
-        if said.get().elapsed() >= Duration::from_secs(10) {
-            said.set(Instant::now());
-            println!("  {done} operations");
-        }
-    };
+    let progress = progress();
     let program = std::env::current_exe().ok();
     let program = program.as_deref();
     match compare::run(&Config {
@@ -209,13 +214,7 @@ fn run_lives(arguments: &Arguments) -> ExitCode {
         Ok(program) => program,
         Err(error) => return refuse(&format!("the path of this program is not known: {error}")),
     };
-    let said = std::cell::Cell::new(Instant::now());
-    let progress = |done: u64| {
-        if said.get().elapsed() >= Duration::from_secs(10) {
-            said.set(Instant::now());
-            println!("  {done} operations");
-        }
-    };
+    let progress = progress();
     let Arguments {
         operations, seed, ..
     } = *arguments;

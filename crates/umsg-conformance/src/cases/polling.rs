@@ -363,8 +363,14 @@ impl Set<'_> {
         let event = libc::epoll_event { events, u64: data };
         let set = self.set.as_raw_fd();
         let backend = self.site.backend();
-        self.site
-            .ask(backend.control_epoll(set, operation, fd, event))
+        self.site.ask(backend.control_epoll(
+            fd,
+            crate::backend::EpollControl {
+                set,
+                operation,
+                event,
+            },
+        ))
     }
 
     fn add(&self, queue: Queue<'_>, events: u32, data: u64) {

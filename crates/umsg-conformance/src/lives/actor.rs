@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::act::{Act, MESSAGE_SIZE, NAMES, PROCESSES, Waits};
 use super::mailbox;
-use crate::backend::{Answer, Attributes, Backend, Failure, Fd, Kind, Posix};
+use crate::backend::{Answer, Attributes, Backend, EpollControl, Failure, Fd, Kind, Posix};
 use crate::compare::lists::{add, find};
 use crate::compare::posix::notices;
 use crate::compare::{Outcome, Reply, plain, returned};
@@ -197,7 +197,12 @@ impl Actor {
             } => {
                 let u64 = number.into();
                 let event = libc::epoll_event { events, u64 };
-                plain(posix.control_epoll(set, operation, fd, event))
+                let control = EpollControl {
+                    set,
+                    operation,
+                    event,
+                };
+                plain(posix.control_epoll(fd, control))
             }
             Act::WaitSet { set, waits } => {
                 let told = epoll::wait(set, if waits { -1 } else { 0 });

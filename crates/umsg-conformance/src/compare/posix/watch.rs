@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 
 use super::call::{SETS, Slot};
-use crate::backend::{Answer, Backend, Failure, Fd};
+use crate::backend::{Answer, Backend, EpollControl, Failure, Fd};
 use crate::compare::reply::{Outcome, Reply, plain, returned};
 use crate::epoll::{self, Set};
 
@@ -124,7 +124,12 @@ impl Watch {
         if !own || description.is_some_and(|which| !self.may_be_registered(which)) {
             return Reply::new(Outcome::Unsupported);
         }
-        let done = backend.control_epoll(set, operation, fd, event);
+        let control = EpollControl {
+            set,
+            operation,
+            event,
+        };
+        let done = backend.control_epoll(fd, control);
         if let (Ok(()), Some(which)) = (done, description) {
             self.descriptions[which].registered = true;
         }

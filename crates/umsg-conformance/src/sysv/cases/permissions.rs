@@ -72,7 +72,8 @@ fn the_mode_of_others_holds_for_a_stranger(site: &Site) {
     }
 }
 
-fn the_mode_of_the_group_holds_for_its_members(site: &Site) {
+/// Checks that this user has the rights that the mode gives root's group.
+fn expect_rights_of_the_group(site: &Site, user: User) {
     for (mode, expected) in [
         (0o660, ALL),
         (0o600, NOTHING),
@@ -80,22 +81,16 @@ fn the_mode_of_the_group_holds_for_its_members(site: &Site) {
         (0o640, READ),
     ] {
         let queue = site.queue_of_mode(mode);
-        let of_group = rights(site, User::OF_ROOTS_GROUP, queue);
-        assert_eq!(of_group, expected, "{mode:#o}");
+        assert_eq!(rights(site, user, queue), expected, "{mode:#o}");
     }
 }
 
+fn the_mode_of_the_group_holds_for_its_members(site: &Site) {
+    expect_rights_of_the_group(site, User::OF_ROOTS_GROUP);
+}
+
 fn a_supplementary_group_counts(site: &Site) {
-    for (mode, expected) in [
-        (0o660, ALL),
-        (0o600, NOTHING),
-        (0o620, WRITE),
-        (0o640, READ),
-    ] {
-        let queue = site.queue_of_mode(mode);
-        let with_group = rights(site, User::WITH_ROOTS_GROUP, queue);
-        assert_eq!(with_group, expected, "{mode:#o}");
-    }
+    expect_rights_of_the_group(site, User::WITH_ROOTS_GROUP);
 }
 
 /// A queue of this mode that belongs to an ordinary user, made by root.
