@@ -15,7 +15,8 @@ use umsg::{Edges, Namespace};
 use super::calls::{answer, control_epoll_by, nothing, pointer, poll_by};
 use super::functions::Library;
 use super::{
-    AbsTime, Answer, Attributes, Backend, Basics, EpollControl, Failure, Fd, Held, Ownership,
+    AbsTime, Answer, Attributes, Backend, Basics, EpollControl, Failure, Fd, Held, OpenAttributes,
+    Ownership,
 };
 use crate::errno::Errno;
 use crate::sys;
@@ -161,13 +162,7 @@ impl Backend for C {
         false
     }
 
-    fn open(
-        &self,
-        name: &CStr,
-        flags: i32,
-        mode: u32,
-        attributes: Option<&Attributes>,
-    ) -> Answer<Fd> {
+    fn open(&self, name: &CStr, flags: i32, mode: u32, attributes: OpenAttributes) -> Answer<Fd> {
         let attributes = attributes.map(|&given| mq_attr::from(given));
         let attributes = pointer(attributes.as_ref());
         // SAFETY: as said above.

@@ -11,7 +11,8 @@ use umsg::{Edges, Namespace};
 
 use super::functions::Calls;
 use super::{
-    AbsTime, Answer, Attributes, Backend, Basics, EpollControl, Failure, Fd, Ownership, Status,
+    AbsTime, Answer, Attributes, Backend, Basics, EpollControl, Failure, Fd, OpenAttributes,
+    Ownership, Status,
 };
 use crate::errno::Errno;
 use crate::sys;
@@ -179,13 +180,7 @@ impl Basics for Called {
 // slices, structures of the right type or null where null is allowed. Descriptors may be any number at all: that they
 // are checked is what is tested.
 impl Backend for Called {
-    fn open(
-        &self,
-        name: &CStr,
-        flags: i32,
-        mode: u32,
-        attributes: Option<&Attributes>,
-    ) -> Answer<Fd> {
+    fn open(&self, name: &CStr, flags: i32, mode: u32, attributes: OpenAttributes) -> Answer<Fd> {
         let attributes = attributes.map(|&given| mq_attr::from(given));
         // SAFETY: as said above.
         answer(unsafe {

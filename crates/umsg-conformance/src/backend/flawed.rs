@@ -3,8 +3,8 @@
 use std::ffi::CStr;
 
 use super::{
-    AbsTime, Answer, Attributes, Backend, Basics, Called, EpollControl, Failure, Fd, Ownership,
-    Status,
+    AbsTime, Answer, Attributes, Backend, Basics, Called, EpollControl, Failure, Fd,
+    OpenAttributes, Ownership, Status,
 };
 use crate::errno::Errno;
 
@@ -155,13 +155,7 @@ impl Basics for Flawed {
 }
 
 impl Backend for Flawed {
-    fn open(
-        &self,
-        name: &CStr,
-        flags: i32,
-        mode: u32,
-        attributes: Option<&Attributes>,
-    ) -> Answer<Fd> {
+    fn open(&self, name: &CStr, flags: i32, mode: u32, attributes: OpenAttributes) -> Answer<Fd> {
         let flags = if self.has(Flaw::ExclusiveIgnored) {
             flags & !libc::O_EXCL
         } else {

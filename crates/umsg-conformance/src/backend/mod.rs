@@ -52,6 +52,9 @@ pub type Answer<T> = Result<T, Failure>;
 /// The `abs_timeout` of a timed call; without one a null pointer is passed.
 pub type AbsTime<'a> = Option<&'a libc::timespec>;
 
+/// The attributes that `mq_open` is given; without them a null pointer is passed.
+pub type OpenAttributes<'a> = Option<&'a Attributes>;
+
 /// The arguments of `epoll_ctl` apart from the descriptor that it registers.
 #[derive(Clone, Copy)]
 pub struct EpollControl {
@@ -186,13 +189,7 @@ pub trait Backend: Basics {
     }
 
     /// `mq_open`.
-    fn open(
-        &self,
-        name: &CStr,
-        flags: i32,
-        mode: u32,
-        attributes: Option<&Attributes>,
-    ) -> Answer<Fd>;
+    fn open(&self, name: &CStr, flags: i32, mode: u32, attributes: OpenAttributes) -> Answer<Fd>;
     /// `mq_close`.
     fn close(&self, fd: Fd) -> Answer<()>;
     /// `mq_unlink`.

@@ -16,7 +16,8 @@ use umsg::{Edges, Namespace};
 
 use super::calls::{control_epoll_by, poll_by};
 use super::{
-    AbsTime, Answer, Attributes, Backend, Basics, EpollControl, Failure, Fd, Held, Ownership,
+    AbsTime, Answer, Attributes, Backend, Basics, EpollControl, Failure, Fd, Held, OpenAttributes,
+    Ownership,
 };
 use crate::errno::Errno;
 use crate::sys;
@@ -193,13 +194,7 @@ impl Backend for Native {
         false
     }
 
-    fn open(
-        &self,
-        name: &CStr,
-        flags: i32,
-        mode: u32,
-        attributes: Option<&Attributes>,
-    ) -> Answer<Fd> {
+    fn open(&self, name: &CStr, flags: i32, mode: u32, attributes: OpenAttributes) -> Answer<Fd> {
         let access = flags & libc::O_ACCMODE;
         let mut options = OpenOptions::new();
         options

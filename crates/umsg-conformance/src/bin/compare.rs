@@ -1,11 +1,12 @@
 //! Compares umsg with the kernel by random operations.
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use umsg_conformance::backend::{Kind, Posix};
-use umsg_conformance::compare::{self, Comparable, Config, Failure};
+use umsg_conformance::compare::{self, Comparable, Config, Failure, Seen};
 use umsg_conformance::library;
 use umsg_conformance::lives;
 use umsg_conformance::sysv::SystemV;
@@ -153,6 +154,28 @@ fn refuse(message: &str) -> ExitCode {
     ExitCode::from(2)
 }
 
+/// Prints the result of a comparison.
+fn report<S: Display, D: Display>(
+    arguments: &Arguments,
+    result: Result<S, Failure<D>>,
+    seen: impl Fn(&S) -> &Seen,
+) -> ExitCode {
+    match result {
+        Ok(summary) => {
+            println!("{summary}");
+            for ((call, answer), count) in seen(&summary).iter().filter(|_| arguments.counts) {
+                println!("{count:9}  {call}: {answer}");
+            }
+            ExitCode::SUCCESS
+        }
+        Err(failure @ Failure::Difference(_)) => {
+            println!("{failure}");
+            ExitCode::from(1)
+        }
+        Err(failure @ Failure::Impossible(_)) => refuse(&failure.to_string()),
+    }
+}
+
 /// Prints the number of operations every ten seconds.
 fn progress() -> impl Fn(u64) {
     let printed = std::cell::Cell::new(Instant::now());
@@ -180,26 +203,14 @@ fn run<F: Comparable>(arguments: &Arguments) -> ExitCode {
     let progress = progress();
     let program = std::env::current_exe().ok();
     let program = program.as_deref();
-    match compare::run(&Config {
+    let result = compare::run(&Config {
         operations,
         seed,
         backend,
         program,
         progress: Some(&progress),
-    }) {
-        Ok(summary) => {
-            println!("{summary}");
-            for ((call, answer), count) in summary.seen.iter().filter(|_| arguments.counts) {
-                println!("{count:9}  {call}: {answer}");
-            }
-            ExitCode::SUCCESS
-        }
-        Err(failure @ Failure::Difference(_)) => {
-            println!("{failure}");
-            ExitCode::from(1)
-        }
-        Err(failure @ Failure::Impossible(_)) => refuse(&failure.to_string()),
-    }
+    });
+    report(arguments, result, |summary| &summary.seen)
 }
 
 /// Compares processes that live.
@@ -222,25 +233,13 @@ fn run_lives(arguments: &Arguments) -> ExitCode {
         "comparing lives on the kernel with {}: {operations} operations, --seed {seed}",
         arguments.backend
     );
-    match lives::run(&lives::Config {
+    let result = lives::run(&lives::Config {
         program: &program,
         queues,
         operations,
         budget: arguments.seconds.map(Duration::from_secs),
         seed,
         progress: Some(&progress),
-    }) {
-        Ok(summary) => {
-            println!("{summary}");
-            for ((call, answer), count) in summary.seen.iter().filter(|_| arguments.counts) {
-                println!("{count:9}  {call}: {answer}");
-            }
-            ExitCode::SUCCESS
-        }
-        Err(failure @ lives::Failure::Difference(_)) => {
-            println!("{failure}");
-            ExitCode::from(1)
-        }
-        Err(failure @ lives::Failure::Impossible(_)) => refuse(&failure.to_string()),
-    }
+    });
+    report(arguments, result, |summary| &summary.seen)
 }

@@ -279,14 +279,14 @@ impl std::error::Error for Difference {}
 
 /// Why a comparison came to no result.
 #[derive(Debug)]
-pub enum Failure {
+pub enum Failure<D = Box<Difference>> {
     /// The two sides are different.
-    Difference(Box<Difference>),
+    Difference(D),
     /// It could not be carried out.
     Impossible(String),
 }
 
-impl fmt::Display for Failure {
+impl<D: fmt::Display> fmt::Display for Failure<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Difference(difference) => difference.fmt(f),
@@ -295,7 +295,7 @@ impl fmt::Display for Failure {
     }
 }
 
-impl std::error::Error for Failure {}
+impl<D: fmt::Debug + fmt::Display> std::error::Error for Failure<D> {}
 
 /// Both sides, ready for histories.
 struct Comparison<'a, F: Comparable> {

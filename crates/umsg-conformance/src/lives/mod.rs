@@ -92,25 +92,8 @@ impl fmt::Display for Summary {
     }
 }
 
-/// Why a comparison came to no result, as text: the difference and a short history that shows it.
-#[derive(Debug)]
-pub enum Failure {
-    /// The two sides are different.
-    Difference(String),
-    /// The comparison could not be carried out.
-    Impossible(String),
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Failure::Difference(text) => f.write_str(text),
-            Failure::Impossible(why) => write!(f, "nothing could be compared: {why}"),
-        }
-    }
-}
-
-impl std::error::Error for Failure {}
+/// Why a comparison came to no result; a difference is text, with a short history that shows it.
+pub type Failure = crate::compare::Failure<String>;
 
 fn differs(played: &Played) -> bool {
     matches!(played.end, End::Differed(_))
