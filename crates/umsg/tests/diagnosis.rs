@@ -363,13 +363,13 @@ fn holders_and_the_registered_are_named_and_those_that_died_are_told_of() {
     let kinds: Vec<_> = diagnosis
         .holds
         .iter()
-        .map(|hold| (hold.kind, hold.deliveries))
+        .map(|record| (record.kind, record.deliveries))
         .collect();
     assert!(kinds.contains(&(HoldKind::Leased, 1)), "{kinds:?}");
     let whose = diagnosis
         .holds
         .iter()
-        .map(|hold| hold.who.as_ref().unwrap().pid);
+        .map(|record| record.who.as_ref().unwrap().pid);
     assert!(whose.into_iter().all(|pid| pid == child.pid() as u32));
     assert!(diagnosis.is_healthy(), "{:#?}", diagnosis.problems);
     child.kill();

@@ -17,8 +17,8 @@ impl LeaseRoots {
     }
 
     /// Gives a lease a time limit: the reading of the monotonic clock at which it ends by itself, in nanoseconds; 0 for none.
-    pub(crate) fn limit(&self, hold: &LeaseRecord, until: u64) {
-        hold.until.set(until);
+    pub(crate) fn limit(&self, record: &LeaseRecord, until: u64) {
+        record.until.set(until);
         let earliest = self.due.load(Ordering::Relaxed);
         if until != 0 && (earliest == 0 || until < earliest) {
             self.due.store(until, Ordering::Relaxed);
@@ -31,10 +31,13 @@ impl<S: LeaseStore> Leases<'_, S> {
     /// queue, or nobody's. What was interrupted finds a lease whose time is up, as it may at any moment.
     #[cfg(not(loom))]
     pub(crate) fn expire<Key>(&self, handle: &LeaseHandle<Key>) {
-        if let Ok(Some(hold)) = self.find(handle.index, handle.ticket, State::Leased) {
-            hold.until.set(1);
+        if let Ok(Some(record)) = self.find(handle.index, handle.ticket, State::Leased) {
+            record.until.set(1);
             // Relaxed: a hint to look. Should the interrupted call overwrite it, the next regular look finds the lease.
-            self.segment.holding().due.store(1, Ordering::Relaxed);
+            self.segment
+                .roots_of_leases()
+                .due
+                .store(1, Ordering::Relaxed);
         }
     }
 
@@ -48,25 +51,25 @@ impl<S: LeaseStore> Leases<'_, S> {
         let mut due = u64::MAX;
         let mut holders = HolderScan::default();
         for record in self.iter() {
-            let (index, hold) = record?;
-            let (state, until) = (State::of(hold), hold.until.get());
+            let (index, record) = record?;
+            let (state, until) = (State::of(record), record.until.get());
             let is_leased = state == State::Leased;
             // Nobody's, or of no use to a process that looks for messages and room.
             if !is_leased && state != State::Reserved {
                 continue;
             }
             let is_over = is_leased && until != 0 && until <= now;
-            if holders.is_orphan(self.segment, hold) || is_over {
-                end(index, hold, state)?;
+            if holders.is_orphan(self.segment, record) || is_over {
+                end(index, record, state)?;
             } else if is_leased && until != 0 {
                 due = due.min(until);
             }
         }
-        let holding = self.segment.holding();
+        let roots = self.segment.roots_of_leases();
         let due = if due == u64::MAX { 0 } else { due };
-        holding.due.store(due, Ordering::Relaxed);
+        roots.due.store(due, Ordering::Relaxed);
         let look_after = now.saturating_add(PAUSE * holders.cost());
-        holding.look_after.store(look_after, Ordering::Relaxed);
+        roots.look_after.store(look_after, Ordering::Relaxed);
         Ok(())
     }
 }

@@ -13,8 +13,8 @@
 //! | `Moving` | that of the process that copies it there | that process: to `Free`, or back to `Aside` | a process that comes to move it begins anew |
 //!
 //! All of it belongs to the holder of the lock under which messages are received. The store to `state` makes a change
-//! take effect; lists and numbers are derived and are made anew by a repair. A `ticket` that no other hold ever has
-//! proves to the process that comes back with it that the hold is still its own.
+//! take effect; lists and numbers are derived and are made anew by a repair. A `ticket`, which no other lease or
+//! reservation ever has, proves to a process that the record is still that of its lease.
 
 mod end;
 #[cfg(not(loom))]
@@ -65,8 +65,8 @@ pub enum State {
 
 impl State {
     /// What a record says of itself. An unknown word is a free record.
-    pub fn of(hold: &LeaseRecord) -> State {
-        match hold.state.get() {
+    pub fn of(record: &LeaseRecord) -> State {
+        match record.state.get() {
             1 => State::Reserved,
             2 => State::Leased,
             3 => State::Aside,
@@ -77,8 +77,8 @@ impl State {
 }
 
 /// Changes a record's state.
-pub(crate) fn set(hold: &LeaseRecord, state: State) {
-    hold.state.set(state as u32);
+pub(crate) fn set(record: &LeaseRecord, state: State) {
+    record.state.set(state as u32);
 }
 
 /// Messages that may be set aside without taking a place in the queue; there are spare slots for so many.
@@ -90,8 +90,8 @@ pub fn in_the_way(aside: u32) -> u32 {
 }
 
 /// Whether the process that holds it is dead.
-pub(crate) fn is_orphan(lives: &dyn Liveness, hold: &LeaseRecord) -> bool {
-    let (pid, birth) = (hold.pid.get(), hold.birth.get());
+pub(crate) fn is_orphan(lives: &dyn Liveness, record: &LeaseRecord) -> bool {
+    let (pid, birth) = (record.pid.get(), record.birth.get());
     liveness::is_dead(lives, birth, |birth| process::is_dead(pid, birth))
 }
 
@@ -107,12 +107,12 @@ pub(crate) struct Claim {
 
 /// Where the records of a queue lie.
 pub trait LeaseStore: Liveness + Sized {
-    fn hold(&self, index: u32) -> Result<&LeaseRecord, Fault>;
+    fn lease_record(&self, index: u32) -> Result<&LeaseRecord, Fault>;
 
     /// Makes more records real memory than `usable`; answers how many.
-    fn populate_holds(&self, usable: u32) -> Result<u32, Fault>;
+    fn populate_lease_records(&self, usable: u32) -> Result<u32, Fault>;
 
-    fn holding(&self) -> &LeaseRoots;
+    fn roots_of_leases(&self) -> &LeaseRoots;
 
     /// Messages that are held and count for the queue's capacity.
     fn held(&self) -> &AtomicU64;
@@ -133,7 +133,7 @@ impl<'a, S: LeaseStore> Leases<'a, S> {
     }
 
     fn links(&self) -> &'a Links {
-        &self.segment.holding().list
+        &self.segment.roots_of_leases().list
     }
 
     /// How many messages are held.
@@ -141,15 +141,15 @@ impl<'a, S: LeaseStore> Leases<'a, S> {
         self.links().len.load(Ordering::Relaxed)
     }
 
-    /// The record at an index, if it still is the hold that the ticket was given for.
+    /// Returns the record at an index, if its ticket is still this one.
     pub fn find(
         &self,
         index: u32,
         ticket: u64,
         state: State,
     ) -> Result<Option<&'a LeaseRecord>, Fault> {
-        let hold = self.segment.hold(index)?;
-        Ok((State::of(hold) == state && hold.ticket.get() == ticket).then_some(hold))
+        let record = self.segment.lease_record(index)?;
+        Ok((State::of(record) == state && record.ticket.get() == ticket).then_some(record))
     }
 
     /// Does something with the record of a lease. False if the lease has ended.
@@ -159,7 +159,7 @@ impl<'a, S: LeaseStore> Leases<'a, S> {
         work: impl FnOnce(&'a LeaseRecord) -> Result<(), E>,
     ) -> Result<bool, E> {
         match self.find(handle.index, handle.ticket, State::Leased)? {
-            Some(hold) => work(hold).map(|()| true),
+            Some(record) => work(record).map(|()| true),
             None => Ok(false),
         }
     }
@@ -180,9 +180,9 @@ impl<'a, S: LeaseStore> Leases<'a, S> {
                 return Some(Err(Fault::Damaged));
             };
             bound = left;
-            Some(segment.hold(index).map(|hold| {
-                next = hold.next.get();
-                (index, hold)
+            Some(segment.lease_record(index).map(|record| {
+                next = record.next.get();
+                (index, record)
             }))
         })
     }
@@ -212,47 +212,47 @@ impl<'a, S: LeaseStore> Leases<'a, S> {
         receiving: ReceiverHeld<'_>,
         claim: &Claim,
     ) -> Result<(u32, &'a LeaseRecord), Fault> {
-        let holding = self.segment.holding();
-        let index = match holding.free.get().checked_sub(1) {
+        let roots = self.segment.roots_of_leases();
+        let index = match roots.free.get().checked_sub(1) {
             Some(index) => {
-                holding.free.set(self.segment.hold(index)?.next.get());
+                roots.free.set(self.segment.lease_record(index)?.next.get());
                 index
             }
             None => self.extend(receiving)?,
         };
-        let hold = self.segment.hold(index)?;
-        holding.ticket.set(holding.ticket.get().wrapping_add(1));
-        hold.slot.set(claim.slot);
-        hold.pid.set(claim.pid);
-        hold.birth.set(claim.birth);
-        hold.deliveries.set(claim.deliveries);
-        hold.until.set(0);
-        hold.ticket.set(holding.ticket.get());
-        self.append(receiving, index, hold)?;
-        Ok((index, hold))
+        let record = self.segment.lease_record(index)?;
+        roots.ticket.set(roots.ticket.get().wrapping_add(1));
+        record.slot.set(claim.slot);
+        record.pid.set(claim.pid);
+        record.birth.set(claim.birth);
+        record.deliveries.set(claim.deliveries);
+        record.until.set(0);
+        record.ticket.set(roots.ticket.get());
+        self.append(receiving, index, record)?;
+        Ok((index, record))
     }
 
     /// A record that was never used; brings memory into use for more.
     fn extend(&self, _: ReceiverHeld<'_>) -> Result<u32, Fault> {
-        let holding = self.segment.holding();
-        let index = holding.used.get();
+        let roots = self.segment.roots_of_leases();
+        let index = roots.used.get();
         // There is none beyond the last: then the number was scribbled.
-        self.segment.hold(index)?;
-        if index >= holding.usable.get() {
-            let usable = self.segment.populate_holds(holding.usable.get())?;
-            holding.usable.set(usable);
+        self.segment.lease_record(index)?;
+        if index >= roots.usable.get() {
+            let usable = self.segment.populate_lease_records(roots.usable.get())?;
+            roots.usable.set(usable);
         }
-        holding.used.set(index + 1);
+        roots.used.set(index + 1);
         Ok(index)
     }
 
-    fn append(&self, _: ReceiverHeld<'_>, index: u32, hold: &LeaseRecord) -> Result<(), Fault> {
+    fn append(&self, _: ReceiverHeld<'_>, index: u32, record: &LeaseRecord) -> Result<(), Fault> {
         let links = self.links();
         let tail = links.tail.get();
-        hold.previous.set(tail);
-        hold.next.set(0);
+        record.previous.set(tail);
+        record.next.set(0);
         match tail.checked_sub(1) {
-            Some(tail) => self.segment.hold(tail)?.next.set(index + 1),
+            Some(tail) => self.segment.lease_record(tail)?.next.set(index + 1),
             None => links.head.set(index + 1),
         }
         links.tail.set(index + 1);
@@ -262,41 +262,41 @@ impl<'a, S: LeaseStore> Leases<'a, S> {
         Ok(())
     }
 
-    /// Ends a hold: first its state, which is what counts; then it joins the free records.
+    /// Ends a lease or reservation: first the state of its record, which takes effect; then the record joins the free ones.
     pub(crate) fn release(
         &self,
         receiving: ReceiverHeld<'_>,
         index: u32,
-        hold: &LeaseRecord,
+        record: &LeaseRecord,
     ) -> Result<(), Fault> {
-        set(hold, State::Free);
-        self.unlink(receiving, hold)?;
-        let free = &self.segment.holding().free;
-        hold.next.set(free.get());
+        set(record, State::Free);
+        self.unlink(receiving, record)?;
+        let free = &self.segment.roots_of_leases().free;
+        record.next.set(free.get());
         free.set(index + 1);
         Ok(())
     }
 
-    /// Puts a hold behind all others.
+    /// Moves a record to the end of the list.
     pub(crate) fn send_to_the_end(
         &self,
         receiving: ReceiverHeld<'_>,
         index: u32,
-        hold: &LeaseRecord,
+        record: &LeaseRecord,
     ) -> Result<(), Fault> {
-        self.unlink(receiving, hold)?;
-        self.append(receiving, index, hold)
+        self.unlink(receiving, record)?;
+        self.append(receiving, index, record)
     }
 
-    fn unlink(&self, _: ReceiverHeld<'_>, hold: &LeaseRecord) -> Result<(), Fault> {
+    fn unlink(&self, _: ReceiverHeld<'_>, record: &LeaseRecord) -> Result<(), Fault> {
         let links = self.links();
-        let (previous, next) = (hold.previous.get(), hold.next.get());
+        let (previous, next) = (record.previous.get(), record.next.get());
         match previous.checked_sub(1) {
-            Some(before) => self.segment.hold(before)?.next.set(next),
+            Some(before) => self.segment.lease_record(before)?.next.set(next),
             None => links.head.set(next),
         }
         match next.checked_sub(1) {
-            Some(behind) => self.segment.hold(behind)?.previous.set(previous),
+            Some(behind) => self.segment.lease_record(behind)?.previous.set(previous),
             None => links.tail.set(previous),
         }
         links
@@ -307,25 +307,25 @@ impl<'a, S: LeaseStore> Leases<'a, S> {
 
     /// Makes the lists and numbers anew from the states: after the death of a holder of the lock.
     pub(crate) fn rebuild(&self, receiving: ReceiverHeld<'_>) -> Result<(), Fault> {
-        let (links, holding) = (self.links(), self.segment.holding());
+        let (links, roots) = (self.links(), self.segment.roots_of_leases());
         links.head.set(0);
         links.tail.set(0);
         links.len.store(0, Ordering::Relaxed);
-        holding.free.set(0);
+        roots.free.set(0);
         let mut counts = [0_u32; 5];
-        for (index, hold) in self.all() {
-            counts[State::of(hold) as usize] += 1;
-            if State::of(hold) != State::Free {
-                self.append(receiving, index, hold)?;
+        for (index, record) in self.all() {
+            counts[State::of(record) as usize] += 1;
+            if State::of(record) != State::Free {
+                self.append(receiving, index, record)?;
                 continue;
             }
-            hold.next.set(holding.free.get());
-            holding.free.set(index + 1);
+            record.next.set(roots.free.get());
+            roots.free.set(index + 1);
         }
         let [_, reserved, leased, aside, moving] = counts;
         // Relaxed: under the lock; read elsewhere as hints.
-        holding.reserved.store(reserved, Ordering::Relaxed);
-        holding.aside.store(aside + moving, Ordering::Relaxed);
+        roots.reserved.store(reserved, Ordering::Relaxed);
+        roots.aside.store(aside + moving, Ordering::Relaxed);
         let held = u64::from(reserved) + u64::from(leased) + u64::from(in_the_way(aside + moving));
         self.segment.held().store(held, Ordering::Relaxed);
         Ok(())
@@ -334,20 +334,20 @@ impl<'a, S: LeaseStore> Leases<'a, S> {
     /// Every record that was ever used.
     pub(crate) fn all(&self) -> impl Iterator<Item = (u32, &'a LeaseRecord)> + use<'a, S> {
         let segment = self.segment;
-        let (used, mut unused) = (segment.holding().used.get(), 0);
+        let (used, mut unused) = (segment.roots_of_leases().used.get(), 0);
         (0..used).map_while(move |index| {
-            let hold = segment.hold(index).ok()?;
+            let record = segment.lease_record(index).ok()?;
             // The threads of a model forge nothing.
-            unused = match cfg!(loom) || hold.ticket.get() != 0 {
+            unused = match cfg!(loom) || record.ticket.get() != 0 {
                 true => 0,
                 false => unused + 1,
             };
-            (unused < NEVER_USED).then_some((index, hold))
+            (unused < NEVER_USED).then_some((index, record))
         })
     }
 }
 
-/// Behind so many records that no hold ever had there is none that one had: they are used in their order. A peer may forge how many were used.
+/// After so many unused records, all further ones are unused: records come into use in their order. A peer may forge how many were used.
 const NEVER_USED: u32 = 4096;
 
 /// What a look has found out of the holders so far. To ask for a process costs a hundred times as much as to look at a record.
@@ -370,9 +370,9 @@ impl Default for HolderScan {
 
 impl HolderScan {
     /// As [`is_orphan`], asking for each process once.
-    pub(crate) fn is_orphan(&mut self, lives: &dyn Liveness, hold: &LeaseRecord) -> bool {
+    pub(crate) fn is_orphan(&mut self, lives: &dyn Liveness, record: &LeaseRecord) -> bool {
         self.records += 1;
-        let (pid, birth) = (hold.pid.get(), hold.birth.get());
+        let (pid, birth) = (record.pid.get(), record.birth.get());
         let known = &mut self.known[(u64::from(pid) ^ birth) as usize % 64];
         if let Some((of, then, is_dead)) = *known
             && (of, then) == (pid, birth)
@@ -380,7 +380,7 @@ impl HolderScan {
             return is_dead;
         }
         self.asked += 1;
-        let is_dead = is_orphan(lives, hold);
+        let is_dead = is_orphan(lives, record);
         *known = Some((pid, birth, is_dead));
         is_dead
     }

@@ -10,7 +10,7 @@ pub struct LeaseRecord {
     /// See the table in [`super`].
     pub state: Guarded32,
     pub slot: Guarded32,
-    /// Neighbours in the list of holds, as index + 1; 0 for none. A free record: the next free one.
+    /// Neighbours in the list of lease records, as index + 1; 0 for none. A free record: the next free one.
     pub next: Guarded32,
     pub previous: Guarded32,
     /// The process that holds it, and what tells it from others of that id; see [`crate::sys::process::birth`].
@@ -18,7 +18,7 @@ pub struct LeaseRecord {
     /// How often the message has been delivered, this time included.
     pub deliveries: Guarded32,
     pub birth: Guarded64,
-    /// Unlike that of any other hold, ever.
+    /// No other lease or reservation ever has it.
     pub(crate) ticket: Guarded64,
     /// The machine's clock, in nanoseconds, at which a lease ends by itself; 0 for never.
     pub until: Guarded64,

@@ -21,7 +21,7 @@ pub struct Segment {
     levels: Vec<Guarded64>,
     fifos: Vec<Fifo>,
     nodes: Vec<Node>,
-    holds: Vec<LeaseRecord>,
+    lease_records: Vec<LeaseRecord>,
     notices: Vec<Notice>,
     ring: Vec<AtomicU32>,
     cells: Vec<Cell>,
@@ -73,7 +73,7 @@ impl Segment {
             levels: some(PRIORITIES.div_ceil(64)),
             fifos: some(PRIORITIES),
             nodes: some(NODES),
-            holds: some(layout.slots),
+            lease_records: some(layout.slots),
             notices: some(MORE_NOTICES),
             ring: some(layout.ring_len),
             cells: some(layout.slots),
@@ -140,12 +140,12 @@ impl Segment {
         self.nodes.get(index as usize).ok_or(Fault::Damaged)
     }
 
-    pub fn hold(&self, index: u32) -> Result<&LeaseRecord, Fault> {
-        self.holds.get(index as usize).ok_or(Fault::Damaged)
+    pub fn lease_record(&self, index: u32) -> Result<&LeaseRecord, Fault> {
+        self.lease_records.get(index as usize).ok_or(Fault::Damaged)
     }
 
-    pub fn populate_holds(&self, _usable: u32) -> Result<u32, Fault> {
-        Ok(self.holds.len() as u32)
+    pub fn populate_lease_records(&self, _usable: u32) -> Result<u32, Fault> {
+        Ok(self.lease_records.len() as u32)
     }
 
     pub fn more_notice(&self, index: usize) -> Result<&Notice, Fault> {

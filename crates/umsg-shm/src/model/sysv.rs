@@ -21,7 +21,7 @@ pub struct Segment {
     layout: Layout,
     fixed: Box<Fixed>,
     seats: Vec<Seat>,
-    holds: Vec<LeaseRecord>,
+    lease_records: Vec<LeaseRecord>,
     places: Vec<Place>,
     kinds: Vec<Kind>,
     cells: Vec<Cell>,
@@ -50,7 +50,7 @@ impl Segment {
             layout,
             fixed: Box::default(),
             seats: some(NODES),
-            holds: some(layout.slots),
+            lease_records: some(layout.slots),
             places: some(layout.slots),
             kinds: some(layout.slots),
             cells: some(layout.slots),
@@ -160,16 +160,16 @@ impl WaiterStore for Segment {
 }
 
 impl LeaseStore for Segment {
-    fn hold(&self, index: u32) -> Result<&LeaseRecord, Fault> {
-        self.holds.get(index as usize).ok_or(Fault::Damaged)
+    fn lease_record(&self, index: u32) -> Result<&LeaseRecord, Fault> {
+        self.lease_records.get(index as usize).ok_or(Fault::Damaged)
     }
 
-    fn populate_holds(&self, _usable: u32) -> Result<u32, Fault> {
-        Ok(self.holds.len() as u32)
+    fn populate_lease_records(&self, _usable: u32) -> Result<u32, Fault> {
+        Ok(self.lease_records.len() as u32)
     }
 
-    fn holding(&self) -> &LeaseRoots {
-        &self.fixed.holding
+    fn roots_of_leases(&self) -> &LeaseRoots {
+        &self.fixed.leases
     }
 
     fn held(&self) -> &AtomicU64 {

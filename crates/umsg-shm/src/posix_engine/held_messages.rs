@@ -41,8 +41,8 @@ impl Engine {
 
     #[cold]
     fn holders_want_a_look(&self) -> bool {
-        let holding = &self.segment().fixed().holding;
-        holding.is_look_due(clock::monotonic_coarse())
+        let roots = &self.segment().fixed().leases;
+        roots.is_look_due(clock::monotonic_coarse())
     }
 
     /// Counts a message that is held from now on, or (-1) no more.
@@ -55,10 +55,10 @@ impl Engine {
 
     /// As [`count_held`](Self::count_held), for those of a kind.
     pub(super) fn count_kind(&self, receiving: ReceiverHeld<'_>, state: State, change: i32) {
-        let holding = &self.segment().fixed().holding;
+        let roots = &self.segment().fixed().leases;
         let kind = match state {
-            State::Reserved => &holding.reserved,
-            State::Aside | State::Moving => &holding.aside,
+            State::Reserved => &roots.reserved,
+            State::Aside | State::Moving => &roots.aside,
             State::Free | State::Leased => return,
         };
         // Relaxed: as above.
@@ -73,15 +73,15 @@ impl Engine {
         }
     }
 
-    /// Ends a hold. Its slot is then in the caller's hands.
-    pub(super) fn release_hold(
+    /// Ends a lease or reservation. Its slot is then the caller's.
+    pub(super) fn release_record(
         &self,
         receiving: ReceiverHeld<'_>,
         index: u32,
-        hold: &LeaseRecord,
+        record: &LeaseRecord,
     ) -> Result<(), Fault> {
-        let state = State::of(hold);
-        Leases::of(self.segment()).release(receiving, index, hold)?;
+        let state = State::of(record);
+        Leases::of(self.segment()).release(receiving, index, record)?;
         self.count_kind(receiving, state, -1);
         if matches!(state, State::Reserved | State::Leased) {
             self.count_held(receiving, -1);
@@ -89,7 +89,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Frees the slot of a hold that has ended, gives the room to waiters for it, and what they bring to receivers.
+    /// Frees the slot of a lease or reservation that has ended, gives the room to waiters for it, and what they bring to receivers.
     pub(super) fn free_held(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -111,26 +111,26 @@ impl Engine {
         &self,
         receiving: ReceiverHeld<'_>,
         index: u32,
-        hold: &LeaseRecord,
+        record: &LeaseRecord,
     ) -> Result<(), Fault> {
-        if self.is_undeliverable(hold) {
-            self.set_lease_aside(receiving, hold);
+        if self.is_undeliverable(record) {
+            self.set_lease_aside(receiving, record);
             return Ok(());
         }
-        let slot = hold.slot.get();
+        let slot = record.slot.get();
         let found = self.in_hand(receiving, slot)?;
         self.foretell_doorbell(receiving, 1, 0);
-        found.cell.set_returns(hold.deliveries.get(), true);
+        found.cell.set_returns(record.deliveries.get(), true);
         crash_point!(RETURN_MARKED);
         Priorities::of(self.segment()).push_in_order(receiving, found.key, slot)?;
         self.count_stored(receiving, found.len as u64, 1);
-        self.release_hold(receiving, index, hold)?;
+        self.release_record(receiving, index, record)?;
         self.segment().fixed().counters.count(Event::Returned);
         Ok(())
     }
 
     /// Takes back what the dead held, and leases whose time is up; drops what is too old.
-    pub(super) fn reclaim_holds(
+    pub(super) fn reclaim_leases(
         &self,
         receiving: ReceiverHeld<'_>,
         wakes: &mut DeferredWakes,
@@ -139,13 +139,13 @@ impl Engine {
             self.sweep(receiving)?;
         }
         let now = clock::monotonic_coarse();
-        Leases::of(self.segment()).end_overdue(receiving, now, |index, hold, state| {
+        Leases::of(self.segment()).end_overdue(receiving, now, |index, record, state| {
             if state == State::Leased {
-                return self.return_lease(receiving, index, hold);
+                return self.return_lease(receiving, index, record);
             }
-            let slot = hold.slot.get();
+            let slot = record.slot.get();
             self.segment().cell(slot)?;
-            self.release_hold(receiving, index, hold)?;
+            self.release_record(receiving, index, record)?;
             self.free_held(receiving, slot, wakes);
             Ok(())
         })?;
@@ -160,7 +160,7 @@ impl Engine {
         receiving: ReceiverHeld<'_>,
         wakes: &mut DeferredWakes,
     ) -> Result<(), Fault> {
-        self.reclaim_holds(receiving, wakes)?;
+        self.reclaim_leases(receiving, wakes)?;
         self.serve(receiving, wakes)?;
         self.update_wait_flags(receiving);
         Ok(())
@@ -171,8 +171,8 @@ impl Engine {
     pub fn limit(&self, me: &Thread, handle: &LeaseHandle, until: u64) -> Result<bool, Refused> {
         self.with_receiver_lock(me, Deadline::Never, |_, _| {
             let leases = Leases::of(self.segment());
-            leases.with_leased(handle, |hold| {
-                self.segment().fixed().holding.limit(hold, until);
+            leases.with_leased(handle, |record| {
+                self.segment().fixed().leases.limit(record, until);
                 Ok(())
             })
         })
@@ -192,14 +192,19 @@ impl Engine {
     }
 
     /// What the holder of a message knows of it.
-    pub(super) fn handle(&self, index: u32, hold: &LeaseRecord, found: &Found<'_>) -> LeaseHandle {
+    pub(super) fn handle(
+        &self,
+        index: u32,
+        record: &LeaseRecord,
+        found: &Found<'_>,
+    ) -> LeaseHandle {
         LeaseHandle {
             index,
-            ticket: hold.ticket.get(),
+            ticket: record.ticket.get(),
             slot: found.slot,
             len: found.len,
             key: found.key,
-            deliveries: hold.deliveries.get(),
+            deliveries: record.deliveries.get(),
             pid: found.cell.pid.get(),
             sent_at: found.cell.sent_at.get(),
         }

@@ -78,9 +78,9 @@ impl Engine {
             let (sent, bytes) = self.ever_sent();
             let removed = fixed.published.removed.load(Ordering::Acquire);
             let held = fixed.receiver.held.load(Ordering::Acquire);
-            let reserved = u64::from(fixed.holding.reserved.load(Ordering::Acquire));
+            let reserved = u64::from(fixed.leases.reserved.load(Ordering::Acquire));
             let in_the_way = u64::from(leases::in_the_way(
-                fixed.holding.aside.load(Ordering::Acquire),
+                fixed.leases.aside.load(Ordering::Acquire),
             ));
             let bytes = bytes.load(Ordering::Acquire);
             let removed_bytes = fixed.published.removed_bytes.load(Ordering::Acquire);

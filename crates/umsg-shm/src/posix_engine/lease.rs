@@ -80,11 +80,11 @@ impl Engine {
         found: &Found<'_>,
     ) -> Result<LeaseHandle, Fault> {
         let deliveries = found.cell.returns().saturating_add(1);
-        let (index, hold) =
+        let (index, record) =
             Leases::of(self.segment()).claim_own(receiving, me, found.slot, deliveries)?;
-        leases::set(hold, State::Leased);
+        leases::set(record, State::Leased);
         crash_point!(LEASE_HELD);
-        Ok(self.handle(index, hold, found))
+        Ok(self.handle(index, record, found))
     }
 
     fn note_lease(&self, receiving: ReceiverHeld<'_>) {
@@ -95,10 +95,10 @@ impl Engine {
 
     /// Ends a lease, and with it the message. False if the lease has ended already: its time was up.
     pub fn acknowledge(&self, me: &Thread, handle: &LeaseHandle) -> Result<bool, Refused> {
-        self.end_lease(me, handle, |engine, receiving, hold, wakes| {
-            let slot = hold.slot.get();
+        self.end_lease(me, handle, |engine, receiving, record, wakes| {
+            let slot = record.slot.get();
             let cell = engine.segment().cell(slot)?;
-            engine.release_hold(receiving, handle.index, hold)?;
+            engine.release_record(receiving, handle.index, record)?;
             crash_point!(LEASE_ENDED);
             // A repair has left there how often the message came back, if it met the lease while it was being returned.
             cell.forget();
@@ -109,8 +109,8 @@ impl Engine {
 
     /// Ends a lease; the message is the first of its priority again. False as for [`acknowledge`](Self::acknowledge).
     pub fn give_back(&self, me: &Thread, handle: &LeaseHandle) -> Result<bool, Refused> {
-        self.end_lease(me, handle, |engine, receiving, hold, wakes| {
-            engine.return_lease(receiving, handle.index, hold)?;
+        self.end_lease(me, handle, |engine, receiving, record, wakes| {
+            engine.return_lease(receiving, handle.index, record)?;
             crash_point!(RETURN_ENDED);
             engine.serve(receiving, wakes)?;
             engine.update_wait_flags(receiving);
@@ -131,7 +131,7 @@ impl Engine {
     ) -> Result<bool, Refused> {
         self.with_receiver_lock(me, Deadline::Never, |receiving, wakes| {
             let leases = Leases::of(self.segment());
-            leases.with_leased(handle, |hold| Ok(end(self, receiving, hold, wakes)?))
+            leases.with_leased(handle, |record| Ok(end(self, receiving, record, wakes)?))
         })
     }
 }

@@ -109,8 +109,8 @@ impl Engine {
             birth: 0,
             deliveries: found.cell.returns(),
         };
-        let (_, hold) = Leases::of(self.segment()).claim(receiving, &of_no_process)?;
-        leases::set(hold, State::Aside);
+        let (_, record) = Leases::of(self.segment()).claim(receiving, &of_no_process)?;
+        leases::set(record, State::Aside);
         crash_point!(ASIDE_HELD);
         self.take(receiving, found)?;
         self.count_kind(receiving, State::Aside, 1);
@@ -119,16 +119,16 @@ impl Engine {
     }
 
     /// Whether a message that was leased has come back as often as the queue allows.
-    pub(super) fn is_undeliverable(&self, hold: &LeaseRecord) -> bool {
+    pub(super) fn is_undeliverable(&self, record: &LeaseRecord) -> bool {
         let policy = self.policy();
         policy.max_deliveries != 0
             && policy.sets_aside()
-            && hold.deliveries.get() >= policy.max_deliveries
+            && record.deliveries.get() >= policy.max_deliveries
     }
 
     /// Turns a lease into a message that is set aside.
-    pub(super) fn set_lease_aside(&self, receiving: ReceiverHeld<'_>, hold: &LeaseRecord) {
-        leases::set(hold, State::Aside);
+    pub(super) fn set_lease_aside(&self, receiving: ReceiverHeld<'_>, record: &LeaseRecord) {
+        leases::set(record, State::Aside);
         crash_point!(ASIDE_HELD);
         self.count_kind(receiving, State::Aside, 1);
         self.count_held(receiving, -1);
@@ -288,7 +288,7 @@ impl Engine {
     #[cold]
     fn do_chore_slow(&self, chore: &Chore) {
         // Relaxed: whether to look.
-        if self.segment().fixed().holding.aside.load(Ordering::Relaxed) != 0 {
+        if self.segment().fixed().leases.aside.load(Ordering::Relaxed) != 0 {
             (chore.0)(self);
         }
     }
@@ -302,20 +302,20 @@ impl Engine {
         liveness::register(self.segment());
         self.with_receiver_lock(me, deadline, |receiving, _| {
             for record in Leases::of(self.segment()).iter() {
-                let (index, hold) = record?;
-                let is_left = match State::of(hold) {
+                let (index, record) = record?;
+                let is_left = match State::of(record) {
                     State::Aside => true,
-                    State::Moving => leases::is_orphan(self.segment(), hold),
+                    State::Moving => leases::is_orphan(self.segment(), record),
                     _ => false,
                 };
                 if is_left {
-                    let found = self.in_hand(receiving, hold.slot.get())?;
-                    hold.pid.set(me.pid());
+                    let found = self.in_hand(receiving, record.slot.get())?;
+                    record.pid.set(me.pid());
                     let birth = liveness::birth(self.segment(), || process::birth(me.pid()));
-                    hold.birth.set(birth);
-                    leases::set(hold, State::Moving);
+                    record.birth.set(birth);
+                    leases::set(record, State::Moving);
                     crash_point!(MOVE_BEGUN);
-                    return Ok(Some(self.handle(index, hold, &found)));
+                    return Ok(Some(self.handle(index, record, &found)));
                 }
             }
             Ok(None)
@@ -332,18 +332,18 @@ impl Engine {
     ) -> Result<(), Refused> {
         self.with_receiver_lock(me, deadline, |receiving, wakes| {
             let holds = Leases::of(self.segment());
-            let Some(hold) = holds.find(handle.index, handle.ticket, State::Moving)? else {
+            let Some(record) = holds.find(handle.index, handle.ticket, State::Moving)? else {
                 return Ok(());
             };
             if !moved {
-                leases::set(hold, State::Aside);
+                leases::set(record, State::Aside);
                 // Others may be luckier next time.
-                holds.send_to_the_end(receiving, handle.index, hold)?;
+                holds.send_to_the_end(receiving, handle.index, record)?;
                 return Ok(());
             }
-            let slot = hold.slot.get();
+            let slot = record.slot.get();
             self.segment().cell(slot)?;
-            self.release_hold(receiving, handle.index, hold)?;
+            self.release_record(receiving, handle.index, record)?;
             self.segment().fixed().counters.count(Event::DeadLettered);
             self.free_held(receiving, slot, wakes);
             Ok(())

@@ -109,7 +109,7 @@ impl<'a> Priorities<'a> {
         slot: u32,
     ) -> Result<(), Fault> {
         let fifo = self.segment.fifo(priority)?;
-        let returned = &self.segment.fixed().holding.returned;
+        let returned = &self.segment.fixed().leases.returned;
         let last = returned.get().checked_sub(1);
         returned.set(slot.wrapping_add(1));
         if !self.has(priority)? {

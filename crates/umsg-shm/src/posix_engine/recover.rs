@@ -101,15 +101,15 @@ pub(crate) fn receiver_side(receiving: ReceiverHeld<'_>, engine: &Engine) -> Res
     Ok(())
 }
 
-/// Brings every hold to rest, and notes the slots that are held. A hold comes before whatever else names its slot.
+/// Completes or ends every lease and reservation, and notes their slots. A lease record outranks whatever else names its slot.
 fn survey_holds(
     receiving: ReceiverHeld<'_>,
     engine: &Engine,
     survey: &mut Survey,
 ) -> Result<(), Fault> {
-    for (_, hold) in Leases::of(engine.segment()).all() {
-        if !complete_hold(receiving, engine, hold)? || !survey.note(hold.slot.get()) {
-            leases::set(hold, leases::State::Free);
+    for (_, record) in Leases::of(engine.segment()).all() {
+        if !complete_hold(receiving, engine, record)? || !survey.note(record.slot.get()) {
+            leases::set(record, leases::State::Free);
         }
     }
     Ok(())
@@ -119,10 +119,10 @@ fn survey_holds(
 fn complete_hold(
     receiving: ReceiverHeld<'_>,
     engine: &Engine,
-    hold: &LeaseRecord,
+    record: &LeaseRecord,
 ) -> Result<bool, Fault> {
-    let slot = hold.slot.get();
-    match leases::State::of(hold) {
+    let slot = record.slot.get();
+    match leases::State::of(record) {
         leases::State::Free => Ok(false),
         // COMMIT_MARKED: the message is sent, and the store has it.
         leases::State::Reserved => Ok(!engine.segment().cell(slot)?.is_stored()),
@@ -288,7 +288,7 @@ fn rebuild_store(
     Ok(())
 }
 
-/// Frees what nobody holds.
+/// Frees the slots that were found nowhere.
 fn free_the_rest(receiving: ReceiverHeld<'_>, engine: &Engine, survey: &Survey) {
     for slot in 0..survey.slots() as u32 {
         if !survey.has(slot as usize)

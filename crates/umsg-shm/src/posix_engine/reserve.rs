@@ -144,19 +144,19 @@ impl Engine {
         let fixed = self.segment().fixed();
         let (slot, cell) = self.take_free_slot(both, sending)?;
         crash_point!(RESERVE_SLOT_TAKEN);
-        let hold = match len > self.segment().layout().inline() {
+        let record = match len > self.segment().layout().inline() {
             true => arena::ensure(self.segment(), slot, &cell.block, len),
             false => Ok(()),
         }
         .and_then(|()| Leases::of(self.segment()).claim_own(receiving, me, slot, 0));
-        let (index, hold) = match hold {
+        let (index, record) = match record {
             Ok(claimed) => claimed,
             Err(trouble) => {
                 self.free_slot(receiving, slot);
                 return Err(trouble.into());
             }
         };
-        leases::set(hold, State::Reserved);
+        leases::set(record, State::Reserved);
         crash_point!(RESERVE_HELD);
         self.count_kind(receiving, State::Reserved, 1);
         self.count_held(receiving, 1);
@@ -168,7 +168,7 @@ impl Engine {
             seen.set(removed);
         }
         let found = Found::in_place(slot, cell, len);
-        Ok(self.handle(index, hold, &found))
+        Ok(self.handle(index, record, &found))
     }
 
     /// Sends the message of `len` bytes that stands in the reserved slot. False if the reservation is not the
@@ -187,7 +187,9 @@ impl Engine {
         ready?;
         self.with_receiver_lock(me, Deadline::Never, |receiving, wakes| {
             match self.reserved(handle)? {
-                Some(hold) => self.commit_locked(receiving, me, handle, hold, (len, key), wakes)?,
+                Some(record) => {
+                    self.commit_locked(receiving, me, handle, record, (len, key), wakes)?
+                }
                 None => return Ok(false),
             }
             Ok(true)
@@ -199,11 +201,11 @@ impl Engine {
         receiving: ReceiverHeld<'_>,
         me: &Thread,
         handle: &LeaseHandle,
-        hold: &LeaseRecord,
+        record: &LeaseRecord,
         (len, key): (usize, usize),
         wakes: &mut DeferredWakes,
     ) -> Result<(), Fault> {
-        let slot = hold.slot.get();
+        let slot = record.slot.get();
         let cell = self.segment().cell(slot)?;
         self.segment().shorten(cell, handle.len, len)?;
         self.describe(me, cell, len, key);
@@ -214,7 +216,7 @@ impl Engine {
         crash_point!(COMMIT_MARKED);
         Priorities::of(self.segment()).push_back(receiving, key, slot)?;
         self.count_stored(receiving, len as u64, 1);
-        self.release_hold(receiving, handle.index, hold)?;
+        self.release_record(receiving, handle.index, record)?;
         crash_point!(COMMIT_ENDED);
         self.serve(receiving, wakes)?;
         self.update_wait_flags(receiving);
@@ -229,12 +231,12 @@ impl Engine {
         deadline: Deadline,
     ) -> Result<bool, Refused> {
         self.with_receiver_lock(me, deadline, |receiving, wakes| {
-            let Some(hold) = self.reserved(handle)? else {
+            let Some(record) = self.reserved(handle)? else {
                 return Ok(false);
             };
-            let slot = hold.slot.get();
+            let slot = record.slot.get();
             self.segment().cell(slot)?;
-            self.release_hold(receiving, handle.index, hold)?;
+            self.release_record(receiving, handle.index, record)?;
             crash_point!(CANCEL_ENDED);
             self.free_held(receiving, slot, wakes);
             Ok(true)

@@ -330,7 +330,7 @@ impl Engine {
     pub(super) fn sleep(&self, sleeper: &Sleeper<'_>, index: u32) -> End {
         let is_sender = sleeper.list == List::Senders;
         sleeper.sleep(
-            &self.segment().fixed().holding.due,
+            &self.segment().fixed().leases.due,
             || is_sender && self.is_closed() && !sleeper.is_settled(),
             || {
                 if is_sender && self.is_deserted() {
@@ -347,7 +347,7 @@ impl Engine {
         let (node, patience) = (sleeper.node, sleeper.deadline.or_slice(STOPPED));
         let _ = self.with_receiver_lock(sleeper.me, patience, |receiving, wakes| {
             if self.holders_may_give() {
-                self.reclaim_holds(receiving, wakes)?;
+                self.reclaim_leases(receiving, wakes)?;
             }
             let waiters = Waiters::of(self.segment());
             for _ in 0..2 {

@@ -52,7 +52,7 @@ pub struct Real {
     pub links: usize,
     /// Which pages with the heads of priorities' lists, one bit each, of POSIX queues.
     pub fifos: u64,
-    pub holds: usize,
+    pub lease_records: usize,
     pub nodes: usize,
     /// Records of types, of System V queues.
     pub kinds: usize,

@@ -202,7 +202,7 @@ fn a_repair_looks_at_no_more_slots_than_were_ever_filled_whatever_their_number_s
             .control
             .usable
             .set(fixed.control.usable.get().max(forged));
-        fixed.holding.used.set(forged);
+        fixed.leases.used.set(forged);
         fixed.control.lock.forge(OWNER_DIED);
         assert_eq!(engine.counts(me).unwrap().messages, 6000);
         assert_eq!(fixed.control.used.get(), used);

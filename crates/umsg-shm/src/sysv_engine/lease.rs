@@ -86,13 +86,13 @@ impl Engine {
     ) -> Result<LeaseHandle, Fault> {
         let deliveries = found.cell.returns().saturating_add(1);
         let leases = Leases::of(self.segment());
-        let (index, hold) = leases.claim_own(receiving, me, found.slot, deliveries)?;
-        leases::set(hold, State::Leased);
+        let (index, record) = leases.claim_own(receiving, me, found.slot, deliveries)?;
+        leases::set(record, State::Leased);
         crash_point!(MSG_LEASED);
         self.count_held(receiving, 1, found.len as i64);
         Ok(LeaseHandle {
             index,
-            ticket: hold.ticket.get(),
+            ticket: record.ticket.get(),
             slot: found.slot,
             len: found.len,
             key: found.mtype(),
@@ -120,14 +120,14 @@ impl Engine {
 
     /// Ends a lease, and with it the message. False if the lease has ended already: its time was up, or it is another's.
     pub fn acknowledge(&self, me: &Thread, handle: &LeaseHandle) -> Result<bool, Refused> {
-        self.end_lease(me, handle, |receiving, hold, wakes| {
-            let slot = hold.slot.get();
+        self.end_lease(me, handle, |receiving, record, wakes| {
+            let slot = record.slot.get();
             let len = self.len_of(self.segment().cell(slot)?)?;
             self.foretell_doorbell(receiving, 0, len as i64);
             // First the message, then the record: a lease of nothing is none.
             self.segment().cell(slot)?.end();
             crash_point!(MSG_ACKNOWLEDGED);
-            Leases::of(self.segment()).release(receiving, handle.index, hold)?;
+            Leases::of(self.segment()).release(receiving, handle.index, record)?;
             self.count_held(receiving, -1, -(len as i64));
             self.push_free(receiving, slot)?;
             self.admit_if_any(receiving, wakes);
@@ -137,16 +137,16 @@ impl Engine {
 
     /// Ends a lease; the message is in the queue again. False as for [`acknowledge`](Self::acknowledge).
     pub fn give_back(&self, me: &Thread, handle: &LeaseHandle) -> Result<bool, Refused> {
-        self.end_lease(me, handle, |receiving, hold, wakes| {
-            self.return_lease(receiving, handle.index, hold, wakes)
+        self.end_lease(me, handle, |receiving, record, wakes| {
+            self.return_lease(receiving, handle.index, record, wakes)
         })
     }
 
     /// Gives a lease a time limit: the reading of the monotonic clock at which it ends by itself, in nanoseconds; 0 for none.
     /// False if the lease has ended.
     pub fn limit(&self, me: &Thread, handle: &LeaseHandle, until: u64) -> Result<bool, Refused> {
-        self.end_lease(me, handle, |_, hold, _| {
-            self.fixed().holding.limit(hold, until);
+        self.end_lease(me, handle, |_, record, _| {
+            self.fixed().leases.limit(record, until);
             Ok(())
         })
     }
@@ -173,7 +173,7 @@ impl Engine {
     ) -> Result<bool, Refused> {
         self.with_lock(me, Deadline::Never, |receiving, wakes| {
             let leases = Leases::of(self.segment());
-            leases.with_leased(handle, |hold| Ok(work(receiving, hold, wakes)?))
+            leases.with_leased(handle, |record| Ok(work(receiving, record, wakes)?))
         })
     }
 
@@ -181,17 +181,17 @@ impl Engine {
         &self,
         receiving: ReceiverHeld<'_>,
         index: u32,
-        hold: &LeaseRecord,
+        record: &LeaseRecord,
         wakes: &mut DeferredWakes,
     ) -> Result<(), Fault> {
-        let slot = hold.slot.get();
+        let slot = record.slot.get();
         let cell = self.segment().cell(slot)?;
         let len = self.len_of(cell)?;
         self.provide_for(receiving, slot)?;
         self.foretell_doorbell(receiving, 1, 0);
-        cell.set_returns(hold.deliveries.get(), true);
+        cell.set_returns(record.deliveries.get(), true);
         crash_point!(MSG_RETURNED);
-        Leases::of(self.segment()).release(receiving, index, hold)?;
+        Leases::of(self.segment()).release(receiving, index, record)?;
         self.count_held(receiving, -1, -(len as i64));
         self.fixed().counters.count(Event::Returned);
         self.return_to_queue(receiving, slot, wakes)
@@ -212,7 +212,7 @@ impl Engine {
         wakes: &mut DeferredWakes,
     ) -> Result<bool, Fault> {
         let now = clock::monotonic_coarse();
-        if !self.holds_any() || !self.fixed().holding.is_look_due(now) {
+        if !self.holds_any() || !self.fixed().leases.is_look_due(now) {
             return Ok(false);
         }
         self.reclaim(receiving, now, wakes)?;
@@ -226,8 +226,8 @@ impl Engine {
         wakes: &mut DeferredWakes,
     ) -> Result<(), Fault> {
         let leases = Leases::of(self.segment());
-        leases.end_overdue(receiving, now, |index, hold, _| {
-            self.return_lease(receiving, index, hold, wakes)
+        leases.end_overdue(receiving, now, |index, record, _| {
+            self.return_lease(receiving, index, record, wakes)
         })
     }
 }

@@ -111,16 +111,16 @@ impl Sum {
 /// Notes the slots that are leased. MSG_ACKNOWLEDGED: a lease of a message that has ended is none.
 fn survey_leases(segment: &Segment, survey: &mut Survey) -> Result<Sum, Fault> {
     let mut held = Sum::default();
-    for (_, hold) in Leases::of(segment).all() {
-        if LeaseState::of(hold) != LeaseState::Leased {
+    for (_, record) in Leases::of(segment).all() {
+        if LeaseState::of(record) != LeaseState::Leased {
             continue;
         }
-        let slot = hold.slot.get();
+        let slot = record.slot.get();
         let is_live = segment.cell(slot).is_ok_and(Cell::is_queued);
         if is_live && survey.note(slot) {
             held.add(segment.cell(slot)?);
         } else {
-            leases::set(hold, LeaseState::Free);
+            leases::set(record, LeaseState::Free);
         }
     }
     Ok(held)

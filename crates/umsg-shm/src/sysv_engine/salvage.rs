@@ -141,18 +141,21 @@ impl Engine {
             .kinds()
             .usable
             .set(real.kinds.min(layout.slots) as u32);
-        let holds = real.holds.min(layout.slots) as u32;
-        fixed.holding.usable.set(holds);
-        fixed.holding.used.set(fixed.holding.used.get().min(holds));
-        fixed.holding.returned.set(0);
+        let lease_records = real.lease_records.min(layout.slots) as u32;
+        fixed.leases.usable.set(lease_records);
+        fixed
+            .leases
+            .used
+            .set(fixed.leases.used.get().min(lease_records));
+        fixed.leases.returned.set(0);
         // Relaxed: under the lock.
         fixed
             .control
             .capacity
             .fetch_min(layout.capacity, Ordering::Relaxed);
         // Relaxed: hints when to look.
-        fixed.holding.due.store(0, Ordering::Relaxed);
-        fixed.holding.look_after.store(0, Ordering::Relaxed);
+        fixed.leases.due.store(0, Ordering::Relaxed);
+        fixed.leases.look_after.store(0, Ordering::Relaxed);
     }
 
     /// Whether what the cell of a slot says of its message can be so.
@@ -180,11 +183,11 @@ impl Engine {
     /// There are leases only, each of a message of its own: what else a record says it is not.
     fn release_nonsense(&self) {
         let mut seen = BTreeSet::new();
-        for (_, hold) in Leases::of(self.segment()).all() {
-            let slot = hold.slot.get();
-            let is_lease = LeaseState::of(hold) == LeaseState::Leased && self.is_whole(slot);
+        for (_, record) in Leases::of(self.segment()).all() {
+            let slot = record.slot.get();
+            let is_lease = LeaseState::of(record) == LeaseState::Leased && self.is_whole(slot);
             if !(is_lease && seen.insert(slot)) {
-                leases::set(hold, LeaseState::Free);
+                leases::set(record, LeaseState::Free);
             }
         }
     }

@@ -305,7 +305,7 @@ impl Engine {
             deadline: call.deadline,
         };
         sleeper.sleep(
-            &self.fixed().holding.due,
+            &self.fixed().leases.due,
             || {
                 me.seat.asleep.store(1, Ordering::Relaxed);
                 // ASLEEP: pairs with the fence in `wake`.

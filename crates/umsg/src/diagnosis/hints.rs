@@ -55,35 +55,35 @@ pub(super) fn check_senders(segment: &Segment, findings: &mut Findings) {
 
 /// Checks when the holders are inspected next, and the list of free records. Of queues of both kinds.
 pub(super) fn check_holding(segment: &impl LeaseStore, findings: &mut Findings) {
-    let holding = segment.holding();
+    let roots = segment.roots_of_leases();
     let slots = segment.slots() as u32;
-    let look_after = holding.look_after.load(Ordering::Relaxed);
+    let look_after = roots.look_after.load(Ordering::Relaxed);
     let latest = clock::monotonic().saturating_add(HOUR);
     if look_after > latest {
         findings.add(
             "holders are looked at soon",
-            &holding.look_after,
+            &roots.look_after,
             format_args!("at most {latest}"),
             look_after,
         );
     }
-    if holding.returned.get() > slots {
+    if roots.returned.get() > slots {
         findings.add(
             "a message that came back has a slot",
-            &holding.returned,
+            &roots.returned,
             format_args!("at most {slots}"),
-            holding.returned.get(),
+            roots.returned.get(),
         );
     }
-    let (mut link, mut left) = (holding.free.get(), slots);
-    let mut word = &holding.free;
+    let (mut link, mut left) = (roots.free.get(), slots);
+    let mut word = &roots.free;
     while let Some(index) = link.checked_sub(1) {
-        let is_free = index < holding.used.get() && left != 0;
+        let is_free = index < roots.used.get() && left != 0;
         let free = segment
-            .hold(index)
+            .lease_record(index)
             .ok()
-            .filter(|hold| is_free && State::of(hold) == State::Free);
-        let Some(hold) = free else {
+            .filter(|record| is_free && State::of(record) == State::Free);
+        let Some(record) = free else {
             return findings.add(
                 "the list of unused records leads to such records",
                 word,
@@ -91,6 +91,6 @@ pub(super) fn check_holding(segment: &impl LeaseStore, findings: &mut Findings) 
                 link,
             );
         };
-        (word, link, left) = (&hold.next, hold.next.get(), left - 1);
+        (word, link, left) = (&record.next, record.next.get(), left - 1);
     }
 }

@@ -59,13 +59,13 @@ pub(super) fn check(
     survey: &mut Survey,
     findings: &mut Findings,
 ) -> Count {
-    let holding = segment.holding();
+    let roots = segment.roots_of_leases();
     let most = segment.slots() as u32;
-    let (used, usable) = (holding.used.get(), holding.usable.get());
+    let (used, usable) = (roots.used.get(), roots.usable.get());
     if usable > most {
         findings.add(
             "there are no more records of holds than slots",
-            &holding.usable,
+            &roots.usable,
             format_args!("at most {most}"),
             usable,
         );
@@ -73,39 +73,39 @@ pub(super) fn check(
     if used > usable {
         findings.add(
             "only records in memory were used",
-            &holding.used,
+            &roots.used,
             format_args!("at most {usable}"),
             used,
         );
     }
     let mut count = Count::default();
-    for (_, hold) in all(segment) {
-        if hold.state.get() > State::Moving as u32 {
+    for (_, record) in all(segment) {
+        if record.state.get() > State::Moving as u32 {
             findings.add(
                 "a record of a hold has a state",
-                &hold.state,
+                &record.state,
                 "0 to 4",
-                hold.state.get(),
+                record.state.get(),
             );
         }
-        match State::of(hold) {
+        match State::of(record) {
             State::Free => continue,
             State::Reserved => count.reserved += 1,
             State::Leased => count.leased += 1,
             State::Aside | State::Moving => count.aside += 1,
         }
-        survey.note(findings, &hold.slot, hold.slot.get(), Place::Hold);
+        survey.note(findings, &record.slot, record.slot.get(), Place::Hold);
     }
     count
 }
 
 /// Whether the list of records, and their numbers, are those of the records.
 pub(super) fn check_list(segment: &impl LeaseStore, count: &Count, findings: &mut Findings) {
-    let links = &segment.holding().list;
+    let links = &segment.roots_of_leases().list;
     let all = count.reserved + count.leased + count.aside;
     let (mut link, mut word, mut before, mut length) = (links.head.get(), &links.head, 0, 0);
     while let Some(index) = link.checked_sub(1) {
-        let Ok(hold) = segment.hold(index) else {
+        let Ok(record) = segment.lease_record(index) else {
             return findings.add(
                 "the list of holds leads to records",
                 word,
@@ -124,11 +124,11 @@ pub(super) fn check_list(segment: &impl LeaseStore, count: &Count, findings: &mu
         }
         findings.equal(
             "a record knows the one before it",
-            &hold.previous,
+            &record.previous,
             before,
-            hold.previous.get(),
+            record.previous.get(),
         );
-        (before, word, link) = (link, &hold.next, hold.next.get());
+        (before, word, link) = (link, &record.next, record.next.get());
     }
     findings.equal(
         "all records in use are in the list of holds",
@@ -143,31 +143,35 @@ pub(super) fn check_list(segment: &impl LeaseStore, count: &Count, findings: &mu
         all,
         links.len.load(Ordering::Relaxed),
     );
-    let holding = segment.holding();
+    let roots = segment.roots_of_leases();
     findings.equal(
         "the number of reservations is right",
-        &holding.reserved,
+        &roots.reserved,
         count.reserved,
-        holding.reserved.load(Ordering::Relaxed),
+        roots.reserved.load(Ordering::Relaxed),
     );
     findings.equal(
         "the number of messages set aside is right",
-        &holding.aside,
+        &roots.aside,
         count.aside,
-        holding.aside.load(Ordering::Relaxed),
+        roots.aside.load(Ordering::Relaxed),
     );
 }
 
 /// Every record that was ever used.
 pub(super) fn all<S: LeaseStore>(segment: &S) -> impl Iterator<Item = (u32, &leases::LeaseRecord)> {
-    let used = segment.holding().used.get().min(segment.slots() as u32);
-    (0..used).filter_map(|index| Some((index, segment.hold(index).ok()?)))
+    let used = segment
+        .roots_of_leases()
+        .used
+        .get()
+        .min(segment.slots() as u32);
+    (0..used).filter_map(|index| Some((index, segment.lease_record(index).ok()?)))
 }
 
 /// The leases and reservations; `bytes` says how many bytes the message in a slot has.
 pub(super) fn held<S: LeaseStore>(segment: &S, bytes: impl Fn(u32) -> u32) -> Vec<Hold> {
-    let kind = |hold: &leases::LeaseRecord| {
-        Some(match State::of(hold) {
+    let kind = |record: &leases::LeaseRecord| {
+        Some(match State::of(record) {
             State::Free => return None,
             State::Reserved => HoldKind::Reserved,
             State::Leased => HoldKind::Leased,
@@ -175,19 +179,19 @@ pub(super) fn held<S: LeaseStore>(segment: &S, bytes: impl Fn(u32) -> u32) -> Ve
         })
     };
     let now = clock::monotonic();
-    let until = |hold: &leases::LeaseRecord| match hold.until.get() {
+    let until = |record: &leases::LeaseRecord| match record.until.get() {
         0 => None,
         at => Some(Duration::from_nanos(at.saturating_sub(now))),
     };
     all(segment)
-        .filter_map(|(_, hold)| Some((kind(hold)?, hold)))
-        .map(|(kind, hold)| Hold {
+        .filter_map(|(_, record)| Some((kind(record)?, record)))
+        .map(|(kind, record)| Hold {
             kind,
-            who: (hold.pid.get() != 0)
-                .then(|| Process::of(segment, hold.pid.get(), hold.birth.get())),
-            bytes: bytes(hold.slot.get()),
-            deliveries: hold.deliveries.get(),
-            ends_in: until(hold),
+            who: (record.pid.get() != 0)
+                .then(|| Process::of(segment, record.pid.get(), record.birth.get())),
+            bytes: bytes(record.slot.get()),
+            deliveries: record.deliveries.get(),
+            ends_in: until(record),
         })
         .collect()
 }

@@ -191,15 +191,15 @@ impl Subject for Segment {
         let count = |begin, end, element| repair::real(file, begin, end, element);
         Real {
             slots: count(layout.cells, layout.arena, layout.cell_len),
-            holds: count(
-                layout.holds,
+            lease_records: count(
+                layout.lease_records,
                 layout.cells,
                 size_of::<umsg_shm::leases::LeaseRecord>(),
             ),
             nodes: count(layout.nodes, layout.ring, size_of::<Node>()),
             arena: count(layout.arena, layout.notices, GRANULE) as u32,
             entries: count(layout.ring, layout.links, 4),
-            links: count(layout.links, layout.holds, 4),
+            links: count(layout.links, layout.lease_records, 4),
             fifos: repair::real_pages(file, layout.fifos, layout.nodes),
             kinds: 0,
         }

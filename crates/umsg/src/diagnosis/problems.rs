@@ -110,9 +110,9 @@ impl Diagnosis {
         let of_dead = self
             .holds
             .iter()
-            .filter(|hold| hold.who.as_ref().is_some_and(is_dead));
+            .filter(|record| record.who.as_ref().is_some_and(is_dead));
         let (leased, reserved): (Vec<_>, Vec<_>) =
-            of_dead.partition(|hold| hold.kind == HoldKind::Leased);
+            of_dead.partition(|record| record.kind == HoldKind::Leased);
         (leased.len() + reserved.len() != 0).then(|| Problem::new(
             ProblemKind::Died,
             format!("dead processes hold leases of {} messages, and reservations of {}", leased.len(), reserved.len()),

@@ -206,8 +206,12 @@ impl Subject for Segment {
         );
         Real {
             slots: count(layout.cells, layout.arena, CELL).min(places),
-            holds: count(layout.holds, layout.places, size_of::<LeaseRecord>()),
-            nodes: count(layout.seats, layout.holds, size_of::<Seat>()),
+            lease_records: count(
+                layout.lease_records,
+                layout.places,
+                size_of::<LeaseRecord>(),
+            ),
+            nodes: count(layout.seats, layout.lease_records, size_of::<Seat>()),
             kinds: count(
                 layout.kinds,
                 layout.cells,

@@ -102,7 +102,7 @@ pub(super) fn undelivered(queue: &Queue) -> Option<Undelivered> {
     let segment = queue.engine.segment();
     let policy = segment.policy();
     // Relaxed: a figure for people.
-    let aside = segment.fixed().holding.aside.load(Ordering::Relaxed);
+    let aside = segment.fixed().leases.aside.load(Ordering::Relaxed);
     let is_any = policy.sets_aside() && aside != 0;
     if !is_any {
         return None;

@@ -75,7 +75,9 @@ pub fn repair(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<Repaired
 /// Adds why messages stay set aside, if there are any.
 fn note_undelivered(diagnosis: &mut Diagnosis, file: BorrowedFd<'_>, namespace: &Namespace) {
     let aside = diagnosis.holds.iter();
-    let count = aside.filter(|hold| hold.kind == HoldKind::SetAside).count();
+    let count = aside
+        .filter(|record| record.kind == HoldKind::SetAside)
+        .count();
     if count != 0
         && let Some(why) = dead_letter::undelivered_of(file, namespace)
     {

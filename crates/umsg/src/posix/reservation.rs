@@ -300,9 +300,10 @@ impl Reservation<'_> {
         let holds = Leases::of(self.queue.engine.segment());
         // The lock is this very thread's: no other process changes records meanwhile, and what was interrupted finds a holder that
         // died, as it may at any moment.
-        if let Ok(Some(hold)) = holds.find(self.handle.index, self.handle.ticket, State::Reserved) {
+        if let Ok(Some(record)) = holds.find(self.handle.index, self.handle.ticket, State::Reserved)
+        {
             // That of no process of this id: this one was born at another time.
-            hold.birth.set(hold.birth.get() ^ 1);
+            record.birth.set(record.birth.get() ^ 1);
         }
     }
 }

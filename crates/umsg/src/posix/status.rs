@@ -162,7 +162,7 @@ pub(super) fn status(queue: &Queue) -> Status {
         dead_letter: policy.dead_letter.clone().map(OsString::from_vec),
         remove_on_last_close: policy.remove_on_last_close,
         undelivered: dead_letter::undelivered(queue),
-        set_aside: fixed.holding.aside.load(Ordering::Relaxed) as usize,
+        set_aside: fixed.leases.aside.load(Ordering::Relaxed) as usize,
         registered: notify::registered(engine),
         damaged: fixed.header.damage.is_noted(),
     }

@@ -98,8 +98,8 @@ pub const DEFECTS: &[Defect] = &[
         what: "a lease of a dead process never comes back",
         by: By::Soak(Face::Posix),
         file: "umsg-shm/src/leases/end.rs",
-        old: "if holders.is_orphan(self.segment, hold) || is_over {",
-        new: "if (!is_leased && holders.is_orphan(self.segment, hold)) || is_over {",
+        old: "if holders.is_orphan(self.segment, record) || is_over {",
+        new: "if (!is_leased && holders.is_orphan(self.segment, record)) || is_over {",
         finding: &["dead processes wait or hold messages"],
     },
     Defect {
@@ -107,8 +107,8 @@ pub const DEFECTS: &[Defect] = &[
         what: "room that a dead process had reserved never comes back",
         by: By::Soak(Face::Posix),
         file: "umsg-shm/src/leases/end.rs",
-        old: "if holders.is_orphan(self.segment, hold) || is_over {",
-        new: "if (is_leased && holders.is_orphan(self.segment, hold)) || is_over {",
+        old: "if holders.is_orphan(self.segment, record) || is_over {",
+        new: "if (is_leased && holders.is_orphan(self.segment, record)) || is_over {",
         finding: &["dead processes wait or hold messages"],
     },
     Defect {
@@ -197,8 +197,8 @@ pub const DEFECTS: &[Defect] = &[
         what: "a lease of a dead process never comes back",
         by: By::Soak(Face::Sysv),
         file: "umsg-shm/src/leases/end.rs",
-        old: "if holders.is_orphan(self.segment, hold) || is_over {",
-        new: "if (!is_leased && holders.is_orphan(self.segment, hold)) || is_over {",
+        old: "if holders.is_orphan(self.segment, record) || is_over {",
+        new: "if (!is_leased && holders.is_orphan(self.segment, record)) || is_over {",
         finding: &["dead processes wait or hold messages"],
     },
     Defect {

@@ -149,8 +149,8 @@ impl Subject for Queue {
     }
 
     fn let_holders_be_looked_at(&self) {
-        let holding = &self.0.segment().fixed().holding;
-        holding.look_after.store(0, Ordering::Relaxed);
+        let roots = &self.0.segment().fixed().leases;
+        roots.look_after.store(0, Ordering::Relaxed);
     }
 
     fn audit(&self) {
@@ -181,9 +181,9 @@ impl Subject for Queue {
                 places[node.slot.get() as usize] += 1;
             }
         }
-        for (_, hold) in Leases::of(segment).all() {
-            if State::of(hold) != State::Free {
-                places[hold.slot.get() as usize] += 1;
+        for (_, record) in Leases::of(segment).all() {
+            if State::of(record) != State::Free {
+                places[record.slot.get() as usize] += 1;
             }
         }
         assert!(
@@ -194,7 +194,7 @@ impl Subject for Queue {
         let removed = fixed.published.removed.load(Ordering::Relaxed);
         let held = fixed.receiver.held.load(Ordering::Relaxed);
         assert_eq!(sent - drained + stored + held, sent.wrapping_sub(removed));
-        let reserved = fixed.holding.reserved.load(Ordering::Relaxed);
+        let reserved = fixed.leases.reserved.load(Ordering::Relaxed);
         let held = (held, reserved, Leases::of(segment).len());
         assert_eq!(held, (0, 0, 0), "held for good");
         for list in [List::Receivers, List::Offered, List::Senders] {

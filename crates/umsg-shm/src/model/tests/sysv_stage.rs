@@ -215,7 +215,7 @@ impl Subject for Queue {
     }
 
     fn let_holders_be_looked_at(&self) {
-        self.fixed().holding.look_after.store(0, Ordering::Relaxed);
+        self.fixed().leases.look_after.store(0, Ordering::Relaxed);
     }
 
     /// At the end, when no process uses the queue any more and it is empty: it works, no process is believed to wait, every slot
@@ -246,7 +246,7 @@ impl Subject for Queue {
         assert!(
             Leases::of(segment)
                 .all()
-                .all(|(_, hold)| State::of(hold) == State::Free)
+                .all(|(_, record)| State::of(record) == State::Free)
         );
         self.audit_slots();
         assert!(!self.fixed().header.damage.is_noted());

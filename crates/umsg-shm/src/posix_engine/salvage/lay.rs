@@ -41,9 +41,9 @@ impl Salvage<'_> {
     fn let_go_of_lost(&mut self) {
         let segment = self.engine.segment();
         let is_kept = |slot: u32| matches!(self.homes.get(slot as usize), Some(Some(_)));
-        for (_, hold) in Leases::of(segment).all() {
-            if LeaseState::of(hold) != LeaseState::Free && !is_kept(hold.slot.get()) {
-                leases::set(hold, LeaseState::Free);
+        for (_, record) in Leases::of(segment).all() {
+            if LeaseState::of(record) != LeaseState::Free && !is_kept(record.slot.get()) {
+                leases::set(record, LeaseState::Free);
             }
         }
         for (_, node) in Waiters::of(segment).all() {

@@ -88,12 +88,12 @@ impl Engine {
             .ring_mask
             .store(self.entries(slots) as u32 - 1, Ordering::Release);
         fixed.receiver.nodes.set(real.nodes.min(NODES) as u32);
-        let usable = real.holds.min(layout.slots) as u32;
-        fixed.holding.usable.set(usable);
-        fixed.holding.used.set(fixed.holding.used.get().min(usable));
-        fixed.holding.returned.set(0);
-        fixed.holding.look_after.store(0, Ordering::Relaxed);
-        fixed.holding.due.store(0, Ordering::Relaxed);
+        let usable = real.lease_records.min(layout.slots) as u32;
+        fixed.leases.usable.set(usable);
+        fixed.leases.used.set(fixed.leases.used.get().min(usable));
+        fixed.leases.returned.set(0);
+        fixed.leases.look_after.store(0, Ordering::Relaxed);
+        fixed.leases.due.store(0, Ordering::Relaxed);
         fixed.sender.fifo_pages.set(real.fifos);
     }
 }

@@ -69,9 +69,9 @@ impl Salvage<'_> {
 
     pub(super) fn survey_holds(&mut self) {
         let mut seen = BTreeSet::new();
-        for (_, hold) in Leases::of(self.engine.segment()).all() {
-            let slot = hold.slot.get();
-            let state = LeaseState::of(hold);
+        for (_, record) in Leases::of(self.engine.segment()).all() {
+            let slot = record.slot.get();
+            let state = LeaseState::of(record);
             // COMMIT_MARKED: the message is sent, and the store has it.
             let is_sent = state == LeaseState::Reserved && self.is_stored(slot);
             let is_held = state != LeaseState::Free && !is_sent && seen.insert(slot);
@@ -79,10 +79,10 @@ impl Salvage<'_> {
                 LeaseState::Reserved => (LAST, Home::Unsent),
                 _ => ((false, self.sequence(slot)), Home::Held),
             };
-            if hold.state.get() != LeaseState::Free as u32
+            if record.state.get() != LeaseState::Free as u32
                 && !(is_held && self.keep(slot, order, home))
             {
-                leases::set(hold, LeaseState::Free);
+                leases::set(record, LeaseState::Free);
             }
         }
     }

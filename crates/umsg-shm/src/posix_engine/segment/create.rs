@@ -29,7 +29,7 @@ pub fn create(
         (layout.ring, PAGE),
         (layout.links, PAGE),
         // A lease is a way to empty a queue whose file system is full: it needs none.
-        (layout.holds, PAGE),
+        (layout.lease_records, PAGE),
         (layout.cells, PAGE),
     ] {
         segment.populate(offset, len)?;
@@ -60,8 +60,8 @@ fn fill_in(segment: &Segment, slots: usize, mode: u32) {
         .receiver
         .nodes
         .set((PAGE / size_of::<Node>()).min(NODES) as u32);
-    let holds = (PAGE / size_of::<LeaseRecord>()).min(layout.slots);
-    fixed.holding.usable.set(holds as u32);
+    let lease_records = (PAGE / size_of::<LeaseRecord>()).min(layout.slots);
+    fixed.leases.usable.set(lease_records as u32);
     let header = &fixed.header;
     header.version.store(VERSION, Ordering::Relaxed);
     header.layout_hash.store(LAYOUT_HASH, Ordering::Relaxed);

@@ -238,7 +238,7 @@ pub struct Fixed {
     pub sender: SenderSide,
     pub published: Published,
     pub receiver: ReceiverSide,
-    pub holding: LeaseRoots,
+    pub leases: LeaseRoots,
     pub arena: ArenaRoots,
     pub counters: Counters,
     pub rules: Rules,
@@ -258,7 +258,7 @@ const _: () = {
     assert!(offset_of!(Fixed, sender) == 512);
     assert!(offset_of!(Fixed, published) == 640);
     assert!(offset_of!(Fixed, receiver) == 768);
-    assert!(offset_of!(Fixed, holding) == 1024);
+    assert!(offset_of!(Fixed, leases) == 1024);
     assert!(offset_of!(Fixed, arena) == 1152);
     // The receive path stays within the receiver side's first pair of lines.
     assert!(offset_of!(ReceiverSide, nodes) <= 128);
@@ -281,7 +281,7 @@ const fn layout_hash() -> u32 {
         offset_of!(Fixed, sender),
         offset_of!(Fixed, published),
         offset_of!(Fixed, receiver),
-        offset_of!(Fixed, holding),
+        offset_of!(Fixed, leases),
         offset_of!(Fixed, arena),
         offset_of!(Fixed, counters),
         offset_of!(Fixed, rules),

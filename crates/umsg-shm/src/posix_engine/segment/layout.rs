@@ -40,7 +40,7 @@ pub struct Layout {
     pub nodes: usize,
     pub ring: usize,
     pub links: usize,
-    pub holds: usize,
+    pub lease_records: usize,
     pub cells: usize,
     /// Length of a cell, in bytes: a power of two.
     pub cell_len: usize,
@@ -66,8 +66,8 @@ impl Layout {
         let nodes = fifos + (PRIORITIES * size_of::<Fifo>()).next_multiple_of(ALIGN);
         let ring = nodes + (NODES * size_of::<Node>()).next_multiple_of(ALIGN);
         let links = ring + (ring_len * 4).next_multiple_of(ALIGN);
-        let holds = links + (slots * 4).next_multiple_of(ALIGN);
-        let cells = holds + (slots * size_of::<LeaseRecord>()).next_multiple_of(ALIGN);
+        let lease_records = links + (slots * 4).next_multiple_of(ALIGN);
+        let cells = lease_records + (slots * size_of::<LeaseRecord>()).next_multiple_of(ALIGN);
         let cell_len = cell_len(message_size);
         let arena_len = arena_len(slots, message_size);
         let gap = if arena_len == 0 { 0 } else { ARENA_GAP };
@@ -82,7 +82,7 @@ impl Layout {
             nodes,
             ring,
             links,
-            holds,
+            lease_records,
             cells,
             cell_len,
             arena,
@@ -147,7 +147,7 @@ mod tests {
             (layout.nodes, NODES * 64),
             (layout.ring, layout.ring_len * 4),
             (layout.links, layout.slots * 4),
-            (layout.holds, layout.slots * 48),
+            (layout.lease_records, layout.slots * 48),
             (layout.cells, layout.slots * layout.cell_len),
             (layout.arena, layout.arena_len),
             (layout.notices, MORE_NOTICES * 64),

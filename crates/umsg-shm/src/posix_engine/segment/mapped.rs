@@ -129,15 +129,19 @@ impl Segment {
         self.entry(self.layout().nodes, index as usize, NODES)
     }
 
-    pub(crate) fn hold(&self, index: u32) -> Result<&LeaseRecord, Fault> {
-        self.entry(self.layout().holds, index as usize, self.layout().slots)
+    pub(crate) fn lease_record(&self, index: u32) -> Result<&LeaseRecord, Fault> {
+        self.entry(
+            self.layout().lease_records,
+            index as usize,
+            self.layout().slots,
+        )
     }
 
-    /// Makes more records of holds real memory than `usable`; answers how many.
-    pub(crate) fn populate_holds(&self, usable: u32) -> Result<u32, Fault> {
+    /// Makes more lease records real memory than `usable`. Returns how many are.
+    pub(crate) fn populate_lease_records(&self, usable: u32) -> Result<u32, Fault> {
         let layout = self.layout();
         self.populate_page_of(
-            (layout.holds, size_of::<LeaseRecord>(), layout.slots),
+            (layout.lease_records, size_of::<LeaseRecord>(), layout.slots),
             usable,
         )
     }
@@ -200,10 +204,10 @@ impl Segment {
     /// Bytes in use by everything but the arena, with `slots` in circulation.
     pub fn memory(&self, slots: usize) -> u64 {
         let ring = self.fixed().geometry.ring_mask.load(Ordering::Relaxed) as usize + 1;
-        let holds = (self.fixed().holding.usable.get() as usize).min(self.layout().slots);
+        let lease_records = (self.fixed().leases.usable.get() as usize).min(self.layout().slots);
         let notices = self.fixed().receiver.notices.load(Ordering::Relaxed) as usize;
         (self.layout().fifos
-            + (holds * size_of::<LeaseRecord>()).next_multiple_of(PAGE)
+            + (lease_records * size_of::<LeaseRecord>()).next_multiple_of(PAGE)
             + notices.min(MORE_NOTICES) * size_of::<Notice>()
             + 2 * 4096
             + ring.min(self.layout().ring_len) * 4

@@ -7,7 +7,7 @@
 //! nodes     one a blocked thread
 //! ring      slot numbers: received ones waiting to be filled, filled ones waiting to be received
 //! links     one a slot: the next stored message of the same priority
-//! holds     one a message that is reserved or leased
+//! leases    one record a message that is reserved or leased
 //! cells     one a slot: the message's header, and a short message's bytes
 //! arena     blocks for longer messages
 //! notices   registrations beyond those in the fixed part, of processes that were notified and have not run since

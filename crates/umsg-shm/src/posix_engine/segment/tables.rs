@@ -1,4 +1,4 @@
-//! Where a segment's nodes, holds and arena lie, for the modules that keep them and know no particular segment.
+//! Where a segment's nodes, lease records and arena lie, for the modules that keep them and know no particular segment.
 
 use super::Ring;
 use super::{ArenaRoots, GRANULE, LeaseRecord, LeaseRoots, Links, Node, Segment};
@@ -49,17 +49,17 @@ impl WaiterStore for Segment {
 
 impl LeaseStore for Segment {
     #[inline(always)]
-    fn hold(&self, index: u32) -> Result<&LeaseRecord, Fault> {
-        self.hold(index)
+    fn lease_record(&self, index: u32) -> Result<&LeaseRecord, Fault> {
+        self.lease_record(index)
     }
 
-    fn populate_holds(&self, usable: u32) -> Result<u32, Fault> {
-        self.populate_holds(usable)
+    fn populate_lease_records(&self, usable: u32) -> Result<u32, Fault> {
+        self.populate_lease_records(usable)
     }
 
     #[inline(always)]
-    fn holding(&self) -> &LeaseRoots {
-        &self.fixed().holding
+    fn roots_of_leases(&self) -> &LeaseRoots {
+        &self.fixed().leases
     }
 
     #[inline(always)]

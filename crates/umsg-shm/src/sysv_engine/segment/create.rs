@@ -37,7 +37,7 @@ pub fn create(
     segment.populate(0, size_of::<Fixed>())?;
     segment.populate(layout.seats, PAGE)?;
     // A lease is a way to empty a queue whose namespace has no memory left: it needs none.
-    segment.populate(layout.holds, PAGE)?;
+    segment.populate(layout.lease_records, PAGE)?;
     fill_in(&segment, identity);
     Ok(segment)
 }
@@ -71,8 +71,8 @@ fn fill_in(segment: &Segment, identity: &Identity) {
         .control
         .nodes
         .set((PAGE / size_of::<Seat>()).min(NODES) as u32);
-    let holds = PAGE / size_of::<LeaseRecord>();
-    fixed.holding.usable.set(holds as u32);
+    let lease_records = PAGE / size_of::<LeaseRecord>();
+    fixed.leases.usable.set(lease_records as u32);
     header.version.store(VERSION, Ordering::Relaxed);
     header.layout_hash.store(LAYOUT_HASH, Ordering::Relaxed);
     header.capacity.store(layout.capacity, Ordering::Relaxed);

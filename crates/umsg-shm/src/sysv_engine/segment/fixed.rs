@@ -131,7 +131,7 @@ pub struct Fixed {
     pub rights: Rights,
     pub control: ControlBlock,
     pub(crate) kinds: TypeRoots,
-    pub holding: LeaseRoots,
+    pub leases: LeaseRoots,
     pub arena: ArenaRoots,
     pub counters: Counters,
     /// The last repairs.
@@ -166,7 +166,7 @@ const fn layout_hash() -> u32 {
         size_of::<LeaseRecord>(),
         offset_of!(Fixed, control),
         offset_of!(Fixed, kinds),
-        offset_of!(Fixed, holding),
+        offset_of!(Fixed, leases),
         offset_of!(Fixed, arena),
         offset_of!(Fixed, counters),
         offset_of!(Rights, watched),

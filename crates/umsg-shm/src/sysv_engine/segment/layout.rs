@@ -36,7 +36,7 @@ pub struct Layout {
     /// The longest message, in bytes.
     pub msgmax: usize,
     pub seats: usize,
-    pub holds: usize,
+    pub lease_records: usize,
     pub places: usize,
     pub kinds: usize,
     pub cells: usize,
@@ -54,8 +54,8 @@ impl Layout {
     pub fn new(capacity: u64, msgmax: usize) -> Layout {
         let slots = (capacity as usize).clamp(1, MOST_SLOTS) + NODES + SPARE;
         let seats = size_of::<Fixed>().next_multiple_of(ALIGN);
-        let holds = seats + (NODES * size_of::<Seat>()).next_multiple_of(ALIGN);
-        let places = holds + (slots * size_of::<LeaseRecord>()).next_multiple_of(ALIGN);
+        let lease_records = seats + (NODES * size_of::<Seat>()).next_multiple_of(ALIGN);
+        let places = lease_records + (slots * size_of::<LeaseRecord>()).next_multiple_of(ALIGN);
         let kinds = places + (slots * size_of::<Place>()).next_multiple_of(ALIGN);
         let cells = kinds + (slots * size_of::<Kind>()).next_multiple_of(ALIGN);
         let arena = cells + (slots * CELL).next_multiple_of(ALIGN) + ARENA_GAP;
@@ -64,7 +64,7 @@ impl Layout {
             capacity,
             msgmax,
             seats,
-            holds,
+            lease_records,
             places,
             kinds,
             cells,
@@ -116,7 +116,10 @@ mod tests {
             let layout = Layout::new(capacity, msgmax);
             let ends = [
                 (layout.seats, NODES * size_of::<Seat>()),
-                (layout.holds, layout.slots * size_of::<LeaseRecord>()),
+                (
+                    layout.lease_records,
+                    layout.slots * size_of::<LeaseRecord>(),
+                ),
                 (layout.places, layout.slots * size_of::<Place>()),
                 (layout.kinds, layout.slots * size_of::<Kind>()),
                 (layout.cells, layout.slots * CELL),

@@ -113,10 +113,10 @@ impl Segment {
         let slots = (control.usable.get() as usize).min(self.layout().slots);
         let seats = (control.nodes.get() as usize).min(NODES);
         let kinds = (self.fixed().kinds.usable.get() as usize).min(self.layout().slots);
-        let holds = (self.fixed().holding.usable.get() as usize).min(self.layout().slots);
+        let lease_records = (self.fixed().leases.usable.get() as usize).min(self.layout().slots);
         (self.layout().seats
             + (kinds * size_of::<Kind>()).next_multiple_of(PAGE)
-            + (holds * size_of::<LeaseRecord>()).next_multiple_of(PAGE)
+            + (lease_records * size_of::<LeaseRecord>()).next_multiple_of(PAGE)
             + (seats * size_of::<Seat>()).next_multiple_of(PAGE)
             + slots * (CELL + size_of::<Place>())) as u64
     }
@@ -153,20 +153,20 @@ impl waiters::WaiterStore for Segment {
 }
 
 impl leases::LeaseStore for Segment {
-    fn hold(&self, index: u32) -> Result<&LeaseRecord, Fault> {
-        self.entry(self.layout().holds, index, self.layout().slots)
+    fn lease_record(&self, index: u32) -> Result<&LeaseRecord, Fault> {
+        self.entry(self.layout().lease_records, index, self.layout().slots)
     }
 
-    fn populate_holds(&self, usable: u32) -> Result<u32, Fault> {
+    fn populate_lease_records(&self, usable: u32) -> Result<u32, Fault> {
         let layout = self.layout();
         self.populate_page_of(
-            (layout.holds, size_of::<LeaseRecord>(), layout.slots),
+            (layout.lease_records, size_of::<LeaseRecord>(), layout.slots),
             usable,
         )
     }
 
-    fn holding(&self) -> &LeaseRoots {
-        &self.fixed().holding
+    fn roots_of_leases(&self) -> &LeaseRoots {
+        &self.fixed().leases
     }
 
     fn held(&self) -> &AtomicU64 {

@@ -1,9 +1,9 @@
 //! The segment of a System V queue: a file, and the map of it.
 //!
 //! ```text
-//! Fixed     header · rights · control block · roots of the types · holding · roots of the arena · counters   (fixed.rs)
+//! Fixed     header · rights · control block · roots of the types · roots of the leases · roots of the arena · counters   (fixed.rs)
 //! seats     one a blocked thread: its node, and what it waits for
-//! holds     one a leased message
+//! leases    one record a leased message
 //! places    one a slot: the message's number and its neighbours
 //! kinds     one a type of message
 //! cells     one a slot: the message's header, and a short message's bytes
