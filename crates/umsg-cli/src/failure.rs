@@ -130,7 +130,7 @@ impl<T: Explain> Explain for &T {
 /// The text of an error, and what helps.
 fn with_hint(error: &impl Display, hint: impl Into<Option<&'static str>>) -> String {
     match hint.into() {
-        Some(hint) => format!("{error}; {hint}"),
+        Some(hint) => format!("{}; {hint}", error.to_string().trim_end_matches('.')),
         None => error.to_string(),
     }
 }

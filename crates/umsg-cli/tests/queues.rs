@@ -76,11 +76,11 @@ fn creating_an_existing_queue_is_fine_unless_other_attributes_are_wanted() {
 fn a_name_that_cant_be_one_is_refused_with_a_reason() {
     let site = Site::new();
     site.umsg(&["create", "a/b"])
-        .fails(1, &["umsg: /a/b: ", "one slash"]);
+        .fails(1, &["umsg: /a/b: ", "no slash except the first"]);
     for command in ["create", "rm", "stat", "send", "recv", "peek"] {
         site.umsg(&[command, "/"]).fails(
             1,
-            &["umsg: /: a queue's name is a slash and up to 255 bytes"],
+            &["umsg: /: a queue's name must be a slash followed by 1 to 255 bytes"],
         );
     }
     site.umsg(&["create", ""])
@@ -368,16 +368,18 @@ fn a_namespace_that_is_missing_or_not_to_be_trusted_is_refused_with_what_to_do()
     );
     in_dir(
         "/dev/null",
-        &["umsg: /dev/null is not a directory, or lies below a file: give --dir a directory"],
+        &[
+            "umsg: /dev/null is not a directory, or a parent of it is a file: give --dir a directory",
+        ],
     );
     in_dir(
         "/dev/null/x",
-        &["umsg: /dev/null/x is not a directory, or lies below a file: give"],
+        &["umsg: /dev/null/x is not a directory, or a parent of it is a file: give"],
     );
     in_dir(
         "/proc",
         &[
-            "umsg: /proc is no directory of queues: ",
+            "umsg: /proc is not a directory of queues: ",
             "or give --dir the directory",
         ],
     );
@@ -386,7 +388,7 @@ fn a_namespace_that_is_missing_or_not_to_be_trusted_is_refused_with_what_to_do()
     if is_root() {
         set_mode(site.path(), 0o700);
         give_to(site.path(), NOBODY);
-        site.umsg(&["ls"]).fails(1, &["belongs to user 65534"]);
+        site.umsg(&["ls"]).fails(1, &["user 65534 owns"]);
     }
 }
 

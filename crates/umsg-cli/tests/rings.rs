@@ -195,8 +195,13 @@ fn rings_count_for_the_limit_of_bytes() {
     let rings = [make(&site, "/jobs"), make(&site, "/others")];
     let outcome = site.umsg(&["limits", "--max-bytes", "36K"]);
     outcome.fails(0, &["queues and rings already take", "can't grow"]);
-    site.umsg(&["create", "/orders"])
-        .fails(1, &["the namespace's limit of bytes", "umsg limits"]);
+    site.umsg(&["create", "/orders"]).fails(
+        1,
+        &[
+            "the namespace has reached its limit of bytes",
+            "umsg limits",
+        ],
+    );
     drop(rings);
     site.umsg(&["create", "/orders"]).text();
 }

@@ -221,7 +221,7 @@ fn what_can_only_be_removed_is_not_said_to_be_repairable() {
 fn what_differs_in_a_header_of_another_version_is_named() {
     let site = site_with(&["/q", KEY]);
     for (queue, file, version) in [("/q", "mq/q", 2), (KEY, "msg/0", 1)] {
-        let differs = format!("format 9, this is {version}");
+        let differs = format!("format 9, and this umsg reads format {version}");
         site.scribble(file, 12, &LARGE);
         site.umsg(&["stat", queue])
             .fails(1, &["another layout", "bytes 12 to 15", "`umsg rm`"]);

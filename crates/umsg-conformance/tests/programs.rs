@@ -111,7 +111,13 @@ fn compile(source: &str, into: &Path, options: &[&str]) -> Option<PathBuf> {
         return None;
     }
     let compile = Compile::new(&example(source), into.join("program"));
-    Some(compile.strict().args(options).args(["-lrt"]).run())
+    Some(
+        compile
+            .args(["-Wall", "-Werror"])
+            .args(options)
+            .args(["-lrt"])
+            .run(),
+    )
 }
 
 #[test]

@@ -310,7 +310,7 @@ const USED_SLOTS: u64 = 256 + 128;
 #[test]
 fn a_file_that_holds_no_more_says_so_and_not_that_the_file_system_is_full() {
     let place = Place::new();
-    let says = ["has no room for more messages"];
+    let says = ["has no room for this message"];
     let queue = place.create("/q", 10, 8192);
     let words = [(ARENA_LEN, ARENA)];
     with_words(&place.path().join("mq/q"), words, || {
@@ -357,7 +357,7 @@ fn a_namespaces_limit_of_queues_is_an_error_of_its_own() {
     Told::from(error).says(
         libc::ENOSPC,
         &[
-            "holds 1 queues",
+            "its limit of 1 queues",
             "remove some",
             "raise the limit max_queues",
         ],

@@ -201,7 +201,10 @@ fn a_limit_on_threads_is_told_to_who_wants_to_be_notified_and_to_nobody_else() {
             for how in [Notify::signal(libc::SIGUSR1), Notify::call(|_| {})] {
                 let error = queue.notify(how).unwrap_err();
                 assert_eq!(error, NotifyError::NoThread);
-                Told::from(error).says(libc::ENOMEM, &["no thread", "ulimit -u"]);
+                Told::from(error).says(
+                    libc::ENOMEM,
+                    &["started: raise the limit of processes", "ulimit -u"],
+                );
             }
         }
         assert!(queue.registered().is_none());

@@ -195,7 +195,12 @@ fn descriptors_that_the_receiver_has_not_taken_in_are_refused_until_it_has() {
     };
     assert!(matches!(refused, SendError::TooManyDescriptors));
     assert_eq!(refused.errno(), libc::EAGAIN);
-    assert!(refused.to_string().contains("try again later"), "{refused}");
+    assert!(
+        refused
+            .to_string()
+            .contains("try again after it has received"),
+        "{refused}"
+    );
     assert!(
         tickets
             .into_iter()

@@ -97,7 +97,7 @@ fn a_ring_is_found_under_no_second_name() {
     fs::hard_link(at("r"), at("s")).unwrap();
     for name in ["/r", "/s"] {
         let error = ring::diagnose(&place.namespace, name).unwrap_err();
-        assert!(error.to_string().contains("second name"), "{error}");
+        assert!(error.to_string().contains("second hard link"), "{error}");
     }
     fs::remove_file(at("s")).unwrap();
     ring::diagnose(&place.namespace, "/r").unwrap();

@@ -175,7 +175,7 @@ fn limits_of_system_v_are_shown_set_and_hold() {
     site.umsg(&["create", "key:2"]).fails(
         1,
         &[
-            "holds 2 System V queues, its limit",
+            "its limit of 2 System V queues",
             "`umsg limits --msgmni` raises the limit",
         ],
     );

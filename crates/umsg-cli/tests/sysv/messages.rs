@@ -29,7 +29,7 @@ fn a_message_of_no_type_that_is_wanted_is_waited_for_in_vain() {
     let receive = |more: &[&str]| site.umsg(&[&["recv", KEY, "--type", "2"], more].concat());
     receive(&["--nonblocking"]).fails(
         3,
-        &["there is no such message in the queue; send one first"],
+        &["the queue has no message of the requested type; send one first"],
     );
     receive(&["--timeout", "20ms"]).fails(3, &["timed out waiting for a message"]);
     let none = site.umsg(&["recv", KEY, "--type", "0"]);
@@ -151,7 +151,7 @@ fn a_message_may_be_cut() {
     let expected = json!({"queue": KEY, "type": 7, "size": 6, "deliveries": 1, "encoding": "utf-8", "data": "12"});
     assert_eq!(known(cut), expected);
     site.umsg(&["recv", KEY, "--nonblocking"])
-        .fails(3, &["no such message"]);
+        .fails(3, &["no message of the requested type"]);
 }
 
 #[test]

@@ -16,7 +16,7 @@ pub(crate) use umsg_shm::fault::Fault;
 /// What is said of a system call that is refused.
 pub(crate) fn call_refused(call: &str, error: &std::io::Error) -> String {
     format!(
-        "{call}(2) is refused ({error}), and nothing takes its place. Allow it in the sandbox, for example in its seccomp filter."
+        "the system refuses {call}(2) ({error}), which umsg needs. Allow the call in the sandbox, for example in its seccomp filter."
     )
 }
 
@@ -39,7 +39,7 @@ pub enum SendError {
         max: usize,
     },
     /// EMSGSIZE: more messages were to be sent as one than the queue can hold.
-    #[error("a batch of {messages} messages never fits into this queue: it holds {max}")]
+    #[error("a batch of {messages} messages is too large: the queue holds at most {max}")]
     BatchTooLarge {
         /// Messages in the batch.
         messages: usize,
@@ -156,7 +156,7 @@ impl From<Fault> for ReceiveError {
 #[non_exhaustive]
 pub enum LeaseError {
     /// ESTALE: its time limit has ended it, or the caller is a forked child of its holder.
-    #[error("the lease has ended: its message went back to the queue, or is another process's")]
+    #[error("the lease has ended: its message is back in the queue, or another process holds it")]
     Ended,
     /// As for all kinds of queues.
     #[error(transparent)]

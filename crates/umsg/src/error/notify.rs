@@ -10,18 +10,17 @@ pub enum NotifyError {
     #[error("a process is already registered for notification by this queue")]
     Busy,
     /// EINVAL: a signal's number is not from 0 to 64.
-    #[error("a signal's number is from 0 to 64, where 0 is none")]
+    #[error("a signal's number must be from 0 to 64, where 0 is no signal")]
     InvalidSignal,
     /// EINVAL: of a `struct sigevent`, `sigev_notify` is none of SIGEV_NONE, SIGEV_SIGNAL and SIGEV_THREAD.
-    #[error("sigev_notify is none of SIGEV_NONE, SIGEV_SIGNAL and SIGEV_THREAD")]
+    #[error("sigev_notify must be SIGEV_NONE, SIGEV_SIGNAL or SIGEV_THREAD")]
     InvalidWay,
     /// EINVAL: of a `struct sigevent` that asks for a thread, `sigev_notify_function` is NULL.
     #[error("sigev_notify_function is NULL: SIGEV_THREAD needs a function to call")]
     NoFunction,
     /// ENOMEM: the thread that waits for the notification can't be started.
     #[error(
-        "no thread can be started that waits for the notification: raise the limit of the user's processes (ulimit -u), of the \
-         process's address space (ulimit -v), or of the cgroup's processes (pids.max)"
+        "the thread that waits for the notification can't be started: raise the limit of processes (ulimit -u, pids.max) or of address space (ulimit -v)"
     )]
     NoThread,
     /// The errno of the call: the kernel or a sandbox refuses a system call without which no signal comes.
@@ -34,7 +33,7 @@ pub enum NotifyError {
     },
     /// ENOMEM: more than a thousand living processes were notified by this queue and have not run since.
     #[error(
-        "1,032 processes were notified by this queue and have not run since: let those that are stopped go on, or end them"
+        "1,032 processes were notified by this queue and have not run since: continue those that are stopped, or end them"
     )]
     TooManyUntold,
     /// EAGAIN: a process was stopped inside of an operation on the queue.
@@ -47,7 +46,7 @@ pub enum NotifyError {
     #[error("interrupted by a signal handler")]
     Interrupted,
     /// ECANCELED: the registration was taken away.
-    #[error("the registration is gone")]
+    #[error("the registration was removed")]
     Gone,
     /// As for all kinds of queues.
     #[error(transparent)]

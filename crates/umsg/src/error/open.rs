@@ -11,16 +11,16 @@ use umsg_shm::sys::required::Refused;
 #[non_exhaustive]
 pub enum OpenError {
     /// EINVAL: the name is empty or does not begin with a slash.
-    #[error("a queue's name is a slash and up to 255 bytes, such as /orders")]
+    #[error("a queue's name must be a slash followed by 1 to 255 bytes, such as /orders")]
     InvalidName,
     /// EACCES: the name has a second slash, or is `/.` or `/..`.
-    #[error("a queue's name has one slash, at its beginning")]
+    #[error("a queue's name must contain no slash except the first, and must not be /. or /..")]
     DeniedName,
     /// ENAMETOOLONG: the name has more than 255 bytes after its slash.
-    #[error("a queue's name has at most 255 bytes after its slash")]
+    #[error("a queue's name must have at most 255 bytes after its slash")]
     NameTooLong,
     /// EINVAL: neither reading nor writing was asked for.
-    #[error("a queue is opened for reading, for writing, or for both")]
+    #[error("choose an access mode: reading, writing, or both")]
     NoAccessMode,
     /// ENOENT: no such queue.
     #[error("no queue has this name")]
@@ -33,15 +33,13 @@ pub enum OpenError {
     PermissionDenied,
     /// EACCES: the queue's file has a second name, in this directory or in another one.
     #[error(
-        "the queue's file has a second name (a hard link), under which others may use it: remove the name that its owner did not give it \
-         (`find -samefile` shows both), or the queue"
+        "the queue's file has a second hard link, through which other users may use the queue: remove the link that the owner did not create (`find -samefile` shows both)"
     )]
     SecondName,
     /// EACCES: a mode that lets some only send or only receive, in a namespace that refuses those, see
     /// [`Limits::enforced_modes`](crate::Limits::enforced_modes).
     #[error(
-        "mode {mode:04o} lets some only send or only receive, which the system can't enforce, and this namespace refuses such modes: give each of \
-         owner, group and others both read and write, or neither (the umask counts), or change the limit enforced_modes"
+        "mode {mode:04o} is refused, because the kernel can't enforce send-only or receive-only access: give owner, group and others both read and write, or neither, or change the limit enforced_modes"
     )]
     ModeNotEnforced {
         /// The mode, less the umask.
@@ -58,7 +56,7 @@ pub enum OpenError {
         max: u64,
     },
     /// EINVAL: a limit of deliveries and no queue for what exceeds it.
-    #[error("a queue with a limit of deliveries needs a dead-letter queue for what exceeds it")]
+    #[error("a queue with a limit of deliveries needs a dead-letter queue")]
     NoDeadLetterQueue,
     /// EINVAL: a queue that is its own dead-letter queue.
     #[error("a queue can't be its own dead-letter queue")]
@@ -68,7 +66,7 @@ pub enum OpenError {
     DeadLetterQueueTooSmall,
     /// EPERM: the dead-letter queue exists and belongs to another user.
     #[error(
-        "the dead-letter queue belongs to another user: name one of your own, or a new one; receivers of this queue would write to it with their rights"
+        "the dead-letter queue belongs to another user, and receivers of this queue would write to it with their own rights: name a queue of your own, or a new one"
     )]
     DeadLetterQueueOfAnother,
     /// ENOSPC: the namespace has as many queues as its limits allow.
@@ -77,7 +75,7 @@ pub enum OpenError {
     /// EAGAIN: the queue is one that is [removed](crate::posix::OpenOptions::remove_on_last_close) when no process has it open any more; a process
     /// has been doing so for a second, as it was stopped or did not get a processor.
     #[error(
-        "a process has been removing the queue for a second, and may be stopped: let it go on, or end it (`fuser` on the queue's file names it)"
+        "a process has been removing the queue for a second, and may be stopped: continue it, or end it (`fuser` on the queue's file names it)"
     )]
     Leaving,
     /// The namespace can't be used.
@@ -107,10 +105,11 @@ fn raise(what: &str, value: u64, max: u64) -> &'static str {
 /// What a limit of so many queues says to a process that wants another.
 fn too_many(limit: u32) -> String {
     match limit {
-        0 => "the namespace lets no queues be made: its owner can raise the limit max_queues"
-            .to_owned(),
+        0 => {
+            "the namespace allows no queues: ask its owner to raise the limit max_queues".to_owned()
+        }
         _ => format!(
-            "the namespace holds {limit} queues, its limit: remove some, or have its owner raise the limit max_queues"
+            "the namespace has reached its limit of {limit} queues: remove some, or ask its owner to raise the limit max_queues"
         ),
     }
 }

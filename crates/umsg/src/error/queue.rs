@@ -16,20 +16,20 @@ pub enum QueueError {
     NoSpace,
     /// ENOSPC: the namespace's limit of bytes is reached, see [`Limits::max_bytes`](crate::Limits::max_bytes).
     #[error(
-        "the namespace's limit of bytes is reached: receive messages, remove queues, or raise the limit max_bytes"
+        "the namespace has reached its limit of bytes: receive messages, remove queues, or raise the limit max_bytes"
     )]
     OverLimit,
     /// ENOSPC: the queue's file is as full as it can get. POSIX queues and rings reach this beyond 32 GiB, System V queues with some four
     /// million messages.
-    #[error(
-        "the queue's file has no room for more messages, or for one of this length: receive messages first"
-    )]
+    #[error("the queue's file has no room for this message: receive messages first")]
     UsedUp,
     /// EBADMSG: the shared memory holds what no operation could have left there.
     #[error("the queue's shared memory is damaged")]
     Damaged,
     /// EDEADLK: the calling thread was interrupted inside a call on the same queue, see [`crate::signals::defer`].
-    #[error("called from a signal handler that interrupted a call on the same queue")]
+    #[error(
+        "a signal handler that interrupted a call on this queue must not use the queue: defer the handler"
+    )]
     WouldDeadlock,
 }
 

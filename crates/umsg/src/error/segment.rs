@@ -9,7 +9,7 @@ use umsg_shm::sys::required::Refused;
 #[non_exhaustive]
 pub enum SegmentError {
     /// EINVAL: the file is not a segment of this kind of queue.
-    #[error("{0}: not a queue of umsg, or one of another kind")]
+    #[error("{0}: not a queue of umsg, or a queue of another kind")]
     NotAQueue(&'static str),
     /// EINVAL: a segment of another version or layout.
     #[error("{}", other_version(*.found, *.expected))]
@@ -24,7 +24,7 @@ pub enum SegmentError {
     Damaged(&'static str),
     /// ENOMEM: no address space to map the file.
     #[error(
-        "no {len} bytes of address space to map the queue's file: raise the process's limit (ulimit -v), or make a smaller queue"
+        "the queue's file of {len} bytes can't be mapped, because the address space is exhausted: raise the process's limit (ulimit -v), or make a smaller queue"
     )]
     NoAddressSpace {
         /// Length of the file, in bytes.
@@ -32,8 +32,7 @@ pub enum SegmentError {
     },
     /// EFBIG: the process may make no file of the queue's length.
     #[error(
-        "the queue's file would have {len} bytes, more than the process may make: raise its limit (ulimit -f), or make a smaller queue. \
-         Most of these bytes take no memory."
+        "the queue's file needs {len} bytes, more than the process may make: raise the process's limit (ulimit -f), or make a smaller queue"
     )]
     FileTooLarge {
         /// Length of the file, in bytes.
@@ -53,8 +52,7 @@ pub enum SegmentError {
     /// The errno of the cause: processes of several PID or time namespaces use the queue, and this process can't register its life, a file in the
     /// namespace's directory that the process keeps locked. Others would not learn of its death.
     #[error(
-        "processes of several PID or time namespaces use the queue, and this process can't make the file in the directory of queues by which \
-         others learn of its death: {call}: {error}"
+        "this process can't make the file by which processes in other PID or time namespaces would learn of its death: {call}: {error}. Give it write access to the directory of queues, or run it in the namespaces of the queue's creator."
     )]
     Unregistered {
         /// The system call that failed.
@@ -76,12 +74,12 @@ pub enum SegmentError {
 fn other_version(found: u32, expected: u32) -> String {
     match found == expected {
         true => format!(
-            "the queue was made by another build of umsg, of the same format ({expected}) with another layout, or bytes 12 to 15 of its file were \
-             overwritten. Remove it."
+            "the queue has format {expected} with another layout: another build of umsg made it, or bytes 12 to 15 of its file were overwritten. \
+             Remove the queue."
         ),
         false => format!(
-            "the queue was made by another version of umsg (format {found}, this is {expected}), or bytes 8 to 11 of its file were overwritten. \
-             Remove it."
+            "the queue has format {found}, and this umsg reads format {expected}: another version of umsg made it, or bytes 8 to 11 of its file were \
+             overwritten. Remove the queue, or use the umsg that made it."
         ),
     }
 }

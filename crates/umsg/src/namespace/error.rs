@@ -23,21 +23,19 @@ pub enum NamespaceError {
         path: PathBuf,
     },
     /// Something else stands in place of the directory, or of one above it (`ENOTDIR`).
-    #[error("{path} is not a directory, or lies below a file: set UMSG_DIR to a directory", path = .path.display())]
+    #[error("{path} is not a directory, or a parent of it is a file: set UMSG_DIR to a directory", path = .path.display())]
     NotADirectory {
         /// What is no directory.
         path: PathBuf,
     },
     /// The directory is no namespace, and it was asked for by a process that only looks (`ENOENT`).
-    #[error("{path} is no directory of queues: the first queue makes it one if it is empty, or set UMSG_DIR to \
-             the directory that holds the queues", path = .path.display())]
+    #[error("{path} is not a directory of queues: create a queue in it if it is empty, or set UMSG_DIR to the directory that holds the queues", path = .path.display())]
     NotANamespace {
         /// The directory.
         path: PathBuf,
     },
     /// The directory is no namespace and holds other files, so it was hardly meant to become one (`ENOTEMPTY`).
-    #[error("{path} is no directory of queues and holds other files, such as {file:?}: set UMSG_DIR to an empty directory, \
-             for instance a new one in /dev/shm", path = .path.display(), file = .file)]
+    #[error("{path} holds other files, such as {file:?}, and can't become a directory of queues: set UMSG_DIR to an empty directory, for instance a new one in /dev/shm", path = .path.display(), file = .file)]
     HoldsOtherFiles {
         /// The directory.
         path: PathBuf,
@@ -45,8 +43,7 @@ pub enum NamespaceError {
         file: OsString,
     },
     /// The directory belongs to a user that could tamper with the queues (`EACCES`).
-    #[error("{path} belongs to user {owner}, who is neither root nor the user of the namespace ({trusted}): \
-             have it removed, or set UMSG_DIR to a directory of your own", path = .path.display())]
+    #[error("user {owner} owns {path}, and only root or user {trusted} may own it: have it removed, or set UMSG_DIR to a directory of your own", path = .path.display())]
     Stranger {
         /// The directory.
         path: PathBuf,
@@ -56,8 +53,7 @@ pub enum NamespaceError {
         trusted: u32,
     },
     /// Others may write in the directory and it is not sticky, so they could replace queues (`EACCES`).
-    #[error("{path} can be written by others (mode {mode:04o}) and is not sticky: chmod go-w {path} to keep it private, \
-             or chmod +t {path} to share it", path = .path.display())]
+    #[error("other users can write to {path} (mode {mode:04o}), which is not sticky: chmod go-w {path} makes it private, chmod +t {path} lets users share it", path = .path.display())]
     Tamperable {
         /// The directory.
         path: PathBuf,
@@ -65,7 +61,7 @@ pub enum NamespaceError {
         mode: u32,
     },
     /// The caller may not look into the directory (`EACCES`).
-    #[error("{path} may not be searched by this user: have its owner chmod +x it, or set UMSG_DIR to a directory of your own", path = .path.display())]
+    #[error("this user can't search {path}: ask its owner for chmod +x, or set UMSG_DIR to a directory of your own", path = .path.display())]
     NotAccessible {
         /// The directory.
         path: PathBuf,
@@ -80,20 +76,19 @@ pub enum NamespaceError {
         errno: i32,
     },
     /// The directory has no sub-directory for queues and the caller may not make it (`ENOENT`).
-    #[error("{path} does not exist and only the namespace's owner or root can make it: ask them, or set UMSG_DIR to a directory of your own",
-             path = .path.display())]
+    #[error("{path} is missing, and only the namespace's owner or root can make it: ask them, or set UMSG_DIR to a directory of your own", path = .path.display())]
     NoQueuesDirectory {
         /// The missing sub-directory.
         path: PathBuf,
     },
     /// The caller may not read the namespace's record (`EACCES`), which all processes may as it is made.
-    #[error("{path} may not be read by this user: have its owner chmod 644 it, or remove it, the limits then have their defaults", path = .path.display())]
+    #[error("this user can't read {path}: ask its owner for chmod 644, or to remove it, which restores the default limits", path = .path.display())]
     RecordNotReadable {
         /// The record.
         path: PathBuf,
     },
     /// The namespace's record makes no sense (`EBADMSG`).
-    #[error("{path} is damaged ({what}): remove it, the limits then have their defaults", path = .path.display())]
+    #[error("{path} is damaged ({what}): remove it to restore the default limits", path = .path.display())]
     RecordDamaged {
         /// The record.
         path: PathBuf,
@@ -101,7 +96,7 @@ pub enum NamespaceError {
         what: &'static str,
     },
     /// The namespace's record was written by another version of umsg (`ENOTSUP`).
-    #[error("{path} has format version {found}, this umsg knows version {known}: use the umsg that wrote it, or remove it", path = .path.display())]
+    #[error("{path} has format version {found}, and this umsg reads version {known}: use the umsg that wrote it, or remove it", path = .path.display())]
     RecordVersion {
         /// The record.
         path: PathBuf,
@@ -123,7 +118,7 @@ pub enum NamespaceError {
         most: u64,
     },
     /// Only the namespace's owner or root may do this (`EPERM`).
-    #[error("only {who} may {action} {path}: run it as that user", path = .path.display())]
+    #[error("only {who} may {action} {path}: run this as one of them", path = .path.display())]
     NotPermitted {
         /// The namespace's directory.
         path: PathBuf,
@@ -133,7 +128,7 @@ pub enum NamespaceError {
         who: &'static str,
     },
     /// Another process has been changing the names of queues for too long (`EBUSY`): it was stopped.
-    #[error("{path}: {who} has been stopped while making or removing a queue: have it continued (kill -CONT) or ended",
+    #[error("{path}: {who} was stopped while it made or removed a queue: continue it (kill -CONT), or end it",
              path = .path.display(), who = holder.map_or("another process".to_owned(), |process| format!("process {process}")))]
     Busy {
         /// The directory of the queues.
@@ -153,7 +148,7 @@ pub enum NamespaceError {
     )]
     NoProc,
     /// A system call failed in another way.
-    #[error("{call} on {path}: {error}; set UMSG_DIR to another directory if that can't be repaired", path = .path.display(), error = Errno::from_raw_os_error(*.errno))]
+    #[error("{call} on {path}: {error}; correct the cause, or set UMSG_DIR to another directory", path = .path.display(), error = Errno::from_raw_os_error(*.errno))]
     System {
         /// The system call.
         call: &'static str,
@@ -270,8 +265,7 @@ fn why_not_writable(path: &Path, errno: i32) -> String {
     let path = path.display();
     if errno == Errno::ROFS.raw_os_error() {
         return format!(
-            "{path} is on a file system that is mounted read-only: nothing can be made or removed there before it is mounted for writing \
-             (mount -o remount,rw), or set UMSG_DIR to a directory on another"
+            "{path} is on a read-only file system: remount it for writing (mount -o remount,rw), or set UMSG_DIR to a directory on another"
         );
     }
     format!(

@@ -22,7 +22,7 @@ pub enum SendError {
     #[error("timed out waiting for room in the ring")]
     TimedOut,
     /// EMSGSIZE: the payload is longer than the ring was made for, both in bytes.
-    #[error("a payload of {len} bytes is too long for this ring: it was made for {max}")]
+    #[error("a payload of {len} bytes is too long: this ring takes at most {max} bytes")]
     TooLong {
         /// Length of the payload.
         len: usize,
@@ -31,7 +31,7 @@ pub enum SendError {
     },
     /// EMSGSIZE: more messages were to be sent as one than the ring and its overflow hold.
     #[error(
-        "a batch of {messages} messages never fits into this ring: with its overflow it holds {max}"
+        "a batch of {messages} messages is too large: the ring holds {max}, its overflow included"
     )]
     BatchTooLarge {
         /// Messages in the batch.
@@ -44,7 +44,7 @@ pub enum SendError {
     Interrupted,
     /// EAGAIN: as many descriptors are on their way as a socket holds (`net.unix.max_dgram_qlen`, mostly 10, and one more).
     #[error(
-        "the receiver has not taken in the descriptors that it was sent: it does when it receives or takes one, so try again later"
+        "too many descriptors are on their way to the receiver: try again after it has received"
     )]
     TooManyDescriptors,
     /// The descriptor could not be passed on.
@@ -108,7 +108,7 @@ pub enum ReceiveError {
         max: u64,
     },
     /// EPERM: this is a forked child of the ring's owner, and may only send.
-    #[error("this process does not own the ring: it is a forked child of the one that does")]
+    #[error("only the ring's owner can receive, and this process is a forked child of the owner")]
     NotOwner,
     /// As for all kinds of queues.
     #[error(transparent)]
@@ -154,7 +154,7 @@ impl From<umsg_shm::fault::AttachError> for RingError {
 #[non_exhaustive]
 pub enum RingError {
     /// EINVAL: the number of entries, or with the overflow, is 0 or more than a ring can have.
-    #[error("a ring has from 1 to {max} entries, overflow included, not {value}")]
+    #[error("the number of entries, overflow included, must be from 1 to {max}, not {value}")]
     InvalidEntries {
         /// What was asked for.
         value: u64,
@@ -165,7 +165,7 @@ pub enum RingError {
     #[error("no ring has this name")]
     NotFound,
     /// EINVAL: the file is a queue, and no ring.
-    #[error("a queue of that name is no ring")]
+    #[error("the queue of this name is not a ring")]
     NotARing,
     /// EBUSY: another process that lives owns the ring.
     #[error("process {0} owns the ring")]
@@ -178,22 +178,29 @@ pub enum RingError {
 /// What an error of opening a queue says if it was a ring.
 fn of_a_ring(error: &OpenError) -> String {
     let text = match error {
-        OpenError::InvalidName => "a ring's name is a slash and up to 255 bytes, such as /jobs",
-        OpenError::DeniedName => "a ring's name has one slash, at its beginning",
-        OpenError::NameTooLong => "a ring's name has at most 255 bytes after its slash",
+        OpenError::InvalidName => {
+            "a ring's name must be a slash followed by 1 to 255 bytes, such as /jobs"
+        }
+        OpenError::DeniedName => {
+            "a ring's name must contain no slash except the first, and must not be /. or /.."
+        }
+        OpenError::NameTooLong => "a ring's name must have at most 255 bytes after its slash",
         OpenError::NotFound => return RingError::NotFound.to_string(),
         OpenError::AlreadyExists => "a ring of this name exists already",
         OpenError::SecondName => {
-            "the ring's file has a second name (a hard link), under which others may use it: remove the name that its owner did not give it"
+            "the ring's file has a second hard link, through which other users may use the ring: remove the link that the owner did not create"
         }
         OpenError::PermissionDenied => "permission denied by the ring's mode or by its directory",
         OpenError::Segment(SegmentError::NotAQueue(what)) => {
             return format!("{what}: not a ring of umsg");
         }
         OpenError::Segment(SegmentError::OtherVersion { found, expected }) => {
-            return format!(
-                "the ring was made by another version of umsg (format {found}, this is {expected}): remove it"
-            );
+            return match found == expected {
+                true => "the ring was made by another build of umsg, with another layout of the same format: remove it".to_owned(),
+                false => format!(
+                    "the ring has format {found}, and this umsg reads format {expected}: remove it"
+                ),
+            };
         }
         OpenError::Segment(SegmentError::Damaged(what)) => {
             return format!("the ring's file is damaged: {what}");

@@ -22,7 +22,7 @@ const OTHER_WORDS: &[(&str, &str)] = &[
     ("unlinkat", "can't make or remove files"),
     // A directory is opened and read in one step.
     ("getdents64", "open on"),
-    ("getdents64", "may not be searched"),
+    ("getdents64", "can't search"),
     // The errors say chmod, as people do.
     ("fchmodat", "chmod on"),
     ("pread64", "read on"),

@@ -19,7 +19,7 @@ pub enum ControlError {
     NotOwner,
     /// EPERM: more bytes than the namespace lets an unprivileged owner allow the queue (`max_qbytes`).
     #[error(
-        "qbytes may be raised to {max} bytes in this namespace: ask its owner to raise the limit max_qbytes"
+        "qbytes is limited to {max} bytes in this namespace: its owner can raise the limit max_qbytes"
     )]
     TooManyBytes {
         /// The namespace's limit, in bytes.
@@ -28,8 +28,7 @@ pub enum ControlError {
     /// EPERM: a mode that lets some only send or only receive, in a namespace that refuses those, see
     /// [`Limits::enforced_modes`](crate::Limits::enforced_modes).
     #[error(
-        "mode {mode:04o} lets some only send or only receive, which the system can't enforce, and this namespace refuses such modes: give each of \
-         owner, group and others both read and write, or neither, or change the limit enforced_modes"
+        "mode {mode:04o} is refused, because the kernel can't enforce send-only or receive-only access: give owner, group and others both read and write, or neither, or change the limit enforced_modes"
     )]
     ModeNotEnforced {
         /// The mode.
@@ -37,13 +36,15 @@ pub enum ControlError {
     },
     /// EPERM: the queue's new owner or group can't be given its file: the file system has no access control lists, or the
     /// caller is the queue's creator but does not own its file any more.
-    #[error("the queue's file can't be given such rights by this user")]
+    #[error(
+        "this user can't change the access rights of the queue's file: run this as the file's owner or as root, or use a file system with access control lists"
+    )]
     RightsNotPossible,
     /// EINVAL: a user or group id that is none (-1).
-    #[error("this is no user or group id")]
+    #[error("a user or group id must not be -1")]
     InvalidOwner,
     /// EAGAIN: the queue's lock is not let go: a process was stopped in the middle of a call, or a process has overwritten it.
-    #[error("the queue's lock is not let go")]
+    #[error("the queue's lock is held by a stopped process, or was overwritten")]
     Busy,
     /// The queue of an identifier was not found or not opened.
     #[error(transparent)]

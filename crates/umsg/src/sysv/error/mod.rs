@@ -21,7 +21,7 @@ pub enum SendError {
     TimedOut,
     /// EINVAL: the message is longer than the namespace's `msgmax` when the queue was made, both in bytes.
     #[error(
-        "a message of {len} bytes is too long for this queue: msgmax was {max} bytes when it was made"
+        "a message of {len} bytes is too long: this queue takes at most {max} bytes, the msgmax of its creation"
     )]
     TooLong {
         /// Length of the message, in bytes.
@@ -30,9 +30,7 @@ pub enum SendError {
         max: usize,
     },
     /// EMSGSIZE: more messages, or bytes, were to be sent as one than the queue may hold.
-    #[error(
-        "a batch of {messages} messages and {bytes} bytes never fits into this queue: see its qbytes"
-    )]
+    #[error("a batch of {messages} messages and {bytes} bytes is too large for the queue's qbytes")]
     BatchTooLarge {
         /// Messages in the batch.
         messages: usize,
@@ -40,7 +38,7 @@ pub enum SendError {
         bytes: u64,
     },
     /// EINVAL: the type is below 1.
-    #[error("a message's type is 1 or more")]
+    #[error("a message's type must be at least 1")]
     InvalidType,
     /// EACCES: the queue's mode does not let the caller send.
     #[error("permission denied: the queue's mode does not let you send")]
@@ -91,13 +89,13 @@ impl From<Fault> for SendError {
 #[non_exhaustive]
 pub enum ReceiveError {
     /// ENOMSG: there is no message that is wanted, or the queue's lock is held by a stopped process, and the call must not block.
-    #[error("there is no such message in the queue")]
+    #[error("the queue has no message of the requested type")]
     NoMessage,
     /// ETIMEDOUT: the deadline passed before a message came.
     #[error("timed out waiting for a message")]
     TimedOut,
     /// E2BIG: the message is longer than the buffer, and stays in the queue, or was the next receiver's.
-    #[error("the buffer is too short for the message of {len} bytes")]
+    #[error("the message of {len} bytes does not fit into the buffer: use a longer buffer")]
     TooSmall {
         /// Length of the message, in bytes.
         len: usize,

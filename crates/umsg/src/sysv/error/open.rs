@@ -22,7 +22,7 @@ pub enum OpenError {
     PermissionDenied,
     /// EACCES: the caller can make no queue of the key. The key's label leads to no queue and belongs to another user, or another file has its name.
     #[error(
-        "the key is taken: `msg/{label}` in the namespace leads to no queue; ask its owner or root to remove it"
+        "the key is taken: its label `msg/{label}` in the namespace leads to no queue. Ask the owner of the label, or root, to remove it."
     )]
     KeyTaken {
         /// The name of the label.
@@ -31,8 +31,7 @@ pub enum OpenError {
     /// EACCES: a mode that lets some only send or only receive, in a namespace that refuses those, see
     /// [`Limits::enforced_modes`](crate::Limits::enforced_modes).
     #[error(
-        "mode {mode:04o} lets some only send or only receive, which the system can't enforce, and this namespace refuses such modes: give each of \
-         owner, group and others both read and write, or neither, or change the limit enforced_modes"
+        "mode {mode:04o} is refused, because the kernel can't enforce send-only or receive-only access: give owner, group and others both read and write, or neither, or change the limit enforced_modes"
     )]
     ModeNotEnforced {
         /// The mode.
@@ -55,10 +54,10 @@ pub enum OpenError {
 /// What a limit of so many queues says to a process that wants another.
 fn too_many(limit: u32) -> String {
     match limit {
-        0 => "the namespace lets no System V queues be made: its owner can raise the limit msgmni"
+        0 => "the namespace allows no System V queues: ask its owner to raise the limit msgmni"
             .to_owned(),
         _ => format!(
-            "the namespace holds {limit} System V queues, its limit: remove some, or have its owner raise the limit msgmni"
+            "the namespace has reached its limit of {limit} System V queues: remove some, or ask its owner to raise the limit msgmni"
         ),
     }
 }
