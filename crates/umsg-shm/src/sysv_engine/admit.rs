@@ -1,7 +1,6 @@
-//! Giving room to blocked senders, in order. Under the lock.
+//! Admission of blocked senders, in order. All under the lock.
 
 use super::Engine;
-use super::offer::Walk;
 use super::wait::{Reply, Seated};
 use crate::crash::crash_point;
 use crate::fault::Fault;
@@ -10,54 +9,55 @@ use crate::lock::tokens::ReceiverHeld;
 use crate::sys::clock;
 use crate::waiters::NO_SLOT;
 use crate::waiters::{self, List, State};
+use std::ops::ControlFlow;
 
 impl Engine {
-    /// Sends the messages of blocked senders that fit, in their order; one that is too long for the room there is lets shorter
-    /// ones go first. Source: ss_wakeup in linux/ipc/msg.c.
+    /// Sends the parked messages that fit, in the order of their senders. A shorter message may overtake a message that does
+    /// not fit. Source: ss_wakeup in linux/ipc/msg.c.
     #[inline(never)]
     pub(super) fn admit(
         &self,
         receiving: ReceiverHeld<'_>,
         wakes: &mut DeferredWakes,
     ) -> Result<(), Fault> {
-        self.each_seat(List::Senders, |who| {
-            if waiters::state(who.node()) != State::Waiting {
-                self.withdraw(receiving, who)?;
-            } else if self.fits(who) {
-                self.let_in(receiving, who, wakes)?;
+        self.each_seat(List::Senders, |waiter| {
+            if waiters::state(waiter.node()) != State::Waiting {
+                self.withdraw(receiving, waiter)?;
+            } else if self.fits(waiter) {
+                self.let_in(receiving, waiter, wakes)?;
             }
-            Ok(Walk::GoesOn)
+            Ok(ControlFlow::Continue(()))
         })
     }
 
-    /// Whether there is room for what a blocked sender brings.
-    pub(super) fn fits(&self, who: Seated<'_>) -> bool {
-        self.has_room(who.node().wanted.get().into(), who.seat.size.get())
+    /// Whether there is room for the messages of a blocked sender.
+    pub(super) fn fits(&self, waiter: Seated<'_>) -> bool {
+        self.has_room(waiter.node().wanted.get().into(), waiter.seat.size.get())
     }
 
     fn let_in(
         &self,
         receiving: ReceiverHeld<'_>,
-        who: Seated<'_>,
+        waiter: Seated<'_>,
         wakes: &mut DeferredWakes,
     ) -> Result<(), Fault> {
-        let node = who.node();
+        let node = waiter.node();
         let slot = node.slot.get();
-        let is_judged = self.is_judged(who);
+        let is_judged = self.is_judged(waiter);
         if slot == NO_SLOT || !is_judged {
             let reply = if is_judged {
                 Reply::Retry
             } else {
                 Reply::Rejudge
             };
-            let _ = self.reply(who, reply, wakes);
-            return self.withdraw(receiving, who);
+            let _ = self.reply(waiter, reply, wakes);
+            return self.withdraw(receiving, waiter);
         }
         let mtype = self.segment().cell(slot)?.mtype.get() as i64;
         self.order().provide(mtype)?;
-        // Settled before it is sent: from then on it is, and a repair sends it.
-        if !self.reply(who, Reply::Sent, wakes) {
-            return self.withdraw(receiving, who);
+        // The reply comes before the send. If this thread dies between them, the repair sends the message.
+        if !self.reply(waiter, Reply::Sent, wakes) {
+            return self.withdraw(receiving, waiter);
         }
         crash_point!(MSG_ADMITTED);
         self.send_parked(receiving, slot, wakes)?;
@@ -66,7 +66,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Sends the message that a blocked sender has left in a slot.
+    /// Sends the message that a blocked sender has parked in a slot.
     fn send_parked(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -75,7 +75,7 @@ impl Engine {
     ) -> Result<(), Fault> {
         let cell = self.segment().cell(slot)?;
         let (mtype, len) = (cell.mtype.get() as i64, self.len_of(cell)?);
-        // It is as old as its place in the queue.
+        // The message counts as sent at its admission, which also gives it its number.
         cell.sent_at.set(clock::realtime_coarse());
         let sequence = self.commit(receiving, slot)?;
         self.route(receiving, slot, mtype, sequence, len, wakes)

@@ -1,4 +1,4 @@
-//! Several messages in one call.
+//! Sending and receiving several messages in one call.
 
 use super::receive::Taken;
 use super::wait::{Call, Choice, Enlisted};
@@ -17,10 +17,10 @@ use crate::waiters::NO_SLOT;
 /// Messages that are sent together.
 pub trait Batch {
     fn count(&self) -> usize;
-    /// Type and bytes of one.
+    /// The type and the bytes of one message.
     fn at(&self, index: usize) -> (i64, &[u8]);
 
-    /// Bytes of all.
+    /// The bytes of all messages together.
     fn bytes(&self) -> u64 {
         (0..self.count()).fold(0, |all: u64, index| {
             all.saturating_add(self.at(index).1.len() as u64)
@@ -28,16 +28,16 @@ pub trait Batch {
     }
 }
 
-/// Where the messages of a batch go.
+/// The caller's room for the messages of a received batch.
 pub trait Sink {
-    /// Room for the next message, which has so many bytes. None: leave it, and stop.
+    /// Room for the next message, of `len` bytes. None ends the batch and leaves the message in the queue.
     fn place(&mut self, len: usize) -> Option<&mut [u8]>;
-    /// Notes what was put there.
+    /// Notes the message that was written into the room.
     fn taken(&mut self, taken: Taken);
 }
 
 impl Engine {
-    /// Sends all of a batch or nothing; waits until all have room, or for the call's deadline.
+    /// Sends all messages of a batch or none. Waits until all have room, or until the call's deadline.
     pub fn send_batch(&self, call: &Call<'_>, batch: &impl Batch) -> Result<(), Refused> {
         let (messages, bytes) = (batch.count() as u64, batch.bytes());
         if messages == 0 {
@@ -77,11 +77,11 @@ impl Engine {
         self.order().provide_all(types)?;
         let mut slots = Scratch::<u32>::new(batch.count())?;
         let now = clock::realtime_coarse();
-        if let Err((filled, trouble)) = self.fill_batch(receiving, call, batch, now, &mut slots) {
+        if let Err((filled, fault)) = self.fill_batch(receiving, call, batch, now, &mut slots) {
             for &slot in &slots[..filled] {
                 self.release(receiving, slot)?;
             }
-            return Err(trouble.into());
+            return Err(fault.into());
         }
         self.foretell_doorbell(receiving, messages as i64, -(bytes as i64));
         let first = self.fixed().control.sequence.get().wrapping_add(1);
@@ -106,7 +106,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Fills a slot for each message and gives it its number, beyond those that count. After an error: how many were filled.
+    /// Fills a slot for each message and numbers it beyond the last sent one. An error comes with the number of filled slots.
     fn fill_batch(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -122,13 +122,13 @@ impl Engine {
                 self.number(slot, index as u64 + 1)?;
                 Ok(slot)
             };
-            *place = fill().map_err(|trouble| (index, trouble))?;
+            *place = fill().map_err(|fault| (index, fault))?;
             crash_point!(MSG_BATCH_FILLED);
         }
         Ok(())
     }
 
-    /// Receives up to `most` messages that are wanted, as many as there are; waits for the first until the call's deadline.
+    /// Receives up to `most` wanted messages. Waits for the first one until the call's deadline.
     pub fn receive_batch(
         &self,
         call: &Call<'_>,
@@ -155,7 +155,7 @@ impl Engine {
         let more = self.with_lock(call.me, Deadline::Passed, |receiving, wakes| {
             self.receive_batch_locked(receiving, call, want, most - 1, sink, wakes)
         });
-        // What was received is the caller's, whatever comes then.
+        // The first message is the caller's, even if the second step fails.
         Ok(1 + more.unwrap_or(0))
     }
 
@@ -196,9 +196,9 @@ impl Engine {
         Ok(count)
     }
 
-    /// Whether a batch could ever be sent, were the queue empty.
+    /// Whether an empty queue has room for the batch.
     pub fn can_hold(&self, messages: u64, bytes: u64) -> bool {
-        // Relaxed: as of a moment ago.
+        // Relaxed: a hint.
         let qbytes = self.fixed().control.capacity.load(Ordering::Relaxed);
         messages <= qbytes && bytes <= qbytes
     }

@@ -1,6 +1,5 @@
 //! Changing permissions and capacity (IPC_SET), and removing the queue (IPC_RMID).
 
-use super::offer::Walk;
 use super::segment::{Fixed, REMOVED};
 use super::wait::Reply;
 use super::{Engine, Refused, Why};
@@ -13,10 +12,13 @@ use crate::sync::Ordering;
 use crate::sys::clock::{self, Deadline, SECOND};
 use crate::sys::thread::Thread;
 use crate::waiters::{self, List, State};
+use std::ops::ControlFlow;
 
 impl Engine {
-    /// Changes the queue's rights or what it may hold, and has every process that waits ask again. `change` runs under the lock and
-    /// may refuse. [`Fault::Busy`] if the lock's owner was stopped: the caller holds the lock of all names meanwhile.
+    /// Changes the queue's rights or its capacity, and has all waiters check again. `change` runs under the lock and may
+    /// refuse.
+    ///
+    /// Fails with [`Fault::Busy`] if the lock's owner is stopped, because the caller also holds the lock of all names.
     pub fn change<E>(
         &self,
         me: &Thread,
@@ -29,7 +31,7 @@ impl Engine {
                 let rights = &self.fixed().rights;
                 let now = clock::realtime_coarse() / SECOND;
                 rights.changed_at.store(now, Ordering::Relaxed);
-                // Release: RIGHTS. A process that judges by the new version sees the new rights.
+                // Release: RIGHTS. A process that reads the new version also reads the new rights.
                 rights.version.fetch_add(1, Ordering::Release);
                 crash_point!(MSG_CHANGED);
                 self.rejudge(receiving, wakes)?;
@@ -38,26 +40,27 @@ impl Engine {
         })
     }
 
-    /// Receivers ask again whether they may; senders do if there is room for them now. Source: msgctl_down in linux/ipc/msg.c.
+    /// Has all receivers check their permission again, and the senders for which there is room now. Source: msgctl_down in linux/ipc/msg.c.
     fn rejudge(&self, receiving: ReceiverHeld<'_>, wakes: &mut DeferredWakes) -> Result<(), Fault> {
-        self.each_seat(List::Receivers, |who| {
-            let _ = self.reply(who, Reply::Rejudge, wakes);
-            self.waiters().remove(receiving, who.node())?;
-            Ok(Walk::GoesOn)
+        self.each_seat(List::Receivers, |waiter| {
+            let _ = self.reply(waiter, Reply::Rejudge, wakes);
+            self.waiters().remove(receiving, waiter.node())?;
+            Ok(ControlFlow::Continue(()))
         })?;
-        self.each_seat(List::Senders, |who| {
-            if waiters::state(who.node()) != State::Waiting {
-                self.withdraw(receiving, who)?;
-            } else if self.fits(who) {
-                let _ = self.reply(who, Reply::Rejudge, wakes);
-                self.withdraw(receiving, who)?;
+        self.each_seat(List::Senders, |waiter| {
+            if waiters::state(waiter.node()) != State::Waiting {
+                self.withdraw(receiving, waiter)?;
+            } else if self.fits(waiter) {
+                let _ = self.reply(waiter, Reply::Rejudge, wakes);
+                self.withdraw(receiving, waiter)?;
             }
-            Ok(Walk::GoesOn)
+            Ok(ControlFlow::Continue(()))
         })
     }
 
-    /// Removes the queue: a process that waits is told so, and nothing can be done with it any more. [`Why::Removed`] if it was
-    /// removed before. `may` runs under the lock.
+    /// Removes the queue and ends all waits. `may` runs under the lock and may refuse.
+    ///
+    /// Fails with [`Why::Removed`] if the queue was removed before.
     pub fn remove<E>(
         &self,
         me: &Thread,
@@ -67,7 +70,7 @@ impl Engine {
             let result = may(self.fixed());
             if result.is_ok() {
                 self.foretell_removal(receiving);
-                // The store that removes it. Relaxed: under the lock; a process that looks without it sees it a moment later.
+                // This store removes the queue. Relaxed: under the lock; a reader without the lock sees it a moment later.
                 self.fixed().rights.state.store(REMOVED, Ordering::Relaxed);
                 crash_point!(MSG_REMOVED);
                 self.dismiss(receiving, wakes);
@@ -76,12 +79,15 @@ impl Engine {
         })
     }
 
-    /// As [`remove`](Self::remove), without the lock: its owner does not let go of it, or what it guards makes no sense. It is one store, behind
-    /// which every call finds the queue removed. A process that waits finds out at the next slice.
+    /// Removes the queue as [`remove`](Self::remove) does, but without the lock: for a lock that its owner does not release,
+    /// and for a corrupted queue.
     ///
-    /// Then the lock is taken from its owner, who may live, so that a process that waits for it learns of the removal, too. A call that the owner is in the
-    /// middle of ends as one that came before: no other process changes what it changes, as a process that gets the lock does nothing but find the queue
-    /// removed ([`lock_slow`](Self::lock_slow), [`enter`](Self::enter)).
+    /// The removal is one store. Every later call finds the queue removed, and every waiter does after its slice. Then the lock
+    /// is taken from its owner, so that threads that wait for the lock learn of the removal, too.
+    ///
+    /// The owner may live and be in the middle of a call. That call ends as if it came before the removal. No other process
+    /// changes the same data: each new owner of the lock only finds the queue removed
+    /// ([`lock_slow`](Self::lock_slow), [`enter`](Self::enter)).
     #[cfg(not(loom))]
     pub fn remove_unlocked<E>(
         &self,
@@ -93,22 +99,22 @@ impl Engine {
         let result = may(self.fixed());
         if result.is_ok() {
             self.show_removal();
-            // Relaxed: as in `remove`. Nothing is handed over with it.
+            // Relaxed: as in `remove`; the store publishes no other data.
             self.fixed().rights.state.store(REMOVED, Ordering::Relaxed);
             self.show_removal();
-            // Its compare-and-swap is a release: a process that gets the lock finds the queue removed.
+            // The compare-and-swap releases: the next owner of the lock finds the queue removed.
             self.fixed().control.lock.break_up();
         }
         Ok(result)
     }
 
-    /// Tells every process that waits that the queue is gone. A process that is not told finds out at the next slice.
+    /// Ends all waits, because the queue was removed. A waiter that the walk misses finds out after its slice.
     pub(super) fn dismiss(&self, receiving: ReceiverHeld<'_>, wakes: &mut DeferredWakes) {
         for list in [List::Receivers, List::Senders] {
-            let told = self.each_seat(list, |who| {
-                let _ = self.reply(who, Reply::Removed, wakes);
-                self.waiters().remove(receiving, who.node())?;
-                Ok(Walk::GoesOn)
+            let told = self.each_seat(list, |waiter| {
+                let _ = self.reply(waiter, Reply::Removed, wakes);
+                self.waiters().remove(receiving, waiter.node())?;
+                Ok(ControlFlow::Continue(()))
             });
             if told.is_err() {
                 self.note_damage();

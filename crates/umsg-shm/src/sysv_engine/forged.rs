@@ -1,4 +1,4 @@
-//! What a peer may write in a segment ends every call that has a deadline, and has none of them ask for memory without end.
+//! Words that a hostile peer writes: every call with a deadline ends, and no call allocates memory without bound.
 
 use super::segment::REMOVED;
 use super::tests::{call, engine, now};
@@ -14,8 +14,8 @@ use crate::sysv_engine::order::{TypeIndexStore, Want};
 use crate::waiters::List;
 use std::time::Duration;
 
-/// A thread that lives as long as any process: what a hostile peer writes for a waiter.
-const SOMEBODY: u32 = 1;
+/// The id of a thread that lives as long as any process. A hostile peer may write it as a waiter or an owner.
+const LIVING_THREAD: u32 = 1;
 
 #[test]
 fn a_receive_whose_node_names_another_thread_ends_by_its_deadline() {
@@ -29,7 +29,7 @@ fn a_receive_whose_node_names_another_thread_ends_by_its_deadline() {
             std::thread::yield_now();
         }
         let (_, node) = engine.waiters().first(List::Receivers).unwrap().unwrap();
-        node.word.store(SOMEBODY, Ordering::Relaxed);
+        node.word.store(LIVING_THREAD, Ordering::Relaxed);
         waiting.join().unwrap()
     });
     assert_eq!(received.err(), Some(Refused::TimedOut));
@@ -42,7 +42,7 @@ fn messages_that_follow_one_another_in_a_circle_are_damage() {
         engine.send(&now(), 1, b"message").unwrap();
     }
     assert_eq!(engine.messages(&now(), 0, 9, 99).unwrap().len(), 3);
-    // The last one's next is the first.
+    // The last message's next one is the first.
     engine.segment().place(2).unwrap().next.set(1);
     let damaged = Refused::Fault(Fault::Damaged);
     let found = engine.messages(&now(), 0, usize::MAX, 0);
@@ -86,17 +86,20 @@ fn a_removal_without_the_lock_ends_all_waiting_also_for_the_lock() {
             let ever = call(Deadline::Never);
             engine.receive(&ever, Want::Any, &mut [0; 8], false)
         });
-        // Not before it has let go of the lock, which would free it.
+        // The receiver must have released the lock, or its release would reset the forged word.
         while engine.waiters().len(List::Receivers) == 0 || lock.word() != 0 {
             std::thread::yield_now();
         }
-        lock.forge(SOMEBODY);
+        lock.forge(LIVING_THREAD);
         let outside = scope.spawn(|| engine.send(&call(Deadline::Never), 1, b"message"));
         while lock.word() & WAITERS == 0 {
             std::thread::yield_now();
         }
         let refused = engine.remove_unlocked(|_| Err(()));
-        assert_eq!((refused, lock.word() & !WAITERS), (Ok(Err(())), SOMEBODY));
+        assert_eq!(
+            (refused, lock.word() & !WAITERS),
+            (Ok(Err(())), LIVING_THREAD)
+        );
         let removed = engine.remove_unlocked(|_| Ok::<(), ()>(()));
         assert_eq!(removed, Ok(Ok(())));
         assert_eq!(
@@ -110,11 +113,11 @@ fn a_removal_without_the_lock_ends_all_waiting_also_for_the_lock() {
 }
 
 #[test]
-fn an_owner_that_goes_on_after_a_removal_without_its_lock_harms_nobody() {
+fn an_owner_that_goes_on_after_a_removal_without_its_lock_harms_no_process() {
     let engine = engine(1000);
     let me = thread::current();
     let removed = engine.with_lock(me, Deadline::Passed, |_, _| {
-        // As another process does while this one is stopped here.
+        // Another process may do so while this process is stopped here.
         Ok(engine.remove_unlocked(|_| Ok::<(), ()>(())))
     });
     assert_eq!(removed, Ok(Ok(Ok(()))));
@@ -126,10 +129,10 @@ fn an_owner_that_goes_on_after_a_removal_without_its_lock_harms_nobody() {
 }
 
 #[test]
-fn who_waits_for_a_lock_that_nobody_lets_go_learns_of_a_removal_that_only_its_file_says() {
+fn a_thread_that_waits_for_a_stuck_lock_learns_of_a_removal_from_the_file() {
     let engine = engine(1000);
     let fixed = engine.segment().fixed();
-    fixed.control.lock.forge(SOMEBODY);
+    fixed.control.lock.forge(LIVING_THREAD);
     let end = Deadline::after(Duration::from_secs(20));
     let soon = || call(end);
     std::thread::scope(|scope| {
@@ -137,11 +140,11 @@ fn who_waits_for_a_lock_that_nobody_lets_go_learns_of_a_removal_that_only_its_fi
         while fixed.control.lock.word() & WAITERS == 0 {
             std::thread::yield_now();
         }
-        // As who can't map the queue does, through the file.
+        // A process that can't map the queue writes the same word through the file.
         fixed.rights.state.store(REMOVED, Ordering::Relaxed);
         assert_eq!(waiting.join().unwrap(), Err(Refused::Own(Why::Removed)));
     });
-    // And a process that comes later.
+    // A later call, too.
     assert_eq!(
         engine.send(&soon(), 1, b"message"),
         Err(Refused::Own(Why::Removed))
@@ -157,11 +160,11 @@ fn who_waits_for_a_lock_that_nobody_lets_go_learns_of_a_removal_that_only_its_fi
 fn a_salvage_that_gets_the_lock_of_a_removed_queue_changes_nothing_beside_its_owner() {
     let engine = engine(1000);
     engine.send(&now(), 1, b"message").unwrap();
-    // What a salvage would end.
+    // A salvage would end this message.
     let cell = engine.segment().cell(0).unwrap();
     cell.mtype.set(0);
     let lock = &engine.segment().fixed().control.lock;
-    lock.forge(SOMEBODY);
+    lock.forge(LIVING_THREAD);
     let removed = engine.remove_unlocked(|_| Ok::<(), ()>(()));
     assert_eq!(removed, Ok(Ok(())));
     let nothing = "nothing is to be changed";
@@ -177,7 +180,7 @@ fn a_salvage_that_gets_the_lock_of_a_removed_queue_changes_nothing_beside_its_ow
 }
 
 #[test]
-fn whether_a_queue_was_removed_is_not_told_by_what_was_scribbled_there() {
+fn an_overwritten_state_is_damage_and_no_removal() {
     let engine = engine(1000);
     let state = &engine.segment().fixed().rights.state;
     for scribbled in [0, 3, u32::MAX] {

@@ -1,4 +1,4 @@
-//! Looking at a queue without taking anything.
+//! Inspection of a queue: messages, types and counts, without a change.
 
 use super::receive::Taken;
 use super::wait::Call;
@@ -9,21 +9,21 @@ use crate::sys::clock::Deadline;
 use crate::sys::thread::Thread;
 use crate::waiters::List;
 
-/// A message as it lies in the queue.
+/// A copy of a queued message and its header.
 #[derive(Clone, Debug)]
 pub struct Seen {
     pub mtype: i64,
     pub len: usize,
-    /// Process id of the sender, and when it sent: nanoseconds since 1970.
+    /// Process id of the sender, and the time of the send in nanoseconds since 1970.
     pub pid: u32,
     pub sent_at: u64,
-    /// How often it was leased and came back.
+    /// The number of leases after which the message came back.
     pub returns: u32,
-    /// Its first bytes.
+    /// The first bytes of the message.
     pub bytes: Vec<u8>,
 }
 
-/// The contents of a queue, and its waiters.
+/// The contents of a queue, its waiters, and its last uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counts {
     pub messages: u64,
@@ -41,8 +41,8 @@ pub struct Counts {
 }
 
 impl Engine {
-    /// Copies the `n`th message in order of arrival, 0 being the oldest, and leaves it there (MSG_COPY). [`Refused::NotNow`] if
-    /// there are not so many.
+    /// Copies the `n`th message in order of arrival and leaves it in the queue (MSG_COPY). Message 0 is the oldest.
+    /// Fails with [`Refused::NotNow`] if there is no such message.
     pub fn copy(&self, call: &Call<'_>, n: u32, buffer: &mut [u8]) -> Result<Taken, Refused> {
         self.with_lock(call.me, call.deadline, |receiving, _| {
             self.check_rights(receiving, call.rights)?;
@@ -61,8 +61,8 @@ impl Engine {
         })
     }
 
-    /// Up to `most` messages in order of arrival from the `skip`th on, with up to `bytes` bytes of each. More than there can be
-    /// are damage: a list that leads back to itself.
+    /// Copies up to `most` messages in order of arrival from the `skip`th on, with up to `bytes` bytes of each.
+    /// Fails with [`Fault::Damaged`] if the list leads back to itself.
     pub fn messages(
         &self,
         call: &Call<'_>,
@@ -71,7 +71,7 @@ impl Engine {
         bytes: usize,
     ) -> Result<Vec<Seen>, Refused> {
         let mut seen = Vec::new();
-        // One look each: memory is made between them, not under the lock.
+        // The lock is taken for each message, because memory is allocated without the lock.
         while seen.len() < most {
             if seen.len() > self.segment().layout().slots {
                 return Err(Fault::Damaged.into());
@@ -84,7 +84,7 @@ impl Engine {
                 returns: 0,
                 bytes: vec![0; bytes.min(self.segment().layout().msgmax)],
             };
-            match self.look(call, skip.saturating_add(seen.len() as u32), &mut next) {
+            match self.peek(call, skip.saturating_add(seen.len() as u32), &mut next) {
                 Ok(()) => seen.push(next),
                 Err(Refused::NotNow) => break,
                 Err(refused) => return Err(refused),
@@ -93,7 +93,7 @@ impl Engine {
         Ok(seen)
     }
 
-    fn look(&self, call: &Call<'_>, n: u32, seen: &mut Seen) -> Result<(), Refused> {
+    fn peek(&self, call: &Call<'_>, n: u32, seen: &mut Seen) -> Result<(), Refused> {
         let copied = self.with_lock(call.me, call.deadline, |receiving, _| {
             self.check_rights(receiving, call.rights)?;
             let Some(slot) = self.order().nth(n)? else {
@@ -113,10 +113,10 @@ impl Engine {
         Ok(())
     }
 
-    /// Up to `most` types that messages are queued of, the lowest first, and how many of each.
+    /// Returns up to `most` types of queued messages in ascending order, with the number of messages of each.
     pub fn types(&self, me: &Thread, most: usize) -> Result<Vec<(i64, u32)>, Refused> {
         let mut types = Vec::new();
-        // Relaxed: an estimate, so that no memory is made under the lock.
+        // Relaxed: an estimate. The memory is allocated here, before the lock is taken.
         let messages = self.fixed().control.messages.load(Ordering::Relaxed) as usize;
         let expected = messages.min(self.segment().layout().slots).min(most);
         types.try_reserve(expected).map_err(|_| Fault::NoMemory)?;
@@ -129,7 +129,7 @@ impl Engine {
         Ok(types)
     }
 
-    /// What the queue holds, all at one instant.
+    /// Returns the counts of one instant.
     pub fn counts(&self, me: &Thread) -> Result<Counts, Refused> {
         self.with_lock(me, Deadline::Passed, |receiving, wakes| {
             self.reclaim_if_due(receiving, wakes)?;

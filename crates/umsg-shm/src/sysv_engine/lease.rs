@@ -1,7 +1,7 @@
-//! Leases: receiving a message in place. The states stand in [`crate::leases`].
+//! Leases: receiving a message in place. [`crate::leases`] has the table of states.
 //!
-//! A leased message keeps its slot and its number: acknowledging frees the slot, returning puts the message back where its
-//! number puts it, and so does its holder's death or the end of a time limit. It takes room in the queue, and is not queued.
+//! A leased message is not queued, but takes room in the queue. It keeps its slot and its number. An acknowledgement frees
+//! the slot. A return, the holder's death, or the end of the time limit puts the message back by its number.
 
 use super::receive::{Found, Receipt};
 use super::wait::{Call, Seated};
@@ -21,10 +21,10 @@ use crate::sys::thread::Thread;
 use crate::sysv_engine::order::Want;
 use crate::waiters;
 
-/// A message that this process holds. Its key is the type.
+/// A leased message of this process. The key is the message's type.
 pub type LeaseHandle = leases::LeaseHandle<i64>;
 
-/// Leaves the message where it is.
+/// Leases the message in place.
 struct Lease;
 
 impl Receipt for Lease {
@@ -48,7 +48,7 @@ impl Receipt for Lease {
         Ok(handle)
     }
 
-    /// Records belong to the lock.
+    /// Takes the lock again, because the lock guards the lease records.
     fn accept(
         &mut self,
         engine: &Engine,
@@ -57,7 +57,7 @@ impl Receipt for Lease {
         found: Found<'_>,
     ) -> Result<Option<LeaseHandle>, Refused> {
         call.unname();
-        // In vain if an owner is stopped: the offer goes back.
+        // If the lock's owner is stopped, this fails, and the offer goes back.
         engine.with_lock(call.me, call.deadline, |receiving, _| {
             if waiters::state(me.node()) != waiters::State::Settled {
                 return Ok(None);
@@ -71,13 +71,13 @@ impl Receipt for Lease {
 }
 
 impl Engine {
-    /// Leases the first message that is wanted; waits for one until the call's deadline.
+    /// Leases the first wanted message. Waits for one until the call's deadline.
     pub fn lease(&self, call: &Call<'_>, want: Want) -> Result<LeaseHandle, Refused> {
         liveness::register(self.segment());
         self.take_or_wait(call, want, &mut Lease)
     }
 
-    /// The step that makes a message the caller's, whatever else still says that it is queued.
+    /// Makes a message the caller's by a lease record, even while other words still say that the message is queued.
     fn keep(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -102,10 +102,10 @@ impl Engine {
         })
     }
 
-    /// Counts a message that is held from now on, or (-1) no more.
+    /// Adds to the counts of leased messages and their bytes; negative numbers subtract.
     fn count_held(&self, _: ReceiverHeld<'_>, messages: i64, bytes: i64) {
         let control = &self.fixed().control;
-        // Relaxed: under the lock; read elsewhere as a hint.
+        // Relaxed: written under the lock; a hint elsewhere.
         let (held, held_bytes) = (
             control.held.load(Ordering::Relaxed),
             control.held_bytes.load(Ordering::Relaxed),
@@ -118,13 +118,13 @@ impl Engine {
             .store(held_bytes.wrapping_add_signed(bytes), Ordering::Relaxed);
     }
 
-    /// Ends a lease, and with it the message. False if the lease has ended already: its time was up, or it is another's.
+    /// Ends a lease and its message. Returns false if the lease has ended before: its time was up, or the record has another holder.
     pub fn acknowledge(&self, me: &Thread, handle: &LeaseHandle) -> Result<bool, Refused> {
         self.end_lease(me, handle, |receiving, record, wakes| {
             let slot = record.slot.get();
             let len = self.len_of(self.segment().cell(slot)?)?;
             self.foretell_doorbell(receiving, 0, len as i64);
-            // First the message, then the record: a lease of nothing is none.
+            // The message ends before the record: a repair frees the record of a message that has ended.
             self.segment().cell(slot)?.end();
             crash_point!(MSG_ACKNOWLEDGED);
             Leases::of(self.segment()).release(receiving, handle.index, record)?;
@@ -135,15 +135,15 @@ impl Engine {
         })
     }
 
-    /// Ends a lease; the message is in the queue again. False as for [`acknowledge`](Self::acknowledge).
+    /// Ends a lease and puts the message back. Returns false as [`acknowledge`](Self::acknowledge) does.
     pub fn give_back(&self, me: &Thread, handle: &LeaseHandle) -> Result<bool, Refused> {
         self.end_lease(me, handle, |receiving, record, wakes| {
             self.return_lease(receiving, handle.index, record, wakes)
         })
     }
 
-    /// Gives a lease a time limit: the reading of the monotonic clock at which it ends by itself, in nanoseconds; 0 for none.
-    /// False if the lease has ended.
+    /// Limits a lease in time: it ends when the monotonic clock reaches `until`, in nanoseconds; 0 for no limit. Returns false
+    /// if the lease has ended.
     pub fn limit(&self, me: &Thread, handle: &LeaseHandle, until: u64) -> Result<bool, Refused> {
         self.end_lease(me, handle, |_, record, _| {
             self.fixed().leases.limit(record, until);
@@ -157,14 +157,14 @@ impl Engine {
         Leases::of(self.segment()).expire(handle);
     }
 
-    /// Where a leased message lies.
+    /// The address of a leased message.
     #[cfg(not(loom))]
     pub fn place(&self, handle: &LeaseHandle) -> Result<*mut u8, Fault> {
         let cell = self.segment().cell(handle.slot)?;
         self.segment().payload(cell, handle.len)
     }
 
-    /// Does something with the record of a lease that has not ended. A lease outlives the removal of its queue.
+    /// Runs `work` on the record of a lease that has not ended. Returns false for a lease that has ended.
     fn end_lease(
         &self,
         me: &Thread,
@@ -197,14 +197,14 @@ impl Engine {
         self.return_to_queue(receiving, slot, wakes)
     }
 
-    /// Whether anything is leased.
+    /// Whether any message is leased.
     #[inline(always)]
     pub(super) fn holds_any(&self) -> bool {
         // Relaxed: under the lock.
         self.fixed().control.held.load(Ordering::Relaxed) != 0
     }
 
-    /// Takes back what the dead held and leases whose time is up, if a look is due. True if it looked.
+    /// Takes back the leases that are overdue or whose holders died, if a look is due. Returns whether it looked.
     #[cold]
     pub(super) fn reclaim_if_due(
         &self,

@@ -9,19 +9,22 @@
 //!     parked: a blocked sender's message      offered: a blocked receiver's message
 //! ```
 //!
-//! A POSIX queue has two sides that share no cache line, because senders and receivers are mostly different threads.
-//! Threads that talk through one System V queue each do both and pick their answers by type: every line would be written by
-//! all processes. So there is one lock, and a message for a process that waits goes straight to its node: from core to core that is
-//! the lock's line, the node's and the cell's. The waiting thread takes it without the lock.
+//! The two sides of a POSIX queue share no cache line, because senders and receivers are mostly different threads.
+//! Threads that talk through one System V queue each send and receive, and pick their answers by type. Every process
+//! would write the lines of both sides. Therefore a System V queue has one lock.
 //!
-//! | a message is sent | by storing its number ([`ControlBlock::sequence`](segment::Fixed)) |
+//! A message for a waiting receiver goes straight to the receiver's node. Three cache lines move between the cores: the
+//! lock's, the node's and the cell's. The waiting thread takes the message without the lock.
+//!
+//! | step of a message | takes effect with |
 //! |---|---|
-//! | handed over | by the CAS on a node's word |
-//! | taken from a node | by the CAS of the node's owner |
-//! | received from the queue | by the store that frees its cell |
+//! | sent | the store of its number ([`ControlBlock::sequence`](segment::Fixed)) |
+//! | handed off to a receiver | the compare-and-swap on the receiver's node |
+//! | taken from a node | the compare-and-swap of the node's owner |
+//! | received from the queue | the store that frees its cell |
 //!
-//! Everything else (the order, counts, free slots, lists of nodes) follows from cells, numbers and nodes; [`repair`] makes it
-//! anew when a thread has died under the lock.
+//! All other data (the order, counts, free slots, lists of nodes) follow from cells, numbers and nodes. After the death
+//! of a thread that held the lock, [`repair`] rebuilds them.
 
 mod admit;
 mod batch;
@@ -60,33 +63,33 @@ use crate::sync::{Ordering, fence_after_rmw};
 use crate::sys::clock::Deadline;
 use crate::sys::futex;
 use crate::sys::thread::Thread;
-use crate::sysv_engine::order::Typed;
+use crate::sysv_engine::order::Order;
 use crate::waiters::pacing::Pacing;
 use crate::waiters::{List, Waiters};
 use segment::{Fixed, LIVE, REMOVED, Segment};
 
-/// Why an attempt did not succeed.
+/// The reason why an attempt did not succeed.
 pub type Refused = crate::waiters::wait::Refused<Why>;
 
-/// The reasons that POSIX queues don't have.
+/// The reasons that only System V queues have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// The message is longer than the buffer, and stays in the queue.
+    /// The message of `len` bytes is longer than the buffer, and stays in the queue.
     TooSmall { len: usize },
-    /// Permissions have changed: the caller is judged again.
+    /// The queue's rights have changed: the caller's permission has to be checked again.
     Rejudge,
     /// The queue was removed.
     Removed,
 }
 
-/// A System V queue as the engine sees it.
+/// A mapped System V queue, and this process's state of it.
 #[derive(Debug)]
 pub struct Engine {
     segment: Segment,
     pub pacing: Pacing,
-    /// By which it is polled.
+    /// Shows pollers the queue's level.
     doorbell: Doorbell,
-    /// For a measurement: wake before the lock is dropped.
+    /// Wakes waiters before the lock is released; for a measurement.
     pub wakes_inside: std::sync::atomic::AtomicBool,
 }
 
@@ -119,11 +122,11 @@ impl Engine {
     }
 
     #[inline(always)]
-    fn order(&self) -> Typed<'_, Segment> {
-        Typed::of(&self.segment)
+    fn order(&self) -> Order<'_, Segment> {
+        Order::of(&self.segment)
     }
 
-    /// Tells the segment from others of the process.
+    /// The address of the mapping, which distinguishes the segments of this process.
     #[inline(always)]
     fn address(&self) -> usize {
         std::ptr::from_ref(self.fixed()).addr()
@@ -132,12 +135,14 @@ impl Engine {
     /// Whether the queue was removed.
     #[inline(always)]
     pub fn is_removed(&self) -> bool {
-        // Relaxed: under the lock exact; elsewhere as of a moment ago.
+        // Relaxed: exact under the lock; a hint elsewhere.
         self.fixed().rights.state.load(Ordering::Relaxed) == REMOVED
     }
 
-    /// Takes the lock; if its last owner died, repairs first. A process that waits for it gives that up at the end of a slice, if the queue was removed: it
-    /// need not be let go any more.
+    /// Takes the lock. If its last owner died, repairs the queue first.
+    ///
+    /// The owner of the lock of a removed queue may never release it. So a thread that waits for the lock gives up at the
+    /// end of a slice if the queue was removed.
     #[inline(always)]
     fn lock<'a>(
         &'a self,
@@ -167,7 +172,7 @@ impl Engine {
         }
         match attempt {
             Ok((held, Left::InOrder)) => Ok(held),
-            // Nothing is done with it any more, and its owner may live: see `remove_unlocked`.
+            // No call uses a removed queue, and the previous owner may live (`remove_unlocked`): no repair.
             Ok((held, Left::ByTheDead)) if self.is_removed() => {
                 let receiving = held.receiver();
                 self.mend_doorbell(receiving);
@@ -178,7 +183,7 @@ impl Engine {
                 repair::repair(receiving, self)?;
                 match self.serve(receiving, wakes) {
                     Err(Fault::Damaged) => return Err(Fault::Damaged.into()),
-                    // Without memory waiters are not served yet; others can take what there is.
+                    // Without memory, waiters are not served here. All of them wake and serve themselves.
                     _ => wakes.add_everybody(self.waiters().usable()),
                 }
                 self.mend_doorbell(receiving);
@@ -190,7 +195,7 @@ impl Engine {
         }
     }
 
-    /// Runs `work` under the lock, then wakes whose waiting it ended.
+    /// Runs `work` under the lock, releases the lock, and wakes the threads whose waits ended.
     #[inline(always)]
     fn with_lock<T>(
         &self,
@@ -212,7 +217,7 @@ impl Engine {
         result
     }
 
-    /// Drops the lock and wakes.
+    /// Releases the lock and wakes the threads in `wakes`.
     #[inline(always)]
     fn leave<'a, T>(
         &self,
@@ -227,7 +232,7 @@ impl Engine {
         self.leave_and_wake(held, wakes, unlock)
     }
 
-    /// What every operation does first: is there still a queue, and is there something to clear away?
+    /// Begins an operation: checks that the queue still exists, and clears away answered offers.
     #[inline(always)]
     fn enter(
         &self,
@@ -245,7 +250,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Why there is no queue to work with: it was removed, or a process has overwritten its state.
+    /// The reason why the state is not [`LIVE`]: the queue was removed, or a process has overwritten the state.
     #[cold]
     fn why_not_live(&self) -> Refused {
         match self.is_removed() {
@@ -254,7 +259,7 @@ impl Engine {
         }
     }
 
-    /// Refuses a caller that was judged by what does not hold any more.
+    /// Refuses a caller whose permission was checked under an older version of the rights.
     #[inline(always)]
     fn check_rights(&self, _: ReceiverHeld<'_>, version: u32) -> Result<(), Refused> {
         // Relaxed: under the lock.
@@ -283,8 +288,8 @@ impl Engine {
     }
 
     fn wake(&self, wakes: &DeferredWakes) {
-        // ASLEEP: the CAS that ended the wait came before; pairs with the fence in `sleep`. Whichever comes second sees
-        // the other: we that it sleeps, or it that it need not.
+        // ASLEEP: pairs with the fence in `sleep`. The compare-and-swap that ended the wait came before. Either this thread
+        // sees that the waiter sleeps, or the waiter sees that its wait has ended.
         fence_after_rmw();
         for index in wakes.nodes().iter().copied().chain(wakes.everybody()) {
             self.wake_one(index);
@@ -299,7 +304,7 @@ impl Engine {
         }
     }
 
-    /// Notes that the segment holds nonsense.
+    /// Notes in the header that the segment is corrupted.
     #[cold]
     pub fn note_damage(&self) {
         self.fixed().header.damage.note();

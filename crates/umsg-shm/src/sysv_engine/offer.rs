@@ -1,8 +1,8 @@
-//! Handing messages over: to whom, what if it is not taken up. Under the lock.
+//! Hand-off of messages to waiting receivers, and the fate of an offer that its receiver does not take. All under the lock.
 //!
-//! A hand-over is: note the message in the seat, settle its node's word. From then on the message is the node's, whatever
-//! else still says that it is queued. Its thread copies the message and accepts it with one CAS; the next holder of the lock
-//! frees the slot.
+//! A hand-off notes the message in the seat and then settles the word of the seat's node. From then on the message belongs
+//! to the node, even while other words still say that the message is queued. The waiting thread copies the message and
+//! accepts it with one compare-and-swap. The next holder of the lock frees the slot.
 
 use super::Engine;
 use super::wait::{Reply, Seated, want_of};
@@ -17,20 +17,23 @@ use crate::sys::thread::Thread;
 use crate::sysv_engine::order::{TypeIndexStore, Want};
 use crate::waiters::{self, List, State};
 use crate::waiters::{NODES, Node};
+use std::ops::ControlFlow;
 
-/// Longest walk over a list: a longer one was scribbled into a circle.
+/// The most seats that a list can have. A longer list is corrupted: it leads back to itself.
 const BOUND: usize = NODES;
 
-/// How long an offer may go unanswered, in nanoseconds of the coarse clock, which may be a tick of 10 ms behind: a thread that went to sleep
-/// after it was made finds at the end of a slice that its time is over, and need not sleep another.
+/// The time after which an unanswered offer is taken back, in nanoseconds of the coarse clock.
+///
+/// It is a clock tick (10 ms) shorter than a slice, because the coarse clock may be a tick behind. A thread that falls
+/// asleep right after an offer was made finds the offer overdue after one slice.
 const TIME: u64 = SLICE - 10_000_000;
 
 impl Engine {
-    /// The seats of a list, in order. Each may be taken off the list while it is looked at.
+    /// Visits the seats of a list in order, until a visit returns `Break`. A visit may take its seat off the list.
     pub(super) fn each_seat(
         &self,
         list: List,
-        mut visit: impl FnMut(Seated<'_>) -> Result<Walk, Fault>,
+        mut visit: impl FnMut(Seated<'_>) -> Result<ControlFlow<()>, Fault>,
     ) -> Result<(), Fault> {
         let waiters = self.waiters();
         let mut next = waiters.first(list)?;
@@ -39,15 +42,17 @@ impl Engine {
             bound = bound.checked_sub(1).ok_or(Fault::Damaged)?;
             next = waiters.next(node)?;
             let seat = self.segment().seat(index)?;
-            if visit(Seated { index, seat })? == Walk::Ends {
+            if visit(Seated { index, seat })?.is_break() {
                 break;
             }
         }
         Ok(())
     }
 
-    /// Offers a message to the first receiver that waits for it. Those whose buffers are too small for it are told so, and
-    /// the next one gets it. Source: pipelined_send in linux/ipc/msg.c.
+    /// Offers a message to the first waiting receiver that wants it. Returns false if no receiver takes it.
+    ///
+    /// The wait of a receiver whose buffer is too small ends with an error, and the next receiver gets the message.
+    /// Source: pipelined_send in linux/ipc/msg.c.
     #[inline(never)]
     pub(super) fn offer(
         &self,
@@ -58,61 +63,69 @@ impl Engine {
         wakes: &mut DeferredWakes,
     ) -> Result<bool, Fault> {
         let mut taken = false;
-        self.each_seat(List::Receivers, |who| {
-            if waiters::state(who.node()) != State::Waiting {
-                self.waiters().remove(receiving, who.node())?;
-                return Ok(Walk::GoesOn);
+        self.each_seat(List::Receivers, |waiter| {
+            if waiters::state(waiter.node()) != State::Waiting {
+                self.waiters().remove(receiving, waiter.node())?;
+                return Ok(ControlFlow::Continue(()));
             }
-            if !is_wanted(want_of(who.seat), mtype) {
-                return Ok(Walk::GoesOn);
+            if !is_wanted(want_of(waiter.seat), mtype) {
+                return Ok(ControlFlow::Continue(()));
             }
-            taken = self.offer_to(receiving, who, slot, len, wakes)?;
-            Ok(if taken { Walk::Ends } else { Walk::GoesOn })
+            taken = self.offer_to(receiving, waiter, slot, len, wakes)?;
+            Ok(match taken {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            })
         })?;
         Ok(taken)
     }
 
-    /// Offers a message to a receiver that wants it. False if it can't take it; then it waits no more.
+    /// Offers a message to a receiver that wants it. Returns false if the receiver can't take it; then its wait has ended.
     fn offer_to(
         &self,
         receiving: ReceiverHeld<'_>,
-        who: Seated<'_>,
+        waiter: Seated<'_>,
         slot: u32,
         len: usize,
         wakes: &mut DeferredWakes,
     ) -> Result<bool, Fault> {
-        let node = who.node();
-        if !self.is_judged(who) {
-            let _ = self.reply(who, Reply::Rejudge, wakes);
+        let node = waiter.node();
+        if !self.is_judged(waiter) {
+            let _ = self.reply(waiter, Reply::Rejudge, wakes);
             self.waiters().remove(receiving, node)?;
             return Ok(false);
         }
-        if who.seat.size.get() < len as u64 {
-            who.seat.size.set(len as u64);
-            let _ = self.reply(who, Reply::TooSmall, wakes);
+        if waiter.seat.size.get() < len as u64 {
+            waiter.seat.size.set(len as u64);
+            let _ = self.reply(waiter, Reply::TooSmall, wakes);
             self.waiters().remove(receiving, node)?;
             return Ok(false);
         }
         node.slot.set(slot);
         node.offered_at.set(clock::monotonic_coarse());
         crash_point!(MSG_NOTED);
-        if !self.reply(who, Reply::Message, wakes) {
+        if !self.reply(waiter, Reply::Message, wakes) {
             self.waiters().remove(receiving, node)?;
             return Ok(false);
         }
         crash_point!(MSG_OFFERED);
         self.waiters()
-            .relocate(receiving, node, who.index, List::Offered)?;
-        // The thread, not its process: so does the kernel.
+            .relocate(receiving, node, waiter.index, List::Offered)?;
+        // The id of the thread, as in the kernel.
         self.note_receive(node.tid.get());
         self.fixed().counters.count(Event::HandedOver);
         Ok(true)
     }
 
-    /// Clears away what became of offers: accepted ones leave a free slot; those of the dead, of threads that gave up, and of threads that have
-    /// not reacted for a slice go back, because a stopped receiver must not swallow a message. First what the caller itself
-    /// has accepted: so it takes no more than one seat, and mostly the same. Then in the order in which they
-    /// were made, up to one that still has its time: a call does not look at all that are about to wake.
+    /// Clears away the offers that have an outcome or are overdue.
+    ///
+    /// - An accepted offer leaves a free slot.
+    /// - The message of a dead thread or of a thread that gave up goes back to the queue.
+    /// - An offer that is unanswered for [`TIME`] goes back, too: a stopped receiver must not withhold a message.
+    ///
+    /// The offer that the caller itself has accepted comes first. So the caller uses one seat, and mostly the same.
+    /// The others follow in the order in which they were made, up to the first that still has time. So a call does not
+    /// visit all receivers that are about to wake.
     #[inline(never)]
     pub(super) fn reap(
         &self,
@@ -127,64 +140,64 @@ impl Engine {
             }
         }
         let now = clock::monotonic_coarse();
-        self.each_seat(List::Offered, |who| {
-            let node = who.node();
+        self.each_seat(List::Offered, |waiter| {
+            let node = waiter.node();
             match waiters::state(node) {
                 State::Accepted => self.clear_away(receiving, node)?,
                 State::Settled if !waiters::is_over(node.offered_at.get(), TIME, now) => {
-                    return Ok(Walk::Ends);
+                    return Ok(ControlFlow::Break(()));
                 }
-                // It was taken up, or given up, just now: the next call sees to it.
+                // The receiver answers at this moment: the next call clears the offer away.
                 State::Settled if !waiters::unsettle(node) => {}
                 State::Settled => {
-                    // Its thread looks by itself when it goes on; a dead one's node is free.
+                    // A living thread looks at the queue again when it goes on. A dead thread's node becomes free.
                     if waiters::is_orphan(self.segment(), node) {
                         waiters::give_up(node);
                     }
                     self.waiters().pass_over(receiving, node)?;
-                    self.put_back(receiving, who, wakes)?;
+                    self.put_back(receiving, waiter, wakes)?;
                 }
                 State::DiedSettled | State::DiedWaiting => {
                     self.fixed().counters.count(Event::WaiterDied);
-                    self.put_back(receiving, who, wakes)?;
+                    self.put_back(receiving, waiter, wakes)?;
                 }
-                State::Free | State::Waiting => self.put_back(receiving, who, wakes)?,
+                State::Free | State::Waiting => self.put_back(receiving, waiter, wakes)?,
             }
-            Ok(Walk::GoesOn)
+            Ok(ControlFlow::Continue(()))
         })
     }
 
-    /// An offer was accepted: the slot is free.
+    /// Frees the slot of an accepted offer.
     fn clear_away(&self, receiving: ReceiverHeld<'_>, node: &Node) -> Result<(), Fault> {
         let slot = node.slot.get();
-        // The cell first: a node in this list owns its slot.
+        // The cell comes first: a node in this list owns its slot.
         self.segment().cell(slot)?.end();
         self.waiters().remove(receiving, node)?;
         crash_point!(MSG_REAPED);
         self.push_free(receiving, slot)
     }
 
-    /// An offer was not taken up: the message goes to the next waiter for it, or back to its place.
+    /// Takes an offer back: the message goes to the next waiter that wants it, or to its old place in the order.
     fn put_back(
         &self,
         receiving: ReceiverHeld<'_>,
-        who: Seated<'_>,
+        waiter: Seated<'_>,
         wakes: &mut DeferredWakes,
     ) -> Result<(), Fault> {
-        let slot = who.node().slot.get();
+        let slot = waiter.node().slot.get();
         self.provide_for(receiving, slot)?;
-        self.waiters().remove(receiving, who.node())?;
+        self.waiters().remove(receiving, waiter.node())?;
         crash_point!(MSG_PUT_BACK);
         self.return_to_queue(receiving, slot, wakes)
     }
 
-    /// Memory for a message that is going to come back.
+    /// Provides the memory that a message needs in the order, before the message comes back.
     pub(super) fn provide_for(&self, _: ReceiverHeld<'_>, slot: u32) -> Result<(), Fault> {
         let mtype = self.segment().cell(slot)?.mtype.get() as i64;
         self.order().provide(mtype)
     }
 
-    /// A message that was in a process's hands, and was [provided for](Self::provide_for), is in the queue again, where its number puts it, or the next waiter's.
+    /// Puts a message back: to the next waiter that wants it, or into the order by its number. [`provide_for`](Self::provide_for) comes before.
     pub(super) fn return_to_queue(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -202,35 +215,35 @@ impl Engine {
         Ok(())
     }
 
-    /// Serves every process that can be served. Where no process has died there is nobody: a message is offered when it comes.
+    /// Serves every waiter that can be served. Only a death leaves such waiters: otherwise each message is offered when it is sent.
     pub(super) fn serve(
         &self,
         receiving: ReceiverHeld<'_>,
         wakes: &mut DeferredWakes,
     ) -> Result<(), Fault> {
-        self.each_seat(List::Receivers, |who| {
-            self.serve_receiver(receiving, who, wakes)
-                .map(|()| Walk::GoesOn)
+        self.each_seat(List::Receivers, |waiter| {
+            self.serve_receiver(receiving, waiter, wakes)
+                .map(|()| ControlFlow::Continue(()))
         })?;
         self.admit(receiving, wakes)
     }
 
-    /// Serves one that waits in a list, for itself: if all that wait did this for all others, each slice would cost the square of
-    /// their number.
+    /// Serves the calling waiter of a list. If each waiter served all others after each slice, the cost would grow with the
+    /// square of their number.
     pub(super) fn serve_one(
         &self,
         receiving: ReceiverHeld<'_>,
-        who: Seated<'_>,
+        waiter: Seated<'_>,
         list: List,
         wakes: &mut DeferredWakes,
     ) -> Result<(), Fault> {
-        // What it was offered is in another list: that is no more of our business.
-        if List::of(who.node()) != list {
+        // The waiter was offered a message meanwhile, and is in another list.
+        if List::of(waiter.node()) != list {
             return Ok(());
         }
         match list {
-            List::Senders if self.fits(who) => self.admit(receiving, wakes),
-            List::Receivers => self.serve_receiver(receiving, who, wakes),
+            List::Senders if self.fits(waiter) => self.admit(receiving, wakes),
+            List::Receivers => self.serve_receiver(receiving, waiter, wakes),
             _ => Ok(()),
         }
     }
@@ -238,17 +251,17 @@ impl Engine {
     fn serve_receiver(
         &self,
         receiving: ReceiverHeld<'_>,
-        who: Seated<'_>,
+        waiter: Seated<'_>,
         wakes: &mut DeferredWakes,
     ) -> Result<(), Fault> {
-        if waiters::state(who.node()) != State::Waiting {
-            return self.waiters().remove(receiving, who.node());
+        if waiters::state(waiter.node()) != State::Waiting {
+            return self.waiters().remove(receiving, waiter.node());
         }
-        let Some(slot) = self.order().first(want_of(who.seat))? else {
+        let Some(slot) = self.order().first(want_of(waiter.seat))? else {
             return Ok(());
         };
         let len = self.len_of(self.segment().cell(slot)?)?;
-        if self.offer_to(receiving, who, slot, len, wakes)? {
+        if self.offer_to(receiving, waiter, slot, len, wakes)? {
             self.order().remove(receiving, slot)?;
             self.count(-1, -(len as i64));
         }
@@ -256,14 +269,7 @@ impl Engine {
     }
 }
 
-/// What a walk over a list does next.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Walk {
-    GoesOn,
-    Ends,
-}
-
-/// Whether a message of this type is wanted. Source: testmsg in linux/ipc/msg.c.
+/// Whether a receiver wants a message of this type. Source: testmsg in linux/ipc/msg.c.
 pub(super) fn is_wanted(want: Want, mtype: i64) -> bool {
     match want {
         Want::Any => true,

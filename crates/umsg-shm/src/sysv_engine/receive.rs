@@ -1,4 +1,4 @@
-//! Receiving.
+//! Receiving a message.
 
 use super::segment::Cell;
 use super::wait::{Call, Choice, Enlisted, Seated};
@@ -12,19 +12,19 @@ use crate::lock::tokens::ReceiverHeld;
 use crate::sysv_engine::order::Want;
 use crate::waiters::{self, List};
 
-/// What was received: the message's bytes are in the caller's buffer.
+/// A received message, whose bytes are in the caller's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taken {
-    /// How many bytes were copied.
+    /// The number of bytes that were copied.
     pub len: usize,
     pub mtype: i64,
 }
 
-/// What a receive does with its message: copies it out, or keeps it where it is.
+/// The way in which a receive takes its message: by copying it out, or by leasing it in place.
 pub(super) trait Receipt {
     type Outcome;
 
-    /// The longest message that it takes, in bytes.
+    /// The longest message that the receive accepts, in bytes.
     fn longest(&self) -> u64;
 
     /// Takes a message from the queue.
@@ -36,7 +36,7 @@ pub(super) trait Receipt {
         found: Found<'_>,
     ) -> Result<Self::Outcome, Refused>;
 
-    /// Takes the message that was offered to the caller's seat. None if it was withdrawn. Without the lock.
+    /// Takes the message that was offered to the caller's seat, without the lock. Returns None if the offer was withdrawn.
     fn accept(
         &mut self,
         engine: &Engine,
@@ -46,7 +46,7 @@ pub(super) trait Receipt {
     ) -> Result<Option<Self::Outcome>, Refused>;
 }
 
-/// A message, its length checked.
+/// A message of the queue; its length is checked.
 #[derive(Clone, Copy)]
 pub(super) struct Found<'a> {
     pub(super) slot: u32,
@@ -63,7 +63,7 @@ impl Found<'_> {
 /// Copies the message into the caller's buffer.
 pub(super) struct Copy<'a> {
     pub(super) buffer: &'a mut [u8],
-    /// Cuts off what does not fit (MSG_NOERROR).
+    /// Cuts a longer message off at the end of the buffer (MSG_NOERROR).
     pub(super) truncate: bool,
 }
 
@@ -120,7 +120,7 @@ impl Receipt for Copy<'_> {
 }
 
 impl Engine {
-    /// Receives the first message that is wanted; waits for one until the call's deadline.
+    /// Receives the first wanted message. Waits for one until the call's deadline.
     pub fn receive(
         &self,
         call: &Call<'_>,
@@ -143,7 +143,7 @@ impl Engine {
         })
     }
 
-    /// Takes a message, or leaves a seat at once: what would be looked at meanwhile is under the lock anyway.
+    /// Takes a message, or takes a seat under the same lock. Trying first, as a send does, would only take the lock twice.
     pub(super) fn take_or_wait<R: Receipt>(
         &self,
         call: &Call<'_>,
@@ -188,7 +188,7 @@ impl Engine {
         )
     }
 
-    /// Takes the first message that is wanted.
+    /// Takes the first wanted message, under the lock.
     #[inline(always)]
     fn take_locked<R: Receipt>(
         &self,
@@ -209,7 +209,7 @@ impl Engine {
         Ok(outcome)
     }
 
-    /// The first message that is wanted, if there is one; what the dead held is taken back before it is said that there is none.
+    /// The first wanted message, or [`Refused::NotNow`]. Overdue leases and those of dead holders are taken back first.
     #[inline(always)]
     pub(super) fn find(
         &self,
@@ -247,7 +247,7 @@ impl Engine {
         self.push_free(receiving, found.slot)
     }
 
-    /// Lets blocked senders in. What was received is the caller's, whatever is wrong with them; without memory they stay.
+    /// Admits blocked senders. The caller keeps its message if that fails: corruption is noted, and without memory the senders stay blocked.
     #[inline(always)]
     pub(super) fn admit_if_any(&self, receiving: ReceiverHeld<'_>, wakes: &mut DeferredWakes) {
         if self.waiters().len(List::Senders) != 0

@@ -1,16 +1,16 @@
-//! Repair: what the next owner of the lock does after the last one died holding it.
+//! Repair of a queue whose lock is orphaned. The next owner of the lock makes it.
 //!
-//! It trusts the cells' states, the messages' numbers, the nodes' words and lists, and the records of leases; everything else
-//! it makes anew. It may be killed itself at any point: the next owner starts over.
+//! The repair trusts the states of cells, the numbers of messages, the words and lists of nodes, and the lease records. It
+//! rebuilds all other data. A repair may be killed at any point: the next owner of the lock starts over.
 //!
-//! | a slot is | if | and becomes |
+//! | a slot is | if | and |
 //! |---|---|---|
-//! | leased | a record says so, and its cell is queued | stays |
-//! | offered | a receiver's node is settled with it | stays; goes back where its thread has died, by the next [`reap`](super::Engine) |
-//! | parked | a waiting sender's node names it | stays |
-//! | to be sent | a settled or accepted sender's node names it, its number is beyond the control block's | sent |
-//! | queued | its cell says so, its number is not beyond the control block's | in the order |
-//! | free | none of these | in the list of free slots |
+//! | leased | a lease record says so, and its cell is queued | stays leased |
+//! | offered | a receiver's node is settled with it | stays offered; [`reap`](super::Engine) takes the offer of a dead thread back |
+//! | parked | a waiting sender's node names it | stays parked |
+//! | to be sent | a settled or accepted sender's node names it, and its number is beyond the control block's | is sent |
+//! | queued | its cell says so, and its number is not beyond the control block's | goes into the order |
+//! | free | none of these holds | goes into the free list |
 
 use super::Engine;
 use super::segment::{Cell, Seat, Segment};
@@ -24,11 +24,11 @@ use crate::repair::log;
 use crate::repair::survey::Survey;
 use crate::sync::Ordering;
 use crate::sys::scratch::Scratch;
-use crate::sysv_engine::order::{TypeIndexStore, Typed};
+use crate::sysv_engine::order::{Order, TypeIndexStore};
 use crate::waiters::NO_SLOT;
 use crate::waiters::{List, State, Waiters, state};
 
-/// Repairs the queue.
+/// Repairs the queue, and logs the repair.
 pub(super) fn repair(receiving: ReceiverHeld<'_>, engine: &Engine) -> Result<(), Fault> {
     let fixed = engine.segment().fixed();
     fixed.header.damage.check_mended()?;
@@ -41,11 +41,11 @@ pub(super) fn repair(receiving: ReceiverHeld<'_>, engine: &Engine) -> Result<(),
     Ok(())
 }
 
-/// As [`repair`], and no process is told.
+/// Repairs the queue without a log entry.
 pub(super) fn rebuild(receiving: ReceiverHeld<'_>, engine: &Engine) -> Result<(), Fault> {
     let segment = engine.segment();
     let control = &segment.fixed().control;
-    let used = mend_used(segment)?;
+    let used = used_slots(segment)?;
     let mut survey = Survey::new(used)?;
     let held = survey_leases(segment, &mut survey)?;
     settle_senders(receiving, engine, &mut survey)?;
@@ -68,16 +68,16 @@ pub(super) fn rebuild(receiving: ReceiverHeld<'_>, engine: &Engine) -> Result<()
     Ok(())
 }
 
-/// Behind so many slots that never held a message there is none that did: each slot is filled as soon as it is taken, and new ones are taken
-/// in their order.
+/// The run of slots without a message that proves that no later slot was ever filled. Slots are taken in order, and each is
+/// filled at once.
 const NEVER_FILLED: usize = 4096;
 
-/// How many slots were ever used. A peer may forge that: to look at all that there could be would make memory of what is none.
-fn mend_used(segment: &Segment) -> Result<usize, Fault> {
+/// The number of slots that were ever used. A peer may forge the word: a walk over unused slots would allocate their memory.
+fn used_slots(segment: &Segment) -> Result<usize, Fault> {
     let control = &segment.fixed().control;
     let used = control.used.get().min(control.usable.get()) as usize;
     let used = used.min(segment.layout().slots);
-    // The threads of a model forge nothing.
+    // The threads of a model forge no word.
     if used <= NEVER_FILLED || cfg!(loom) {
         return Ok(used);
     }
@@ -94,7 +94,7 @@ fn mend_used(segment: &Segment) -> Result<usize, Fault> {
     Ok(used)
 }
 
-/// Messages, and their bytes.
+/// A number of messages, and their bytes.
 #[derive(Default)]
 struct Sum {
     messages: u32,
@@ -108,7 +108,7 @@ impl Sum {
     }
 }
 
-/// Notes the slots that are leased. MSG_ACKNOWLEDGED: a lease of a message that has ended is none.
+/// Notes the leased slots. MSG_ACKNOWLEDGED: frees the lease records of messages that have ended.
 fn survey_leases(segment: &Segment, survey: &mut Survey) -> Result<Sum, Fault> {
     let mut held = Sum::default();
     for (_, record) in Leases::of(segment).all() {
@@ -126,7 +126,7 @@ fn survey_leases(segment: &Segment, survey: &mut Survey) -> Result<Sum, Fault> {
     Ok(held)
 }
 
-/// Brings the seats of senders to rest, and notes the slots that they own.
+/// Completes interrupted admissions, and notes the slots of parked messages.
 fn settle_senders(
     receiving: ReceiverHeld<'_>,
     engine: &Engine,
@@ -152,7 +152,7 @@ fn settle_senders(
     Ok(())
 }
 
-/// MSG_ADMITTED: the message is sent, whether or not it has its number, and whether or not its sender knows.
+/// MSG_ADMITTED: numbers a message whose sender was told that the message is sent.
 fn finish_admission(
     receiving: ReceiverHeld<'_>,
     engine: &Engine,
@@ -166,20 +166,22 @@ fn finish_admission(
     Ok(())
 }
 
-/// Brings the seats of receivers to rest, and notes the slots that they own. After those of senders: a message may be
-/// accepted by a receiver before the node of its sender is off its list, and is ended here.
+/// Completes interrupted offers, and notes the offered slots.
+///
+/// It runs after [`settle_senders`]: a receiver may accept a message before the node of its sender is off its list. Such a
+/// message ends here.
 fn settle_receivers(segment: &Segment, survey: &mut Survey) -> Result<(), Fault> {
     for (index, node) in Waiters::of(segment).all() {
         let seat = segment.seat(index)?;
         match (List::of(node), state(node)) {
             (List::Receivers, State::Waiting) | (List::None | List::Senders, _) => {}
-            // MSG_OFFERED: the message is the node's. A lease of it came later.
+            // MSG_OFFERED: the message belongs to the node, unless a later lease has noted the slot.
             (List::Receivers | List::Offered, State::Settled | State::DiedSettled)
                 if has_message(seat, node.list.get()) && survey.note(node.slot.get()) =>
             {
                 node.list.set(List::Offered as u32);
             }
-            // Accepted, or given up: a message that was not accepted is queued, by its cell.
+            // An accepted message ends. A message whose offer was given up stays queued, as its cell says.
             (List::Receivers | List::Offered, State::Accepted) => {
                 segment.cell(node.slot.get())?.end();
                 node.list.set(List::None as u32);
@@ -190,22 +192,22 @@ fn settle_receivers(segment: &Segment, survey: &mut Survey) -> Result<(), Fault>
     Ok(())
 }
 
-/// Whether a settled node was given a message, and not another answer.
+/// Whether the reply to a settled node is a message.
 fn has_message(seat: &Seat, list: u32) -> bool {
     list == List::Offered as u32 || Reply::of(seat) == Some(Reply::Message)
 }
 
-/// Whether the message in a slot was sent and not received.
+/// Whether the message in a slot is sent and not yet received.
 fn is_sent(segment: &Segment, slot: u32) -> Result<bool, Fault> {
     let sequence = segment.place(slot)?.sequence.get();
     let last = segment.fixed().control.sequence.get();
     Ok(segment.cell(slot)?.is_queued() && last.wrapping_sub(sequence) as i64 >= 0)
 }
 
-/// A queued message: its number, and its slot.
+/// The number and the slot of a queued message.
 type Queued = (u64, u32);
 
-/// Notes the slots whose messages are queued, and lists them.
+/// Notes the slots of queued messages, and lists these messages.
 fn survey_queued(segment: &Segment, survey: &mut Survey) -> Result<Scratch<Queued>, Fault> {
     let slots = survey.slots();
     let mut queued = Scratch::<Queued>::new(slots)?;
@@ -226,7 +228,7 @@ fn rebuild_order(
     segment: &Segment,
     queued: &mut Scratch<Queued>,
 ) -> Result<Sum, Fault> {
-    let order = Typed::of(segment);
+    let order = Order::of(segment);
     order.clear(receiving)?;
     crash_point!(MSG_CLEARED);
     queued.sort_unstable();

@@ -1,11 +1,12 @@
-//! Salvage: what is left of a queue whose bytes make no sense any more, made into one that does. For `umsg doctor --repair` only.
+//! Salvage: rebuilds a corrupted queue from its intact messages. Only `umsg doctor --repair` calls it.
 //!
-//! [`repair`](super::repair) makes everything anew but what it believes: cells, numbers, nodes and records of leases. Here these are
-//! made to be believed first: what names no message, or one that can't be, is taken back, and so are lengths beyond what is memory.
-//! A blocked sender whose message makes no sense sends it again.
+//! [`repair`](super::repair) trusts cells, numbers, nodes and lease records, and rebuilds all other data. A salvage first
+//! makes these trustworthy. It frees the cells, nodes and records that name no possible message, and cuts lengths that
+//! reach beyond the memory. A blocked sender whose parked message is corrupted sends the message again.
 //!
-//! A process that dies here leaves a queue that says that it is being rebuilt ([`crate::repair::log::Damage`]): calls fail with EBADMSG until another
-//! salvage, which finds each message where the dead one left it. For that numbers only become smaller, from the smallest on.
+//! A process that dies during a salvage leaves a queue that says so ([`crate::repair::log::Damage`]). Calls fail with EBADMSG
+//! until another salvage, which must find each message. So messages are renumbered from the smallest number on, and numbers
+//! only become smaller.
 
 use super::repair::rebuild;
 use super::segment::{Layout, Seat};
@@ -30,7 +31,7 @@ use crate::waiters::{self, List, State};
 use crate::waiters::{NO_SLOT, NODES};
 use std::collections::BTreeSet;
 
-/// How far the number of the last message may be from those of the messages that there are.
+/// The largest credible distance between the last message's number and the greatest number of a message in the queue.
 const NEAR: u64 = 1 << 32;
 
 impl salvage::Salvage for Engine {
@@ -42,12 +43,12 @@ impl salvage::Salvage for Engine {
         give_back: impl Fn(usize),
     ) -> Result<Salvaged, Fault> {
         let lock = &self.fixed().control.lock;
-        // How it was left does not matter: from the mark on, whatever a dead owner has left is made anew, by us or by another salvage.
+        // The lock may be orphaned: this salvage, or another after a death, rebuilds all data of the queue.
         let (held, _) = lock
             .lock_anyway(me, self.segment(), deadline)
             .map_err(|_| Fault::Busy)?;
         let receiving = held.receiver();
-        // The previous owner of the lock may live, and goes on beside us: see `remove_unlocked`.
+        // The previous owner of the lock may live and go on at the same time: see `remove_unlocked`.
         if self.is_removed() {
             held.unlock();
             return Err(Fault::Busy);
@@ -59,9 +60,9 @@ impl salvage::Salvage for Engine {
         let mut wakes = DeferredWakes::default();
         let real = real();
         give_back(real.slots);
-        // If it fails the lock is left as the dead leave it: it is to be tried again.
-        let salvaged = self.make_anew(receiving, real)?;
-        // Without memory waiters are not served yet, as after any repair.
+        // An error leaves the lock orphaned, so that a later salvage starts over.
+        let salvaged = self.rebuild_from_intact(receiving, real)?;
+        // Without memory, waiters are not served here, as after any repair.
         if let Err(Fault::Damaged) = self.serve(receiving, &mut wakes) {
             return Err(Fault::Damaged);
         }
@@ -80,7 +81,7 @@ impl salvage::Salvage for Engine {
             if knows_threads {
                 self.give_up_for_the_dead();
             }
-            // Takes off a process that does not wait any more.
+            // Takes the waiters that have given up off their lists.
             Ok(self.serve(receiving, wakes)?)
         });
         taken.map_err(Refused::trouble)
@@ -100,7 +101,7 @@ impl salvage::Salvage for Engine {
 }
 
 impl Engine {
-    /// Those whom the system did not mark wait no more, nor do those that were taken off their lists and died before they looked.
+    /// Gives up the waits of dead threads that the kernel did not mark, or that died after they left their lists.
     fn give_up_for_the_dead(&self) {
         for (_, node) in self.waiters().all() {
             if List::of(node) != List::Offered && waiters::state(node) == State::Waiting {
@@ -109,15 +110,19 @@ impl Engine {
         }
     }
 
-    fn make_anew(&self, receiving: ReceiverHeld<'_>, real: Real) -> Result<Salvaged, Fault> {
+    fn rebuild_from_intact(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        real: Real,
+    ) -> Result<Salvaged, Fault> {
         self.cut_to(real);
-        let mut nonsense = BTreeSet::new();
-        self.end_nonsense(&mut nonsense)?;
-        self.release_nonsense();
-        self.dismiss_nonsense();
+        let mut corrupt = BTreeSet::new();
+        self.end_corrupt_messages(&mut corrupt)?;
+        self.free_corrupt_leases();
+        self.dismiss_corrupt_nodes();
         crash_point!(SALVAGE_SURVEYED);
-        self.lay_arena(real, &mut nonsense)?;
-        self.mend_sequence(nonsense.len() as u64)?;
+        self.lay_arena(real, &mut corrupt)?;
+        self.renumber(corrupt.len() as u64)?;
         crash_point!(SALVAGE_NUMBERED);
         rebuild(receiving, self)?;
         let control = &self.fixed().control;
@@ -126,11 +131,11 @@ impl Engine {
             + control.held.load(Ordering::Relaxed);
         Ok(Salvaged {
             kept,
-            lost: nonsense.len() as u64,
+            lost: corrupt.len() as u64,
         })
     }
 
-    /// Lengths of regions are what is memory.
+    /// Cuts the lengths of all regions to the memory that the file has.
     fn cut_to(&self, real: Real) {
         let (fixed, layout) = (self.fixed(), self.segment().layout());
         let slots = real.slots.min(layout.slots) as u32;
@@ -158,7 +163,7 @@ impl Engine {
         fixed.leases.look_after.store(0, Ordering::Relaxed);
     }
 
-    /// Whether what the cell of a slot says of its message can be so.
+    /// Whether the cell of a slot describes a possible message.
     fn is_whole(&self, slot: u32) -> bool {
         let Ok(cell) = self.segment().cell(slot) else {
             return false;
@@ -169,19 +174,19 @@ impl Engine {
         slot < self.segment().places() && can_be && is_placed
     }
 
-    fn end_nonsense(&self, nonsense: &mut BTreeSet<u32>) -> Result<(), Fault> {
+    fn end_corrupt_messages(&self, corrupt: &mut BTreeSet<u32>) -> Result<(), Fault> {
         for slot in 0..self.segment().places() {
             let cell = self.segment().cell(slot)?;
             if cell.is_queued() && !self.is_whole(slot) {
-                nonsense.insert(slot);
+                corrupt.insert(slot);
                 cell.end();
             }
         }
         Ok(())
     }
 
-    /// There are leases only, each of a message of its own: what else a record says it is not.
-    fn release_nonsense(&self) {
+    /// Frees each record that is no lease, names no possible message, or names the message of another record.
+    fn free_corrupt_leases(&self) {
         let mut seen = BTreeSet::new();
         for (_, record) in Leases::of(self.segment()).all() {
             let slot = record.slot.get();
@@ -192,8 +197,8 @@ impl Engine {
         }
     }
 
-    /// Nodes whose slot holds no message: receivers look by themselves, senders begin again.
-    fn dismiss_nonsense(&self) {
+    /// Takes nodes whose slots hold no message off their lists. Their receivers look at the queue again, and their senders send again.
+    fn dismiss_corrupt_nodes(&self) {
         let mut seen = BTreeSet::new();
         for (index, node) in self.waiters().all() {
             let slot = node.slot.get();
@@ -207,7 +212,7 @@ impl Engine {
                 }
                 List::Senders => {
                     if let Ok(seat) = self.segment().seat(index) {
-                        begin_again(seat);
+                        have_sent_again(seat);
                     }
                 }
                 List::None => {}
@@ -216,8 +221,8 @@ impl Engine {
         }
     }
 
-    /// Makes the arena anew: the blocks of messages that are kept, and what lies between them. One that overlaps another is lost.
-    fn lay_arena(&self, real: Real, nonsense: &mut BTreeSet<u32>) -> Result<(), Fault> {
+    /// Rebuilds the arena from the blocks of the kept messages. A message whose block overlaps another is lost.
+    fn lay_arena(&self, real: Real, corrupt: &mut BTreeSet<u32>) -> Result<(), Fault> {
         let segment = self.segment();
         let nodes = self
             .waiters()
@@ -235,19 +240,21 @@ impl Engine {
             }
         });
         for slot in arena::lay(segment, tenants, real.arena)? {
-            nonsense.insert(slot);
+            corrupt.insert(slot);
             segment.cell(slot)?.end();
         }
         crash_point!(SALVAGE_BLOCKS_LAID);
-        // Whose block was lost.
-        self.release_nonsense();
-        self.dismiss_nonsense();
+        // Again, for the messages whose blocks were lost.
+        self.free_corrupt_leases();
+        self.dismiss_corrupt_nodes();
         Ok(())
     }
 
-    /// Numbers the messages that were sent from 1 on, in the order that they had. The greatest number that a message has is the last one's,
-    /// if what stands for that can't be: too far away, or smaller than those of messages that were counted as sent.
-    fn mend_sequence(&self, nonsense: u64) -> Result<(), Fault> {
+    /// Renumbers the sent messages from 1 on in their old order.
+    ///
+    /// The control block's number tells which messages are sent. If that number is not credible, the greatest number of a
+    /// message replaces it. It is not credible if it is far away, or if fewer messages are sent than the queue has counted.
+    fn renumber(&self, corrupt: u64) -> Result<(), Fault> {
         let (segment, control) = (self.segment(), &self.fixed().control);
         let mut queued = Vec::new();
         for slot in 0..segment.places() {
@@ -260,7 +267,7 @@ impl Engine {
         // Relaxed: under the lock.
         let counted = u64::from(control.messages.load(Ordering::Relaxed))
             .saturating_add(control.held.load(Ordering::Relaxed))
-            .saturating_sub(nonsense);
+            .saturating_sub(corrupt);
         let mut last = control.sequence.get();
         let sent = queued.partition_point(|(number, _)| *number <= last);
         if last.abs_diff(greatest) > NEAR || (sent as u64) < counted.min(queued.len() as u64) {
@@ -268,7 +275,7 @@ impl Engine {
         }
         let mut number = 0;
         for (was, slot) in queued {
-            // A batch whose sender died, or the message of one that waits for room: it was not sent.
+            // An unsent message: of a batch whose sender died, or parked by a blocked sender.
             if was > last {
                 segment.cell(slot)?.end();
                 continue;
@@ -282,8 +289,8 @@ impl Engine {
     }
 }
 
-/// Its thread sends its message again, in its place in the line.
-fn begin_again(seat: &Seat) {
+/// Has a blocked sender send its message again, in its old place among the waiters.
+fn have_sent_again(seat: &Seat) {
     if waiters::state(&seat.node) == State::Waiting {
         seat.reply.set(Reply::Rejudge as u32);
         let _ = waiters::settle(&seat.node);

@@ -1,4 +1,4 @@
-//! Sending.
+//! Sending a message, and counting the queue's contents.
 
 use super::wait::{Call, Choice, Enlisted};
 use super::{Engine, Refused};
@@ -13,7 +13,7 @@ use crate::sysv_engine::order::TypeIndexStore;
 use crate::waiters::List;
 
 impl Engine {
-    /// Sends, if there is room at once.
+    /// Sends a message if there is room at once.
     #[inline]
     pub fn try_send(&self, call: &Call<'_>, mtype: i64, message: &[u8]) -> Result<(), Refused> {
         self.with_lock(call.me, call.deadline, |receiving, wakes| {
@@ -21,8 +21,10 @@ impl Engine {
         })
     }
 
-    /// Sends; waits for room until the call's deadline. It tries before it prepares to wait, which costs a quarter of a send;
-    /// a sender that finds no room takes the lock twice, and then sleeps.
+    /// Sends a message. Waits for room until the call's deadline.
+    ///
+    /// Preparing to wait costs a quarter of a send. So the call first tries without it. A sender that finds no room takes
+    /// the lock a second time before it sleeps.
     pub fn send(&self, call: &Call<'_>, mtype: i64, message: &[u8]) -> Result<(), Refused> {
         self.attempt_or_wait_for_room(
             call,
@@ -31,7 +33,7 @@ impl Engine {
         )
     }
 
-    /// Fills a slot, sends the message in it, and gives it to a process that waits for it.
+    /// Fills a slot and sends its message, to a waiting receiver or into the order.
     #[inline(always)]
     fn send_locked(
         &self,
@@ -57,7 +59,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether so many more messages of so many bytes fit. Source: msg_fits_inqueue in linux/ipc/msg.c.
+    /// Whether `messages` more messages of `bytes` bytes together fit. Source: msg_fits_inqueue in linux/ipc/msg.c.
     #[inline(always)]
     pub(super) fn has_room(&self, messages: u64, bytes: u64) -> bool {
         let control = &self.fixed().control;
@@ -73,7 +75,7 @@ impl Engine {
         all(queued, bytes, held_bytes) <= qbytes && all(count, messages, held) <= qbytes
     }
 
-    /// The store that sends the message in a slot: its number. Answers the number.
+    /// Sends the message in a slot by storing its number in the control block. Returns the number.
     #[inline(always)]
     pub(super) fn commit(&self, _: ReceiverHeld<'_>, slot: u32) -> Result<u64, Fault> {
         let sequence = self.number(slot, 1)?;
@@ -82,7 +84,7 @@ impl Engine {
         Ok(sequence)
     }
 
-    /// Gives a message the `ahead`th number from now; it counts once the control block's number reaches it.
+    /// Gives a message the `ahead`th number after the last one. The message is sent once the control block's number reaches it.
     #[inline(always)]
     pub(super) fn number(&self, slot: u32, ahead: u64) -> Result<u64, Fault> {
         let sequence = self.fixed().control.sequence.get().wrapping_add(ahead);
@@ -91,7 +93,7 @@ impl Engine {
         Ok(sequence)
     }
 
-    /// Gives a message that was sent to the first receiver that waits for it, or puts it into the order.
+    /// Hands a sent message off to the first waiting receiver that wants it, or puts it into the order.
     #[inline(always)]
     pub(super) fn route(
         &self,
@@ -113,11 +115,11 @@ impl Engine {
         Ok(())
     }
 
-    /// Counts messages that are queued from now on, or (negative) no more.
+    /// Adds to the counts of queued messages and their bytes; negative numbers subtract.
     #[inline(always)]
     pub(super) fn count(&self, messages: i64, bytes: i64) {
         let control = &self.fixed().control;
-        // Relaxed: under the lock; read elsewhere as of a moment ago.
+        // Relaxed: written under the lock; a hint elsewhere.
         let count = control.messages.load(Ordering::Relaxed);
         let queued = control.bytes.load(Ordering::Relaxed);
         control
@@ -129,27 +131,27 @@ impl Engine {
         );
     }
 
-    /// The last sender, and when: CLOCK_REALTIME in nanoseconds.
+    /// Notes the last sender and the time of its send, CLOCK_REALTIME in nanoseconds since 1970.
     #[inline(always)]
     pub(super) fn note_send(&self, pid: u32, now: u64) {
         let control = &self.fixed().control;
-        // Relaxed: for people.
+        // Relaxed: shown to users only.
         control.sent_at.store(now / SECOND, Ordering::Relaxed);
         control.sender.store(pid, Ordering::Relaxed);
     }
 
-    /// The last receiver, and when.
+    /// Notes the last receiver and the present time.
     #[inline(always)]
     pub(super) fn note_receive(&self, pid: u32) {
         let control = &self.fixed().control;
-        // Relaxed: for people.
+        // Relaxed: shown to users only.
         control
             .received_at
             .store(clock::realtime_coarse() / SECOND, Ordering::Relaxed);
         control.receiver.store(pid, Ordering::Relaxed);
     }
 
-    /// Writes the message of a sender that is going to block into a slot, and takes a seat for the sender.
+    /// Parks the message of a sender that is going to block: writes it into a slot, and takes a seat for the sender.
     fn park(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -173,7 +175,7 @@ impl Engine {
         }
     }
 
-    /// Takes back what the dead held and leases that have ended, if it is worth a look; whether there is room now.
+    /// Takes back the leases that are overdue or whose holders died, if a look is due. Returns whether there is room now.
     #[cold]
     pub(super) fn finds_room(
         &self,

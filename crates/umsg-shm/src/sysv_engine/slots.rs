@@ -1,4 +1,4 @@
-//! Slots: taking a free one, filling it, freeing it. Under the lock.
+//! Slots: takes a free slot, fills it, frees it. All under the lock.
 
 use super::Engine;
 use super::segment::{Cell, Layout, Segment};
@@ -16,7 +16,7 @@ pub(super) fn each_free(
 ) -> Result<(), Fault> {
     let control = &segment.fixed().control;
     let mut link = control.free.get();
-    // A longer list was scribbled into a circle.
+    // A longer list is corrupted: it leads back to itself.
     let mut bound = control.used.get() as usize;
     while let Some(slot) = link.checked_sub(1) {
         bound = bound.checked_sub(1).ok_or(Fault::Damaged)?;
@@ -27,7 +27,7 @@ pub(super) fn each_free(
 }
 
 impl Engine {
-    /// Takes a slot off the free ones: the one that was freed last, whose lines are near; else one that was never used.
+    /// Takes the slot that was freed last, because its lines are in the cache. Without a free slot, takes a slot that was never used.
     #[inline(always)]
     pub(super) fn take_slot(&self, receiving: ReceiverHeld<'_>) -> Result<(u32, &Cell), Fault> {
         let control = &self.fixed().control;
@@ -47,13 +47,13 @@ impl Engine {
             control.usable.set(usable);
         }
         let cell = self.segment().cell(slot)?;
-        // Whatever a repair finds there: nothing is queued in it.
+        // A repair after a death must find no queued message in the cell.
         cell.end();
         control.used.set(slot + 1);
         Ok((slot, cell))
     }
 
-    /// Puts a slot before the free ones. Its message has ended.
+    /// Puts a slot whose message has ended at the head of the free list.
     #[inline(always)]
     pub(super) fn push_free(&self, _: ReceiverHeld<'_>, slot: u32) -> Result<(), Fault> {
         let control = &self.fixed().control;
@@ -69,7 +69,7 @@ impl Engine {
         self.push_free(receiving, slot)
     }
 
-    /// Takes a slot and writes a message there that is sent `now`. It is nobody's yet: neither queued nor named by a node.
+    /// Takes a slot and writes a message that is sent `now` into it. The message is neither queued nor named by a node yet.
     #[inline(always)]
     pub(super) fn fill(
         &self,
@@ -81,9 +81,9 @@ impl Engine {
     ) -> Result<(u32, &Cell), Fault> {
         let (slot, cell) = self.take_slot(receiving)?;
         let written = self.write(slot, cell, message);
-        if let Err(trouble) = written {
+        if let Err(fault) = written {
             self.push_free(receiving, slot)?;
-            return Err(trouble);
+            return Err(fault);
         }
         cell.mtype.set(mtype as u64);
         cell.len.set(message.len() as u32);
@@ -101,7 +101,7 @@ impl Engine {
         self.segment().copy_in(cell, message)
     }
 
-    /// The length of a message, checked.
+    /// The length of a message in bytes. Longer than the queue's longest message is [`Fault::Damaged`].
     #[inline(always)]
     pub(super) fn len_of(&self, cell: &Cell) -> Result<usize, Fault> {
         let len = cell.len.get() as usize;

@@ -1,4 +1,4 @@
-//! The engine by itself: a segment without a name, threads of one process.
+//! Tests of the engine alone: a segment without a name, and threads of one process.
 
 use super::segment::{Identity, Layout, Segment, create};
 use super::wait::{Choice, Enlisted, Reply};
@@ -12,7 +12,7 @@ use crate::waiters::{self, List};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-/// What takes milliseconds under Miri takes microseconds otherwise.
+/// The rounds of a stream. Miri runs each a thousand times slower.
 const ROUNDS: u64 = if cfg!(miri) { 10 } else { 3000 };
 
 pub(crate) fn engine(qbytes: u64) -> Engine {
@@ -142,7 +142,7 @@ fn a_full_queue_streams() {
 }
 
 #[test]
-fn who_waits_with_too_small_a_buffer_is_told_so_and_the_next_one_gets_the_message() {
+fn a_receiver_with_too_small_a_buffer_is_refused_and_the_next_one_gets_the_message() {
     let engine = engine(16_384);
     std::thread::scope(|scope| {
         let waits = |size: usize| {
@@ -216,7 +216,7 @@ fn a_batch_waits_for_room_for_all_of_it() {
 }
 
 #[test]
-fn a_leased_message_is_nobody_elses_until_it_comes_back_to_its_place() {
+fn a_leased_message_has_one_holder_until_it_comes_back_to_its_place() {
     let engine = engine(16_384);
     for message in [b"first", b"later"] {
         engine.send(&now(), 1, message).unwrap();
@@ -235,7 +235,7 @@ fn a_leased_message_is_nobody_elses_until_it_comes_back_to_its_place() {
 }
 
 #[test]
-fn who_was_left_behind_by_the_dead_finds_out_at_the_end_of_a_slice() {
+fn a_waiter_that_a_dead_process_left_unserved_is_served_at_the_end_of_a_slice() {
     let engine = engine(8);
     std::thread::scope(|scope| {
         let receiver =
@@ -267,7 +267,7 @@ fn who_was_left_behind_by_the_dead_finds_out_at_the_end_of_a_slice() {
 }
 
 #[test]
-fn nonsense_in_place_of_a_message_that_was_withdrawn_is_no_damage() {
+fn corrupt_bytes_of_a_withdrawn_offer_are_no_damage() {
     for is_withdrawn in [true, false] {
         let engine = engine(8);
         let call = soon();
@@ -301,7 +301,7 @@ fn nonsense_in_place_of_a_message_that_was_withdrawn_is_no_damage() {
 #[test]
 fn nodes_that_a_thread_has_jumped_away_from_hold_up_a_message_together_as_long_as_one() {
     if cfg!(miri) {
-        // Where a lock is slept for, no slice ends.
+        // Under Miri, the wait for a lock does not end with a slice.
         return;
     }
     let engine = engine(16_384);

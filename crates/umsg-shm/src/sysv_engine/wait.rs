@@ -1,13 +1,13 @@
-//! Waiting: a seat that says what for, and a sleep in slices.
+//! Waiting: a thread takes a seat, which says what the thread waits for, and sleeps in slices.
 //!
-//! | reply | to whom | what the waiter does |
+//! | reply | addressed to | the waiter |
 //! |---|---|---|
-//! | `Message` | a receiver | takes the message in its node's slot, with one CAS and without the lock |
-//! | `TooSmall` | a receiver | answers that its buffer is too small: the message was the next one's |
-//! | `Sent` | a sender | nothing: its message is sent |
+//! | `Message` | a receiver | takes the message in its node's slot, with one compare-and-swap and without the lock |
+//! | `TooSmall` | a receiver | fails, because its buffer is too small; the message went to the next receiver |
+//! | `Sent` | a sender | succeeds: its message is sent |
 //! | `Retry` | a sender of a batch | tries again: there is room |
-//! | `Rejudge` | both | asks whether it still may, and begins again in its place in the line |
-//! | `Removed` | both | answers that the queue is gone |
+//! | `Rejudge` | both | checks its permission again, and waits again in its old place among the waiters |
+//! | `Removed` | both | fails, because the queue was removed |
 //!
 //! A reply is stored before the node's word says that there is one ([`crate::waiters::settle`]).
 
@@ -34,11 +34,11 @@ pub struct Call<'a> {
     pub(crate) me: &'a Thread,
     pub(crate) calm: Calm<'a>,
     pub(crate) deadline: Deadline,
-    /// By which version of the queue's rights the caller was judged.
+    /// The version of the queue's rights under which the caller's permission was checked.
     pub rights: u32,
-    /// Its place in the line, if it was in it already; else 0.
+    /// The ticket of an earlier wait of this call, which keeps its place among the waiters; 0 for none.
     ticket: Cell<u64>,
-    /// What the thread had named to the kernel before it named its node, while it does that.
+    /// The word that the thread had named to the kernel before it named its node; None while it names no node.
     outer: Cell<Option<Outer>>,
 }
 
@@ -54,9 +54,9 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Names the node to the kernel no more. Before the thread lets go of it.
+    /// Withdraws the node's name from the kernel's list, before the thread gives the node up.
     ///
-    /// FOREIGN_MARK: from then on the node may be another's, with the same thread id in another PID namespace.
+    /// FOREIGN_MARK: a node that was given up may belong to a thread of another PID namespace with the same thread id.
     pub(super) fn unname(&self) {
         if let Some(outer) = self.outer.take() {
             self.me.unname(outer);
@@ -64,12 +64,12 @@ impl<'a> Call<'a> {
     }
 }
 
-/// What a seat waits for.
+/// The event for which a seat waits.
 #[derive(Clone, Copy)]
 pub(super) enum Choice {
-    /// A message, no longer than so many bytes.
+    /// A wanted message of at most `longest` bytes.
     Message { want: Want, longest: u64 },
-    /// Room for what lies in the slot, or for a batch that lies nowhere yet (`NO_SLOT`).
+    /// Room for the message that is parked in `slot`, or for a batch, which is not parked (`NO_SLOT`).
     Room {
         slot: u32,
         messages: u32,
@@ -83,7 +83,7 @@ const EXACTLY: u32 = 1;
 const EXCEPT: u32 = 2;
 const LOWEST: u32 = 3;
 
-/// What the seat of a receiver wants.
+/// The messages that the receiver of a seat wants.
 pub fn want_of(seat: &Seat) -> Want {
     let mtype = seat.mtype.get() as i64;
     match seat.choice.get() {
@@ -103,7 +103,7 @@ fn encode(want: Want) -> (u32, i64) {
     }
 }
 
-/// See the module.
+/// The outcome of a wait; the table of this module describes each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(super) enum Reply {
@@ -129,10 +129,10 @@ impl Reply {
     }
 }
 
-/// See [`wait::Enlisted`].
+/// The outcome of an attempt; see [`wait::Enlisted`].
 pub(super) type Enlisted<'a, T> = wait::Enlisted<Seated<'a>, T>;
 
-/// A process's seat.
+/// A seat, and its index.
 #[derive(Clone, Copy)]
 pub(super) struct Seated<'a> {
     pub(super) index: u32,
@@ -145,12 +145,12 @@ impl<'a> Seated<'a> {
     }
 }
 
-/// One more attempt under the lock, which takes a seat if it is in vain.
+/// An attempt under the lock, which takes a seat if it fails.
 type Enlist<'e, 'a, T> =
     dyn FnMut(ReceiverHeld<'_>, &mut DeferredWakes) -> Result<Enlisted<'a, T>, Refused> + 'e;
 
 impl Engine {
-    /// Tells a waiter what came of its wait. False if it has given up or died. Whom to wake goes into `wakes`.
+    /// Ends a wait with a reply, and notes the wake-up in `wakes`. Returns false if the waiter has given up or died.
     #[must_use]
     pub(super) fn reply(&self, to: Seated<'_>, reply: Reply, wakes: &mut DeferredWakes) -> bool {
         to.seat.reply.set(reply as u32);
@@ -161,13 +161,13 @@ impl Engine {
         settled
     }
 
-    /// Whether a waiter was let in by the rights that the queue has now. A process that changes them tells all processes, unless it dies.
-    pub(super) fn is_judged(&self, who: Seated<'_>) -> bool {
+    /// Whether the waiter's permission was checked under the present rights. A change of the rights replies to all waiters, unless its process dies.
+    pub(super) fn is_judged(&self, waiter: Seated<'_>) -> bool {
         // Relaxed: under the lock.
-        who.seat.rights.get() == self.fixed().rights.version.load(Ordering::Relaxed)
+        waiter.seat.rights.get() == self.fixed().rights.version.load(Ordering::Relaxed)
     }
 
-    /// Attempts under the lock; after an attempt in vain waits for room, unless the deadline has passed.
+    /// Attempts to send under the lock. If there is no room, waits for room until the call's deadline.
     pub(super) fn attempt_or_wait_for_room<'a>(
         &'a self,
         call: &Call<'_>,
@@ -188,7 +188,7 @@ impl Engine {
         self.wait_for(call, List::Senders, &mut enlist, &mut |_| Ok(Some(())))
     }
 
-    /// Takes a seat for the caller, in its list. None if there is none.
+    /// Takes a seat for the caller and puts it into its list. Returns None if all seats are in use.
     pub(super) fn take_seat(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -221,7 +221,7 @@ impl Engine {
         seat.reply.set(0);
         seat.rights.set(call.rights);
         node.wanted.set(messages);
-        // Relaxed: the lock's release orders it before any process's settling.
+        // Relaxed: the release of the lock orders the store before any reply.
         seat.asleep.store(0, Ordering::Relaxed);
         crash_point!(MSG_SEATED);
         self.waiters().insert(receiving, list, index)?;
@@ -229,8 +229,9 @@ impl Engine {
         Ok(Some(Seated { index, seat }))
     }
 
-    /// Waits in a list: `enlist` attempts once more under the lock and takes a seat. `accept` takes the message that was offered to the
-    /// seat, without the lock; it returns None if the offer was withdrawn.
+    /// Waits in a list. `enlist` attempts once more under the lock, and takes a seat if it fails.
+    ///
+    /// `accept` takes the message that was offered to the seat, without the lock. It returns None if the offer was withdrawn.
     pub(super) fn wait_for<'a, T>(
         &'a self,
         call: &Call<'_>,
@@ -243,7 +244,7 @@ impl Engine {
             let waited = self.wait_once(call, list, enlist, accept);
             match waited {
                 Ok(Some(outcome)) => return Ok(outcome),
-                // Once more, when its time is over: it may be there for the taking.
+                // One more attempt after the deadline: the message or the room may be there.
                 Ok(None) if !is_over => is_over = call.deadline.has_passed(),
                 Ok(None) => return Err(Refused::TimedOut.by(call.deadline)),
                 Err(Refused::Fault(Fault::Busy)) if !call.deadline.has_passed() => {}
@@ -252,7 +253,7 @@ impl Engine {
         }
     }
 
-    /// None: to be tried again.
+    /// Waits once. Returns None if the caller has to try again.
     fn wait_once<'a, T>(
         &'a self,
         call: &Call<'_>,
@@ -290,7 +291,7 @@ impl Engine {
         result
     }
 
-    /// Looks for a while, then sleeps, until the node's word changes. In slices: wake-ups can be lost with their waker.
+    /// Spins, then sleeps, until the node's word changes. The thread sleeps in slices, because a wake-up is lost if its waker dies.
     fn sleep(&self, call: &Call<'_>, me: Seated<'_>, list: List) -> End {
         let node = me.node();
         let settled = || waiters::state(node) != State::Waiting;
@@ -312,7 +313,7 @@ impl Engine {
                 fence(Ordering::SeqCst);
                 false
             },
-            // Also beside a lock that is not to be had.
+            // `is_removed` answers even while the lock can't be had.
             || {
                 self.is_removed()
                     || self.look_around(call, me, list) == Err(Refused::Own(Why::Removed))
@@ -335,13 +336,13 @@ impl Engine {
         paid
     }
 
-    /// At the end of a slice: does what a waker that died might have left undone, and what no other process may ever do.
+    /// Looks at the queue after a slice: makes up for a waker that died, and takes back overdue leases.
     fn look_around(&self, call: &Call<'_>, me: Seated<'_>, list: List) -> Result<(), Refused> {
         self.with_lock(
             call.me,
             call.deadline.or_slice(STOPPED),
             |receiving, wakes| {
-                // An offer that we did not take up in time was taken back: we are here again.
+                // The offer to this seat was taken back: the seat goes into its list again.
                 if waiters::state(me.node()) == State::Waiting && List::of(me.node()) == List::None
                 {
                     self.waiters().insert(receiving, list, me.index)?;
@@ -353,7 +354,7 @@ impl Engine {
         )
     }
 
-    /// Takes the outcome of a wait, or gives it up. None: to be tried again.
+    /// Takes the outcome of a wait, or gives the wait up. Returns None if the caller has to try again.
     fn end_wait<T>(
         &self,
         call: &Call<'_>,
@@ -373,8 +374,8 @@ impl Engine {
             return self.end_offer(call, me, accept(me));
         }
         if reply == Some(Reply::Sent) {
-            // MSG_ADMITTED: the thread that admitted us may be killed before the message has its number. The node goes on saying that it
-            // is sent, until the holder of the lock takes it off its list. No process takes that back.
+            // MSG_ADMITTED: the thread that admitted this sender may die before the message has its number. The node
+            // says that the message is sent until a holder of the lock takes it off its list.
             call.unname();
             let _ = waiters::accept(me.node());
             return accept(me);
@@ -399,7 +400,7 @@ impl Engine {
         }
     }
 
-    /// What came of an offer. Lets go of the node unless the offer was taken up.
+    /// Ends an offer. Gives the node up unless the caller has taken the message.
     fn end_offer<T>(
         &self,
         call: &Call<'_>,
@@ -410,8 +411,8 @@ impl Engine {
             call.me.taken_up.remember(self.address(), me.index);
             return taken;
         }
-        // A thread that reads a message while it is withdrawn may find its slot in use again, with half of another message there: that
-        // is no damage.
+        // The offer may be withdrawn while this thread reads the message. Then the slot may hold half of another message,
+        // which looks like corruption.
         let is_withdrawn = waiters::state(me.node()) != State::Settled;
         call.unname();
         waiters::give_up(me.node());
@@ -421,7 +422,7 @@ impl Engine {
         }
     }
 
-    /// Gives up a wait. False if it was settled first.
+    /// Gives up a wait. Returns false if a reply came first.
     fn gives_up(&self, call: &Call<'_>, me: Seated<'_>) -> Result<bool, Refused> {
         let patience = Deadline::after(GRACE);
         // Taking the lock would name the node again.
@@ -435,7 +436,7 @@ impl Engine {
             waiters::give_up(me.node());
             Ok(true)
         });
-        // The lock's owner is stopped, or the queue is gone or damaged: a process that comes next clears the node away.
+        // The lock's owner is stopped, or the queue is removed or corrupted: a later call clears the node away.
         given_up.or_else(
             |refused| match (waiters::give_up_waiting(me.node()), refused) {
                 (given_up, Refused::Fault(Fault::Busy) | Refused::Own(Why::Removed)) => {
@@ -446,13 +447,13 @@ impl Engine {
         )
     }
 
-    /// Takes a node off its list. The message of a sender was never sent: its slot is free.
+    /// Takes a node off its list. Frees the slot of a parked message, which was never sent.
     pub(super) fn withdraw(
         &self,
         receiving: ReceiverHeld<'_>,
-        who: Seated<'_>,
+        waiter: Seated<'_>,
     ) -> Result<(), Fault> {
-        let (node, list) = (who.node(), List::of(who.node()));
+        let (node, list) = (waiter.node(), List::of(waiter.node()));
         self.waiters().remove(receiving, node)?;
         let slot = node.slot.get();
         if list == List::Senders && slot != NO_SLOT {
@@ -462,5 +463,5 @@ impl Engine {
     }
 }
 
-/// System V queues serve in order of arrival, whatever the threads' priorities.
+/// The rank of every waiter: System V queues serve in order of arrival, and ignore the threads' priorities.
 const FIFO: u32 = 0;

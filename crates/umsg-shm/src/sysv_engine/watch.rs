@@ -1,8 +1,8 @@
-//! Telling pollers: the engine's part of [`crate::doorbell`]. One lock guards everything, so a process that changes the queue learns under it
+//! Notification of pollers: the engine's part of [`crate::doorbell`]. The queue's one lock also guards the word that says
 //! whether a process polls.
 //!
-//! A poller for messages is told of any, whatever types it wants; one for room, while a byte fits. A poller that needs more, and does not
-//! get it, waits for the next edge.
+//! A queue is readable while it has a message of any type, and writable while a byte fits. A poller that needs a certain type
+//! or more room waits for the next edge.
 
 use super::segment::LIVE;
 use super::{Engine, Refused};
@@ -24,21 +24,21 @@ impl Watched for Engine {
         self.level_now()
     }
 
-    /// Where a message that may be for a blocked thread went is shown afterwards.
+    /// Whether a waiter may take the message or the room. The level is then shown after the operation.
     fn is_taken(&self, messages: i64, room: i64) -> bool {
         let waits = |list| self.waiters().len(list) != 0;
         messages > 0 && waits(List::Receivers) || room > 0 && waits(List::Senders)
     }
 
-    /// Every operation looks at the word that says so.
+    /// Nothing to do: every operation reads the word that says which levels are watched.
     fn end_watch(&self, _: ReceiverHeld<'_>) {}
 }
 
 impl Engine {
-    /// The level for a call that would receive or send now. A removed queue has both: a process that tries learns that it is gone.
+    /// The level for a call that would receive or send now. A removed queue shows both, so that a poller tries and learns of the removal.
     fn level_now(&self) -> Level {
         let control = &self.fixed().control;
-        // Relaxed: under the lock; for `readiness` as of a moment ago.
+        // Relaxed: exact under the lock; a hint for `readiness`.
         let word = |word: &crate::sync::AtomicU64| word.load(Ordering::Relaxed);
         if self.fixed().rights.state.load(Ordering::Relaxed) != LIVE {
             return Level::new(1, 1);
@@ -53,7 +53,7 @@ impl Engine {
         Level::new(messages, room)
     }
 
-    /// Shows that the queue is going to be removed: a poller is to find out.
+    /// Shows pollers that the queue is going to be removed.
     pub(super) fn foretell_removal(&self, receiving: ReceiverHeld<'_>) {
         if self.is_watched() {
             let now = self.level(receiving);
@@ -61,13 +61,13 @@ impl Engine {
         }
     }
 
-    /// As [`foretell_removal`](Self::foretell_removal), without the lock.
+    /// Shows pollers the removal without the lock, as [`foretell_removal`](Self::foretell_removal) does with it.
     #[cfg(not(loom))]
     pub(super) fn show_removal(&self) {
         self.ringer().show_unlocked(Level::new(1, 1));
     }
 
-    /// As [`pollable`](Self::pollable), of a model.
+    /// Begins to watch levels; [`pollable`](Self::pollable) of a model.
     #[cfg(loom)]
     pub(crate) fn watch(
         &self,
@@ -85,7 +85,7 @@ impl Engine {
         &self.doorbell
     }
 
-    /// What a poll that does not wait would say.
+    /// The readiness that a poll without waiting reports.
     pub fn readiness(&self) -> Readiness {
         self.level_now().readiness()
     }
@@ -126,20 +126,20 @@ mod polled {
             self.with_lock(me, deadline, |receiving, _| Ok(change(receiving)))
                 .map_err(|refused| match refused {
                     Refused::Own(Why::Removed) => Errno::INVAL,
-                    Refused::Fault(trouble) => why_not(trouble),
+                    Refused::Fault(fault) => why_not(fault),
                     _ => Errno::AGAIN,
                 })
         }
     }
 
     impl Engine {
-        /// The descriptor that shows what the queue is ready for. `wanted`: see [`crate::doorbell`].
+        /// The descriptor that shows the queue's readiness for the `wanted` levels; see [`crate::doorbell`].
         #[inline]
         pub fn pollable(&self, me: &Thread, wanted: u32) -> std::io::Result<BorrowedFd<'_>> {
             self.poll(me, wanted)
         }
 
-        /// This process polls no more; if it was the last, no process rings any more. Of a removed queue too.
+        /// Ends polling by this process, also on a removed queue. After the last poller, no process rings any more.
         fn stop_polling(&self, me: &Thread) -> Result<(), Refused> {
             if self.doorbell.close_polled() {
                 let mut wakes = DeferredWakes::default();
@@ -153,7 +153,7 @@ mod polled {
 
     impl Drop for Engine {
         fn drop(&mut self) {
-            // In vain beside a stopped process: the next process that rings finds out.
+            // This fails while the lock's owner is stopped. The next process that rings then finds no poller.
             let _ = self.stop_polling(thread::current());
         }
     }

@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_found_out_holds_until_the_rights_or_the_caller_change() {
+    fn a_judgement_holds_until_the_rights_or_the_caller_change() {
         as_somebody(|| {
             let (judged, fixed) = (Judged::default(), fixed(0o600));
             let give_to = |user: u32| {

@@ -7,7 +7,7 @@ use crate::model::sysv::{LENGTH, Segment};
 use crate::model::thread::{self, Thread};
 use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
-use crate::sysv_engine::order::{TypeIndexStore, Typed, Want};
+use crate::sysv_engine::order::{Order, TypeIndexStore, Want};
 use crate::sysv_engine::segment::{Cell, Fixed};
 use crate::sysv_engine::{Batch, Call, Engine, LeaseHandle, Refused, Sink, Taken, Why};
 use crate::waiters::{self, List, State as Word, Waiters};
@@ -239,7 +239,7 @@ impl Subject for Queue {
                     || thread::is_dead(0, node.tid.get(), 0)
             );
         }
-        assert_eq!(Typed::of(segment).first(Want::Any), Ok(None));
+        assert_eq!(Order::of(segment).first(Want::Any), Ok(None));
         let counts = [&control.bytes, &control.held, &control.held_bytes];
         assert_eq!(counts.map(|count| count.load(Ordering::Relaxed)), [0; 3]);
         assert_eq!(control.messages.load(Ordering::Relaxed), 0);

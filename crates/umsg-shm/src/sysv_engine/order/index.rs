@@ -1,23 +1,23 @@
-//! From a type to its record: a hash table that lies in the records.
+//! A hash table from types to their records. The table lies in the records.
 //!
-//! There are as many buckets as records that were ever used: bucket i begins in record i. A record that comes into use
-//! brings a bucket with it, which takes over from one other what belongs to it from then on (linear hashing, Litwin, VLDB
-//! 1980): the table grows with the number of types, one short step at a time.
+//! There are as many buckets as records that were ever used: bucket i begins in record i. Each record that comes into use
+//! adds a bucket, which takes its types over from one other bucket (linear hashing, Litwin, VLDB 1980). So the table grows
+//! with the number of types, one short step at a time.
 
 use super::store::{RECENT, link, target};
-use super::{Kind, TypeIndexStore, Typed};
+use super::{Kind, Order, TypeIndexStore};
 use crate::fault::Fault;
 use crate::sync::Guarded32;
 
-/// No bucket has as many types, except by damage: 10 are rare among 30,000.
+/// More types than a bucket of an intact table has: among 30,000 types, 10 in one bucket are rare.
 const BUCKET: usize = 256;
 
-impl<'a, S: TypeIndexStore> Typed<'a, S> {
-    /// The record of a type.
+impl<'a, S: TypeIndexStore> Order<'a, S> {
+    /// Returns the record of a type, and its index.
     #[inline]
     pub(super) fn find(&self, mtype: i64) -> Result<Option<(u32, &'a Kind)>, Fault> {
         if let Some(index) = target(self.recent(mtype)) {
-            let kind = self.shelf.kind(index)?;
+            let kind = self.store.kind(index)?;
             if kind.mtype() == mtype {
                 return Ok(Some((index, kind)));
             }
@@ -27,7 +27,7 @@ impl<'a, S: TypeIndexStore> Typed<'a, S> {
 
     #[inline(never)]
     fn find_slow(&self, mtype: i64) -> Result<Option<(u32, &'a Kind)>, Fault> {
-        let buckets = self.shelf.kinds().used.get();
+        let buckets = self.store.kinds().used.get();
         if buckets == 0 {
             return Ok(None);
         }
@@ -36,7 +36,7 @@ impl<'a, S: TypeIndexStore> Typed<'a, S> {
             let Some(index) = target(at) else {
                 return Ok(None);
             };
-            let kind = self.shelf.kind(index)?;
+            let kind = self.store.kind(index)?;
             if kind.mtype() == mtype {
                 self.recent(mtype).set(link(index));
                 return Ok(Some((index, kind)));
@@ -48,7 +48,7 @@ impl<'a, S: TypeIndexStore> Typed<'a, S> {
 
     /// Adds the record of a type to the table.
     pub(super) fn enlist(&self, index: u32, kind: &Kind) -> Result<(), Fault> {
-        let bucket = self.bucket(kind.mtype(), self.shelf.kinds().used.get())?;
+        let bucket = self.bucket(kind.mtype(), self.store.kinds().used.get())?;
         kind.chain.set(bucket.get());
         bucket.set(link(index));
         Ok(())
@@ -60,31 +60,31 @@ impl<'a, S: TypeIndexStore> Typed<'a, S> {
         if recent.get() == link(index) {
             recent.set(0);
         }
-        let mut at = self.bucket(kind.mtype(), self.shelf.kinds().used.get())?;
+        let mut at = self.bucket(kind.mtype(), self.store.kinds().used.get())?;
         for _ in 0..BUCKET {
             if at.get() == link(index) {
                 at.set(kind.chain.get());
                 return Ok(());
             }
             let other = target(at).ok_or(Fault::Damaged)?;
-            at = &self.shelf.kind(other)?.chain;
+            at = &self.store.kind(other)?.chain;
         }
         Err(Fault::Damaged)
     }
 
-    /// One more record is used: its bucket takes over what belongs to it.
+    /// Adds the bucket of a record that comes into use, and moves its types there.
     pub(super) fn add_bucket(&self, new: u32) -> Result<(), Fault> {
-        let bucket = &self.shelf.kind(new)?.bucket;
+        let bucket = &self.store.kind(new)?.bucket;
         bucket.set(0);
         let Some(power) = new.checked_ilog2() else {
             return Ok(());
         };
-        let mut at = &self.shelf.kind(new - (1 << power))?.bucket;
+        let mut at = &self.store.kind(new - (1 << power))?.bucket;
         for _ in 0..BUCKET {
             let Some(index) = target(at) else {
                 return Ok(());
             };
-            let kind = self.shelf.kind(index)?;
+            let kind = self.store.kind(index)?;
             if bucket_of(self.hash(kind.mtype()), link(new)) == new {
                 at.set(kind.chain.get());
                 kind.chain.set(bucket.get());
@@ -96,30 +96,30 @@ impl<'a, S: TypeIndexStore> Typed<'a, S> {
         Err(Fault::Damaged)
     }
 
-    /// The word that a type's bucket begins with.
+    /// The word with which a type's bucket begins.
     #[inline(always)]
     fn bucket(&self, mtype: i64, buckets: u32) -> Result<&'a Guarded32, Fault> {
         let bucket = bucket_of(self.hash(mtype), buckets);
-        Ok(&self.shelf.kind(bucket)?.bucket)
+        Ok(&self.store.kind(bucket)?.bucket)
     }
 
-    /// The word that names the type's record if the type was used lately.
+    /// The cache word for a type: names the record that was used last for a type with the same lowest bits.
     #[inline(always)]
     fn recent(&self, mtype: i64) -> &'a Guarded32 {
-        &self.shelf.kinds().recent[mtype as usize % RECENT]
+        &self.store.kinds().recent[mtype as usize % RECENT]
     }
 
-    /// The type and the queue's seed, well mixed, by two multiplications.
+    /// Mixes a type and the queue's seed by two multiplications (splitmix64).
     #[inline(always)]
     pub(super) fn hash(&self, mtype: i64) -> u64 {
-        let mut mixed = mtype as u64 ^ self.shelf.kinds().seed.get();
+        let mut mixed = mtype as u64 ^ self.store.kinds().seed.get();
         mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
         mixed ^ mixed >> 31
     }
 }
 
-/// The bucket of a hash, of so many: as many of its bits as it takes, one less where there is no such bucket yet.
+/// The bucket of a hash among `buckets`: its lowest bits, or one bit fewer where that bucket does not exist yet.
 #[inline(always)]
 fn bucket_of(hash: u64, buckets: u32) -> u32 {
     let mask = buckets

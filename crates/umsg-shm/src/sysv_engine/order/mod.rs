@@ -1,7 +1,7 @@
-//! System V order: by arrival, and by type, each first come first served.
+//! The order of a System V queue's messages: by arrival, and by type. Each is first in, first out.
 //!
-//! Every message is in two lists: that of all messages, in order of arrival, and that of its type. The types in use are
-//! nodes of a search tree; each node knows the oldest message of its subtree, so that whole subtrees can be passed by:
+//! Every message is in two lists: the arrival list of all messages, and the list of its type. The types in use are nodes of
+//! a search tree. Each node knows the oldest message of its subtree, so that a search can skip whole subtrees:
 //!
 //! ```text
 //! messages   1:A   2:B   3:A   4:C   5:B        sequence number : type
@@ -12,19 +12,19 @@
 //!            A  1 -> 3     C  4                 first = 1, least = 1      first = 4, least = 4
 //! ```
 //!
-//! | wanted | found |
+//! | a receiver wants | the first such message is |
 //! |---|---|
 //! | any message | the head of the arrival list |
-//! | of a type | its record, by a hash of the type: see [`index`] |
-//! | not of a type | the head of the arrival list; if that is of the type, the least on the way down to it |
-//! | of the lowest type up to a bound | the leftmost node that has messages |
+//! | a type | the head of the type's list; a hash of the type finds its record: see [`index`] |
+//! | any other type | the head of the arrival list; if that has the unwanted type, the oldest message beside the path down to this type |
+//! | the lowest type up to a bound | the head of the leftmost node that has messages |
 //!
-//! A type without messages stays in the tree for its next one: see [`types`]. Sequence numbers ascend with arrival; a
-//! message that comes back goes where its number puts it.
+//! A type without messages stays in the tree for its next message: see [`types`]. Sequence numbers ascend with arrival. A
+//! message that comes back goes to the place of its number.
 //!
-//! Everything here is called under the queue's lock, and derived: after the death of a holder of the lock the words may
-//! be anything; [`Typed::clear`] and one [`Typed::push_back`] a message, in order of their numbers, make it whole. A
-//! peer may write anything at any time: all walks are bounded, and what can't be is [`Fault::Damaged`].
+//! All of this is called under the queue's lock, and all data are derived. After the death of the lock's owner, the words may
+//! have any value. [`Order::clear`] and one [`Order::push_back`] for each message, in order of their numbers, rebuild them.
+//! A hostile peer may write any word at any time: all walks are bounded, and an impossible value is [`Fault::Damaged`].
 
 mod index;
 mod inspect;
@@ -43,46 +43,46 @@ use crate::fault::Fault;
 use crate::lock::tokens::ReceiverHeld;
 use store::{NONE, link, target};
 
-/// Which message a receiver wants, as the `msgtyp` of msgrcv(2) says it. Types are 1 or more.
+/// The messages that a receiver wants, as the `msgtyp` argument of msgrcv(2) selects them. A type is 1 or more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Want {
-    /// The first of all: `msgtyp` 0.
+    /// The first message of any type: `msgtyp` 0.
     Any,
-    /// The first of this type: `msgtyp` above 0.
+    /// The first message of this type: `msgtyp` above 0.
     Exactly(i64),
-    /// The first of any other type: `msgtyp` above 0 with MSG_EXCEPT.
+    /// The first message of any other type: `msgtyp` above 0 with MSG_EXCEPT.
     Except(i64),
-    /// The first of the lowest type that is at most this: `msgtyp` below 0, without its sign.
+    /// The first message of the lowest type up to this one: the absolute value of a `msgtyp` below 0.
     Lowest(i64),
 }
 
-/// A segment's order, as a set of slots.
-pub(crate) struct Typed<'a, S: TypeIndexStore> {
-    shelf: &'a S,
+/// The order of the messages in a segment. A slot stands for its message.
+pub(crate) struct Order<'a, S: TypeIndexStore> {
+    store: &'a S,
 }
 
-impl<'a, S: TypeIndexStore> Typed<'a, S> {
+impl<'a, S: TypeIndexStore> Order<'a, S> {
     #[inline(always)]
-    pub(crate) fn of(shelf: &'a S) -> Self {
-        Typed { shelf }
+    pub(crate) fn of(store: &'a S) -> Self {
+        Order { store }
     }
 
-    /// The first message that is wanted.
+    /// Returns the slot of the first wanted message.
     #[inline]
     pub(crate) fn first(&self, want: Want) -> Result<Option<u32>, Fault> {
         match want {
-            Want::Any => Ok(target(&self.shelf.kinds().head)),
+            Want::Any => Ok(target(&self.store.kinds().head)),
             Want::Exactly(mtype) => Ok(self.find(mtype)?.and_then(|(_, kind)| target(&kind.head))),
             Want::Except(mtype) => self.first_except(mtype),
             Want::Lowest(most) => {
-                let lowest = self.lowest(&self.shelf.kinds().root)?;
+                let lowest = self.lowest(&self.store.kinds().root)?;
                 let wanted = lowest.filter(|kind| kind.mtype() <= most);
                 Ok(wanted.and_then(|kind| target(&kind.head)))
             }
         }
     }
 
-    /// Adds a message behind all others. Fails for want of memory only without a [`Typed::provide`] before.
+    /// Adds a message behind all others. After an [`Order::provide`] for its type, the memory always suffices.
     #[inline]
     pub(crate) fn push_back(
         &self,
@@ -92,7 +92,7 @@ impl<'a, S: TypeIndexStore> Typed<'a, S> {
         sequence: u64,
     ) -> Result<(), Fault> {
         let (index, kind) = self.find_or_create(mtype)?;
-        let (roots, place) = (self.shelf.kinds(), self.shelf.place(slot)?);
+        let (roots, place) = (self.store.kinds(), self.store.place(slot)?);
         place.sequence.set(sequence);
         place.next_of_kind.set(0);
         place.next.set(0);
@@ -100,13 +100,13 @@ impl<'a, S: TypeIndexStore> Typed<'a, S> {
         place.previous.set(last);
         place.kind.set(link(index));
         match last.checked_sub(1) {
-            Some(last) => self.shelf.place(last)?.next.set(link(slot)),
+            Some(last) => self.store.place(last)?.next.set(link(slot)),
             None => roots.head.set(link(slot)),
         }
         roots.tail.set(link(slot));
         kind.count.set(kind.count.get().wrapping_add(1));
         match target(&kind.tail) {
-            Some(last) => self.shelf.place(last)?.next_of_kind.set(link(slot)),
+            Some(last) => self.store.place(last)?.next_of_kind.set(link(slot)),
             None => {
                 kind.head.set(link(slot));
                 kind.first.set(sequence);
@@ -117,23 +117,23 @@ impl<'a, S: TypeIndexStore> Typed<'a, S> {
         Ok(())
     }
 
-    /// Removes a message, the first of its type.
+    /// Removes a message, which is the first of its type.
     #[inline]
     pub(crate) fn remove(&self, receiving: ReceiverHeld<'_>, slot: u32) -> Result<(), Fault> {
-        let place = self.shelf.place(slot)?;
+        let place = self.store.place(slot)?;
         let index = target(&place.kind).ok_or(Fault::Damaged)?;
-        let kind = self.shelf.kind(index)?;
+        let kind = self.store.kind(index)?;
         if kind.head.get() != link(slot) {
             return Err(Fault::Damaged);
         }
         let first = kind.first.get();
-        self.look_past(slot, place)?;
+        self.note_removal(slot, place)?;
         self.unlink(receiving, place)?;
         kind.count.set(kind.count.get().wrapping_sub(1));
         let next = place.next_of_kind.get();
         kind.head.set(next);
         match next.checked_sub(1) {
-            Some(next) => kind.first.set(self.shelf.place(next)?.sequence.get()),
+            Some(next) => kind.first.set(self.store.place(next)?.sequence.get()),
             None => {
                 kind.tail.set(0);
                 kind.first.set(NONE);
@@ -143,29 +143,29 @@ impl<'a, S: TypeIndexStore> Typed<'a, S> {
         self.refresh(kind, first)
     }
 
-    /// Takes a message out of the arrival list, and leaves its own links as they are.
+    /// Takes a message out of the arrival list. Its own links keep naming its old neighbours.
     #[inline(always)]
     fn unlink(&self, _: ReceiverHeld<'_>, place: &Place) -> Result<(), Fault> {
-        let roots = self.shelf.kinds();
+        let roots = self.store.kinds();
         let (previous, next) = (place.previous.get(), place.next.get());
         match previous.checked_sub(1) {
-            Some(before) => self.shelf.place(before)?.next.set(next),
+            Some(before) => self.store.place(before)?.next.set(next),
             None => roots.head.set(next),
         }
         match next.checked_sub(1) {
-            Some(behind) => self.shelf.place(behind)?.previous.set(previous),
+            Some(behind) => self.store.place(behind)?.previous.set(previous),
             None => roots.tail.set(previous),
         }
         place.kind.set(0);
         Ok(())
     }
 
-    /// Forgets everything: the first step of rebuilding.
+    /// Empties the order: the first step of rebuilding it.
     pub(crate) fn clear(&self, _: ReceiverHeld<'_>) -> Result<(), Fault> {
-        for slot in 0..self.shelf.places() {
-            self.shelf.place(slot)?.kind.set(0);
+        for slot in 0..self.store.places() {
+            self.store.place(slot)?.kind.set(0);
         }
-        let roots = self.shelf.kinds();
+        let roots = self.store.kinds();
         roots.recent.iter().for_each(|word| word.set(0));
         let words = [
             &roots.head,

@@ -1,15 +1,15 @@
-//! A message that comes back, at the place that its sequence number gives it.
+//! Insertion of a message that comes back, at the place of its sequence number.
 //!
-//! It may belong anywhere, though mostly near the head, beside those that came back before it, or between the neighbours
-//! that it had: the walk begins at the nearest of them, and goes on from below and from above by turns.
+//! The place may be anywhere. Mostly it is near the head, beside messages that came back earlier, or between the old
+//! neighbours. The walk begins at the nearest of these, and goes on from below and from above in turns.
 
 use super::store::{NONE, link};
-use super::{Kind, Place, TypeIndexStore, Typed};
+use super::{Kind, Order, Place, TypeIndexStore};
 use crate::fault::Fault;
 use crate::lock::tokens::ReceiverHeld;
 use crate::sync::Guarded32;
 
-impl<'a, S: TypeIndexStore> Typed<'a, S> {
+impl<'a, S: TypeIndexStore> Order<'a, S> {
     /// Adds a message that was removed before, with the sequence number that it had.
     pub(crate) fn insert(
         &self,
@@ -19,10 +19,10 @@ impl<'a, S: TypeIndexStore> Typed<'a, S> {
         sequence: u64,
     ) -> Result<(), Fault> {
         let (index, kind) = self.find_or_create(mtype)?;
-        let (roots, place) = (self.shelf.kinds(), self.shelf.place(slot)?);
+        let (roots, place) = (self.store.kinds(), self.store.place(slot)?);
         let (previous, next) = self.gap(place, kind, sequence)?;
         let before = self.before_in_kind((index, kind), previous, sequence)?;
-        self.look_again(sequence)?;
+        self.note_return(sequence)?;
         place.sequence.set(sequence);
         place.previous.set(previous);
         place.next.set(next);
@@ -43,7 +43,7 @@ impl<'a, S: TypeIndexStore> Typed<'a, S> {
         before: Option<u32>,
     ) -> Result<(), Fault> {
         let naming = match before {
-            Some(before) => &self.shelf.place(before)?.next_of_kind,
+            Some(before) => &self.store.place(before)?.next_of_kind,
             None => &kind.head,
         };
         place.next_of_kind.set(naming.get());
@@ -58,10 +58,10 @@ impl<'a, S: TypeIndexStore> Typed<'a, S> {
         Ok(())
     }
 
-    /// The links of the two neighbours in the arrival list that a message goes between.
+    /// Returns links to the two neighbours of a number in the arrival list.
     fn gap(&self, place: &Place, kind: &Kind, sequence: u64) -> Result<(u32, u32), Fault> {
         let (mut below, mut above) = self.nearest(place, kind, sequence)?;
-        for _ in 0..=self.shelf.places() {
+        for _ in 0..=self.store.places() {
             let next = self.next_after(below)?.get();
             if next == 0 || !self.is_older(next, sequence)? {
                 return Ok((below, next));
@@ -76,10 +76,11 @@ impl<'a, S: TypeIndexStore> Typed<'a, S> {
         Err(Fault::Damaged)
     }
 
-    /// The nearest messages that we know of, an older and a newer one: the neighbours of before, the one that came back
-    /// last, the first of the type. The ends of the list otherwise.
+    /// Returns links to the nearest known messages, an older and a newer one; 0 for an end of the list.
+    ///
+    /// Known are the old neighbours, the message that came back last, and the first message of the type.
     fn nearest(&self, place: &Place, kind: &Kind, sequence: u64) -> Result<(u32, u32), Fault> {
-        let returned = &self.shelf.kinds().returned;
+        let returned = &self.store.kinds().returned;
         let (mut below, mut above) = ((0, 0), (NONE, 0));
         for known in [&place.previous, &place.next, returned, &kind.head] {
             let known = known.get();
@@ -95,7 +96,7 @@ impl<'a, S: TypeIndexStore> Typed<'a, S> {
         Ok((below.1, above.1))
     }
 
-    /// The message of a type behind which one goes, if any; `previous` is its neighbour in order of arrival.
+    /// Returns the message of a type after which a number belongs, if any. `previous` is the neighbour in order of arrival.
     fn before_in_kind(
         &self,
         (index, kind): (u32, &Kind),
@@ -106,15 +107,15 @@ impl<'a, S: TypeIndexStore> Typed<'a, S> {
         if before == 0 || !self.is_older(before, sequence)? {
             return Ok(None);
         }
-        for known in [previous, self.shelf.kinds().returned.get()] {
+        for known in [previous, self.store.kinds().returned.get()] {
             if self.is_of_kind(known, index)? && self.is_older(known, sequence)? {
                 before = known;
                 break;
             }
         }
-        for _ in 0..=self.shelf.places() {
+        for _ in 0..=self.store.places() {
             let slot = before.wrapping_sub(1);
-            let next = self.shelf.place(slot)?.next_of_kind.get();
+            let next = self.store.place(slot)?.next_of_kind.get();
             if next == 0 || !self.is_older(next, sequence)? {
                 return Ok(Some(slot));
             }
@@ -123,40 +124,40 @@ impl<'a, S: TypeIndexStore> Typed<'a, S> {
         Err(Fault::Damaged)
     }
 
-    /// The sequence number of the message that a link names, if it is in the order.
+    /// Returns the sequence number of the message that a link names, if the message is in the order.
     fn listed(&self, known: u32) -> Result<Option<u64>, Fault> {
         let Some(slot) = known.checked_sub(1) else {
             return Ok(None);
         };
-        let place = self.shelf.place(slot)?;
+        let place = self.store.place(slot)?;
         Ok((place.kind.get() != 0).then(|| place.sequence.get()))
     }
 
     fn is_of_kind(&self, known: u32, kind: u32) -> Result<bool, Fault> {
         match known.checked_sub(1) {
-            Some(slot) => Ok(self.shelf.place(slot)?.kind.get() == link(kind)),
+            Some(slot) => Ok(self.store.place(slot)?.kind.get() == link(kind)),
             None => Ok(false),
         }
     }
 
     fn is_older(&self, message: u32, sequence: u64) -> Result<bool, Fault> {
-        let place = self.shelf.place(message.wrapping_sub(1))?;
+        let place = self.store.place(message.wrapping_sub(1))?;
         Ok(place.sequence.get() < sequence)
     }
 
-    /// The word that names what comes after a message; the head for 0.
+    /// The word that names the successor of a message; the head for 0.
     fn next_after(&self, message: u32) -> Result<&'a Guarded32, Fault> {
         match message.checked_sub(1) {
-            Some(slot) => Ok(&self.shelf.place(slot)?.next),
-            None => Ok(&self.shelf.kinds().head),
+            Some(slot) => Ok(&self.store.place(slot)?.next),
+            None => Ok(&self.store.kinds().head),
         }
     }
 
-    /// The word that names what comes before a message; the tail for 0.
+    /// The word that names the predecessor of a message; the tail for 0.
     fn previous_before(&self, message: u32) -> Result<&'a Guarded32, Fault> {
         match message.checked_sub(1) {
-            Some(slot) => Ok(&self.shelf.place(slot)?.previous),
-            None => Ok(&self.shelf.kinds().tail),
+            Some(slot) => Ok(&self.store.place(slot)?.previous),
+            None => Ok(&self.store.kinds().tail),
         }
     }
 }

@@ -1,97 +1,100 @@
-//! Where the order of typed messages lies: the words, and what a segment has to offer to hold them.
+//! The words of the order in a segment, and the trait of a segment that has them.
 
 use crate::fault::Fault;
 use crate::sync::{Guarded32, Guarded64};
 
-/// A segment, as a place for the order. Everything is guarded by the queue's one lock.
+/// Access to the words of the order in a segment. The queue's one lock guards all of them.
 pub trait TypeIndexStore {
-    /// The place of a slot; [`Fault::Damaged`] of one that can't exist.
+    /// The place of a slot; [`Fault::Damaged`] for an impossible slot.
     fn place(&self, slot: u32) -> Result<&Place, Fault>;
-    /// Slots in circulation: all that may be linked, and the bound of every walk along the messages.
+    /// The number of slots that were ever used. It bounds every walk along the messages.
     fn places(&self) -> u32;
-    /// A record for a type; [`Fault::Damaged`] of one that can't exist.
+    /// The record of a type; [`Fault::Damaged`] for an impossible index.
     fn kind(&self, index: u32) -> Result<&Kind, Fault>;
+    /// The roots of the lists and of the tree.
     fn kinds(&self) -> &TypeRoots;
-    /// Makes more records real memory than the `usable` ones that are; answers how many are then. As many as before is the
-    /// answer of a segment that has one for each of its slots: some of them are idle, whenever a message needs one.
+    /// Allocates memory for more records than the `usable` ones. Returns the new number.
+    ///
+    /// A segment that has a record for each of its slots returns the same number: then a message that needs a record finds
+    /// an idle one.
     fn provide_kinds(&self, usable: u32) -> Result<u32, Fault>;
 }
 
-/// One a slot: where its message stands in the order. Links are index + 1, 0 for none.
+/// The place of a slot's message in the order. A link is an index plus 1; 0 is none.
 #[repr(C)]
 #[derive(Default)]
 pub struct Place {
-    /// When the message came, compared with others.
+    /// The number of the message, which ascends with arrival.
     pub sequence: Guarded64,
     /// The next message of the same type.
     pub next_of_kind: Guarded32,
-    /// Neighbours in order of arrival. They stay as they are when the message is removed: should it come back, it
-    /// finds its old neighbours quickly.
+    /// The neighbours in order of arrival. They stay when the message is removed, so that a message that comes back finds
+    /// its place quickly.
     pub next: Guarded32,
     pub previous: Guarded32,
-    /// The record of the message's type; 0: the slot is not in the order.
+    /// The record of the message's type; 0 if the slot is not in the order.
     pub kind: Guarded32,
 }
 
-/// One a type. Links are index + 1, 0 for none.
+/// The record of a type. A link is an index plus 1; 0 is none.
 #[repr(C, align(64))]
 #[derive(Default)]
 pub struct Kind {
-    /// The type, an i64's bits.
+    /// The bits of the type, an i64.
     pub mtype: Guarded64,
-    /// Sequence number of this type's first message; [`NONE`] without any.
+    /// The sequence number of this type's first message; [`NONE`] without a message.
     pub(crate) first: Guarded64,
     /// The smallest `first` in this subtree.
     pub(crate) least: Guarded64,
-    /// The type's messages.
+    /// The list of the type's messages, and its length.
     pub head: Guarded32,
     pub tail: Guarded32,
     pub count: Guarded32,
-    /// Neighbours in the tree.
+    /// The neighbours in the tree.
     pub left: Guarded32,
     pub right: Guarded32,
     pub parent: Guarded32,
-    /// The next of those that ran empty, while `listed` is 1; of the unused records, if this is one.
+    /// The next record of the idle list while `listed` is 1; the next unused record if this record is unused.
     pub(crate) newer: Guarded32,
     pub(crate) listed: Guarded32,
-    /// The first type of the bucket that lies in this record, and the next of the bucket that this type is in.
+    /// The first type of the bucket that begins in this record, and the next type of the bucket that has this type.
     pub(crate) bucket: Guarded32,
     pub(crate) chain: Guarded32,
 }
 
-/// In place of a sequence number: no message.
+/// The value of a sequence number that stands for no message.
 pub(crate) const NONE: u64 = u64::MAX;
 
-/// So many types, unlike in their lowest bits, are found without a search.
+/// The number of cached records. Recent types with different lowest bits are found without a search.
 pub(super) const RECENT: usize = 8;
 
-/// Where the lists and the tree begin. Links are index + 1, 0 for none.
+/// The roots of the lists and of the tree. A link is an index plus 1; 0 is none.
 #[repr(C, align(128))]
 #[derive(Default)]
 pub struct TypeRoots {
-    // -- first line: what each message writes
-    /// The messages in order of arrival.
+    // -- first line: each message writes it
+    /// The list of messages in order of arrival.
     pub head: Guarded32,
     pub tail: Guarded32,
     pub root: Guarded32,
-    /// The message that was looked at last, and how many are before it; see [`super::inspect`].
+    /// The message that was inspected last, and its position; see [`super::inspect`].
     pub(crate) cursor: Guarded32,
     pub(crate) position: Guarded32,
     /// The message that came back last.
     pub(crate) returned: Guarded32,
-    /// Types that were used lately, by their lowest bits.
+    /// The records of recent types, by the lowest bits of the types.
     pub(crate) recent: [Guarded32; RECENT],
-    // -- second line: what types that come and go write
-    /// First unused record; those that were ever used; those that are real memory.
+    // -- second line: only a type that comes or goes writes it
+    /// The first unused record; the number of records that were ever used; the number that has memory.
     pub(crate) free: Guarded32,
     pub used: Guarded32,
     pub usable: Guarded32,
-    /// Types that ran empty, the one that did so first at the front, and how many they are.
+    /// The idle list of types that ran empty, oldest first, and its length.
     pub(crate) oldest: Guarded32,
     pub(crate) newest: Guarded32,
     pub(crate) listed: Guarded32,
-    /// Shapes the tree and the hash table. A process that makes the queue chooses it by chance, so that no choice of types makes
-    /// the one deep or the other slow.
+    /// Shapes the tree and the hash table. The creator of the queue chooses the seed at random, so that no choice of types
+    /// makes the tree deep or the table slow.
     pub(crate) seed: Guarded64,
 }
 
@@ -107,7 +110,7 @@ impl Kind {
     }
 }
 
-/// What a link names; nothing if it is 0.
+/// The index that a link names; None for 0.
 #[inline(always)]
 pub(super) fn target(link: &Guarded32) -> Option<u32> {
     link.get().checked_sub(1)

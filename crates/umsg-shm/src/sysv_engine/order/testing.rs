@@ -1,23 +1,23 @@
-//! A shelf in plain memory.
+//! A [`TypeIndexStore`] in plain memory.
 
 use super::{Kind, Place, TypeIndexStore, TypeRoots};
 use crate::fault::Fault;
 use std::cell::Cell;
 
-pub(crate) struct Desk {
+pub(crate) struct Records {
     pub(crate) places: Vec<Place>,
     pub(crate) kinds: Vec<Kind>,
     pub(crate) roots: TypeRoots,
-    /// Records that may become real memory; the machine has no more.
+    /// The number of type records that this machine has memory for.
     pub(crate) memory: Cell<u32>,
-    /// Calls that asked for more.
+    /// The number of calls that asked for more records.
     pub(crate) provided: Cell<u32>,
 }
 
-impl Desk {
-    /// A desk for so many messages.
-    pub(crate) fn new(places: usize) -> Desk {
-        Desk {
+impl Records {
+    /// Makes a store for so many messages.
+    pub(crate) fn new(places: usize) -> Records {
+        Records {
             places: (0..places).map(|_| Place::default()).collect(),
             kinds: (0..places).map(|_| Kind::default()).collect(),
             roots: TypeRoots::default(),
@@ -27,7 +27,7 @@ impl Desk {
     }
 }
 
-impl TypeIndexStore for Desk {
+impl TypeIndexStore for Records {
     fn place(&self, slot: u32) -> Result<&Place, Fault> {
         self.places.get(slot as usize).ok_or(Fault::Damaged)
     }

@@ -1,14 +1,14 @@
 use super::store::{NONE, target};
-use super::testing::Desk;
+use super::testing::Records;
 use super::types::IDLE;
-use super::{Kind, Typed, Want};
+use super::{Kind, Order, Want};
 use crate::fault::Fault;
 use crate::lock::tokens::ReceiverHeld;
 use crate::sync::{Guarded32, Guarded64};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-/// What the order has to do, said plainly: all messages in order of arrival.
+/// A plain model of the order: a list of all messages in order of arrival.
 #[derive(Default)]
 struct Model(Vec<Message>);
 
@@ -65,7 +65,7 @@ impl Sender {
         }
     }
 
-    fn send(&mut self, order: &Typed<'_, Desk>, mtype: i64) -> Message {
+    fn send(&mut self, order: &Order<'_, Records>, mtype: i64) -> Message {
         let slot = self.free.pop().unwrap();
         self.sequence += 1 + u64::from(slot % 3);
         order.provide(mtype).unwrap();
@@ -80,33 +80,33 @@ impl Sender {
     }
 }
 
-/// All slots in order of arrival, as `iter` gives them.
-fn arrivals(order: &Typed<'_, Desk>) -> Vec<u32> {
+/// Returns all slots in order of arrival.
+fn arrivals(order: &Order<'_, Records>) -> Vec<u32> {
     order.iter().map(Result::unwrap).collect()
 }
 
-/// The tree is a search tree, each node knows the oldest of its subtree, and an empty one is listed.
-fn assert_sound(desk: &Desk) {
-    fn visit(desk: &Desk, at: &Guarded32, parent: u32, types: &mut Vec<i64>) -> u64 {
+/// Asserts that the tree is a search tree, that each node knows the oldest message of its subtree, and that each empty type is listed.
+fn assert_sound(records: &Records) {
+    fn visit(records: &Records, at: &Guarded32, parent: u32, types: &mut Vec<i64>) -> u64 {
         let Some(index) = target(at) else {
             return NONE;
         };
-        let kind: &Kind = &desk.kinds[index as usize];
+        let kind: &Kind = &records.kinds[index as usize];
         assert_eq!(kind.parent.get(), parent);
-        let left = visit(desk, &kind.left, index + 1, types);
+        let left = visit(records, &kind.left, index + 1, types);
         types.push(kind.mtype());
-        let right = visit(desk, &kind.right, index + 1, types);
+        let right = visit(records, &kind.right, index + 1, types);
         assert_eq!(kind.least.get(), kind.first.get().min(left).min(right));
         assert!(!kind.is_empty() || kind.listed.get() == 1);
         kind.least.get()
     }
     let mut types = Vec::new();
-    visit(desk, &desk.roots.root, 0, &mut types);
+    visit(records, &records.roots.root, 0, &mut types);
     assert!(types.is_sorted());
 }
 
-fn assert_same(desk: &Desk, model: &Model, of: &[i64]) {
-    let order = Typed::of(desk);
+fn assert_same(records: &Records, model: &Model, of: &[i64]) {
+    let order = Order::of(records);
     let slots: Vec<u32> = model.0.iter().map(|message| message.slot).collect();
     assert_eq!(arrivals(&order), slots);
     let wants = of.iter().flat_map(|&mtype| {
@@ -124,7 +124,7 @@ fn assert_same(desk: &Desk, model: &Model, of: &[i64]) {
     }
     let kinds: Vec<_> = order.kinds().map(Result::unwrap).collect();
     assert_eq!(kinds, model.kinds());
-    assert_sound(desk);
+    assert_sound(records);
 }
 
 fn want() -> impl Strategy<Value = fn(i64) -> Want> {
@@ -146,9 +146,9 @@ proptest! {
         seed in any::<u64>(),
         steps in prop::collection::vec((0..8_u8, any::<u16>(), want(), 0..400_u32), 1..300),
     ) {
-        let desk = Desk::new(300);
-        desk.roots.seed.set(seed);
-        let order = Typed::of(&desk);
+        let records = Records::new(300);
+        records.roots.seed.set(seed);
+        let order = Order::of(&records);
         let (mut model, mut away) = (Model::default(), Vec::<Message>::new());
         let mut sender = Sender::new(300);
         for (step, pick, want, n) in steps {
@@ -184,10 +184,10 @@ proptest! {
                     prop_assert_eq!(order.nth(n), Ok(found));
                 }
             }
-            assert_same(&desk, &model, &[mtype]);
+            assert_same(&records, &model, &[mtype]);
         }
         order.clear(ReceiverHeld::in_test()).unwrap();
-        assert_same(&desk, &Model::default(), &[1, 9]);
+        assert_same(&records, &Model::default(), &[1, 9]);
         for message in &model.0 {
             order.push_back(ReceiverHeld::in_test(), message.slot, message.mtype, message.sequence).unwrap();
         }
@@ -195,18 +195,18 @@ proptest! {
             order.insert(ReceiverHeld::in_test(), message.slot, message.mtype, message.sequence).unwrap();
             model.add(message);
         }
-        assert_same(&desk, &model, &[1, 9]);
+        assert_same(&records, &model, &[1, 9]);
     }
 
-    /// Whatever a peer writes: an answer or an error, in the end. The first repair makes all of it whole again.
+    /// After any write of a peer, each call ends with an answer or an error, and the first repair restores the order.
     #[test]
     fn words_that_a_peer_writes_lead_to_errors_at_most(
         seed in any::<u64>(),
         steps in prop::collection::vec((0..9_u8, any::<u8>(), want(), any::<u32>(), any::<u64>()), 1..400),
     ) {
-        let desk = Desk::new(40);
-        desk.roots.seed.set(seed);
-        let order = Typed::of(&desk);
+        let records = Records::new(40);
+        records.roots.seed.set(seed);
+        let order = Order::of(&records);
         let (mut slot, mut sequence) = (0, 0);
         for (step, pick, want, at, value) in steps {
             let mtype = 1 + i64::from(pick % 20);
@@ -229,25 +229,25 @@ proptest! {
                 6 => {
                     let _ = order.provide_all((1..i64::from(pick)).step_by(7));
                 }
-                _ => scribble(&desk, at as usize, value),
+                _ => scribble(&records, at as usize, value),
             }
         }
         order.clear(ReceiverHeld::in_test()).unwrap();
-        // The seed stays, and what a peer wrote as the number of usable records is a lie at worst.
-        desk.roots.usable.set(0);
+        // A repair keeps the seed and the number of usable records. A forged number is wrong at worst.
+        records.roots.usable.set(0);
         let (mut model, mut sender) = (Model::default(), Sender::new(40));
         for mtype in 1..20 {
             model.add(sender.send(&order, mtype));
         }
-        assert_same(&desk, &model, &[1, 5, 19]);
+        assert_same(&records, &model, &[1, 5, 19]);
     }
 }
 
-/// Overwrites one word, by what would be a link as often as not.
-fn scribble(desk: &Desk, at: usize, value: u64) {
-    let place = &desk.places[at % desk.places.len()];
-    let kind = &desk.kinds[at % 24];
-    let roots = &desk.roots;
+/// Overwrites one word. About every second value is a possible link.
+fn scribble(records: &Records, at: usize, value: u64) {
+    let place = &records.places[at % records.places.len()];
+    let kind = &records.kinds[at % 24];
+    let roots = &records.roots;
     let words: [&Guarded32; 26] = [
         &place.next_of_kind,
         &place.next,
@@ -294,13 +294,13 @@ fn scribble(desk: &Desk, at: usize, value: u64) {
     }
 }
 
-/// A queue of each type, for many types: what [`Model`] would be too slow for.
+/// Tests more types than [`Model`] could handle in time, with one list for each type.
 #[test]
 fn twenty_thousand_types_are_each_served_in_order() {
     const TYPES: u64 = 20_000;
-    let desk = Desk::new(40_000);
-    desk.roots.seed.set(0x5eed);
-    let order = Typed::of(&desk);
+    let records = Records::new(40_000);
+    records.roots.seed.set(0x5eed);
+    let order = Order::of(&records);
     let mut sender = Sender::new(40_000);
     let mut model = HashMap::<i64, VecDeque<u32>>::new();
     let mut random = 1_u64;
@@ -324,7 +324,7 @@ fn twenty_thousand_types_are_each_served_in_order() {
             }
         }
     }
-    assert_sound(&desk);
+    assert_sound(&records);
     let mut in_order: Vec<i64> = model
         .iter()
         .filter(|(_, list)| !list.is_empty())
@@ -344,20 +344,20 @@ fn twenty_thousand_types_are_each_served_in_order() {
 
 #[test]
 fn a_scan_by_number_walks_one_step_each_while_others_receive() {
-    let desk = Desk::new(100);
-    let order = Typed::of(&desk);
+    let records = Records::new(100);
+    let order = Order::of(&records);
     let mut sender = Sender::new(100);
     let mut model = Model::default();
     for n in 0..100 {
         model.add(sender.send(&order, 1 + n % 3));
     }
-    // Two further, one removed in front: the number that was next stays next but one.
+    // The cursor goes two messages on, and one message before it is removed. The later numbers shift by one.
     for n in (0..60).step_by(2) {
         assert_eq!(order.nth(n), Ok(Some(model.0[n as usize].slot)));
         let first = model.0[0];
         order.remove(ReceiverHeld::in_test(), first.slot).unwrap();
         model.remove(first);
-        let at = target(&desk.roots.cursor);
+        let at = target(&records.roots.cursor);
         assert_eq!(at, (n > 0).then(|| model.0[n as usize - 1].slot));
     }
     assert_eq!(order.nth(1_000), Ok(None));
@@ -368,35 +368,35 @@ fn a_scan_by_number_walks_one_step_each_while_others_receive() {
 
 #[test]
 fn types_that_come_once_each_leave_few_records_behind() {
-    let desk = Desk::new(1_000);
-    let order = Typed::of(&desk);
+    let records = Records::new(1_000);
+    let order = Order::of(&records);
     let mut sender = Sender::new(1_000);
     for mtype in 1..=500 {
         sender.send(&order, mtype);
     }
-    assert_eq!(desk.roots.used.get(), 500);
+    assert_eq!(records.roots.used.get(), 500);
     for _ in 0..500 {
         let slot = order.first(Want::Any).unwrap().unwrap();
         order.remove(ReceiverHeld::in_test(), slot).unwrap();
     }
-    // All idle; each new one makes two of them go, until few are left.
+    // All types are idle. Each new type removes two of them, until few are left.
     for mtype in 1_001..=3_000 {
         let message = sender.send(&order, mtype);
         order.remove(ReceiverHeld::in_test(), message.slot).unwrap();
         sender.free.push(message.slot);
-        assert_sound(&desk);
+        assert_sound(&records);
     }
-    assert_eq!(desk.roots.used.get(), 500);
-    assert_eq!(desk.roots.listed.get(), IDLE);
+    assert_eq!(records.roots.used.get(), 500);
+    assert_eq!(records.roots.listed.get(), IDLE);
     assert_eq!(order.kinds().count(), 0);
 }
 
 #[test]
 fn a_type_in_use_is_never_removed_for_a_new_one() {
-    let desk = Desk::new(400);
-    let order = Typed::of(&desk);
+    let records = Records::new(400);
+    let order = Order::of(&records);
     let mut sender = Sender::new(400);
-    // Idle once, so that they are in the list of the idle, and in use now.
+    // These types were idle once, so they are in the idle list. Now they are in use.
     for mtype in 1..=100 {
         order.provide(mtype).unwrap();
     }
@@ -411,19 +411,19 @@ fn a_type_in_use_is_never_removed_for_a_new_one() {
             Ok(Some(message.slot))
         );
     }
-    assert_sound(&desk);
+    assert_sound(&records);
 }
 
 #[test]
 fn a_batch_of_many_types_has_its_memory_before_its_first_message() {
-    let desk = Desk::new(300);
-    let order = Typed::of(&desk);
+    let records = Records::new(300);
+    let order = Order::of(&records);
     for mtype in 1..=150 {
         order.provide(mtype).unwrap();
     }
     order.provide_all(100..=300).unwrap();
-    desk.memory.set(0);
-    let calls = desk.provided.get();
+    records.memory.set(0);
+    let calls = records.provided.get();
     for slot in 0..=200 {
         order
             .push_back(
@@ -434,14 +434,14 @@ fn a_batch_of_many_types_has_its_memory_before_its_first_message() {
             )
             .unwrap();
     }
-    assert_eq!(desk.provided.get(), calls);
+    assert_eq!(records.provided.get(), calls);
     assert_eq!(order.kinds().count(), 201);
 }
 
 #[test]
 fn a_batch_takes_the_last_records_from_idle_types() {
-    let desk = Desk::new(20);
-    let order = Typed::of(&desk);
+    let records = Records::new(20);
+    let order = Order::of(&records);
     for mtype in 11..=20 {
         order.provide(mtype).unwrap();
     }
@@ -449,7 +449,7 @@ fn a_batch_takes_the_last_records_from_idle_types() {
     for mtype in 1..=10 {
         sender.send(&order, mtype);
     }
-    // Of 20 records 10 are in use, and those of the idle types 11 to 14 are wanted for types 21 to 24.
+    // 10 of 20 records are in use. The records of the idle types 11 to 14 are needed for types 21 to 24.
     order.provide_all(15..=24).unwrap();
     for mtype in 15..=24 {
         let slot = sender.free.pop().unwrap();
@@ -458,14 +458,14 @@ fn a_batch_takes_the_last_records_from_idle_types() {
             .unwrap();
     }
     assert_eq!(order.kinds().count(), 20);
-    assert_sound(&desk);
+    assert_sound(&records);
 }
 
 #[test]
 fn without_memory_a_new_type_takes_the_record_of_an_idle_one_or_is_refused() {
-    let desk = Desk::new(20);
-    let order = Typed::of(&desk);
-    desk.memory.set(16);
+    let records = Records::new(20);
+    let order = Order::of(&records);
+    records.memory.set(16);
     let mut sender = Sender::new(20);
     for mtype in 1..=16 {
         sender.send(&order, mtype);
@@ -475,13 +475,13 @@ fn without_memory_a_new_type_takes_the_record_of_an_idle_one_or_is_refused() {
     sender.send(&order, 17);
     assert_eq!(order.provide(5), Err(Fault::NoMemory));
     assert_eq!(order.first(Want::Exactly(5)), Ok(None));
-    assert_sound(&desk);
+    assert_sound(&records);
 }
 
 #[test]
 fn what_is_no_type_is_refused() {
-    let desk = Desk::new(4);
-    let order = Typed::of(&desk);
+    let records = Records::new(4);
+    let order = Order::of(&records);
     for mtype in [0, -1, i64::MIN] {
         assert_eq!(
             order.push_back(ReceiverHeld::in_test(), 0, mtype, 1),

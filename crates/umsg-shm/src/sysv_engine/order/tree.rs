@@ -1,19 +1,19 @@
-//! The tree of types: a search tree by type, balanced by chance.
+//! The search tree of types: a treap, balanced by random ranks.
 //!
-//! Each type has a rank, a hash of it and of the queue's seed, and no node has a higher rank than its parent: the tree has
-//! the shape that insertions in a random order would give it, whatever the order was. That is 1.4 log2(n) steps from
-//! a type to the root on average, 40 at most for 30,000 types, and two rotations to add or remove one.
+//! The rank of a type is a hash of the type and of the queue's seed. No node has a higher rank than its parent. So the tree
+//! has the shape of insertions in random order, in any real order. A path to the root has 1.4 log2(n) steps on average, and
+//! at most 40 for 30,000 types. To add or remove a type takes two rotations.
 
 use super::store::{NONE, link, target};
-use super::{Kind, TypeIndexStore, Typed};
+use super::{Kind, Order, TypeIndexStore};
 use crate::fault::Fault;
 use crate::sync::Guarded32;
 
-/// The tree of a million types has no path as long as this: 60 steps are likely, 80 would be a wonder.
+/// More steps than a path of an intact tree has: among a million types, the longest path has about 60.
 const DEPTH: usize = 256;
 
-impl<'a, S: TypeIndexStore> Typed<'a, S> {
-    /// The lowest type of a subtree that has messages.
+impl<'a, S: TypeIndexStore> Order<'a, S> {
+    /// Returns the lowest type of a subtree that has messages.
     #[inline]
     pub(super) fn lowest(&self, subtree: &'a Guarded32) -> Result<Option<&'a Kind>, Fault> {
         let mut at = subtree;
@@ -21,7 +21,7 @@ impl<'a, S: TypeIndexStore> Typed<'a, S> {
             let Some(index) = target(at) else {
                 return Ok(None);
             };
-            let kind = self.shelf.kind(index)?;
+            let kind = self.store.kind(index)?;
             if self.least_of(&kind.left)? != NONE {
                 at = &kind.left;
             } else if kind.first.get() != NONE {
@@ -33,10 +33,10 @@ impl<'a, S: TypeIndexStore> Typed<'a, S> {
         Err(Fault::Damaged)
     }
 
-    /// The lowest type that has messages, of those that are not below `from`.
+    /// Returns the lowest type that has messages and is not below `from`.
     pub(super) fn lowest_from(&self, from: i64) -> Result<Option<&'a Kind>, Fault> {
-        let mut at = &self.shelf.kinds().root;
-        // The last node on the way that is not below `from`: it, or what is right of it, is next.
+        let mut at = &self.store.kinds().root;
+        // The last node on the path that is not below `from`. The result is this node, or the lowest to its right.
         let mut found = None;
         for _ in 0..DEPTH {
             let Some(index) = target(at) else {
@@ -46,7 +46,7 @@ impl<'a, S: TypeIndexStore> Typed<'a, S> {
                     None => Ok(None),
                 };
             };
-            let kind = self.shelf.kind(index)?;
+            let kind = self.store.kind(index)?;
             if kind.mtype() < from {
                 at = &kind.right;
                 continue;
@@ -63,22 +63,22 @@ impl<'a, S: TypeIndexStore> Typed<'a, S> {
         kind.first.get() != NONE
     }
 
-    /// The first message of any other type.
+    /// Returns the first message of any other type.
     pub(super) fn first_except(&self, mtype: i64) -> Result<Option<u32>, Fault> {
-        let roots = self.shelf.kinds();
+        let roots = self.store.kinds();
         let Some(slot) = target(&roots.head) else {
             return Ok(None);
         };
-        let index = target(&self.shelf.place(slot)?.kind).ok_or(Fault::Damaged)?;
-        if self.shelf.kind(index)?.mtype() != mtype {
+        let index = target(&self.store.place(slot)?.kind).ok_or(Fault::Damaged)?;
+        if self.store.kind(index)?.mtype() != mtype {
             return Ok(Some(slot));
         }
         self.first_beside(mtype)
     }
 
-    /// The oldest message of those in the tree except for one type: on the way down to it, what branches off.
+    /// Returns the oldest message of all types but one: of the nodes and subtrees beside the path down to this type.
     fn first_beside(&self, mtype: i64) -> Result<Option<u32>, Fault> {
-        let mut at = &self.shelf.kinds().root;
+        let mut at = &self.store.kinds().root;
         let (mut least, mut holder) = (NONE, None);
         let mut consider = |sequence, place| {
             if sequence < least {
@@ -89,7 +89,7 @@ impl<'a, S: TypeIndexStore> Typed<'a, S> {
             let Some(index) = target(at) else {
                 return holder.map_or(Ok(None), |place| self.holder_of(least, place));
             };
-            let kind = self.shelf.kind(index)?;
+            let kind = self.store.kind(index)?;
             let next = child_towards(kind, mtype);
             for child in [&kind.left, &kind.right] {
                 if kind.mtype() == mtype || !std::ptr::eq(child, next) {
@@ -105,11 +105,11 @@ impl<'a, S: TypeIndexStore> Typed<'a, S> {
         Err(Fault::Damaged)
     }
 
-    /// The message of a subtree that has a sequence number, by the nodes that say how to get there.
+    /// Returns the message of a subtree whose number is `sequence`, the subtree's least.
     fn holder_of(&self, sequence: u64, subtree: &'a Guarded32) -> Result<Option<u32>, Fault> {
         let mut at = subtree;
         for _ in 0..DEPTH {
-            let kind = self.shelf.kind(target(at).ok_or(Fault::Damaged)?)?;
+            let kind = self.store.kind(target(at).ok_or(Fault::Damaged)?)?;
             if kind.first.get() == sequence {
                 return Ok(target(&kind.head));
             }
@@ -119,7 +119,7 @@ impl<'a, S: TypeIndexStore> Typed<'a, S> {
         Err(Fault::Damaged)
     }
 
-    /// The oldest message of a subtree has become older: a type's first message was added.
+    /// Lowers `least` up the tree, after an older first message was added to a type.
     #[inline(always)]
     pub(super) fn lower(&self, kind: &'a Kind, sequence: u64) -> Result<(), Fault> {
         let mut kind = kind;
@@ -129,14 +129,14 @@ impl<'a, S: TypeIndexStore> Typed<'a, S> {
             }
             kind.least.set(sequence);
             match target(&kind.parent) {
-                Some(parent) => kind = self.shelf.kind(parent)?,
+                Some(parent) => kind = self.store.kind(parent)?,
                 None => return Ok(()),
             }
         }
         Err(Fault::Damaged)
     }
 
-    /// A type's first message, `old`, has gone: says so to the nodes whose oldest it was.
+    /// Updates `least` up the tree, after a type's first message `old` was removed.
     #[inline(always)]
     pub(super) fn refresh(&self, kind: &'a Kind, old: u64) -> Result<(), Fault> {
         let mut kind = kind;
@@ -146,16 +146,16 @@ impl<'a, S: TypeIndexStore> Typed<'a, S> {
             }
             kind.least.set(self.least_in(kind)?);
             match target(&kind.parent) {
-                Some(parent) => kind = self.shelf.kind(parent)?,
+                Some(parent) => kind = self.store.kind(parent)?,
                 None => return Ok(()),
             }
         }
         Err(Fault::Damaged)
     }
 
-    /// Adds a node, of a type without messages.
+    /// Adds the node of a type without messages.
     pub(super) fn attach(&self, index: u32, kind: &'a Kind) -> Result<(), Fault> {
-        let mut at = &self.shelf.kinds().root;
+        let mut at = &self.store.kinds().root;
         let mut parent = 0;
         for _ in 0..DEPTH {
             let Some(above) = target(at) else {
@@ -164,17 +164,17 @@ impl<'a, S: TypeIndexStore> Typed<'a, S> {
                 return self.rise(index, kind);
             };
             parent = link(above);
-            at = child_towards(self.shelf.kind(above)?, kind.mtype());
+            at = child_towards(self.store.kind(above)?, kind.mtype());
         }
         Err(Fault::Damaged)
     }
 
-    /// Removes a node, of a type without messages.
+    /// Removes the node of a type without messages.
     pub(super) fn detach(&self, index: u32, kind: &'a Kind) -> Result<(), Fault> {
         for _ in 0..DEPTH {
             let (below, child) = match (target(&kind.left), target(&kind.right)) {
                 (Some(left), Some(right)) => {
-                    let (one, other) = (self.shelf.kind(left)?, self.shelf.kind(right)?);
+                    let (one, other) = (self.store.kind(left)?, self.store.kind(right)?);
                     match self.rank(one) > self.rank(other) {
                         true => (left, one),
                         false => (right, other),
@@ -184,7 +184,7 @@ impl<'a, S: TypeIndexStore> Typed<'a, S> {
                     let rest = left.or(right);
                     self.naming(index, kind)?.set(rest.map_or(0, link));
                     if let Some(rest) = rest {
-                        self.shelf.kind(rest)?.parent.set(kind.parent.get());
+                        self.store.kind(rest)?.parent.set(kind.parent.get());
                     }
                     return Ok(());
                 }
@@ -194,11 +194,11 @@ impl<'a, S: TypeIndexStore> Typed<'a, S> {
         Err(Fault::Damaged)
     }
 
-    /// Lets a new leaf rise to where its rank puts it.
+    /// Rotates a new leaf up to the place of its rank.
     fn rise(&self, index: u32, kind: &'a Kind) -> Result<(), Fault> {
         for _ in 0..DEPTH {
             match target(&kind.parent) {
-                Some(parent) if self.rank(self.shelf.kind(parent)?) < self.rank(kind) => {
+                Some(parent) if self.rank(self.store.kind(parent)?) < self.rank(kind) => {
                     self.rotate(index, kind)?;
                 }
                 _ => return Ok(()),
@@ -207,7 +207,7 @@ impl<'a, S: TypeIndexStore> Typed<'a, S> {
         Err(Fault::Damaged)
     }
 
-    /// Puts a node in the place of its parent, which becomes its child:
+    /// Rotates a node to the place of its parent, which becomes its child:
     ///
     /// ```text
     ///        parent            node
@@ -218,7 +218,7 @@ impl<'a, S: TypeIndexStore> Typed<'a, S> {
     /// ```
     fn rotate(&self, index: u32, kind: &'a Kind) -> Result<(), Fault> {
         let above = target(&kind.parent).ok_or(Fault::Damaged)?;
-        let parent = self.shelf.kind(above)?;
+        let parent = self.store.kind(above)?;
         let naming = self.naming(above, parent)?;
         let (outer, inner) = match parent.left.get() == link(index) {
             true => (&parent.left, &kind.right),
@@ -226,7 +226,7 @@ impl<'a, S: TypeIndexStore> Typed<'a, S> {
         };
         outer.set(inner.get());
         if let Some(moved) = target(inner) {
-            self.shelf.kind(moved)?.parent.set(link(above));
+            self.store.kind(moved)?.parent.set(link(above));
         }
         inner.set(link(above));
         kind.parent.set(parent.parent.get());
@@ -237,14 +237,14 @@ impl<'a, S: TypeIndexStore> Typed<'a, S> {
         Ok(())
     }
 
-    /// The word that names a node: one of its parent's, or the root.
+    /// The word that names a node: a child link of its parent, or the root.
     fn naming(&self, index: u32, kind: &'a Kind) -> Result<&'a Guarded32, Fault> {
         let candidates = match target(&kind.parent) {
             Some(parent) => {
-                let parent = self.shelf.kind(parent)?;
+                let parent = self.store.kind(parent)?;
                 [&parent.left, &parent.right]
             }
-            None => [&self.shelf.kinds().root; 2],
+            None => [&self.store.kinds().root; 2],
         };
         let named = candidates
             .into_iter()
@@ -252,29 +252,29 @@ impl<'a, S: TypeIndexStore> Typed<'a, S> {
         named.ok_or(Fault::Damaged)
     }
 
-    /// The oldest message of a node and what is below it.
+    /// Computes the least number of a node and its subtrees.
     #[inline(always)]
     fn least_in(&self, kind: &Kind) -> Result<u64, Fault> {
         let below = self.least_of(&kind.left)?.min(self.least_of(&kind.right)?);
         Ok(kind.first.get().min(below))
     }
 
-    /// What a subtree says is its oldest message.
+    /// The least number of a subtree, as its top node has stored it.
     #[inline(always)]
     fn least_of(&self, subtree: &Guarded32) -> Result<u64, Fault> {
         match target(subtree) {
-            Some(index) => Ok(self.shelf.kind(index)?.least.get()),
+            Some(index) => Ok(self.store.kind(index)?.least.get()),
             None => Ok(NONE),
         }
     }
 
-    /// Higher ranks are nearer to the root.
+    /// The rank of a type. Higher ranks are nearer to the root.
     fn rank(&self, kind: &Kind) -> u64 {
         self.hash(kind.mtype())
     }
 }
 
-/// On which side of a node a type is.
+/// The child link of a node that leads towards a type.
 #[inline(always)]
 fn child_towards(kind: &Kind, mtype: i64) -> &Guarded32 {
     match mtype < kind.mtype() {

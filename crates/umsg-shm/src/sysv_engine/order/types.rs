@@ -1,27 +1,29 @@
-//! The records of types: where they come from, and where they go.
+//! The life of the records of types.
 //!
 //! ```text
 //! unused --create--> in the tree, without messages --push_back--> in the tree, with messages
-//!    ^                 |    (all in the list of the         ^                   |
-//!    '----- evict -----'     idle, `listed` = 1)            '-- last removed ---'
+//!    ^                 |    (always in the idle             ^                   |
+//!    '----- evict -----'     list, `listed` = 1)            '-- last removed ---'
 //! ```
 //!
-//! A type that runs empty is likely to be used again: it stays. Only when a record is made for another type, and those in
-//! the list are [`IDLE`] and half of all, the ones that ran empty first are removed, up to two: so the idle get fewer as
-//! long as new types come, and types that come and go again and again cost nothing. A type that has messages again stays
-//! in the list, until its turn comes and it is dropped from it: the list may hold it, and need not. An empty one is always
-//! listed.
+//! A type that runs empty is likely to be used again, so its record stays. Types that come and go repeatedly cost nothing.
+//!
+//! Records are removed only when a record for another type is created. The idle list must then have [`IDLE`] entries, and
+//! half of all records. Up to two types that ran empty first are removed. So the idle types get fewer while new types come.
+//!
+//! A type that has messages again stays in the idle list, until eviction reaches it and drops it from the list. So each
+//! empty type is in the list, and a type with messages may be.
 
 use super::store::{NONE, link, target};
-use super::{Kind, TypeIndexStore, Typed};
+use super::{Kind, Order, TypeIndexStore};
 use crate::fault::Fault;
 
-/// Types without messages that may stay while new types come.
+/// The number of idle types up to which no type is removed for a new one.
 pub(super) const IDLE: u32 = 256;
 
-impl<'a, S: TypeIndexStore> Typed<'a, S> {
-    /// Memory for a message of this type: until the next call of this kind, or the next removal, [`Typed::push_back`] of one
-    /// can't fail for want of memory.
+impl<'a, S: TypeIndexStore> Order<'a, S> {
+    /// Provides the memory for a message of this type. Until the next call of this function or the next removal, one
+    /// [`Order::push_back`] can't fail with [`Fault::NoMemory`].
     #[inline]
     pub(crate) fn provide(&self, mtype: i64) -> Result<(), Fault> {
         match self.find(mtype)? {
@@ -30,7 +32,7 @@ impl<'a, S: TypeIndexStore> Typed<'a, S> {
         }
     }
 
-    /// Memory for messages of all of these types at once, as [`Typed::provide`] for one.
+    /// Provides the memory for messages of all these types at once, as [`Order::provide`] does for one.
     pub(crate) fn provide_all(
         &self,
         types: impl Iterator<Item = i64> + Clone,
@@ -46,23 +48,23 @@ impl<'a, S: TypeIndexStore> Typed<'a, S> {
         Ok(())
     }
 
-    /// The types that have messages, and how many, in ascending order.
+    /// Returns the types that have messages in ascending order, with the number of messages of each.
     pub(crate) fn kinds(&self) -> impl Iterator<Item = Result<(i64, u32), Fault>> + use<'a, S> {
-        let order = Typed { shelf: self.shelf };
+        let order = Order { store: self.store };
         let mut from = Some(1);
         std::iter::from_fn(move || {
             let found = order.lowest_from(from?).transpose()?;
-            // Ascending, and at an end after an error: no list goes on for ever.
+            // Types ascend, and an error ends the list. So the iteration ends even in a corrupted tree.
             from = found
                 .as_ref()
                 .ok()
                 .and_then(|kind| kind.mtype().checked_add(1));
             Some(found.map(|kind| (kind.mtype(), kind.count.get())))
         })
-        .take(self.shelf.places() as usize)
+        .take(self.store.places() as usize)
     }
 
-    /// The record of a type, a new one if there is none.
+    /// Returns the record of a type. Creates the record if there is none.
     #[inline]
     pub(super) fn find_or_create(&self, mtype: i64) -> Result<(u32, &'a Kind), Fault> {
         match self.find(mtype)? {
@@ -71,13 +73,13 @@ impl<'a, S: TypeIndexStore> Typed<'a, S> {
         }
     }
 
-    /// A record for a type that has none, in the tree, without messages. Others may have to go for it, if they may.
+    /// Creates the record of a type, in the tree and without messages. With `may_evict`, idle types may be removed.
     #[cold]
     fn create(&self, mtype: i64, may_evict: bool) -> Result<(u32, &'a Kind), Fault> {
         if mtype < 1 {
             return Err(Fault::Damaged);
         }
-        let roots = self.shelf.kinds();
+        let roots = self.store.kinds();
         let enough = IDLE.max(roots.used.get() / 2);
         for _ in 0..2 {
             if may_evict && roots.listed.get() >= enough {
@@ -85,7 +87,7 @@ impl<'a, S: TypeIndexStore> Typed<'a, S> {
             }
         }
         let index = self.take(may_evict)?;
-        let kind = self.shelf.kind(index)?;
+        let kind = self.store.kind(index)?;
         kind.mtype.set(mtype as u64);
         kind.first.set(NONE);
         kind.least.set(NONE);
@@ -105,19 +107,19 @@ impl<'a, S: TypeIndexStore> Typed<'a, S> {
         Ok((index, kind))
     }
 
-    /// A record that no process uses.
+    /// Takes an unused record. With `may_evict`, takes the record of an idle type if the memory is used up.
     fn take(&self, may_evict: bool) -> Result<u32, Fault> {
-        let roots = self.shelf.kinds();
+        let roots = self.store.kinds();
         if let Some(index) = target(&roots.free) {
-            roots.free.set(self.shelf.kind(index)?.newer.get());
+            roots.free.set(self.store.kind(index)?.newer.get());
             return Ok(index);
         }
         let used = roots.used.get();
         if used >= roots.usable.get() {
-            match self.shelf.provide_kinds(roots.usable.get()) {
+            match self.store.provide_kinds(roots.usable.get()) {
                 Ok(usable) => roots.usable.set(usable),
-                Err(trouble) if !may_evict => return Err(trouble),
-                Err(trouble) => return self.take_from_idle()?.ok_or(trouble),
+                Err(fault) if !may_evict => return Err(fault),
+                Err(fault) => return self.take_from_idle()?.ok_or(fault),
             }
         }
         if used < roots.usable.get() {
@@ -128,23 +130,23 @@ impl<'a, S: TypeIndexStore> Typed<'a, S> {
         self.take_from_idle()?.ok_or(Fault::Damaged)
     }
 
-    /// The record of the type that ran empty first.
+    /// Removes the type that ran empty first, and takes its record.
     fn take_from_idle(&self) -> Result<Option<u32>, Fault> {
-        let roots = self.shelf.kinds();
-        for _ in 0..self.shelf.places().saturating_add(IDLE) {
+        let roots = self.store.kinds();
+        for _ in 0..self.store.places().saturating_add(IDLE) {
             if roots.oldest.get() == 0 {
                 break;
             }
             self.evict()?;
             if let Some(index) = target(&roots.free) {
-                roots.free.set(self.shelf.kind(index)?.newer.get());
+                roots.free.set(self.store.kind(index)?.newer.get());
                 return Ok(Some(index));
             }
         }
         Ok(None)
     }
 
-    /// A type has run empty: lists it, unless it is listed since the last time.
+    /// Puts a type that ran empty into the idle list, unless it is still there.
     #[inline(always)]
     pub(super) fn rest(&self, index: u32, kind: &Kind) -> Result<(), Fault> {
         if kind.listed.get() != 0 {
@@ -155,11 +157,11 @@ impl<'a, S: TypeIndexStore> Typed<'a, S> {
 
     #[cold]
     fn list(&self, index: u32, kind: &Kind) -> Result<(), Fault> {
-        let roots = self.shelf.kinds();
+        let roots = self.store.kinds();
         kind.listed.set(1);
         kind.newer.set(0);
         match target(&roots.newest) {
-            Some(newest) => self.shelf.kind(newest)?.newer.set(link(index)),
+            Some(newest) => self.store.kind(newest)?.newer.set(link(index)),
             None => roots.oldest.set(link(index)),
         }
         roots.newest.set(link(index));
@@ -167,13 +169,13 @@ impl<'a, S: TypeIndexStore> Typed<'a, S> {
         Ok(())
     }
 
-    /// Drops the first in the list of the idle, and removes it from the tree if it still has no messages.
+    /// Drops the first type of the idle list, and removes it from the tree if it still has no messages.
     fn evict(&self) -> Result<(), Fault> {
-        let roots = self.shelf.kinds();
+        let roots = self.store.kinds();
         let Some(index) = target(&roots.oldest) else {
             return Err(Fault::Damaged);
         };
-        let kind = self.shelf.kind(index)?;
+        let kind = self.store.kind(index)?;
         roots.oldest.set(kind.newer.get());
         if kind.newer.get() == 0 {
             roots.newest.set(0);
