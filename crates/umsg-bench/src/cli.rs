@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 
 use crate::suite::Suite;
+use crate::trial::Trial;
 
 /// umsg and the kernel's own message queues, side by side
 #[derive(Parser, Debug)]
@@ -18,8 +19,9 @@ Examples:
   umsg-bench mqueue                 the table published in 2012, on this machine
   umsg-bench stream --json          throughput between two processes, for a program to read
   umsg-bench msg                    System V queues: pairs of threads on one queue, receiving by type
+  umsg-bench everyday               what a program does around its messages, through the C calls
   umsg-bench peers                  what else one would use, with the same work, and who is stuck when one of two is killed
-  umsg-bench all --quick            everything, in less than three minutes, with less certain figures
+  umsg-bench all --quick            everything, in about three minutes, with less certain figures
   umsg-bench all --json figures.json --html figures.html
                                     everything, kept, and as a page to look at
   umsg-bench report figures.json --html figures.html --markdown figures.md
@@ -82,6 +84,9 @@ pub enum Task {
         #[command(flatten)]
         pages: Pages,
     },
+    /// Measure one case in this process
+    #[command(hide = true)]
+    Trial(Trial),
 }
 
 /// Where figures are shown.
@@ -133,7 +138,7 @@ mod tests {
     fn figures_go_to_a_file_or_in_place_of_the_tables() {
         let cli = parse("umsg-bench all --json figures.json").unwrap();
         assert!(cli.tables());
-        assert_eq!(cli.suites().len(), 13);
+        assert_eq!(cli.suites().len(), 14);
         for line in ["umsg-bench msg --json", "umsg-bench msg --json -"] {
             assert!(!parse(line).unwrap().tables(), "{line}");
         }

@@ -1,5 +1,6 @@
 //! What every suite needs to know, and rounds that alternate.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize, Serializer};
@@ -36,8 +37,8 @@ pub struct Plan {
     pub allowance: Allowance,
     /// For what peers need. The supervisor removes it.
     pub scratch: Scratch,
-    /// Why there is no column for the drop-in, if so.
-    pub no_dropin: Option<Failure>,
+    /// The file of the drop-in, or why there is no column for it.
+    pub dropin: Result<PathBuf, Failure>,
 }
 
 impl Plan {
@@ -59,7 +60,7 @@ impl Plan {
             hurried,
             allowance: kernel::allowance(cli.kernel_depth),
             scratch,
-            no_dropin: dropin::load(cli.dropin.as_deref()).err(),
+            dropin: dropin::load(cli.dropin.as_deref()),
         })
     }
 
@@ -76,6 +77,11 @@ impl Plan {
             heading += ", at nice -20";
         }
         heading
+    }
+
+    /// Why there is no column for the drop-in, if so.
+    pub fn no_dropin(&self) -> Option<Failure> {
+        self.dropin.as_ref().err().cloned()
     }
 
     /// Says on standard error what is going on.

@@ -41,6 +41,7 @@ mod suite;
 mod suites;
 mod supervisor;
 mod table;
+mod trial;
 
 use std::fs;
 use std::path::Path;
@@ -63,6 +64,7 @@ fn main() -> ExitCode {
         Some(Task::Report { figures, pages }) => Document::read(figures)
             .and_then(|document| write_pages(&document, pages))
             .map(|()| ExitCode::SUCCESS),
+        Some(Task::Trial(trial)) => trial.answer().map(|()| ExitCode::SUCCESS),
         None => typed::prepare().and_then(|()| {
             supervisor::run(cli.deadline(), |scratch| measure(&cli, scratch.clone()))
         }),

@@ -29,6 +29,8 @@ pub enum Suite {
     Ring,
     /// Two cores: does a hammered queue slow down who works beside it?
     Neighbour,
+    /// What a program does around its messages: open, create, notify, fork, totals; through the drop-in
+    Everyday,
     /// umsg beside Boost, iceoryx2, crossbeam, pipe, socket, eventfd, Redis, NATS; and who is stuck when one of two is killed
     Peers,
     /// All of the above
@@ -38,7 +40,7 @@ pub enum Suite {
 }
 
 /// In the order in which they run.
-const ALL: [Suite; 13] = [
+const ALL: [Suite; 14] = [
     Suite::Mqueue,
     Suite::Depth,
     Suite::Stream,
@@ -51,6 +53,7 @@ const ALL: [Suite; 13] = [
     Suite::Counters,
     Suite::Ring,
     Suite::Neighbour,
+    Suite::Everyday,
     Suite::Peers,
 ];
 
@@ -77,6 +80,7 @@ impl Suite {
             Suite::Counters => "counters",
             Suite::Ring => "ring",
             Suite::Neighbour => "neighbour",
+            Suite::Everyday => "everyday",
             Suite::Peers => "peers",
             Suite::All => "all",
             Suite::Guard => "guard",
@@ -98,9 +102,10 @@ impl Suite {
             Suite::Counters => (12, 45),
             Suite::Ring => (35, 230),
             Suite::Neighbour => (17, 150),
+            Suite::Everyday => (12, 40),
             Suite::Peers => (15, 45),
             Suite::All => (0, 0),
-            Suite::Guard => (15, 30),
+            Suite::Guard => (17, 35),
         };
         if quick { short } else { full }
     }

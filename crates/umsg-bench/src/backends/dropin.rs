@@ -26,15 +26,15 @@ descriptor::message_queue!(DropinQueue, |spec| {
 static NAMES: OnceLock<Names> = OnceLock::new();
 static TYPED_NAMES: OnceLock<Result<TypedNames, Failure>> = OnceLock::new();
 
-/// Loads the drop-in, by default the one that was built along with this program.
-pub fn load(path: Option<&Path>) -> Result<(), Failure> {
+/// Loads the drop-in, by default the one that was built along with this program, and returns its path.
+pub fn load(path: Option<&Path>) -> Result<PathBuf, Failure> {
     let path = path.map_or_else(beside_program, |path| Ok(path.to_owned()))?;
     let library = Library::open(&path)?;
     let names = names(&library)?;
     // A second load finds the same library; its names are the same.
     NAMES.get_or_init(|| names);
     TYPED_NAMES.get_or_init(|| typed_names_of(&library));
-    Ok(())
+    Ok(path.canonicalize()?)
 }
 
 /// Its functions of `<sys/msg.h>`.

@@ -3,6 +3,7 @@
 //! The published figures were taken on other machines: only the proportions within a table compare.
 
 mod counters2022;
+mod everyday;
 mod processes;
 mod queue2012;
 mod rings2024;
@@ -53,6 +54,7 @@ pub fn tables(document: &Document) -> Vec<Table> {
         counters2022::table(document),
         rings2024::table(document),
         processes::table(document),
+        everyday::table(document),
     ];
     all.into_iter()
         .filter(|table| !table.lines.is_empty())

@@ -1,7 +1,7 @@
 //! A row or a few of most suites, in half a minute: what `cargo xtask bench-check` compares with the figures that were accepted last.
 //! The rows have the names that they have in their own suites.
 
-use super::{batch, mqueue, msg, pingpong, poll, ring, stream};
+use super::{batch, everyday, mqueue, msg, pingpong, poll, ring, stream};
 use crate::failure::Failure;
 use crate::harness::Plan;
 use crate::row::Row;
@@ -15,6 +15,7 @@ pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
         poll::guard(plan)?,
         msg::guard(plan)?,
         ring::guard(plan),
+        everyday::guard(plan),
     ];
     Ok(parts.into_iter().flatten().collect())
 }

@@ -5,6 +5,7 @@ mod copy;
 mod counters;
 mod depth;
 mod duet;
+mod everyday;
 mod guard;
 mod memory;
 mod mqueue;
@@ -22,6 +23,7 @@ use crate::failure::Failure;
 use crate::found::Found;
 use crate::harness::Plan;
 use crate::suite::Suite;
+use crate::trial::Setting;
 
 /// Runs one suite.
 pub fn run(suite: Suite, plan: &Plan) -> Result<Found, Failure> {
@@ -38,9 +40,18 @@ pub fn run(suite: Suite, plan: &Plan) -> Result<Found, Failure> {
         Suite::Msg => msg::run(plan),
         Suite::Counters => counters::run(plan),
         Suite::Ring => return ring::run(plan),
+        Suite::Everyday => everyday::run(plan),
         Suite::Peers => return peers::run(plan),
         Suite::Guard => guard::run(plan),
         Suite::All => Err(Failure::new("all is not a single suite")),
     };
     rows.map(Found::from)
+}
+
+/// Measures a case of a suite in the calling process, which is a trial.
+pub fn trial(suite: Suite, case: &str, setting: &Setting) -> Result<Vec<f64>, Failure> {
+    match suite {
+        Suite::Everyday => everyday::trial(case, setting),
+        _ => Err(Failure::new(format!("{} has no trials", suite.name()))),
+    }
 }

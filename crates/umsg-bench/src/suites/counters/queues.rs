@@ -22,7 +22,7 @@ pub fn row(plan: &Plan) -> Result<Row, Failure> {
     let _namespace = OwnNamespace::enter(DEFAULT_BYTES);
     let mut umsg = Side::new();
     let mut kernel = Side::new();
-    let mut dropin = Side::absent(plan.no_dropin.clone());
+    let mut dropin = Side::absent(plan.no_dropin());
     for round in 0..plan.rounds {
         plan.progress(&format!("{SUITE}: {name}"), round);
         umsg.round(|| measure::<UmsgQueue>(plan));

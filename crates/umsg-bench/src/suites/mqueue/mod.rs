@@ -100,7 +100,7 @@ fn sides(plan: &Plan, kernel_depth: &Result<u32, Failure>) -> Sides {
         umsg: Side::new(),
         umsg_shallow: Side::new(),
         kernel: Side::absent(kernel_depth.as_ref().err().cloned()),
-        dropin: Side::absent(plan.no_dropin.clone()),
+        dropin: Side::absent(plan.no_dropin()),
         array: Side::new(),
     }
 }

@@ -46,7 +46,7 @@ impl<T> Sides<T> {
             umsg: Side::new(),
             inside_lock: Side::new(),
             kernel: Side::new(),
-            dropin: Side::absent(plan.no_dropin.clone()),
+            dropin: Side::absent(plan.no_dropin()),
             ablation,
         };
         for round in 0..plan.rounds {

@@ -1,0 +1,326 @@
+//! The cases: what a trial repeats, and how it takes the time.
+
+use std::ffi::c_int;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use super::calls::{self, Identifier, KEY, NAME, Named, OTHER, Queue, SIZE};
+use crate::backends::Errno;
+use crate::child::{self, Child};
+use crate::clock;
+use crate::failure::Failure;
+use crate::machine;
+use crate::shared::SharedWords;
+use crate::stats;
+use crate::trial::Setting;
+
+const MESSAGE: [u8; SIZE] = [0x5a; SIZE];
+
+/// System V queues that exist beside the rows of totals.
+const MANY: usize = 1_024;
+
+/// Nanoseconds between two readings of the clock: long against the reading, short against a tick of the scheduler.
+const CHUNK: u64 = 20_000;
+
+/// Processes that the rows of a first operation start at least.
+const FEWEST: usize = 5;
+
+/// Nanoseconds that a round of a notification takes, with its pause: for the number of rounds.
+const NOTIFICATION: u64 = 400_000;
+
+/// The pause before a send: the receiver then sleeps.
+const PAUSE: Duration = Duration::from_micros(300);
+
+type Figure = Result<f64, Failure>;
+
+/// Repeats an operation until the budget is used up, and returns the median of its nanoseconds.
+fn repeat(setting: &Setting, mut operation: impl FnMut() -> Result<(), Failure>) -> Figure {
+    let mut time = |count: u64| {
+        let start = clock::now();
+        for _ in 0..count {
+            operation()?;
+        }
+        Ok::<u64, Failure>(clock::now() - start)
+    };
+    time(1)?;
+    let count = (CHUNK / time(1)?.max(1)).clamp(1, 1_000);
+    let end = clock::now() + setting.budget.as_nanos() as u64;
+    let mut times = Vec::new();
+    while times.is_empty() || clock::now() < end {
+        times.push(time(count)? as f64 / count as f64);
+    }
+    Ok(stats::median(&times))
+}
+
+/// Fails unless an operation failed with this error number.
+fn expect<T>(what: &str, result: Result<T, Errno>, expected: i32) -> Result<(), Failure> {
+    match result {
+        Err(Errno(found)) if found == expected => Ok(()),
+        Err(errno) => Err(Failure::queue(what, errno)),
+        Ok(_) => Err(Failure::new(format!("{what} succeeds"))),
+    }
+}
+
+pub fn open_and_close(setting: &Setting) -> Figure {
+    drop(Queue::create(NAME)?);
+    let time = repeat(setting, || Queue::open(NAME, 0).map(drop));
+    calls::unlink(NAME)?;
+    time
+}
+
+fn create_and_unlink() -> Result<(), Failure> {
+    drop(Queue::create(NAME)?);
+    calls::unlink(NAME)
+}
+
+pub fn create_in_a_row(setting: &Setting) -> Figure {
+    repeat(setting, create_and_unlink)
+}
+
+/// Each creation is the first operation of its process.
+pub fn create_first(setting: &Setting) -> Figure {
+    let words = SharedWords::new(1)?;
+    let end = clock::now() + setting.budget.as_nanos() as u64;
+    let mut times = Vec::new();
+    while times.len() < FEWEST || clock::now() < end {
+        let child = Child::start(&[setting.first()], || {
+            let start = clock::now();
+            create_and_unlink()?;
+            words.set(0, clock::now() - start);
+            Ok(())
+        })?;
+        child::wait_for_all(&mut [child])?;
+        times.push(words.get(0) as f64);
+    }
+    Ok(stats::median(&times))
+}
+
+pub fn create_and_use(setting: &Setting) -> Figure {
+    repeat(setting, || {
+        let queue = Queue::create(NAME)?;
+        queue.send(&MESSAGE)?;
+        queue.receive()?;
+        drop(queue);
+        calls::unlink(NAME)
+    })
+}
+
+pub fn open_and_use(setting: &Setting) -> Figure {
+    drop(Queue::create(NAME)?);
+    let time = repeat(setting, || {
+        let queue = Queue::open(NAME, 0)?;
+        queue.send(&MESSAGE)?;
+        queue.receive().map(drop)
+    });
+    calls::unlink(NAME)?;
+    time
+}
+
+pub fn open_missing(setting: &Setting) -> Figure {
+    repeat(setting, || {
+        let opened = Queue::open(NAME, 0).map_err(|_| Errno::last());
+        expect("mq_open of a missing queue", opened, libc::ENOENT)
+    })
+}
+
+pub fn attributes(setting: &Setting) -> Figure {
+    let named = Named::create(NAME)?;
+    repeat(setting, || named.queue().attributes())
+}
+
+pub fn receive_from_empty(setting: &Setting) -> Figure {
+    let _named = Named::create(NAME)?;
+    let queue = Queue::open(NAME, libc::O_NONBLOCK)?;
+    repeat(setting, || {
+        expect("mq_receive", queue.try_receive(), libc::EAGAIN)
+    })
+}
+
+pub fn receive_late(setting: &Setting) -> Figure {
+    let named = Named::create(NAME)?;
+    repeat(setting, || {
+        let received = named.queue().receive_late();
+        expect("mq_timedreceive", received, libc::ETIMEDOUT)
+    })
+}
+
+pub fn register(setting: &Setting) -> Figure {
+    let named = Named::create(NAME)?;
+    repeat(setting, || {
+        named.queue().notify(libc::SIGUSR1)?;
+        named.queue().notify_no_more()
+    })
+}
+
+static SIGNALLED: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn on_signal(_: c_int) {
+    SIGNALLED.store(true, Ordering::Release);
+}
+
+pub fn notify_self(setting: &Setting) -> Figure {
+    let named = Named::create(NAME)?;
+    let queue = named.queue();
+    let handler = on_signal as extern "C" fn(c_int) as libc::sighandler_t;
+    // SAFETY: the handler stores to an atomic, which is safe in a handler.
+    unsafe { libc::signal(libc::SIGUSR1, handler) };
+    repeat(setting, || {
+        SIGNALLED.store(false, Ordering::Release);
+        queue.notify(libc::SIGUSR1)?;
+        queue.send(&MESSAGE)?;
+        while !SIGNALLED.load(Ordering::Acquire) {
+            std::hint::spin_loop();
+        }
+        queue.receive().map(drop)
+    })
+}
+
+/// Nanoseconds of a send that notifies another process, and until that process has taken the signal.
+struct Notified {
+    sent: f64,
+    taken: f64,
+}
+
+pub fn notify_other_send(setting: &Setting) -> Figure {
+    notify_other(setting).map(|notified| notified.sent)
+}
+
+pub fn notify_other_taken(setting: &Setting) -> Figure {
+    notify_other(setting).map(|notified| notified.taken)
+}
+
+/// The other process registers, reports on a second queue, sleeps until the signal, and reports the time.
+fn notify_other(setting: &Setting) -> Result<Notified, Failure> {
+    let (named, back) = (Named::create(NAME)?, Named::create(OTHER)?);
+    let (queue, back) = (named.queue(), back.queue());
+    let rounds = (setting.budget.as_nanos() as u64 / NOTIFICATION).max(10);
+    let receiver = Child::start(&[setting.last()], || {
+        let signal = blocked(libc::SIGUSR1);
+        for _ in 0..rounds {
+            queue.notify(libc::SIGUSR1)?;
+            back.send(&MESSAGE)?;
+            // SAFETY: the set is initialised, and no siginfo is asked for.
+            if unsafe { libc::sigwaitinfo(&raw const signal, ptr::null_mut()) } < 0 {
+                return Err(Failure::system("sigwaitinfo"));
+            }
+            let taken = clock::now();
+            queue.receive()?;
+            back.send(&taken.to_ne_bytes())?;
+        }
+        Ok(())
+    })?;
+    let (mut sent, mut taken) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        back.receive()?;
+        thread::sleep(PAUSE);
+        let start = clock::now();
+        queue.send(&MESSAGE)?;
+        sent.push((clock::now() - start) as f64);
+        let mut time = [0; size_of::<u64>()];
+        time.copy_from_slice(&back.receive()?[..size_of::<u64>()]);
+        taken.push(u64::from_ne_bytes(time).saturating_sub(start) as f64);
+    }
+    child::wait_for_all(&mut [receiver])?;
+    Ok(Notified {
+        sent: stats::median(&sent),
+        taken: stats::median(&taken),
+    })
+}
+
+/// Blocks a signal in the calling process, and returns the set of it alone.
+fn blocked(signal: c_int) -> libc::sigset_t {
+    // SAFETY: sigemptyset initialises the set that the other calls use.
+    unsafe {
+        let mut set = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, signal);
+        libc::sigprocmask(libc::SIG_BLOCK, &raw const set, ptr::null_mut());
+        set
+    }
+}
+
+pub fn get_and_remove_private(setting: &Setting) -> Figure {
+    repeat(setting, || Identifier::create(libc::IPC_PRIVATE).map(drop))
+}
+
+pub fn get_existing(setting: &Setting) -> Figure {
+    let _queue = Identifier::create(KEY)?;
+    repeat(setting, || calls::get(KEY, 0).map(drop))
+}
+
+pub fn get_and_use(setting: &Setting) -> Figure {
+    let _queue = Identifier::create(KEY)?;
+    repeat(setting, || calls::send_and_receive(calls::get(KEY, 0)?))
+}
+
+fn beside(
+    queues: usize,
+    setting: &Setting,
+    operation: impl FnMut() -> Result<(), Failure>,
+) -> Figure {
+    let queues = (0..queues).map(|_| Identifier::create(libc::IPC_PRIVATE));
+    let _queues = queues.collect::<Result<Vec<_>, _>>()?;
+    repeat(setting, operation)
+}
+
+pub fn totals_beside_one(setting: &Setting) -> Figure {
+    beside(1, setting, || calls::control_all(libc::MSG_INFO))
+}
+
+pub fn totals_beside_many(setting: &Setting) -> Figure {
+    beside(MANY, setting, || calls::control_all(libc::MSG_INFO))
+}
+
+pub fn limits_beside_one(setting: &Setting) -> Figure {
+    beside(1, setting, || calls::control_all(libc::IPC_INFO))
+}
+
+pub fn limits_beside_many(setting: &Setting) -> Figure {
+    beside(MANY, setting, || calls::control_all(libc::IPC_INFO))
+}
+
+pub fn listing_beside_many(setting: &Setting) -> Figure {
+    beside(MANY, setting, || calls::read_all(c"/proc/sysvipc/msg"))
+}
+
+/// Forks a process that runs `work` on any of the CPUs, and waits for its end.
+fn fork_and_wait(work: impl FnOnce() -> c_int) -> Result<(), Failure> {
+    // SAFETY: the process has one thread.
+    match unsafe { libc::fork() } {
+        -1 => Err(Failure::system("fork")),
+        // SAFETY: ends the child at once.
+        0 => unsafe { libc::_exit(work()) },
+        child => {
+            let mut status = 0;
+            // SAFETY: our own child, and a local.
+            unsafe { libc::waitpid(child, &raw mut status, 0) };
+            match status {
+                0 => Ok(()),
+                _ => Err(Failure::new("a forked process failed")),
+            }
+        }
+    }
+}
+
+pub fn fork_and_send(setting: &Setting) -> Figure {
+    let named = Named::create(NAME)?;
+    machine::pin_to(&setting.cpus)?;
+    repeat(setting, || {
+        fork_and_wait(|| named.queue().send(&MESSAGE).is_err().into())?;
+        named.queue().receive().map(drop)
+    })
+}
+
+pub fn fork_and_exec(setting: &Setting) -> Figure {
+    machine::pin_to(&setting.cpus)?;
+    repeat(setting, || {
+        fork_and_wait(|| {
+            let arguments = [c"true".as_ptr(), ptr::null()];
+            // SAFETY: the path and the list of arguments end with zero.
+            unsafe { libc::execv(c"/bin/true".as_ptr(), arguments.as_ptr()) };
+            1
+        })
+    })
+}

@@ -1,0 +1,35 @@
+//! Everyday operations, in one short round.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn bench(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_umsg-bench"));
+    command.args(arguments).env_remove("LD_PRELOAD");
+    command.output().unwrap()
+}
+
+#[test]
+fn each_row_has_a_figure_of_the_kernel_and_of_the_drop_in() {
+    let dropin = umsg_testkit::artefacts::drop_in().to_str().unwrap();
+    let output = bench(&[
+        "everyday", "--quick", "--rounds", "1", "--json", "--dropin", dropin,
+    ]);
+    assert!(output.status.success(), "{output:?}");
+    let figures: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rows = figures["rows"].as_array().unwrap();
+    assert!(rows.len() >= 23, "{output:?}");
+    for row in rows {
+        let both = ["umsg", "kernel"].map(|side| row[side].as_f64().unwrap_or(0.0));
+        assert!(both.iter().all(|&time| time > 0.0), "{row}");
+    }
+}
+
+#[test]
+fn a_trial_of_the_drop_in_fails_where_the_calls_reach_the_kernel() {
+    let output = bench(&["trial", "dropin", "everyday", "mq_getattr", "1000", "0"]);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("the drop-in is not in effect"), "{output:?}");
+    assert!(!output.status.success());
+}
