@@ -84,12 +84,9 @@ impl Segment {
             segment.ring[slot].store((slots - 1 - slot) as u32, Ordering::Relaxed);
         }
         let fixed = segment.fixed();
-        let mask = slots.next_power_of_two().max(2) - 1;
         fixed
             .geometry
-            .ring_mask
-            .store(mask as u32, Ordering::Relaxed);
-        fixed.geometry.slots.store(slots as u32, Ordering::Relaxed);
+            .begin(slots.next_power_of_two().max(2), slots);
         fixed.published.freed.store(slots as u64, Ordering::Relaxed);
         fixed.sender.freed_seen.set(slots as u64);
         fixed.sender.fifo_pages.set(1);
@@ -127,8 +124,7 @@ impl Segment {
     }
 
     pub fn ring(&self, position: u64) -> &AtomicU32 {
-        // Acquire: WIDER, as in the mapped segment.
-        let mask = self.fixed.geometry.ring_mask.load(Ordering::Acquire);
+        let mask = self.fixed.geometry.ring_mask_with_entries();
         self.ring_at(position as usize & mask as usize)
     }
 

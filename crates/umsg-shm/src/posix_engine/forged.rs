@@ -134,7 +134,7 @@ fn a_bell_that_rings_for_ever_ends_a_timed_wait() {
     let is_over = AtomicBool::new(false);
     let waited = std::thread::scope(|scope| {
         scope.spawn(|| {
-            let wake_word = &engine.segment().fixed().wait_flags.wake_word;
+            let wake_word = engine.segment().fixed().words().wake_word;
             while !is_over.load(Ordering::Relaxed) {
                 wake_word.fetch_add(1 << 8, Ordering::Relaxed);
             }

@@ -82,7 +82,7 @@ impl Engine {
     pub(super) fn grow_borrowed(&self, both: BothHeld<'_>) -> Result<(), Refused> {
         let fixed = self.segment().fixed();
         let layout = self.segment().layout();
-        let slots = fixed.geometry.slots.load(Ordering::Relaxed) as usize;
+        let slots = fixed.geometry.slots() as usize;
         let more = (slots / 16)
             .clamp(STEP.0, STEP.1)
             .min(layout.slots.saturating_sub(slots));
@@ -107,10 +107,7 @@ impl Engine {
             Ring::of(self.segment()).write(freed.wrapping_add(step as u64), (slots + step) as u32);
         }
         crash_point!(GROW_WRITTEN);
-        fixed
-            .geometry
-            .slots
-            .store((slots + more) as u32, Ordering::Relaxed);
+        fixed.geometry.set_slots(both, (slots + more) as u32);
         crash_point!(GROW_COUNTED);
         // Release: FREED, as in `free_slot`.
         fixed
@@ -122,10 +119,10 @@ impl Engine {
     }
 
     /// Doubles the ring until it has an entry for each slot.
-    fn widen_ring(&self, _: BothHeld<'_>, slots: usize) -> Result<(), Fault> {
+    fn widen_ring(&self, both: BothHeld<'_>, slots: usize) -> Result<(), Fault> {
         let geometry = &self.segment().fixed().geometry;
         loop {
-            let len = geometry.ring_mask.load(Ordering::Relaxed) as usize + 1;
+            let len = geometry.ring_mask() as usize + 1;
             if len >= slots {
                 return Ok(());
             }
@@ -142,10 +139,7 @@ impl Engine {
                     .store(slot, Ordering::Relaxed);
             }
             crash_point!(GROW_COPIED);
-            // Release: a spinner without a lock may use the new mask at once.
-            geometry
-                .ring_mask
-                .store((len * 2 - 1) as u32, Ordering::Release);
+            geometry.widen_ring(both, len * 2);
             crash_point!(GROW_DOUBLED);
         }
     }

@@ -1,12 +1,11 @@
 //! Looking without changing anything: counts, and messages where they are.
 
-use super::receive::has_begun;
 use super::{Engine, Refused, batch};
 use crate::fault::Fault;
 use crate::leases;
 use crate::lock::tokens::ReceiverHeld;
 use crate::posix_engine::Priorities;
-use crate::posix_engine::segment::Ring;
+use crate::posix_engine::segment::{Ring, has_begun};
 use crate::sync::{AtomicU64, Ordering};
 use crate::sys::clock::Deadline;
 use crate::sys::thread::Thread;
@@ -175,14 +174,12 @@ impl Engine {
     ) -> Result<(), Fault> {
         let fixed = self.segment().fixed();
         let receiver = &fixed.receiver;
-        // Acquire: RUN, as in `best`.
-        let run = fixed.run.word.load(Ordering::Acquire);
+        let run = fixed.run.before_stamp();
         let drained = receiver.drained.load(Ordering::Relaxed);
         if receiver.stored.load(Ordering::Relaxed) == 0 && has_begun(run, drained) {
             // One priority: the ring is in order of delivery.
             self.find_in_ring(drained, skip, most, slots)?;
-            // Relaxed: RUN. If one of the messages has another priority, the acquire of its stamp shows another word.
-            if fixed.run.word.load(Ordering::Relaxed) == run {
+            if fixed.run.is_still(run) {
                 return Ok(());
             }
             slots.clear();

@@ -45,14 +45,15 @@ mod watch;
 pub use held_messages::LeaseHandle;
 pub use inspect::{Look, Seen};
 pub use notification::{Claim, Outcome, RegisterError, Registered, What, armed};
+pub use policy::Chore;
+pub(crate) use priorities::Priorities;
+pub use receive::Taken;
+pub use segment::has_begun;
 #[cfg_attr(
     loom,
     allow(unused_imports, reason = "the face of rings is not modelled")
 )]
-pub use owner::{CLOSED, DISABLED, ENABLED};
-pub use policy::Chore;
-pub(crate) use priorities::Priorities;
-pub use receive::{Taken, has_begun};
+pub use segment::{CLOSED, DISABLED, ENABLED};
 pub use tag::marked;
 pub use wake_word::Notifier;
 
@@ -64,7 +65,6 @@ use crate::lock::deferred_wakes::DeferredWakes;
 use crate::lock::tokens::ReceiverHeld;
 use crate::lock::{Held, Left, LockError};
 use crate::posix_engine::segment::Segment;
-use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
 use crate::sys::futex;
 use crate::sys::thread::Thread;
@@ -282,11 +282,9 @@ impl Engine {
     }
 
     /// Sets these bits of the attention word as in `flags`.
-    fn set_attention(&self, _: ReceiverHeld<'_>, bits: u32, flags: u32) {
-        let attention = &self.segment.fixed().wait_flags.attention;
-        // Relaxed: ATTENTION. A process that begins to wait adds the fence; taking a flag down needs none.
-        let others = attention.load(Ordering::Relaxed) & !bits;
-        attention.store(others | flags, Ordering::Relaxed);
+    fn set_attention(&self, receiving: ReceiverHeld<'_>, bits: u32, flags: u32) {
+        let wait_flags = &self.segment.fixed().wait_flags;
+        wait_flags.set_attention(receiving, bits, flags);
     }
 
     /// Wakes those whose waiting has ended. After the lock was dropped.

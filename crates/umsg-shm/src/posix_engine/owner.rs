@@ -11,34 +11,22 @@
 
 use super::Engine;
 use crate::lock::SLICE;
-use crate::sync::Ordering;
+use crate::posix_engine::segment::CLOSED;
 use crate::sys::clock::Deadline;
 use crate::sys::liveness;
 use crate::sys::process;
 use crate::sys::thread::Thread;
 use crate::waiters::{List, Waiters};
 
-pub const DISABLED: u32 = 1;
-pub const ENABLED: u32 = 2;
-pub const CLOSED: u32 = 3;
-
 impl Engine {
     /// Whether it is a ring whose owner receives no more.
     pub(super) fn is_closed(&self) -> bool {
-        // Relaxed: a sender that waits for room looks again at its next slice.
-        self.segment()
-            .fixed()
-            .ownership
-            .state
-            .load(Ordering::Relaxed)
-            == CLOSED
+        self.segment().fixed().ownership.state() == CLOSED
     }
 
     /// Whether it is a ring that is closed, or whose owner has died: nobody makes room there any more. Asks the system.
     pub(super) fn is_deserted(&self) -> bool {
-        let ownership = &self.segment().fixed().ownership;
-        // Relaxed: as above.
-        match ownership.state.load(Ordering::Relaxed) {
+        match self.segment().fixed().ownership.state() {
             0 => false,
             CLOSED => true,
             _ => self.has_lost_its_owner(),
@@ -65,10 +53,7 @@ impl Engine {
 
     /// Whether the ring's owner has died. Asks the system.
     pub fn has_lost_its_owner(&self) -> bool {
-        let ownership = &self.segment().fixed().ownership;
-        // Relaxed: stored before the ring can be found.
-        let pid = ownership.pid.load(Ordering::Relaxed);
-        let birth = ownership.birth.load(Ordering::Relaxed);
+        let (pid, birth) = self.segment().fixed().ownership.owner();
         pid != 0 && liveness::is_dead(self.segment(), birth, |birth| process::is_dead(pid, birth))
     }
 }

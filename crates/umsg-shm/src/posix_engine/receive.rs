@@ -9,7 +9,7 @@ use crate::doorbell::Watched;
 use crate::fault::Fault;
 use crate::lock::tokens::ReceiverHeld;
 use crate::posix_engine::Priorities;
-use crate::posix_engine::segment::{Cell, PRIORITIES, Ring};
+use crate::posix_engine::segment::{Cell, PRIORITIES, Ring, has_begun};
 use crate::sync::{Ordering, fence};
 use crate::sys::clock::{self, Deadline};
 use crate::sys::thread::Thread;
@@ -170,7 +170,7 @@ impl Engine {
         let receiver = &self.segment().fixed().receiver;
         let geometry = &self.segment().fixed().geometry;
         loop {
-            let mask = geometry.ring_mask.load(Ordering::Relaxed);
+            let mask = geometry.ring_mask();
             // Acquire: what follows is not read before the cursor.
             let drained = receiver.drained.load(Ordering::Acquire);
             if receiver.stored.load(Ordering::Acquire) != 0 {
@@ -188,9 +188,7 @@ impl Engine {
             // because the ring was doubled and the position has its entry elsewhere. The fence pairs with the release
             // in `Ring::write`: a thread that read the entry after that sees the cursor, or the mask, that came before.
             fence(Ordering::Acquire);
-            if receiver.drained.load(Ordering::Relaxed) == drained
-                && geometry.ring_mask.load(Ordering::Relaxed) == mask
-            {
+            if receiver.drained.load(Ordering::Relaxed) == drained && geometry.ring_mask() == mask {
                 return false;
             }
         }
@@ -287,18 +285,14 @@ impl Engine {
     pub(super) fn best(&self, receiving: ReceiverHeld<'_>) -> Result<Option<Found<'_>>, Fault> {
         let fixed = self.segment().fixed();
         let receiver = &fixed.receiver;
-        // Acquire: RUN. Read before the stamp: a message of another priority that was sent before this call has changed
-        // the word.
-        let run = fixed.run.word.load(Ordering::Acquire);
+        let run = fixed.run.before_stamp();
         // Relaxed: under the receiver lock.
         let drained = receiver.drained.load(Ordering::Relaxed);
         if receiver.stored.load(Ordering::Relaxed) == 0 && has_begun(run, drained) {
             let Some((slot, cell)) = Ring::of(self.segment()).published(drained)? else {
                 return Ok(None);
             };
-            // Relaxed: RUN. The stamp may be the gate of a batch with something better in it: then its acquire shows
-            // another word.
-            if fixed.run.word.load(Ordering::Relaxed) == run {
+            if fixed.run.is_still(run) {
                 return self.found(slot, cell, false).map(Some);
             }
         }
@@ -601,11 +595,4 @@ impl Engine {
         let attempt = |receipt: &mut R| self.try_take(me, receipt, deadline);
         wait_and_attempt(receipt, deadline, wait, attempt)
     }
-}
-
-/// Whether every message from ring position `drained` on has the run's priority: the run began there or before.
-/// Positions are compared in the 48 bits that the word has for them.
-#[inline(always)]
-pub fn has_begun(run: u64, drained: u64) -> bool {
-    drained.wrapping_sub(run >> 16) << 16 >> 63 == 0
 }

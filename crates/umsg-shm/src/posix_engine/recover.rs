@@ -80,8 +80,7 @@ pub(crate) fn receiver_side(receiving: ReceiverHeld<'_>, engine: &Engine) -> Res
         sender_side(segment)?;
         fixed.sender.lock.give_back();
     }
-    // Relaxed: changes under both locks only.
-    let slots = (fixed.geometry.slots.load(Ordering::Relaxed) as usize).min(segment.layout().slots);
+    let slots = (fixed.geometry.slots() as usize).min(segment.layout().slots);
     let mut survey = Survey::new(slots)?;
     survey_holds(receiving, engine, &mut survey)?;
     settle_nodes(receiving, engine, &mut survey)?;

@@ -122,7 +122,7 @@ impl Engine {
         // `enlist_receiver` and `look_around`.
         let wait_flags = &self.segment().fixed().wait_flags;
         // A poller was told before it was sent.
-        if wait_flags.attention.load(Ordering::Relaxed) & !WATCHED != 0 {
+        if wait_flags.attention() & !WATCHED != 0 {
             self.serve_after_send(me, deadline);
         }
         self.ring_if_asked();
@@ -262,10 +262,8 @@ impl Engine {
     /// Changes the one-priority word if this message's priority differs from the last one's.
     #[inline(always)]
     fn announce(&self, sending: SenderHeld<'_>, position: u64, key: usize) -> Result<(), Fault> {
-        // Relaxed: only holders of the sender lock store it.
-        let run = self.segment().fixed().run.word.load(Ordering::Relaxed);
         let key = priority_of(key as u64);
-        if run as u16 as usize == key {
+        if self.segment().fixed().run.last_priority(sending) == key {
             return Ok(());
         }
         self.announce_slow(sending, position, key)
@@ -274,18 +272,12 @@ impl Engine {
     #[inline(never)]
     pub(super) fn announce_slow(
         &self,
-        _: SenderHeld<'_>,
+        sending: SenderHeld<'_>,
         position: u64,
         key: usize,
     ) -> Result<(), Fault> {
         self.provide_fifo(key)?;
-        // Release: RUN. Stored before the stamp: a receiver that sees a message of another priority sees another word.
-        let run = position << 16 | key as u64;
-        self.segment()
-            .fixed()
-            .run
-            .word
-            .store(run, Ordering::Release);
+        self.segment().fixed().run.begin(sending, position, key);
         crash_point!(SEND_RUN_CHANGED);
         Ok(())
     }

@@ -14,19 +14,12 @@ use super::{Engine, Refused};
 use crate::counters::Event;
 use crate::crash::crash_point;
 use crate::lock::SLICE;
-use crate::posix_engine::segment::Ring;
+use crate::posix_engine::segment::{ARMED, POLLED, Ring};
 use crate::sync::{Ordering, fence};
 use crate::sys::clock::{self, Deadline};
 use crate::sys::futex::{self, Slept};
 use crate::sys::thread::{Calm, Thread};
 use crate::waiters::pacing::{give_way, look_away, spin_timed};
-
-const ARMED: u32 = 1;
-const POLLED: u32 = 2;
-/// One more turn.
-const TURN: u32 = 4;
-/// A thread waits for the wake word.
-pub(super) const RUNG_BY_SENDERS: u32 = ARMED | POLLED;
 
 impl Engine {
     /// Messages that can be received now. While others move messages to the store it may count one twice.
@@ -119,7 +112,7 @@ impl Engine {
         let fixed = self.segment().fixed();
         let start = clock::monotonic();
         let slept = futex::wait_in_calm(
-            &fixed.wait_flags.wake_word,
+            fixed.wait_flags.futex(),
             armed,
             calm,
             deadline.or_slice(SLICE),
@@ -233,17 +226,7 @@ impl Engine {
         let stored = fixed.receiver.stored.load(Ordering::Relaxed);
         let drained = fixed.receiver.drained.load(Ordering::Relaxed);
         let threshold = drained.wrapping_add(count.saturating_sub(stored));
-        // Acquire: pairs with the release in `ring`. This turn is over for all before the next one begins: a sender that rings now
-        // fails, and one that has, did so before.
-        let turn = wait_flags
-            .wake_word
-            .fetch_and(!(TURN - 1), Ordering::Acquire)
-            & !(TURN - 1);
-        // Relaxed: published with the wake word.
-        wait_flags.threshold.store(threshold, Ordering::Relaxed);
-        let armed = turn.wrapping_add(TURN) | how;
-        // Release: a sender that sees the turn sees its threshold.
-        wait_flags.wake_word.store(armed, Ordering::Release);
+        let armed = wait_flags.arm(threshold, how);
         // ATTENTION: the wake word, then `sent`; pairs with the barrier between a send and its look at the wait flags.
         fence(Ordering::SeqCst);
         if self.holds(me, count) {
@@ -262,22 +245,13 @@ impl Engine {
 
     /// Silences the wake word. By the receiver, which looks for messages itself.
     fn silence(&self) {
-        // Relaxed: a process that finds it silent does nothing, and so needs to see nothing. A sender that has not, rings in vain.
-        let wake_word = &self.segment().fixed().wait_flags.wake_word;
-        wake_word.fetch_and(!(TURN - 1), Ordering::Relaxed);
+        self.segment().fixed().wait_flags.silence();
     }
 
     /// Rings if a thread waits for the wake word. By a sender, after its message was counted and the lock dropped.
     #[inline(always)]
     pub(super) fn ring_if_asked(&self) {
-        // Relaxed: ATTENTION. The unlock was a full barrier between the cursor and this load; pairs with the fence of `arm`.
-        let wake_word = self
-            .segment()
-            .fixed()
-            .wait_flags
-            .wake_word
-            .load(Ordering::Relaxed);
-        if wake_word & RUNG_BY_SENDERS != 0 {
+        if self.segment().fixed().wait_flags.seems_armed() {
             self.ring_when_due();
         }
     }
@@ -287,10 +261,8 @@ impl Engine {
     fn ring_when_due(&self) {
         let fixed = self.segment().fixed();
         let wait_flags = &fixed.wait_flags;
-        // Acquire: the threshold of this turn.
-        let wake_word = wait_flags.wake_word.load(Ordering::Acquire);
-        // Relaxed: of this turn, or of a later one; then the wake word has changed, and the compare-and-swap fails.
-        let threshold = wait_flags.threshold.load(Ordering::Relaxed);
+        let wake_word = wait_flags.wake_word();
+        let threshold = wait_flags.threshold();
         // Acquire: as for every reader of `sent`.
         let sent = fixed.sender.sent.load(Ordering::Acquire);
         if sent.wrapping_sub(threshold) as i64 >= 0 {
@@ -302,19 +274,13 @@ impl Engine {
     /// a message was let in that had waited for room, or the dead were mended. The receiver counts for itself.
     #[cold]
     pub(super) fn ring_anyway(&self) {
-        // Acquire: the wake word as in `ring_when_due`. What was changed was so under the lock that the receiver looks under.
-        self.ring(
-            self.segment()
-                .fixed()
-                .wait_flags
-                .wake_word
-                .load(Ordering::Acquire),
-        );
+        // The change was made under the lock under which the receiver looks.
+        self.ring(self.segment().fixed().wait_flags.wake_word());
     }
 
     /// Rings, unless another process has, or the receiver has armed the wake word anew.
     fn ring(&self, wake_word: u32) {
-        if wake_word & RUNG_BY_SENDERS == 0 {
+        if wake_word & (ARMED | POLLED) == 0 {
             return;
         }
         crash_point!(RING_DUE);
@@ -325,29 +291,18 @@ impl Engine {
             }
             crash_point!(RING_PULLED);
         }
-        let word = &self.segment().fixed().wait_flags.wake_word;
-        let silent = wake_word & !RUNG_BY_SENDERS;
-        // Of many senders that reach the threshold one wakes. Release: pairs with the acquire in `arm`. The message needs none: the
-        // receiver looks for it behind the fence of its next arming. Relaxed: a sender that fails does nothing more.
-        let rung = word
-            .compare_exchange(wake_word, silent, Ordering::Release, Ordering::Relaxed)
-            .is_ok();
-        if rung && wake_word & ARMED != 0 {
+        let wait_flags = &self.segment().fixed().wait_flags;
+        // Of many senders that reach the threshold, one wakes the receiver.
+        if wait_flags.take_ring(wake_word) && wake_word & ARMED != 0 {
             crash_point!(RING_SILENCED);
-            futex::wake(word, 1);
+            futex::wake(wait_flags.futex(), 1);
         }
     }
 
     /// How often the wake word was armed.
     #[cfg(any(test, feature = "testing"))]
     pub fn turns(&self) -> u32 {
-        // Relaxed: the receiver's own.
-        self.segment()
-            .fixed()
-            .wait_flags
-            .wake_word
-            .load(Ordering::Relaxed)
-            / TURN
+        self.segment().fixed().wait_flags.turns()
     }
 
     /// A process without a notifier, as in a repair of the ring's file, leaves it to others.

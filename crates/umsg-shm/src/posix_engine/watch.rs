@@ -53,14 +53,7 @@ impl Engine {
     /// Whether a process polls. Under the sender lock a "no" holds as long as that is held.
     #[inline(always)]
     pub(super) fn must_ring(&self) -> bool {
-        // Relaxed: set under both locks.
-        self.segment()
-            .fixed()
-            .wait_flags
-            .attention
-            .load(Ordering::Relaxed)
-            & WATCHED
-            != 0
+        self.segment().fixed().wait_flags.attention() & WATCHED != 0
     }
 
     /// A process that is told that something is about to be possible may run before a process that tells it goes on, on the same processor: it lets that one,

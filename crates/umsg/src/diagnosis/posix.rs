@@ -129,8 +129,7 @@ impl Subject for Segment {
     }
 
     fn slots_in_use(&self) -> (u32, u32) {
-        // Relaxed: no process writes a copy.
-        let slots = self.fixed().geometry.slots.load(Ordering::Relaxed);
+        let slots = self.fixed().geometry.slots();
         // Behind those in circulation are some that come next.
         let usable = slots.saturating_add(AHEAD).min(self.layout().slots as u32);
         (slots, usable)
@@ -258,14 +257,14 @@ fn check_receivers(segment: &Segment, survey: &mut Survey, findings: &mut Findin
     nodes::check_messages(segment, len, longest, findings);
     if before && findings.is_empty() {
         store::check_counts(segment, count.held(), findings);
-        survey.check_lost(&segment.fixed().geometry.slots, findings);
+        survey.check_lost(segment.fixed().words().slots, findings);
     }
     check_board(segment, findings);
 }
 
 /// Senders see the waiters.
 fn check_board(segment: &Segment, findings: &mut Findings) {
-    let attention = &segment.fixed().wait_flags.attention;
+    let attention = segment.fixed().words().attention;
     // Relaxed: no process writes a copy.
     let flags = attention.load(Ordering::Relaxed);
     let waiting = umsg_shm::waiters::Waiters::of(segment).len(List::Receivers);
@@ -281,7 +280,7 @@ fn check_board(segment: &Segment, findings: &mut Findings) {
 
 /// All messages from the position on that the one-priority word has are of its priority.
 fn check_run(segment: &Segment, cursors: Cursors, findings: &mut Findings) {
-    let word = &segment.fixed().run.word;
+    let word = segment.fixed().words().run;
     // Relaxed: no process writes a copy.
     let run = word.load(Ordering::Relaxed);
     // A receiver may be ahead of the cursor of a sender that died.
@@ -357,11 +356,8 @@ fn wait(segment: &Segment, node: &Node) -> Wait {
 /// Of a ring that was not closed: its receiver.
 fn receiver(segment: &Segment) -> Option<Process> {
     let ownership = &segment.fixed().ownership;
-    // Relaxed: no process writes a copy.
-    let load = Ordering::Relaxed;
-    let (state, pid) = (ownership.state.load(load), ownership.pid.load(load));
-    (state != 0 && state != CLOSED && pid != 0)
-        .then(|| Process::of(segment, pid, ownership.birth.load(load)))
+    let (state, (pid, birth)) = (ownership.state(), ownership.owner());
+    (state != 0 && state != CLOSED && pid != 0).then(|| Process::of(segment, pid, birth))
 }
 
 fn registrations(engine: &Engine) -> Vec<Registration> {

@@ -27,11 +27,8 @@ pub(super) fn posix(copy: segment::Segment, findings: &mut Findings) {
     let fixed = copy.fixed();
     fixed.receiver.watched.set(0);
     // Relaxed throughout: the copy is this thread's.
-    let attention = fixed.wait_flags.attention.load(Ordering::Relaxed);
-    fixed
-        .wait_flags
-        .attention
-        .store(attention & posix_engine::RECEIVERS, Ordering::Relaxed);
+    let attention = fixed.words().attention;
+    attention.fetch_and(posix_engine::RECEIVERS, Ordering::Relaxed);
     fixed.receiver.registered.store(0, Ordering::Relaxed);
     fixed.receiver.notices.store(0, Ordering::Relaxed);
     fixed

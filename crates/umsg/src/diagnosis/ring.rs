@@ -74,15 +74,15 @@ pub(super) fn cursors(
 
 /// Slots in circulation, if the geometry makes sense.
 fn geometry(segment: &Segment, findings: &mut Findings) -> Option<u32> {
-    let (geometry, layout) = (&segment.fixed().geometry, segment.layout());
-    let mask = geometry.ring_mask.load(Ordering::Relaxed);
-    let slots = geometry.slots.load(Ordering::Relaxed);
+    let (words, layout) = (segment.fixed().words(), segment.layout());
+    let mask = words.ring_mask.load(Ordering::Relaxed);
+    let slots = words.slots.load(Ordering::Relaxed);
     let entries = mask as usize + 1;
     if !entries.is_power_of_two() || entries > layout.ring_len {
         let expected = format_args!("a power of two minus one, below {}", layout.ring_len);
         findings.add(
             "the ring has a length that it can have",
-            &geometry.ring_mask,
+            words.ring_mask,
             expected,
             mask,
         );
@@ -92,7 +92,7 @@ fn geometry(segment: &Segment, findings: &mut Findings) -> Option<u32> {
     if slots == 0 || slots as usize > most {
         findings.add(
             "there are as many slots as the ring has entries, or fewer",
-            &geometry.slots,
+            words.slots,
             format_args!("1 to {most}"),
             slots,
         );

@@ -137,7 +137,7 @@ pub(super) fn status(queue: &Queue) -> Status {
     let fixed = engine.segment().fixed();
     let (waiters, policy) = (Waiters::of(engine.segment()), engine.policy());
     // Relaxed: each figure for itself is right; together they are a snapshot only of a queue at rest.
-    let slots = fixed.geometry.slots.load(Ordering::Relaxed) as usize;
+    let slots = fixed.geometry.slots() as usize;
     Status {
         attributes: attributes(engine),
         mode: mode(fixed),

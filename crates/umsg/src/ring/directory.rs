@@ -16,7 +16,6 @@ use std::sync::Arc;
 use umsg_shm::crash::crash_point;
 use umsg_shm::posix_engine::Engine;
 use umsg_shm::posix_engine::segment::{self, Segment};
-use umsg_shm::sync::Ordering;
 use umsg_shm::sys::liveness;
 use umsg_shm::sys::process;
 
@@ -139,9 +138,7 @@ pub(super) fn remove(
     };
     match attach_file(namespace, file.as_fd()) {
         Ok(segment) => {
-            let ownership = &segment.fixed().ownership;
-            // Relaxed: stored before the ring could be found.
-            let last = ownership.pid.load(Ordering::Relaxed);
+            let (last, _) = segment.fixed().ownership.owner();
             let owner = owner(&segment);
             if let Some(pid) = owner
                 && !anyway
@@ -213,10 +210,7 @@ pub(super) fn file_error(error: FileError) -> RingError {
 
 /// The process that receives, if it lives.
 fn owner(segment: &Segment) -> Option<u32> {
-    let ownership = &segment.fixed().ownership;
-    // Relaxed: stored before the ring could be found.
-    let pid = ownership.pid.load(Ordering::Relaxed);
-    let birth = ownership.birth.load(Ordering::Relaxed);
+    let (pid, birth) = segment.fixed().ownership.owner();
     (pid != 0 && !liveness::is_dead(segment, birth, |birth| process::is_dead(pid, birth)))
         .then_some(pid)
 }
@@ -252,7 +246,7 @@ fn attach(namespace: &Namespace, name: &QueueName) -> Result<(Segment, OwnedFd),
 fn attach_file(namespace: &Namespace, file: BorrowedFd<'_>) -> Result<Segment, RingError> {
     let mut segment = segment::attach(file)?;
     segment.count_in(namespace.host());
-    if segment.fixed().ownership.state.load(Ordering::Acquire) == 0 {
+    if segment.fixed().ownership.state() == 0 {
         return Err(RingError::NotARing);
     }
     Ok(segment)

@@ -15,7 +15,6 @@ use std::ffi::OsStr;
 use umsg_shm::crash::crash_point;
 use umsg_shm::posix_engine::segment::{self, Layout, Policy, Segment};
 use umsg_shm::posix_engine::{DISABLED, ENABLED};
-use umsg_shm::sync::Ordering;
 use umsg_shm::sys::liveness;
 use umsg_shm::sys::random::random;
 use umsg_shm::sys::required;
@@ -206,9 +205,7 @@ impl Options {
             let mut segment = self.fill(new.file(), new.mode())?;
             segment.count_in(namespace.host());
             name_owner(&segment);
-            // Relaxed: no other process sees the segment before its file is linked.
-            let doorbell = &segment.fixed().ownership.doorbell;
-            doorbell.store(random(), Ordering::Relaxed);
+            segment.fixed().ownership.set_fifo_number(random());
             let mode = new.mode();
             match new.publish(&name, file_mode(mode)) {
                 Ok(file) => {
@@ -245,23 +242,18 @@ impl Options {
         }
         let layout = Layout::new(all as usize, HEAD + self.longest as usize);
         let segment = segment::create(file, layout, mode, &Policy::default())?;
-        let ownership = &segment.fixed().ownership;
-        // Relaxed: no other process sees the segment before its file is linked, or shared.
-        ownership.entries.store(self.entries, Ordering::Relaxed);
         name_owner(&segment);
         let state = if self.disabled { DISABLED } else { ENABLED };
-        ownership.state.store(state, Ordering::Release);
+        segment.fixed().ownership.begin(self.entries, state);
         Ok(segment)
     }
 }
 
 /// Names this process as the one that receives, before others see the segment.
 fn name_owner(segment: &Segment) {
-    let (me, ownership) = (thread::current(), &segment.fixed().ownership);
+    let me = thread::current();
     let birth = liveness::birth(segment, || process::birth(me.pid()));
-    // Relaxed: no other process sees the segment before its file is linked, or shared.
-    ownership.pid.store(me.pid(), Ordering::Relaxed);
-    ownership.birth.store(birth, Ordering::Relaxed);
+    segment.fixed().ownership.name_owner(me.pid(), birth);
 }
 
 /// A user that may write may send, and has to map the file for reading and writing.

@@ -18,7 +18,6 @@ use rustix::io::{self, Errno};
 use rustix::net::SocketAddrUnix;
 use std::path::{Path, PathBuf};
 use umsg_shm::posix_engine::segment::Segment;
-use umsg_shm::sync::Ordering;
 
 /// See the module.
 #[derive(Debug)]
@@ -36,8 +35,7 @@ impl Place {
         segment: &Segment,
     ) -> io::Result<Place> {
         let stat = fs::fstat(file)?;
-        // Relaxed: stored before the ring could be found.
-        let number = segment.fixed().ownership.doorbell.load(Ordering::Relaxed);
+        let number = segment.fixed().ownership.fifo_number();
         let name = format!("{}{number:016x}", prefix(stat.st_ino));
         Ok(Place {
             path: namespace.path().join(RINGS).join(name),
@@ -225,8 +223,7 @@ mod tests {
         let of_other = bells.iter().find(|path| **path != doorbell).unwrap();
         let name = of_other.to_str().unwrap();
         let number = u64::from_str_radix(&name[name.len() - 16..], 16).unwrap();
-        let forged = &ring.shared.ownership().doorbell;
-        forged.store(number, Ordering::Relaxed);
+        ring.shared.ownership().set_fifo_number(number);
         let sender = Sender::open_in(&namespace, "/r").unwrap();
         assert!(matches!(pass(&sender), Err(SendError::OwnerDead)));
     }

@@ -13,8 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use umsg_shm::crash::crash_point;
 use umsg_shm::posix_engine::batch::Sink;
-use umsg_shm::posix_engine::{CLOSED, DISABLED, ENABLED, Refused, Taken};
-use umsg_shm::sync::Ordering;
+use umsg_shm::posix_engine::{Refused, Taken};
 use umsg_shm::sys::clock::Deadline;
 use umsg_shm::sys::thread;
 use umsg_shm::waiters::pacing::Waiting;
@@ -97,13 +96,7 @@ impl Ring {
         if !self.shared.is_owned() {
             return;
         }
-        // Release: what was done before is seen by senders that find the ring enabled.
-        let _ = self.shared.ownership().state.compare_exchange(
-            DISABLED,
-            ENABLED,
-            Ordering::Release,
-            Ordering::Relaxed,
-        );
+        self.shared.ownership().enable();
         crash_point!(RING_ENABLED);
     }
 
@@ -121,10 +114,7 @@ impl Ring {
         if !self.shared.is_owned() {
             return;
         }
-        self.shared
-            .ownership()
-            .state
-            .store(CLOSED, Ordering::Release);
+        self.shared.ownership().close();
         crash_point!(RING_CLOSED);
         self.shared.engine.send_senders_away(thread::current());
     }
@@ -537,8 +527,7 @@ impl Ring {
 /// How many descriptors were passed on.
 #[inline]
 fn passed(shared: &Shared) -> u32 {
-    // Relaxed: a hint that there are some to take in.
-    shared.ownership().descriptors.load(Ordering::Relaxed)
+    shared.ownership().descriptors()
 }
 
 /// Whose messages are let in.

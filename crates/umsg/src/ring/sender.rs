@@ -13,7 +13,6 @@ use std::time::{Duration, SystemTime};
 use umsg_shm::crash::crash_point;
 use umsg_shm::posix_engine::batch::Batch;
 use umsg_shm::posix_engine::{Refused, marked};
-use umsg_shm::sync::Ordering;
 use umsg_shm::sys::clock::Deadline;
 use umsg_shm::sys::required;
 use umsg_shm::sys::thread;
@@ -36,7 +35,7 @@ impl Clone for Sender {
 impl Sender {
     pub(super) fn new(shared: Arc<Shared>) -> Sender {
         // Relaxed: only has to be unlike others.
-        let index = shared.ownership().senders.fetch_add(1, Ordering::Relaxed);
+        let index = shared.ownership().add_sender();
         Sender { shared, index }
     }
 
@@ -242,9 +241,7 @@ impl Sender {
         match sent {
             Ok(()) => Ok(true),
             Err(SendError::Full) => {
-                let dropped = &self.shared.ownership().dropped;
-                // Relaxed: a number for people.
-                dropped.fetch_add(1, Ordering::Relaxed);
+                self.shared.ownership().count_dropped();
                 Ok(false)
             }
             Err(error) => Err(error),
@@ -332,10 +329,8 @@ impl Sender {
     /// `OwnerDead`.
     pub fn pass_fd(&self, descriptor: BorrowedFd<'_>) -> Result<i32, SendError> {
         self.shared.check_state()?;
-        // Relaxed: only has to be unlike others.
-        let count = &self.shared.ownership().descriptors;
         // Never negative: in C that is an error.
-        let ticket = count.fetch_add(1, Ordering::Relaxed).cast_signed() & i32::MAX;
+        let ticket = self.shared.ownership().add_descriptor().cast_signed() & i32::MAX;
         let passed = self.shared.button.pass(ticket, descriptor);
         crash_point!(RING_PASSED);
         passed.map_err(|error| match self.shared.check_receiver() {

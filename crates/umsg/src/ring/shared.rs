@@ -73,8 +73,7 @@ impl Shared {
     /// Whether messages are taken.
     #[inline(always)]
     pub(super) fn check_state(&self) -> Result<(), SendError> {
-        // Acquire: what the owner did before it enabled the ring is seen.
-        if self.ownership().state.load(Ordering::Acquire) == ENABLED {
+        if self.ownership().state() == ENABLED {
             Ok(())
         } else {
             Err(self.refusal())
@@ -83,7 +82,7 @@ impl Shared {
 
     #[cold]
     fn refusal(&self) -> SendError {
-        match self.ownership().state.load(Ordering::Acquire) {
+        match self.ownership().state() {
             CLOSED => SendError::Closed,
             // A dead owner never enables it.
             _ => match self.check_owner(thread::current()) {
@@ -127,11 +126,8 @@ impl Shared {
 
 /// This process's id if it owns the ring; else 0.
 fn owning_process(segment: &Segment) -> u32 {
-    let ownership = &segment.fixed().ownership;
     let me = thread::current().pid();
-    // Relaxed: stored before the ring can be found.
-    let pid = ownership.pid.load(Ordering::Relaxed);
-    let birth = ownership.birth.load(Ordering::Relaxed);
+    let (pid, birth) = segment.fixed().ownership.owner();
     if pid == me && birth == liveness::birth(segment, || process::birth(me)) {
         me
     } else {

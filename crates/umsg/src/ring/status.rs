@@ -87,11 +87,9 @@ pub(super) fn status(segment: &Segment, messages: u64) -> Status {
     let (ownership, header) = (&fixed.ownership, &fixed.header);
     let sum = |event| fixed.counters.sum(event);
     // Relaxed: for people.
-    let entries = ownership.entries.load(Ordering::Relaxed);
-    let state = ownership.state.load(Ordering::Relaxed);
-    let owner = ownership.pid.load(Ordering::Relaxed);
-    let birth = ownership.birth.load(Ordering::Relaxed);
-    let slots = fixed.geometry.slots.load(Ordering::Relaxed) as usize;
+    let (entries, state) = (ownership.entries(), ownership.state());
+    let (owner, birth) = ownership.owner();
+    let slots = fixed.geometry.slots() as usize;
     let created = Duration::from_nanos(header.created_at.load(Ordering::Relaxed));
     let repairs = fixed.receiver.repairs.iter();
     Status {
@@ -108,10 +106,10 @@ pub(super) fn status(segment: &Segment, messages: u64) -> Status {
         mode: header.mode.load(Ordering::Relaxed),
         created: SystemTime::UNIX_EPOCH + created,
         memory: segment.memory(slots) + arena::allocated(segment) as u64,
-        senders: ownership.senders.load(Ordering::Relaxed),
+        senders: ownership.senders(),
         blocked_senders: Waiters::of(segment).living(List::Senders),
         sends_blocked: sum(Event::SendBlocked),
-        dropped: ownership.dropped.load(Ordering::Relaxed),
+        dropped: ownership.dropped(),
         slept: sum(Event::ReceiveBlocked),
         spun: sum(Event::SpinPaid),
         time_spun: Duration::from_nanos(sum(Event::Spun)),

@@ -233,7 +233,7 @@ pub const DEFECTS: &[Defect] = &[
         what: "the receiver is not woken",
         by: By::Soak(Face::Ring),
         file: "umsg-shm/src/posix_engine/wake_word.rs",
-        old: "            futex::wake(word, 1);\n",
+        old: "            futex::wake(wait_flags.futex(), 1);\n",
         new: "",
         finding: &["the receiver is not woken"],
     },

@@ -112,8 +112,8 @@ fn a_newcomer_does_not_get_what_a_sleeper_waits_for() {
         let queue = Queue::new(1, 1);
         let sleeper = queue.spawn(1, |queue, me| queue.receive(me, Deadline::Never));
         queue.direct(|queue, me| {
-            let attention = &queue.engine().segment().fixed().wait_flags.attention;
-            while attention.load(Ordering::Relaxed) != RECEIVERS {
+            let wait_flags = &queue.engine().segment().fixed().wait_flags;
+            while wait_flags.attention() != RECEIVERS {
                 spin_hint();
             }
             let sender = queue.spawn(2, |queue, me| {

@@ -56,8 +56,8 @@ fn expect_to_be_fired_at_last(queue: &Queue, place: Place) {
     queue.direct(|queue, me| {
         if outcome(queue, place) == Outcome::Armed {
             assert!(queue.engine().counts().messages != 0, "it was not fired");
-            let attention = &queue.engine().segment().fixed().wait_flags.attention;
-            let is_wanted = attention.load(Ordering::Relaxed) & NOTICE != 0;
+            let wait_flags = &queue.engine().segment().fixed().wait_flags;
+            let is_wanted = wait_flags.attention() & NOTICE != 0;
             assert!(!is_wanted, "a message is there, and nobody was told of it");
             while queue.receive(me, Deadline::Passed).is_ok() {}
             queue.send(me, (99, 0), Deadline::Passed).unwrap();

@@ -166,8 +166,7 @@ fn senders_that_wait_for_room_learn_that_the_ring_is_closed() {
         let sender = ring.spawn(1, |ring, me| ring.send(me, 11, Deadline::Never));
         let batch = ring.spawn(2, |ring, me| ring.send_batch(me, &[12], Deadline::Never));
         ring.direct(|ring, me| {
-            let state = &ring.engine().segment().fixed().ownership.state;
-            state.store(CLOSED, Ordering::Release);
+            ring.engine().segment().fixed().ownership.close();
             ring.engine().send_senders_away(me);
         });
         assert_eq!(alive(sender), Err(Refused::TimedOut));

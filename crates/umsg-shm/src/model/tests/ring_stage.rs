@@ -35,9 +35,8 @@ impl Ring {
             true
         }));
         let ownership = &engine.segment().fixed().ownership;
-        ownership.state.store(ENABLED, Ordering::Relaxed);
-        ownership.pid.store(OWNER, Ordering::Relaxed);
-        ownership.birth.store(OWNER.into(), Ordering::Relaxed);
+        ownership.begin(0, ENABLED);
+        ownership.name_owner(OWNER, OWNER.into());
         Ring {
             queue: Queue::of(engine),
             descriptor,

@@ -128,8 +128,7 @@ impl Queue {
 
     /// Slots in circulation.
     pub(super) fn slots(&self) -> u32 {
-        let geometry = &self.0.segment().fixed().geometry;
-        geometry.slots.load(Ordering::Relaxed)
+        self.0.segment().fixed().geometry.slots()
     }
 }
 
@@ -165,7 +164,7 @@ impl Subject for Queue {
         let sent = fixed.sender.sent.load(Ordering::Relaxed);
         let freed = fixed.published.freed.load(Ordering::Relaxed);
         assert!(drained <= sent && sent <= freed, "{drained} {sent} {freed}");
-        let mut places = vec![0; fixed.geometry.slots.load(Ordering::Relaxed) as usize];
+        let mut places = vec![0; fixed.geometry.slots() as usize];
         for position in drained..freed {
             let (slot, _) = Ring::of(segment).slot(position).unwrap();
             places[slot as usize] += 1;

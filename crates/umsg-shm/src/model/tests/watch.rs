@@ -115,8 +115,8 @@ fn a_message_for_a_blocked_receiver_is_not_shown() {
         let queue = watched(0);
         let receiver = queue.spawn(1, |queue, me| queue.receive(me, Deadline::Never));
         queue.direct(|queue, me| {
-            let attention = &queue.engine().segment().fixed().wait_flags.attention;
-            while attention.load(Ordering::Relaxed) & crate::posix_engine::RECEIVERS == 0 {
+            let wait_flags = &queue.engine().segment().fixed().wait_flags;
+            while wait_flags.attention() & crate::posix_engine::RECEIVERS == 0 {
                 spin_hint();
             }
             queue.send(me, (1, 0), Deadline::Passed).unwrap();
@@ -137,8 +137,8 @@ fn nobody_rings_when_nobody_polls_any_more() {
         let received = queue.direct(|queue, me| queue.receive(me, Deadline::Passed));
         alive(sender).unwrap();
         assert_eq!(queue.empty().len(), usize::from(received.is_err()));
-        let attention = &queue.engine().segment().fixed().wait_flags.attention;
-        assert_eq!(attention.load(Ordering::Relaxed) & WATCHED, 0);
+        let wait_flags = &queue.engine().segment().fixed().wait_flags;
+        assert_eq!(wait_flags.attention() & WATCHED, 0);
         queue.audit();
     });
 }

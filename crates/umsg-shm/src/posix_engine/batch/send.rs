@@ -260,7 +260,7 @@ impl Engine {
     #[inline(always)]
     fn fill_batch<B: Batch + ?Sized>(
         &self,
-        _: SenderHeld<'_>,
+        sending: SenderHeld<'_>,
         me: &Thread,
         batch: &B,
         first: u64,
@@ -274,8 +274,7 @@ impl Engine {
             count: 0,
             bytes: 0,
             gate: None,
-            // Relaxed: only holders of the sender lock store it.
-            key: fixed.run.word.load(Ordering::Relaxed) as u16 as usize,
+            key: fixed.run.last_priority(sending),
             run: 0,
             trouble: None,
         };
@@ -337,9 +336,7 @@ impl Engine {
         let fixed = self.segment().fixed();
         let sender = &fixed.sender;
         let gate = filled.gate.ok_or(Fault::Damaged)?;
-        // Relaxed: only holders of the sender lock store it.
-        let known = fixed.run.word.load(Ordering::Relaxed) as u16 as usize;
-        if filled.run != 0 || known != filled.key {
+        if filled.run != 0 || fixed.run.last_priority(sending) != filled.key {
             // RUN: the word is true from the last messages of one priority on. The page for their list is there, so
             // this can't fail.
             self.announce_slow(sending, first.wrapping_add(filled.run), filled.key)?;

@@ -6,7 +6,7 @@ use crate::arena;
 use crate::crash::crash_point;
 use crate::fault::Fault;
 use crate::leases::{self, Leases, State as LeaseState};
-use crate::lock::tokens::ReceiverHeld;
+use crate::lock::tokens::{BothHeld, ReceiverHeld};
 use crate::posix_engine::Priorities;
 use crate::posix_engine::segment::Ring;
 use crate::repair::salvage::Real;
@@ -98,7 +98,7 @@ impl Salvage<'_> {
 
     /// Makes an empty ring of the free slots, from the position on that the senders had reached. Release throughout, as where these words
     /// are written in a call: a process that looks at them without a lock pairs with that. Relaxed: both locks are ours.
-    pub(super) fn lay_ring(&mut self) -> Result<(), Fault> {
+    pub(super) fn lay_ring(&mut self, both: BothHeld<'_>) -> Result<(), Fault> {
         let fixed = self.engine.segment().fixed();
         let sent = fixed.sender.sent.load(Ordering::Relaxed);
         // 48 bits of it have to go into the one-priority word.
@@ -113,7 +113,7 @@ impl Salvage<'_> {
             }
         }
         let (sender, receiver) = (&fixed.sender, &fixed.receiver);
-        fixed.run.word.store(first << 16, Ordering::Release);
+        fixed.run.begin(both.sender(), first, 0);
         sender.batch_end.store(first, Ordering::Release);
         sender
             .bytes

@@ -31,7 +31,7 @@ use crate::fault::Fault;
 use crate::leases::Leases;
 use crate::lock::Lock;
 use crate::lock::deferred_wakes::DeferredWakes;
-use crate::lock::tokens::ReceiverHeld;
+use crate::lock::tokens::BothHeld;
 use crate::posix_engine::segment::{Cell, PRIORITIES};
 use crate::repair::log::Damage;
 use crate::repair::salvage::{self, Real, Salvaged};
@@ -84,10 +84,12 @@ impl salvage::Salvage for Engine {
         crash_point!(SALVAGE_BEGUN);
         give_back(slots);
         let mut wakes = DeferredWakes::default();
-        let salvaged = self.make_anew(receiving, real, slots).and_then(|salvaged| {
-            self.serve(receiving, &mut wakes)?;
-            Ok(salvaged)
-        });
+        let salvaged = self
+            .make_anew(locks.token(), real, slots)
+            .and_then(|salvaged| {
+                self.serve(receiving, &mut wakes)?;
+                Ok(salvaged)
+            });
         let salvaged = match salvaged {
             Ok(salvaged) => salvaged,
             Err(trouble) => {
@@ -132,13 +134,9 @@ impl salvage::Salvage for Engine {
 }
 
 impl Engine {
-    fn make_anew(
-        &self,
-        receiving: ReceiverHeld<'_>,
-        real: Real,
-        slots: usize,
-    ) -> Result<Salvaged, Fault> {
-        self.cut_to(real, slots);
+    fn make_anew(&self, both: BothHeld<'_>, real: Real, slots: usize) -> Result<Salvaged, Fault> {
+        let receiving = both.receiver();
+        self.cut_to(both, real, slots);
         let mut salvage = Salvage::of(self, slots);
         salvage.survey_ring();
         salvage.survey_store();
@@ -148,7 +146,7 @@ impl Engine {
         salvage.lay_arena(real)?;
         salvage.number()?;
         crash_point!(SALVAGE_NUMBERED);
-        salvage.lay_ring()?;
+        salvage.lay_ring(both)?;
         crash_point!(SALVAGE_EMPTIED);
         salvage.lay_store(receiving)?;
         Waiters::of(self.segment()).rebuild(receiving)?;

@@ -4,6 +4,7 @@ use super::super::Engine;
 use super::super::send::FIFOS_A_PAGE;
 use super::super::tag::priority_of;
 use crate::fault::Fault;
+use crate::lock::tokens::BothHeld;
 use crate::posix_engine::segment::{Cell, PRIORITIES};
 use crate::repair::salvage::Real;
 use crate::sync::Ordering;
@@ -79,14 +80,11 @@ impl Engine {
     }
 
     /// Makes the lengths of regions what they can be.
-    pub(super) fn cut_to(&self, real: Real, slots: usize) {
+    pub(super) fn cut_to(&self, both: BothHeld<'_>, real: Real, slots: usize) {
         let (fixed, layout) = (self.segment().fixed(), self.segment().layout());
         // Relaxed throughout: both locks are held; a process that looks without one finds a queue that is being changed.
-        fixed.geometry.slots.store(slots as u32, Ordering::Relaxed);
-        fixed
-            .geometry
-            .ring_mask
-            .store(self.entries(slots) as u32 - 1, Ordering::Release);
+        fixed.geometry.set_slots(both, slots as u32);
+        fixed.geometry.widen_ring(both, self.entries(slots));
         fixed.receiver.nodes.set(real.nodes.min(NODES) as u32);
         let usable = real.lease_records.min(layout.slots) as u32;
         fixed.leases.usable.set(usable);

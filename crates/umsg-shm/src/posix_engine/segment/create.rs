@@ -48,11 +48,7 @@ fn fill_in(segment: &Segment, slots: usize, mode: u32) {
         segment.ring_at(slot).store(slot as u32, Ordering::Relaxed);
     }
     let ring_len = (PAGE / 4).min(layout.ring_len);
-    fixed
-        .geometry
-        .ring_mask
-        .store((ring_len - 1) as u32, Ordering::Relaxed);
-    fixed.geometry.slots.store(slots as u32, Ordering::Relaxed);
+    fixed.geometry.begin(ring_len, slots);
     fixed.published.freed.store(slots as u64, Ordering::Relaxed);
     fixed.sender.freed_seen.set(slots as u64);
     fixed.sender.fifo_pages.set(1);

@@ -17,6 +17,10 @@
 //! | [`Notice`] | holder of the receiver lock; `word` by the registered process too | that process, when it registers |
 //! | [`RepairLog`] | holder of the lock of its side | people |
 
+use super::geometry::Geometry;
+use super::ownership::Ownership;
+use super::run::Run;
+use super::wait_flags::WaitFlags;
 use super::{ArenaRoots, LeaseRoots, Links};
 use crate::lock::Lock;
 use crate::repair::log::{Damage, MENDED, RepairLog};
@@ -58,36 +62,6 @@ pub struct Header {
     pub damage: Damage,
     /// The PID namespace of the creator, and above 32 bits its time namespace: inode numbers. 0 for unknown.
     pub(crate) home: AtomicU64,
-}
-
-/// What senders look at after publishing.
-#[repr(C, align(128))]
-#[derive(Default)]
-pub struct WaitFlags {
-    /// Which waiters want to be served, see [`crate::posix_engine`]; 0 for none.
-    pub attention: AtomicU32,
-    /// Of a ring: its receiver's wake word, see [`crate::posix_engine::wake_word`], and the ring position from which on it is rung.
-    pub(crate) wake_word: AtomicU32,
-    pub(crate) threshold: AtomicU64,
-}
-
-/// The one-priority word.
-#[repr(C, align(128))]
-#[derive(Default)]
-pub struct Run {
-    /// `position << 16 | priority`: from this ring position on, every message sent so far has this priority. Changes
-    /// only when the priority does.
-    pub word: AtomicU64,
-}
-
-/// What is in use of the regions that grow.
-#[repr(C, align(128))]
-#[derive(Default)]
-pub struct Geometry {
-    /// Entries of the ring in use, a power of two, minus one.
-    pub ring_mask: AtomicU32,
-    /// Slots in circulation.
-    pub slots: AtomicU32,
 }
 
 /// The senders' side.
@@ -174,26 +148,6 @@ pub struct ReceiverSide {
     pub doorbell: crate::doorbell::Words,
     /// Registrations for a notification beyond the fixed ones that are real memory.
     pub notices: AtomicU32,
-}
-
-/// What makes a queue a ring; see `umsg::ring`.
-#[repr(C, align(128))]
-#[derive(Default)]
-pub struct Ownership {
-    /// 0: no ring. Else 1 disabled, 2 enabled, 3 closed.
-    pub state: AtomicU32,
-    /// Messages that the ring was made for; more overflow.
-    pub entries: AtomicU32,
-    /// The process that receives, and what tells it from others of that id; 0: nobody yet.
-    pub pid: AtomicU32,
-    pub birth: AtomicU64,
-    /// Messages that senders chose to drop because there was no room.
-    pub dropped: AtomicU64,
-    /// How many senders were given a number, and how many descriptors.
-    pub senders: AtomicU32,
-    pub descriptors: AtomicU32,
-    /// The random part of the doorbell's name.
-    pub doorbell: AtomicU64,
 }
 
 /// Registrations for a notification that a queue has room for from the start: the one that there is, and those that were fired and

@@ -102,9 +102,7 @@ impl Segment {
     /// The ring's entry for a position.
     #[inline(always)]
     pub fn ring(&self, position: u64) -> &AtomicU32 {
-        // Acquire: WIDER. Changes only under both locks, but `seems_filled` reads it under none: it pairs with the release
-        // in `widen_ring`, so that a process that sees the larger mask sees the copied half.
-        let mask = self.fixed().geometry.ring_mask.load(Ordering::Acquire);
+        let mask = self.fixed().geometry.ring_mask_with_entries();
         self.ring_at(position as usize & mask as usize)
     }
 
@@ -203,7 +201,7 @@ impl Segment {
 
     /// Bytes in use by everything but the arena, with `slots` in circulation.
     pub fn memory(&self, slots: usize) -> u64 {
-        let ring = self.fixed().geometry.ring_mask.load(Ordering::Relaxed) as usize + 1;
+        let ring = self.fixed().geometry.ring_mask() as usize + 1;
         let lease_records = (self.fixed().leases.usable.get() as usize).min(self.layout().slots);
         let notices = self.fixed().receiver.notices.load(Ordering::Relaxed) as usize;
         (self.layout().fifos

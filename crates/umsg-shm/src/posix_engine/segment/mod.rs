@@ -24,13 +24,19 @@ mod cell;
 #[cfg(not(loom))]
 mod create;
 mod fixed;
+mod geometry;
 mod layout;
 #[cfg(not(loom))]
 #[allow(unsafe_code, reason = "references into the mapping, copies in and out")]
 mod mapped;
+mod ownership;
 mod policy;
 mod ring;
+mod run;
 mod tables;
+mod wait_flags;
+#[cfg(not(loom))]
+mod words;
 
 #[cfg(not(loom))]
 pub use attach::{LARGEST_MESSAGE, MOST_MESSAGES, attach, check};
@@ -38,15 +44,24 @@ pub use cell::Cell;
 #[cfg(not(loom))]
 pub use create::create;
 pub(crate) use fixed::NOTICES;
-pub use fixed::{Fixed, LEVEL1, Notice, Ownership, SenderSide};
+pub use fixed::{Fixed, LEVEL1, Notice, SenderSide};
 #[cfg(not(loom))]
 pub use fixed::{LAYOUT_HASH, MAGIC, VERSION};
 pub use layout::{Layout, MORE_NOTICES, PRIORITIES};
 #[cfg(not(loom))]
 pub use mapped::Segment;
+#[cfg_attr(
+    loom,
+    allow(unused_imports, reason = "the face of rings is not modelled")
+)]
+pub use ownership::{CLOSED, DISABLED, ENABLED, Ownership};
 pub use policy::OnFull;
 pub use policy::{Policy, Rules};
 pub use ring::Ring;
+pub use run::has_begun;
+pub(crate) use wait_flags::{ARMED, POLLED};
+#[cfg(not(loom))]
+pub use words::Words;
 
 #[cfg(loom)]
 pub(crate) use crate::model::segment::Segment;

@@ -104,7 +104,7 @@ impl ArenaStore for Segment {
     }
 
     fn is_block_of(&self, slot: u32, block: u32) -> Result<bool, Fault> {
-        let slots = self.fixed().geometry.slots.load(Ordering::Relaxed);
+        let slots = self.fixed().geometry.slots();
         Ok(slot < slots && self.cell(slot)?.block.get() == block + 1)
     }
 

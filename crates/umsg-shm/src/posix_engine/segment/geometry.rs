@@ -1,0 +1,59 @@
+//! How much of the regions that grow is in use.
+
+use crate::lock::tokens::BothHeld;
+use crate::sync::{AtomicU32, Ordering};
+
+/// How much of the regions that grow is in use.
+#[repr(C, align(128))]
+#[derive(Default)]
+pub struct Geometry {
+    /// Entries of the ring in use, a power of two, minus one.
+    pub(super) ring_mask: AtomicU32,
+    /// Slots in circulation.
+    pub(super) slots: AtomicU32,
+}
+
+impl Geometry {
+    /// Slots in circulation. Exact under either lock, otherwise a hint.
+    #[inline(always)]
+    pub fn slots(&self) -> u32 {
+        // Relaxed: changes under both locks only.
+        self.slots.load(Ordering::Relaxed)
+    }
+
+    /// Puts slots into circulation: `slots` are from now on.
+    pub(crate) fn set_slots(&self, _: BothHeld<'_>, slots: u32) {
+        // Relaxed: as in `slots`.
+        self.slots.store(slots, Ordering::Relaxed);
+    }
+
+    /// Entries of the ring in use, minus one. Exact under either lock, otherwise a hint.
+    #[inline(always)]
+    pub(crate) fn ring_mask(&self) -> u32 {
+        // Relaxed: changes under both locks only.
+        self.ring_mask.load(Ordering::Relaxed)
+    }
+
+    /// The same, for a thread that goes on to read an entry.
+    #[inline(always)]
+    pub(crate) fn ring_mask_with_entries(&self) -> u32 {
+        // Acquire: WIDER. The mask changes only under both locks, but `seems_filled` reads it under none: this pairs with
+        // the release in `widen_ring`, so that a process that sees the larger mask sees the copied half.
+        self.ring_mask.load(Ordering::Acquire)
+    }
+
+    /// Makes the ring as long as `entries`, all of which are filled in.
+    pub(crate) fn widen_ring(&self, _: BothHeld<'_>, entries: usize) {
+        // Release: WIDER. A spinner without a lock may use the new mask at once.
+        self.ring_mask
+            .store((entries - 1) as u32, Ordering::Release);
+    }
+
+    /// Sets the length of the ring and the slots of a segment that no other process sees.
+    pub(crate) fn begin(&self, entries: usize, slots: usize) {
+        // Relaxed: no other process sees the segment before its file is linked.
+        self.ring_mask
+            .store((entries - 1) as u32, Ordering::Relaxed);
+        self.slots.store(slots as u32, Ordering::Relaxed);
+    }
+}

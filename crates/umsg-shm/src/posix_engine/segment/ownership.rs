@@ -1,0 +1,121 @@
+//! What makes a queue a ring: its owner, and whether it takes messages. See `umsg::ring`.
+
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+
+/// The ring takes no messages yet.
+pub const DISABLED: u32 = 1;
+/// The ring takes messages.
+pub const ENABLED: u32 = 2;
+/// The ring takes no messages any more.
+pub const CLOSED: u32 = 3;
+
+/// What makes a queue a ring. The states stand in [`crate::posix_engine::owner`].
+#[repr(C, align(128))]
+#[derive(Default)]
+pub struct Ownership {
+    /// 0: no ring. Else [`DISABLED`], [`ENABLED`], [`CLOSED`].
+    state: AtomicU32,
+    /// Messages that the ring was made for; more overflow.
+    entries: AtomicU32,
+    /// The process that receives, and its birth, which tells it from other processes of that id; 0: there is none yet.
+    pid: AtomicU32,
+    birth: AtomicU64,
+    /// Messages that senders chose to drop because there was no room.
+    dropped: AtomicU64,
+    /// How many senders got a number, and how many descriptors.
+    senders: AtomicU32,
+    descriptors: AtomicU32,
+    /// The random part of the name of the poll FIFO.
+    doorbell: AtomicU64,
+}
+
+impl Ownership {
+    /// Makes the queue a ring of so many entries, before another process sees it.
+    pub fn begin(&self, entries: u32, state: u32) {
+        self.entries.store(entries, Ordering::Relaxed);
+        // Release: a process that finds a ring sees what was written before.
+        self.state.store(state, Ordering::Release);
+    }
+
+    /// Names the process that receives, before another process sees the segment.
+    pub fn name_owner(&self, pid: u32, birth: u64) {
+        // Relaxed: no other process sees the segment before its file is linked, or shared.
+        self.pid.store(pid, Ordering::Relaxed);
+        self.birth.store(birth, Ordering::Relaxed);
+    }
+
+    /// The process that receives, and its birth. 0 of a queue that is no ring.
+    pub fn owner(&self) -> (u32, u64) {
+        // Relaxed: stored before the ring can be found.
+        let birth = self.birth.load(Ordering::Relaxed);
+        (self.pid.load(Ordering::Relaxed), birth)
+    }
+
+    /// Whether messages are taken: 0 for a queue, else [`DISABLED`], [`ENABLED`], [`CLOSED`]. What the owner did before it
+    /// changed the state is visible to the caller.
+    #[inline(always)]
+    pub fn state(&self) -> u32 {
+        self.state.load(Ordering::Acquire)
+    }
+
+    /// Takes messages from now on, unless the ring is closed.
+    pub fn enable(&self) {
+        // Release: what was done before is seen by senders that find the ring enabled.
+        let _ =
+            self.state
+                .compare_exchange(DISABLED, ENABLED, Ordering::Release, Ordering::Relaxed);
+    }
+
+    /// Takes no messages any more.
+    pub fn close(&self) {
+        self.state.store(CLOSED, Ordering::Release);
+    }
+
+    /// Messages that the ring was made for.
+    pub fn entries(&self) -> u32 {
+        // Relaxed: stored before the ring can be found.
+        self.entries.load(Ordering::Relaxed)
+    }
+
+    /// The number of another sender.
+    pub fn add_sender(&self) -> u32 {
+        // Relaxed, here and below: a counter.
+        self.senders.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// How many senders got a number.
+    pub fn senders(&self) -> u32 {
+        self.senders.load(Ordering::Relaxed)
+    }
+
+    /// The number of another descriptor.
+    pub fn add_descriptor(&self) -> u32 {
+        self.descriptors.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// How many descriptors got a number.
+    pub fn descriptors(&self) -> u32 {
+        self.descriptors.load(Ordering::Relaxed)
+    }
+
+    /// Counts a message that a sender chose to drop.
+    pub fn count_dropped(&self) {
+        self.dropped.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Messages that senders chose to drop because there was no room.
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// The random part of the name of the poll FIFO.
+    pub fn fifo_number(&self) -> u64 {
+        // Relaxed: stored before the ring can be found.
+        self.doorbell.load(Ordering::Relaxed)
+    }
+
+    /// Sets the random part of the name of the poll FIFO, before another process sees the segment.
+    pub fn set_fifo_number(&self, number: u64) {
+        self.doorbell.store(number, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,49 @@
+//! The one-priority word: the priority of all recent messages.
+
+use crate::lock::tokens::SenderHeld;
+use crate::sync::{AtomicU64, Ordering};
+
+/// The one-priority word.
+#[repr(C, align(128))]
+#[derive(Default)]
+pub struct Run {
+    /// `position << 16 | priority`: every message from this ring position on has this priority. The word changes only when
+    /// the priority does.
+    pub(super) word: AtomicU64,
+}
+
+impl Run {
+    /// The word, read before a stamp. RUN: a message of another priority that was sent before this call has changed it.
+    #[inline(always)]
+    pub(crate) fn before_stamp(&self) -> u64 {
+        self.word.load(Ordering::Acquire)
+    }
+
+    /// Whether the word still is `run`, after the stamps were read.
+    #[inline(always)]
+    pub(crate) fn is_still(&self, run: u64) -> bool {
+        // Relaxed: RUN. A stamp may be the gate of a batch with another priority: the acquire of that stamp shows another word.
+        self.word.load(Ordering::Relaxed) == run
+    }
+
+    /// The priority of the last message.
+    #[inline(always)]
+    pub(crate) fn last_priority(&self, _: SenderHeld<'_>) -> usize {
+        // Relaxed: only holders of the sender lock store the word.
+        self.word.load(Ordering::Relaxed) as u16 as usize
+    }
+
+    /// Says that every message from `position` on has this priority. To be called before the message at `position` is stamped.
+    pub(crate) fn begin(&self, _: SenderHeld<'_>, position: u64, priority: usize) {
+        // Release: RUN. A receiver that sees a stamp of another priority sees another word.
+        self.word
+            .store(position << 16 | priority as u64, Ordering::Release);
+    }
+}
+
+/// Whether every message from ring position `drained` on has the priority of the run: the run began there or before.
+/// Positions are compared in the 48 bits that the word has for them.
+#[inline(always)]
+pub fn has_begun(run: u64, drained: u64) -> bool {
+    drained.wrapping_sub(run >> 16) << 16 >> 63 == 0
+}

@@ -1,0 +1,100 @@
+//! The line that a sender reads after it published a message: which waiters to serve, and the wake word of a ring.
+//!
+//! The states of the wake word, and what each thread does with it, stand in [`crate::posix_engine::wake_word`].
+
+use crate::lock::tokens::ReceiverHeld;
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+
+/// The receiver of the ring sleeps on the wake word, or is about to.
+pub(crate) const ARMED: u32 = 1;
+/// A process polls the descriptor of the ring.
+pub(crate) const POLLED: u32 = 2;
+/// Added to the wake word at each arming: a sender that holds an old value fails.
+pub(crate) const TURN: u32 = 4;
+
+/// What senders read after they published a message.
+#[repr(C, align(128))]
+#[derive(Default)]
+pub struct WaitFlags {
+    /// Which waiters want to be served, see [`crate::posix_engine`]; 0 for none.
+    pub(super) attention: AtomicU32,
+    /// Of a ring: the wake word of its receiver.
+    pub(super) wake_word: AtomicU32,
+    /// The ring position from which on senders ring.
+    threshold: AtomicU64,
+}
+
+impl WaitFlags {
+    /// Which waiters want to be served.
+    #[inline(always)]
+    pub fn attention(&self) -> u32 {
+        // Relaxed: ATTENTION. The caller places the barrier, or holds the lock under which the flag is set.
+        self.attention.load(Ordering::Relaxed)
+    }
+
+    /// Sets these bits of the attention word as in `flags`.
+    pub(crate) fn set_attention(&self, _: ReceiverHeld<'_>, bits: u32, flags: u32) {
+        // Relaxed: ATTENTION. A thread that begins to wait adds the fence; to clear a flag needs none.
+        let others = self.attention.load(Ordering::Relaxed) & !bits;
+        self.attention.store(others | flags, Ordering::Relaxed);
+    }
+
+    /// Begins another turn: senders ring from the ring position `threshold` on. Returns the new wake word.
+    pub(crate) fn arm(&self, threshold: u64, how: u32) -> u32 {
+        // Acquire: pairs with the release in `take_ring`. The old turn ends for all senders before the new one begins.
+        let turn = self.wake_word.fetch_and(!(TURN - 1), Ordering::Acquire) & !(TURN - 1);
+        // Relaxed: the wake word publishes the threshold.
+        self.threshold.store(threshold, Ordering::Relaxed);
+        let armed = turn.wrapping_add(TURN) | how;
+        // Release: a sender that sees the turn sees its threshold.
+        self.wake_word.store(armed, Ordering::Release);
+        armed
+    }
+
+    /// Ends the turn. For the receiver, which looks for messages itself.
+    pub(crate) fn silence(&self) {
+        // Relaxed: a sender that sees the silent word does nothing; one that saw the armed word rings in vain.
+        self.wake_word.fetch_and(!(TURN - 1), Ordering::Relaxed);
+    }
+
+    /// Whether a thread waits for the wake word: a hint for senders.
+    #[inline(always)]
+    pub(crate) fn seems_armed(&self) -> bool {
+        // Relaxed: ATTENTION. The unlock was a full barrier between the cursor and this load; pairs with the fence after `arm`.
+        self.wake_word.load(Ordering::Relaxed) & (ARMED | POLLED) != 0
+    }
+
+    /// The wake word. The threshold of its turn is visible to the caller.
+    pub(crate) fn wake_word(&self) -> u32 {
+        self.wake_word.load(Ordering::Acquire)
+    }
+
+    /// The threshold of the turn that [`wake_word`](Self::wake_word) returned, or of a later turn.
+    pub(crate) fn threshold(&self) -> u64 {
+        // Relaxed: if the threshold is of a later turn, the compare-and-swap of `take_ring` fails.
+        self.threshold.load(Ordering::Relaxed)
+    }
+
+    /// Ends the turn of `wake_word`. True for one of the senders that reach the threshold.
+    #[must_use]
+    pub(crate) fn take_ring(&self, wake_word: u32) -> bool {
+        let silent = wake_word & !(ARMED | POLLED);
+        // Release: pairs with the acquire in `arm`. The message needs none: the receiver looks for it behind the fence of its
+        // next arming. Relaxed: a sender that fails does nothing more.
+        self.wake_word
+            .compare_exchange(wake_word, silent, Ordering::Release, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    /// The futex on which the receiver of the ring sleeps.
+    pub(crate) fn futex(&self) -> &AtomicU32 {
+        &self.wake_word
+    }
+
+    /// Counts the turns of the wake word.
+    #[cfg(any(test, feature = "testing"))]
+    pub(crate) fn turns(&self) -> u32 {
+        // Relaxed: only the receiver begins turns.
+        self.wake_word.load(Ordering::Relaxed) / TURN
+    }
+}
