@@ -102,7 +102,7 @@ impl Suite {
             Suite::Counters => (12, 45),
             Suite::Ring => (35, 230),
             Suite::Neighbour => (17, 150),
-            Suite::Everyday => (12, 40),
+            Suite::Everyday => (16, 130),
             Suite::Peers => (15, 45),
             Suite::All => (0, 0),
             Suite::Guard => (17, 35),
@@ -121,6 +121,7 @@ impl Suite {
             Suite::Neighbour => {
                 Some("neighbour: 3 pairs of runs in place of 30, which resolve little")
             }
+            Suite::Everyday => Some("everyday: stress-ng runs in one round, for one second"),
             Suite::Peers => Some("peers: two kills a round of each in place of 40"),
             _ => None,
         }

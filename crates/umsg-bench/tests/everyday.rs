@@ -19,7 +19,7 @@ fn each_row_has_a_figure_of_the_kernel_and_of_the_drop_in() {
     assert!(output.status.success(), "{output:?}");
     let figures: Value = serde_json::from_slice(&output.stdout).unwrap();
     let rows = figures["rows"].as_array().unwrap();
-    assert!(rows.len() >= 23, "{output:?}");
+    assert!(rows.len() >= 24, "{output:?}");
     for row in rows {
         let both = ["umsg", "kernel"].map(|side| row[side].as_f64().unwrap_or(0.0));
         assert!(both.iter().all(|&time| time > 0.0), "{row}");

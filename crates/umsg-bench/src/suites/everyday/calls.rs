@@ -59,6 +59,10 @@ impl Queue {
         checked("mq_open", queue).map(Self)
     }
 
+    pub fn descriptor(&self) -> c_int {
+        self.0
+    }
+
     #[inline]
     pub fn send(&self, message: &[u8]) -> Result<(), Failure> {
         // SAFETY: the pointer and the length are those of one slice.

@@ -1,6 +1,7 @@
 //! The cases: what a trial repeats, and how it takes the time.
 
 use std::ffi::c_int;
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -17,6 +18,9 @@ use crate::stats;
 use crate::trial::Setting;
 
 const MESSAGE: [u8; SIZE] = [0x5a; SIZE];
+
+/// The message that ends a process.
+const LAST: [u8; SIZE] = [0xff; SIZE];
 
 /// System V queues that exist beside the rows of totals.
 const MANY: usize = 1_024;
@@ -238,6 +242,79 @@ fn blocked(signal: c_int) -> libc::sigset_t {
         libc::sigaddset(&raw mut set, signal);
         libc::sigprocmask(libc::SIG_BLOCK, &raw const set, ptr::null_mut());
         set
+    }
+}
+
+/// Two processes on one CPU, each asleep in epoll_wait(2) until it receives a message.
+pub fn epoll_trip(setting: &Setting) -> Figure {
+    let _named = [Named::create(NAME)?, Named::create(OTHER)?];
+    let ends = |inward, outward| {
+        let open = |name| Queue::open(name, libc::O_NONBLOCK);
+        Polled::new(open(inward)?, open(outward)?)
+    };
+    let echo = Child::start(&[setting.first()], || {
+        let mut polled = ends(NAME, OTHER)?;
+        while polled.receive()? != LAST {
+            polled.send(MESSAGE)?;
+        }
+        Ok(())
+    })?;
+    let mut polled = ends(OTHER, NAME)?;
+    let time = repeat(setting, || {
+        polled.send(MESSAGE)?;
+        polled.receive().map(drop)
+    });
+    polled.send(LAST)?;
+    child::wait_for_all(&mut [echo])?;
+    time
+}
+
+/// The queue that a process polls, the queue that it sends to, and the epoll set of the first.
+struct Polled {
+    inward: Queue,
+    outward: Queue,
+    set: OwnedFd,
+}
+
+impl Polled {
+    fn new(inward: Queue, outward: Queue) -> Result<Self, Failure> {
+        let mut event = libc::epoll_event {
+            events: libc::EPOLLIN as u32,
+            u64: 0,
+        };
+        // SAFETY: takes flags; the set is a new descriptor, and the event a local.
+        unsafe {
+            let set = libc::epoll_create1(libc::EPOLL_CLOEXEC);
+            if set < 0 {
+                return Err(Failure::system("epoll_create1"));
+            }
+            let set = OwnedFd::from_raw_fd(set);
+            let queue = inward.descriptor();
+            match libc::epoll_ctl(set.as_raw_fd(), libc::EPOLL_CTL_ADD, queue, &raw mut event) {
+                0 => Ok(Self {
+                    inward,
+                    outward,
+                    set,
+                }),
+                _ => Err(Failure::system("epoll_ctl")),
+            }
+        }
+    }
+
+    fn send(&self, message: [u8; SIZE]) -> Result<(), Failure> {
+        self.outward.send(&message)
+    }
+
+    fn receive(&mut self) -> Result<[u8; SIZE], Failure> {
+        loop {
+            let mut event = libc::epoll_event { events: 0, u64: 0 };
+            // SAFETY: room for one event, a local.
+            unsafe { libc::epoll_wait(self.set.as_raw_fd(), &raw mut event, 1, -1) };
+            match self.inward.try_receive() {
+                Err(Errno::AGAIN) => {}
+                received => return received.map_err(|errno| Failure::queue("mq_receive", errno)),
+            }
+        }
     }
 }
 

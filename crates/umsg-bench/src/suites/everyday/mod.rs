@@ -3,6 +3,9 @@
 
 mod calls;
 mod cases;
+mod stress;
+
+use std::time::Duration;
 
 use crate::failure::Failure;
 use crate::harness::{Plan, Side};
@@ -15,14 +18,17 @@ const SUITE: &str = "everyday";
 /// A row.
 struct Case {
     name: &'static str,
+    unit: &'static str,
+    better: Better,
     /// The ratio that is aimed at.
     goal: Option<f64>,
     /// Whether `cargo xtask bench-check` compares the row.
     guarded: bool,
-    /// Measures one figure, in nanoseconds.
+    /// Measures one figure, in the unit.
     measure: fn(&Setting) -> Result<f64, Failure>,
 }
 
+/// The time of an operation.
 const fn case(
     name: &'static str,
     goal: f64,
@@ -30,6 +36,8 @@ const fn case(
 ) -> Case {
     Case {
         name,
+        unit: "ns",
+        better: Better::Less,
         goal: Some(goal),
         guarded: false,
         measure,
@@ -46,6 +54,24 @@ impl Case {
 
     const fn without_goal(self) -> Self {
         Self { goal: None, ..self }
+    }
+
+    /// Operations a second, over whole seconds, in place of nanoseconds.
+    const fn rate(self) -> Self {
+        Self {
+            unit: "ops/s",
+            better: Better::More,
+            ..self
+        }
+    }
+
+    /// The time to measure in a round, and the number of rounds.
+    fn extent(&self, plan: &Plan) -> (Duration, u32) {
+        match (self.better, plan.quick) {
+            (Better::Less, _) => (plan.budget, plan.rounds),
+            (Better::More, false) => (Duration::from_secs(2), plan.rounds),
+            (Better::More, true) => (Duration::from_secs(1), 1),
+        }
     }
 }
 
@@ -106,6 +132,11 @@ const CASES: &[Case] = &[
     ),
     case("msgget of an existing key", 1.0, cases::get_existing).guarded(),
     case("msgget + msgsnd + msgrcv", 2.0, cases::get_and_use).guarded(),
+    case(
+        "epoll round trip of two processes on one core",
+        0.95,
+        cases::epoll_trip,
+    ),
     case("fork + child sends + wait", 0.95, cases::fork_and_send),
     case("fork + exec of /bin/true", 0.9, cases::fork_and_exec),
     case(
@@ -135,6 +166,19 @@ const CASES: &[Case] = &[
         0.5,
         cases::listing_beside_many,
     ),
+    case("stress-ng --msg 2", 2.0, stress::sysv).rate(),
+    case(
+        "stress-ng --mq 2 --mq-size 1, idle machine",
+        2.0,
+        stress::posix,
+    )
+    .rate(),
+    case(
+        "stress-ng --mq 2 --mq-size 1, beside a nice 19 compile",
+        1.5,
+        stress::posix_beside_compile,
+    )
+    .rate(),
 ];
 
 pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
@@ -158,9 +202,10 @@ pub fn trial(name: &str, setting: &Setting) -> Result<Vec<f64>, Failure> {
 fn row(plan: &Plan, case: &Case) -> Option<Row> {
     let name = case.name;
     let (mut umsg, mut kernel) = (Side::new(), Side::new());
-    for round in 0..plan.rounds {
-        plan.progress(&format!("{SUITE}: {name}"), round);
-        let measure = |system| trial::run(plan, system, Suite::Everyday, name, plan.budget);
+    let (budget, rounds) = case.extent(plan);
+    for round in 0..rounds {
+        plan.progress_of(&format!("{SUITE}: {name}"), round, rounds);
+        let measure = |system| trial::run(plan, system, Suite::Everyday, name, budget);
         umsg.round(|| measure(System::Dropin));
         kernel.round(|| measure(System::Kernel));
     }
@@ -170,7 +215,7 @@ fn row(plan: &Plan, case: &Case) -> Option<Row> {
     }
     let figure = |figures: &Vec<f64>| figures.first().copied().unwrap_or(f64::NAN);
     let (ours, theirs) = (umsg.each(figure), kernel.each(figure));
-    let row = Row::compare(SUITE, name, "ns", Better::Less, &ours, &theirs)
+    let row = Row::compare(SUITE, name, case.unit, case.better, &ours, &theirs)
         .spreads(&ours, &theirs)
         .reason("umsg", umsg.failure.as_ref())
         .reason("kernel", kernel.failure.as_ref());

@@ -10,7 +10,7 @@
 //! At full speed umsg moves some twenty times as many messages through the caches as the kernel does. So there is a column
 //! in which it moves as many.
 
-mod work;
+pub(super) mod work;
 
 use std::hint;
 use std::time::Duration;
