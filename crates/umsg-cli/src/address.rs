@@ -1,4 +1,4 @@
-//! Which queue a command is about: one of POSIX by its name, one of System V by its key or its identifier; or which ring.
+//! How a command line names a queue or ring.
 //!
 //! | written | meant |
 //! |---|---|
@@ -7,8 +7,8 @@
 //! | `id:32769` | the System V queue with this identifier |
 //! | `ring:/jobs`, `ring:jobs` | the ring of this name, for commands that know rings |
 //!
-//! No two of them can be mixed up: what begins with a slash is a name, whatever follows, and a POSIX queue that is called
-//! `/key:1`, `/id:1`, `/0x1` or `/ring:jobs` is reached by writing its slash.
+//! Each form has one meaning: an argument that begins with a slash is always a POSIX queue's name. A POSIX queue `/key:1`, `/id:1`, `/0x1` or
+//! `/ring:jobs` is named with its slash.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -40,17 +40,17 @@ pub enum Label {
     Id(i32),
 }
 
-/// For clap.
+/// Returns clap's parser of a queue of either kind.
 pub fn address() -> impl TypedValueParser<Value = Address> {
     OsStringValueParser::new().try_map(Address::parse)
 }
 
-/// For clap: a queue or a ring.
+/// Returns clap's parser of a queue or ring.
 pub fn subject() -> impl TypedValueParser<Value = Subject> {
     OsStringValueParser::new().try_map(Subject::parse)
 }
 
-/// For clap: a POSIX queue, of commands that know no others.
+/// Returns clap's parser of a POSIX queue, for commands without the other kinds.
 pub fn name() -> impl TypedValueParser<Value = Name> {
     address().try_map(|address| match address {
         Address::Posix(name) => Ok(name),
@@ -77,10 +77,10 @@ impl Subject {
     }
 }
 
-/// What a ring's name is written behind.
+/// The prefix of a ring's name.
 pub const RING: &str = "ring:";
 
-/// The name of a ring, if it is one's.
+/// Returns the name of a ring. None if the argument names no ring.
 fn ring(argument: &OsStr) -> Option<Name> {
     let name = argument.as_bytes().strip_prefix(RING.as_bytes())?;
     Some(Name::from(OsStr::from_bytes(name)))
@@ -103,7 +103,7 @@ impl Address {
 }
 
 impl Address {
-    /// For programs: as it is written, except for bytes that are no UTF-8.
+    /// The name for JSON: bytes that are not UTF-8 are replaced.
     pub fn lossy(&self) -> String {
         match self {
             Address::Posix(name) => name.lossy(),
@@ -113,14 +113,14 @@ impl Address {
 }
 
 impl Name {
-    /// There is no queue of that name.
+    /// Fails because no queue has the name.
     pub fn is_a_ring(&self) -> Failure {
         let line =
             format!("{self}: this is the name of a ring, not of a queue; write {RING}{self}");
         Failure::new(Code::Failed, line)
     }
 
-    /// An option is about queues of the other kind.
+    /// Fails because an option applies to the other kind of queues.
     pub fn has_no(&self, what: &str, hint: &str) -> Failure {
         let line = format!("{self}: a POSIX queue has no {what}; {hint}");
         Failure::new(Code::Usage, line)
@@ -145,7 +145,7 @@ impl fmt::Display for Address {
 }
 
 impl Label {
-    /// None if it is a name.
+    /// None if the argument is a name.
     fn parse(text: &str) -> Option<Result<Label, String>> {
         let label = if let Some(number) = text.strip_prefix("key:") {
             key(number).map(Label::Key)
@@ -171,7 +171,7 @@ impl fmt::Display for Label {
     }
 }
 
-/// A key, which is 32 bits: as ipcs(1) prints it, or as a number with or without a sign.
+/// Parses a key of 32 bits: in hexadecimal, as ipcs(1) prints it, or as a decimal number with or without a sign.
 fn key(text: &str) -> Option<i32> {
     if let Some(digits) = text.strip_prefix("0x").or(text.strip_prefix("0X")) {
         let all_hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());

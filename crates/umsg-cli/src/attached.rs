@@ -7,7 +7,7 @@ use crate::address::Label;
 use crate::failure::{Code, Explain, Failure, Result};
 use crate::held_up;
 
-/// A queue, how it was named, and where it was found.
+/// An open queue, its name on the command line, and its namespace.
 pub struct Attached {
     pub queue: Queue,
     pub label: Label,
@@ -36,7 +36,7 @@ impl Attached {
         }
     }
 
-    /// Why a message was not sent, with what to do.
+    /// Explains why a message was not sent, and what to do.
     pub fn explain_send(&self, error: &SendError) -> String {
         let held_up = match error {
             SendError::Full | SendError::TimedOut => self.held_up(),
@@ -45,7 +45,7 @@ impl Attached {
         held_up.unwrap_or_else(|| error.explain())
     }
 
-    /// Why no message was received, with what to do.
+    /// Explains why no message was received, and what to do.
     pub fn not_received(&self, error: &ReceiveError) -> Failure {
         let held_up = match error {
             ReceiveError::NoMessage | ReceiveError::TimedOut => self.held_up(),
@@ -55,12 +55,12 @@ impl Attached {
         Failure::new(error.code(), format_args!("{}: {why}", self.label))
     }
 
-    /// Why messages were not shown, with what to do. A failure here is never a time-out for lack of messages.
+    /// Explains why messages were not shown, and what to do. The reason is never a lack of messages.
     pub fn not_seen(&self, error: &ReceiveError) -> Failure {
         self.not_received(error).coded(Code::Failed)
     }
 
-    /// Why the queue does not say what it holds, with what to do.
+    /// Explains why the queue's state can't be read, and what to do.
     pub fn not_told(&self, error: ControlError) -> Failure {
         match error {
             ControlError::Busy => Failure::new(
@@ -71,7 +71,7 @@ impl Attached {
         }
     }
 
-    /// The stopped process that holds the queue's lock, if there is one.
+    /// Names the stopped process that holds the queue's lock.
     pub fn held_up(&self) -> Option<String> {
         match self.queue.status() {
             Err(ControlError::Busy) => Some(self.lock()),
@@ -79,7 +79,7 @@ impl Attached {
         }
     }
 
-    /// Why the lock can't be taken.
+    /// Explains why the lock can't be taken.
     fn lock(&self) -> String {
         held_up::labelled(&self.namespace, self.queue.id(), self.label)
     }

@@ -88,28 +88,29 @@ Numbers:
   Times are seconds, such as 5 or 0.25, or end in ms, s, m, h or d: 500ms.
 
 Where the queues are:
-  In the directory given with --dir; else in $UMSG_DIR; else in /dev/shm/umsg
-  if root owns it (`umsg setup` creates it); else in the user's own
-  /dev/shm/umsg-UID, or umsg-UID- and 16 random digits if another user has
-  taken that name. `umsg ls` says which one is in use.
+  The first of these directories that is given or exists: --dir; $UMSG_DIR;
+  /dev/shm/umsg, if root owns it (`umsg setup` creates it). Otherwise, each
+  user has a private directory: /dev/shm/umsg-UID, or umsg-UID- and 16 random
+  digits if another user has taken that name. `umsg ls` prints the directory.
 
 JSON:
-  Commands that print something have --json: one object, or for messages one
-  object per line. Fields keep their names and meaning; new fields may come. Times
-  are UTC as in RFC 3339. A message's bytes are in \"data\", as text if
-  \"encoding\" is \"utf-8\" and in base64 if it is \"base64\". In names, bytes that
-  are not UTF-8 are replaced; `umsg ls --null` prints them unchanged.
+  Commands that print data have --json. It prints one object, or one object
+  per line for messages. Later versions may add fields; existing fields keep
+  their names and meaning. Times are in UTC, as in RFC 3339. \"data\" has the
+  bytes of a message: as text if \"encoding\" is \"utf-8\", in base64 if it is
+  \"base64\". In names, bytes that are not UTF-8 are replaced; `umsg ls --null`
+  prints them unchanged.
 
 Exit codes:
-  0    done; also if the reader of the output of `ls`, `peek` ... ends early
-  1    failed; one line on standard error says why and what to do
+  0    success; also if the program that reads the output ends early
+  1    failure; one line on standard error gives the reason and what to do
   2    the command line is wrong
   3    no message, or no room, within the time allowed
   4    the queue was removed while the command waited
   5    `umsg doctor`: a queue or ring has a problem
   `umsg run` exits as the program does, or with
   120  the program can't be intercepted: static, set-user-ID ...
-  125  umsg could not prepare the program's start
+  125  the start of the program could not be prepared
   126  the program was found but can't be executed
   127  the program was not found
 
@@ -119,5 +120,5 @@ Environment:
                 else in ../lib]
   UMSG_WAIT     how a program under `umsg run` waits: adaptive, blocking or
                 spinning [default: adaptive]
-  UMSG_DEBUG    1: a program under `umsg run` says why its calls failed"
+  UMSG_DEBUG    1: a program under `umsg run` prints why its calls failed"
 );

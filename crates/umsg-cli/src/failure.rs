@@ -1,4 +1,4 @@
-//! What a command says when it fails, and the exit codes.
+//! Failures of commands: their texts, hints and exit codes.
 
 use std::fmt::Display;
 use std::io;
@@ -16,28 +16,28 @@ use umsg::{Limits, NamespaceError, QueueError, SegmentError, sysv};
 pub enum Code {
     Failed = 1,
     Usage = 2,
-    /// No message, or no room, within the time allowed.
+    /// No message arrived, or no room became free, within the allowed time.
     NotInTime = 3,
-    /// While the command waited, the queue lost its name.
+    /// The queue was removed while the command waited.
     Removed = 4,
-    /// Of `umsg doctor`: something is wrong with a queue.
+    /// `umsg doctor`: a queue or ring has a problem.
     ProblemFound = 5,
-    /// Of `umsg run`: the program would not see the drop-in.
+    /// `umsg run`: the drop-in can't be loaded into the program.
     NotInterceptable = 120,
-    /// Of `umsg run`, as env(1): it failed itself, before the program.
+    /// `umsg run` failed before it started the program, as in env(1).
     NotPrepared = 125,
     NotExecutable = 126,
     NotFound = 127,
 }
 
-/// Why a command ends early.
+/// The reason why a command ends early.
 #[derive(Debug)]
 pub enum Failure {
     /// One line, and a code.
     Because { code: Code, line: String },
     /// The command has already reported the failure.
     Reported(Code),
-    /// The reader of the output ended early, which is no failure.
+    /// The program that reads the output ended early. This counts as success.
     ReaderGone,
 }
 
@@ -49,14 +49,14 @@ impl Failure {
         Failure::Because { code, line }
     }
 
-    /// About a queue, a program or a file.
+    /// A failure that concerns a queue, a program or a file.
     pub fn of(subject: impl Display, error: impl Explain) -> Failure {
         let line = format!("{subject}: {}", error.explain());
         let code = error.code();
         Failure::Because { code, line }
     }
 
-    /// With another exit code.
+    /// Replaces the exit code.
     pub fn coded(self, code: Code) -> Failure {
         match self {
             Failure::Because { line, .. } => Failure::Because { code, line },
@@ -92,7 +92,7 @@ pub fn say(line: impl Display) {
     let _ = writeln!(io::stderr(), "umsg: {line}");
 }
 
-/// Errors of writing standard output, and no others.
+/// Converts only errors of writing to standard output.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Failure {
         match error.kind() {
@@ -108,7 +108,7 @@ impl From<NamespaceError> for Failure {
     }
 }
 
-/// An error of the library as a sentence, with what to do.
+/// Explains an error of the library in a sentence, with a hint.
 pub trait Explain {
     fn explain(&self) -> String;
 
@@ -127,12 +127,21 @@ impl<T: Explain> Explain for &T {
     }
 }
 
-/// The text of an error, and what helps.
+/// Appends a hint to the text of an error.
 fn with_hint(error: &impl Display, hint: impl Into<Option<&'static str>>) -> String {
     match hint.into() {
         Some(hint) => format!("{}; {hint}", error.to_string().trim_end_matches('.')),
         None => error.to_string(),
     }
+}
+
+/// Replaces the library's advice, which follows the colon in the text of an error, by a hint that names a command.
+fn with_command(error: &impl Display, hint: &str) -> String {
+    let text = error.to_string();
+    let failure = text
+        .split_once(": ")
+        .map_or(text.as_str(), |(failure, _)| failure);
+    format!("{failure}; {hint}")
 }
 
 impl Explain for NamespaceError {
@@ -143,15 +152,19 @@ impl Explain for NamespaceError {
                 format!("--{}", self.to_string().replacen(limit, &option, 1))
             }
             NamespaceError::NotANamespace { .. } => {
-                with_hint(self, "`umsg create` makes a first queue")
+                with_hint(self, "`umsg create` creates a first queue")
             }
             NamespaceError::NoQueuesDirectory { path } => {
-                format!("{self}; {} as root makes it", setup(path.parent()))
+                let directory = path.display();
+                format!(
+                    "{directory} is missing; create it with {} as root",
+                    setup(path.parent())
+                )
             }
             NamespaceError::NotWritable { errno, .. } if *errno != Errno::ROFS.raw_os_error() => {
                 with_hint(
                     self,
-                    "`umsg setup` as root makes a directory that all users share",
+                    "or create a directory for all users with `umsg setup` as root",
                 )
             }
             _ => self.to_string(),
@@ -159,7 +172,7 @@ impl Explain for NamespaceError {
     }
 }
 
-/// The command with which root mends a namespace.
+/// Names the command that creates the directories of a namespace.
 fn setup(namespace: Option<&Path>) -> String {
     match namespace {
         Some(path) if path != Path::new(SHARED) => format!("`umsg setup --dir {}`", path.display()),
@@ -171,55 +184,51 @@ impl Explain for OpenError {
     fn explain(&self) -> String {
         match self {
             OpenError::Namespace(error) => error.explain(),
+            OpenError::TooManyQueues(_) => with_command(self, MAX_QUEUES),
+            OpenError::ModeNotEnforced { .. } => with_command(self, ENFORCED_MODES),
+            OpenError::Segment(error) => with_segment_hint(self, error),
+            OpenError::Queue(error) => with_queue_hint(self, *error),
             _ => with_hint(self, open_hint(self)),
         }
     }
 }
 
-/// What helps after an error of opening a queue or ring.
+/// Returns a hint for an error of opening a queue or ring.
 fn open_hint(error: &OpenError) -> Option<&'static str> {
     Some(match error {
         OpenError::InvalidName | OpenError::DeniedName | OpenError::NameTooLong => {
             "choose another name"
         }
         OpenError::NotFound => LIST,
-        OpenError::AlreadyExists => "leave --exclusive out to use it, or `umsg rm` it first",
+        OpenError::AlreadyExists => "use it without --exclusive, or remove it first with `umsg rm`",
         OpenError::PermissionDenied => AS_OWNER,
-        OpenError::SecondName => REMOVE,
-        OpenError::ModeNotEnforced { .. } => ENFORCED_MODES,
         OpenError::InvalidAttributes { value, max, .. } if value > max => {
             "`umsg limits` shows and raises the namespace's limits"
         }
-        OpenError::TooManyQueues(_) => {
-            "`umsg rm` removes queues, `umsg limits --max-queues` raises the limit"
-        }
-        OpenError::Segment(error) => return segment_hint(error),
-        OpenError::Queue(error) => return queue_hint(*error),
         _ => return None,
     })
 }
 
-/// What helps after an error of a queue's file.
-fn segment_hint(error: &SegmentError) -> Option<&'static str> {
-    Some(match error {
+/// Appends a hint for an error of a queue's file.
+fn with_segment_hint(text: &impl Display, error: &SegmentError) -> String {
+    let hint = match error {
         SegmentError::NotAQueue("a directory") => "remove it from the namespace's directory",
         SegmentError::NotAQueue(_) | SegmentError::OtherVersion { .. } => REMOVE,
         error if error.is_repairable() => DAMAGED_FILE,
         SegmentError::Damaged(_) => LOST_FILE,
-        _ => return None,
-    })
+        _ => return text.to_string(),
+    };
+    with_hint(text, hint)
 }
 
-/// What helps after an error that all operations share.
-fn queue_hint(error: QueueError) -> Option<&'static str> {
-    Some(match error {
-        QueueError::NoSpace => "`umsg rm` removes queues, `df` shows how much room there is",
-        QueueError::OverLimit => {
-            "`umsg rm` removes queues, `umsg limits --max-bytes` raises the limit"
-        }
-        QueueError::Damaged => DAMAGED,
-        _ => return None,
-    })
+/// Appends a hint for an error that all operations share.
+fn with_queue_hint(text: &impl Display, error: QueueError) -> String {
+    match error {
+        QueueError::NoSpace => with_command(text, NO_SPACE),
+        QueueError::OverLimit => with_command(text, MAX_BYTES),
+        QueueError::Damaged => with_hint(text, DAMAGED),
+        _ => text.to_string(),
+    }
 }
 
 impl Explain for UnlinkError {
@@ -230,37 +239,38 @@ impl Explain for UnlinkError {
                 if *errno != Errno::ROFS.raw_os_error() =>
             {
                 format!(
-                    "{}: this user can't remove files there; run this as root, or as the directory's owner with write permission \
-                     (chmod u+w)",
+                    "{}: this user can't remove files there; run the command as root, or as the directory's owner after chmod u+w",
                     path.display()
                 )
             }
             UnlinkError::Namespace(error) => error.explain(),
             UnlinkError::NotFound => with_hint(self, LIST),
-            UnlinkError::PermissionDenied => format!("{self}; run this as that user or as root"),
+            UnlinkError::PermissionDenied => {
+                format!("{self}; run the command as that user or as root")
+            }
             UnlinkError::System(_) => {
-                format!("{self}; look at it in the namespace's directory, under mq")
+                format!("{self}; inspect the file in the directory mq of the namespace")
             }
             _ => self.to_string(),
         }
     }
 }
 
-/// What helps if a queue's messages, of so many bytes at most, are too short.
+/// Returns a hint for a message that is longer than the message size of the queue, `most` bytes.
 pub fn longer_messages(most: usize) -> &'static str {
     match most < Limits::default().max_message_size as usize {
         true => "create the queue with a larger --message-size",
-        false => "no queue takes longer messages; send it in parts",
+        false => "no queue takes longer messages; send the message in parts",
     }
 }
 
 impl Explain for SendError {
     fn explain(&self) -> String {
         let hint = match self {
-            SendError::Full => "receive from it first, or wait with --timeout",
-            SendError::TimedOut => "receive from it first, or wait longer",
+            SendError::Full => "receive from the queue first, or wait with --timeout",
+            SendError::TimedOut => "receive from the queue first, or wait longer",
             SendError::TooLong { max, .. } => longer_messages(*max),
-            SendError::Queue(error) => return with_hint(self, queue_hint(*error)),
+            SendError::Queue(error) => return with_queue_hint(self, *error),
             _ => return self.to_string(),
         };
         with_hint(self, hint)
@@ -277,9 +287,9 @@ impl Explain for SendError {
 impl Explain for ReceiveError {
     fn explain(&self) -> String {
         let hint = match self {
-            ReceiveError::Empty => "send to it first, or wait with --timeout",
-            ReceiveError::TimedOut => "send to it first, or wait longer",
-            ReceiveError::Queue(error) => return with_hint(self, queue_hint(*error)),
+            ReceiveError::Empty => "send a message first, or wait with --timeout",
+            ReceiveError::TimedOut => "send a message first, or wait longer",
+            ReceiveError::Queue(error) => return with_queue_hint(self, *error),
             _ => return self.to_string(),
         };
         with_hint(self, hint)
@@ -293,11 +303,11 @@ impl Explain for ReceiveError {
     }
 }
 
-/// What helps if a System V queue's messages, of so many bytes at most, are too short.
+/// Returns a hint for a message that is longer than the limit of a System V queue, `most` bytes.
 pub fn longer_sysv_messages(most: usize) -> &'static str {
     match most < Limits::default().max_message_size as usize {
-        true => "raise it with `umsg limits --msgmax`, and create the queue again",
-        false => "no queue takes longer messages; send it in parts",
+        true => "raise msgmax with `umsg limits --msgmax`, and create the queue again",
+        false => "no queue takes longer messages; send the message in parts",
     }
 }
 
@@ -307,18 +317,16 @@ impl Explain for sysv::OpenError {
             sysv::OpenError::Namespace(error) => return error.explain(),
             sysv::OpenError::NotFound | sysv::OpenError::NoSuchId => LIST,
             sysv::OpenError::AlreadyExists => {
-                "leave --exclusive out to use it, or `umsg rm` it first"
+                "use it without --exclusive, or remove it first with `umsg rm`"
             }
             sysv::OpenError::PermissionDenied => AS_OWNER,
-            sysv::OpenError::ModeNotEnforced { .. } => ENFORCED_MODES,
-            sysv::OpenError::TooManyQueues(_) => {
-                "`umsg rm` removes queues, `umsg limits --msgmni` raises the limit"
-            }
+            sysv::OpenError::ModeNotEnforced { .. } => return with_command(self, ENFORCED_MODES),
+            sysv::OpenError::TooManyQueues(_) => return with_command(self, MSGMNI),
             sysv::OpenError::Segment(
                 SegmentError::NoAddressSpace { .. } | SegmentError::FileTooLarge { .. },
             ) => "`umsg limits --max-qbytes` makes new queues smaller",
-            sysv::OpenError::Segment(error) => return with_hint(self, segment_hint(error)),
-            sysv::OpenError::Queue(error) => return with_hint(self, queue_hint(*error)),
+            sysv::OpenError::Segment(error) => return with_segment_hint(self, error),
+            sysv::OpenError::Queue(error) => return with_queue_hint(self, *error),
             _ => return self.to_string(),
         };
         with_hint(self, hint)
@@ -328,11 +336,11 @@ impl Explain for sysv::OpenError {
 impl Explain for sysv::SendError {
     fn explain(&self) -> String {
         let hint = match self {
-            sysv::SendError::Full => "receive from it first, or wait with --timeout",
-            sysv::SendError::TimedOut => "receive from it first, or wait longer",
+            sysv::SendError::Full => "receive from the queue first, or wait with --timeout",
+            sysv::SendError::TimedOut => "receive from the queue first, or wait longer",
             sysv::SendError::TooLong { max, .. } => longer_sysv_messages(*max),
             sysv::SendError::PermissionDenied => AS_OWNER,
-            sysv::SendError::Queue(error) => return with_hint(self, queue_hint(*error)),
+            sysv::SendError::Queue(error) => return with_queue_hint(self, *error),
             _ => return self.to_string(),
         };
         with_hint(self, hint)
@@ -350,10 +358,10 @@ impl Explain for sysv::SendError {
 impl Explain for sysv::ReceiveError {
     fn explain(&self) -> String {
         let hint = match self {
-            sysv::ReceiveError::NoMessage => "send one first, or wait with --timeout",
-            sysv::ReceiveError::TimedOut => "send one first, or wait longer",
+            sysv::ReceiveError::NoMessage => "send a message first, or wait with --timeout",
+            sysv::ReceiveError::TimedOut => "send a message first, or wait longer",
             sysv::ReceiveError::PermissionDenied => AS_OWNER,
-            sysv::ReceiveError::Queue(error) => return with_hint(self, queue_hint(*error)),
+            sysv::ReceiveError::Queue(error) => return with_queue_hint(self, *error),
             _ => return self.to_string(),
         };
         with_hint(self, hint)
@@ -374,10 +382,12 @@ impl Explain for sysv::ControlError {
             sysv::ControlError::Open(error) => return error.explain(),
             sysv::ControlError::PermissionDenied => AS_OWNER,
             sysv::ControlError::TooManyBytes { .. } => {
-                "`umsg limits --max-qbytes` raises the limit"
+                return with_command(self, "`umsg limits --max-qbytes` raises the limit");
             }
-            sysv::ControlError::ModeNotEnforced { .. } => ENFORCED_MODES,
-            sysv::ControlError::Queue(error) => return with_hint(self, queue_hint(*error)),
+            sysv::ControlError::ModeNotEnforced { .. } => {
+                return with_command(self, ENFORCED_MODES);
+            }
+            sysv::ControlError::Queue(error) => return with_queue_hint(self, *error),
             sysv::ControlError::Busy => "`umsg doctor` shows the reason and what to do",
             _ => return self.to_string(),
         };
@@ -389,8 +399,10 @@ impl Explain for RingError {
     fn explain(&self) -> String {
         match self {
             RingError::Open(OpenError::Namespace(error)) => error.explain(),
+            RingError::Open(OpenError::Segment(error)) => with_segment_hint(self, error),
+            RingError::Open(OpenError::Queue(error)) => with_queue_hint(self, *error),
             RingError::Open(error) => with_hint(self, open_hint(error)),
-            RingError::NotFound => with_hint(self, LIST),
+            RingError::NotFound => with_hint(self, "`umsg ls` lists the rings"),
             RingError::Owned(_) => {
                 format!("{self}; end that process, or remove the ring's name with --force")
             }
@@ -400,13 +412,19 @@ impl Explain for RingError {
     }
 }
 
-const AS_OWNER: &str = "run this as the queue's owner or as root";
-const DAMAGED: &str = "see `umsg doctor`, which can repair it";
-const DAMAGED_FILE: &str = "`umsg doctor --repair` rebuilds it from its intact messages, `umsg rm` removes it with its messages";
-const LOST_FILE: &str = "`umsg rm` removes it with its messages, which no repair can find";
+const AS_OWNER: &str = "run the command as the queue's owner or as root";
+const DAMAGED: &str = "`umsg doctor --repair` can repair it";
+const DAMAGED_FILE: &str = "`umsg doctor --repair` rebuilds it from its intact messages; `umsg rm` removes it with its messages";
+const LOST_FILE: &str = "no repair can find its messages; `umsg rm` removes it with its messages";
 const REMOVE: &str = "`umsg rm` removes it";
-const LIST: &str = "`umsg ls` shows those that exist";
-const ENFORCED_MODES: &str = "`umsg limits --enforced-modes` changes the limit";
+const LIST: &str = "`umsg ls` lists the queues";
+const ENFORCED_MODES: &str = "use a mode such as 0600, 0660 or 0666, or allow other modes with `umsg limits --enforced-modes false`";
+const MAX_QUEUES: &str =
+    "remove queues with `umsg rm`, or raise the limit with `umsg limits --max-queues`";
+const MSGMNI: &str = "remove queues with `umsg rm`, or raise the limit with `umsg limits --msgmni`";
+const MAX_BYTES: &str = "receive messages, remove queues with `umsg rm`, or raise the limit with `umsg limits --max-bytes`";
+const NO_SPACE: &str =
+    "receive messages, or remove queues with `umsg rm`; `df` shows the free space";
 
 /// The directory of the queues that all users share, unless `umsg setup --dir` names another.
 const SHARED: &str = "/dev/shm/umsg";

@@ -1,6 +1,5 @@
-//! The reason why a queue with messages gives none, or a queue with room takes none: a stopped process holds the queue's lock.
-//! The library reports EAGAIN or ETIMEDOUT, as for an empty or full queue, because POSIX has no other numbers. A command names
-//! the reason.
+//! Explains why a queue with messages delivers none, or a queue with room accepts none: a stopped process holds the queue's lock.
+//! The library reports EAGAIN or ETIMEDOUT, as for an empty or full queue, because POSIX has no other error for this case.
 
 use std::fmt::Display;
 
@@ -10,8 +9,8 @@ use umsg::{Namespace, posix, sysv};
 
 use crate::names::Name;
 
-/// The process that holds up a POSIX queue, and what to do. None if no process does any more. Takes up to a second if the lock's
-/// owner is neither stopped nor running.
+/// Names the process that blocks a POSIX queue, and what to do. Returns None if the lock is free again. Takes up to a second if the owner is neither
+/// stopped nor running.
 pub fn named(namespace: &Namespace, name: &Name) -> Option<String> {
     match posix::diagnose(namespace, name) {
         Ok(diagnosis) => of(&diagnosis, name),
@@ -22,7 +21,7 @@ pub fn named(namespace: &Namespace, name: &Name) -> Option<String> {
     }
 }
 
-/// The process that holds the lock of a System V queue, and what to do. `label` names the queue in the advice.
+/// Names the process that holds the lock of a System V queue, and what to do. `label` names the queue in the advice.
 pub fn labelled(namespace: &Namespace, id: i32, label: impl Display) -> String {
     let diagnosis = sysv::diagnose_id(namespace, id).ok();
     diagnosis

@@ -1,5 +1,4 @@
-//! Where messages are received from: a queue of either kind, and which of its messages are wanted. A message that was received
-//! stays the queue's until it is acknowledged.
+//! The source of messages: a queue of either kind, with the selection of messages. A received message is leased until the command acknowledges it.
 
 use std::time::SystemTime;
 
@@ -17,13 +16,13 @@ pub enum Inlet<'a> {
     SystemV { from: Attached, want: Want },
 }
 
-/// A message in this command's hands.
+/// A leased message.
 pub enum Held<'a> {
     Posix(posix::Lease<'a>),
     SystemV(sysv::Lease<'a>),
 }
 
-/// By what messages are picked.
+/// The selection of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rank {
     Priority(u32),
@@ -31,8 +30,8 @@ pub enum Rank {
 }
 
 impl Inlet<'_> {
-    /// Receives a message, waiting for it as long as is allowed. `meanwhile` is asked before waiting and now and then from then
-    /// on, and ends it with an error.
+    /// Receives a message, and waits for it up to the allowed time. Calls `meanwhile` before the wait and repeatedly during it; an error of
+    /// `meanwhile` ends the wait.
     pub fn receive(&self, patience: &Patience, meanwhile: impl Fn() -> Result) -> Result<Held<'_>> {
         match self {
             Inlet::Posix(from) => receive(from, patience, meanwhile).map(Held::Posix),
@@ -53,7 +52,7 @@ impl Inlet<'_> {
         }
     }
 
-    /// A message that is there; None if there is none.
+    /// Receives a message without waiting. None if the queue has none.
     pub fn take(&self) -> Result<Option<Held<'_>>> {
         match self {
             Inlet::Posix(from) => match from.queue.try_receive_lease() {
@@ -69,7 +68,7 @@ impl Inlet<'_> {
         }
     }
 
-    /// After how many deliveries a message is given up.
+    /// The number of deliveries after which a message goes to the dead-letter queue.
     pub fn most_deliveries(&self) -> Option<u32> {
         match self {
             Inlet::Posix(from) => from.queue.status().max_deliveries,
@@ -78,14 +77,14 @@ impl Inlet<'_> {
     }
 }
 
-/// From a queue whose name may be taken away while this waits.
+/// Receives from a queue that may be removed during the wait.
 fn receive<'a>(
     from: &'a Opened<'_>,
     patience: &Patience,
     meanwhile: impl Fn() -> Result,
 ) -> Result<posix::Lease<'a>> {
     if let Err(removed) = from.check_name() {
-        // What it holds is still to be had.
+        // The removed queue still delivers its messages.
         return from.queue.try_receive_lease().map_err(|_| removed);
     }
     meanwhile()?;
@@ -100,7 +99,7 @@ fn receive<'a>(
     received.map_err(|error| from.not_received(&error))
 }
 
-/// Either lease's answer.
+/// The result of acknowledging a lease of either kind.
 macro_rules! either {
     ($held:expr, $lease:ident => $answer:expr) => {
         match $held {

@@ -3,14 +3,14 @@
 //! | what | where |
 //! |---|---|
 //! | the command line: the one definition behind `--help`, manual pages and completions | [`cli`], and a file a command in [`commands`] |
-//! | how it is written on a command line: sizes, modes, seconds, names | [`values`], [`address`], [`names`] |
-//! | what is printed, for people and for programs | [`output`] |
-//! | closed standard streams and signals, which the runtime changes | [`streams`], [`inherited`] |
+//! | forms of sizes, modes, times and names on the command line | [`values`], [`address`], [`names`] |
+//! | output for people and for programs | [`output`] |
+//! | closed standard streams and ignored signals, which Rust's runtime changes | [`streams`], [`inherited`] |
 //! | which processes have a queue open | [`users`] |
 //! | the queue that a command works with | [`opened`], of System V [`attached`] |
-//! | sending and receiving, whatever the kind of queue | [`outlet`], [`inlet`] |
-//! | errors, hints and exit codes | [`failure`]; of a queue whose lock a stopped process has, [`held_up`] |
-//! | can a program be intercepted, and how | [`program`], [`preload`] |
+//! | sending and receiving for both kinds of queues | [`outlet`], [`inlet`] |
+//! | errors, hints and exit codes | [`failure`]; for a stopped owner of a lock, [`held_up`] |
+//! | whether a program can be intercepted, and how | [`program`], [`preload`] |
 #![deny(unsafe_code)]
 
 mod address;
@@ -51,8 +51,8 @@ fn main() -> ExitCode {
         Err(error) if error.use_stderr() => error.exit(),
         Err(help) => return tell(&help),
     };
-    inherited::take_large_files_for_errors();
-    // Without it, a queue whose file is cut short ends the command by SIGBUS.
+    inherited::ignore_sigxfsz();
+    // Without this handler, a truncated queue file ends the command by SIGBUS.
     let _ = umsg::signals::catch_truncation();
     match commands::perform(&cli) {
         Ok(()) => ExitCode::SUCCESS,
@@ -60,7 +60,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints help, or the version, which is no success unless it could be.
+/// Prints the help or the version. Fails if standard output can't be written.
 fn tell(help: &clap::Error) -> ExitCode {
     use std::io::Write;
     let told = streams::check_output()

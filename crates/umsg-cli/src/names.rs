@@ -1,4 +1,4 @@
-//! Queues' names on the command line: the slash that all begin with may be left out, as no queue could be meant otherwise.
+//! Names of POSIX queues on the command line. The first slash is optional.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -9,12 +9,12 @@ use umsg::posix::OpenError;
 use crate::failure::{Failure, Result};
 use crate::output::text;
 
-/// A queue's name, with its slash; printed so that a strange one can't harm a terminal.
+/// A queue's name with its slash. Printing escapes control characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name(OsString);
 
 impl Name {
-    /// Refuses the bare slash, which the library calls a missing queue because the kernel does: it can't be created.
+    /// Refuses the bare slash. The library reports it as a missing queue, as the kernel does, but it can't be created.
     pub fn check(&self) -> Result {
         match self.0 == "/" {
             true => Err(Failure::of(self, OpenError::InvalidName)),
@@ -22,7 +22,7 @@ impl Name {
         }
     }
 
-    /// For programs: as it is, except for bytes that are no UTF-8.
+    /// The name for JSON: bytes that are not UTF-8 are replaced.
     pub fn lossy(&self) -> String {
         self.0.to_string_lossy().into_owned()
     }
@@ -31,7 +31,7 @@ impl Name {
 impl From<&OsStr> for Name {
     fn from(argument: &OsStr) -> Name {
         let bytes = argument.as_bytes();
-        // An empty name stays one, so that the error is about what was written.
+        // An empty name stays empty, so that the error quotes the argument.
         if bytes.is_empty() || bytes.starts_with(b"/") {
             return Name(argument.to_owned());
         }

@@ -1,4 +1,4 @@
-//! The queue that a command works with, and whether its name still leads to it.
+//! The POSIX queue that a command works with, and the check that its name still leads to it.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -14,19 +14,19 @@ use crate::names::Name;
 /// How often a waiting command checks that its queue still exists.
 pub const GLANCE: Duration = Duration::from_secs(1);
 
-/// What a command wants of a queue.
+/// The access that a command needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// Take messages.
+    /// Receive messages.
     Receive,
-    /// See them and leave them.
+    /// Read messages without receiving them.
     See,
     Send,
-    /// See anything but the messages: either permission lets one.
+    /// Read the state without messages: either permission suffices.
     Look,
 }
 
-/// An open queue, where it was found, and under which name.
+/// An open queue, its namespace and its name.
 pub struct Opened<'a> {
     pub queue: Queue,
     pub name: &'a Name,
@@ -50,7 +50,7 @@ impl<'a> Opened<'a> {
         })
     }
 
-    /// Why a message was not sent, with what to do.
+    /// Explains why a message was not sent, and what to do.
     pub fn explain_send(&self, error: &SendError) -> String {
         let status = self.queue.status();
         let attributes = status.attributes;
@@ -79,7 +79,7 @@ impl<'a> Opened<'a> {
         }
     }
 
-    /// Why no message was received, with what to do.
+    /// Explains why no message was received, and what to do.
     pub fn not_received(&self, error: &ReceiveError) -> Failure {
         let attributes = self.queue.attributes();
         let leased = attributes.leased;
@@ -102,7 +102,7 @@ impl<'a> Opened<'a> {
         }
     }
 
-    /// The process that keeps queued messages from being received, and what to do.
+    /// Names the stopped process that blocks the receivers, and what to do.
     pub fn held_up(&self) -> Option<String> {
         match self.queue.attributes().messages {
             0 => None,
@@ -110,7 +110,7 @@ impl<'a> Opened<'a> {
         }
     }
 
-    /// Why messages were not shown, with what to do. A time-out here means that a stopped process holds the lock.
+    /// Explains why messages were not shown, and what to do. A time-out means that a stopped process holds the lock.
     pub fn not_seen(&self, error: &ReceiveError) -> Failure {
         let held_up = match error {
             ReceiveError::TimedOut => held_up::named(self.namespace, self.name),
@@ -120,8 +120,7 @@ impl<'a> Opened<'a> {
         Failure::new(Code::Failed, format_args!("{}: {why}", self.name))
     }
 
-    /// Fails if the name leads to no queue or to another queue: no process finds this queue any more. Checks at most
-    /// once a second.
+    /// Fails if the name leads to no queue or to another queue: the queue was removed. Checks at most once a second.
     pub fn check_name(&self) -> Result {
         if self.looked.get().elapsed() < GLANCE {
             return Ok(());
@@ -135,7 +134,7 @@ impl<'a> Opened<'a> {
             Err(error) if is_missing(&error) => {
                 "the queue was removed; `umsg create` makes a new one"
             }
-            // It may well be there, for example with another mode.
+            // The queue may still exist, for example with another mode.
             Err(_) => return Ok(()),
         };
         Err(Failure::new(
@@ -152,7 +151,7 @@ fn is_nonsense(attributes: &Attributes) -> bool {
     figures.iter().any(|count| *count > attributes.max_messages)
 }
 
-/// In one of the ways that serve the purpose.
+/// Opens the queue with the first access mode that suffices and is permitted.
 fn open(namespace: &Namespace, name: &Name, purpose: Purpose) -> Result<Queue, OpenError> {
     let attempt = |read, write| {
         let mut options = OpenOptions::new();
@@ -174,7 +173,7 @@ fn open(namespace: &Namespace, name: &Name, purpose: Purpose) -> Result<Queue, O
     }
 }
 
-/// Whether a ring has that name.
+/// Returns whether a ring has the name.
 pub fn is_ring(namespace: &Namespace, name: &Name) -> bool {
     umsg::ring::find(namespace, name).is_ok()
 }
@@ -189,7 +188,7 @@ fn is_missing(error: &OpenError) -> bool {
     )
 }
 
-/// Names the permission that the caller has, if the queue can be opened with one.
+/// Names the permission that the caller has. None if the caller has neither.
 fn denied(namespace: &Namespace, name: &Name) -> Failure {
     let Ok(queue) = open(namespace, name, Purpose::Look) else {
         return Failure::of(name, OpenError::PermissionDenied);

@@ -1,4 +1,4 @@
-//! Where messages are sent to: a queue of either kind, and what each of its messages gets.
+//! The destination of messages: a queue of either kind, with the priority or type for each message.
 
 use umsg::posix::SendError;
 use umsg::sysv;
@@ -14,14 +14,14 @@ pub enum Outlet<'a> {
     SystemV { to: Attached, mtype: i64 },
 }
 
-/// Why a message was not sent.
+/// The reason why a message was not sent.
 pub struct Refusal {
     pub code: Code,
     pub why: String,
 }
 
 impl Outlet<'_> {
-    /// The longest message, in bytes.
+    /// The maximum size of a message, in bytes.
     pub fn longest(&self) -> usize {
         match self {
             Outlet::Posix { to, .. } => to.queue.attributes().message_size,
@@ -29,7 +29,7 @@ impl Outlet<'_> {
         }
     }
 
-    /// What that is called, and what helps if it is not enough.
+    /// The name of this limit, and a hint for longer messages.
     pub fn about_longest(&self) -> (&'static str, &'static str) {
         match self {
             Outlet::Posix { .. } => ("message size", failure::longer_messages(self.longest())),
@@ -37,7 +37,7 @@ impl Outlet<'_> {
         }
     }
 
-    /// Sends a message, waiting for room as long as is allowed.
+    /// Sends a message, and waits for room up to the allowed time.
     pub fn send(&self, patience: &Patience, message: &[u8]) -> Result<Result<(), Refusal>> {
         match self {
             Outlet::Posix { to, priority } => {

@@ -8,7 +8,7 @@ use umsg::{Namespace, NamespaceKind, PassedOver};
 use crate::cli::Cli;
 use crate::failure::{Failure, Result};
 
-/// The one of `--dir`, else the one that every program of this user gets; made if need be.
+/// Opens the namespace of `--dir`, else the user's default namespace. Creates it if it is missing.
 pub fn namespace(cli: &Cli) -> Result<Namespace> {
     match &cli.dir {
         Some(dir) => Ok(Namespace::at(dir)?),
@@ -16,7 +16,7 @@ pub fn namespace(cli: &Cli) -> Result<Namespace> {
     }
 }
 
-/// The same for a command that makes no queue: a directory that was chosen and is no namespace stays as it is.
+/// Opens the same namespace for a command that creates no queue: a directory given by the user is not made a namespace.
 pub fn existing(cli: &Cli) -> Result<Namespace> {
     match &cli.dir {
         Some(dir) => Ok(Namespace::existing(dir)?),
@@ -35,7 +35,7 @@ pub fn advise(cli: &Cli, failure: Failure) -> Failure {
     }
 }
 
-/// How it was found, for people.
+/// Describes how the namespace was chosen.
 pub fn origin(cli: &Cli, kind: NamespaceKind) -> &'static str {
     match (&cli.dir, kind) {
         (Some(_), _) => "chosen by --dir",
@@ -64,7 +64,7 @@ pub fn tell_passed_over(
     Ok(())
 }
 
-/// What it is, in JSON.
+/// Describes the namespace in JSON.
 pub fn kind(kind: NamespaceKind) -> &'static str {
     match kind {
         NamespaceKind::Environment => "chosen",
@@ -73,7 +73,7 @@ pub fn kind(kind: NamespaceKind) -> &'static str {
     }
 }
 
-/// A path as JSON has it: bytes that are no UTF-8 are replaced.
+/// A path in JSON: bytes that are not UTF-8 are replaced.
 pub fn path(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }

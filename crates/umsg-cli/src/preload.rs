@@ -1,4 +1,4 @@
-//! The drop-in library: where it is, and how LD_PRELOAD names it.
+//! The drop-in library: its path, and the value of LD_PRELOAD.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -11,20 +11,20 @@ const FILE: &str = "libumsg_preload.so";
 const VARIABLE: &str = "UMSG_PRELOAD";
 const NAME_IT: &str = "set UMSG_PRELOAD to libumsg_preload.so";
 
-/// The library, and what it runs on.
+/// The drop-in library and its machine.
 pub struct Library {
     path: PathBuf,
     pub elf: Elf,
 }
 
 impl Library {
-    /// The value of LD_PRELOAD with the library behind what is there.
+    /// Returns the value of LD_PRELOAD with the library appended.
     pub fn appended(&self) -> OsString {
         append(std::env::var_os("LD_PRELOAD").as_deref(), &self.path)
     }
 }
 
-/// The one that `$UMSG_PRELOAD` names, else one beside this program, else one in `../lib`.
+/// Finds the library: the file that `$UMSG_PRELOAD` names, else the one beside this program, else the one in `../lib`.
 pub fn find() -> Result<Library> {
     let path = match std::env::var_os(VARIABLE).filter(|named| !named.is_empty()) {
         Some(named) => PathBuf::from(named),
@@ -32,7 +32,7 @@ pub fn find() -> Result<Library> {
     };
     let refuse =
         |why: &str| Failure::new(Code::NotPrepared, format_args!("{}: {why}", path.display()));
-    // The program may change its directory.
+    // The path is absolute, because the program may change its working directory.
     let path = std::path::absolute(&path).map_err(|error| refuse(&error.to_string()))?;
     if path
         .as_os_str()
@@ -51,7 +51,7 @@ pub fn find() -> Result<Library> {
     }
 }
 
-/// The dynamic linker passes over what it can't load, with a line on standard error at most.
+/// Checks the file: the dynamic linker would skip a library that it can't load, with a warning at most.
 fn usable(elf: Option<Elf>) -> Result<Elf, String> {
     let Some(elf) = elf.filter(|elf| elf.is_shared) else {
         return Err("not a shared library".to_owned());
@@ -89,7 +89,7 @@ fn places(program: &Path) -> [PathBuf; 2] {
     [beside.join(FILE), above.join("lib").join(FILE)]
 }
 
-/// A library that is there already, as under `umsg run` in `umsg run`, is not named twice.
+/// Omits a library that LD_PRELOAD already names, as in nested `umsg run`.
 fn append(before: Option<&OsStr>, library: &Path) -> OsString {
     let mut value = before.unwrap_or_default().to_owned();
     let named = value.as_bytes().split(|&byte| is_separator(byte));
@@ -106,7 +106,7 @@ fn append(before: Option<&OsStr>, library: &Path) -> OsString {
     value
 }
 
-/// What separates libraries in LD_PRELOAD. Source: ld.so(8).
+/// The separators in LD_PRELOAD. Source: ld.so(8).
 fn is_separator(byte: u8) -> bool {
     matches!(byte, b' ' | b':')
 }

@@ -1,6 +1,6 @@
-//! Bars of progress on standard error while a command works, if that is a terminal. A bar disappears when it is dropped.
+//! Progress bars on standard error, if it is a terminal. A bar disappears when it is dropped.
 //!
-//! No thread draws them: the work itself does, at most 20 times a second.
+//! The working thread draws the bars, at most 20 times a second.
 
 use std::fs::File;
 
@@ -14,7 +14,7 @@ pub fn of_bytes(what: &'static str, total: u64) -> ProgressBar {
     bar(total, BYTES).with_message(what)
 }
 
-/// A bar of the bytes of a file; something that is no regular file, such as a FIFO, has no known length, and no bar.
+/// A bar of the bytes of a regular file. Other files, such as FIFOs, have no known length and no bar.
 pub fn of_file(what: &'static str, file: &File) -> ProgressBar {
     match file.metadata() {
         Ok(metadata) if metadata.is_file() => of_bytes(what, metadata.len()),
@@ -22,7 +22,7 @@ pub fn of_file(what: &'static str, file: &File) -> ProgressBar {
     }
 }
 
-/// A bar of things done one after another. A single one needs no bar.
+/// A bar of items. A single item has no bar.
 pub fn of_things(what: &'static str, count: usize) -> ProgressBar {
     match count {
         0 | 1 => ProgressBar::hidden(),

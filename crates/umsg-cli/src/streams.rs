@@ -1,9 +1,8 @@
-//! Standard input and output as this command was given them.
+//! Standard input and output, as the caller set them.
 //!
-//! Rust's runtime opens /dev/null in place of a standard stream that is closed, and its `Stdin` and `Stdout` take EBADF for
-//! an end and for success. For a command that takes messages out of a queue both are wrong: what it received would be gone,
-//! with exit code 0. So the streams are looked at before the runtime does, and asked what they are open for before they
-//! are used.
+//! Rust's runtime opens /dev/null in place of a closed standard stream. Its `Stdin` treats EBADF as the end of the input, and its `Stdout` treats it
+//! as success. Either would lose a received message with exit code 0. Therefore this module inspects the streams before the runtime does, and checks
+//! their access modes before use.
 
 use std::fmt;
 use std::io;
@@ -18,37 +17,37 @@ static OUTPUT_CLOSED: AtomicBool = AtomicBool::new(false);
 static ERRORS_CLOSED: AtomicBool = AtomicBool::new(false);
 
 // SAFETY: the section holds pointers to functions of this signature, which the C library calls once, before main, with
-// arguments that may be ignored. `look` needs nothing that main's runtime sets up: it makes system calls and stores.
+// arguments that may be ignored. `inspect` makes system calls and stores, which need no runtime.
 #[used]
 #[unsafe(link_section = ".init_array")]
-static BEFORE_MAIN: extern "C" fn() = look;
+static BEFORE_MAIN: extern "C" fn() = inspect;
 
-extern "C" fn look() {
+extern "C" fn inspect() {
     let is_closed = |stream| rustix::io::fcntl_getfd(stream) == Err(Errno::BADF);
-    // Relaxed: there is one thread, and main comes later in it.
+    // Relaxed: the process has one thread.
     INPUT_CLOSED.store(is_closed(rustix::stdio::stdin()), Ordering::Relaxed);
     OUTPUT_CLOSED.store(is_closed(rustix::stdio::stdout()), Ordering::Relaxed);
     ERRORS_CLOSED.store(is_closed(rustix::stdio::stderr()), Ordering::Relaxed);
 }
 
-/// Closes the streams again that were closed at the start, for the program that replaces this one.
+/// Closes the streams that were closed at the start, for the program that replaces this one.
 pub fn leave_closed() {
     for (closed, stream) in [
         (&INPUT_CLOSED, rustix::stdio::stdin()),
         (&OUTPUT_CLOSED, rustix::stdio::stdout()),
         (&ERRORS_CLOSED, rustix::stdio::stderr()),
     ] {
-        // Relaxed: see `look`.
+        // Relaxed: see `inspect`.
         if closed.load(Ordering::Relaxed) {
-            // If that fails, the stream stays the null device, which is harmless.
+            // On failure, the stream stays /dev/null, which is harmless.
             let _ = rustix::io::fcntl_setfd(stream, FdFlags::CLOEXEC);
         }
     }
 }
 
-/// An error unless standard input can be read.
+/// Fails if standard input can't be read.
 pub fn check_input() -> io::Result<()> {
-    // Relaxed: see `look`.
+    // Relaxed: see `inspect`.
     let closed = INPUT_CLOSED.load(Ordering::Relaxed);
     check(
         closed,
@@ -58,9 +57,9 @@ pub fn check_input() -> io::Result<()> {
     )
 }
 
-/// An error unless standard output can be written.
+/// Fails if standard output can't be written.
 pub fn check_output() -> io::Result<()> {
-    // Relaxed: see `look`.
+    // Relaxed: see `inspect`.
     let closed = OUTPUT_CLOSED.load(Ordering::Relaxed);
     check(
         closed,
@@ -81,7 +80,7 @@ fn check(closed: bool, stream: BorrowedFd<'_>, wrong: OFlags, why: Unusable) -> 
     }
 }
 
-/// Why a stream can't be used.
+/// Describes why a stream can't be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unusable {
     Closed,

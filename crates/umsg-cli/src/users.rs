@@ -16,7 +16,7 @@ pub struct File {
 }
 
 impl File {
-    /// The one that a path leads to, if there is one.
+    /// Identifies the file at a path. None if it does not exist.
     pub fn at(path: &Path) -> Option<File> {
         let metadata = path.symlink_metadata().ok()?;
         Some(File {
@@ -31,13 +31,13 @@ impl File {
 pub struct Users(HashMap<File, Vec<u32>>);
 
 impl Users {
-    /// Reads the maps of all processes but the caller.
+    /// Reads the mappings of all processes except the caller.
     pub fn read() -> Users {
         let mut users = HashMap::<File, Vec<u32>>::new();
         let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
         let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
         for pid in pids.filter(|&pid| pid != std::process::id()) {
-            // A path in there may be of any bytes.
+            // A path in this file may contain any bytes.
             let maps = fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
             for file in String::from_utf8_lossy(&maps).lines().filter_map(mapped) {
                 let pids = users.entry(file).or_default();
@@ -55,7 +55,7 @@ impl Users {
     }
 }
 
-/// The file of a line: address, permissions, offset, device, inode, path.
+/// Parses a line: address, permissions, offset, device, inode, path.
 fn mapped(line: &str) -> Option<File> {
     let mut fields = line.split_ascii_whitespace().skip(3);
     let (major, minor) = fields.next()?.split_once(':')?;

@@ -1,11 +1,11 @@
-//! Numbers as they are written on a command line.
+//! Numbers on the command line.
 
 use std::time::Duration;
 
 use jiff::SpanRelativeTo;
 use jiff::fmt::friendly::SpanParser;
 
-/// Bytes or a count: digits, perhaps with K, M or G, or KiB, MiB, GiB, which all mean powers of 1024.
+/// Parses a size or a count: digits, optionally followed by K, M, G, KiB, MiB or GiB, which are powers of 1024.
 pub fn size(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let shift = match text[digits.len()..].to_ascii_lowercase().as_str() {
@@ -24,7 +24,7 @@ pub fn size(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "the number is too large".to_owned())
 }
 
-/// A [`size`] of at most 32 bits.
+/// Parses a [`size`] of at most 32 bits.
 pub fn small_size(text: &str) -> Result<u32, String> {
     u32::try_from(size(text)?).map_err(|_| "the number is too large".to_owned())
 }
@@ -33,7 +33,7 @@ pub fn small_size(text: &str) -> Result<u32, String> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ceiling(pub Option<u64>);
 
-/// A [`size`], or `none`.
+/// Parses a [`size`] or `none`.
 pub fn ceiling(text: &str) -> Result<Ceiling, String> {
     match text {
         "none" => Ok(Ceiling(None)),
@@ -44,7 +44,7 @@ pub fn ceiling(text: &str) -> Result<Ceiling, String> {
     }
 }
 
-/// Of a message.
+/// Parses a message's priority.
 pub fn priority(text: &str) -> Result<u32, String> {
     text.parse()
         .ok()
@@ -52,7 +52,7 @@ pub fn priority(text: &str) -> Result<u32, String> {
         .ok_or_else(|| "give a priority from 0 to 32767".to_owned())
 }
 
-/// Of a message in a System V queue.
+/// Parses a System V message's type.
 pub fn message_type(text: &str) -> Result<i64, String> {
     text.parse()
         .ok()
@@ -60,7 +60,7 @@ pub fn message_type(text: &str) -> Result<i64, String> {
         .ok_or_else(|| "give a type, a number from 1 up".to_owned())
 }
 
-/// Permission bits in octal, with or without `0` or `0o` before them.
+/// Parses permission bits in octal, with an optional prefix `0` or `0o`.
 pub fn mode(text: &str) -> Result<u32, String> {
     let digits = text.strip_prefix("0o").unwrap_or(text);
     let all_octal =
@@ -71,7 +71,7 @@ pub fn mode(text: &str) -> Result<u32, String> {
         .ok_or_else(|| "give permission bits in octal, such as 0660".to_owned())
 }
 
-/// A length of time: seconds, or numbers with units in jiff's friendly format.
+/// Parses a duration: seconds, or numbers with units in jiff's friendly format.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let time = match text.parse() {
         Ok(seconds) => Duration::try_from_secs_f64(seconds).ok(),
@@ -88,7 +88,7 @@ fn with_units(text: &str) -> Result<Duration, jiff::Error> {
         .try_into()
 }
 
-/// How long messages are kept: a [`duration`] in which one can be received, and that a queue can hold.
+/// Parses a time to live: a positive [`duration`] within the range of the queue's format.
 pub fn time_to_live(text: &str) -> Result<Duration, String> {
     let time = duration(text)?;
     match time.as_nanos() {
@@ -103,7 +103,7 @@ pub fn time_to_live(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// How often something may happen, at least once.
+/// Parses a number of times, at least 1.
 pub fn times(text: &str) -> Result<u32, String> {
     match small_size(text)? {
         0 => Err("give a number from 1 up, or leave the option out".to_owned()),

@@ -300,7 +300,7 @@ fn a_file_that_is_no_queue_is_listed_with_the_reason() {
     site.umsg(&["ls"]).text();
     std::fs::write(site.path().join("mq/directory/letter"), b"").unwrap();
     site.umsg(&["rm", "/directory"])
-        .fails(1, &["/directory: ", "Is a directory", "; look at it"]);
+        .fails(1, &["/directory: ", "Is a directory", "; inspect the file"]);
 }
 
 #[test]
@@ -333,9 +333,10 @@ fn a_queue_that_one_may_only_send_to_shows_its_status_and_one_without_permission
             "only send to it; ",
         ],
     );
-    site.umsg_as_nobody(&["recv", "/private"])
-        .unwrap()
-        .fails(1, &["umsg: /private: permission denied", "; run this as"]);
+    site.umsg_as_nobody(&["recv", "/private"]).unwrap().fails(
+        1,
+        &["umsg: /private: permission denied", "; run the command as"],
+    );
     let refused = site.umsg_as_nobody(&["rm", "/letterbox"]).unwrap();
     refused.fails(1, &["umsg: /letterbox: only the queue's owner"]);
 }

@@ -263,7 +263,7 @@ fn figures_that_can_not_be_are_damage() {
     let waiting = start(&mut site.command(&["recv", "/q", "--timeout", "2"]));
     site.wait_for("/q", "blocked_receivers", 1);
     site.scribble("mq/q", 0, &vec![0xff; 100_000]);
-    end(waiting).fails(1, &["is damaged", "`umsg doctor`"]);
+    end(waiting).fails(1, &["is damaged", "`umsg doctor --repair`"]);
 }
 
 #[test]

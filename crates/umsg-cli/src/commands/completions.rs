@@ -23,7 +23,7 @@ pub struct Completions {
 
 impl Completions {
     pub fn perform(&self) -> Result {
-        // The generator panics if its writer fails, so it gets one that can't.
+        // The generator panics if its writer fails. Writing to memory can't fail.
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut Cli::command(), "umsg", &mut script);
         let mut out = output::standard()?;

@@ -134,7 +134,7 @@ impl Create {
         })
     }
 
-    /// Prints what a System V queue is, or its identifier, which a key does not stand for.
+    /// Prints a System V queue: its attributes, or the identifier of a queue without a key.
     fn tell(&self, namespace: &Namespace, created: &Attached) -> Result {
         let mut out = output::standard()?;
         if self.format.json {
@@ -147,7 +147,7 @@ impl Create {
         Ok(out.flush()?)
     }
 
-    /// The queue, and whether it was made now.
+    /// Returns the queue, and whether this command created it.
     fn open(&self, namespace: &Namespace, name: &Name) -> Result<(Queue, bool)> {
         name.check()?;
         self.policy.check(namespace, name)?;
@@ -161,7 +161,7 @@ impl Create {
             Err(error) => return Err(refused(name, &error)),
         }
         match create(false) {
-            // There is one, whose mode does not let us do both; to compare it, either will do.
+            // The queue exists, and its mode forbids one of the two accesses. One access suffices to compare its attributes.
             Err(OpenError::PermissionDenied) => {
                 Ok((Opened::open(namespace, name, Purpose::Look)?.queue, false))
             }
@@ -171,7 +171,7 @@ impl Create {
     }
 
     fn create(&self, options: &mut OpenOptions, name: &Name) -> Result<Queue, OpenError> {
-        // Not ours to use: one that goes with its last user waits for the first.
+        // A queue that is removed on last close waits for its first user. This command is not a user.
         options.read(true).write(true).create(true).counted(false);
         if let Some(messages) = self.max_messages {
             options.max_messages(messages);
@@ -180,7 +180,7 @@ impl Create {
             options.message_size(bytes);
         }
         if let Some(mode) = self.mode {
-            // A mode that is given is used without the umask, as by mkdir -m.
+            // --mode ignores the umask, like mkdir -m.
             rustix::process::umask(Mode::empty());
             options.mode(mode);
         }
@@ -188,7 +188,7 @@ impl Create {
         options.open(name)
     }
 
-    /// Fails if an existing queue has other attributes than the options: it keeps its own.
+    /// Fails if the attributes of an existing queue differ from the options.
     fn compare(&self, name: &Name, found: &Status) -> Result {
         let attributes = found.attributes;
         let number = |wanted: Option<u32>, found: usize, what| {
@@ -237,7 +237,7 @@ fn taken_back(failure: Failure, subject: impl Display, remove: impl FnOnce() -> 
     }
 }
 
-/// Removes a queue, unless its name is another's by now.
+/// Removes a queue, unless its name leads to another queue by now.
 fn unlink(namespace: &Namespace, name: &Name, queue: &Queue) -> bool {
     let mut options = OpenOptions::new();
     let found = options
@@ -259,7 +259,7 @@ fn refused(name: &Name, error: &OpenError) -> Failure {
     }
 }
 
-/// Which option, and whether the limit can be raised: not beyond what the format of a queue has room for.
+/// Names the option, and the way to raise the limit if the queue's format permits more.
 fn out_of_range(what: &str, value: u64, max: u64) -> String {
     let option = what.replace('_', "-");
     let (limit, most) = match what {

@@ -8,7 +8,7 @@ use crate::address::Label;
 use crate::attached::Attached;
 use crate::failure::{Code, Failure, Result};
 
-/// What is asked for; None is any, and for a new queue the default.
+/// The options. None accepts any value of an existing queue, and is the default of a new one.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
     pub qbytes: Option<u32>,
@@ -17,7 +17,7 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// The queue of a key, which is made if there is none, and whether it was; what differs from what is asked for is an error.
+    /// Opens or creates the queue of a key, and returns whether it was created. Fails if the attributes of an existing queue differ from the options.
     pub fn create(&self, namespace: &Namespace, label: Label) -> Result<(Attached, bool)> {
         let Label::Key(key) = label else {
             let line = format!(
@@ -62,7 +62,7 @@ impl Wanted {
         }
     }
 
-    /// What the kernel lets root have would be of no use: no queue has room for more.
+    /// Root may exceed the limit in the kernel, but no queue's file has room for more.
     fn check(&self, namespace: &Namespace) -> Result {
         let limits = namespace.limits()?;
         let most = limits.max_qbytes.max(limits.msgmnb);
@@ -77,7 +77,7 @@ impl Wanted {
         }
     }
 
-    /// Fails if an existing queue has other attributes than the options: it keeps its own.
+    /// Fails if the attributes of an existing queue differ from the options.
     fn compare(&self, label: Label, found: &Entry) -> Result {
         let qbytes = self
             .qbytes
@@ -99,7 +99,7 @@ impl Wanted {
     }
 }
 
-/// What is known of a queue whether its mode lets us read or not.
+/// The attributes of a queue that are known without permission to read.
 pub fn entry(namespace: &Namespace, of: &Attached) -> Result<Entry> {
     let id = of.queue.id();
     let all = sysv::list(namespace).map_err(|error| Failure::of(of.label, error))?;

@@ -18,26 +18,28 @@ use crate::{place, progress, streams};
 
 /// Diagnose queues and rings: what is wrong, and what to do
 ///
-/// Shows the owners of the locks and whether they live, are stopped or have died; blocked processes, how long they wait and for what; messages that
-/// processes lease or have reserved; registrations for notifications, and pollers; and past repairs with the deaths that caused them.
+/// The report shows the owners of the locks, and whether they are alive, stopped or dead. It shows blocked processes, the time that they have waited, and
+/// the messages that they wait for. It shows leased and reserved messages, registrations for notifications, and pollers. It shows past repairs, and the
+/// deaths that caused them.
 ///
-/// Reports these problems: a process that is stopped in the middle of a call while other processes wait for it; a lock that names no thread, or a process
-/// that does not use the queue; what dead processes have left; and bytes that no operation can leave, for which calls fail (EBADMSG). Each such byte is
-/// listed with its place in the file and the expected value.
+/// The first kind of problem is a process that is stopped in the middle of a call while other processes wait for it. The second kind is a lock whose owner
+/// does not exist or does not use the queue. The third kind is a lease, reservation, waiter or lock of a dead process. The fourth kind is corruption:
+/// bytes that no operation writes. Calls on a corrupted queue fail with EBADMSG. The report lists the place in the file and the expected value of
+/// each such byte.
 ///
-/// A process uses the queue if it has the queue's file mapped. Only root can see this for other users' processes. Where it is unknown, the command takes
-/// no lock from a process. Run the command as root before you end such a process.
+/// A process uses the queue if it has the queue's file mapped. Only root can see the mappings of other users' processes. Without this knowledge, --repair
+/// takes no lock from such a process. Before you end the process, run the command as root: the lock may name it wrongly.
 ///
-/// A diagnosis takes no lock, waits for no process and changes nothing. The exit code is 0 if nothing is wrong, and 5 if there is a problem. The
-/// command lists on standard error the queues that it can't inspect, such as another user's, and continues with the others. With --all it also lists links,
-/// FIFOs and directories in the place of queues.
+/// Without --repair, the command takes no lock, waits for no process and changes nothing. The exit code is 0 if nothing is wrong, and 5 if there is a
+/// problem. The command names on standard error the queues that it can't inspect, such as queues of other users, and continues with the rest. With
+/// --all it also names links, FIFOs and directories that lie in the place of queues.
 ///
-/// With --json, `healthy` is true if the exit code is 0, or, for one queue, if it has no problem. `damaged` is null unless a problem is damage; then it
-/// names the process that met the damage first, and when.
+/// With --json, `healthy` is true for a queue without problems, and for the whole if the exit code is 0. If a queue is corrupted, `damaged` names the
+/// process that found the corruption first, and the time; otherwise it is null.
 ///
-/// With --repair, the command repairs at once what dead processes have left, and takes locks from processes that can't hold them. It rebuilds a corrupted
-/// queue from its intact messages, in their order. Leases and waiters stay. The command prints how many messages it kept and how many were corrupted. It
-/// leaves a queue alone while a process is stopped in the middle of a call on the queue.
+/// With --repair, the command cleans up after dead processes at once, and takes locks from processes that can't hold them. It rebuilds a corrupted queue
+/// from its intact messages, in their order; leases and waiters stay. The command prints the number of messages that it kept, and the number of corrupted
+/// ones. It does not repair a queue while a process is stopped in the middle of a call on it.
 #[derive(Args, Debug)]
 #[command(
     group = clap::ArgGroup::new("which").required(true).args(["queues", "all"]),
@@ -50,7 +52,7 @@ Examples:
 
 Exit codes:
   0    nothing is wrong
-  1    something can't be inspected, and nothing is wrong with the rest
+  1    a queue can't be inspected, and nothing is wrong with the rest
   2    the command line is wrong
   5    a queue or ring has a problem"
 )]
@@ -71,13 +73,13 @@ pub struct Doctor {
 /// A queue or ring that was inspected.
 pub struct Inspected {
     pub name: String,
-    /// The diagnosis, or why there is none.
+    /// The diagnosis, or the reason why the queue can't be inspected.
     pub found: Result<Diagnosis, String>,
-    /// What was repaired.
+    /// The repairs.
     pub repair: Option<Repair>,
 }
 
-/// What a repair has done.
+/// The result of a repair.
 pub struct Repair {
     pub done: Vec<String>,
     pub failed: Option<String>,
@@ -94,7 +96,7 @@ impl Inspected {
 impl Doctor {
     pub fn perform(&self, cli: &Cli) -> Result {
         if self.repair {
-            // What was lost is told once, and here only.
+            // Lost messages are reported only here.
             streams::check_output()?;
         }
         let namespace = place::existing(cli)?;
@@ -175,7 +177,7 @@ impl Doctor {
     }
 }
 
-/// That something is wrong is more than that something can't be looked at.
+/// A problem takes precedence over a queue that can't be inspected.
 fn verdict(inspected: &[Inspected]) -> Result {
     let mut found = inspected.iter().map(|item| &item.found);
     let has_problem = |found: &Result<Diagnosis, String>| {
@@ -189,7 +191,7 @@ fn verdict(inspected: &[Inspected]) -> Result {
     }
 }
 
-/// What stands where a queue could be, and is none.
+/// Files in the place of queues that are not queues.
 fn foreign_files(namespace: &Namespace) -> Result<Vec<Inspected>> {
     let all = namespace.intruders()?.into_iter();
     Ok(all
@@ -208,10 +210,10 @@ fn foreign_files(namespace: &Namespace) -> Result<Vec<Inspected>> {
         .collect())
 }
 
-/// Whether users may give names to files that they may not write to. Source: proc_sys_fs(5).
+/// Returns whether users may create hard links to files that they can't write to. Source: proc_sys_fs(5).
 const HARD_LINKS: &str = "/proc/sys/fs/protected_hardlinks";
 
-/// Says where every user can make a queue's file unusable, by giving it a second name.
+/// Warns if every user can make a queue unusable with a second hard link to its file.
 fn warn_of_links(setting: &str) {
     if std::fs::read_to_string(setting).is_ok_and(|text| text.trim() == "0") {
         say(format!(
@@ -220,7 +222,7 @@ fn warn_of_links(setting: &str) {
     }
 }
 
-/// All that there are.
+/// Lists all queues and rings.
 fn all(namespace: &Namespace) -> Result<Vec<Subject>> {
     let named = |name: &std::ffi::OsString| Name::from(name.as_os_str());
     let mut all = Vec::new();

@@ -1,11 +1,11 @@
-//! How `umsg doctor` tells people of many problems: one kind of damage once, with a count, and one advice once.
+//! Groups the problems for the text of `umsg doctor`: each kind of corruption once, with a count, and each advice once.
 
 use umsg::diagnosis::Problem;
 
 /// A line's title and text.
 type Line = (&'static str, String);
 
-/// The problems, and below each, or below those of one advice, what to do.
+/// Returns the lines of the problems. The advice stands below the problems that share it.
 pub fn told(problems: &[Problem]) -> Vec<Line> {
     let mut lines = Vec::new();
     let firsts: Vec<&Problem> = problems
@@ -25,7 +25,7 @@ pub fn told(problems: &[Problem]) -> Vec<Line> {
     lines
 }
 
-/// Whether both are about bytes that fail the same check.
+/// Returns whether both problems are bytes that fail the same check.
 fn is_like(one: &Problem, other: &Problem) -> bool {
     match (&one.finding, &other.finding) {
         (Some(one), Some(other)) => one.check == other.check,
@@ -33,7 +33,7 @@ fn is_like(one: &Problem, other: &Problem) -> bool {
     }
 }
 
-/// In how many other places the same is wrong.
+/// Counts the other places with the same problem.
 fn others(first: &Problem, problems: &[Problem]) -> Option<Line> {
     let places = problems.iter().filter(|other| is_like(first, other));
     let offsets = places.filter_map(|other| other.finding.as_ref().map(|found| found.offset));

@@ -1,4 +1,4 @@
-//! What `umsg doctor` says, for people.
+//! The text of `umsg doctor`.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -14,11 +14,11 @@ use super::doctor::Inspected;
 use super::doctor_problems::told;
 use crate::output::{text, time};
 
-/// So many of a kind are shown.
+/// The maximum number of lines of one kind.
 const MOST: usize = 20;
 
 pub fn print(out: &mut impl Write, inspected: &[Inspected]) -> io::Result<()> {
-    // Why others can't be looked at stands on standard error.
+    // Standard error has the reasons why the others can't be inspected.
     let seen = inspected.iter().filter_map(|item| {
         let diagnosis = item.found.as_ref().ok()?;
         Some((item, diagnosis))
@@ -42,7 +42,7 @@ fn line(out: &mut impl Write, title: &str, text: &str) -> io::Result<()> {
     writeln!(out, "  {title:<14}{}", text::on_one_line(text.as_bytes()))
 }
 
-/// A line for each, the title before the first.
+/// Writes a line for each item; the first line has the title.
 fn lines<T>(
     out: &mut impl Write,
     title: &str,

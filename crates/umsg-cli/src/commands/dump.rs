@@ -62,7 +62,7 @@ impl Dump {
         Ok(())
     }
 
-    /// A reader that goes away before the end has no snapshot: unlike elsewhere, that is an error.
+    /// If the program that reads the output ends early, it has no whole snapshot: unlike in other commands, this is an error.
     fn print(&self, cli: &Cli) -> Result {
         streams::check_output()?;
         if io::stdout().is_terminal() {
@@ -97,10 +97,10 @@ impl Dump {
     }
 }
 
-/// Something that is no regular file, such as a FIFO or /dev/null, is written to; a file is replaced when the new one is whole.
+/// Opens the output: a FIFO or device is written directly; a regular file is replaced when the new file is complete.
 fn write_file(snapshot: &Snapshot, path: &Path) -> Result<u64, SnapshotError> {
     let failed = SnapshotError::Write;
-    // The file that a link leads to, not the link.
+    // Replaces the target of a symbolic link, not the link.
     let target = path.canonicalize().unwrap_or(path.to_owned());
     if target.exists() && !target.is_file() {
         let mut file = File::options().write(true).open(&target).map_err(failed)?;
@@ -129,7 +129,7 @@ impl NewFile {
         let mut options = File::options();
         options.write(true).create_new(true).mode(0o600);
         let file = match options.open(&path) {
-            // Of a process that was killed, whose number this one has.
+            // A killed process with the same id left the file.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 fs::remove_file(&path)?;
                 options.open(&path)?
@@ -145,8 +145,8 @@ impl NewFile {
     }
 }
 
-/// A file that is written no further than this process may: the system would answer that with a signal that kills, and leave the
-/// beginning of the file behind.
+/// A file that is written up to the limit of file sizes. Beyond the limit, the system would kill the command with SIGXFSZ and leave an incomplete
+/// file.
 struct Bounded<'a> {
     file: &'a File,
     left: u64,
@@ -177,7 +177,7 @@ impl Write for Bounded<'_> {
 
 impl Drop for NewFile {
     fn drop(&mut self) {
-        // It is not there any more if it was renamed.
+        // After the rename the temporary file no longer exists.
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -208,7 +208,7 @@ impl Explain for SnapshotError {
     }
 }
 
-/// What was saved or loaded.
+/// The result of saving or loading.
 #[derive(Serialize)]
 pub struct Summary {
     queue: String,

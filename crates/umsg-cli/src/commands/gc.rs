@@ -19,16 +19,16 @@ use crate::{place, streams, values};
 
 /// Find unused queues and rings, and remove them with --remove
 ///
-/// A queue and its messages stay until a process removes it, even if the programs that used it are gone. The command lists the queues that meet all given
-/// conditions; at least one condition is required. It removes nothing without --remove. It removes no queue that a process has open, unless --in-use is
-/// given. Only root can see what other users' processes have open.
+/// A queue and its messages stay until a process removes the queue, even after the end of the programs that used it. The command lists the queues that
+/// meet all given conditions; at least one condition is required. With --remove, it removes them. Queues that a process has open are neither listed nor
+/// removed without --in-use. Only root can see which queues the processes of other users have open.
 ///
-/// The command also lists stale files, whatever the conditions are: queues with --remove-on-last-close that no process has open, FIFOs of queues that no
-/// process polls, and files that were never completed. A killed process leaves them. Other commands, such as `umsg ls`, remove stale queues, too.
+/// The command also lists stale files, whatever the conditions are: queues with --remove-on-last-close that no process has open, FIFOs of queues that
+/// no process polls, and incomplete files. Killed processes leave such files. Other commands, such as `umsg ls`, remove stale queues, too.
 ///
 /// LAST USED is the time of the last send or receive, or else of the queue's creation; for a ring, the time of its creation. CREATOR is the id of the
-/// process that created the queue, with `dead` behind it if that process has ended. A process with the same id that began more than an hour after the creation is another process. One that
-/// began within that hour counts as the creator, because the clock may have been set in between.
+/// process that created the queue, with `dead` behind it if that process has ended. A process with this id counts as the
+/// creator if it started at most an hour after the creation. The hour allows for changes of the system's clock.
 #[derive(Args, Debug)]
 #[command(
     group = clap::ArgGroup::new("condition").required(true).multiple(true).args(["patterns", "older_than", "dead_creator", "empty", "leftovers"]),
@@ -37,8 +37,8 @@ umsg gc [OPTIONS] <PATTERN|--older-than <TIME>|--dead-creator|--empty>
        umsg gc [OPTIONS] --leftovers",
     after_help = "\
 Examples:
-  umsg gc --older-than 7d                   list what was unused for a week
-  umsg gc --older-than 7d --remove          and remove it
+  umsg gc --older-than 7d                   list queues that were unused for a week
+  umsg gc --older-than 7d --remove          list and remove them
   umsg gc '/test-*' 'ring:/test-*' --remove leftovers of tests
   umsg gc --dead-creator --empty
   umsg gc --leftovers --remove              only stale files"
@@ -65,7 +65,7 @@ pub struct Gc {
     /// Also queues and rings that processes have open
     #[arg(long)]
     in_use: bool,
-    /// Remove what is listed
+    /// Remove the listed queues, rings and files
     #[arg(long)]
     remove: bool,
     #[command(flatten)]
@@ -76,9 +76,9 @@ pub struct Gc {
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Fate {
-    /// It would be removed.
+    /// The item would be removed.
     Stale,
-    /// A process has it open.
+    /// A process has the item open.
     Kept,
     Removed,
     Failed,
@@ -92,7 +92,7 @@ struct Row<'a> {
 
 impl Gc {
     pub fn perform(&self, cli: &Cli) -> Result {
-        // No other command reports what this one removes.
+        // The removed files are reported only here.
         streams::check_output()?;
         let namespace = place::existing(cli)?;
         let left = match self.remove {
@@ -129,7 +129,7 @@ impl Gc {
         }
     }
 
-    /// Whether all conditions hold. A condition on an unknown value does not hold.
+    /// Returns whether all conditions hold. A condition on an unknown value does not hold.
     fn is_meant(&self, found: &Found, now: SystemTime) -> bool {
         let mut names = self.patterns.iter();
         let is_named = self.patterns.is_empty() || names.any(|name| name.matches(&found.name));
@@ -148,7 +148,7 @@ impl Gc {
     fn judge<'a>(&self, namespace: &Namespace, found: &'a Found, users: &Users) -> Row<'a> {
         let mut used_by = found.users(users);
         if self.remove && used_by.is_empty() {
-            // Another program may have opened or replaced it since `users` was read.
+            // Another program may have opened or replaced the item after `users` was read.
             used_by = found.users(&Users::read());
         }
         let is_kept = !self.in_use && !used_by.is_empty() || found.is_another_by_now();
@@ -281,7 +281,7 @@ struct Stale {
     fate: Fate,
 }
 
-/// A field keeps its name and its meaning for good. What is not known is null.
+/// A field keeps its name and meaning in later versions. Unknown values are null.
 #[derive(Serialize)]
 struct Entry<'a> {
     name: &'a str,
@@ -324,7 +324,7 @@ impl<'a> Report<'a> {
     }
 }
 
-/// `*` and `?` mean any characters and any one; all else, brackets too, means itself.
+/// Parses a pattern: `*` matches any characters, `?` matches one character, all other characters match themselves.
 fn pattern(text: &str) -> Result<Pattern, glob::PatternError> {
     let mut pattern = String::new();
     let mut last = ' ';

@@ -1,4 +1,4 @@
-//! What `umsg gc` knows of each queue and ring.
+//! Finds the queues and rings that `umsg gc` can remove, with their properties.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -17,14 +17,14 @@ use crate::failure::{Code, Explain, Failure, Result};
 use crate::output::json::last_activity;
 use crate::users::{File, Users};
 
-/// A queue or ring; what its mode keeps from the caller is None.
+/// A queue or ring. Properties that its mode hides from the caller are None.
 pub struct Found {
-    /// As `umsg ls --quiet` prints it, except for bytes that are no UTF-8.
+    /// The name as in `umsg ls --quiet`; bytes that are not UTF-8 are replaced.
     pub name: String,
-    /// As `umsg ls` prints it.
+    /// The name as in `umsg ls`.
     pub shown: String,
     pub path: PathBuf,
-    /// What lay there when it was looked at.
+    /// The file at the time of the inspection.
     pub file: Option<File>,
     pub messages: Option<u64>,
     pub last_used: Option<SystemTime>,
@@ -33,18 +33,18 @@ pub struct Found {
 }
 
 impl Found {
-    /// The processes that have it open.
+    /// The processes that have the item open.
     pub fn users(&self, users: &Users) -> Vec<u32> {
         self.file
             .map_or_else(Vec::new, |file| users.of(file).to_vec())
     }
 
-    /// Whether it is the POSIX queue of one of these names.
+    /// Returns whether the item is the POSIX queue of one of these names.
     pub fn is_one_of(&self, names: &[OsString]) -> bool {
         matches!(&self.removal, Removal::Posix(name) if names.contains(name))
     }
 
-    /// Whether its name leads to something else than when it was looked at.
+    /// Returns whether the name leads to another file since the inspection.
     pub fn is_another_by_now(&self) -> bool {
         File::at(&self.path) != self.file
     }
@@ -56,21 +56,21 @@ pub struct Creator {
     pub lives: bool,
 }
 
-/// How it is removed.
+/// The way to remove the item.
 pub enum Removal {
     Posix(OsString),
     SystemV(i32),
     Ring(OsString),
 }
 
-/// System V queues whose identifiers differ by a multiple of this have the same file, one after the other.
+/// System V queues whose identifiers differ by a multiple of this number use the same file, one after the other.
 const INDICES: i32 = 32_768;
 
-/// A process that began later than this after a queue was made is not its creator. Not closer: when it began is reckoned by the
-/// clock of today, which may have been set meanwhile.
+/// A process that started later than this after the creation is not the creator. The tolerance allows for changes of the clock: the start time is
+/// computed with the present clock.
 const SLACK: Duration = Duration::from_secs(3600);
 
-/// All that there is.
+/// Returns all queues and rings.
 pub fn found(namespace: &Namespace, kind: Option<Kind>) -> Result<Vec<Found>> {
     let wants = |this| kind.is_none_or(|kind| kind == this);
     let mut all = Vec::new();
@@ -94,7 +94,7 @@ fn of_posix(namespace: &Namespace, listed: posix::Listed) -> Found {
     let bare = listed.name.to_string_lossy().into_owned();
     let path = namespace.path().join("mq").join(file_name(&listed.name));
     let path = match path.is_dir() {
-        // It goes with its last user.
+        // The queue is removed with its last user.
         true => path.join("queue"),
         false => path,
     };
@@ -161,30 +161,30 @@ fn of_ring(namespace: &Namespace, listed: ring::Listed) -> Found {
     }
 }
 
-/// The name of a queue's or ring's file.
+/// Returns the name of the file of a queue or ring.
 fn file_name(name: &OsStr) -> &OsStr {
     let bytes = name.as_bytes();
     OsStr::from_bytes(bytes.strip_prefix(b"/").unwrap_or(bytes))
 }
 
-/// The process that made something. It lives unless it is known to have ended, and maybe left its number to another.
-/// None for 0: its number would be one of another PID namespace.
+/// Returns the creator. It counts as alive unless it is known to have ended; another process may have its id. None for 0: the creator is in another
+/// PID namespace.
 fn creator(pid: u32, created: SystemTime) -> Option<Creator> {
     let is_later = || began(pid).is_some_and(|began| began > created + SLACK);
     let lives = exists(pid) && !is_later();
     (pid != 0).then_some(Creator { pid, lives })
 }
 
-/// Whether the process exists, even if the caller may not signal it.
+/// Returns whether the process exists, even if the caller may not signal it.
 fn exists(pid: u32) -> bool {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     pid.is_some_and(|pid| test_kill_process(pid) != Err(Errno::SRCH))
 }
 
-/// When a process began. None if that can't be seen. Source: proc(5), /proc/PID/stat, the 22nd field.
+/// Returns the start time of a process. None if it can't be read. Source: proc(5), /proc/PID/stat, the 22nd field.
 fn began(pid: u32) -> Option<SystemTime> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // Its name stands in parentheses, and may have any of them in it.
+    // The program's name stands in parentheses, and may contain parentheses.
     let ticks: u64 = stat
         .rsplit_once(')')?
         .1

@@ -18,8 +18,8 @@ const EMPTY_QUEUE: u64 = 36 << 10;
 
 /// Show or set the limits of the namespace
 ///
-/// The namespace keeps its limits, and they hold for all its users. Its owner and root may set them. They bind queues that are created later; --max-bytes
-/// also binds the growth of existing queues. Limits without an option keep their values.
+/// The limits belong to the namespace and apply to all its users. The namespace's owner and root may set them. They apply to queues that are created
+/// later; --max-bytes also limits the growth of existing queues. Limits without an option keep their values.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -66,7 +66,7 @@ pub struct Limits {
     format: Format,
 }
 
-/// What programs get.
+/// The limits in JSON.
 #[derive(Serialize)]
 struct Shown {
     namespace: String,
@@ -142,7 +142,7 @@ impl Limits {
 }
 
 impl Limits {
-    /// What the library lets pass, or says less plainly.
+    /// Checks values that the library accepts, or explains less clearly.
     fn check(&self, wanted: &umsg::Limits) -> Result {
         let refuse = |code, line: String| Err(Failure::new(code, line));
         let most = umsg::Limits::default().max_queues;
@@ -179,7 +179,7 @@ impl Limits {
         Ok(())
     }
 
-    /// Limits that are reached already take nothing away from the queues that there are.
+    /// Warns about limits that are already exceeded: existing queues stay.
     fn warn(&self, namespace: &Namespace, wanted: &umsg::Limits) -> Result {
         self.warn_of_sysv(namespace, wanted)?;
         if self.max_queues.is_none() && self.max_bytes.is_none() {
@@ -201,7 +201,7 @@ impl Limits {
 }
 
 impl Limits {
-    /// As [`Limits::warn`], of System V queues.
+    /// The same as [`Limits::warn`], for System V queues.
     fn warn_of_sysv(&self, namespace: &Namespace, wanted: &umsg::Limits) -> Result {
         if self.msgmni.is_none() {
             return Ok(());
@@ -215,7 +215,7 @@ impl Limits {
     }
 }
 
-/// A number that no namespace may have is a mistake of the command line's, whatever the namespace.
+/// A value outside the range of all namespaces is an error of the command line.
 fn refused(error: NamespaceError) -> Failure {
     let code = match error {
         NamespaceError::InvalidLimit { .. } => Code::Usage,
@@ -224,7 +224,7 @@ fn refused(error: NamespaceError) -> Failure {
     Failure::from(error).coded(code)
 }
 
-/// What a limit means to those that there are.
+/// The effect of a limit on existing queues.
 fn too_many(what: &str, found: usize, limit: u32) -> String {
     let new = match limit {
         0 => "no new queues can be created".to_owned(),

@@ -65,14 +65,14 @@ pub enum Kind {
     Ring,
 }
 
-/// All that is listed.
+/// The list.
 struct Rows {
     posix: Vec<Row>,
     sysv: Vec<ls_sysv::Row>,
     rings: Vec<Listed>,
 }
 
-/// A queue of the list, or why it can't be inspected.
+/// A queue of the list, or the reason why it can't be inspected.
 struct Row {
     name: OsString,
     status: Result<Status, OpenError>,
@@ -119,7 +119,7 @@ impl Ls {
         Ok(rows)
     }
 
-    /// The first table always, so that what there might be is seen; one that was asked for, too.
+    /// The first table is printed even if it is empty, and so is a table that the user asked for.
     fn print_tables(&self, out: &mut impl Write, rows: &Rows) -> io::Result<()> {
         if self.wants(Kind::Mq) {
             table(&rows.posix).print(out)?;
@@ -135,7 +135,7 @@ impl Ls {
         Ok(())
     }
 
-    /// Between tables.
+    /// Writes an empty line between tables.
     fn gap(&self, out: &mut impl Write) -> io::Result<()> {
         match self.kind {
             None => writeln!(out),
@@ -143,7 +143,7 @@ impl Ls {
         }
     }
 
-    /// What reads a pipe wants the name that it can open.
+    /// A program that reads a pipe needs the unescaped name.
     fn print_names(&self, out: &mut impl Write, rows: &Rows) -> io::Result<()> {
         let escape = !self.null && io::stdout().is_terminal();
         let end = if self.null { b"\0" } else { b"\n" };
@@ -229,7 +229,7 @@ fn cells(name: &OsStr, status: &Status, owners: &Owners) -> [String; 11] {
     ]
 }
 
-/// What makes a queue seem full without being full of messages, and what is wrong with it.
+/// Returns the last column: leased, reserved and set-aside messages, and `damaged`.
 fn remarks(status: &Status) -> String {
     let attributes = status.attributes;
     let held = [

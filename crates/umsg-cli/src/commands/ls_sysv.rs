@@ -9,13 +9,13 @@ use crate::output::owner::Owners;
 use crate::output::table::{Side, Table};
 use crate::output::time;
 
-/// A queue of the list, and its status, which needs permission to receive.
+/// A listed queue. Its status needs permission to receive.
 pub struct Row {
     pub entry: Entry,
     status: Result<Status, String>,
 }
 
-/// All queues of the namespace, by identifier.
+/// Returns all queues of the namespace, in order of their identifiers.
 pub fn rows(namespace: &Namespace) -> failure::Result<Vec<Row>> {
     let entries = sysv::list(namespace);
     let entries = entries.map_err(|error| Failure::new(Code::Failed, error.explain()))?;
@@ -26,7 +26,7 @@ pub fn rows(namespace: &Namespace) -> failure::Result<Vec<Row>> {
 }
 
 fn row(namespace: &Namespace, entry: Entry) -> Row {
-    // What may not be looked at, or was removed a moment ago, is shown as it was listed.
+    // A queue without permission, or one that was just removed, is shown with its listed attributes.
     let status = status(namespace, entry.id);
     Row {
         entry: status.as_ref().map_or(entry, |status| status.entry),
@@ -96,7 +96,7 @@ fn cells(row: &Row, owners: &Owners) -> [String; 11] {
     ]
 }
 
-/// What takes room without being queued, and what is wrong.
+/// Returns the last column: leased and reserved messages, and `damaged`.
 fn remarks(row: &Row) -> String {
     let status = match &row.status {
         Ok(status) => status,

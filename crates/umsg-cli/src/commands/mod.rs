@@ -1,4 +1,4 @@
-//! A file a command: its arguments, its examples, and what it does.
+//! One file per command: its arguments, its help and its actions.
 
 pub mod completions;
 pub mod create;

@@ -1,4 +1,4 @@
-//! How long a command waits for a message or for room.
+//! Options that limit the wait for a message or for room.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use crate::failure::Result;
 use crate::opened::GLANCE;
 use crate::values;
 
-/// The longest part of a wait, without a check.
+/// The maximum time between two checks during a wait.
 const LONGEST: Duration = Duration::from_secs(10);
 
 #[derive(Args, Clone, Debug)]
@@ -23,8 +23,8 @@ pub struct Patience {
 }
 
 impl Patience {
-    /// Tries what waits at most so long, or with None not at all, until the time allowed is over. `between` is asked now and then
-    /// while it waits, and ends it with an error. `Ok(Err(_))` is the library's refusal.
+    /// Calls `attempt` repeatedly, with the time that it may wait, until the allowed time is over. With None, `attempt` does not wait. Calls
+    /// `between` repeatedly during the wait; its error ends the wait. `Ok(Err(_))` is an error of the library.
     pub fn spend<T, E>(
         &self,
         attempt: impl Fn(Option<Duration>) -> Result<T, E>,
@@ -46,7 +46,7 @@ impl Patience {
 
     fn slices(&self) -> Slices {
         Slices {
-            // A time that no clock will show is never.
+            // A deadline beyond the range of the clock means to wait for ever.
             end: self
                 .timeout
                 .and_then(|timeout| Instant::now().checked_add(timeout)),
@@ -55,15 +55,15 @@ impl Patience {
     }
 }
 
-/// Divides a wait into parts, with a check between them. Each new part queues behind all other waiters, so the parts grow.
+/// Divides a wait into parts, with a check between them. Each part joins the end of the wait queue, so the parts grow.
 struct Slices {
-    /// When it ends; None is never.
+    /// The deadline; None waits for ever.
     end: Option<Instant>,
     next: Duration,
 }
 
 impl Slices {
-    /// How long to wait before looking around, and whether that is the end of it.
+    /// Returns the length of the next part, and whether it is the last.
     fn next(&mut self) -> (Duration, bool) {
         let slice = self.next;
         self.next = LONGEST.min(2 * slice);

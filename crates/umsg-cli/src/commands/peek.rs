@@ -16,7 +16,7 @@ use crate::output::table::{Side, Table};
 use crate::output::{self, Format, json, text, time};
 use crate::{place, values};
 
-/// How much of a message a line shows, on a terminal.
+/// The number of characters of a message in a line on a terminal.
 const PREVIEW: usize = 60;
 
 /// Show messages in order of delivery, and leave them in the queue
@@ -118,7 +118,7 @@ impl Peek {
     }
 }
 
-/// A line of the table.
+/// A row of the table.
 struct Shown<'a> {
     rank: String,
     len: usize,

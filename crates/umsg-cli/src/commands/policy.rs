@@ -1,4 +1,4 @@
-//! What a queue does with messages that it can't take, keep or deliver.
+//! Options of the overflow policy: messages that a queue can't accept, keep or deliver.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::names::Name;
 use crate::output::{json, time};
 use crate::values;
 
-/// What is asked for; a queue that is made without gets none of it.
+/// The given options. A new queue without options has no policy.
 #[derive(Args, Clone, Debug)]
 pub struct Policy {
     /// The behaviour of a send to a full queue [default: block]
@@ -57,7 +57,7 @@ impl From<Full> for OnFull {
 }
 
 impl Policy {
-    /// Whether anything is asked for.
+    /// Returns whether an option is given.
     pub fn is_any(&self) -> bool {
         let what = self.on_full.is_some() || self.dead_letter.is_some();
         what || self.ttl.is_some() || self.max_deliveries.is_some() || self.remove_on_last_close
@@ -80,7 +80,7 @@ impl Policy {
         options.remove_on_last_close(self.remove_on_last_close);
     }
 
-    /// Refuses a queue for dead letters that can't be one.
+    /// Checks the dead-letter queue.
     pub fn check(&self, namespace: &Namespace, queue: &Name) -> Result {
         let Some(dead_letter) = &self.dead_letter else {
             return Ok(());
@@ -100,12 +100,12 @@ impl Policy {
             Err(
                 error @ (OpenError::InvalidName | OpenError::DeniedName | OpenError::NameTooLong),
             ) => Err(Failure::of(subject, error)),
-            // The queue need not exist, and its mode may permit the senders of this queue.
+            // The dead-letter queue may be missing, or its mode may forbid reading.
             _ => Ok(()),
         }
     }
 
-    /// The options of a queue that exists, where others were asked for.
+    /// Returns the policy of an existing queue where it differs from the given options.
     pub fn differences(&self, found: &Status) -> impl Iterator<Item = String> {
         let others = [
             self.on_full
@@ -133,7 +133,7 @@ impl Policy {
     }
 }
 
-/// The option that the queue has, if something else is wanted.
+/// Returns the queue's value of an option, if it differs from the given value.
 fn differs<T: PartialEq>(
     option: &str,
     wanted: Option<T>,

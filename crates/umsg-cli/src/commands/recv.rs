@@ -20,9 +20,9 @@ use crate::{place, values};
 
 /// Receive messages: print each message and remove it from the queue
 ///
-/// A message leaves the queue when it is printed completely. If printing fails, because the disk is full or the pipe's reader has ended, the message
-/// becomes the first of its priority or type again. The same happens if this command is killed, as soon as a process finds the queue empty or full. With
-/// --json, "deliveries" is the number of deliveries of the message, this one included.
+/// A message leaves the queue when it is printed completely. If printing fails, because the disk is full or the reader of the pipe has ended, the message
+/// returns to the queue as the first of its priority or type. If the command is killed, the message returns when a process next finds the queue empty or
+/// full. With --json, "deliveries" is the number of deliveries of the message, including this one.
 ///
 /// From a System V queue the command receives the oldest message, or the oldest that matches --type, --except or --lowest.
 ///
@@ -72,7 +72,7 @@ pub struct Recv {
     format: Format,
 }
 
-/// Which messages of a System V queue.
+/// The selection of System V messages.
 #[derive(Args, Debug)]
 pub struct Types {
     /// System V: the oldest message of this type
@@ -131,8 +131,8 @@ impl Recv {
         (!self.all && !self.follow).then_some(self.count)
     }
 
-    /// One message from the queue to standard output, and out of the queue when it is printed: a lease that is dropped
-    /// before, by us or by our death, returns it. False if `--all` has them all.
+    /// Receives and prints one message. The message is leased until it is printed: if the command fails or dies before, the message returns to the
+    /// queue. Returns false if `--all` has received all messages.
     fn hand_over(&self, from: &Inlet<'_>, form: &Form, out: Direct) -> Result<bool> {
         let Some(message) = self.next(from, out)? else {
             return Ok(false);
@@ -152,7 +152,7 @@ impl Recv {
         }
     }
 
-    /// The next message; None if `--all` has them all.
+    /// Receives the next message. None if `--all` has received all messages.
     fn next<'a>(&self, from: &'a Inlet<'_>, out: Direct) -> Result<Option<Held<'a>>> {
         let read = || match out.is_abandoned() {
             true => Err(self.abandoned()),
@@ -173,7 +173,7 @@ impl Recv {
         Failure::new(Code::Failed, line)
     }
 
-    /// Returns a message that was not printed, or not all of it.
+    /// Returns a message that was not printed completely.
     fn returned(&self, from: &Inlet<'_>, message: Held<'_>, error: &io::Error) -> Failure {
         let (name, rank) = (&self.queue, message.rank());
         let most = from.most_deliveries();

@@ -17,11 +17,11 @@ use crate::place;
 
 /// Remove queues, and rings whose owners have ended
 ///
-/// The messages in the queue are lost. Its name or key is free at once.
+/// The command deletes the messages in the queue. The queue's name or key is free at once.
 ///
-/// A POSIX queue that programs have open continues without a name until the last program closes it. A System V queue ends for all processes, and its
-/// waiting calls fail with EIDRM. Neither depends on the content of the queue's file. If a stopped process holds the lock of a System V queue, the
-/// command removes the queue without the lock after a second.
+/// Programs that have a POSIX queue open continue to use it without a name, until the last one closes it. A System V queue ends for all processes, and
+/// waiting calls fail with EIDRM. Both kinds can be removed even if their files are corrupted. If a stopped process holds the lock of a System V queue,
+/// the command removes the queue without the lock after a second.
 ///
 /// A ring ends with its owner, the process that receives from it. The ring of a killed owner stays until a process uses its name again or removes it. A
 /// ring whose owner lives is removed only with --force: the owner and its senders keep the ring, but no other process finds it.
@@ -102,13 +102,13 @@ fn remove_labelled(namespace: &Namespace, label: Label) -> Result {
     };
     let removed = match id {
         Some(id) => sysv::remove(namespace, id),
-        // Says why.
+        // The error gives the reason.
         None => Attached::open(namespace, label)?.queue.remove(),
     };
     removed.map_err(|error| Failure::of(label, error))
 }
 
-/// The identifier of a key's queue, whether it can be opened or not.
+/// Returns the identifier of a key's queue, even if the queue can't be opened.
 fn id_of(namespace: &Namespace, key: i32) -> Result<Option<i32>> {
     let queues = sysv::list(namespace);
     let queues = queues.map_err(|error| Failure::of(Label::Key(key), error))?;

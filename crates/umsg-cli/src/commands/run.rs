@@ -13,21 +13,21 @@ use crate::output::text;
 use crate::program::{self, Fault, Kind};
 use crate::{inherited, place, preload};
 
-/// Names to the drop-in how the program waits.
+/// The variable that tells the drop-in how to wait.
 const WAIT: &str = "UMSG_WAIT";
 
 /// Run a program on umsg's queues instead of the kernel's
 ///
-/// Adds the drop-in library to LD_PRELOAD, behind its present content, sets UMSG_DIR to the namespace's directory, and executes the program. Signals,
-/// files and the exit code are the program's own. The programs that it starts are intercepted, too.
+/// The command appends the drop-in library to LD_PRELOAD, sets UMSG_DIR to the namespace's directory, and executes the program in its place. Signals,
+/// open files and the exit code are those of the program. The drop-in also intercepts the calls of the programs that the program starts.
 ///
-/// The command refuses a program into which the system loads no library, because that program would silently use the kernel's queues: a statically linked
-/// program, a set-user-ID program, a program with file capabilities, or a program of another architecture or C library. For a script, its interpreter
-/// decides.
+/// The command refuses programs that the system starts without the drop-in, because they would silently use the kernel's queues: statically linked
+/// programs, set-user-ID programs, programs with file capabilities, and programs for another architecture or C library. For a script, the command
+/// checks the interpreter.
 ///
-/// A program that registers for a notification by signal (mq_notify) gets one more thread, which raises the signal. The thread sleeps and masks all
-/// signals. It has two effects: the program no longer ends when its last own thread calls pthread_exit, and calls for single-threaded processes, such as
-/// unshare(2) of a user namespace, fail.
+/// If the program registers for a notification by signal (mq_notify), the drop-in starts one more thread in it, which raises the signal. The thread
+/// sleeps and masks all signals. It has two effects: the program no longer ends when its last own thread calls pthread_exit(3), and calls that need a
+/// single-threaded process fail, such as unshare(2) of a user namespace.
 #[derive(Args, Debug)]
 #[command(
     override_usage = "umsg run [OPTIONS] [--] PROGRAM [ARGS]...",
@@ -38,25 +38,25 @@ Examples:
   umsg run --dir /dev/shm/test -- python3 worker.py
 
 Exit codes:
-  the program's own, or
-  120  it can't be intercepted
-  125  its start could not be prepared
-  126  it can't be executed
-  127  it was not found
+  that of the program, or
+  120  the program can't be intercepted
+  125  the start of the program could not be prepared
+  126  the program can't be executed
+  127  the program was not found
 
 Environment:
   UMSG_DIR      the directory that holds the queues, unless --dir is given
   UMSG_PRELOAD  the drop-in library [default: libumsg_preload.so beside umsg,
                 else in ../lib]
   UMSG_WAIT     how the program waits, unless --wait is given
-  UMSG_DEBUG    1: the program says on standard error why its calls failed
-  LD_PRELOAD    other libraries, which keep their place before the drop-in"
+  UMSG_DEBUG    1: the drop-in prints on standard error why calls failed
+  LD_PRELOAD    other libraries, which are loaded before the drop-in"
 )]
 pub struct Run {
     /// How the program waits for messages and for room [default: $UMSG_WAIT, else adaptive]
     #[arg(long, value_enum, value_name = "HOW")]
     wait: Option<Wait>,
-    /// Run the program even if it can't be intercepted; programs that it starts may be intercepted
+    /// Run the program even if it can't be intercepted; its child programs may be intercepted
     #[arg(long)]
     force: bool,
     /// The program and its arguments; a name without a slash is searched in PATH
@@ -64,7 +64,7 @@ pub struct Run {
     program: Vec<OsString>,
 }
 
-/// Ways to wait, as UMSG_WAIT names them.
+/// The ways to wait, named as in UMSG_WAIT.
 #[derive(ValueEnum, Clone, Copy, Debug)]
 enum Wait {
     /// Spin for a moment while that saves time, then sleep
@@ -109,13 +109,13 @@ impl Run {
         if let Some(wait) = wait {
             command.env(WAIT, wait.name());
         }
-        inherited::hand_on(&mut command);
-        // Returns only if it fails.
+        inherited::restore_on_exec(&mut command);
+        // `exec` returns only on failure.
         let error = command.exec();
         Err(self.failure(&Kind::NotExecuted(error).of(path)))
     }
 
-    /// The option or else the variable, which the program would ignore if it made no sense.
+    /// Returns the option, else the variable. Fails on an invalid value of the variable, which the drop-in would ignore.
     fn wait(&self) -> Result<Option<Wait>> {
         let variable = std::env::var_os(WAIT).unwrap_or_default();
         if self.wait.is_some() || variable.is_empty() {

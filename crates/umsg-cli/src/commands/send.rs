@@ -20,9 +20,9 @@ use crate::{place, streams, values};
 
 /// Send a message, or each line of standard input as a message
 ///
-/// The command waits while the queue is full, unless --timeout or --nonblocking is given, or the queue was created with an --on-full other than
-/// `block`. With --lines, the command sends each line as soon as it has read the line. If a line can't be sent, the error names the line, and the
-/// lines before it are sent. An empty message is a message.
+/// While the queue is full, the command waits. --timeout and --nonblocking limit the wait. If the queue was created with --on-full fail or drop-oldest,
+/// the command does not wait. With --lines, the command sends each line as soon as it has read the line. If a line can't be sent, the error names the
+/// line; the lines before it are sent. Empty messages are sent, too.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -64,7 +64,7 @@ pub struct Send {
     format: Format,
 }
 
-/// What was sent.
+/// The result of a send.
 #[derive(Serialize)]
 struct Sent {
     queue: String,
@@ -126,7 +126,7 @@ impl Send {
         Ok(())
     }
 
-    /// Never reads more than a message may have, whatever the input is.
+    /// Reads at most the maximum size of a message.
     fn send_input(&self, to: &Outlet<'_>, sent: &mut Sent) -> Result {
         let most = to.longest();
         let mut message = Vec::new();
@@ -185,7 +185,7 @@ impl Send {
         Failure::new(Code::Failed, line)
     }
 
-    /// Of many lines, says which it was: the ones before it were sent.
+    /// Names the line that was not sent: the lines before it were sent.
     fn failure(&self, code: Code, why: &str, sent: &Sent) -> Failure {
         let name = &self.queue;
         match self.lines {

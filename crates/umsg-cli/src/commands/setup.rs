@@ -16,14 +16,14 @@ use crate::output::owner::Owners;
 use crate::output::{self, Format, json, text};
 use crate::place;
 
-/// Where every program looks for the namespace of all users.
+/// The directory in which every program looks for the namespace of all users.
 const SHARED: &str = "/dev/shm/umsg";
 
 /// Create the namespace that all users share (root only)
 ///
-/// Creates /dev/shm/umsg, regardless of UMSG_DIR, or the directory given with --dir. The directory belongs to root and is sticky: all users can create
-/// queues, and no user can remove another user's queue. The command changes nothing that is already right, so it can be run again. Running programs keep
-/// their namespace; programs that start later use the shared one, unless UMSG_DIR is set.
+/// The command creates /dev/shm/umsg, regardless of UMSG_DIR, or the directory given with --dir. The directory belongs to root and is sticky: all
+/// users can create queues, and no user can remove another user's queue. The command can be repeated: it keeps an existing directory. Running
+/// programs keep their namespace; programs that start later use the shared one, unless UMSG_DIR is set.
 ///
 /// /dev/shm is empty after a boot. --print-tmpfiles prints the lines for tmpfiles.d(5) that create the directory at boot.
 #[derive(Args, Debug)]
@@ -43,7 +43,7 @@ pub struct Setup {
     format: Format,
 }
 
-/// What programs get.
+/// The result in JSON.
 #[derive(Serialize)]
 struct Report {
     path: String,
@@ -81,7 +81,7 @@ impl Setup {
     }
 }
 
-/// The lines for another directory are the same, but for its path. One that tmpfiles.d(5) would read otherwise is refused.
+/// Returns the lines for a directory. Fails if tmpfiles.d(5) would interpret the path.
 fn lines(path: &Path) -> Result<String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._+-".contains(c);
     match path.to_str().filter(|path| path.chars().all(plain)) {
@@ -99,7 +99,7 @@ fn lines(path: &Path) -> Result<String> {
 /// Refuses a directory with other files, such as /etc: setup opens the directory to all users.
 fn check_contents(path: &Path) -> Result {
     let open_already = path.metadata().is_ok_and(|is| is.mode() & 0o7777 == 0o1777);
-    // What can't be read is for the library to judge.
+    // If the directory can't be read, the library reports the error.
     let Ok(entries) = std::fs::read_dir(path) else {
         return Ok(());
     };
@@ -124,7 +124,7 @@ fn check_contents(path: &Path) -> Result {
     }
 }
 
-/// Replaces the library's advice, which is for programs that use a namespace, by advice for its creation.
+/// Replaces the library's advice for users of a namespace by advice for its creator.
 fn refused(error: NamespaceError) -> Failure {
     let (path, what) = match &error {
         NamespaceError::Missing { path } => (
@@ -165,7 +165,7 @@ fn print(out: &mut impl Write, report: &SetupReport) -> io::Result<()> {
     Ok(())
 }
 
-/// Programs that run keep the namespace that they have; those started from now on look elsewhere.
+/// Running programs keep their namespace; later programs use the shared one.
 fn warn(out_of_sight: &[OutOfSight]) {
     let owners = Owners::new();
     for OutOfSight {

@@ -91,7 +91,7 @@ fn registered_process(registered: Registered) -> String {
     format!("process {}, {how}", registered.pid)
 }
 
-/// The dead-letter queue, and why messages are not moved there.
+/// Returns the dead-letter queue, and the reason why messages are not moved to it.
 fn dead_letters(status: &Status) -> String {
     let shown = |name: &OsString| text::on_one_line(name.as_bytes());
     let name = status.dead_letter.as_ref().map_or("none".to_owned(), shown);

@@ -13,10 +13,10 @@ use crate::output::json;
 use crate::output::json_sysv::SysvQueue;
 use crate::output::owner::Owners;
 
-/// How many types a line shows.
+/// The number of types in a line.
 const TYPES: usize = 16;
 
-/// Types, and how many messages there are of each.
+/// Types with their numbers of messages.
 type Types = Vec<(i64, u32)>;
 
 pub fn print(namespace: &Namespace, label: Label, as_json: bool, out: &mut impl Write) -> Result {
@@ -112,7 +112,7 @@ fn by(moment: String, pid: u32) -> String {
     }
 }
 
-/// The lowest types, each with its number of messages.
+/// Returns the lowest types, each with its number of messages.
 fn shown(types: &Types) -> String {
     let first = types.iter().take(TYPES);
     let mut all: Vec<String> = first

@@ -1,5 +1,4 @@
-//! Standard output without a buffer, for what exists nowhere else: it is known what was written, and nothing is written
-//! later.
+//! Unbuffered standard output for received messages: after each call the command knows what was written.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -11,7 +10,7 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::streams;
 
-/// Standard output, which was open for writing when this was made.
+/// Standard output, open for writing.
 #[derive(Clone, Copy, Debug)]
 pub struct Direct(());
 
@@ -25,7 +24,7 @@ impl Direct {
         rustix::stdio::stdout()
     }
 
-    /// Whether a pipe's reader has gone, or a terminal: what is written from now on is lost.
+    /// Returns whether the reader of the pipe, or the terminal, is gone: further output would be lost.
     pub fn is_abandoned(self) -> bool {
         let stream = self.stream();
         let mut polled = [PollFd::new(&stream, PollFlags::empty())];
@@ -37,7 +36,7 @@ impl Direct {
         poll(&mut polled, Some(&now)).is_ok() && polled[0].revents().intersects(lost)
     }
 
-    /// Writes all of it, waiting for room if need be.
+    /// Writes all bytes, and waits for room in the pipe.
     pub fn write_all(self, bytes: &[u8]) -> io::Result<()> {
         if self.would_exceed_limit(bytes.len()) {
             return Err(Errno::FBIG.into());
@@ -48,7 +47,7 @@ impl Direct {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(written) => rest = &rest[written..],
                 Err(Errno::INTR) => {}
-                // Another process that shares the pipe made it non-blocking.
+                // Another process that shares the pipe has set O_NONBLOCK.
                 Err(Errno::AGAIN) => self.wait_for_room()?,
                 Err(error) => return Err(error.into()),
             }
@@ -64,8 +63,7 @@ impl Direct {
         }
     }
 
-    /// Whether so many bytes more would make the file longer than `ulimit -f` allows: of a message a part would be written, and the rest
-    /// refused.
+    /// Returns whether `more` bytes exceed the limit of file sizes (`ulimit -f`). The system would write a part of the message and refuse the rest.
     fn would_exceed_limit(self, more: usize) -> bool {
         let Some(limit) = getrlimit(Resource::Fsize).current else {
             return false;
@@ -74,7 +72,7 @@ impl Direct {
             .is_some_and(|end| end.saturating_add(more as u64) > limit)
     }
 
-    /// Where the next byte goes, in a file.
+    /// The file offset of the next byte.
     fn end_of_file(self) -> Option<u64> {
         let stat = rustix::fs::fstat(self.stream()).ok()?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {

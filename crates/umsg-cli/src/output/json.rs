@@ -1,4 +1,4 @@
-//! What programs get. A field keeps its name and its meaning for good.
+//! JSON output. A field keeps its name and meaning in later versions.
 
 use std::io::{self, Write};
 use std::time::SystemTime;
@@ -20,7 +20,7 @@ pub fn print(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
 /// One value on one line, in memory.
 pub fn line(value: &impl Serialize) -> Vec<u8> {
     let mut line = Vec::new();
-    // Writing to memory can't fail, and these values have no form that JSON lacks.
+    // Writing to memory can't fail, and JSON can represent all these values.
     let _ = print(&mut line, value);
     line
 }
@@ -63,12 +63,12 @@ pub struct Queue {
 #[derive(Serialize)]
 pub struct Registered {
     pub pid: u32,
-    /// How it is told: `signal`, `call`, `nothing`.
+    /// The notification: `signal`, `call` or `nothing`.
     pub by: &'static str,
     pub signal: Option<u32>,
 }
 
-/// How often what happened since the queue was made.
+/// Numbers of events since the queue's creation.
 #[derive(Serialize)]
 pub struct Statistics {
     pub sends_blocked: u64,
@@ -159,7 +159,7 @@ impl Statistics {
     }
 }
 
-/// What a send does that finds the queue full, as `create --on-full` has it.
+/// The overflow policy, as in `create --on-full`.
 pub fn on_full(on_full: OnFull) -> &'static str {
     match on_full {
         OnFull::Fail => "fail",
@@ -168,25 +168,25 @@ pub fn on_full(on_full: OnFull) -> &'static str {
     }
 }
 
-/// When a message was last sent or received.
+/// The time of the last send or receive.
 pub fn last_activity(status: &Status) -> Option<SystemTime> {
     status.last_send.max(status.last_receive)
 }
 
-/// A message, as `recv` and `peek` print it: one a line.
+/// A message, as `recv` and `peek` print it: one per line.
 #[derive(Serialize)]
 pub struct Message<'a> {
     pub queue: &'a str,
-    /// In order of delivery, of System V queues of arrival, from 0; of `peek` only.
+    /// `peek` only: the position in the order of delivery, for System V queues in the order of arrival, from 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub position: Option<usize>,
     #[serde(flatten)]
     rank: Picked,
-    /// Of the whole message; `recv --truncate` prints less.
+    /// The length of the whole message, even if `recv --truncate` prints less.
     pub size: usize,
     pub sender_pid: u32,
     pub sent: String,
-    /// How often it has been delivered, so far.
+    /// The number of deliveries.
     pub deliveries: u32,
     #[serde(flatten)]
     pub data: Data<'a>,
@@ -238,7 +238,7 @@ impl<'a> Message<'a> {
     }
 }
 
-/// By what a message is picked: of POSIX queues its priority, of System V queues its type.
+/// The priority of a POSIX message, or the type of a System V message.
 #[derive(Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Picked {

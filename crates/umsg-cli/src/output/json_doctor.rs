@@ -1,4 +1,4 @@
-//! What `umsg doctor` says, for programs. A field keeps its name and its meaning for good. What is not known is null.
+//! JSON output of `umsg doctor`. A field keeps its name and meaning in later versions. Unknown values are null.
 
 use serde::Serialize;
 use umsg::diagnosis::{
@@ -40,7 +40,7 @@ struct Known {
     repairs: Vec<RepairsEntry>,
     damaged: Option<DamageEntry>,
     problems: Vec<ProblemEntry>,
-    /// Of --repair.
+    /// The result of --repair.
     #[serde(skip_serializing_if = "Option::is_none")]
     repair: Option<RepairReport>,
 }
@@ -49,7 +49,7 @@ struct Known {
 struct RepairReport {
     done: Vec<String>,
     failed: Option<String>,
-    /// Messages that are kept, if the queue was made anew, and those that made no sense.
+    /// If the queue was rebuilt: the numbers of intact and of corrupted messages.
     kept: Option<u64>,
     lost: u64,
 }
@@ -70,7 +70,7 @@ struct LockEntry {
     /// free, held, lent, died, or wrong: the process that it names does not hold it.
     state: &'static str,
     owner: Option<ProcessEntry>,
-    /// Whether the owner's process maps the queue's file; null if it has no owner, or that can't be seen.
+    /// Whether the owner's process maps the queue's file; null without an owner, or if the mappings can't be read.
     mapped: Option<bool>,
     offset: u64,
     word: u32,
@@ -87,7 +87,7 @@ struct BlockedEntry {
     messages: Option<u32>,
     bytes: Option<u64>,
     longest: Option<u64>,
-    /// any, exactly, except or lowest; and the type that goes with it.
+    /// any, exactly, except or lowest; and the type that it refers to.
     want: Option<&'static str>,
     r#type: Option<i64>,
 }
@@ -129,7 +129,7 @@ struct RepairEntry {
 
 #[derive(Serialize)]
 struct DamageEntry {
-    /// null if no process has met it.
+    /// null if no process has found the corruption.
     found_by: Option<u32>,
     at: Option<String>,
 }
@@ -204,7 +204,7 @@ impl Known {
     }
 }
 
-/// Which process has noted damage, if any has; None if there is none.
+/// Returns the process that found corruption first. None if none did.
 fn damage(diagnosis: &Diagnosis) -> Option<DamageEntry> {
     let mut problems = diagnosis.problems.iter();
     let is_damaged = problems.any(|problem| problem.kind == ProblemKind::Damaged);

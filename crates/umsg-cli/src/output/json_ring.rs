@@ -1,4 +1,4 @@
-//! Rings as programs get them. A field keeps its name and its meaning for good.
+//! JSON output of rings. A field keeps its name and meaning in later versions.
 
 use serde::Serialize;
 use umsg::ring::{Found, Listed};
@@ -19,7 +19,7 @@ pub struct Ring {
     pub owner_alive: bool,
     pub messages: u64,
     pub entries: u32,
-    /// The bound, and how many messages are in it now.
+    /// The capacity of the overflow, and its present number of messages.
     pub overflow: u32,
     pub overflowing: u64,
     pub longest: usize,
@@ -34,7 +34,7 @@ pub struct Ring {
     pub statistics: Statistics,
 }
 
-/// How often what happened since the ring was made.
+/// Numbers of events since the ring's creation.
 #[derive(Serialize)]
 pub struct Statistics {
     pub sends_blocked: u64,
@@ -82,7 +82,7 @@ impl Ring {
     }
 }
 
-/// One of a list.
+/// A ring in a list.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub enum Entry {

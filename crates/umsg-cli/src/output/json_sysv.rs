@@ -1,16 +1,15 @@
-//! System V queues as programs get them. A field keeps its name and its meaning for good.
+//! JSON output of System V queues. A field keeps its name and meaning in later versions.
 
 use serde::Serialize;
 use umsg::sysv::{Entry, Status};
 
 use super::time::utc;
 
-/// A queue, as `stat`, `ls` and `create` print it. Fields that need permission to receive, or that `ls` does not read, are null
-/// where they are not known.
+/// A queue, as `stat`, `ls` and `create` print it. Fields are null without permission to receive, or if `ls` does not read them.
 #[derive(Serialize)]
 pub struct SysvQueue {
     pub id: i32,
-    /// As ipcs(1) prints it; null if it has none.
+    /// The key, as ipcs(1) prints it; null for a queue without a key.
     pub key: Option<String>,
     pub messages: u64,
     pub bytes: u64,
@@ -25,7 +24,7 @@ pub struct SysvQueue {
     pub last_receive: Option<String>,
     pub last_receiver_pid: Option<u32>,
     pub changed: Option<String>,
-    /// False if the counts and times are not known.
+    /// False if the counts and times are unknown.
     pub readable: bool,
     #[serde(flatten)]
     pub inside: Option<Inside>,
@@ -48,7 +47,7 @@ pub struct Inside {
     pub statistics: Statistics,
 }
 
-/// How often what happened since the queue was made.
+/// Numbers of events since the queue's creation.
 #[derive(Serialize)]
 pub struct Statistics {
     pub sends_blocked: u64,
@@ -61,7 +60,7 @@ pub struct Statistics {
     pub repairs: u32,
 }
 
-/// How many messages of a type there are.
+/// The number of messages of a type.
 #[derive(Serialize)]
 pub struct OfType {
     #[serde(rename = "type")]

@@ -1,4 +1,4 @@
-//! How received messages are printed.
+//! Forms of received messages.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal};
@@ -7,7 +7,7 @@ use super::{json, text};
 use crate::inlet::Held;
 use clap::ValueEnum;
 
-/// Forms of a message on standard output.
+/// The form of a message on standard output.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
     /// The bytes and a line feed after each message; on a terminal, control characters are escaped
@@ -18,12 +18,12 @@ pub enum Style {
     Hex,
 }
 
-/// How messages of one queue look.
+/// The form of the messages of one queue.
 pub struct Form {
     queue: String,
     style: Style,
     json: bool,
-    /// How many bytes of a message are printed.
+    /// The number of bytes of a message that are printed.
     most: Option<usize>,
     on_terminal: bool,
 }
@@ -40,7 +40,7 @@ impl Form {
         }
     }
 
-    /// What is to be printed for a message.
+    /// Returns the bytes to print for a message.
     pub fn render(&self, message: &Held<'_>) -> Vec<u8> {
         let mut bytes = message.to_vec();
         let size = bytes.len();
@@ -60,7 +60,7 @@ impl Form {
     }
 }
 
-/// Two digits a byte.
+/// Two digits per byte.
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut digits, byte| {
         // Writing to a string can't fail.

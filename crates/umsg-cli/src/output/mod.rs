@@ -1,4 +1,4 @@
-//! What is printed: for people by default, for programs with `--json`.
+//! Output: text for people, or JSON for programs with `--json`.
 
 pub mod direct;
 pub mod json;
@@ -22,7 +22,7 @@ pub fn standard() -> io::Result<BufWriter<StdoutLock<'static>>> {
     Ok(BufWriter::new(io::stdout().lock()))
 }
 
-/// Commands that print something take this.
+/// The option --json of commands that print data.
 #[derive(clap::Args, Clone, Copy, Debug)]
 pub struct Format {
     /// Print JSON, for programs: see "JSON" in umsg(1)
@@ -31,8 +31,8 @@ pub struct Format {
 }
 
 impl Format {
-    /// Fails if JSON is asked for and standard output is closed, before the command changes a queue. Commands that also print
-    /// text call [`streams::check_output`] themselves.
+    /// Fails if `--json` is given and standard output is closed, before the command changes a queue. Commands that also print text call
+    /// [`streams::check_output`] themselves.
     pub fn check(self) -> io::Result<()> {
         match self.json {
             true => streams::check_output(),

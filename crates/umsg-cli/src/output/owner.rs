@@ -1,8 +1,8 @@
-//! Names of users, from any source that the C library knows: /etc/passwd, a directory service.
+//! Names of users from all sources of the C library, such as /etc/passwd or a directory service.
 
 use uzers::{Users as _, UsersCache};
 
-/// Looks each user up once.
+/// A cache of user names.
 pub struct Owners(UsersCache);
 
 impl Owners {
@@ -10,7 +10,7 @@ impl Owners {
         Owners(UsersCache::new())
     }
 
-    /// A user without a name is shown by number.
+    /// Returns the user's name, or the number of a user without a name.
     pub fn name(&self, uid: u32) -> String {
         match self.0.get_user_by_uid(uid) {
             Some(user) => user.name().to_string_lossy().into_owned(),

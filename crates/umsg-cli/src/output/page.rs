@@ -1,4 +1,4 @@
-//! Manual pages from the definition of the command line: what `--help` says, in the sections and the layout of man-pages(7).
+//! Generates manual pages from the definition of the command line: the text of `--help` in the sections and layout of man-pages(7).
 
 use std::io::{self, Write};
 
@@ -27,7 +27,7 @@ fn name(command: &Command) -> &str {
         .unwrap_or_else(|| command.get_name())
 }
 
-/// Writes the page of a command, which has been built.
+/// Writes the page of a command. `Command::build` must have been called.
 pub fn write(command: &Command, out: &mut impl Write) -> io::Result<()> {
     let version = command.get_version().unwrap_or_default();
     let man = Man::new(command.clone())
@@ -64,7 +64,7 @@ fn synopsis(command: &Command) -> Roff {
     roff
 }
 
-/// `--help` and `--version`, which every command has.
+/// The options of every command: `--help` and `--version`.
 fn is_about_itself(argument: &Arg) -> bool {
     matches!(
         argument.get_action(),
@@ -102,7 +102,7 @@ fn values(argument: &Arg) -> String {
     names.join(" ")
 }
 
-/// What stands behind the options: `Heading:` at the left, and its text indented by two.
+/// The sections after the options: `Heading:` at the left margin, and its text indented by two.
 fn sections(command: &Command) -> Roff {
     let mut roff = Roff::new();
     let after = command
@@ -178,7 +178,7 @@ fn section(roff: &mut Roff, heading: &str, lines: &[&str]) {
     }
     for line in lines {
         match line.split_once("  ") {
-            // A line of a table: what, and what it means.
+            // A row of a table: a term and its meaning.
             Some((what, meaning)) if !what.is_empty() => {
                 roff.control("TP", []);
                 roff.text([bold(what)]);
@@ -186,7 +186,7 @@ fn section(roff: &mut Roff, heading: &str, lines: &[&str]) {
             }
             _ => {
                 let text = line.trim_start();
-                // After the table's rows, a sentence of its own.
+                // A sentence after the rows of a table.
                 if text.len() == line.len() && heading == "EXIT STATUS" {
                     roff.control("PP", []);
                 }

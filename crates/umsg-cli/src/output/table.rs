@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-/// Where a column's cells stand.
+/// The alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     Left,
@@ -42,7 +42,7 @@ impl<const N: usize> Table<N> {
                 };
                 push_blanks(&mut line, before);
                 line.push_str(&row[n]);
-                // Nothing is aligned behind the last column, and a message may be long.
+                // The last column is not padded, because a message may be long.
                 if n + 1 < N {
                     push_blanks(&mut line, behind + GAP);
                 }

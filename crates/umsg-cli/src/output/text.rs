@@ -1,21 +1,21 @@
-//! Bytes of strangers, shown so that they can't harm a terminal: control characters, those that reorder text, and what
-//! is no UTF-8 appear as `\x1b`, `\u{202e}`, `\xff`.
+//! Escapes untrusted bytes for a terminal. Control characters, characters that reorder text, and bytes that are not UTF-8 appear as `\x1b`,
+//! `\u{202e}`, `\xff`.
 
 use std::fmt::Write;
 
-/// All on one line: line feeds are escaped, too.
+/// Escapes line feeds, too, so that the text is on one line.
 pub fn on_one_line(bytes: &[u8]) -> String {
     escaped(bytes, |_| false)
 }
 
-/// Line feeds and tabs as they are.
+/// Leaves line feeds and tabs unescaped.
 pub fn on_lines(bytes: &[u8]) -> String {
     escaped(bytes, |c| matches!(c, '\n' | '\t'))
 }
 
-/// The first `most` characters of [`on_one_line`], and `…` if there are more.
+/// Returns the first `most` characters of [`on_one_line`], followed by `…` if the text is longer.
 pub fn preview(bytes: &[u8], most: usize) -> String {
-    // A character is at most 4 bytes long and never shown shorter than itself.
+    // A character has at most 4 bytes, and its escaped form is not shorter.
     let seen = &bytes[..bytes.len().min(most.saturating_mul(4).saturating_add(4))];
     let line = on_one_line(seen);
     if line.chars().count() <= most && seen.len() == bytes.len() {
@@ -54,7 +54,7 @@ fn push_byte(shown: &mut String, byte: u8) {
     let _ = write!(shown, "\\x{byte:02x}");
 }
 
-/// Control characters, line separators, and what changes the direction of text.
+/// Returns whether a character is a control character, a line separator, or changes the direction of text.
 fn is_harmful(c: char) -> bool {
     c.is_control()
         || matches!(

@@ -10,16 +10,16 @@ pub fn ago(time: Option<SystemTime>) -> String {
     let Some(time) = time else {
         return "never".to_owned();
     };
-    // The clock may have been set back since.
+    // The clock may have been set back.
     let age = SystemTime::now().duration_since(time).unwrap_or_default();
     format!("{} ago", rough(age))
 }
 
-/// `5s`, `500ms`, `1m30s`: as the command line takes it.
+/// Formats a duration as the command line accepts it: `5s`, `500ms`, `1m30s`.
 pub fn length(time: Duration) -> String {
     let longest = SpanRound::new().largest(Unit::Day).days_are_24_hours();
     let span = Span::try_from(time).and_then(|span| span.round(longest));
-    // Only a time of more than 20,000 years is no span.
+    // The conversion fails only for durations of more than 20,000 years.
     span.map_or_else(
         |_| format!("{}s", time.as_secs()),
         |span| PRINTER.span_to_string(&span),
@@ -37,7 +37,7 @@ fn rough(age: Duration) -> String {
     }
 }
 
-/// As in RFC 3339, with milliseconds: `2026-01-31T12:00:00.000Z`. A time after the year 9999 is shown as the end of that year.
+/// Formats a time as in RFC 3339, with milliseconds: `2026-01-31T12:00:00.000Z`. A time after the year 9999 becomes the end of that year.
 pub fn utc(time: SystemTime) -> String {
     let time = Timestamp::try_from(time).unwrap_or(Timestamp::MAX);
     format!("{time:.3}")

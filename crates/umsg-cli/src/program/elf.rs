@@ -11,7 +11,7 @@ use object::elf::{self, FileHeader32, FileHeader64};
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Endianness, FileKind, ReadCache};
 
-/// The kernel refuses a longer path of an interpreter (PATH_MAX).
+/// The longest path of an interpreter (PATH_MAX).
 const LONGEST_PATH: u64 = 4096;
 
 /// The machine that a program or library was built for.
@@ -90,7 +90,7 @@ impl fmt::Display for Machine {
 mod tests {
     use super::*;
 
-    /// Offsets of fields, which the two classes have at different places.
+    /// Offsets of fields, which differ between the two classes.
     struct Layout {
         programs: u64,
         program_size: u64,
@@ -116,7 +116,7 @@ mod tests {
     const MACHINE: u64 = 18;
     const PT_INTERP: u64 = 3;
 
-    /// The smallest file with a header and one program header, in either class and order of bytes.
+    /// The smallest file with a header and one program header, in either class and byte order.
     fn file(wide: bool, big: bool, code: u16, linker: Option<&str>) -> Vec<u8> {
         let (layout, address, header, program) = match wide {
             true => (BITS_64, 8, 64, 56),
@@ -192,7 +192,7 @@ mod tests {
         bytes[length..length + 8].copy_from_slice(&(1_u64 << 40).to_le_bytes());
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), bytes).unwrap();
-        // A sparse file, which takes no room.
+        // A sparse file uses no disk space.
         file.as_file().set_len(1 << 41).unwrap();
         let elf = read(file.path()).unwrap().unwrap();
         assert_eq!(elf.interpreter, None);

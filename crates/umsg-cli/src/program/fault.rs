@@ -1,4 +1,4 @@
-//! Why a program was not run.
+//! Reasons why a program was not run.
 
 use std::fmt;
 use std::io;
@@ -8,7 +8,7 @@ use super::elf::Machine;
 use super::privilege::Privilege;
 use crate::failure::Code;
 
-/// What is wrong with a file: the program's, or that of a script's interpreter.
+/// A fault of a file: the program, or the interpreter of a script.
 #[derive(Debug)]
 pub struct Fault {
     pub file: PathBuf,
@@ -17,12 +17,12 @@ pub struct Fault {
 
 #[derive(Debug)]
 pub enum Kind {
-    /// Not in PATH, or no such file.
+    /// PATH has no such program, or the file does not exist.
     NotFound,
     NotExecutable,
     NotAFile,
     NoInterpreter(PathBuf),
-    /// The system refused.
+    /// execve(2) failed.
     NotExecuted(io::Error),
     Static,
     Privileged(Privilege),
@@ -53,13 +53,13 @@ impl Kind {
         }
     }
 
-    /// The program would run, though without the library.
+    /// Returns whether the program would run without the library.
     pub fn is_harmless(&self) -> bool {
         self.code() == Code::NotInterceptable
     }
 }
 
-/// What is said about the file.
+/// Completes a sentence whose subject is the file.
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

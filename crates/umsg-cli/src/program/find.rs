@@ -1,4 +1,4 @@
-//! Which file a program's name means. Source: execvp(3).
+//! Finds the file of a program. Source: execvp(3).
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -8,10 +8,10 @@ use rustix::fs::{Access, AtFlags, CWD};
 
 use super::{Fault, Kind};
 
-/// Where programs are if PATH is not set. Source: execvp(3).
+/// The search path if PATH is not set. Source: execvp(3).
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
-/// The file itself if the name has a slash, else the first that can be executed in a directory of PATH.
+/// Returns the named file if the name has a slash, else the first executable file in the directories of PATH.
 pub fn find(name: impl AsRef<OsStr>) -> Result<PathBuf, Fault> {
     let name = name.as_ref();
     if name.is_empty() {
@@ -25,7 +25,7 @@ pub fn find(name: impl AsRef<OsStr>) -> Result<PathBuf, Fault> {
     for directory in std::env::split_paths(&path) {
         match executable(candidate(&directory, name)) {
             Ok(found) => return Ok(found),
-            // One that can be executed may follow.
+            // A later directory may have an executable file.
             Err(found) if matches!(found.kind, Kind::NotExecutable) => fault = found,
             Err(_) => {}
         }
@@ -33,7 +33,7 @@ pub fn find(name: impl AsRef<OsStr>) -> Result<PathBuf, Fault> {
     Err(fault)
 }
 
-/// An empty entry of PATH is the working directory; the slash keeps the file from being looked for again.
+/// An empty entry of PATH is the working directory. The slash prevents a second search.
 fn candidate(directory: &Path, name: &OsStr) -> PathBuf {
     match directory.as_os_str().is_empty() {
         true => Path::new(".").join(name),

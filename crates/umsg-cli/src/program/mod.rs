@@ -1,4 +1,4 @@
-//! Can a library be loaded into a program by LD_PRELOAD? Looked up before it runs, because the system does not say: it runs the
+//! Checks whether LD_PRELOAD can load a library into a program. The check precedes the start, because the system reports no error: it runs the
 //! program without the library.
 
 pub mod elf;
@@ -16,13 +16,12 @@ use elf::Elf;
 pub use fault::{Fault, Kind};
 pub use find::find;
 
-/// Interpreters of interpreters that the system follows. Source: execve(2).
+/// The depth of nested interpreters that the system follows. Source: execve(2).
 const MOST_INTERPRETERS: u32 = 5;
-/// What runs a file that is neither a program nor names an interpreter. Source: execvp(3).
+/// The interpreter of an executable file that is neither a program nor names an interpreter. Source: execvp(3).
 const SHELL: &str = "/bin/sh";
 
-/// Whether `library` can be loaded into the program, or into those that run it if it is a script. A program that may not be
-/// read is given the benefit of the doubt.
+/// Checks that `library` can be loaded into the program, or into the interpreters of a script. An unreadable program passes the check.
 pub fn check(program: &Path, library: &Elf) -> Result<(), Fault> {
     check_interpreted(program, library, MOST_INTERPRETERS)
 }
@@ -42,11 +41,11 @@ fn check_interpreted(program: &Path, library: &Elf, more: u32) -> Result<(), Fau
         return Err(Kind::NoInterpreter(interpreter).of(program));
     }
     if more == 0 {
-        // The system will refuse it.
+        // execve(2) reports the error.
         return Ok(());
     }
     check_interpreted(&interpreter, library, more - 1)?;
-    // If there is no such program, env says so.
+    // If the program does not exist, env(1) reports it.
     match named.as_deref().map(find) {
         Some(Ok(path)) => check_interpreted(&path, library, more - 1),
         _ => Ok(()),
@@ -65,7 +64,7 @@ fn check_elf(program: &Path, library: &Elf) -> Result<(), Fault> {
         .map_err(|kind| kind.of(program))
 }
 
-/// Whether the dynamic linker that loads the program could load the library, too.
+/// Returns whether the dynamic linker of the program can load the library.
 fn check_loadable(elf: &Elf, library: &Elf) -> Result<(), Kind> {
     let (machine, library) = (elf.machine, library.machine);
     match &elf.interpreter {
@@ -78,13 +77,13 @@ fn check_loadable(elf: &Elf, library: &Elf) -> Result<(), Kind> {
     }
 }
 
-/// musl's dynamic linker, which could not load a library made for glibc.
+/// musl's dynamic linker, which can't load a library for glibc.
 fn is_musl(linker: &Path) -> bool {
     let name = linker.file_name().unwrap_or(OsStr::new(""));
     name.as_encoded_bytes().starts_with(b"ld-musl-")
 }
 
-/// As much of a file as the system looks at.
+/// The number of bytes that the system inspects.
 fn head(path: &Path) -> Option<Vec<u8>> {
     let mut head = Vec::new();
     let file = File::open(path).ok()?;

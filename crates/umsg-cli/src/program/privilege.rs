@@ -1,5 +1,4 @@
-//! Rights that a program gains when it starts: then the dynamic linker heeds no LD_PRELOAD (ld.so(8), secure-execution
-//! mode).
+//! Privileges that a program gains at its start. For such a program the dynamic linker ignores LD_PRELOAD (ld.so(8), secure-execution mode).
 
 use std::fmt;
 use std::fs::Metadata;
@@ -9,7 +8,7 @@ use std::path::Path;
 use rustix::fs::StatVfsMountFlags;
 use rustix::process::{getgid, getuid};
 
-/// By what a program gains rights.
+/// The source of a privilege.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Privilege {
     User,
@@ -53,7 +52,7 @@ fn from_mode(metadata: &Metadata, uid: u32, gid: u32) -> Option<Privilege> {
     (has(0o2010) && metadata.gid() != gid).then_some(Privilege::Group)
 }
 
-/// Root has them all. Source: capabilities(7).
+/// Root has all capabilities. Source: capabilities(7).
 fn from_capabilities(program: &Path) -> Option<Privilege> {
     let mut value = [0; 64];
     let found = rustix::fs::getxattr(program, "security.capability", &mut value[..]).is_ok();

@@ -176,7 +176,7 @@ fn limits_of_system_v_are_shown_set_and_hold() {
         1,
         &[
             "its limit of 2 System V queues",
-            "`umsg limits --msgmni` raises the limit",
+            "raise the limit with `umsg limits --msgmni`",
         ],
     );
     site.umsg(&["limits", "--msgmni", "1"])
@@ -256,11 +256,11 @@ fn another_users_queue_is_listed_and_neither_read_nor_removed() {
     );
     as_nobody(&["stat", KEY]).fails(
         1,
-        &["permission denied by the queue's mode; run this as the queue's owner or as root"],
+        &["permission denied by the queue's mode; run the command as the queue's owner or as root"],
     );
     as_nobody(&["recv", "key:2"]).fails(
         1,
-        &["does not let you receive; run this as the queue's owner"],
+        &["does not let you receive; run the command as the queue's owner"],
     );
     as_nobody(&["send", "key:2", "let in"]).text();
     as_nobody(&["rm", "key:2"]).fails(

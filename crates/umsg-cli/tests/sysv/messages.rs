@@ -29,7 +29,7 @@ fn a_message_of_no_type_that_is_wanted_is_waited_for_in_vain() {
     let receive = |more: &[&str]| site.umsg(&[&["recv", KEY, "--type", "2"], more].concat());
     receive(&["--nonblocking"]).fails(
         3,
-        &["the queue has no message of the requested type; send one first"],
+        &["the queue has no message of the requested type; send a message first"],
     );
     receive(&["--timeout", "20ms"]).fails(3, &["timed out waiting for a message"]);
     let none = site.umsg(&["recv", KEY, "--type", "0"]);
@@ -57,7 +57,7 @@ fn a_full_queue_is_waited_for_and_a_long_message_refused() {
     site.umsg(&["create", KEY, "--qbytes", "10"]).text();
     send(&site, "0123456789", "1");
     site.umsg(&["send", KEY, "x", "--nonblocking"])
-        .fails(3, &["the queue is full; receive from it first"]);
+        .fails(3, &["the queue is full; receive from the queue first"]);
     site.umsg(&["send", KEY, "x", "--timeout", "20ms"])
         .fails(3, &["timed out"]);
     let waiting = start(&mut site.command(&["send", KEY, "x", "--json"]));
@@ -70,7 +70,7 @@ fn a_full_queue_is_waited_for_and_a_long_message_refused() {
     let long = vec![b'x'; 8193];
     site.umsg_with_input(&["send", KEY], &long).fails(
         1,
-        &["its msgmax is 8192 bytes; raise it with `umsg limits --msgmax`"],
+        &["its msgmax is 8192 bytes; raise msgmax with `umsg limits --msgmax`"],
     );
 }
 
