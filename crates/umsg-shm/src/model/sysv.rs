@@ -8,7 +8,7 @@ use crate::leases::{LeaseRecord, LeaseRoots};
 use crate::sync::{AtomicU32, AtomicU64, Guarded32, Guarded64, Ordering};
 use crate::sys::liveness::{Liveness, UNREGISTERED};
 use crate::sysv_engine::order::{Kind, Place, TypeIndexStore, TypeRoots};
-use crate::sysv_engine::segment::{Cell, Fixed, LIVE, Layout, Seat, links};
+use crate::sysv_engine::segment::{Cell, Fixed, LIVE, Layout, Seat};
 use crate::waiters::{Links, NODES, Node};
 use crate::waiters::{List, WaiterStore};
 
@@ -56,8 +56,9 @@ impl Segment {
             cells: some(layout.slots),
         };
         let fixed = segment.fixed();
-        fixed.rights.state.store(LIVE, Ordering::Relaxed);
-        fixed.control.capacity.store(qbytes, Ordering::Relaxed);
+        let words = fixed.words();
+        words.state.store(LIVE, Ordering::Relaxed);
+        words.capacity.store(qbytes, Ordering::Relaxed);
         segment
     }
 
@@ -143,15 +144,15 @@ impl WaiterStore for Segment {
     }
 
     fn links(&self, list: List) -> Option<&Links> {
-        links(&self.fixed.control, list)
+        self.fixed.control.links(list)
     }
 
     fn ticket(&self) -> &Guarded64 {
-        &self.fixed.control.ticket
+        self.fixed.control.ticket()
     }
 
     fn nodes_in_use(&self) -> &Guarded32 {
-        &self.fixed.control.nodes
+        self.fixed.control.nodes()
     }
 
     fn provide_nodes(&self, _usable: u32, _more: usize) -> Result<(), Fault> {
@@ -173,7 +174,7 @@ impl LeaseStore for Segment {
     }
 
     fn held(&self) -> &AtomicU64 {
-        &self.fixed.control.held
+        self.fixed.control.held()
     }
 
     fn slots(&self) -> usize {
@@ -192,7 +193,7 @@ impl ArenaStore for Segment {
     }
 
     fn arena_len(&self) -> &Guarded32 {
-        &self.fixed.control.arena_len
+        self.fixed.control.arena_len()
     }
 
     fn arena_limit(&self) -> u32 {
@@ -200,7 +201,7 @@ impl ArenaStore for Segment {
     }
 
     fn arena_dirty(&self) -> &Guarded32 {
-        &self.fixed.control.arena_dirty
+        self.fixed.control.arena_dirty()
     }
 
     fn populate_arena(&self, _first: u32, _granules: u32) -> Result<(), Fault> {
@@ -225,7 +226,7 @@ impl TypeIndexStore for Segment {
     }
 
     fn places(&self) -> u32 {
-        self.fixed.control.used.get()
+        self.fixed.control.used()
     }
 
     fn kind(&self, index: u32) -> Result<&Kind, Fault> {

@@ -62,7 +62,9 @@ impl Engine {
         crash_point!(MSG_ADMITTED);
         self.send_parked(receiving, slot, wakes)?;
         self.waiters().remove(receiving, node)?;
-        self.note_send(node.pid.get(), clock::realtime_coarse());
+        self.fixed()
+            .control
+            .note_send(node.pid.get(), clock::realtime_coarse());
         Ok(())
     }
 

@@ -8,7 +8,6 @@ use crate::doorbell::Watched;
 use crate::fault::Fault;
 use crate::lock::deferred_wakes::DeferredWakes;
 use crate::lock::tokens::ReceiverHeld;
-use crate::sync::Ordering;
 use crate::sys::clock::{self, Deadline};
 use crate::sys::scratch::Scratch;
 use crate::sysv_engine::order::Want;
@@ -84,12 +83,9 @@ impl Engine {
             return Err(fault.into());
         }
         self.foretell_doorbell(receiving, messages as i64, -(bytes as i64));
-        let first = self.fixed().control.sequence.get().wrapping_add(1);
-        // One store sends them all.
-        self.fixed()
-            .control
-            .sequence
-            .set(first.wrapping_add(messages - 1));
+        let control = &self.fixed().control;
+        let first = control.last_number().wrapping_add(1);
+        control.send_up_to(receiving, first.wrapping_add(messages - 1));
         crash_point!(MSG_BATCH_SENT);
         for (index, &slot) in slots.iter().enumerate() {
             let (mtype, bytes) = batch.at(index);
@@ -102,7 +98,7 @@ impl Engine {
                 wakes,
             )?;
         }
-        self.note_send(call.me.pid(), now);
+        self.fixed().control.note_send(call.me.pid(), now);
         Ok(())
     }
 
@@ -190,7 +186,7 @@ impl Engine {
             count += 1;
         }
         if count != 0 {
-            self.note_receive(call.me.pid());
+            self.fixed().control.note_receive(call.me.pid());
             self.admit_if_any(receiving, wakes);
         }
         Ok(count)
@@ -198,8 +194,7 @@ impl Engine {
 
     /// Whether an empty queue has room for the batch.
     pub fn can_hold(&self, messages: u64, bytes: u64) -> bool {
-        // Relaxed: a hint.
-        let qbytes = self.fixed().control.capacity.load(Ordering::Relaxed);
+        let qbytes = self.fixed().control.capacity();
         messages <= qbytes && bytes <= qbytes
     }
 }

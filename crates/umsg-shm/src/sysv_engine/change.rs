@@ -1,6 +1,6 @@
 //! Changing permissions and capacity (IPC_SET), and removing the queue (IPC_RMID).
 
-use super::segment::{Fixed, REMOVED};
+use super::segment::Fixed;
 use super::wait::Reply;
 use super::{Engine, Refused, Why};
 use crate::crash::crash_point;
@@ -8,7 +8,6 @@ use crate::doorbell::Watched;
 use crate::fault::Fault;
 use crate::lock::deferred_wakes::DeferredWakes;
 use crate::lock::tokens::ReceiverHeld;
-use crate::sync::Ordering;
 use crate::sys::clock::{self, Deadline, SECOND};
 use crate::sys::thread::Thread;
 use crate::waiters::{self, List, State};
@@ -22,17 +21,14 @@ impl Engine {
     pub fn change<E>(
         &self,
         me: &Thread,
-        change: impl FnOnce(&Fixed) -> Result<(), E>,
+        change: impl FnOnce(&Fixed, ReceiverHeld<'_>) -> Result<(), E>,
     ) -> Result<Result<(), E>, Refused> {
         self.with_lock(me, Deadline::Passed, |receiving, wakes| {
             self.foretell_doorbell(receiving, 0, 1);
-            let result = change(self.fixed());
+            let result = change(self.fixed(), receiving);
             if result.is_ok() {
-                let rights = &self.fixed().rights;
                 let now = clock::realtime_coarse() / SECOND;
-                rights.changed_at.store(now, Ordering::Relaxed);
-                // Release: RIGHTS. A process that reads the new version also reads the new rights.
-                rights.version.fetch_add(1, Ordering::Release);
+                self.fixed().rights.publish(receiving, now);
                 crash_point!(MSG_CHANGED);
                 self.rejudge(receiving, wakes)?;
             }
@@ -70,8 +66,7 @@ impl Engine {
             let result = may(self.fixed());
             if result.is_ok() {
                 self.foretell_removal(receiving);
-                // This store removes the queue. Relaxed: under the lock; a reader without the lock sees it a moment later.
-                self.fixed().rights.state.store(REMOVED, Ordering::Relaxed);
+                self.fixed().rights.remove();
                 crash_point!(MSG_REMOVED);
                 self.dismiss(receiving, wakes);
             }
@@ -99,8 +94,7 @@ impl Engine {
         let result = may(self.fixed());
         if result.is_ok() {
             self.show_removal();
-            // Relaxed: as in `remove`; the store publishes no other data.
-            self.fixed().rights.state.store(REMOVED, Ordering::Relaxed);
+            self.fixed().rights.remove();
             self.show_removal();
             // The compare-and-swap releases: the next owner of the lock finds the queue removed.
             self.fixed().control.lock.break_up();

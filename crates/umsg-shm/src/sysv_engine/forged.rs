@@ -1,6 +1,5 @@
 //! Words that a hostile peer writes: every call with a deadline ends, and no call allocates memory without bound.
 
-use super::segment::REMOVED;
 use super::tests::{call, engine, now};
 use super::{Refused, Why};
 use crate::fault::Fault;
@@ -53,8 +52,8 @@ fn messages_that_follow_one_another_in_a_circle_are_damage() {
 fn all_types_can_be_asked_for_whatever_their_number() {
     let engine = engine(1000);
     engine.send(&now(), 7, b"message").unwrap();
-    let control = &engine.segment().fixed().control;
-    control.messages.store(u32::MAX, Ordering::Relaxed);
+    let words = engine.segment().fixed().words();
+    words.messages.store(u32::MAX, Ordering::Relaxed);
     let types = engine.types(thread::current(), usize::MAX);
     assert_eq!(types.unwrap(), [(7, 1)]);
 }
@@ -141,7 +140,7 @@ fn a_thread_that_waits_for_a_stuck_lock_learns_of_a_removal_from_the_file() {
             std::thread::yield_now();
         }
         // A process that can't map the queue writes the same word through the file.
-        fixed.rights.state.store(REMOVED, Ordering::Relaxed);
+        fixed.rights.remove();
         assert_eq!(waiting.join().unwrap(), Err(Refused::Own(Why::Removed)));
     });
     // A later call, too.
@@ -182,7 +181,7 @@ fn a_salvage_that_gets_the_lock_of_a_removed_queue_changes_nothing_beside_its_ow
 #[test]
 fn an_overwritten_state_is_damage_and_no_removal() {
     let engine = engine(1000);
-    let state = &engine.segment().fixed().rights.state;
+    let state = engine.segment().fixed().words().state;
     for scribbled in [0, 3, u32::MAX] {
         state.store(scribbled, Ordering::Relaxed);
         let damaged = Err(Refused::Fault(Fault::Damaged));
@@ -198,17 +197,15 @@ fn a_repair_looks_at_no_more_slots_than_were_ever_filled_whatever_their_number_s
         engine.send(&now(), n % 7 + 1, b"message").unwrap();
     }
     let (fixed, me) = (engine.segment().fixed(), thread::current());
-    let used = fixed.control.used.get();
+    let used = fixed.words().used.get();
     for forged in [used, 1 << 20] {
-        fixed.control.used.set(forged);
-        fixed
-            .control
-            .usable
-            .set(fixed.control.usable.get().max(forged));
+        fixed.words().used.set(forged);
+        let usable = fixed.words().usable;
+        usable.set(usable.get().max(forged));
         fixed.leases.used.set(forged);
         fixed.control.lock.forge(OWNER_DIED);
         assert_eq!(engine.counts(me).unwrap().messages, 6000);
-        assert_eq!(fixed.control.used.get(), used);
+        assert_eq!(fixed.words().used.get(), used);
         assert!(Leases::of(engine.segment()).all().count() < 5000);
     }
     engine.send(&now(), 1, b"message").unwrap();

@@ -4,7 +4,6 @@ use super::receive::Taken;
 use super::wait::Call;
 use super::{Engine, Refused, Why};
 use crate::fault::Fault;
-use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
 use crate::sys::thread::Thread;
 use crate::waiters::List;
@@ -116,8 +115,8 @@ impl Engine {
     /// Returns up to `most` types of queued messages in ascending order, with the number of messages of each.
     pub fn types(&self, me: &Thread, most: usize) -> Result<Vec<(i64, u32)>, Refused> {
         let mut types = Vec::new();
-        // Relaxed: an estimate. The memory is allocated here, before the lock is taken.
-        let messages = self.fixed().control.messages.load(Ordering::Relaxed) as usize;
+        // An estimate: the memory is allocated here, before the lock is taken.
+        let messages = self.fixed().control.messages() as usize;
         let expected = messages.min(self.segment().layout().slots).min(most);
         types.try_reserve(expected).map_err(|_| Fault::NoMemory)?;
         self.with_lock(me, Deadline::Passed, |_, _| {
@@ -134,20 +133,19 @@ impl Engine {
         self.with_lock(me, Deadline::Passed, |receiving, wakes| {
             self.reclaim_if_due(receiving, wakes)?;
             let control = &self.fixed().control;
-            // Relaxed: under the lock.
-            let word = Ordering::Relaxed;
+            let (contents, uses) = (control.contents(), control.last_uses());
             Ok(Counts {
-                messages: control.messages.load(word).into(),
-                bytes: control.bytes.load(word),
-                qbytes: control.capacity.load(word),
-                leased: control.held.load(word),
-                leased_bytes: control.held_bytes.load(word),
+                messages: contents.messages,
+                bytes: contents.bytes,
+                qbytes: contents.capacity,
+                leased: contents.leased,
+                leased_bytes: contents.leased_bytes,
                 receivers: self.waiters().living(List::Receivers) as u32,
                 senders: self.waiters().living(List::Senders) as u32,
-                sent_at: control.sent_at.load(word),
-                received_at: control.received_at.load(word),
-                sender: control.sender.load(word),
-                receiver: control.receiver.load(word),
+                sent_at: uses.sent_at,
+                received_at: uses.received_at,
+                sender: uses.sender,
+                receiver: uses.receiver,
             })
         })
     }

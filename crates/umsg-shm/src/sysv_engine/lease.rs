@@ -14,7 +14,6 @@ use crate::leases::LeaseRecord;
 use crate::leases::{self, Leases, State};
 use crate::lock::deferred_wakes::DeferredWakes;
 use crate::lock::tokens::ReceiverHeld;
-use crate::sync::Ordering;
 use crate::sys::clock::{self, Deadline};
 use crate::sys::liveness;
 use crate::sys::thread::Thread;
@@ -43,8 +42,11 @@ impl Receipt for Lease {
     ) -> Result<LeaseHandle, Refused> {
         let handle = engine.keep(receiving, call.me, found)?;
         engine.order().remove(receiving, found.slot)?;
-        engine.count(-1, -(found.len as i64));
-        engine.note_receive(call.me.pid());
+        engine
+            .fixed()
+            .control
+            .count_queued(receiving, -1, -(found.len as i64));
+        engine.fixed().control.note_receive(call.me.pid());
         Ok(handle)
     }
 
@@ -89,7 +91,9 @@ impl Engine {
         let (index, record) = leases.claim_own(receiving, me, found.slot, deliveries)?;
         leases::set(record, State::Leased);
         crash_point!(MSG_LEASED);
-        self.count_held(receiving, 1, found.len as i64);
+        self.fixed()
+            .control
+            .count_leased(receiving, 1, found.len as i64);
         Ok(LeaseHandle {
             index,
             ticket: record.ticket.get(),
@@ -102,22 +106,6 @@ impl Engine {
         })
     }
 
-    /// Adds to the counts of leased messages and their bytes; negative numbers subtract.
-    fn count_held(&self, _: ReceiverHeld<'_>, messages: i64, bytes: i64) {
-        let control = &self.fixed().control;
-        // Relaxed: written under the lock; a hint elsewhere.
-        let (held, held_bytes) = (
-            control.held.load(Ordering::Relaxed),
-            control.held_bytes.load(Ordering::Relaxed),
-        );
-        control
-            .held
-            .store(held.wrapping_add_signed(messages), Ordering::Relaxed);
-        control
-            .held_bytes
-            .store(held_bytes.wrapping_add_signed(bytes), Ordering::Relaxed);
-    }
-
     /// Ends a lease and its message. Returns false if the lease has ended before: its time was up, or the record has another holder.
     pub fn acknowledge(&self, me: &Thread, handle: &LeaseHandle) -> Result<bool, Refused> {
         self.end_lease(me, handle, |receiving, record, wakes| {
@@ -128,7 +116,9 @@ impl Engine {
             self.segment().cell(slot)?.end();
             crash_point!(MSG_ACKNOWLEDGED);
             Leases::of(self.segment()).release(receiving, handle.index, record)?;
-            self.count_held(receiving, -1, -(len as i64));
+            self.fixed()
+                .control
+                .count_leased(receiving, -1, -(len as i64));
             self.push_free(receiving, slot)?;
             self.admit_if_any(receiving, wakes);
             Ok(())
@@ -192,16 +182,11 @@ impl Engine {
         cell.set_returns(record.deliveries.get(), true);
         crash_point!(MSG_RETURNED);
         Leases::of(self.segment()).release(receiving, index, record)?;
-        self.count_held(receiving, -1, -(len as i64));
+        self.fixed()
+            .control
+            .count_leased(receiving, -1, -(len as i64));
         self.fixed().counters.count(Event::Returned);
         self.return_to_queue(receiving, slot, wakes)
-    }
-
-    /// Whether any message is leased.
-    #[inline(always)]
-    pub(super) fn holds_any(&self) -> bool {
-        // Relaxed: under the lock.
-        self.fixed().control.held.load(Ordering::Relaxed) != 0
     }
 
     /// Takes back the leases that are overdue or whose holders died, if a look is due. Returns whether it looked.
@@ -212,7 +197,7 @@ impl Engine {
         wakes: &mut DeferredWakes,
     ) -> Result<bool, Fault> {
         let now = clock::monotonic_coarse();
-        if !self.holds_any() || !self.fixed().leases.is_look_due(now) {
+        if !self.fixed().control.has_leased() || !self.fixed().leases.is_look_due(now) {
             return Ok(false);
         }
         self.reclaim(receiving, now, wakes)?;

@@ -47,6 +47,7 @@ pub(crate) mod tests;
 pub mod wait;
 mod watch;
 
+pub use crate::lock::tokens::ReceiverHeld;
 pub use batch::{Batch, Sink};
 pub use inspect::{Counts, Seen};
 pub use lease::LeaseHandle;
@@ -57,7 +58,6 @@ use crate::doorbell::Doorbell;
 use crate::doorbell::Watched;
 use crate::fault::Fault;
 use crate::lock::deferred_wakes::DeferredWakes;
-use crate::lock::tokens::ReceiverHeld;
 use crate::lock::{Held, Left, LockError};
 use crate::sync::{Ordering, fence_after_rmw};
 use crate::sys::clock::Deadline;
@@ -66,7 +66,7 @@ use crate::sys::thread::Thread;
 use crate::sysv_engine::order::Order;
 use crate::waiters::pacing::Pacing;
 use crate::waiters::{List, Waiters};
-use segment::{Fixed, LIVE, REMOVED, Segment};
+use segment::{Fixed, Segment};
 
 /// The reason why an attempt did not succeed.
 pub type Refused = crate::waiters::wait::Refused<Why>;
@@ -135,8 +135,7 @@ impl Engine {
     /// Whether the queue was removed.
     #[inline(always)]
     pub fn is_removed(&self) -> bool {
-        // Relaxed: exact under the lock; a hint elsewhere.
-        self.fixed().rights.state.load(Ordering::Relaxed) == REMOVED
+        self.fixed().rights.is_removed()
     }
 
     /// Takes the lock. If its last owner died, repairs the queue first.
@@ -240,8 +239,7 @@ impl Engine {
         me: &Thread,
         wakes: &mut DeferredWakes,
     ) -> Result<(), Refused> {
-        // Relaxed: under the lock.
-        if self.fixed().rights.state.load(Ordering::Relaxed) != LIVE {
+        if !self.fixed().rights.is_live() {
             return Err(self.why_not_live());
         }
         if self.waiters().len(List::Offered) != 0 {
@@ -250,7 +248,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The reason why the state is not [`LIVE`]: the queue was removed, or a process has overwritten the state.
+    /// The reason why the state is not [`LIVE`](segment::LIVE): the queue was removed, or a process has overwritten the state.
     #[cold]
     fn why_not_live(&self) -> Refused {
         match self.is_removed() {
@@ -262,8 +260,7 @@ impl Engine {
     /// Refuses a caller whose permission was checked under an older version of the rights.
     #[inline(always)]
     fn check_rights(&self, _: ReceiverHeld<'_>, version: u32) -> Result<(), Refused> {
-        // Relaxed: under the lock.
-        if self.fixed().rights.version.load(Ordering::Relaxed) == version {
+        if self.fixed().rights.version() == version {
             Ok(())
         } else {
             Err(Refused::Own(Why::Rejudge))

@@ -112,7 +112,7 @@ impl Engine {
         self.waiters()
             .relocate(receiving, node, waiter.index, List::Offered)?;
         // The id of the thread, as in the kernel.
-        self.note_receive(node.tid.get());
+        self.fixed().control.note_receive(node.tid.get());
         self.fixed().counters.count(Event::HandedOver);
         Ok(true)
     }
@@ -211,7 +211,7 @@ impl Engine {
         }
         let sequence = self.segment().place(slot)?.sequence.get();
         self.order().insert(receiving, slot, mtype, sequence)?;
-        self.count(1, len as i64);
+        self.fixed().control.count_queued(receiving, 1, len as i64);
         Ok(())
     }
 
@@ -263,7 +263,9 @@ impl Engine {
         let len = self.len_of(self.segment().cell(slot)?)?;
         if self.offer_to(receiving, waiter, slot, len, wakes)? {
             self.order().remove(receiving, slot)?;
-            self.count(-1, -(len as i64));
+            self.fixed()
+                .control
+                .count_queued(receiving, -1, -(len as i64));
         }
         Ok(())
     }

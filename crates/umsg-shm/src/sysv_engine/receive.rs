@@ -101,7 +101,7 @@ impl Receipt for Copy<'_> {
         let taken = self.copy(engine, found)?;
         crash_point!(MSG_COPIED);
         engine.remove_and_free(receiving, found)?;
-        engine.note_receive(call.me.pid());
+        engine.fixed().control.note_receive(call.me.pid());
         Ok(taken)
     }
 
@@ -217,7 +217,7 @@ impl Engine {
         want: Want,
         wakes: &mut DeferredWakes,
     ) -> Result<Found<'_>, Refused> {
-        if self.holds_any() {
+        if self.fixed().control.has_leased() {
             self.reclaim_if_due(receiving, wakes)?;
         }
         match self.order().first(want)? {
@@ -243,7 +243,9 @@ impl Engine {
         found.cell.end();
         crash_point!(MSG_ENDED);
         self.order().remove(receiving, found.slot)?;
-        self.count(-1, -(found.len as i64));
+        self.fixed()
+            .control
+            .count_queued(receiving, -1, -(found.len as i64));
         self.push_free(receiving, found.slot)
     }
 

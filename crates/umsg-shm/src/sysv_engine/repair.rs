@@ -13,16 +13,14 @@
 //! | free | none of these holds | goes into the free list |
 
 use super::Engine;
-use super::segment::{Cell, Seat, Segment};
+use super::segment::{Cell, Contents, Seat, Segment};
 use super::wait::Reply;
-use crate::arena;
+use crate::arena::{self, ArenaStore};
 use crate::crash::crash_point;
 use crate::fault::Fault;
 use crate::leases::{self, Leases, State as LeaseState};
 use crate::lock::tokens::ReceiverHeld;
-use crate::repair::log;
 use crate::repair::survey::Survey;
-use crate::sync::Ordering;
 use crate::sys::scratch::Scratch;
 use crate::sysv_engine::order::{Order, TypeIndexStore};
 use crate::waiters::NO_SLOT;
@@ -33,11 +31,7 @@ pub(super) fn repair(receiving: ReceiverHeld<'_>, engine: &Engine) -> Result<(),
     let fixed = engine.segment().fixed();
     fixed.header.damage.check_mended()?;
     rebuild(receiving, engine)?;
-    log::note(
-        &fixed.control.lock,
-        &fixed.control.repairs,
-        &fixed.repair_log,
-    );
+    fixed.log_repair(receiving);
     Ok(())
 }
 
@@ -45,7 +39,7 @@ pub(super) fn repair(receiving: ReceiverHeld<'_>, engine: &Engine) -> Result<(),
 pub(super) fn rebuild(receiving: ReceiverHeld<'_>, engine: &Engine) -> Result<(), Fault> {
     let segment = engine.segment();
     let control = &segment.fixed().control;
-    let used = used_slots(segment)?;
+    let used = used_slots(receiving, segment)?;
     let mut survey = Survey::new(used)?;
     let held = survey_leases(segment, &mut survey)?;
     settle_senders(receiving, engine, &mut survey)?;
@@ -54,17 +48,22 @@ pub(super) fn rebuild(receiving: ReceiverHeld<'_>, engine: &Engine) -> Result<()
     crash_point!(MSG_SURVEYED);
     let counts = rebuild_order(receiving, segment, &mut queued)?;
     crash_point!(MSG_ORDERED);
-    free_the_rest(segment, &survey)?;
+    free_the_rest(receiving, segment, &survey)?;
     Waiters::of(segment).rebuild(receiving)?;
     Leases::of(segment).rebuild(receiving)?;
-    if control.arena_dirty.get() != 0 {
+    if segment.arena_dirty().get() != 0 {
         arena::rebuild(segment)?;
     }
-    // Relaxed: under the lock.
-    control.messages.store(counts.messages, Ordering::Relaxed);
-    control.bytes.store(counts.bytes, Ordering::Relaxed);
-    control.held.store(held.messages.into(), Ordering::Relaxed);
-    control.held_bytes.store(held.bytes, Ordering::Relaxed);
+    control.recount(
+        receiving,
+        &Contents {
+            messages: counts.messages,
+            bytes: counts.bytes,
+            leased: held.messages,
+            leased_bytes: held.bytes,
+            capacity: control.capacity(),
+        },
+    );
     Ok(())
 }
 
@@ -73,9 +72,9 @@ pub(super) fn rebuild(receiving: ReceiverHeld<'_>, engine: &Engine) -> Result<()
 const NEVER_FILLED: usize = 4096;
 
 /// The number of slots that were ever used. A peer may forge the word: a walk over unused slots would allocate their memory.
-fn used_slots(segment: &Segment) -> Result<usize, Fault> {
+fn used_slots(receiving: ReceiverHeld<'_>, segment: &Segment) -> Result<usize, Fault> {
     let control = &segment.fixed().control;
-    let used = control.used.get().min(control.usable.get()) as usize;
+    let used = control.used().min(control.usable()) as usize;
     let used = used.min(segment.layout().slots);
     // The threads of a model forge no word.
     if used <= NEVER_FILLED || cfg!(loom) {
@@ -86,8 +85,7 @@ fn used_slots(segment: &Segment) -> Result<usize, Fault> {
         if segment.cell(slot as u32)?.mtype.get() != 0 {
             filled = slot + 1;
         } else if slot + 1 - filled == NEVER_FILLED {
-            control.used.set(filled as u32);
-            control.usable.set(filled as u32);
+            control.cut_slots(receiving, filled as u32);
             return Ok(filled);
         }
     }
@@ -97,7 +95,7 @@ fn used_slots(segment: &Segment) -> Result<usize, Fault> {
 /// A number of messages, and their bytes.
 #[derive(Default)]
 struct Sum {
-    messages: u32,
+    messages: u64,
     bytes: u64,
 }
 
@@ -200,7 +198,7 @@ fn has_message(seat: &Seat, list: u32) -> bool {
 /// Whether the message in a slot is sent and not yet received.
 fn is_sent(segment: &Segment, slot: u32) -> Result<bool, Fault> {
     let sequence = segment.place(slot)?.sequence.get();
-    let last = segment.fixed().control.sequence.get();
+    let last = segment.fixed().control.last_number();
     Ok(segment.cell(slot)?.is_queued() && last.wrapping_sub(sequence) as i64 >= 0)
 }
 
@@ -243,14 +241,18 @@ fn rebuild_order(
     Ok(counts)
 }
 
-fn free_the_rest(segment: &Segment, survey: &Survey) -> Result<(), Fault> {
-    let free = &segment.fixed().control.free;
-    free.set(0);
+fn free_the_rest(
+    receiving: ReceiverHeld<'_>,
+    segment: &Segment,
+    survey: &Survey,
+) -> Result<(), Fault> {
+    let control = &segment.fixed().control;
+    control.set_free_link(receiving, 0);
     for slot in (0..survey.slots()).rev() {
         if !survey.has(slot) {
             segment.cell(slot as u32)?.end();
-            segment.place(slot as u32)?.next.set(free.get());
-            free.set(slot as u32 + 1);
+            segment.place(slot as u32)?.next.set(control.free_link());
+            control.set_free_link(receiving, slot as u32 + 1);
         }
     }
     Ok(())

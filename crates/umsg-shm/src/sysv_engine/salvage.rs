@@ -115,33 +115,30 @@ impl Engine {
         receiving: ReceiverHeld<'_>,
         real: Real,
     ) -> Result<Salvaged, Fault> {
-        self.cut_to(real);
+        self.cut_to(receiving, real);
         let mut corrupt = BTreeSet::new();
         self.end_corrupt_messages(&mut corrupt)?;
         self.free_corrupt_leases();
         self.dismiss_corrupt_nodes();
         crash_point!(SALVAGE_SURVEYED);
         self.lay_arena(real, &mut corrupt)?;
-        self.renumber(corrupt.len() as u64)?;
+        self.renumber(receiving, corrupt.len() as u64)?;
         crash_point!(SALVAGE_NUMBERED);
         rebuild(receiving, self)?;
-        let control = &self.fixed().control;
-        // Relaxed: under the lock.
-        let kept = u64::from(control.messages.load(Ordering::Relaxed))
-            + control.held.load(Ordering::Relaxed);
+        let contents = self.fixed().control.contents();
         Ok(Salvaged {
-            kept,
+            kept: contents.messages + contents.leased,
             lost: corrupt.len() as u64,
         })
     }
 
     /// Cuts the lengths of all regions to the memory that the file has.
-    fn cut_to(&self, real: Real) {
+    fn cut_to(&self, receiving: ReceiverHeld<'_>, real: Real) {
         let (fixed, layout) = (self.fixed(), self.segment().layout());
         let slots = real.slots.min(layout.slots) as u32;
-        fixed.control.usable.set(slots);
-        fixed.control.used.set(slots);
-        fixed.control.nodes.set(real.nodes.min(NODES) as u32);
+        fixed.control.cut_slots(receiving, slots);
+        let nodes = real.nodes.min(NODES) as u32;
+        fixed.control.cut_to(receiving, layout.capacity, nodes);
         self.segment()
             .kinds()
             .usable
@@ -153,11 +150,6 @@ impl Engine {
             .used
             .set(fixed.leases.used.get().min(lease_records));
         fixed.leases.returned.set(0);
-        // Relaxed: under the lock.
-        fixed
-            .control
-            .capacity
-            .fetch_min(layout.capacity, Ordering::Relaxed);
         // Relaxed: hints when to look.
         fixed.leases.due.store(0, Ordering::Relaxed);
         fixed.leases.look_after.store(0, Ordering::Relaxed);
@@ -254,7 +246,7 @@ impl Engine {
     ///
     /// The control block's number tells which messages are sent. If that number is not credible, the greatest number of a
     /// message replaces it. It is not credible if it is far away, or if fewer messages are sent than the queue has counted.
-    fn renumber(&self, corrupt: u64) -> Result<(), Fault> {
+    fn renumber(&self, receiving: ReceiverHeld<'_>, corrupt: u64) -> Result<(), Fault> {
         let (segment, control) = (self.segment(), &self.fixed().control);
         let mut queued = Vec::new();
         for slot in 0..segment.places() {
@@ -264,11 +256,10 @@ impl Engine {
         }
         queued.sort_unstable();
         let greatest = queued.last().map_or(0, |(number, _)| *number);
-        // Relaxed: under the lock.
-        let counted = u64::from(control.messages.load(Ordering::Relaxed))
-            .saturating_add(control.held.load(Ordering::Relaxed))
-            .saturating_sub(corrupt);
-        let mut last = control.sequence.get();
+        let contents = control.contents();
+        let counted = contents.messages.saturating_add(contents.leased);
+        let counted = counted.saturating_sub(corrupt);
+        let mut last = control.last_number();
         let sent = queued.partition_point(|(number, _)| *number <= last);
         if last.abs_diff(greatest) > NEAR || (sent as u64) < counted.min(queued.len() as u64) {
             last = greatest;
@@ -284,7 +275,7 @@ impl Engine {
             segment.place(slot)?.sequence.set(number);
             crash_point!(SALVAGE_RENUMBERED);
         }
-        control.sequence.set(number);
+        control.send_up_to(receiving, number);
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! Sending a message, and counting the queue's contents.
+//! Sending a message.
 
 use super::wait::{Call, Choice, Enlisted};
 use super::{Engine, Refused};
@@ -7,8 +7,7 @@ use crate::doorbell::Watched;
 use crate::fault::Fault;
 use crate::lock::deferred_wakes::DeferredWakes;
 use crate::lock::tokens::ReceiverHeld;
-use crate::sync::Ordering;
-use crate::sys::clock::{self, SECOND};
+use crate::sys::clock;
 use crate::sysv_engine::order::TypeIndexStore;
 use crate::waiters::List;
 
@@ -55,31 +54,21 @@ impl Engine {
         self.foretell_doorbell(receiving, 1, -(message.len() as i64));
         let sequence = self.commit(receiving, slot)?;
         self.route(receiving, slot, mtype, sequence, message.len(), wakes)?;
-        self.note_send(call.me.pid(), now);
+        self.fixed().control.note_send(call.me.pid(), now);
         Ok(())
     }
 
-    /// Whether `messages` more messages of `bytes` bytes together fit. Source: msg_fits_inqueue in linux/ipc/msg.c.
+    /// Whether `messages` more messages of `bytes` bytes together fit.
     #[inline(always)]
     pub(super) fn has_room(&self, messages: u64, bytes: u64) -> bool {
-        let control = &self.fixed().control;
-        // Relaxed: under the lock.
-        let qbytes = control.capacity.load(Ordering::Relaxed);
-        let queued = control.bytes.load(Ordering::Relaxed);
-        let count = u64::from(control.messages.load(Ordering::Relaxed));
-        let (held, held_bytes) = (
-            control.held.load(Ordering::Relaxed),
-            control.held_bytes.load(Ordering::Relaxed),
-        );
-        let all = |some: u64, more: u64, held: u64| some.saturating_add(more).saturating_add(held);
-        all(queued, bytes, held_bytes) <= qbytes && all(count, messages, held) <= qbytes
+        self.fixed().control.has_room(messages, bytes)
     }
 
     /// Sends the message in a slot by storing its number in the control block. Returns the number.
     #[inline(always)]
-    pub(super) fn commit(&self, _: ReceiverHeld<'_>, slot: u32) -> Result<u64, Fault> {
+    pub(super) fn commit(&self, receiving: ReceiverHeld<'_>, slot: u32) -> Result<u64, Fault> {
         let sequence = self.number(slot, 1)?;
-        self.fixed().control.sequence.set(sequence);
+        self.fixed().control.send_up_to(receiving, sequence);
         crash_point!(MSG_SENT);
         Ok(sequence)
     }
@@ -87,7 +76,7 @@ impl Engine {
     /// Gives a message the `ahead`th number after the last one. The message is sent once the control block's number reaches it.
     #[inline(always)]
     pub(super) fn number(&self, slot: u32, ahead: u64) -> Result<u64, Fault> {
-        let sequence = self.fixed().control.sequence.get().wrapping_add(ahead);
+        let sequence = self.fixed().control.last_number().wrapping_add(ahead);
         self.segment().place(slot)?.sequence.set(sequence);
         self.segment().cell(slot)?.begin();
         Ok(sequence)
@@ -111,44 +100,8 @@ impl Engine {
         }
         self.order().push_back(receiving, slot, mtype, sequence)?;
         crash_point!(MSG_LINKED);
-        self.count(1, len as i64);
+        self.fixed().control.count_queued(receiving, 1, len as i64);
         Ok(())
-    }
-
-    /// Adds to the counts of queued messages and their bytes; negative numbers subtract.
-    #[inline(always)]
-    pub(super) fn count(&self, messages: i64, bytes: i64) {
-        let control = &self.fixed().control;
-        // Relaxed: written under the lock; a hint elsewhere.
-        let count = control.messages.load(Ordering::Relaxed);
-        let queued = control.bytes.load(Ordering::Relaxed);
-        control
-            .bytes
-            .store(queued.wrapping_add_signed(bytes), Ordering::Relaxed);
-        control.messages.store(
-            count.wrapping_add_signed(messages as i32),
-            Ordering::Relaxed,
-        );
-    }
-
-    /// Notes the last sender and the time of its send, CLOCK_REALTIME in nanoseconds since 1970.
-    #[inline(always)]
-    pub(super) fn note_send(&self, pid: u32, now: u64) {
-        let control = &self.fixed().control;
-        // Relaxed: shown to users only.
-        control.sent_at.store(now / SECOND, Ordering::Relaxed);
-        control.sender.store(pid, Ordering::Relaxed);
-    }
-
-    /// Notes the last receiver and the present time.
-    #[inline(always)]
-    pub(super) fn note_receive(&self, pid: u32) {
-        let control = &self.fixed().control;
-        // Relaxed: shown to users only.
-        control
-            .received_at
-            .store(clock::realtime_coarse() / SECOND, Ordering::Relaxed);
-        control.receiver.store(pid, Ordering::Relaxed);
     }
 
     /// Parks the message of a sender that is going to block: writes it into a slot, and takes a seat for the sender.

@@ -15,13 +15,13 @@ pub(super) fn each_free(
     mut visit: impl FnMut(&Cell) -> Result<(), Fault>,
 ) -> Result<(), Fault> {
     let control = &segment.fixed().control;
-    let mut link = control.free.get();
+    let mut free = control.first_free();
     // A longer list is corrupted: it leads back to itself.
-    let mut bound = control.used.get() as usize;
-    while let Some(slot) = link.checked_sub(1) {
+    let mut bound = control.used() as usize;
+    while let Some(slot) = free {
         bound = bound.checked_sub(1).ok_or(Fault::Damaged)?;
         visit(segment.cell(slot)?)?;
-        link = segment.place(slot)?.next.get();
+        free = segment.place(slot)?.next.get().checked_sub(1);
     }
     Ok(())
 }
@@ -31,34 +31,34 @@ impl Engine {
     #[inline(always)]
     pub(super) fn take_slot(&self, receiving: ReceiverHeld<'_>) -> Result<(u32, &Cell), Fault> {
         let control = &self.fixed().control;
-        let Some(slot) = control.free.get().checked_sub(1) else {
+        let Some(slot) = control.first_free() else {
             return self.take_new_slot(receiving);
         };
-        control.free.set(self.segment().place(slot)?.next.get());
+        control.set_free_link(receiving, self.segment().place(slot)?.next.get());
         Ok((slot, self.segment().cell(slot)?))
     }
 
     #[inline(never)]
-    fn take_new_slot(&self, _: ReceiverHeld<'_>) -> Result<(u32, &Cell), Fault> {
+    fn take_new_slot(&self, receiving: ReceiverHeld<'_>) -> Result<(u32, &Cell), Fault> {
         let control = &self.fixed().control;
-        let slot = control.used.get();
-        if slot >= control.usable.get() {
-            let usable = self.segment().provide_slots(control.usable.get())?;
-            control.usable.set(usable);
+        let slot = control.used();
+        if slot >= control.usable() {
+            let usable = self.segment().provide_slots(control.usable())?;
+            control.set_usable(receiving, usable);
         }
         let cell = self.segment().cell(slot)?;
         // A repair after a death must find no queued message in the cell.
         cell.end();
-        control.used.set(slot + 1);
+        control.use_slot(receiving, slot);
         Ok((slot, cell))
     }
 
     /// Puts a slot whose message has ended at the head of the free list.
     #[inline(always)]
-    pub(super) fn push_free(&self, _: ReceiverHeld<'_>, slot: u32) -> Result<(), Fault> {
+    pub(super) fn push_free(&self, receiving: ReceiverHeld<'_>, slot: u32) -> Result<(), Fault> {
         let control = &self.fixed().control;
-        self.segment().place(slot)?.next.set(control.free.get());
-        control.free.set(slot + 1);
+        self.segment().place(slot)?.next.set(control.free_link());
+        control.set_free_link(receiving, slot + 1);
         Ok(())
     }
 

@@ -247,7 +247,7 @@ fn a_waiter_that_a_dead_process_left_unserved_is_served_at_the_end_of_a_slice() 
             let (slot, _) = engine.fill(receiving, thread::current(), 2, b"unserved", 0)?;
             let sequence = engine.commit(receiving, slot)?;
             engine.order().push_back(receiving, slot, 2, sequence)?;
-            engine.count(1, 8);
+            engine.fixed().control.count_queued(receiving, 1, 8);
             Ok(())
         });
         assert_eq!(sent, Ok(()));

@@ -163,8 +163,7 @@ impl Engine {
 
     /// Whether the waiter's permission was checked under the present rights. A change of the rights replies to all waiters, unless its process dies.
     pub(super) fn is_judged(&self, waiter: Seated<'_>) -> bool {
-        // Relaxed: under the lock.
-        waiter.seat.rights.get() == self.fixed().rights.version.load(Ordering::Relaxed)
+        waiter.seat.rights.get() == self.fixed().rights.version()
     }
 
     /// Attempts to send under the lock. If there is no room, waits for room until the call's deadline.

@@ -4,17 +4,15 @@
 //! A queue is readable while it has a message of any type, and writable while a byte fits. A poller that needs a certain type
 //! or more room waits for the next edge.
 
-use super::segment::LIVE;
 use super::{Engine, Refused};
 use crate::doorbell::{Level, Readiness, Ringer, Watched};
 use crate::lock::tokens::ReceiverHeld;
-use crate::sync::Ordering;
 use crate::waiters::List;
 
 impl Watched for Engine {
     fn ringer(&self) -> Ringer<'_> {
         Ringer {
-            watched: &self.fixed().rights.watched,
+            watched: self.fixed().rights.watched(),
             words: &self.fixed().control.doorbell,
             doorbell: &self.doorbell,
         }
@@ -37,20 +35,11 @@ impl Watched for Engine {
 impl Engine {
     /// The level for a call that would receive or send now. A removed queue shows both, so that a poller tries and learns of the removal.
     fn level_now(&self) -> Level {
-        let control = &self.fixed().control;
-        // Relaxed: exact under the lock; a hint for `readiness`.
-        let word = |word: &crate::sync::AtomicU64| word.load(Ordering::Relaxed);
-        if self.fixed().rights.state.load(Ordering::Relaxed) != LIVE {
+        if !self.fixed().rights.is_live() {
             return Level::new(1, 1);
         }
-        let messages = u64::from(control.messages.load(Ordering::Relaxed));
-        let capacity = word(&control.capacity);
-        let left = |some: u64, held: u64| capacity.saturating_sub(some.saturating_add(held));
-        let room = match left(messages, word(&control.held)) {
-            0 => 0,
-            _ => left(word(&control.bytes), word(&control.held_bytes)),
-        };
-        Level::new(messages, room)
+        let contents = self.fixed().control.contents();
+        Level::new(contents.messages, contents.room())
     }
 
     /// Shows pollers that the queue is going to be removed.
@@ -109,8 +98,7 @@ mod polled {
         }
 
         fn mode(&self) -> u32 {
-            // Relaxed: a single word.
-            self.fixed().rights.mode.load(Ordering::Relaxed)
+            self.fixed().rights.mode()
         }
 
         fn for_helper(&self) -> Engine {

@@ -63,10 +63,10 @@ pub(super) fn posix(copy: segment::Segment, findings: &mut Findings) {
 /// The same with a System V queue.
 pub(super) fn typed(copy: sysv_engine::segment::Segment, findings: &mut Findings) {
     let fixed = copy.fixed();
-    fixed.rights.watched.set(0);
+    fixed.rights.watched().set(0);
     let base = std::ptr::from_ref(fixed).addr();
     let at = std::ptr::from_ref(copy.kinds()).addr() - base;
-    let version = fixed.rights.version.load(Ordering::Relaxed);
+    let version = fixed.rights.version();
     let mut buffer = vec![0; copy.layout().msgmax];
     let engine = sysv_engine::Engine::new(copy);
     let mut call = Call::new(thread::current(), Deadline::Passed);

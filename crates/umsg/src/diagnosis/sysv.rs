@@ -101,22 +101,22 @@ impl Subject for Segment {
     }
 
     fn check_words(&self, findings: &mut Findings) -> Result<(), OpenError> {
-        let fixed = self.fixed();
+        let words = self.fixed().words();
         // Relaxed, here and below: no process writes a copy.
-        let state = fixed.rights.state.load(Ordering::Relaxed);
+        let state = words.state.load(Ordering::Relaxed);
         if state == REMOVED {
             return Err(OpenError::NotFound);
         }
         if state != LIVE {
             findings.add(
                 "the queue exists or was removed",
-                &fixed.rights.state,
+                words.state,
                 "1 or 2",
                 state,
             );
         }
-        hints::check_mode(&fixed.rights.mode, findings);
-        let (qbytes, capacity) = (&fixed.control.capacity, self.layout().capacity);
+        hints::check_mode(words.mode, findings);
+        let (qbytes, capacity) = (words.capacity, self.layout().capacity);
         let bytes = qbytes.load(Ordering::Relaxed);
         if bytes > capacity {
             let what = "the queue may hold no more bytes than it was made for";
@@ -134,8 +134,8 @@ impl Subject for Segment {
     }
 
     fn slots_in_use(&self) -> (u32, u32) {
-        let (control, most) = (&self.fixed().control, self.layout().slots as u32);
-        (control.used.get(), control.usable.get().min(most))
+        let (words, most) = (self.fixed().words(), self.layout().slots as u32);
+        (words.used.get(), words.usable.get().min(most))
     }
 
     fn block(&self, slot: u32) -> Option<(&Guarded32, usize)> {
@@ -166,8 +166,11 @@ impl Subject for Segment {
         repaired: &mut Repaired,
     ) -> Result<(), OpenError> {
         repair::mend_beginning(file, MAGIC, layout.len, repaired)?;
-        repair::mend_mode(file, offset_of!(Fixed, rights.mode) as u64, repaired)?;
-        for (at, word, what) in [(ID, label.id, "identifier"), (KEY, label.key, "key")] {
+        repair::mend_mode(file, Fixed::MODE_AT, repaired)?;
+        for (at, word, what) in [
+            (Header::ID_AT, label.id, "identifier"),
+            (Header::KEY_AT, label.key, "key"),
+        ] {
             if repaired.header_finding(at).is_some() {
                 repair::write(file, &word.to_ne_bytes(), at)?;
                 repaired.note(format!("wrote the {what} of the queue's label"));
@@ -183,15 +186,7 @@ impl Subject for Segment {
     }
 
     fn mend_words(engine: &Engine, repaired: &mut Repaired) {
-        let state = &engine.segment().fixed().rights.state;
-        // Relaxed: nothing is handed over with it. One that was removed since it was looked at stays so.
-        let relaxed = Ordering::Relaxed;
-        let wrong = state.load(relaxed);
-        if ![LIVE, REMOVED].contains(&wrong)
-            && state
-                .compare_exchange(wrong, LIVE, relaxed, relaxed)
-                .is_ok()
-        {
+        if engine.segment().fixed().rights.restore_state() {
             repaired.note("wrote that the queue exists");
         }
     }
@@ -228,10 +223,6 @@ impl Subject for Segment {
     }
 }
 
-/// Where identifier and key stand in the header.
-const ID: u64 = offset_of!(Header, id) as u64;
-const KEY: u64 = offset_of!(Header, key) as u64;
-
 /// Checks the header, and says what follows from it. None if nothing does.
 fn header(
     file: BorrowedFd<'_>,
@@ -242,16 +233,16 @@ fn header(
     beginning.check_kind(MAGIC, VERSION, LAYOUT_HASH, findings)?;
     findings.equal_at(
         "the header has the identifier of the queue's label",
-        ID,
+        Header::ID_AT,
         label.id,
-        beginning.u32_at(ID as usize) as i32,
+        beginning.u32_at(Header::ID_AT as usize) as i32,
     );
     let hex = |key: i32| format!("{key:#010x}");
     findings.equal_at(
         "the header has the key of the queue's label",
-        KEY,
+        Header::KEY_AT,
         hex(label.key),
-        hex(beginning.u32_at(KEY as usize) as i32),
+        hex(beginning.u32_at(Header::KEY_AT as usize) as i32),
     );
     let (capacity, msgmax) = (beginning.u64_at(16), beginning.u32_at(32));
     if capacity > MOST_BYTES {
@@ -280,12 +271,12 @@ fn header(
 
 /// How many slots were ever used. None if that can't be.
 fn check_used(segment: &Segment, findings: &mut Findings) -> Option<u32> {
-    let (control, slots) = (&segment.fixed().control, segment.layout().slots as u32);
-    let (used, usable) = (control.used.get(), control.usable.get());
+    let (words, slots) = (segment.fixed().words(), segment.layout().slots as u32);
+    let (used, usable) = (words.used.get(), words.usable.get());
     if usable > slots {
         findings.add(
             "there are no more slots than there is room for",
-            &control.usable,
+            words.usable,
             format_args!("at most {slots}"),
             usable,
         );
@@ -293,7 +284,7 @@ fn check_used(segment: &Segment, findings: &mut Findings) -> Option<u32> {
     if used > usable.min(slots) {
         findings.add(
             "only slots in memory were used",
-            &control.used,
+            words.used,
             format_args!("at most {}", usable.min(slots)),
             used,
         );
@@ -316,24 +307,24 @@ fn check_contents(segment: &Segment, survey: &mut Survey, findings: &mut Finding
         Some((len, len.get()))
     };
     nodes::check_messages(segment, len, longest, findings);
-    let control = &segment.fixed().control;
+    let words = segment.fixed().words();
     // Relaxed: no process writes a copy.
     findings.equal(
         "as many messages are held as there are records",
-        &control.held,
+        words.held,
         count.held(),
-        control.held.load(Ordering::Relaxed),
+        words.held.load(Ordering::Relaxed),
     );
     if findings.is_empty() {
-        survey.check_lost(&control.used, findings);
+        survey.check_lost(words.used, findings);
     }
 }
 
 /// The processes that have to do with the queue.
 fn describe(segment: &Segment, namespace: &Namespace) -> Diagnosis {
     let fixed = segment.fixed();
-    let control = &fixed.control;
-    let watched = fixed.rights.watched.get() != 0;
+    let (control, words) = (&fixed.control, fixed.words());
+    let watched = fixed.rights.watched().get() != 0;
     let doorbell = FifoName {
         inode: segment.file().inode,
         number: control.doorbell.name.get(),
@@ -342,20 +333,16 @@ fn describe(segment: &Segment, namespace: &Namespace) -> Diagnosis {
     // Relaxed throughout: no process writes a copy.
     Diagnosis {
         contents: Some(Contents {
-            messages: control.messages.load(Ordering::Relaxed).into(),
-            bytes: control.bytes.load(Ordering::Relaxed),
-            capacity: control.capacity.load(Ordering::Relaxed),
+            messages: words.messages.load(Ordering::Relaxed).into(),
+            bytes: words.bytes.load(Ordering::Relaxed),
+            capacity: words.capacity.load(Ordering::Relaxed),
         }),
         blocked: nodes::blocked(segment, numbers_are_ours(segment), |index, node| {
             wait(segment, index, node)
         }),
         holds: leases::held(segment, bytes),
         pollers: pollers::find(namespace, watched, doorbell),
-        repairs: vec![Repairs::read(
-            Side::Whole,
-            &control.repairs,
-            &fixed.repair_log,
-        )],
+        repairs: vec![Repairs::read(Side::Whole, words.repairs, &fixed.repair_log)],
         damage: Damage::read(&fixed.header.damage),
         ..Diagnosis::default()
     }

@@ -9,7 +9,7 @@ use umsg_shm::sysv_engine::segment::{Layout, Segment};
 
 /// Notes the slots in the list of free ones.
 pub(super) fn check_free(segment: &Segment, survey: &mut Survey, findings: &mut Findings) {
-    let mut word = &segment.fixed().control.free;
+    let mut word = segment.fixed().words().free;
     // A list that leads back to itself ends with a slot that is free already.
     while let Some(slot) = word.get().checked_sub(1) {
         if !survey.note(findings, word, slot, Place::Free) {
@@ -24,7 +24,7 @@ pub(super) fn check_free(segment: &Segment, survey: &mut Survey, findings: &mut 
 
 /// Walks the messages in the order of their arrival, and those of each type.
 pub(super) fn check_order(segment: &Segment, survey: &mut Survey, findings: &mut Findings) {
-    let (control, roots) = (&segment.fixed().control, segment.kinds());
+    let (words, roots) = (segment.fixed().words(), segment.kinds());
     let (mut word, mut before, mut last, mut messages, mut bytes) = (&roots.head, 0, 0, 0, 0);
     while let Some(slot) = word.get().checked_sub(1) {
         if !survey.note(findings, word, slot, Place::Store) {
@@ -62,15 +62,15 @@ pub(super) fn check_order(segment: &Segment, survey: &mut Survey, findings: &mut
     // Relaxed: no process writes a copy.
     findings.equal(
         "the queue holds as many messages as it says",
-        &control.messages,
+        words.messages,
         messages,
-        control.messages.load(Ordering::Relaxed),
+        words.messages.load(Ordering::Relaxed),
     );
     findings.equal(
         "the queue holds as many bytes as it says",
-        &control.bytes,
+        words.bytes,
         bytes,
-        control.bytes.load(Ordering::Relaxed),
+        words.bytes.load(Ordering::Relaxed),
     );
     check_types(segment, messages, findings);
 }
@@ -80,7 +80,7 @@ fn check_message(segment: &Segment, slot: u32, findings: &mut Findings) {
     let (Ok(place), Ok(cell)) = (segment.place(slot), segment.cell(slot)) else {
         return;
     };
-    let (control, layout) = (&segment.fixed().control, segment.layout());
+    let (last, layout) = (segment.fixed().words().sequence, segment.layout());
     if !cell.is_queued() {
         findings.add(
             "a message in the order is marked as queued",
@@ -89,11 +89,11 @@ fn check_message(segment: &Segment, slot: u32, findings: &mut Findings) {
             format_args!("slot {slot}, which is not"),
         );
     }
-    if is_beyond(place.sequence.get(), control.sequence.get()) {
+    if is_beyond(place.sequence.get(), last.get()) {
         findings.add(
             "a message's number was given out",
             &place.sequence,
-            format_args!("at most {}", control.sequence.get()),
+            format_args!("at most {}", last.get()),
             place.sequence.get(),
         );
     }

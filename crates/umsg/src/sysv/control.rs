@@ -8,10 +8,9 @@ use crate::error::{QueueError, SegmentError};
 use crate::namespace::Namespace;
 use rustix::fd::AsFd;
 use umsg_shm::crash::crash_point;
-use umsg_shm::sync::Ordering;
 use umsg_shm::sys::thread;
 use umsg_shm::sysv_engine::segment::{Fixed, write_removed};
-use umsg_shm::sysv_engine::{Engine, Refused, Why};
+use umsg_shm::sysv_engine::{Engine, ReceiverHeld, Refused, Why};
 
 /// How often a file is given the rights that others change meanwhile.
 const CHANGES: u32 = 100;
@@ -50,17 +49,6 @@ impl Change {
     fn is_of_rights(&self) -> bool {
         self.uid.is_some() || self.gid.is_some() || self.mode.is_some()
     }
-}
-
-/// Stores rights in the header, under the queue's lock.
-fn store(fixed: &Fixed, after: Rights) {
-    let rights = &fixed.rights;
-    // Relaxed: the version that is stored behind them says that they have changed.
-    rights.uid.store(after.uid, Ordering::Relaxed);
-    rights.gid.store(after.gid, Ordering::Relaxed);
-    rights.cuid.store(after.cuid, Ordering::Relaxed);
-    rights.cgid.store(after.cgid, Ordering::Relaxed);
-    rights.mode.store(after.mode, Ordering::Relaxed);
 }
 
 impl Queue {
@@ -104,11 +92,12 @@ impl Queue {
         let fixed = self.engine.segment().fixed();
         may_change(fixed).map_err(|error| self.unless_removed(error))?;
         self.check(change)?;
-        self.apply(change, |fixed| {
+        self.apply(change, |fixed, held| {
             may_change(fixed)?;
             if change.is_of_rights() {
                 let said = Rights::of(fixed);
-                store(fixed, change.applied_to(said, said));
+                let after = change.applied_to(said, said);
+                fixed.rights.set(held, &after.into());
             }
             Ok(())
         })
@@ -144,15 +133,15 @@ impl Queue {
             file_rights::hand_over(&files, file.as_fd(), &label, [before, after])
                 .map_err(|_| ControlError::RightsNotPossible)?;
             crash_point!(MSGCTL_HANDED_OVER);
-            let version = self.apply(change, |fixed| {
-                store(fixed, after);
+            let version = self.apply(change, |fixed, held| {
+                fixed.rights.set(held, &after.into());
                 Ok(())
             })?;
             crash_point!(MSGCTL_APPLIED);
             // Wider than need be if it fails, which it did not a moment ago.
             let _ = file_rights::give(file.as_fd(), &[after]);
-            // Relaxed: a change behind this look finds the file as it is now.
-            if fixed.rights.version.load(Ordering::Relaxed) == version {
+            // A change after this check finds the file as it is now.
+            if fixed.rights.version() == version {
                 break;
             }
         }
@@ -170,16 +159,16 @@ impl Queue {
     fn apply(
         &self,
         change: &Change,
-        rights: impl FnOnce(&Fixed) -> Result<(), ControlError>,
+        rights: impl FnOnce(&Fixed, ReceiverHeld<'_>) -> Result<(), ControlError>,
     ) -> Result<u32, ControlError> {
         let mut version = 0;
-        let outcome = self.engine.change(thread::current(), |fixed| {
-            rights(fixed)?;
+        let outcome = self.engine.change(thread::current(), |fixed, held| {
+            rights(fixed, held)?;
             if let Some(bytes) = change.qbytes {
-                fixed.control.capacity.store(bytes, Ordering::Relaxed);
+                fixed.control.set_capacity(held, bytes);
             }
-            // Relaxed: under the lock, behind which it grows by one.
-            version = fixed.rights.version.load(Ordering::Relaxed).wrapping_add(1);
+            // The engine adds one after this closure, under the same lock.
+            version = fixed.rights.version().wrapping_add(1);
             Ok(())
         });
         done(&self.engine, outcome).map(|()| version)

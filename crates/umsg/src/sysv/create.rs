@@ -21,7 +21,6 @@ use crate::namespace::{
 };
 use std::time::{Duration, Instant};
 use umsg_shm::crash::crash_point;
-use umsg_shm::sync::Ordering;
 use umsg_shm::sys::random::random;
 use umsg_shm::sys::stack::nap;
 use umsg_shm::sysv_engine::segment::{self, Identity, Layout, Segment};
@@ -108,8 +107,7 @@ fn name(
 ) -> Result<(), OpenError> {
     let in_use = room(new.files(), limits, lock)?;
     let last = new.files().next(in_use)?;
-    // Relaxed: this thread has stored it.
-    let key = segment.fixed().header.key.load(Ordering::Relaxed) as i32;
+    let key = segment.fixed().header.key();
     for index in last.indices(in_use) {
         if !sweep::index(new.files(), index, lock) {
             continue;
@@ -121,9 +119,8 @@ fn name(
             false if key == PRIVATE => continue,
             false => return Err(OpenError::KeyTaken { label }),
         }
-        // Relaxed: no other process sees the segment before its file is linked. A process that then finds a wrong identifier finds no label of it.
-        let id = &segment.fixed().header.id;
-        id.store(last.with(index).id() as u32, Ordering::Relaxed);
+        // No label has this identifier: a process that finds the linked file before `number` finds no queue.
+        segment.fixed().header.set_id(last.with(index).id());
         match new.link(index) {
             Err(FileError::AlreadyExists) => continue,
             other => other?,
@@ -149,8 +146,7 @@ fn number(
 ) -> Result<(), OpenError> {
     // Asked again: the previous user of the index noted its identifier before it gave the index up.
     let next = files.next(in_use)?.with(index);
-    let id = &segment.fixed().header.id;
-    id.store(next.id() as u32, Ordering::Relaxed);
+    segment.fixed().header.set_id(next.id());
     files.note_next(next)?;
     crash_point!(MSGGET_NUMBERED);
     match files.put_label(&label, next.id()) {

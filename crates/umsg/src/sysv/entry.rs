@@ -50,10 +50,6 @@ pub struct Entry {
 impl Entry {
     /// Of a queue that is mapped.
     pub(super) fn of(fixed: &Fixed, counts: &Counts) -> Entry {
-        use umsg_shm::sync::Ordering::Relaxed;
-        // Relaxed: neither changes; the rights are as of a moment ago.
-        let (id, key) = (&fixed.header.id, &fixed.header.key);
-        let rights = Rights::of(fixed);
         Entry {
             messages: counts.messages,
             bytes: counts.bytes,
@@ -62,9 +58,9 @@ impl Entry {
             last_receiver: counts.receiver,
             last_send: time(counts.sent_at),
             last_receive: time(counts.received_at),
-            changed: time(fixed.rights.changed_at.load(Relaxed)),
+            changed: time(fixed.rights.changed_at()),
             readable: true,
-            ..Entry::with(id.load(Relaxed) as i32, key.load(Relaxed) as i32, rights)
+            ..Entry::with(fixed.header.id(), fixed.header.key(), Rights::of(fixed))
         }
     }
 

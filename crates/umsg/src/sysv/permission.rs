@@ -7,7 +7,7 @@ use rustix::fs::Stat;
 use rustix::process::{Gid, Uid, getegid, geteuid, getgroups};
 use rustix::thread::CapabilitySet;
 use umsg_shm::sync::{AtomicU32, AtomicU64, Ordering};
-use umsg_shm::sysv_engine::segment::{Fixed, Summary};
+use umsg_shm::sysv_engine::segment::{Fixed, Permissions, Summary};
 
 /// What a process wants to do with a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,18 +32,33 @@ pub(crate) struct Rights {
     pub(crate) mode: u32,
 }
 
+impl From<Permissions> for Rights {
+    fn from(said: Permissions) -> Rights {
+        Rights {
+            uid: said.uid,
+            gid: said.gid,
+            cuid: said.cuid,
+            cgid: said.cgid,
+            mode: said.mode & 0o777,
+        }
+    }
+}
+
+impl From<Rights> for Permissions {
+    fn from(rights: Rights) -> Permissions {
+        Permissions {
+            uid: rights.uid,
+            gid: rights.gid,
+            cuid: rights.cuid,
+            cgid: rights.cgid,
+            mode: rights.mode,
+        }
+    }
+}
+
 impl Rights {
     pub(super) fn of(fixed: &Fixed) -> Rights {
-        let rights = &fixed.rights;
-        // Relaxed: a process that needs them all of one moment holds the lock, or looks at their version before.
-        let word = |word: &AtomicU32| word.load(Ordering::Relaxed);
-        Rights {
-            uid: word(&rights.uid),
-            gid: word(&rights.gid),
-            cuid: word(&rights.cuid),
-            cgid: word(&rights.cgid),
-            mode: word(&rights.mode) & 0o777,
-        }
+        Rights::from(fixed.rights.permissions())
     }
 
     /// What can be said of a queue that can't be read.
@@ -58,13 +73,7 @@ impl Rights {
     }
 
     pub(super) fn of_summary(summary: &Summary) -> Rights {
-        Rights {
-            uid: summary.uid,
-            gid: summary.gid,
-            cuid: summary.cuid,
-            cgid: summary.cgid,
-            mode: summary.mode,
-        }
+        Rights::from(summary.permissions)
     }
 
     /// Whether the caller is granted what is asked for: bits of any class, as in the flags of msgget(2).
@@ -144,9 +153,8 @@ impl Judged {
     /// Whether the caller may, and by which version of the queue's rights that was judged.
     #[inline(always)]
     pub(super) fn may(&self, fixed: &Fixed, access: Access) -> Result<u32, Denied> {
-        // RIGHTS: the version comes first. Acquire, pairs with the release of a process that changes them: with a version come all the
-        // rights that belong to it, or newer ones, and then the version is found to be another one under the lock.
-        let version = fixed.rights.version.load(Ordering::Acquire);
+        // RIGHTS: the version comes first.
+        let version = fixed.rights.version_to_check();
         let stamp = stamp(version);
         // Relaxed: the word says itself what it is about.
         let word = self.0.load(Ordering::Relaxed);
@@ -186,22 +194,24 @@ mod tests {
     fn fixed(mode: u32) -> Fixed {
         let fixed = Fixed::default();
         let (user, group) = caller();
-        let rights = &fixed.rights;
-        for (word, value) in [
-            (&rights.version, 1),
-            (&rights.uid, user.as_raw()),
-            (&rights.cuid, user.as_raw()),
-            (&rights.gid, group.as_raw()),
-            (&rights.cgid, group.as_raw()),
-            (&rights.mode, mode),
-        ] {
-            word.store(value, Ordering::Relaxed);
-        }
+        fixed
+            .rights
+            .begin(&of(user.as_raw(), group.as_raw(), mode), 0);
         fixed
     }
 
-    /// In a thread without privilege: to the kernel, users belong to threads.
-    fn as_somebody(test: impl FnOnce() + Send) {
+    fn of(user: u32, group: u32, mode: u32) -> Permissions {
+        Permissions {
+            uid: user,
+            gid: group,
+            cuid: user,
+            cgid: group,
+            mode,
+        }
+    }
+
+    /// Runs a test in a thread without privilege. In the kernel, each thread has its own user.
+    fn without_privilege(test: impl FnOnce() + Send) {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 if geteuid().is_root() {
@@ -215,7 +225,7 @@ mod tests {
 
     #[test]
     fn the_owner_is_judged_by_the_owners_bits() {
-        as_somebody(|| {
+        without_privilege(|| {
             for mode in [0o000_u32, 0o077, 0o200, 0o400, 0o600] {
                 let (judged, fixed) = (Judged::default(), fixed(mode));
                 for access in [Access::Read, Access::Write, Access::Read] {
@@ -232,21 +242,21 @@ mod tests {
 
     #[test]
     fn a_judgement_holds_until_the_rights_or_the_caller_change() {
-        as_somebody(|| {
+        without_privilege(|| {
             let (judged, fixed) = (Judged::default(), fixed(0o600));
-            let give_to = |user: u32| {
-                for word in [&fixed.rights.uid, &fixed.rights.cuid] {
-                    word.store(user, Ordering::Relaxed);
-                }
+            let give_to = |user: u32, version: u32| {
+                let group = caller().1.as_raw();
+                fixed.rights.begin(&of(user, group, 0o600), 0);
+                fixed.words().version.store(version, Ordering::Release);
             };
             let own = caller().0.as_raw();
             assert_eq!(judged.may(&fixed, Access::Write), Ok(1));
-            give_to(own + 1);
-            // No process asks again: the version is the same.
+            give_to(own + 1, 1);
+            // The version is the same: the permission is not checked again.
             assert_eq!(judged.may(&fixed, Access::Write), Ok(1));
-            fixed.rights.version.store(2, Ordering::Release);
+            fixed.words().version.store(2, Ordering::Release);
             assert_eq!(judged.may(&fixed, Access::Write), Err(Denied));
-            give_to(own);
+            give_to(own, 2);
             assert_eq!(judged.may(&fixed, Access::Write), Err(Denied));
             forget_caller();
             assert_eq!(judged.may(&fixed, Access::Write), Ok(2));

@@ -7,7 +7,6 @@ use crate::error::Fault;
 use crate::namespace::Namespace;
 use crate::until::{Until, realtime};
 use std::time::{Duration, SystemTime};
-use umsg_shm::sync::Ordering;
 use umsg_shm::sys::clock::Deadline;
 use umsg_shm::sys::thread;
 use umsg_shm::sysv_engine::order::Want;
@@ -115,13 +114,7 @@ impl Queue {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn id(&self) -> i32 {
-        // Relaxed: never changes.
-        self.engine
-            .segment()
-            .fixed()
-            .header
-            .id
-            .load(Ordering::Relaxed) as i32
+        self.engine.segment().fixed().header.id()
     }
 
     /// The queue's key; 0, [`PRIVATE`], if it has none.
@@ -134,13 +127,7 @@ impl Queue {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn key(&self) -> i32 {
-        // Relaxed: never changes.
-        self.engine
-            .segment()
-            .fixed()
-            .header
-            .key
-            .load(Ordering::Relaxed) as i32
+        self.engine.segment().fixed().header.key()
     }
 
     /// Whether the queue was removed: nothing can be done with it any more.

@@ -14,7 +14,6 @@ use super::permission::Rights;
 use crate::error::SegmentError;
 use crate::namespace::{Entry, FileError, Files, INDICES, Label, Namespace, label_name};
 use rustix::fd::{AsFd, OwnedFd};
-use umsg_shm::sync::Ordering;
 use umsg_shm::sysv_engine::segment::{Segment, Summary, attach, is_marked_removed, summary};
 
 /// In place of a key: a queue without one, a new one each time (IPC_PRIVATE).
@@ -51,7 +50,7 @@ impl Got {
         match self {
             Got::Found(found) => found.id,
             // Relaxed: never changes.
-            Got::Made(segment) => segment.fixed().header.id.load(Ordering::Relaxed) as i32,
+            Got::Made(segment) => segment.fixed().header.id(),
         }
     }
 

@@ -8,7 +8,6 @@ use super::queue::Queue;
 use std::time::{Duration, SystemTime};
 use umsg_shm::arena;
 use umsg_shm::counters::Event;
-use umsg_shm::sync::Ordering;
 use umsg_shm::sys::liveness::Liveness;
 use umsg_shm::sys::thread;
 use umsg_shm::sysv_engine::{Counts, Engine};
@@ -85,16 +84,14 @@ impl Queue {
         let counts = counts(&self.engine)?;
         let fixed = self.engine.segment().fixed();
         let segment = self.engine.segment();
-        // Relaxed: neither changes.
-        let created = fixed.header.created_at.load(Ordering::Relaxed);
         Ok(Status {
             entry: Entry::of(fixed, &counts),
             msgmax: segment.layout().msgmax,
             creator: match segment.is_home() {
-                true => fixed.header.creator.load(Ordering::Relaxed),
+                true => fixed.header.creator(),
                 false => 0,
             },
-            created: SystemTime::UNIX_EPOCH + Duration::from_nanos(created),
+            created: SystemTime::UNIX_EPOCH + Duration::from_nanos(fixed.header.created_at()),
             leased: counts.leased,
             leased_bytes: counts.leased_bytes,
             blocked_senders: counts.senders as usize,
@@ -149,6 +146,6 @@ fn statistics(engine: &Engine) -> Statistics {
         given_up: sum(Event::GivenUp),
         waiters_died: sum(Event::WaiterDied),
         returned: sum(Event::Returned),
-        repairs: fixed.control.repairs.load(Ordering::Relaxed),
+        repairs: fixed.control.repairs(),
     }
 }

@@ -179,8 +179,8 @@ pub const DEFECTS: &[Defect] = &[
         what: "a repair counts a byte too many",
         by: By::Soak(Face::Sysv),
         file: "umsg-shm/src/sysv_engine/repair.rs",
-        old: "control.bytes.store(counts.bytes, Ordering::Relaxed);",
-        new: "control.bytes.store(counts.bytes + 1, Ordering::Relaxed);",
+        old: "bytes: counts.bytes,",
+        new: "bytes: counts.bytes + 1,",
         finding: &["counts of an empty queue"],
     },
     Defect {

@@ -2,6 +2,7 @@
 
 use super::subject::Subject;
 use crate::leases::{Leases, State};
+use crate::lock::tokens::ReceiverHeld;
 use crate::model::crash::step;
 use crate::model::sysv::{LENGTH, Segment};
 use crate::model::thread::{self, Thread};
@@ -35,7 +36,7 @@ impl Queue {
     /// See [`Segment::new`].
     pub(super) fn new(messages: usize) -> Queue {
         let segment = Segment::new(messages);
-        let mode = &segment.fixed().rights.mode;
+        let mode = segment.fixed().words().mode;
         mode.store(SEND | RECEIVE, Ordering::Relaxed);
         Queue(Arc::new(Engine::new(segment)))
     }
@@ -60,9 +61,8 @@ impl Queue {
         let mut call = Call::new(me, by);
         loop {
             let rights = &self.fixed().rights;
-            // Acquire and this order: who sees a version sees what it allows.
-            call.rights = rights.version.load(Ordering::Acquire);
-            if rights.mode.load(Ordering::Relaxed) & needs != needs {
+            call.rights = rights.version_to_check();
+            if rights.mode() & needs != needs {
                 return Err(Failed::Denied);
             }
             match attempt(&call) {
@@ -113,11 +113,10 @@ impl Queue {
     /// Changes who may do what, and how many messages fit: IPC_SET.
     pub(super) fn change(&self, me: &Thread, mode: u32, messages: usize) -> Result<(), Refused> {
         step();
-        let change = |fixed: &Fixed| {
+        let change = |fixed: &Fixed, held: ReceiverHeld<'_>| {
             let qbytes = (messages * LENGTH) as u64;
-            // Relaxed: under the lock; seen with the version by the process that looks without it.
-            fixed.rights.mode.store(mode, Ordering::Relaxed);
-            fixed.control.capacity.store(qbytes, Ordering::Relaxed);
+            fixed.rights.set_mode(held, mode);
+            fixed.control.set_capacity(held, qbytes);
             Ok::<(), ()>(())
         };
         self.0.change(me, change).map(Result::unwrap)
@@ -184,9 +183,9 @@ impl Queue {
     }
 
     fn audit_slots(&self) {
-        let (segment, control) = (self.0.segment(), &self.fixed().control);
-        let mut lists = vec![0; control.used.get() as usize];
-        let mut link = control.free.get();
+        let (segment, words) = (self.0.segment(), self.fixed().words());
+        let mut lists = vec![0; words.used.get() as usize];
+        let mut link = words.free.get();
         while let Some(slot) = link.checked_sub(1) {
             lists[slot as usize] += 1;
             assert_eq!(lists[slot as usize], 1, "slot {slot} is free twice");
@@ -226,7 +225,7 @@ impl Subject for Queue {
         self.let_holders_be_looked_at();
         self.direct(|queue, me| queue.send(me, message, Deadline::Passed).unwrap());
         assert_eq!(self.empty(), [message]);
-        let (segment, control) = (self.0.segment(), &self.fixed().control);
+        let (segment, words) = (self.0.segment(), self.fixed().words());
         let waiters = Waiters::of(segment);
         for list in [List::Receivers, List::Offered, List::Senders] {
             assert_eq!(waiters.len(list), 0, "{list:?}");
@@ -240,9 +239,9 @@ impl Subject for Queue {
             );
         }
         assert_eq!(Order::of(segment).first(Want::Any), Ok(None));
-        let counts = [&control.bytes, &control.held, &control.held_bytes];
+        let counts = [words.bytes, words.held, words.held_bytes];
         assert_eq!(counts.map(|count| count.load(Ordering::Relaxed)), [0; 3]);
-        assert_eq!(control.messages.load(Ordering::Relaxed), 0);
+        assert_eq!(words.messages.load(Ordering::Relaxed), 0);
         assert!(
             Leases::of(segment)
                 .all()

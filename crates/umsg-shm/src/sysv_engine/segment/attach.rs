@@ -1,13 +1,15 @@
-//! Attaching to a System V queue's segment: nothing in the file is believed before it was checked.
+//! Attaching to a System V queue's segment. Every word of the file is checked before it is used.
 
-use super::{Fixed, LAYOUT_HASH, LONGEST, Layout, MAGIC, MOST_BYTES, Segment, VERSION};
+use super::{
+    Fixed, LAYOUT_HASH, LONGEST, Layout, MAGIC, MOST_BYTES, Permissions, Segment, VERSION,
+};
 use crate::fault::AttachError;
 use crate::memory::{OUT_OF_RANGE, set_length};
 use rustix::fd::BorrowedFd;
 use rustix::fs::FileType;
 use std::mem::offset_of;
 
-/// What a file that does not begin as others do is told apart by.
+/// The message for a file with another beginning.
 const NO_MAGIC: &str = "the file does not begin with the magic number";
 
 /// Maps the segment in a file that is open for reading and writing.
@@ -18,18 +20,14 @@ pub fn attach(file: BorrowedFd<'_>) -> Result<Segment, AttachError> {
     Ok(segment)
 }
 
-/// What a queue's file says of it, read with one system call. The counts may be of different instants.
+/// The header, rights and counts of a queue, read from its file with one system call. The counts may be of different instants.
 #[derive(Clone, Copy, Debug)]
 pub struct Summary {
     pub(crate) layout: Layout,
     pub id: i32,
     pub key: i32,
     pub is_removed: bool,
-    pub mode: u32,
-    pub uid: u32,
-    pub gid: u32,
-    pub cuid: u32,
-    pub cgid: u32,
+    pub permissions: Permissions,
     /// Seconds since 1970; 0 for never.
     pub changed_at: u64,
     pub sent_at: u64,
@@ -41,18 +39,20 @@ pub struct Summary {
     pub receiver: u32,
 }
 
-/// Segments are as long as whole pages; the file of a removed queue whose names its remover could not take away is a byte longer:
-/// so a process that may not open it sees that it is none.
+/// The length of the file of a removed queue whose names its remover could not take away, for a segment of `len` bytes.
+///
+/// A segment consists of whole pages. The file of such a queue is a byte longer, so that a process that may not open the
+/// file sees that the queue was removed.
 const fn removed_len(len: usize) -> usize {
     len + 1
 }
 
-/// Whether a file of this length is that of a removed queue, marked so.
+/// Whether a file of this length is marked as that of a removed queue.
 pub fn is_marked_removed(len: u64) -> bool {
     len % 2 == 1
 }
 
-/// Marks the file of a removed queue, open for writing, for those that may not open it.
+/// Marks the file of a removed queue by its length. The file must be open for writing.
 pub fn mark_removed(file: BorrowedFd<'_>) -> Result<(), AttachError> {
     let summary = summary(file)?;
     match summary.is_removed {
@@ -61,10 +61,12 @@ pub fn mark_removed(file: BorrowedFd<'_>) -> Result<(), AttachError> {
     }
 }
 
-/// Says in a queue's file, open for writing, that the queue is removed, for those that have it mapped: see
-/// [`Engine::remove_unlocked`](crate::sysv_engine::Engine::remove_unlocked). In a file that is too short no process could read it.
+/// Writes into a queue's file that the queue is removed, for the processes that have the queue mapped. See
+/// [`Engine::remove_unlocked`](crate::sysv_engine::Engine::remove_unlocked).
+///
+/// The file must be open for writing. A file that is too short stays as it is, because no process could read the word.
 pub fn write_removed(file: BorrowedFd<'_>) -> Result<(), AttachError> {
-    use super::fixed::{REMOVED, Rights};
+    use super::{REMOVED, Rights};
     let at = offset_of!(Fixed, rights) + offset_of!(Rights, state);
     let stat = rustix::fs::fstat(file).map_err(|e| AttachError::from_errno("fstat", e))?;
     if (stat.st_size as u64) < (at + size_of_val(&REMOVED)) as u64 {
@@ -76,9 +78,9 @@ pub fn write_removed(file: BorrowedFd<'_>) -> Result<(), AttachError> {
         .map_err(|e| AttachError::from_errno("pwrite", e))
 }
 
-/// Checks that a file that is open for reading is a System V queue's segment, and says what is in its header.
+/// Checks that a file is a System V queue's segment, and reads its summary. The file must be open for reading.
 pub fn summary(file: BorrowedFd<'_>) -> Result<Summary, AttachError> {
-    use super::fixed::{ControlBlock, Header, REMOVED, Rights};
+    use super::{ControlBlock, Header, REMOVED, Rights};
     let stat = rustix::fs::fstat(file).map_err(|e| AttachError::from_errno("fstat", e))?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Err(AttachError::NotAQueue("not a regular file"));
@@ -98,11 +100,13 @@ pub fn summary(file: BorrowedFd<'_>) -> Result<Summary, AttachError> {
         id: bytes.u32_at(offset_of!(Header, id)) as i32,
         key: bytes.u32_at(offset_of!(Header, key)) as i32,
         is_removed: is_marked || rights(offset_of!(Rights, state)) == REMOVED,
-        mode: rights(offset_of!(Rights, mode)) & 0o777,
-        uid: rights(offset_of!(Rights, uid)),
-        gid: rights(offset_of!(Rights, gid)),
-        cuid: rights(offset_of!(Rights, cuid)),
-        cgid: rights(offset_of!(Rights, cgid)),
+        permissions: Permissions {
+            uid: rights(offset_of!(Rights, uid)),
+            gid: rights(offset_of!(Rights, gid)),
+            cuid: rights(offset_of!(Rights, cuid)),
+            cgid: rights(offset_of!(Rights, cgid)),
+            mode: rights(offset_of!(Rights, mode)) & 0o777,
+        },
         changed_at: bytes.u64_at(offset_of!(Fixed, rights) + offset_of!(Rights, changed_at)),
         sent_at: control(offset_of!(ControlBlock, sent_at)),
         received_at: control(offset_of!(ControlBlock, received_at)),
@@ -146,7 +150,7 @@ impl Bytes {
     }
 
     fn layout(&self) -> Result<Layout, AttachError> {
-        use super::fixed::Header;
+        use super::Header;
         let version = self.u32_at(offset_of!(Header, version));
         let layout_hash = self.u32_at(offset_of!(Header, layout_hash));
         let is_ours = (version, layout_hash) == (VERSION, LAYOUT_HASH);
@@ -158,7 +162,7 @@ impl Bytes {
                     expected: VERSION,
                 });
             }
-            // One word alone: a repair writes it.
+            // Only the magic number is wrong: a salvage can write it.
             (false, true) => return Err(AttachError::Damaged(NO_MAGIC)),
             (false, false) => return Err(AttachError::NotAQueue(NO_MAGIC)),
         }

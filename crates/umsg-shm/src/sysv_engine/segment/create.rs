@@ -1,32 +1,32 @@
-//! Making a System V queue's segment.
+//! Creation of a System V queue's segment.
 
-use super::{Fixed, LAYOUT_HASH, LIVE, Layout, MAGIC, Seat, Segment, VERSION};
+use super::{Fixed, LAYOUT_HASH, Layout, MAGIC, Permissions, Seat, Segment, VERSION};
 use crate::fault::AttachError;
 use crate::leases::LeaseRecord;
 use crate::memory::set_length;
 use crate::sync::Ordering;
-use crate::sys::clock;
+use crate::sys::clock::{self, SECOND};
 use crate::sys::map::PAGE;
 use crate::waiters::NODES;
 use rustix::fd::BorrowedFd;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 
-/// What a new queue is.
+/// The identity and the rights of a new queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Identity {
-    /// Its identifier.
+    /// The identifier.
     pub id: i32,
-    /// Its key; 0 for IPC_PRIVATE.
+    /// The key; 0 for IPC_PRIVATE.
     pub key: i32,
-    /// Permission bits, and whose it is.
+    /// Permission bits, and the owner.
     pub mode: u32,
     pub uid: u32,
     pub gid: u32,
-    /// How many bytes may be queued at first.
+    /// The bytes that may be queued at first.
     pub qbytes: u64,
 }
 
-/// Fills an empty file. It becomes a queue when it gets its names.
+/// Makes a segment of an empty file. The file becomes a queue when it gets its names.
 pub fn create(
     file: BorrowedFd<'_>,
     layout: Layout,
@@ -36,7 +36,7 @@ pub fn create(
     let segment = Segment::map(file, layout)?;
     segment.populate(0, size_of::<Fixed>())?;
     segment.populate(layout.seats, PAGE)?;
-    // A lease is a way to empty a queue whose namespace has no memory left: it needs none.
+    // A lease needs no further memory: so leases can empty a queue whose namespace has no memory left.
     segment.populate(layout.lease_records, PAGE)?;
     fill_in(&segment, identity);
     Ok(segment)
@@ -46,19 +46,17 @@ fn fill_in(segment: &Segment, identity: &Identity) {
     let fixed = segment.fixed();
     let layout = segment.layout();
     // Relaxed throughout: no other process sees the segment before its file is linked.
-    let (header, rights) = (&fixed.header, &fixed.rights);
-    rights.state.store(LIVE, Ordering::Relaxed);
-    rights.version.store(1, Ordering::Relaxed);
-    rights.uid.store(identity.uid, Ordering::Relaxed);
-    rights.gid.store(identity.gid, Ordering::Relaxed);
-    rights.cuid.store(identity.uid, Ordering::Relaxed);
-    rights.cgid.store(identity.gid, Ordering::Relaxed);
-    rights.mode.store(identity.mode, Ordering::Relaxed);
-    // The clock of later changes: one that is ahead of it would have them go back.
+    let header = &fixed.header;
+    // The same clock as of later changes, so that the time of the last change never goes back.
     let now = clock::realtime_coarse();
-    rights
-        .changed_at
-        .store(now / 1_000_000_000, Ordering::Relaxed);
+    let permissions = Permissions {
+        uid: identity.uid,
+        gid: identity.gid,
+        cuid: identity.uid,
+        cgid: identity.gid,
+        mode: identity.mode,
+    };
+    fixed.rights.begin(&permissions, now / SECOND);
     fixed
         .kinds
         .seed

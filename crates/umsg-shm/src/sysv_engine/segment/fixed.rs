@@ -1,129 +1,92 @@
-//! The fixed part of a System V queue's segment, and the writers of each line.
+//! The fixed part of a System V queue's segment, and the writers and readers of each part.
 //!
 //! | part | written by | read by |
 //! |---|---|---|
 //! | [`Header`] | its creator | all processes, on attaching |
 //! | [`Rights`] | a process that changes or removes the queue | all processes |
-//! | [`ControlBlock`] | holder of the lock | that holder; counts by all processes |
-//! | [`TypeRoots`] | holder of the lock | that holder |
-//! | [`LeaseRoots`] | holder of the lock | that holder |
-//! | [`ArenaRoots`] | holder of the lock | that holder |
-//! | [`Counters`] | all processes, a line a processor | all processes |
+//! | [`ControlBlock`] | the lock's owner | the lock's owner; counts by all processes |
+//! | [`TypeRoots`] | the lock's owner | the lock's owner |
+//! | [`LeaseRoots`] | the lock's owner | the lock's owner |
+//! | [`ArenaRoots`] | the lock's owner | the lock's owner |
+//! | [`Counters`] | all processes, each on the line of its processor | all processes |
 
+use super::{ControlBlock, Rights};
 use crate::arena::ArenaRoots;
 use crate::counters::Counters;
 use crate::leases::LeaseRoots;
-use crate::lock::Lock;
-use crate::repair::log::{Damage, MENDED, RepairLog};
-use crate::sync::{AtomicU32, AtomicU64, Guarded32, Guarded64};
+use crate::lock::tokens::ReceiverHeld;
+use crate::repair::log::{self, Damage, MENDED, RepairLog};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::sysv_engine::order::TypeRoots;
-use crate::waiters::Links;
 
-/// First eight bytes of every segment of a System V queue: "umsg-sv" and a zero.
+/// The first eight bytes of every segment of a System V queue: "umsg-sv" and a zero.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"umsg-sv\0");
-/// Version of the format; another one is refused.
+/// The version of the format. Segments of other versions are refused.
 pub const VERSION: u32 = 1;
-/// Stands for all sizes and offsets below: two builds that differ in one refuse each other's segments.
+/// A hash of the sizes and offsets below: two builds that differ in one of them refuse each other's segments.
 #[cfg(not(loom))]
 pub const LAYOUT_HASH: u32 = layout_hash();
 
-/// What a segment is.
+/// The format and the identity of a segment. The creator writes it; all processes read it on attaching.
 #[repr(C, align(128))]
 #[derive(Default)]
 pub struct Header {
-    pub(crate) magic: AtomicU64,
-    pub(crate) version: AtomicU32,
-    pub(crate) layout_hash: AtomicU32,
-    /// The most that `qbytes` can ever be, in bytes.
-    pub(crate) capacity: AtomicU64,
+    pub(super) magic: AtomicU64,
+    pub(super) version: AtomicU32,
+    pub(super) layout_hash: AtomicU32,
+    /// The greatest possible `qbytes`, in bytes.
+    pub(super) capacity: AtomicU64,
     /// Length of the file, in bytes.
-    pub(crate) len: AtomicU64,
-    /// The longest message, in bytes: the namespace's msgmax when the queue was made.
-    pub(crate) msgmax: AtomicU32,
-    /// The queue's identifier, its key (0: IPC_PRIVATE), both an i32's bits.
-    pub id: AtomicU32,
-    pub key: AtomicU32,
+    pub(super) len: AtomicU64,
+    /// The longest message, in bytes: the namespace's msgmax at the creation of the queue.
+    pub(super) msgmax: AtomicU32,
+    /// The queue's identifier and its key (0: IPC_PRIVATE), both the bits of an i32.
+    pub(super) id: AtomicU32,
+    pub(super) key: AtomicU32,
     /// Process id of the creator, and CLOCK_REALTIME in nanoseconds since 1970.
-    pub creator: AtomicU32,
-    pub created_at: AtomicU64,
-    /// Whether something was found that makes no sense.
+    pub(super) creator: AtomicU32,
+    pub(super) created_at: AtomicU64,
+    /// The note of corruption, and of a salvage.
     pub damage: Damage,
-    /// The PID namespace of the creator, and above 32 bits its time namespace: inode numbers. 0 for unknown.
-    pub(crate) home: AtomicU64,
+    /// The inode numbers of the creator's PID namespace and, above 32 bits, its time namespace; 0 for unknown.
+    pub(super) home: AtomicU64,
 }
 
-/// [`Rights::state`] of a queue that there is.
-pub const LIVE: u32 = 1;
-/// [`Rights::state`] of a queue that was removed, for ever.
-pub const REMOVED: u32 = 2;
+// Relaxed throughout: the words never change once the segment's file has its names.
+impl Header {
+    /// Offsets of the identifier and of the key in the file, in bytes.
+    #[cfg(not(loom))]
+    pub const ID_AT: u64 = std::mem::offset_of!(Header, id) as u64;
+    #[cfg(not(loom))]
+    pub const KEY_AT: u64 = std::mem::offset_of!(Header, key) as u64;
 
-/// Permissions. Written under the lock.
-#[repr(C, align(128))]
-#[derive(Default)]
-pub struct Rights {
-    /// [`LIVE`] or [`REMOVED`].
-    pub state: AtomicU32,
-    /// Grows with each change of the fields below: what was judged before is judged again.
-    pub version: AtomicU32,
-    pub uid: AtomicU32,
-    pub gid: AtomicU32,
-    pub cuid: AtomicU32,
-    pub cgid: AtomicU32,
-    /// Permission bits.
-    pub mode: AtomicU32,
-    /// Which levels are watched by pollers, see [`crate::doorbell`]; 0 for none. Here, because every operation looks at this line.
-    pub watched: Guarded32,
-    /// CLOCK_REALTIME of the last change, in seconds since 1970.
-    pub changed_at: AtomicU64,
+    /// The queue's identifier.
+    pub fn id(&self) -> i32 {
+        self.id.load(Ordering::Relaxed) as i32
+    }
+
+    /// Gives a queue whose file has no names yet its identifier.
+    pub fn set_id(&self, id: i32) {
+        self.id.store(id as u32, Ordering::Relaxed);
+    }
+
+    /// The queue's key; 0 for IPC_PRIVATE.
+    pub fn key(&self) -> i32 {
+        self.key.load(Ordering::Relaxed) as i32
+    }
+
+    /// Process id of the creator, in the creator's PID namespace.
+    pub fn creator(&self) -> u32 {
+        self.creator.load(Ordering::Relaxed)
+    }
+
+    /// CLOCK_REALTIME of the creation, in nanoseconds since 1970.
+    pub fn created_at(&self) -> u64 {
+        self.created_at.load(Ordering::Relaxed)
+    }
 }
 
-/// What every operation reads and writes.
-#[repr(C, align(128))]
-#[derive(Default)]
-pub struct ControlBlock {
-    // -- first line: what each send and receive writes
-    pub lock: Lock,
-    /// First free slot, as slot + 1; 0 for none.
-    pub free: Guarded32,
-    /// Messages that are queued: msg_qnum.
-    pub messages: AtomicU32,
-    /// Sequence number of the last message that was sent: the store that sends one.
-    pub sequence: Guarded64,
-    /// Bytes of the messages that are queued: msg_cbytes.
-    pub bytes: AtomicU64,
-    /// CLOCK_REALTIME of the last send and receive, in seconds since 1970.
-    pub(crate) sent_at: AtomicU64,
-    pub(crate) received_at: AtomicU64,
-    /// Process ids of the last sender and receiver.
-    pub(crate) sender: AtomicU32,
-    pub(crate) receiver: AtomicU32,
-    /// The most bytes that may be queued: msg_qbytes.
-    pub capacity: AtomicU64,
-    // -- second line: what each operation reads; written when a thread waits or holds
-    /// Messages that are leased, and their bytes: they take room, and are not queued.
-    pub held: AtomicU64,
-    pub(crate) held_bytes: AtomicU64,
-    /// Blocked threads that want a message, want to send, have been offered a message.
-    pub(crate) receivers: Links,
-    pub(crate) offered: Links,
-    pub(crate) senders: Links,
-    /// Nodes that are real memory; the last ticket.
-    pub(crate) nodes: Guarded32,
-    pub(crate) ticket: Guarded64,
-    // -- memory
-    /// Slots that were ever used, and slots that are real memory.
-    pub used: Guarded32,
-    pub usable: Guarded32,
-    /// Granules of the arena in use; 1 while its lists are being changed.
-    pub(crate) arena_len: Guarded32,
-    pub(crate) arena_dirty: Guarded32,
-    /// Repairs since creation.
-    pub repairs: AtomicU32,
-    /// What the doorbell shows, and which it is.
-    pub doorbell: crate::doorbell::Words,
-}
-
-/// All of it, from the first byte of the file.
+/// The fixed part of a segment, from the first byte of the file.
 #[repr(C)]
 #[derive(Default)]
 pub struct Fixed {
@@ -134,20 +97,31 @@ pub struct Fixed {
     pub leases: LeaseRoots,
     pub arena: ArenaRoots,
     pub counters: Counters,
-    /// The last repairs.
+    /// The log of the last repairs.
     pub repair_log: [RepairLog; MENDED],
+}
+
+impl Fixed {
+    /// Offset of the permission bits in the file, in bytes.
+    #[cfg(not(loom))]
+    pub const MODE_AT: u64 = std::mem::offset_of!(Fixed, rights.mode) as u64;
+
+    /// Counts and logs a repair. The caller holds the lock, whose last owner died.
+    pub(crate) fn log_repair(&self, _: ReceiverHeld<'_>) {
+        log::note(&self.control.lock, &self.control.repairs, &self.repair_log);
+    }
 }
 
 #[cfg(not(loom))]
 const _: () = {
     use std::mem::{offset_of, size_of};
     assert!(size_of::<Header>() == 128 && size_of::<Rights>() == 128);
-    // A send or a receive for which no thread waits writes one line of the control block, and reads another. To wait and to be served
-    // takes no third.
+    // A send or a receive without waiters writes the first line of the control block, and reads the second. A wait and its
+    // end use the same two lines.
     assert!(offset_of!(ControlBlock, held) == 64 && offset_of!(ControlBlock, used) == 128);
 };
 
-/// As [`crate::posix_engine::segment::LAYOUT_HASH`], for this layout.
+/// Hashes this layout as [`crate::posix_engine::segment::LAYOUT_HASH`] hashes its own.
 #[cfg(not(loom))]
 const fn layout_hash() -> u32 {
     use super::{Cell, Seat};

@@ -135,15 +135,15 @@ impl waiters::WaiterStore for Segment {
 
     #[inline(always)]
     fn links(&self, list: waiters::List) -> Option<&Links> {
-        super::links(&self.fixed().control, list)
+        self.fixed().control.links(list)
     }
 
     fn ticket(&self) -> &Guarded64 {
-        &self.fixed().control.ticket
+        self.fixed().control.ticket()
     }
 
     fn nodes_in_use(&self) -> &Guarded32 {
-        &self.fixed().control.nodes
+        self.fixed().control.nodes()
     }
 
     fn provide_nodes(&self, usable: u32, more: usize) -> Result<(), Fault> {
@@ -170,7 +170,7 @@ impl leases::LeaseStore for Segment {
     }
 
     fn held(&self) -> &AtomicU64 {
-        &self.fixed().control.held
+        self.fixed().control.held()
     }
 
     fn slots(&self) -> usize {
@@ -193,11 +193,11 @@ impl arena::ArenaStore for Segment {
     }
 
     fn arena_len(&self) -> &Guarded32 {
-        &self.fixed().control.arena_len
+        self.fixed().control.arena_len()
     }
 
     fn arena_dirty(&self) -> &Guarded32 {
-        &self.fixed().control.arena_dirty
+        self.fixed().control.arena_dirty()
     }
 
     fn arena_limit(&self) -> u32 {
@@ -235,11 +235,7 @@ impl TypeIndexStore for Segment {
     }
 
     fn places(&self) -> u32 {
-        self.fixed()
-            .control
-            .used
-            .get()
-            .min(self.layout().slots as u32)
+        self.fixed().control.used().min(self.layout().slots as u32)
     }
 
     #[inline(always)]

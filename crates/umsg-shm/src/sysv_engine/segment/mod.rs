@@ -1,4 +1,4 @@
-//! The segment of a System V queue: a file, and the map of it.
+//! The segment of a System V queue: the layout of its file, and access to the mapping.
 //!
 //! ```text
 //! Fixed     header · rights · control block · roots of the types · roots of the leases · roots of the arena · counters   (fixed.rs)
@@ -16,6 +16,7 @@
 pub mod attach;
 #[allow(unsafe_code, reason = "shared memory is Sync by protocol")]
 mod cell;
+mod control;
 #[cfg(not(loom))]
 mod create;
 mod fixed;
@@ -23,13 +24,17 @@ mod layout;
 #[cfg(not(loom))]
 #[allow(unsafe_code, reason = "references into the mapping, copies in and out")]
 mod mapped;
+mod rights;
+mod words;
 
 #[cfg(not(loom))]
 pub use attach::{Summary, attach, is_marked_removed, mark_removed, summary, write_removed};
 pub use cell::{Cell, Seat};
+pub(crate) use control::Contents;
+pub use control::ControlBlock;
 #[cfg(not(loom))]
 pub use create::{Identity, create};
-pub use fixed::{Fixed, LIVE, REMOVED};
+pub use fixed::Fixed;
 #[cfg(not(loom))]
 pub use fixed::{Header, LAYOUT_HASH, MAGIC, VERSION};
 #[cfg(not(loom))]
@@ -39,20 +44,8 @@ pub use layout::Layout;
 pub use layout::{LONGEST, MOST_BYTES};
 #[cfg(not(loom))]
 pub use mapped::Segment;
+pub use rights::{LIVE, Permissions, REMOVED, Rights};
+pub use words::{CellWords, Words};
 
 #[cfg(loom)]
 pub(crate) use crate::model::sysv::Segment;
-
-use crate::waiters::Links;
-use crate::waiters::List;
-
-/// The ends of a list of seats.
-#[inline(always)]
-pub(crate) fn links(control: &fixed::ControlBlock, list: List) -> Option<&Links> {
-    match list {
-        List::None => None,
-        List::Receivers => Some(&control.receivers),
-        List::Offered => Some(&control.offered),
-        List::Senders => Some(&control.senders),
-    }
-}

@@ -1,0 +1,324 @@
+//! The control block: the words that every send and receive uses. The queue's lock guards them.
+
+use crate::lock::Lock;
+use crate::lock::tokens::ReceiverHeld;
+use crate::sync::{AtomicU32, AtomicU64, Guarded32, Guarded64, Ordering};
+use crate::sys::clock::{self, SECOND};
+use crate::waiters::{Links, List};
+
+/// The words that every operation reads and writes.
+#[repr(C, align(128))]
+#[derive(Default)]
+pub struct ControlBlock {
+    // -- first line: each send and receive writes it
+    pub lock: Lock,
+    /// The first free slot plus 1; 0 for none.
+    pub(super) free: Guarded32,
+    /// The number of queued messages: msg_qnum.
+    pub(super) messages: AtomicU32,
+    /// The sequence number of the last sent message. The store of this word sends a message.
+    pub(super) sequence: Guarded64,
+    /// The bytes of the queued messages: msg_cbytes.
+    pub(super) bytes: AtomicU64,
+    /// CLOCK_REALTIME of the last send and receive, in seconds since 1970.
+    pub(super) sent_at: AtomicU64,
+    pub(super) received_at: AtomicU64,
+    /// Process ids of the last sender and receiver.
+    pub(super) sender: AtomicU32,
+    pub(super) receiver: AtomicU32,
+    /// The bytes that may be queued: msg_qbytes.
+    pub(super) capacity: AtomicU64,
+    // -- second line: each operation reads it; a wait or a lease writes it
+    /// Leased messages and their bytes. They are not queued, but take room.
+    pub(super) held: AtomicU64,
+    pub(super) held_bytes: AtomicU64,
+    /// The lists of blocked threads: for a message, with an offered message, for room.
+    pub(super) receivers: Links,
+    pub(super) offered: Links,
+    pub(super) senders: Links,
+    /// The number of nodes that have memory; the last ticket.
+    pub(super) nodes: Guarded32,
+    pub(super) ticket: Guarded64,
+    // -- memory
+    /// The number of slots that were ever used, and the number that have memory.
+    pub(super) used: Guarded32,
+    pub(super) usable: Guarded32,
+    /// Granules of the arena in use; 1 while the arena's lists are being changed.
+    pub(super) arena_len: Guarded32,
+    pub(super) arena_dirty: Guarded32,
+    /// Repairs since creation.
+    pub(super) repairs: AtomicU32,
+    /// The level that the doorbell shows, and the number of its FIFO.
+    pub doorbell: crate::doorbell::Words,
+}
+
+/// The counts of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Contents {
+    /// Queued messages and their bytes.
+    pub(crate) messages: u64,
+    pub(crate) bytes: u64,
+    /// Leased messages and their bytes.
+    pub(crate) leased: u64,
+    pub(crate) leased_bytes: u64,
+    /// The bytes that may be queued.
+    pub(crate) capacity: u64,
+}
+
+impl Contents {
+    /// Whether `messages` more messages of `bytes` bytes together fit. Source: msg_fits_inqueue in linux/ipc/msg.c.
+    #[inline(always)]
+    fn has_room(&self, messages: u64, bytes: u64) -> bool {
+        let all = |some: u64, more: u64, held: u64| some.saturating_add(more).saturating_add(held);
+        all(self.bytes, bytes, self.leased_bytes) <= self.capacity
+            && all(self.messages, messages, self.leased) <= self.capacity
+    }
+
+    /// The bytes that fit, in one more message.
+    #[inline(always)]
+    pub(crate) fn room(&self) -> u64 {
+        let left = |some: u64, held: u64| self.capacity.saturating_sub(some.saturating_add(held));
+        match left(self.messages, self.leased) {
+            0 => 0,
+            _ => left(self.bytes, self.leased_bytes),
+        }
+    }
+}
+
+/// The last send and the last receive of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LastUses {
+    /// Seconds since 1970; 0 for never.
+    pub(crate) sent_at: u64,
+    pub(crate) received_at: u64,
+    pub(crate) sender: u32,
+    pub(crate) receiver: u32,
+}
+
+/// The counts. Every word is exact under the lock, and a hint elsewhere.
+impl ControlBlock {
+    /// The counts of the queue.
+    #[inline(always)]
+    pub(crate) fn contents(&self) -> Contents {
+        // Relaxed: see above.
+        let load = |word: &AtomicU64| word.load(Ordering::Relaxed);
+        Contents {
+            messages: self.messages().into(),
+            bytes: load(&self.bytes),
+            leased: load(&self.held),
+            leased_bytes: load(&self.held_bytes),
+            capacity: load(&self.capacity),
+        }
+    }
+
+    /// Replaces the counts, after a repair has counted the messages. The capacity stays.
+    pub(crate) fn recount(&self, _: ReceiverHeld<'_>, counted: &Contents) {
+        // Relaxed: under the lock.
+        let store = |word: &AtomicU64, value| word.store(value, Ordering::Relaxed);
+        self.messages
+            .store(counted.messages as u32, Ordering::Relaxed);
+        store(&self.bytes, counted.bytes);
+        store(&self.held, counted.leased);
+        store(&self.held_bytes, counted.leased_bytes);
+    }
+
+    /// The number of queued messages.
+    #[inline(always)]
+    pub fn messages(&self) -> u32 {
+        // Relaxed: see above.
+        self.messages.load(Ordering::Relaxed)
+    }
+
+    /// Whether `messages` more messages of `bytes` bytes together fit.
+    #[inline(always)]
+    pub(crate) fn has_room(&self, messages: u64, bytes: u64) -> bool {
+        self.contents().has_room(messages, bytes)
+    }
+
+    /// The bytes that may be queued: msg_qbytes.
+    pub(crate) fn capacity(&self) -> u64 {
+        // Relaxed: see above.
+        self.capacity.load(Ordering::Relaxed)
+    }
+
+    /// Changes the bytes that may be queued.
+    pub fn set_capacity(&self, _: ReceiverHeld<'_>, bytes: u64) {
+        // Relaxed: under the lock; a hint elsewhere.
+        self.capacity.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Adds to the counts of queued messages and their bytes; negative numbers subtract.
+    #[inline(always)]
+    pub(crate) fn count_queued(&self, _: ReceiverHeld<'_>, messages: i64, bytes: i64) {
+        add(&self.bytes, bytes);
+        let count = self.messages().wrapping_add_signed(messages as i32);
+        // Relaxed: written under the lock; a hint elsewhere.
+        self.messages.store(count, Ordering::Relaxed);
+    }
+
+    /// Adds to the counts of leased messages and their bytes; negative numbers subtract.
+    #[inline(always)]
+    pub(crate) fn count_leased(&self, _: ReceiverHeld<'_>, messages: i64, bytes: i64) {
+        add(&self.held, messages);
+        add(&self.held_bytes, bytes);
+    }
+
+    /// Whether any message is leased.
+    #[inline(always)]
+    pub(crate) fn has_leased(&self) -> bool {
+        // Relaxed: under the lock.
+        self.held.load(Ordering::Relaxed) != 0
+    }
+
+    /// Notes the last sender and the time of its send, CLOCK_REALTIME in nanoseconds since 1970.
+    #[inline(always)]
+    pub(crate) fn note_send(&self, pid: u32, now: u64) {
+        // Relaxed: shown to users only.
+        self.sent_at.store(now / SECOND, Ordering::Relaxed);
+        self.sender.store(pid, Ordering::Relaxed);
+    }
+
+    /// Notes the last receiver and the present time.
+    #[inline(always)]
+    pub(crate) fn note_receive(&self, pid: u32) {
+        let now = clock::realtime_coarse() / SECOND;
+        // Relaxed: shown to users only.
+        self.received_at.store(now, Ordering::Relaxed);
+        self.receiver.store(pid, Ordering::Relaxed);
+    }
+
+    /// The last send and the last receive.
+    pub(crate) fn last_uses(&self) -> LastUses {
+        // Relaxed: shown to users only.
+        LastUses {
+            sent_at: self.sent_at.load(Ordering::Relaxed),
+            received_at: self.received_at.load(Ordering::Relaxed),
+            sender: self.sender.load(Ordering::Relaxed),
+            receiver: self.receiver.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Repairs since creation.
+    pub fn repairs(&self) -> u32 {
+        // Relaxed: shown to users only.
+        self.repairs.load(Ordering::Relaxed)
+    }
+}
+
+#[inline(always)]
+fn add(word: &AtomicU64, more: i64) {
+    // Relaxed: written under the lock; a hint elsewhere.
+    let sum = word.load(Ordering::Relaxed).wrapping_add_signed(more);
+    word.store(sum, Ordering::Relaxed);
+}
+
+/// The number of the last sent message.
+impl ControlBlock {
+    /// The sequence number of the last sent message.
+    #[inline(always)]
+    pub(crate) fn last_number(&self) -> u64 {
+        self.sequence.get()
+    }
+
+    /// Sends all messages up to this number, by one store.
+    #[inline(always)]
+    pub(crate) fn send_up_to(&self, _: ReceiverHeld<'_>, number: u64) {
+        self.sequence.set(number);
+    }
+}
+
+/// The slots.
+impl ControlBlock {
+    /// The first free slot.
+    #[inline(always)]
+    pub(crate) fn first_free(&self) -> Option<u32> {
+        self.free.get().checked_sub(1)
+    }
+
+    /// The link to the first free slot: the slot plus 1, 0 for none.
+    #[inline(always)]
+    pub(crate) fn free_link(&self) -> u32 {
+        self.free.get()
+    }
+
+    /// Begins the free list with another slot, as a link.
+    #[inline(always)]
+    pub(crate) fn set_free_link(&self, _: ReceiverHeld<'_>, link: u32) {
+        self.free.set(link);
+    }
+
+    /// The number of slots that were ever used.
+    #[inline(always)]
+    pub(crate) fn used(&self) -> u32 {
+        self.used.get()
+    }
+
+    /// The number of slots that have memory.
+    #[inline(always)]
+    pub(crate) fn usable(&self) -> u32 {
+        self.usable.get()
+    }
+
+    /// Notes that one more slot is used.
+    pub(crate) fn use_slot(&self, _: ReceiverHeld<'_>, slot: u32) {
+        self.used.set(slot + 1);
+    }
+
+    /// Notes that so many slots have memory.
+    pub(crate) fn set_usable(&self, _: ReceiverHeld<'_>, usable: u32) {
+        self.usable.set(usable);
+    }
+
+    /// Cuts corrupted numbers of slots, used and with memory, to `slots`.
+    pub(crate) fn cut_slots(&self, _: ReceiverHeld<'_>, slots: u32) {
+        self.used.set(slots);
+        self.usable.set(slots);
+    }
+
+    /// Cuts a corrupted capacity to what the segment was made for, and the number of nodes to those with memory.
+    #[cfg(not(loom))]
+    pub(crate) fn cut_to(&self, _: ReceiverHeld<'_>, capacity: u64, nodes: u32) {
+        self.nodes.set(nodes);
+        // Relaxed: under the lock.
+        self.capacity.fetch_min(capacity, Ordering::Relaxed);
+    }
+}
+
+/// The words that the modules of waiters, leases and the arena keep here.
+impl ControlBlock {
+    /// The ends of a list of seats.
+    #[inline(always)]
+    pub(crate) fn links(&self, list: List) -> Option<&Links> {
+        match list {
+            List::None => None,
+            List::Receivers => Some(&self.receivers),
+            List::Offered => Some(&self.offered),
+            List::Senders => Some(&self.senders),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn ticket(&self) -> &Guarded64 {
+        &self.ticket
+    }
+
+    #[inline(always)]
+    pub(crate) fn nodes(&self) -> &Guarded32 {
+        &self.nodes
+    }
+
+    #[inline(always)]
+    pub(crate) fn held(&self) -> &AtomicU64 {
+        &self.held
+    }
+
+    #[inline(always)]
+    pub(crate) fn arena_len(&self) -> &Guarded32 {
+        &self.arena_len
+    }
+
+    #[inline(always)]
+    pub(crate) fn arena_dirty(&self) -> &Guarded32 {
+        &self.arena_dirty
+    }
+}
