@@ -20,8 +20,10 @@ Examples:
   umsg-bench stream --json          throughput between two processes, for a program to read
   umsg-bench msg                    System V queues: pairs of threads on one queue, receiving by type
   umsg-bench everyday               what a program does around its messages, through the C calls
+  umsg-bench realtime --seconds 300 --rounds 5
+                                    the longest calls of SCHED_FIFO threads, over five minutes a row and side
   umsg-bench peers                  what else one would use, with the same work, and who is stuck when one of two is killed
-  umsg-bench all --quick            everything, in about three minutes, with less certain figures
+  umsg-bench all --quick            everything, in less than four minutes, with less certain figures
   umsg-bench all --json figures.json --html figures.html
                                     everything, kept, and as a page to look at
   umsg-bench report figures.json --html figures.html --markdown figures.md
@@ -61,6 +63,9 @@ pub struct Cli {
     /// Rounds to take medians over [default: 7, with --quick 5]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: Option<u32>,
+    /// Measure each row of realtime on each side for this many seconds [default: 10, with --quick 2]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=3600))]
+    pub seconds: Option<u32>,
     /// The drop-in library to measure [default: libumsg_preload.so beside this program]
     #[arg(long, value_name = "FILE")]
     pub dropin: Option<PathBuf>,
@@ -138,10 +143,20 @@ mod tests {
     fn figures_go_to_a_file_or_in_place_of_the_tables() {
         let cli = parse("umsg-bench all --json figures.json").unwrap();
         assert!(cli.tables());
-        assert_eq!(cli.suites().len(), 14);
+        assert_eq!(cli.suites().len(), 15);
         for line in ["umsg-bench msg --json", "umsg-bench msg --json -"] {
             assert!(!parse(line).unwrap().tables(), "{line}");
         }
+    }
+
+    #[test]
+    fn seconds_are_a_positive_number() {
+        let cli = parse("umsg-bench realtime --seconds 300").unwrap();
+        assert_eq!(
+            (cli.seconds, cli.suites()),
+            (Some(300), vec![Suite::Realtime])
+        );
+        assert!(parse("umsg-bench realtime --seconds 0").is_err());
     }
 
     #[test]

@@ -30,6 +30,8 @@ pub struct Plan {
     pub budget: Duration,
     /// How long two processes work within a round.
     pub duo_budget: Duration,
+    /// Seconds of each row of suite `realtime` on each side, if the caller states them.
+    pub seconds: Option<u32>,
     pub cpus: Cpus,
     /// Whether we run before others, at nice -20.
     pub hurried: bool,
@@ -56,6 +58,7 @@ impl Plan {
             progress: Progress::new(&cli.suites(), cli.quick),
             budget: milliseconds(20, 60),
             duo_budget: milliseconds(80, 250),
+            seconds: cli.seconds,
             cpus,
             hurried,
             allowance: kernel::allowance(cli.kernel_depth),

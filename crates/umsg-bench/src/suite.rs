@@ -31,6 +31,8 @@ pub enum Suite {
     Neighbour,
     /// What a program does around its messages: open, create, notify, fork, totals; through the drop-in
     Everyday,
+    /// Threads of SCHED_FIFO: priority inversion, and wake-up latency beside a load; through the drop-in
+    Realtime,
     /// umsg beside Boost, iceoryx2, crossbeam, pipe, socket, eventfd, Redis, NATS; and who is stuck when one of two is killed
     Peers,
     /// All of the above
@@ -40,7 +42,7 @@ pub enum Suite {
 }
 
 /// In the order in which they run.
-const ALL: [Suite; 14] = [
+const ALL: [Suite; 15] = [
     Suite::Mqueue,
     Suite::Depth,
     Suite::Stream,
@@ -54,6 +56,7 @@ const ALL: [Suite; 14] = [
     Suite::Ring,
     Suite::Neighbour,
     Suite::Everyday,
+    Suite::Realtime,
     Suite::Peers,
 ];
 
@@ -81,6 +84,7 @@ impl Suite {
             Suite::Ring => "ring",
             Suite::Neighbour => "neighbour",
             Suite::Everyday => "everyday",
+            Suite::Realtime => "realtime",
             Suite::Peers => "peers",
             Suite::All => "all",
             Suite::Guard => "guard",
@@ -103,6 +107,7 @@ impl Suite {
             Suite::Ring => (35, 230),
             Suite::Neighbour => (17, 150),
             Suite::Everyday => (16, 130),
+            Suite::Realtime => (12, 60),
             Suite::Peers => (15, 45),
             Suite::All => (0, 0),
             Suite::Guard => (17, 35),
@@ -122,6 +127,7 @@ impl Suite {
                 Some("neighbour: 3 pairs of runs in place of 30, which resolve little")
             }
             Suite::Everyday => Some("everyday: stress-ng runs in one round, for one second"),
+            Suite::Realtime => Some("realtime: 2 seconds a row and side in place of 10"),
             Suite::Peers => Some("peers: two kills a round of each in place of 40"),
             _ => None,
         }

@@ -54,7 +54,8 @@ pub fn tables(document: &Document) -> Vec<Table> {
         counters2022::table(document),
         rings2024::table(document),
         processes::table(document),
-        everyday::table(document),
+        everyday::operations(document),
+        everyday::realtime(document),
     ];
     all.into_iter()
         .filter(|table| !table.lines.is_empty())

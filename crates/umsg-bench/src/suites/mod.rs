@@ -1,6 +1,7 @@
 //! The suites, one file each.
 
 mod batch;
+mod calls;
 mod copy;
 mod counters;
 mod depth;
@@ -16,6 +17,7 @@ mod peers;
 mod pingpong;
 mod poll;
 mod priorities;
+mod realtime;
 mod ring;
 mod stream;
 
@@ -41,6 +43,7 @@ pub fn run(suite: Suite, plan: &Plan) -> Result<Found, Failure> {
         Suite::Counters => counters::run(plan),
         Suite::Ring => return ring::run(plan),
         Suite::Everyday => everyday::run(plan),
+        Suite::Realtime => realtime::run(plan),
         Suite::Peers => return peers::run(plan),
         Suite::Guard => guard::run(plan),
         Suite::All => Err(Failure::new("all is not a single suite")),
@@ -52,6 +55,7 @@ pub fn run(suite: Suite, plan: &Plan) -> Result<Found, Failure> {
 pub fn trial(suite: Suite, case: &str, setting: &Setting) -> Result<Vec<f64>, Failure> {
     match suite {
         Suite::Everyday => everyday::trial(case, setting),
+        Suite::Realtime => realtime::trial(case, setting),
         _ => Err(Failure::new(format!("{} has no trials", suite.name()))),
     }
 }

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use super::calls::{self, Identifier, KEY, NAME, Named, OTHER, Queue, SIZE};
 use crate::backends::Errno;
 use crate::child::{self, Child};
 use crate::clock;
@@ -15,6 +14,7 @@ use crate::failure::Failure;
 use crate::machine;
 use crate::shared::SharedWords;
 use crate::stats;
+use crate::suites::calls::{self, Identifier, KEY, NAME, Named, OTHER, Queue, SIZE};
 use crate::trial::Setting;
 
 const MESSAGE: [u8; SIZE] = [0x5a; SIZE];

@@ -1,7 +1,6 @@
 //! Everyday operations: what a program does around its messages. Each row calls the C functions in a process of its own, in turn on
 //! the kernel and under the drop-in.
 
-mod calls;
 mod cases;
 mod stress;
 

@@ -1,4 +1,4 @@
-//! The C calls of the cases, with errors as sentences. Under the drop-in the dynamic linker binds them to it.
+//! The C calls of trials, with errors as sentences. Under the drop-in the dynamic linker binds them to it.
 
 use std::ffi::{CStr, c_int, c_long};
 use std::mem;
@@ -14,11 +14,17 @@ pub const SIZE: usize = 16;
 const LIMIT: usize = 64;
 
 /// The POSIX queues of a trial. Each trial has a namespace of its own, or removes them at its end.
-pub const NAME: &CStr = c"/umsg-bench-everyday";
-pub const OTHER: &CStr = c"/umsg-bench-everyday-2";
+pub const NAME: &CStr = c"/umsg-bench-trial";
+pub const OTHER: &CStr = c"/umsg-bench-trial-2";
 
 /// The key of the System V queue of a trial.
 pub const KEY: libc::key_t = 0x756d_6576;
+
+/// A deadline that is over.
+static OVER: libc::timespec = libc::timespec {
+    tv_sec: 0,
+    tv_nsec: 0,
+};
 
 fn checked(what: &str, result: c_int) -> Result<c_int, Failure> {
     match result {
@@ -89,18 +95,26 @@ impl Queue {
         }
     }
 
-    /// Receives by a deadline that is over.
+    /// Sends by a deadline that is over: if the queue is full, the call fails.
+    #[inline]
+    pub fn send_late(&self, message: &[u8]) -> Result<(), Errno> {
+        let start = message.as_ptr().cast();
+        // SAFETY: the pointer and the length are those of one slice, and the time is a local.
+        let sent = unsafe { libc::mq_timedsend(self.0, start, message.len(), 0, &raw const OVER) };
+        match sent {
+            -1 => Err(Errno::last()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Receives by a deadline that is over: if the queue is empty, the call fails.
     #[inline]
     pub fn receive_late(&self) -> Result<(), Errno> {
         let mut buffer = [0_u8; LIMIT];
-        let over = libc::timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
         let start = buffer.as_mut_ptr().cast();
         // SAFETY: the buffer and the time are locals; no priority is asked for.
         let length = unsafe {
-            libc::mq_timedreceive(self.0, start, LIMIT, ptr::null_mut(), &raw const over)
+            libc::mq_timedreceive(self.0, start, LIMIT, ptr::null_mut(), &raw const OVER)
         };
         match length {
             -1 => Err(Errno::last()),

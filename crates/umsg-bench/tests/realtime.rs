@@ -1,0 +1,31 @@
+//! Real time, for one second a row and side.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+#[test]
+fn each_row_has_the_longest_call_of_both_sides_or_the_system_refuses_the_scheduler() {
+    let dropin = umsg_testkit::artefacts::drop_in();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_umsg-bench"));
+    command.args(["realtime", "--rounds", "1", "--seconds", "1", "--json"]);
+    command.arg("--dropin").arg(dropin).env_remove("LD_PRELOAD");
+    let output = command.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    if text.contains("the system refuses SCHED_FIFO") {
+        assert!(text.contains("CAP_SYS_NICE") && !output.status.success());
+        return;
+    }
+    if text.contains("two CPUs are needed") {
+        return;
+    }
+    assert!(output.status.success(), "{text}");
+    let figures: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rows = figures["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 3);
+    for row in rows {
+        let longest = |side: &str| row["columns"][side].as_f64().unwrap_or(0.0);
+        assert!(longest("umsg_longest") >= longest("umsg_p50"), "{row}");
+        assert!(longest("kernel_longest") > 0.0, "{row}");
+    }
+}
