@@ -383,13 +383,13 @@ mod tests {
             assert!(start >= end, "blocks overlap at granule {start}");
             end = start + long;
         }
-        assert!(end <= segment.fixed().sender.arena_len.get());
+        assert!(end <= segment.arena_len().get());
     }
 
     /// Walks the chain of blocks and returns the lengths of the free ones.
     fn free_blocks(segment: &Segment) -> Vec<u32> {
         let (mut block, mut before, mut found) = (0, 0, Vec::new());
-        while block < segment.fixed().sender.arena_len.get() {
+        while block < segment.arena_len().get() {
             assert_eq!(
                 get(segment, block, 1).unwrap(),
                 before,
@@ -407,7 +407,7 @@ mod tests {
 
     fn is_one_free_block(segment: &Segment) -> bool {
         let free = free_blocks(segment);
-        free.len() <= 1 && free.iter().sum::<u32>() == segment.fixed().sender.arena_len.get()
+        free.len() <= 1 && free.iter().sum::<u32>() == segment.arena_len().get()
     }
 
     fn release_all(segment: &Segment) {

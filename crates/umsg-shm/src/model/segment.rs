@@ -87,9 +87,8 @@ impl Segment {
         fixed
             .geometry
             .begin(slots.next_power_of_two().max(2), slots);
-        fixed.published.freed.store(slots as u64, Ordering::Relaxed);
-        fixed.sender.freed_seen.set(slots as u64);
-        fixed.sender.fifo_pages.set(1);
+        fixed.published.begin(slots);
+        fixed.sender.begin(slots);
         segment
     }
 

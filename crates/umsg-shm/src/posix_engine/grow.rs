@@ -35,16 +35,7 @@ impl Engine {
     /// Adds slots until so many are free. Both locks are held.
     pub(super) fn grow_until(&self, both: BothHeld<'_>, wanted: u64) -> Result<(), Refused> {
         let fixed = self.segment().fixed();
-        // Relaxed: under both locks.
-        let free = || {
-            let sent = fixed.sender.sent.load(Ordering::Relaxed);
-            fixed
-                .published
-                .freed
-                .load(Ordering::Relaxed)
-                .wrapping_sub(sent)
-        };
-        while free() < wanted {
+        while fixed.free_slots(both) < wanted {
             self.grow_borrowed(both)?;
         }
         Ok(())
@@ -66,7 +57,9 @@ impl Engine {
         match lock.borrow(me, self.segment(), slice) {
             Ok(Left::InOrder) => {}
             Ok(Left::ByTheDead) => {
-                if let Err(trouble) = recover::sender_side(self.segment()) {
+                if let Err(trouble) =
+                    recover::sender_side(receiving.with_loan().sender(), self.segment())
+                {
                     lock.give_back_broken();
                     return Err(trouble.into());
                 }
@@ -102,19 +95,14 @@ impl Engine {
             ((slots + more) * 4).saturating_sub(links),
         )?;
         self.widen_ring(both, slots + more)?;
-        let freed = fixed.published.freed.load(Ordering::Relaxed);
+        let freed = fixed.published.freed(both.receiver());
         for step in 0..more {
             Ring::of(self.segment()).write(freed.wrapping_add(step as u64), (slots + step) as u32);
         }
         crash_point!(GROW_WRITTEN);
         fixed.geometry.set_slots(both, (slots + more) as u32);
         crash_point!(GROW_COUNTED);
-        // Release: FREED, as in `free_slot`.
-        fixed
-            .published
-            .freed
-            .store(freed.wrapping_add(more as u64), Ordering::Release);
-        fixed.sender.freed_seen.set(freed.wrapping_add(more as u64));
+        fixed.move_free_end(both, freed.wrapping_add(more as u64));
         Ok(())
     }
 

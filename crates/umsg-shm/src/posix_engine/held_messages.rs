@@ -23,8 +23,7 @@ impl Engine {
     /// Whether anything is held.
     #[inline(always)]
     pub(super) fn holds_any(&self) -> bool {
-        // Relaxed: under the receiver lock exact, otherwise a hint.
-        self.segment().fixed().receiver.held.load(Ordering::Relaxed) != 0
+        self.segment().fixed().receiver.held() != 0
     }
 
     /// Whether messages are held or grow too old, so that there is sometimes something to take back.
@@ -46,11 +45,11 @@ impl Engine {
     }
 
     /// Counts a message that is held from now on, or (-1) no more.
-    pub(super) fn count_held(&self, _: ReceiverHeld<'_>, change: i64) {
-        let held = &self.segment().fixed().receiver.held;
-        // Relaxed: under the receiver lock; read elsewhere as a hint.
-        let now = held.load(Ordering::Relaxed).wrapping_add_signed(change);
-        held.store(now, Ordering::Relaxed);
+    pub(super) fn count_held(&self, receiving: ReceiverHeld<'_>, change: i64) {
+        self.segment()
+            .fixed()
+            .receiver
+            .count_held(receiving, change);
     }
 
     /// As [`count_held`](Self::count_held), for those of a kind.
@@ -61,7 +60,7 @@ impl Engine {
             State::Aside | State::Moving => &roots.aside,
             State::Free | State::Leased => return,
         };
-        // Relaxed: as above.
+        // Relaxed: under the receiver lock; read elsewhere as a hint.
         let before = kind.load(Ordering::Relaxed);
         let now = before.wrapping_add_signed(change);
         kind.store(now, Ordering::Relaxed);

@@ -6,7 +6,7 @@ use crate::leases;
 use crate::lock::tokens::ReceiverHeld;
 use crate::posix_engine::Priorities;
 use crate::posix_engine::segment::{Ring, has_begun};
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
 use crate::sys::thread::Thread;
 use std::time::Duration;
@@ -74,15 +74,15 @@ impl Engine {
         let mut counts = Counts::default();
         for _ in 0..ATTEMPTS {
             // Acquire: both cursors are read twice, and in between nothing else is read earlier or later.
-            let (sent, bytes) = self.ever_sent();
-            let removed = fixed.published.removed.load(Ordering::Acquire);
-            let held = fixed.receiver.held.load(Ordering::Acquire);
+            let (sent, is_batch) = self.ever_sent();
+            let removed = fixed.published.removed();
+            let held = fixed.receiver.held_so_far();
             let reserved = u64::from(fixed.leases.reserved.load(Ordering::Acquire));
             let in_the_way = u64::from(leases::in_the_way(
                 fixed.leases.aside.load(Ordering::Acquire),
             ));
-            let bytes = bytes.load(Ordering::Acquire);
-            let removed_bytes = fixed.published.removed_bytes.load(Ordering::Acquire);
+            let bytes = fixed.sender.bytes_sent(sent, is_batch);
+            let removed_bytes = fixed.published.removed_bytes();
             counts = Counts {
                 messages: (sent.wrapping_sub(removed).wrapping_sub(held) as i64).max(0) as u64,
                 bytes: (bytes.wrapping_sub(removed_bytes) as i64).max(0) as u64,
@@ -90,8 +90,8 @@ impl Engine {
                 leased: held.saturating_sub(reserved + in_the_way),
             };
             if self.ever_sent().0 == sent
-                && fixed.published.removed.load(Ordering::Acquire) == removed
-                && fixed.receiver.held.load(Ordering::Acquire) == held
+                && fixed.published.removed() == removed
+                && fixed.receiver.held_so_far() == held
             {
                 break;
             }
@@ -99,28 +99,23 @@ impl Engine {
         counts
     }
 
-    /// How many messages were ever sent through the ring, and where their bytes are counted. A sender that died between
-    /// stamp and cursor has sent: the next one moves the cursor.
-    fn ever_sent(&self) -> (u64, &AtomicU64) {
-        let sender = &self.segment().fixed().sender;
-        // Acquire: nothing is read earlier than this.
-        let mut sent = sender.sent.load(Ordering::Acquire);
-        let drained = || {
-            let receiver = &self.segment().fixed().receiver;
-            receiver.drained.load(Ordering::Acquire)
-        };
-        let is_behind = sender.lock.is_orphaned()
+    /// How many messages were ever sent through the ring, and whether they end with an unfinished batch. A sender that died
+    /// between stamp and cursor has sent: the next sender moves the cursor.
+    fn ever_sent(&self) -> (u64, bool) {
+        let fixed = self.segment().fixed();
+        let sent = fixed.sender.sent();
+        let is_behind = fixed.sender.lock.is_orphaned()
             && (Ring::of(self.segment())
                 .published(sent)
                 .is_ok_and(|message| message.is_some())
-                || drained().wrapping_sub(sent) as i64 > 0);
-        if is_behind {
-            if let Ok(Some(end)) = batch::unfinished(self.segment(), sent) {
-                return (end, &sender.batch_bytes);
-            }
-            sent = sent.wrapping_add(1);
+                || fixed.receiver.drained_so_far().wrapping_sub(sent) as i64 > 0);
+        if !is_behind {
+            return (sent, false);
         }
-        (sent, &sender.bytes[sent as usize & 1])
+        match batch::unfinished(self.segment(), sent) {
+            Ok(Some(end)) => (end, true),
+            _ => (sent.wrapping_add(1), false),
+        }
     }
 
     /// Up to `most` messages in order of delivery, without the first `skip`, all at one instant. Holds the receiver lock for
@@ -175,8 +170,8 @@ impl Engine {
         let fixed = self.segment().fixed();
         let receiver = &fixed.receiver;
         let run = fixed.run.before_stamp();
-        let drained = receiver.drained.load(Ordering::Relaxed);
-        if receiver.stored.load(Ordering::Relaxed) == 0 && has_begun(run, drained) {
+        let drained = receiver.drained(receiving);
+        if receiver.stored(receiving) == 0 && has_begun(run, drained) {
             // One priority: the ring is in order of delivery.
             self.find_in_ring(drained, skip, most, slots)?;
             if fixed.run.is_still(run) {

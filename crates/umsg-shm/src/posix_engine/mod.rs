@@ -26,7 +26,6 @@ mod notification;
 mod owner;
 mod policy;
 mod prefetch;
-mod priorities;
 mod receive;
 mod recover;
 mod reserve;
@@ -46,8 +45,8 @@ pub use held_messages::LeaseHandle;
 pub use inspect::{Look, Seen};
 pub use notification::{Claim, Outcome, RegisterError, Registered, What, armed};
 pub use policy::Chore;
-pub(crate) use priorities::Priorities;
 pub use receive::Taken;
+pub(crate) use segment::Priorities;
 pub use segment::has_begun;
 #[cfg_attr(
     loom,
@@ -185,7 +184,7 @@ impl Engine {
             match attempt {
                 Ok((held, Left::InOrder)) => return Ok(held),
                 Ok((held, Left::ByTheDead)) => {
-                    recover::sender_side(&self.segment)?;
+                    recover::sender_side(held.sender(), &self.segment)?;
                     return Ok(held);
                 }
                 Err(LockError::TimedOut) => return Err(Fault::Busy),
@@ -201,7 +200,8 @@ impl Engine {
                     let sender = &self.segment.fixed().sender;
                     if sender.lock.is_left_lent() {
                         // Not by us, and no other process may: the word was overwritten.
-                        recover::sender_side(&self.segment)?;
+                        let both = receiving.with_loan();
+                        recover::sender_side(both.sender(), &self.segment)?;
                         sender.lock.give_back();
                     }
                     self.note_change(receiving, &mut wakes);

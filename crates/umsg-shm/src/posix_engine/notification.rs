@@ -122,18 +122,12 @@ pub enum Outcome {
 
 impl Engine {
     fn registration(&self) -> u32 {
-        // Relaxed: under the receiver lock; elsewhere a hint.
-        self.segment()
-            .fixed()
-            .receiver
-            .registered
-            .load(Ordering::Relaxed)
+        self.segment().fixed().receiver.registration()
     }
 
     fn set_registration(&self, receiving: ReceiverHeld<'_>, registration: u32) {
-        let word = &self.segment().fixed().receiver.registered;
-        // Relaxed: as above. Release only for this thread's death, as for a guarded word.
-        word.store(registration, Ordering::Release);
+        let receiver = &self.segment().fixed().receiver;
+        receiver.set_registration(receiving, registration);
         self.update_wait_flags(receiving);
     }
 
@@ -162,13 +156,7 @@ impl Engine {
 
     /// How many records beyond the fixed ones are real memory.
     fn more_notices(&self) -> usize {
-        // Acquire: pairs with the release in `provide_notice`. A process that reads it without the lock finds memory there.
-        let more = self
-            .segment()
-            .fixed()
-            .receiver
-            .notices
-            .load(Ordering::Acquire);
+        let more = self.segment().fixed().receiver.more_notices();
         (more as usize).min(MORE_NOTICES)
     }
 
@@ -213,31 +201,29 @@ impl Engine {
         receiving: ReceiverHeld<'_>,
         wakes: &mut DeferredWakes,
     ) -> Result<bool, Fault> {
-        let is_filled = self.is_filled()?;
+        let is_filled = self.is_filled(receiving)?;
         if !is_filled || Waiters::of(self.segment()).len(List::Receivers) == 0 {
             return Ok(is_filled);
         }
         self.hand_over(receiving, wakes)?;
         self.publish_counts(receiving);
-        self.is_filled()
+        self.is_filled(receiving)
     }
 
-    fn is_filled(&self) -> Result<bool, Fault> {
+    fn is_filled(&self, receiving: ReceiverHeld<'_>) -> Result<bool, Fault> {
         let receiver = &self.segment().fixed().receiver;
-        // Relaxed: under the receiver lock.
-        if receiver.stored.load(Ordering::Relaxed) != 0 {
+        if receiver.stored(receiving) != 0 {
             return Ok(true);
         }
-        let drained = receiver.drained.load(Ordering::Relaxed);
+        let drained = receiver.drained(receiving);
         Ok(Ring::of(self.segment()).published(drained)?.is_some())
     }
 
     /// The process that sent what is there longest.
-    fn first_sender(&self) -> Result<u32, Fault> {
+    fn first_sender(&self, receiving: ReceiverHeld<'_>) -> Result<u32, Fault> {
         let receiver = &self.segment().fixed().receiver;
-        // Relaxed: under the receiver lock.
-        if receiver.stored.load(Ordering::Relaxed) == 0 {
-            let drained = receiver.drained.load(Ordering::Relaxed);
+        if receiver.stored(receiving) == 0 {
+            let drained = receiver.drained(receiving);
             let message = Ring::of(self.segment()).published(drained)?;
             return Ok(message.map_or(0, |(_, cell)| cell.pid.get()));
         }
@@ -253,7 +239,7 @@ impl Engine {
             // Relaxed: the thread that arms it holds the lock.
             let armed = notice.word.load(Ordering::Relaxed);
             let (word, is_told) = after_firing(notice, armed);
-            let pid = self.first_sender().unwrap_or(0);
+            let pid = self.first_sender(receiving).unwrap_or(0);
             // Of another process it is asked for without the lock: that takes system calls.
             let user = process::own_user(pid).unwrap_or(NOT_ASKED);
             notice.sender.store(sender(pid, user), Ordering::Relaxed);
@@ -344,7 +330,7 @@ impl Engine {
         wakes: &mut DeferredWakes,
     ) -> Result<(u32, u32), RegisterError> {
         self.clear_dead_registration(receiving)?;
-        let (index, notice) = self.free_notice()?;
+        let (index, notice) = self.free_notice(receiving)?;
         let free = notice.word.load(Ordering::Relaxed);
         // Relaxed: the word publishes them.
         notice.what.store(claim.what as u32, Ordering::Relaxed);
@@ -390,7 +376,7 @@ impl Engine {
     }
 
     /// A record that no process needs.
-    fn free_notice(&self) -> Result<(u32, &Notice), RegisterError> {
+    fn free_notice(&self, receiving: ReceiverHeld<'_>) -> Result<(u32, &Notice), RegisterError> {
         let state = |notice: &Notice| notice.word.load(Ordering::Relaxed) & STATE;
         // Acquire by the lock: whose process has freed it touches it no more.
         let is_free = |notice: &Notice| ![ARMED, FIRED].contains(&state(notice));
@@ -404,12 +390,12 @@ impl Engine {
             set_free(dead.1, dead.1.word.load(Ordering::Relaxed));
             return Ok(dead);
         }
-        self.provide_notice()
+        self.provide_notice(receiving)
     }
 
     /// A record of memory that becomes real for it and for those behind it.
     #[cold]
-    fn provide_notice(&self) -> Result<(u32, &Notice), RegisterError> {
+    fn provide_notice(&self, receiving: ReceiverHeld<'_>) -> Result<(u32, &Notice), RegisterError> {
         let used = self.more_notices();
         if used >= MORE_NOTICES {
             return Err(RegisterError::NoRecord);
@@ -418,9 +404,8 @@ impl Engine {
             .segment()
             .populate_notices(used as u32)
             .map_err(|trouble| RegisterError::Refused(trouble.into()))?;
-        // Release: pairs with the acquire in `more_notices`.
-        let word = &self.segment().fixed().receiver.notices;
-        word.store(more, Ordering::Release);
+        let receiver = &self.segment().fixed().receiver;
+        receiver.set_more_notices(receiving, more);
         let index = (NOTICES + used) as u32;
         let notice = self.notice(index).ok_or(RegisterError::NoRecord)?;
         Ok((index, notice))

@@ -227,15 +227,7 @@ impl Engine {
                 return Err(Fault::Damaged.into());
             }
             self.drain(receiving)?;
-            // Relaxed: under the receiver lock.
-            if self
-                .segment()
-                .fixed()
-                .receiver
-                .stored
-                .load(Ordering::Relaxed)
-                < missing
-            {
+            if self.segment().fixed().receiver.stored(receiving) < missing {
                 // Room is held.
                 return Err(Refused::NotNow);
             }

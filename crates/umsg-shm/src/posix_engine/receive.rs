@@ -171,9 +171,8 @@ impl Engine {
         let geometry = &self.segment().fixed().geometry;
         loop {
             let mask = geometry.ring_mask();
-            // Acquire: what follows is not read before the cursor.
-            let drained = receiver.drained.load(Ordering::Acquire);
-            if receiver.stored.load(Ordering::Acquire) != 0 {
+            let drained = receiver.drained_so_far();
+            if receiver.stored_so_far() != 0 {
                 return true;
             }
             match Ring::of(self.segment()).published(drained) {
@@ -188,7 +187,7 @@ impl Engine {
             // because the ring was doubled and the position has its entry elsewhere. The fence pairs with the release
             // in `Ring::write`: a thread that read the entry after that sees the cursor, or the mask, that came before.
             fence(Ordering::Acquire);
-            if receiver.drained.load(Ordering::Relaxed) == drained && geometry.ring_mask() == mask {
+            if receiver.drained_hint() == drained && geometry.ring_mask() == mask {
                 return false;
             }
         }
@@ -286,9 +285,8 @@ impl Engine {
         let fixed = self.segment().fixed();
         let receiver = &fixed.receiver;
         let run = fixed.run.before_stamp();
-        // Relaxed: under the receiver lock.
-        let drained = receiver.drained.load(Ordering::Relaxed);
-        if receiver.stored.load(Ordering::Relaxed) == 0 && has_begun(run, drained) {
+        let drained = receiver.drained(receiving);
+        if receiver.stored(receiving) == 0 && has_begun(run, drained) {
             let Some((slot, cell)) = Ring::of(self.segment()).published(drained)? else {
                 return Ok(None);
             };
@@ -333,9 +331,8 @@ impl Engine {
     fn best_slow(&self, receiving: ReceiverHeld<'_>) -> Result<Option<Found<'_>>, Fault> {
         let receiver = &self.segment().fixed().receiver;
         let ring = Ring::of(self.segment());
-        // Relaxed: under the receiver lock, here and below.
-        let drained = receiver.drained.load(Ordering::Relaxed);
-        if receiver.stored.load(Ordering::Relaxed) == 0 {
+        let drained = receiver.drained(receiving);
+        if receiver.stored(receiving) == 0 {
             let Some((slot, cell)) = ring.published(drained)? else {
                 return Ok(None);
             };
@@ -367,19 +364,13 @@ impl Engine {
     #[inline(always)]
     fn prefetch_in_ring(&self, streak: u32) {
         let fixed = self.segment().fixed();
-        let sent_seen = &fixed.receiver.sent_seen;
-        // Relaxed: hints.
-        let position = fixed
-            .receiver
-            .drained
-            .load(Ordering::Relaxed)
-            .wrapping_add(AHEAD);
-        if (sent_seen.get().wrapping_sub(position) as i64) > 0 {
+        let position = fixed.receiver.drained_hint().wrapping_add(AHEAD);
+        if fixed.receiver.known_sent(position) > 0 {
             if let Ok((slot, _)) = Ring::of(self.segment()).slot(position) {
                 self.segment().prefetch(slot);
             }
         } else if streak % LOOK_AT_SENT == 1 {
-            sent_seen.set(fixed.sender.sent.load(Ordering::Relaxed));
+            fixed.receiver.see_sent(fixed.sender.sent_hint());
         }
     }
 
@@ -398,11 +389,10 @@ impl Engine {
     /// Moves every published message from the ring into the store.
     #[inline]
     pub(super) fn drain(&self, receiving: ReceiverHeld<'_>) -> Result<(), Fault> {
-        let fixed = self.segment().fixed();
-        let receiver = &fixed.receiver;
+        let receiver = &self.segment().fixed().receiver;
         let ring = Ring::of(self.segment());
         for streak in 0_u32.. {
-            let drained = receiver.drained.load(Ordering::Relaxed);
+            let drained = receiver.drained(receiving);
             let Some((slot, cell)) = ring.published(drained)? else {
                 break;
             };
@@ -412,7 +402,7 @@ impl Engine {
             let found = self.found(slot, cell, false)?;
             self.store(receiving, &found)?;
             crash_point!(DRAIN_LINKED);
-            self.advance(receiving, drained, found.len);
+            receiver.advance(receiving, drained, found.len);
         }
         Ok(())
     }
@@ -432,41 +422,16 @@ impl Engine {
     }
 
     /// Gives a message its place in the order of the store.
-    pub(crate) fn mark_stored(&self, _: ReceiverHeld<'_>, cell: &Cell) {
-        let sequence = &self.segment().fixed().receiver.sequence;
-        sequence.set(sequence.get().wrapping_add(1));
-        cell.sequence.set(sequence.get());
+    pub(crate) fn mark_stored(&self, receiving: ReceiverHeld<'_>, cell: &Cell) {
+        let receiver = &self.segment().fixed().receiver;
+        cell.sequence.set(receiver.next_sequence(receiving));
         cell.set_stored(true);
     }
 
-    /// Adds `messages` (1 or -1) to what the store holds.
-    pub(crate) fn count_stored(&self, _: ReceiverHeld<'_>, bytes: u64, messages: i64) {
+    /// Adds `messages` (1 or -1) with so many bytes to what the store holds.
+    pub(crate) fn count_stored(&self, receiving: ReceiverHeld<'_>, bytes: u64, messages: i64) {
         let receiver = &self.segment().fixed().receiver;
-        // Relaxed: under the receiver lock; read elsewhere as a hint.
-        let (stored, stored_bytes) = (
-            receiver.stored.load(Ordering::Relaxed),
-            receiver.stored_bytes.load(Ordering::Relaxed),
-        );
-        let bytes = if messages < 0 {
-            stored_bytes.wrapping_sub(bytes)
-        } else {
-            stored_bytes.wrapping_add(bytes)
-        };
-        receiver.stored_bytes.store(bytes, Ordering::Relaxed);
-        receiver
-            .stored
-            .store(stored.wrapping_add_signed(messages), Ordering::Release);
-    }
-
-    /// Moves the cursor past the ring's next message.
-    #[inline(always)]
-    pub(crate) fn advance(&self, _: ReceiverHeld<'_>, drained: u64, len: usize) {
-        let receiver = &self.segment().fixed().receiver;
-        let bytes = receiver.bytes[drained as usize & 1].load(Ordering::Relaxed);
-        let next = drained.wrapping_add(1);
-        receiver.bytes[next as usize & 1].store(bytes.wrapping_add(len as u64), Ordering::Relaxed);
-        // Release: `seems_filled` reads it without the lock, and the bytes go with it.
-        receiver.drained.store(next, Ordering::Release);
+        receiver.count_stored(receiving, bytes, messages);
     }
 
     /// Takes a message from the queue. Its slot is then in the caller's hands.
@@ -476,11 +441,7 @@ impl Engine {
             return self.take_stored(receiving, found);
         }
         let receiver = &self.segment().fixed().receiver;
-        self.advance(
-            receiving,
-            receiver.drained.load(Ordering::Relaxed),
-            found.len,
-        );
+        receiver.advance(receiving, receiver.drained(receiving), found.len);
         crash_point!(RECEIVE_TAKEN);
         Ok(())
     }
@@ -496,35 +457,18 @@ impl Engine {
 
     /// Puts a slot that no process uses behind the free ones.
     #[inline(always)]
-    pub(crate) fn free_slot(&self, _: ReceiverHeld<'_>, slot: u32) {
+    pub(crate) fn free_slot(&self, receiving: ReceiverHeld<'_>, slot: u32) {
         let published = &self.segment().fixed().published;
-        let freed = published.freed.load(Ordering::Relaxed);
+        let freed = published.freed(receiving);
         Ring::of(self.segment()).write(freed, slot);
         crash_point!(RECEIVE_RETURNED);
-        // Release: FREED. Pairs with the acquire in `send_locked`: the entry is there, and we are done with the cell.
-        published
-            .freed
-            .store(freed.wrapping_add(1), Ordering::Release);
+        published.free_up_to(receiving, freed.wrapping_add(1));
     }
 
     /// Tells senders how many messages are gone. Last, when those that waited for room have got theirs.
     #[inline(always)]
-    pub(crate) fn publish_counts(&self, _: ReceiverHeld<'_>) {
-        let fixed = self.segment().fixed();
-        let receiver = &fixed.receiver;
-        // Relaxed: under the receiver lock.
-        let drained = receiver.drained.load(Ordering::Relaxed);
-        let bytes = receiver.bytes[drained as usize & 1].load(Ordering::Relaxed);
-        let removed_bytes = bytes.wrapping_sub(receiver.stored_bytes.load(Ordering::Relaxed));
-        fixed
-            .published
-            .removed_bytes
-            .store(removed_bytes, Ordering::Relaxed);
-        let removed = drained
-            .wrapping_sub(receiver.stored.load(Ordering::Relaxed))
-            .wrapping_sub(receiver.held.load(Ordering::Relaxed));
-        // Release: ROOM. Pairs with the acquire in `has_room`.
-        fixed.published.removed.store(removed, Ordering::Release);
+    pub(crate) fn publish_counts(&self, receiving: ReceiverHeld<'_>) {
+        self.segment().fixed().publish_counts(receiving);
     }
 
     /// Returns a message that was offered in vain to the head of its priority.
@@ -546,20 +490,15 @@ impl Engine {
     /// Notes when the last message was received.
     #[inline(always)]
     pub(super) fn note_receive(&self) {
-        // Relaxed: a time for people.
-        self.segment()
-            .fixed()
-            .receiver
-            .last_receive
-            .store(clock::monotonic_coarse(), Ordering::Relaxed);
+        let receiver = &self.segment().fixed().receiver;
+        receiver.note_receive(clock::monotonic_coarse());
     }
 
     /// Gives an offered message its place in the order, for the case that it has to come back.
-    pub(super) fn sequence_offered(&self, _: ReceiverHeld<'_>, found: &Found<'_>) {
+    pub(super) fn sequence_offered(&self, receiving: ReceiverHeld<'_>, found: &Found<'_>) {
         if !found.stored {
-            let sequence = &self.segment().fixed().receiver.sequence;
-            sequence.set(sequence.get().wrapping_add(1));
-            found.cell.sequence.set(sequence.get());
+            let receiver = &self.segment().fixed().receiver;
+            found.cell.sequence.set(receiver.next_sequence(receiving));
         }
     }
 

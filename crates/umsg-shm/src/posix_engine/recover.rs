@@ -10,17 +10,16 @@ use crate::crash::crash_point;
 use crate::fault::Fault;
 use crate::leases::LeaseRecord;
 use crate::leases::{self, Leases};
-use crate::lock::tokens::ReceiverHeld;
+use crate::lock::tokens::{ReceiverHeld, SenderHeld};
 use crate::posix_engine::Priorities;
 use crate::posix_engine::segment::{Ring, Segment};
-use crate::repair::log;
 use crate::repair::survey::Survey;
 use crate::sync::{Ordering, fence};
 use crate::sys::scratch::Scratch;
 use crate::waiters::{List, State, Waiters, state};
 use crate::waiters::{NO_SLOT, Node};
 
-/// Repairs the senders' side. The caller holds the sender lock.
+/// Repairs the senders' side.
 ///
 /// | died | found | done |
 /// |---|---|---|
@@ -30,41 +29,31 @@ use crate::waiters::{NO_SLOT, Node};
 /// | in a batch, after it | `batch_end` is beyond `sent`, else as above | the cursor moves to `batch_end`: all was sent |
 /// | after announcing a priority | the word names position `sent` | nothing: true of the next message, or changed by it |
 /// | in the arena | the mark | the lists are rebuilt from the slots |
-pub(crate) fn sender_side(segment: &Segment) -> Result<(), Fault> {
+pub(crate) fn sender_side(sending: SenderHeld<'_>, segment: &Segment) -> Result<(), Fault> {
     let fixed = segment.fixed();
     fixed.header.damage.check_mended()?;
     let sender = &fixed.sender;
-    // Acquire: FREED.
-    let freed = fixed.published.freed.load(Ordering::Acquire);
-    // Relaxed: only the holder of the sender lock moves it.
-    let sent = sender.sent.load(Ordering::Relaxed);
+    let freed = fixed.published.freed_so_far();
+    let sent = sender.next_position(sending);
     let published = sent != freed && Ring::of(segment).published(sent)?.is_some();
     // GONE: a receiver may have taken the message already, and the slot's entry in the ring be another slot's. The
     // fence pairs with the release in `Ring::write`: where the entry is another's, the cursor has passed it.
     fence(Ordering::Acquire);
-    // Relaxed: after the fence.
-    let drained = fixed.receiver.drained.load(Ordering::Relaxed);
+    let drained = fixed.receiver.drained_hint();
     let is_sent = published || drained.wrapping_sub(sent) as i64 > 0;
     match batch::unfinished(segment, sent)? {
-        Some(end) if is_sent => batch::move_cursor(sender, end),
-        Some(end) => batch::take_back(segment, sent, end)?,
-        None if is_sent => sender.sent.store(sent.wrapping_add(1), Ordering::Release),
+        Some(end) if is_sent => sender.count_batch(sending, end),
+        Some(end) => batch::take_back(sending, segment, sent, end)?,
+        None if is_sent => sender.move_cursor(sending, sent.wrapping_add(1)),
         None => {}
     }
-    sender.freed_seen.set(freed);
+    sender.see_freed(sending, freed);
     // KEPT: the next sender looks for itself whether there is room, and whether a thread waits for it.
-    let max = segment.layout().max_messages as u64;
-    // Relaxed: as above.
-    let sent = sender.sent.load(Ordering::Relaxed);
-    sender.removed_seen.set(sent.wrapping_sub(max));
-    if sender.arena_dirty.get() != 0 {
+    sender.keep_room(sending, segment.layout().max_messages);
+    if sender.is_arena_broken(sending) {
         arena::rebuild(segment)?;
     }
-    log::note(
-        &sender.lock,
-        &fixed.receiver.repairs[0],
-        &fixed.repair_log[0],
-    );
+    fixed.note_sender_repair(sending);
     Ok(())
 }
 
@@ -77,14 +66,14 @@ pub(crate) fn receiver_side(receiving: ReceiverHeld<'_>, engine: &Engine) -> Res
     let fixed = segment.fixed();
     fixed.header.damage.check_mended()?;
     if fixed.sender.lock.is_left_lent() {
-        sender_side(segment)?;
+        sender_side(receiving.with_loan().sender(), segment)?;
         fixed.sender.lock.give_back();
     }
     let slots = (fixed.geometry.slots() as usize).min(segment.layout().slots);
     let mut survey = Survey::new(slots)?;
     survey_holds(receiving, engine, &mut survey)?;
     settle_nodes(receiving, engine, &mut survey)?;
-    survey_ring(segment, &mut survey)?;
+    survey_ring(receiving, segment, &mut survey)?;
     let mut stored = survey_store(segment, &mut survey)?;
     crash_point!(REPAIR_SURVEYED);
     rebuild_store(receiving, engine, &mut stored)?;
@@ -95,8 +84,7 @@ pub(crate) fn receiver_side(receiving: ReceiverHeld<'_>, engine: &Engine) -> Res
     Waiters::of(segment).rebuild(receiving)?;
     Leases::of(segment).rebuild(receiving)?;
     engine.find_registration(receiving);
-    let receiver = &fixed.receiver;
-    log::note(&receiver.lock, &receiver.repairs[1], &fixed.repair_log[1]);
+    fixed.note_receiver_repair(receiving);
     Ok(())
 }
 
@@ -136,13 +124,13 @@ fn complete_hold(
 /// Takes a message that a process was given out of the queue, if it still is there.
 fn leave_queue(receiving: ReceiverHeld<'_>, engine: &Engine, slot: u32) -> Result<(), Fault> {
     let segment = engine.segment();
-    // Relaxed: only the holder of the receiver lock moves it.
-    let drained = segment.fixed().receiver.drained.load(Ordering::Relaxed);
+    let drained = segment.fixed().receiver.drained(receiving);
     if let Some((next, cell)) = Ring::of(segment).published(drained)?
         && next == slot
         && !cell.is_stored()
     {
-        engine.advance(receiving, drained, cell.len.get() as usize);
+        let receiver = &segment.fixed().receiver;
+        receiver.advance(receiving, drained, cell.len.get() as usize);
     }
     segment.cell(slot)?.set_stored(false);
     Ok(())
@@ -215,11 +203,14 @@ fn complete_admission(
 }
 
 /// Notes the slots in the ring. One that is there is not stored (DRAIN_LINKED: it was being moved, and stays).
-fn survey_ring(segment: &Segment, survey: &mut Survey) -> Result<(), Fault> {
+fn survey_ring(
+    receiving: ReceiverHeld<'_>,
+    segment: &Segment,
+    survey: &mut Survey,
+) -> Result<(), Fault> {
     let fixed = segment.fixed();
-    // Relaxed: only the holder of the receiver lock moves these.
-    let drained = fixed.receiver.drained.load(Ordering::Relaxed);
-    let freed = fixed.published.freed.load(Ordering::Relaxed);
+    let drained = fixed.receiver.drained(receiving);
+    let freed = fixed.published.freed(receiving);
     let len = freed.wrapping_sub(drained);
     if len > survey.slots() as u64 {
         return Err(Fault::Damaged);
@@ -276,14 +267,10 @@ fn rebuild_store(
         let found = engine.in_hand(receiving, slot)?;
         Priorities::of(segment).push_back(receiving, found.key, slot)?;
         (messages, bytes) = (messages + 1, bytes + found.len as u64);
-        if sequence.wrapping_sub(receiver.sequence.get()) as i64 > 0 {
-            receiver.sequence.set(sequence);
-        }
+        receiver.raise_sequence(receiving, sequence);
     }
     // At the end: receivers look at it without the lock, and must not find the store empty on the way.
-    // Relaxed: for people, if not under the lock.
-    receiver.stored_bytes.store(bytes, Ordering::Relaxed);
-    receiver.stored.store(messages, Ordering::Release);
+    receiver.set_stored(receiving, messages, bytes);
     Ok(())
 }
 

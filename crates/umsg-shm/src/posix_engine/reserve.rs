@@ -14,10 +14,9 @@ use crate::doorbell::Watched;
 use crate::fault::Fault;
 use crate::leases::LeaseRecord;
 use crate::leases::{self, Leases, State};
-use crate::lock::tokens::{BothHeld, ReceiverHeld, SenderHeld};
+use crate::lock::tokens::{BothHeld, ReceiverHeld};
 use crate::posix_engine::Priorities;
 use crate::posix_engine::segment::{OnFull, PRIORITIES};
-use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
 use crate::sys::liveness;
 use crate::sys::thread::Thread;
@@ -41,7 +40,7 @@ impl Turn for Reserve {
         engine: &Engine,
         me: &Thread,
     ) -> Result<LeaseHandle, Refused> {
-        engine.reserve_slot(both, both.receiver(), both.sender(), me, self.len)
+        engine.reserve_slot(both, me, self.len)
     }
 }
 
@@ -125,24 +124,22 @@ impl Engine {
         let waiters = Waiters::of(self.segment());
         // Waiters for room were here first.
         if waiters.len(List::Senders) != 0
-            || !self.has_room(fixed.sender.sent.load(Ordering::Relaxed))
+            || !self.has_room(fixed.sender.next_position(both.sender()))
         {
             return Err(Refused::NotNow);
         }
-        self.reserve_slot(both, both.receiver(), both.sender(), me, len)
+        self.reserve_slot(both, me, len)
     }
 
     /// Both locks are held, and there is room.
     fn reserve_slot(
         &self,
         both: BothHeld<'_>,
-        receiving: ReceiverHeld<'_>,
-        sending: SenderHeld<'_>,
         me: &Thread,
         len: usize,
     ) -> Result<LeaseHandle, Refused> {
-        let fixed = self.segment().fixed();
-        let (slot, cell) = self.take_free_slot(both, sending)?;
+        let (fixed, receiving) = (self.segment().fixed(), both.receiver());
+        let (slot, cell) = self.take_free_slot(both)?;
         crash_point!(RESERVE_SLOT_TAKEN);
         let record = match len > self.segment().layout().inline() {
             true => arena::ensure(self.segment(), slot, &cell.block, len),
@@ -161,12 +158,8 @@ impl Engine {
         self.count_kind(receiving, State::Reserved, 1);
         self.count_held(receiving, 1);
         self.publish_counts(receiving);
-        // What senders have seen of the room is older than this reservation; what is kept from them stays kept.
-        let removed = fixed.published.removed.load(Ordering::Relaxed);
-        let seen = &fixed.sender.removed_seen;
-        if seen.get().wrapping_sub(removed) as i64 > 0 {
-            seen.set(removed);
-        }
+        // What senders have seen of the room is older than this reservation.
+        fixed.forget_room(both);
         let found = Found::in_place(slot, cell, len);
         Ok(self.handle(index, record, &found))
     }

@@ -2,7 +2,6 @@
 
 use super::{Engine, Refused, Seen};
 use crate::posix_engine::segment::Ring;
-use crate::sync::Ordering;
 use crate::sys::clock::{self, Deadline};
 use crate::sys::thread::Thread;
 
@@ -11,8 +10,7 @@ impl Engine {
     /// changed after the send is still there.
     pub fn send_saved(&self, me: &Thread, seen: &Seen, message: &[u8]) -> Result<(), Refused> {
         self.try_send(me, message, seen.key, Deadline::Passed)?;
-        // Relaxed: this thread stored it.
-        let sent = self.segment().fixed().sender.sent.load(Ordering::Relaxed);
+        let sent = self.segment().fixed().sender.sent();
         let (_, cell) = Ring::of(self.segment()).slot(sent.wrapping_sub(1))?;
         cell.pid.set(seen.pid);
         cell.sent_at.set(clock::at_shown(seen.sent_at));

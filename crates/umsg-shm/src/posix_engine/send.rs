@@ -9,7 +9,6 @@ use crate::fault::Fault;
 use crate::lock::STOPPED;
 use crate::lock::tokens::{BothHeld, ReceiverHeld, SenderHeld};
 use crate::posix_engine::segment::{Cell, OnFull, PRIORITIES, Ring};
-use crate::sync::Ordering;
 use crate::sys::clock::{self, Deadline};
 use crate::sys::thread::{Calm, Thread};
 use crate::waiters::wait::wait_and_attempt;
@@ -139,35 +138,25 @@ impl Engine {
     ) -> Result<(), Refused> {
         let fixed = self.segment().fixed();
         let sender = &fixed.sender;
-        // Relaxed: only the holder of the sender lock stores it.
-        let position = sender.sent.load(Ordering::Relaxed);
+        let position = sender.next_position(sending);
         if !self.has_room(position) {
             return Err(Refused::NotNow);
         }
-        if sender.freed_seen.get() == position {
-            // Acquire: FREED. Pairs with the release in `free_slot`: the entry and the emptied cell are seen.
-            let freed = fixed.published.freed.load(Ordering::Acquire);
-            sender.freed_seen.set(freed);
-            if freed == position {
-                return Err(Refused::Own(NoSlot));
-            }
+        if !fixed.has_free_slots(sending, position, 1) {
+            return Err(Refused::Own(NoSlot));
         }
         let ring = Ring::of(self.segment());
         let (slot, cell) = ring.slot(position)?;
         self.fill(sending, me, slot, cell, message, key)?;
         crash_point!(SEND_FILLED);
         self.announce(sending, position, key)?;
-        let bytes = sender.bytes[position as usize & 1].load(Ordering::Relaxed);
-        let next = position.wrapping_add(1);
-        sender.bytes[next as usize & 1]
-            .store(bytes.wrapping_add(message.len() as u64), Ordering::Relaxed);
+        sender.prepare_bytes(sending, position, message.len());
         Ring::publish(cell, position);
         crash_point!(SEND_PUBLISHED);
-        // Release: a process that reads `sent` with acquire sees the message too.
-        sender.sent.store(next, Ordering::Release);
+        sender.move_cursor(sending, position.wrapping_add(1));
         crash_point!(SEND_COUNTED);
         // Only free ones: past `freed` the ring names cells that receivers may be reading.
-        if sender.freed_seen.get().wrapping_sub(position) > AHEAD
+        if sender.known_free(position) > AHEAD
             && let Ok((slot, _)) = ring.slot(position.wrapping_add(AHEAD))
         {
             self.segment().prefetch_to_write(slot);
@@ -178,7 +167,7 @@ impl Engine {
     /// Whether the queue holds fewer messages than it may.
     #[inline(always)]
     pub(super) fn has_room(&self, position: u64) -> bool {
-        let seen = self.segment().fixed().sender.removed_seen.get();
+        let seen = self.segment().fixed().sender.removed_seen();
         let queued = position.wrapping_sub(seen) as i64;
         queued < self.segment().layout().max_messages as i64 || self.room(position, 1) == 1
     }
@@ -192,17 +181,17 @@ impl Engine {
             let queued = position.wrapping_sub(removed) as i64;
             max.saturating_sub(queued).clamp(0, wanted as i64) as u64
         };
-        let seen = left(fixed.sender.removed_seen.get());
+        let seen = left(fixed.sender.removed_seen());
         if seen == wanted {
             return seen;
         }
-        // Acquire: ROOM. What is seen as removed has been freed too: `freed` is stored before `removed`.
-        let removed = fixed.published.removed.load(Ordering::Acquire);
+        // ROOM: the slots of the messages that count as removed are free, too.
+        let removed = fixed.published.removed();
         if !self.nobody_waits_for_room() {
             // KEPT: room that is there and was not given to waiters is kept for a batch that needs more.
             return seen;
         }
-        fixed.sender.removed_seen.set(removed);
+        fixed.sender.see_removed(removed);
         left(removed)
     }
 
@@ -214,11 +203,9 @@ impl Engine {
 
     /// From now on senders find the queue full until no thread waits for room any more: KEPT. Under both locks, by the process that is
     /// going to wait.
-    pub(super) fn keep_room(&self, _: BothHeld<'_>) {
-        let sender = &self.segment().fixed().sender;
-        let max = self.segment().layout().max_messages as u64;
-        let sent = sender.sent.load(Ordering::Relaxed);
-        sender.removed_seen.set(sent.wrapping_sub(max));
+    pub(super) fn keep_room(&self, both: BothHeld<'_>) {
+        let max = self.segment().layout().max_messages;
+        self.segment().fixed().sender.keep_room(both.sender(), max);
     }
 
     /// Writes a message into a slot that is the caller's.
@@ -251,12 +238,7 @@ impl Engine {
     pub(super) fn describe(&self, me: &Thread, cell: &Cell, len: usize, key: usize) {
         let now = clock::monotonic_coarse();
         write_header(me, cell, len, key, now);
-        // Relaxed: a time for people.
-        self.segment()
-            .fixed()
-            .sender
-            .last_send
-            .store(now, Ordering::Relaxed);
+        self.segment().fixed().sender.note_send(now);
     }
 
     /// Changes the one-priority word if this message's priority differs from the last one's.
@@ -285,12 +267,12 @@ impl Engine {
     /// Makes sure that the list head of a priority is real memory. The sender does it, because a sender can be told
     /// that there is none; a receiver could not.
     pub(super) fn provide_fifo(&self, key: usize) -> Result<(), Fault> {
-        let pages = &self.segment().fixed().sender.fifo_pages;
+        let sender = &self.segment().fixed().sender;
         let page = key / FIFOS_A_PAGE;
-        if pages.get() & 1 << page == 0 {
+        if !sender.has_fifo_page(page) {
             self.segment()
                 .populate(self.segment().layout().fifos + page * 4096, 4096)?;
-            pages.set(pages.get() | 1 << page);
+            sender.add_fifo_page(page);
         }
         Ok(())
     }
@@ -362,9 +344,9 @@ impl Engine {
     /// The same, kept or not.
     pub(super) fn seems_to_hold_room(&self, messages: u64) -> bool {
         let fixed = self.segment().fixed();
-        // Acquire, in this order: what counts as removed at least is; `sent` may be older, which errs towards a try.
-        let removed = fixed.published.removed.load(Ordering::Acquire);
-        let sent = fixed.sender.sent.load(Ordering::Acquire);
+        // In this order: what counts as removed at least is; `sent` may be older, which errs towards a try.
+        let removed = fixed.published.removed();
+        let sent = fixed.sender.sent();
         let queued = sent.wrapping_sub(removed) as i64;
         queued.saturating_add(messages as i64) <= self.segment().layout().max_messages as i64
     }
@@ -393,12 +375,12 @@ impl Engine {
         message: &[u8],
         key: usize,
     ) -> Result<Option<u32>, Refused> {
-        let sent = self.segment().fixed().sender.sent.load(Ordering::Relaxed);
-        if self.has_room(sent) {
+        let sender = &self.segment().fixed().sender;
+        if self.has_room(sender.next_position(both.sender())) {
             return Ok(None);
         }
         self.keep_room(both);
-        let (slot, cell) = self.take_free_slot(both, both.sender())?;
+        let (slot, cell) = self.take_free_slot(both)?;
         crash_point!(PARK_SLOT_TAKEN);
         let filled = self
             .fill(both.sender(), me, slot, cell, message, key)
@@ -412,25 +394,14 @@ impl Engine {
     }
 
     /// Takes a slot from the free end. Both locks are held: no process is filling it.
-    pub(super) fn take_free_slot(
-        &self,
-        both: BothHeld<'_>,
-        _: SenderHeld<'_>,
-    ) -> Result<(u32, &Cell), Refused> {
+    pub(super) fn take_free_slot(&self, both: BothHeld<'_>) -> Result<(u32, &Cell), Refused> {
         let fixed = self.segment().fixed();
-        let sent = fixed.sender.sent.load(Ordering::Relaxed);
-        if fixed.published.freed.load(Ordering::Relaxed) == sent {
+        if fixed.free_slots(both) == 0 {
             self.grow_borrowed(both)?;
         }
-        let last = fixed
-            .published
-            .freed
-            .load(Ordering::Relaxed)
-            .wrapping_sub(1);
+        let last = fixed.published.freed(both.receiver()).wrapping_sub(1);
         let (slot, cell) = Ring::of(self.segment()).slot(last)?;
-        // Release: as in `free_slot`.
-        fixed.published.freed.store(last, Ordering::Release);
-        fixed.sender.freed_seen.set(last);
+        fixed.move_free_end(both, last);
         Ok((slot, cell))
     }
 

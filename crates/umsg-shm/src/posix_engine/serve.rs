@@ -9,7 +9,6 @@ use crate::crash::crash_point;
 use crate::fault::Fault;
 use crate::lock::SLICE;
 use crate::lock::tokens::ReceiverHeld;
-use crate::sync::Ordering;
 use crate::sys::clock;
 use crate::waiters::{self, List, State, Waiters};
 use crate::waiters::{NO_SLOT, NODES, Node};
@@ -143,17 +142,10 @@ impl Engine {
 
     /// For how many messages there is room; negative if offers that came back fill more than there is. Under the
     /// receiver lock.
-    pub(super) fn room_now(&self, _: ReceiverHeld<'_>) -> i64 {
+    pub(super) fn room_now(&self, receiving: ReceiverHeld<'_>) -> i64 {
         let fixed = self.segment().fixed();
-        // Acquire: as for every reader of `sent`.
-        let sent = fixed.sender.sent.load(Ordering::Acquire);
-        let removed = fixed
-            .receiver
-            .drained
-            .load(Ordering::Relaxed)
-            .wrapping_sub(fixed.receiver.stored.load(Ordering::Relaxed))
-            .wrapping_sub(fixed.receiver.held.load(Ordering::Relaxed));
-        let queued = sent.wrapping_sub(removed) as i64;
+        let sent = fixed.sender.sent();
+        let queued = sent.wrapping_sub(fixed.receiver.removed(receiving)) as i64;
         (self.segment().layout().max_messages as i64).saturating_sub(queued)
     }
 

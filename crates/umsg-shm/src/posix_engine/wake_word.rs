@@ -31,10 +31,10 @@ impl Engine {
     /// Messages in the store, and in the ring.
     fn stored_and_ahead(&self) -> (u64, u64) {
         let fixed = self.segment().fixed();
-        // Acquire, in this order: what counts as received at least is.
-        let stored = fixed.receiver.stored.load(Ordering::Acquire);
-        let drained = fixed.receiver.drained.load(Ordering::Acquire);
-        let sent = fixed.sender.sent.load(Ordering::Acquire);
+        // In this order: what counts as received at least is.
+        let stored = fixed.receiver.stored_so_far();
+        let drained = fixed.receiver.drained_so_far();
+        let sent = fixed.sender.sent();
         // A receiver may be ahead of a sender that has stamped its message and not moved the cursor.
         (stored, (sent.wrapping_sub(drained) as i64).max(0) as u64)
     }
@@ -43,10 +43,8 @@ impl Engine {
     /// senders write.
     pub fn known(&self) -> u64 {
         let receiver = &self.segment().fixed().receiver;
-        // Relaxed: this thread's own.
-        let stored = receiver.stored.load(Ordering::Relaxed);
-        let drained = receiver.drained.load(Ordering::Relaxed);
-        let ahead = receiver.sent_seen.get().wrapping_sub(drained) as i64;
+        let stored = receiver.stored_hint();
+        let ahead = receiver.known_sent(receiver.drained_hint());
         stored.saturating_add(ahead.max(0) as u64)
     }
 
@@ -210,11 +208,11 @@ impl Engine {
     fn seems_to_have(&self, count: u64) -> bool {
         let receiver = &self.segment().fixed().receiver;
         // Relaxed: this thread's own, or that of a sender that makes room: then the look behind the fence of `arm` decides.
-        let stored = receiver.stored.load(Ordering::Relaxed);
+        let stored = receiver.stored_hint();
         let Some(ahead) = count.checked_sub(stored.saturating_add(1)) else {
             return true;
         };
-        let last = receiver.drained.load(Ordering::Relaxed).wrapping_add(ahead);
+        let last = receiver.drained_hint().wrapping_add(ahead);
         !matches!(Ring::of(self.segment()).published(last), Ok(None))
     }
 
@@ -223,8 +221,8 @@ impl Engine {
         let fixed = self.segment().fixed();
         let wait_flags = &fixed.wait_flags;
         // Relaxed: this thread's own, or that of a sender that makes room: that rings whatever the threshold.
-        let stored = fixed.receiver.stored.load(Ordering::Relaxed);
-        let drained = fixed.receiver.drained.load(Ordering::Relaxed);
+        let stored = fixed.receiver.stored_hint();
+        let drained = fixed.receiver.drained_hint();
         let threshold = drained.wrapping_add(count.saturating_sub(stored));
         let armed = wait_flags.arm(threshold, how);
         // ATTENTION: the wake word, then `sent`; pairs with the barrier between a send and its look at the wait flags.
@@ -263,8 +261,7 @@ impl Engine {
         let wait_flags = &fixed.wait_flags;
         let wake_word = wait_flags.wake_word();
         let threshold = wait_flags.threshold();
-        // Acquire: as for every reader of `sent`.
-        let sent = fixed.sender.sent.load(Ordering::Acquire);
+        let sent = fixed.sender.sent();
         if sent.wrapping_sub(threshold) as i64 >= 0 {
             self.ring(wake_word);
         }

@@ -21,11 +21,7 @@ use crate::waiters::{List, Waiters};
 impl Watched for Engine {
     fn ringer(&self) -> Ringer<'_> {
         let receiver = &self.segment().fixed().receiver;
-        Ringer {
-            watched: &receiver.watched,
-            words: &receiver.doorbell,
-            doorbell: &self.doorbell,
-        }
+        receiver.ringer(&self.doorbell)
     }
 
     fn level(&self, receiving: ReceiverHeld<'_>) -> Level {
@@ -97,7 +93,7 @@ impl Engine {
         self.with_receiver_lock(me, deadline, |receiving, wakes| {
             let both = self.borrow_sender_lock(receiving, me, deadline)?;
             let sender = &self.segment().fixed().sender;
-            if self.has_room(sender.sent.load(Ordering::Relaxed)) {
+            if self.has_room(sender.next_position(both.sender())) {
                 self.foretell_arrival(receiving, messages);
             }
             let result = send(self, both.sender());
@@ -162,7 +158,7 @@ impl Engine {
     /// The word on which helpers sleep.
     #[cfg(loom)]
     pub(crate) fn helpers_word(&self) -> &crate::sync::AtomicU32 {
-        &self.segment().fixed().receiver.doorbell.calls
+        &self.segment().fixed().receiver.doorbell().calls
     }
 
     #[cfg(loom)]

@@ -29,24 +29,24 @@ pub(super) fn check_mode(mode: &AtomicU32, findings: &mut Findings) {
 
 /// Checks what the senders' side remembers, while no thread holds a lock.
 pub(super) fn check_senders(segment: &Segment, findings: &mut Findings) {
-    let (sender, published) = (&segment.fixed().sender, &segment.fixed().published);
+    let words = segment.fixed().words();
     // Relaxed throughout: no process writes a copy.
     let load = Ordering::Relaxed;
-    let (sent, freed) = (sender.sent.load(load), published.freed.load(load));
-    let seen = sender.freed_seen.get();
+    let (sent, freed) = (words.sent.load(load), words.freed.load(load));
+    let seen = words.freed_seen.get();
     if is_beyond(seen, freed) || is_beyond(sent, seen) {
         findings.add(
             "senders know of free slots that there are",
-            &sender.freed_seen,
+            words.freed_seen,
             format_args!("{sent} to {freed}"),
             seen,
         );
     }
-    let (seen, removed) = (sender.removed_seen.get(), published.removed.load(load));
+    let (seen, removed) = (words.removed_seen.get(), words.removed.load(load));
     if is_beyond(seen, removed) {
         findings.add(
             "senders know of room that there is",
-            &sender.removed_seen,
+            words.removed_seen,
             format_args!("at most {removed}"),
             seen,
         );

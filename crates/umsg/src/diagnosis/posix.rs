@@ -311,11 +311,11 @@ fn describe(segment: &Segment, namespace: &Namespace) -> Diagnosis {
     let bytes = |slot| segment.cell(slot).map_or(0, |cell| cell.len.get());
     let sides = [Side::Senders, Side::Receivers];
     let repairs =
-        [0, 1].map(|n| Repairs::read(sides[n], &fixed.receiver.repairs[n], &fixed.repair_log[n]));
-    let watched = fixed.receiver.watched.get() != 0;
+        [0, 1].map(|n| Repairs::read(sides[n], &fixed.words().repairs[n], &fixed.repair_log[n]));
+    let watched = fixed.receiver.is_watched();
     let doorbell = FifoName {
         inode: segment.file().inode,
-        number: fixed.receiver.doorbell.name.get(),
+        number: fixed.receiver.fifo_number(),
     };
     Diagnosis {
         contents: Some(Contents {

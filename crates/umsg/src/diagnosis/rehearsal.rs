@@ -24,17 +24,7 @@ const RECEIVERS: usize = offset_of!(segment::Fixed, receiver);
 
 /// Rehearses with a copy that is not needed any more.
 pub(super) fn posix(copy: segment::Segment, findings: &mut Findings) {
-    let fixed = copy.fixed();
-    fixed.receiver.watched.set(0);
-    // Relaxed throughout: the copy is this thread's.
-    let attention = fixed.words().attention;
-    attention.fetch_and(posix_engine::RECEIVERS, Ordering::Relaxed);
-    fixed.receiver.registered.store(0, Ordering::Relaxed);
-    fixed.receiver.notices.store(0, Ordering::Relaxed);
-    fixed
-        .notices
-        .iter()
-        .for_each(|notice| notice.word.store(0, Ordering::Relaxed));
+    copy.fixed().forget_watchers();
     let (engine, me) = (posix_engine::Engine::new(copy.share()), thread::current());
     let mut buffer = vec![0; copy.layout().message_size];
     let mut refused = None;

@@ -25,13 +25,13 @@ pub(super) fn cursors(
     is_settled: bool,
 ) -> Option<Cursors> {
     let slots = geometry(segment, findings)?;
-    let fixed = segment.fixed();
+    let words = segment.fixed().words();
     // Relaxed throughout: no process writes a copy.
     let load = Ordering::Relaxed;
-    let drained = fixed.receiver.drained.load(load);
-    let sent = fixed.sender.sent.load(load);
-    let freed = fixed.published.freed.load(load);
-    let batch_end = fixed.sender.batch_end.load(load);
+    let drained = words.drained.load(load);
+    let sent = words.sent.load(load);
+    let freed = words.freed.load(load);
+    let batch_end = words.batch_end.load(load);
     let before = findings.count();
     // A sender that died may have left its cursor behind.
     let furthest = match is_settled {
@@ -42,7 +42,7 @@ pub(super) fn cursors(
     if is_beyond(drained, furthest) {
         findings.add(
             "no more was received than was sent",
-            &fixed.receiver.drained,
+            words.drained,
             format_args!("at most {furthest}"),
             drained,
         );
@@ -50,7 +50,7 @@ pub(super) fn cursors(
     if is_beyond(sent, freed) {
         findings.add(
             "no more was sent than there were free slots",
-            &fixed.sender.sent,
+            words.sent,
             format_args!("at most {freed}"),
             sent,
         );
@@ -59,7 +59,7 @@ pub(super) fn cursors(
         let most = drained.wrapping_add(slots.into());
         findings.add(
             "the ring holds each slot once",
-            &fixed.published.freed,
+            words.freed,
             format_args!("{drained} to {most}"),
             freed,
         );

@@ -23,19 +23,19 @@ pub(super) fn check(segment: &Segment, survey: &mut Survey, findings: &mut Findi
             return;
         }
     }
-    let receiver = &segment.fixed().receiver;
+    let words = segment.fixed().words();
     // Relaxed: no process writes a copy.
     findings.equal(
         "the store holds as many messages as it says",
-        &receiver.stored,
+        words.stored,
         sum.messages,
-        receiver.stored.load(Ordering::Relaxed),
+        words.stored.load(Ordering::Relaxed),
     );
     findings.equal(
         "the store holds as many bytes as it says",
-        &receiver.stored_bytes,
+        words.stored_bytes,
         sum.bytes,
-        receiver.stored_bytes.load(Ordering::Relaxed),
+        words.stored_bytes.load(Ordering::Relaxed),
     );
 }
 
@@ -53,9 +53,9 @@ fn priorities(segment: &Segment) -> impl Iterator<Item = usize> {
 
 /// Each bit of an upper level stands for a word of the lower one that is not 0.
 fn check_levels(segment: &Segment, findings: &mut Findings) {
-    let receiver = &segment.fixed().receiver;
+    let words = segment.fixed().words();
     let mut level2 = 0;
-    for (i, word) in receiver.level1.iter().enumerate() {
+    for (i, word) in words.level1.iter().enumerate() {
         let mut level1 = 0;
         for j in 0..64 {
             let is_used = segment.level0(i * 64 + j).is_ok_and(|word| word.get() != 0);
@@ -71,9 +71,9 @@ fn check_levels(segment: &Segment, findings: &mut Findings) {
     }
     findings.equal(
         "the bitmap says which priorities have messages",
-        &receiver.level2,
+        words.level2,
         level2,
-        receiver.level2.get(),
+        words.level2.get(),
     );
 }
 
@@ -120,7 +120,7 @@ fn check_list(
                 sequence,
             );
         }
-        let newest = segment.fixed().receiver.sequence.get();
+        let newest = segment.fixed().words().sequence.get();
         if is_beyond(sequence, newest) {
             findings.add(
                 "a message's number was given out",
@@ -141,31 +141,31 @@ fn check_list(
 
 /// Whether what is published of the queue follows from what it holds.
 pub(super) fn check_counts(segment: &Segment, held: u64, findings: &mut Findings) {
-    let (receiver, published) = (&segment.fixed().receiver, &segment.fixed().published);
+    let words = segment.fixed().words();
     // Relaxed: no process writes a copy.
     let load = Ordering::Relaxed;
-    let drained = receiver.drained.load(load);
+    let drained = words.drained.load(load);
     findings.equal(
         "as many messages are held as there are records",
-        &receiver.held,
+        words.held,
         held,
-        receiver.held.load(load),
+        words.held.load(load),
     );
     let removed = drained
-        .wrapping_sub(receiver.stored.load(load))
+        .wrapping_sub(words.stored.load(load))
         .wrapping_sub(held);
     findings.equal(
         "what has left the queue is what was received, but for what is stored and held",
-        &published.removed,
+        words.removed,
         removed,
-        published.removed.load(load),
+        words.removed.load(load),
     );
-    let bytes = receiver.bytes[drained as usize & 1].load(load);
-    let removed = bytes.wrapping_sub(receiver.stored_bytes.load(load));
+    let bytes = words.bytes[drained as usize & 1].load(load);
+    let removed = bytes.wrapping_sub(words.stored_bytes.load(load));
     findings.equal(
         "the bytes that have left the queue are those received, but for those stored",
-        &published.removed_bytes,
+        words.removed_bytes,
         removed,
-        published.removed_bytes.load(load),
+        words.removed_bytes.load(load),
     );
 }

@@ -151,8 +151,8 @@ pub(super) fn status(queue: &Queue) -> Status {
             .unwrap_or(SystemTime::UNIX_EPOCH),
         blocked_senders: waiters.living(List::Senders),
         blocked_receivers: waiters.living(List::Receivers) + waiters.living(List::Offered),
-        last_send: moment(fixed.sender.last_send.load(Ordering::Relaxed)),
-        last_receive: moment(fixed.receiver.last_receive.load(Ordering::Relaxed)),
+        last_send: moment(fixed.sender.last_send()),
+        last_receive: moment(fixed.receiver.last_receive()),
         slots,
         memory: engine.segment().memory(slots) + arena::allocated(engine.segment()) as u64,
         statistics: statistics(engine),
@@ -171,6 +171,7 @@ pub(super) fn status(queue: &Queue) -> Status {
 fn statistics(engine: &Engine) -> Statistics {
     let fixed = engine.segment().fixed();
     let sum = |event| fixed.counters.sum(event);
+    let [sender_repairs, receiver_repairs] = fixed.receiver.repairs();
     Statistics {
         sends_blocked: sum(Event::SendBlocked),
         receives_blocked: sum(Event::ReceiveBlocked),
@@ -182,8 +183,8 @@ fn statistics(engine: &Engine) -> Statistics {
         dropped: sum(Event::Dropped),
         expired: sum(Event::Expired),
         dead_lettered: sum(Event::DeadLettered),
-        sender_repairs: fixed.receiver.repairs[0].load(Ordering::Relaxed),
-        receiver_repairs: fixed.receiver.repairs[1].load(Ordering::Relaxed),
+        sender_repairs,
+        receiver_repairs,
     }
 }
 

@@ -63,8 +63,7 @@ impl Shared {
     #[inline(always)]
     pub(super) fn prefetch(&self) {
         let segment = self.engine.segment();
-        // Relaxed: a hint.
-        let position = segment.fixed().sender.sent.load(Ordering::Relaxed);
+        let position = segment.fixed().sender.sent_hint();
         if let Ok((slot, _)) = Ring::of(segment).slot(position) {
             segment.prefetch_to_write(slot);
         }

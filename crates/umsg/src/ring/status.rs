@@ -91,7 +91,7 @@ pub(super) fn status(segment: &Segment, messages: u64) -> Status {
     let (owner, birth) = ownership.owner();
     let slots = fixed.geometry.slots() as usize;
     let created = Duration::from_nanos(header.created_at.load(Ordering::Relaxed));
-    let repairs = fixed.receiver.repairs.iter();
+    let repairs = fixed.receiver.repairs().into_iter();
     Status {
         entries,
         overflow: (layout.max_messages as u32).saturating_sub(entries),
@@ -114,9 +114,7 @@ pub(super) fn status(segment: &Segment, messages: u64) -> Status {
         spun: sum(Event::SpinPaid),
         time_spun: Duration::from_nanos(sum(Event::Spun)),
         time_asleep: Duration::from_nanos(sum(Event::Asleep)),
-        repairs: repairs
-            .map(|count| count.load(Ordering::Relaxed))
-            .fold(0, u32::wrapping_add),
+        repairs: repairs.fold(0, u32::wrapping_add),
         damaged: header.damage.is_noted(),
     }
 }

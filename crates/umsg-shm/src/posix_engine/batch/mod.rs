@@ -19,8 +19,9 @@ mod send;
 mod wait;
 
 pub use receive::Sink;
+pub use send::Batch;
 pub(super) use send::Whole;
-pub use send::{Batch, move_cursor, take_back, unfinished};
+pub(super) use send::{take_back, unfinished};
 #[cfg(not(loom))]
 pub(super) use wait::NEVER;
 pub(super) use wait::Turn;

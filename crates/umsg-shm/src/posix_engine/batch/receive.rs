@@ -12,7 +12,6 @@ use crate::fault::Fault;
 use crate::lock::SLICE;
 use crate::lock::tokens::ReceiverHeld;
 use crate::posix_engine::segment::Ring;
-use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
 use crate::sys::thread::Thread;
 use crate::waiters::Node;
@@ -173,8 +172,7 @@ impl Engine {
         sink: &mut S,
     ) -> (usize, Result<Stopped, Fault>) {
         let published = &self.segment().fixed().published;
-        // Relaxed: under the receiver lock.
-        let before = published.freed.load(Ordering::Relaxed);
+        let before = published.freed(receiving);
         let mut freed = before;
         let mut found = first;
         let stopped = loop {
@@ -195,8 +193,7 @@ impl Engine {
         };
         if freed != before {
             crash_point!(RECEIVE_BATCH_TAKEN);
-            // Release: FREED, as in `free_slot`, of all of them.
-            published.freed.store(freed, Ordering::Release);
+            published.free_up_to(receiving, freed);
             crash_point!(RECEIVE_FREED);
         }
         (freed.wrapping_sub(before) as usize, stopped)
@@ -229,11 +226,9 @@ impl Engine {
     #[inline(always)]
     fn look_at_sent(&self) {
         let fixed = self.segment().fixed();
-        let seen = &fixed.receiver.sent_seen;
-        // Relaxed: hints.
-        let drained = fixed.receiver.drained.load(Ordering::Relaxed);
-        if (seen.get().wrapping_sub(drained) as i64) <= AHEAD as i64 {
-            seen.set(fixed.sender.sent.load(Ordering::Relaxed));
+        let drained = fixed.receiver.drained_hint();
+        if fixed.receiver.known_sent(drained) <= AHEAD as i64 {
+            fixed.receiver.see_sent(fixed.sender.sent_hint());
         }
     }
 
@@ -244,9 +239,8 @@ impl Engine {
             return self.prefetch_stored(found);
         }
         let receiver = &self.segment().fixed().receiver;
-        // Relaxed: hints.
-        let position = receiver.drained.load(Ordering::Relaxed).wrapping_add(AHEAD);
-        if (receiver.sent_seen.get().wrapping_sub(position) as i64) > 0
+        let position = receiver.drained_hint().wrapping_add(AHEAD);
+        if receiver.known_sent(position) > 0
             && let Ok((slot, _)) = Ring::of(self.segment()).slot(position)
         {
             self.segment().prefetch(slot);

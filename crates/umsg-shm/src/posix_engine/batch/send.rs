@@ -8,7 +8,7 @@ use crate::crash::crash_point;
 use crate::fault::Fault;
 use crate::lock::SLICE;
 use crate::lock::tokens::{BothHeld, SenderHeld};
-use crate::posix_engine::segment::{Cell, OnFull, Ring, Segment, SenderSide};
+use crate::posix_engine::segment::{Cell, OnFull, Ring, Segment};
 use crate::sync::Ordering;
 use crate::sys::clock::{self, Deadline};
 use crate::sys::thread::Thread;
@@ -94,10 +94,9 @@ impl<B: Batch + ?Sized> Turn for Whole<'_, B> {
 
     fn take(&mut self, both: BothHeld<'_>, engine: &Engine, me: &Thread) -> Result<(), Refused> {
         let fixed = engine.segment().fixed();
-        // Relaxed: under both locks.
-        let freed = fixed.published.freed.load(Ordering::Relaxed);
-        fixed.sender.freed_seen.set(freed);
-        let first = fixed.sender.sent.load(Ordering::Relaxed);
+        let freed = fixed.published.freed(both.receiver());
+        fixed.sender.see_freed(both.sender(), freed);
+        let first = fixed.sender.next_position(both.sender());
         engine.publish_batch(both.sender(), me, self.0, first, self.wanted(), Amount::All)?;
         Ok(())
     }
@@ -205,21 +204,14 @@ impl Engine {
         amount: Amount,
     ) -> Result<Attempt, Refused> {
         let fixed = self.segment().fixed();
-        let sender = &fixed.sender;
-        // Relaxed: only the holder of the sender lock stores it.
-        let first = sender.sent.load(Ordering::Relaxed);
+        let first = fixed.sender.next_position(sending);
         let wanted = batch.len() as u64;
         let count = self.room(first, wanted);
         if count == 0 || amount == Amount::All && count < wanted {
             return Err(Refused::NotNow);
         }
-        if sender.freed_seen.get().wrapping_sub(first) < count {
-            // Acquire: FREED, as in `send_locked`.
-            let freed = fixed.published.freed.load(Ordering::Acquire);
-            sender.freed_seen.set(freed);
-            if freed.wrapping_sub(first) < count {
-                return Ok(Attempt::NeedsSlots(count));
-            }
+        if !fixed.has_free_slots(sending, first, count) {
+            return Ok(Attempt::NeedsSlots(count));
         }
         let sent = self.publish_batch(sending, me, batch, first, count, amount)?;
         Ok(Attempt::Sent(sent))
@@ -237,18 +229,18 @@ impl Engine {
     ) -> Result<usize, Fault> {
         let sender = &self.segment().fixed().sender;
         let mut end = first.wrapping_add(count);
-        // Release, here and below: before the stamps that a repair has to know of.
-        sender.batch_end.store(end, Ordering::Release);
+        // Before the stamps that a repair has to know of.
+        sender.set_batch_end(sending, end);
         crash_point!(BATCH_NOTED);
         let filled = self.fill_batch(sending, me, batch, first, count);
         match filled.trouble {
             Some(trouble) if amount == Amount::All || filled.count == 0 => {
-                take_back(self.segment(), first, end)?;
+                take_back(sending, self.segment(), first, end)?;
                 return Err(trouble);
             }
             Some(_) => {
                 end = first.wrapping_add(filled.count);
-                sender.batch_end.store(end, Ordering::Release);
+                sender.set_batch_end(sending, end);
             }
             None => {}
         }
@@ -269,7 +261,7 @@ impl Engine {
         let fixed = self.segment().fixed();
         let ring = Ring::of(self.segment());
         let now = clock::monotonic_coarse();
-        let free = fixed.sender.freed_seen.get();
+        let free = fixed.sender.known_free(first);
         let mut filled = Filled {
             count: 0,
             bytes: 0,
@@ -280,7 +272,7 @@ impl Engine {
         };
         for index in 0..count {
             let position = first.wrapping_add(index);
-            if free.wrapping_sub(position) > AHEAD
+            if free.wrapping_sub(index) > AHEAD
                 && let Ok((slot, _)) = ring.slot(position.wrapping_add(AHEAD))
             {
                 self.segment().prefetch_to_write(slot);
@@ -291,8 +283,7 @@ impl Engine {
                 break;
             }
         }
-        // Relaxed: a time for people.
-        fixed.sender.last_send.store(now, Ordering::Relaxed);
+        fixed.sender.note_send(now);
         filled
     }
 
@@ -341,25 +332,22 @@ impl Engine {
             // this can't fail.
             self.announce_slow(sending, first.wrapping_add(filled.run), filled.key)?;
         }
-        let bytes = sender.bytes[first as usize & 1].load(Ordering::Relaxed);
-        // Release: before the stamp, for a repair.
-        sender
-            .batch_bytes
-            .store(bytes.wrapping_add(filled.bytes), Ordering::Release);
+        sender.prepare_batch_bytes(sending, first, filled.bytes);
         crash_point!(BATCH_STAMPED);
         Ring::publish(gate, first);
         crash_point!(BATCH_PUBLISHED);
-        move_cursor(sender, end);
+        sender.count_batch(sending, end);
         crash_point!(SEND_COUNTED);
         Ok(())
     }
 }
 
 /// Where the batch ends that was begun and is not counted as sent.
-pub fn unfinished(segment: &Segment, sent: u64) -> Result<Option<u64>, Fault> {
-    let sender = &segment.fixed().sender;
-    // Acquire: nothing that belongs to the batch is read earlier.
-    let end = sender.batch_end.load(Ordering::Acquire);
+pub(in crate::posix_engine) fn unfinished(
+    segment: &Segment,
+    sent: u64,
+) -> Result<Option<u64>, Fault> {
+    let end = segment.fixed().sender.batch_end();
     let left = end.wrapping_sub(sent);
     match left as i64 {
         ..=0 => Ok(None),
@@ -368,26 +356,13 @@ pub fn unfinished(segment: &Segment, sent: u64) -> Result<Option<u64>, Fault> {
     }
 }
 
-/// Counts a batch as sent. Which element of `bytes` counts follows from the parity of the cursor, so the cursor moves
-/// by odd numbers only.
-pub fn move_cursor(sender: &SenderSide, end: u64) {
-    // Relaxed: under the sender lock.
-    let bytes = sender.batch_bytes.load(Ordering::Relaxed);
-    let sent = sender.sent.load(Ordering::Relaxed);
-    let step = |to: u64| {
-        sender.bytes[to as usize & 1].store(bytes, Ordering::Relaxed);
-        // Release: a process that reads `sent` with acquire sees the messages too.
-        sender.sent.store(to, Ordering::Release);
-    };
-    if end.wrapping_sub(sent) & 1 == 0 {
-        step(end.wrapping_sub(1));
-        crash_point!(BATCH_COUNTED);
-    }
-    step(end);
-}
-
-/// Takes back what a batch left whose gate was never stamped: the stamps behind it. Under the sender lock.
-pub fn take_back(segment: &Segment, first: u64, end: u64) -> Result<(), Fault> {
+/// Takes back what a batch left whose gate was never stamped: the stamps behind it.
+pub(in crate::posix_engine) fn take_back(
+    sending: SenderHeld<'_>,
+    segment: &Segment,
+    first: u64,
+    end: u64,
+) -> Result<(), Fault> {
     let ring = Ring::of(segment);
     for step in 1..end.wrapping_sub(first) {
         if let Some((_, cell)) = ring.published(first.wrapping_add(step))? {
@@ -396,10 +371,6 @@ pub fn take_back(segment: &Segment, first: u64, end: u64) -> Result<(), Fault> {
         }
     }
     crash_point!(BATCH_TAKEN_BACK);
-    segment
-        .fixed()
-        .sender
-        .batch_end
-        .store(first, Ordering::Release);
+    segment.fixed().sender.set_batch_end(sending, first);
     Ok(())
 }

@@ -17,7 +17,6 @@ use crate::crash::crash_point;
 use crate::fault::Fault;
 use crate::lock::SLICE;
 use crate::lock::tokens::{BothHeld, ReceiverHeld};
-use crate::sync::Ordering;
 use crate::sys::clock::{self, Deadline};
 use crate::sys::liveness::Liveness;
 use crate::sys::thread::{Calm, Thread};
@@ -101,7 +100,7 @@ impl Engine {
         me: &Thread,
         wanted: u64,
     ) -> Result<Enlisted<'_, ()>, Fault> {
-        let sent = self.segment().fixed().sender.sent.load(Ordering::Relaxed);
+        let sent = self.segment().fixed().sender.next_position(both.sender());
         if self.room(sent, wanted) == wanted {
             return Ok(Enlisted::Done(()));
         }

@@ -68,7 +68,7 @@ impl Salvage<'_> {
     }
 
     /// Numbers what was sent and is kept from 1 on, and marks what is queued as stored. From here on nothing needs to be known of the ring.
-    pub(super) fn number(&mut self) -> Result<(), Fault> {
+    pub(super) fn number(&mut self, both: BothHeld<'_>) -> Result<(), Fault> {
         let segment = self.engine.segment();
         let kept = self.kept();
         // What was in the ring comes behind all others, also for a process that finds it numbered and the others not.
@@ -92,7 +92,7 @@ impl Salvage<'_> {
             cell.set_stored(*home == Home::Queued);
             crash_point!(SALVAGE_RENUMBERED);
         }
-        segment.fixed().receiver.sequence.set(number);
+        segment.fixed().receiver.set_sequence(both, number);
         Ok(())
     }
 
@@ -100,7 +100,7 @@ impl Salvage<'_> {
     /// are written in a call: a process that looks at them without a lock pairs with that. Relaxed: both locks are ours.
     pub(super) fn lay_ring(&mut self, both: BothHeld<'_>) -> Result<(), Fault> {
         let fixed = self.engine.segment().fixed();
-        let sent = fixed.sender.sent.load(Ordering::Relaxed);
+        let sent = fixed.sender.next_position(both.sender());
         // 48 bits of it have to go into the one-priority word.
         let first = if sent >> 47 == 0 { sent } else { 0 };
         let mut free = 0;
@@ -112,29 +112,8 @@ impl Salvage<'_> {
                 free += 1;
             }
         }
-        let (sender, receiver) = (&fixed.sender, &fixed.receiver);
-        fixed.run.begin(both.sender(), first, 0);
-        sender.batch_end.store(first, Ordering::Release);
-        sender
-            .bytes
-            .iter()
-            .for_each(|bytes| bytes.store(0, Ordering::Release));
-        receiver
-            .bytes
-            .iter()
-            .for_each(|bytes| bytes.store(0, Ordering::Release));
-        receiver.sent_seen.set(first);
-        receiver.drained.store(first, Ordering::Release);
-        sender.sent.store(first, Ordering::Release);
-        sender.freed_seen.set(first.wrapping_add(free));
-        // The next sender looks for itself whether there is room.
-        sender
-            .removed_seen
-            .set(first.wrapping_sub(self.engine.segment().layout().max_messages as u64));
-        fixed
-            .published
-            .freed
-            .store(first.wrapping_add(free), Ordering::Release);
+        let max = self.engine.segment().layout().max_messages;
+        fixed.restart_ring(both, first, free, max);
         Ok(())
     }
 
@@ -144,9 +123,7 @@ impl Salvage<'_> {
         let receiver = &segment.fixed().receiver;
         let kept = self.kept();
         Priorities::of(segment).clear(receiving)?;
-        // Relaxed: under both locks; calls fail until the queue was made anew.
-        receiver.stored.store(0, Ordering::Relaxed);
-        receiver.stored_bytes.store(0, Ordering::Relaxed);
+        receiver.set_stored(receiving, 0, 0);
         for (_, slot, home) in &kept {
             if *home != Home::Queued {
                 continue;

@@ -144,7 +144,7 @@ impl Engine {
         salvage.survey_nodes();
         crash_point!(SALVAGE_SURVEYED);
         salvage.lay_arena(real)?;
-        salvage.number()?;
+        salvage.number(both)?;
         crash_point!(SALVAGE_NUMBERED);
         salvage.lay_ring(both)?;
         crash_point!(SALVAGE_EMPTIED);
@@ -153,7 +153,8 @@ impl Engine {
         Leases::of(self.segment()).rebuild(receiving)?;
         self.find_registration(receiving);
         self.publish_counts(receiving);
-        self.forget_room();
+        // There may be more messages than the queue is for.
+        self.segment().fixed().forget_room(both);
         Ok(salvage.outcome)
     }
 }

@@ -11,17 +11,6 @@ use crate::sync::Ordering;
 use crate::waiters::NODES;
 
 impl Engine {
-    /// The next sender looks for itself whether there is room: there may be more messages than the queue is for.
-    pub(super) fn forget_room(&self) {
-        let fixed = self.segment().fixed();
-        // Relaxed: under both locks.
-        let removed = fixed.published.removed.load(Ordering::Relaxed);
-        let seen = &fixed.sender.removed_seen;
-        if seen.get().wrapping_sub(removed) as i64 > 0 {
-            seen.set(removed);
-        }
-    }
-
     /// Sees to it that there is memory for all slots that have a cell and for their messages' places in the store, before anything is
     /// changed. Answers what is memory then, and how many slots there are.
     pub(super) fn provide(&self, real: Real) -> Result<(Real, usize), Fault> {
@@ -85,14 +74,14 @@ impl Engine {
         // Relaxed throughout: both locks are held; a process that looks without one finds a queue that is being changed.
         fixed.geometry.set_slots(both, slots as u32);
         fixed.geometry.widen_ring(both, self.entries(slots));
-        fixed.receiver.nodes.set(real.nodes.min(NODES) as u32);
+        fixed.receiver.set_nodes(real.nodes.min(NODES));
         let usable = real.lease_records.min(layout.slots) as u32;
         fixed.leases.usable.set(usable);
         fixed.leases.used.set(fixed.leases.used.get().min(usable));
         fixed.leases.returned.set(0);
         fixed.leases.look_after.store(0, Ordering::Relaxed);
         fixed.leases.due.store(0, Ordering::Relaxed);
-        fixed.sender.fifo_pages.set(real.fifos);
+        fixed.sender.set_fifo_pages(both, real.fifos);
     }
 }
 

@@ -40,16 +40,15 @@ impl Salvage<'_> {
     fn span(&self) -> (u64, u64) {
         let (fixed, slots) = (self.engine.segment().fixed(), self.slots as u64);
         let receiver = &fixed.receiver;
-        // Relaxed throughout: under both locks.
-        let sent = fixed.sender.sent.load(Ordering::Relaxed);
-        let freed = fixed.published.freed.load(Ordering::Relaxed);
+        let sent = fixed.sender.sent();
+        let freed = fixed.published.freed_so_far();
         let can_be =
             |first: u64| sent.wrapping_sub(first) <= slots && freed.wrapping_sub(first) <= slots;
-        let drained = receiver.drained.load(Ordering::Relaxed);
+        let drained = receiver.drained_so_far();
         // The counts of what was taken out of the queue, and of what was only taken out of the ring, say where that stood.
-        let removed = fixed.published.removed.load(Ordering::Relaxed);
-        let stored = receiver.stored.load(Ordering::Relaxed);
-        let held = receiver.held.load(Ordering::Relaxed);
+        let removed = fixed.published.removed();
+        let stored = receiver.stored_so_far();
+        let held = receiver.held_so_far();
         let reckoned = removed.wrapping_add(stored).wrapping_add(held);
         let first = match !can_be(drained) && can_be(reckoned) {
             true => reckoned,

@@ -49,13 +49,11 @@ fn fill_in(segment: &Segment, slots: usize, mode: u32) {
     }
     let ring_len = (PAGE / 4).min(layout.ring_len);
     fixed.geometry.begin(ring_len, slots);
-    fixed.published.freed.store(slots as u64, Ordering::Relaxed);
-    fixed.sender.freed_seen.set(slots as u64);
-    fixed.sender.fifo_pages.set(1);
+    fixed.published.begin(slots);
+    fixed.sender.begin(slots);
     fixed
         .receiver
-        .nodes
-        .set((PAGE / size_of::<Node>()).min(NODES) as u32);
+        .set_nodes((PAGE / size_of::<Node>()).min(NODES));
     let lease_records = (PAGE / size_of::<LeaseRecord>()).min(layout.slots);
     fixed.leases.usable.set(lease_records as u32);
     let header = &fixed.header;

@@ -19,12 +19,14 @@
 
 use super::geometry::Geometry;
 use super::ownership::Ownership;
+use super::published::Published;
+use super::receiver::ReceiverSide;
 use super::run::Run;
+use super::sender::SenderSide;
 use super::wait_flags::WaitFlags;
-use super::{ArenaRoots, LeaseRoots, Links};
-use crate::lock::Lock;
+use super::{ArenaRoots, LeaseRoots};
 use crate::repair::log::{Damage, MENDED, RepairLog};
-use crate::sync::{AtomicU32, AtomicU64, Guarded32, Guarded64};
+use crate::sync::{AtomicU32, AtomicU64};
 
 /// First eight bytes of every segment: "umsg-mq" and a zero.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"umsg-mq\0");
@@ -33,12 +35,6 @@ pub const VERSION: u32 = 2;
 /// Stands for all sizes and offsets below: two builds that differ in one refuse each other's segments.
 #[cfg(not(loom))]
 pub const LAYOUT_HASH: u32 = layout_hash();
-
-/// Words of the second level of the priority bitmap.
-#[cfg(not(loom))]
-pub const LEVEL1: usize = super::PRIORITIES / 64 / 64;
-#[cfg(loom)]
-pub const LEVEL1: usize = 1;
 
 /// What a segment is.
 #[repr(C, align(128))]
@@ -62,92 +58,6 @@ pub struct Header {
     pub damage: Damage,
     /// The PID namespace of the creator, and above 32 bits its time namespace: inode numbers. 0 for unknown.
     pub(crate) home: AtomicU64,
-}
-
-/// The senders' side.
-#[repr(C, align(128))]
-#[derive(Default)]
-pub struct SenderSide {
-    pub lock: Lock,
-    /// The machine's clock at the last send, in nanoseconds.
-    pub last_send: AtomicU64,
-    /// Ring position of the next message: how many were ever sent through the ring.
-    pub sent: AtomicU64,
-    /// Bytes ever sent through the ring; the element `sent & 1` is the one that counts, so that both change with the
-    /// one store to `sent`.
-    pub(crate) bytes: [AtomicU64; 2],
-    /// [`Published::freed`] and [`Published::removed`] as last read.
-    pub freed_seen: Guarded64,
-    pub removed_seen: Guarded64,
-    /// Which pages of the fifo region are real memory, one bit each.
-    pub(crate) fifo_pages: Guarded64,
-    /// Bytes of the arena in use, in granules.
-    pub(crate) arena_len: Guarded32,
-    /// 1 while the arena's lists are being changed.
-    pub(crate) arena_dirty: Guarded32,
-    /// Ring position behind the batch that is being sent, or was sent last: none is under way unless it is beyond `sent`.
-    /// Atomic because [`crate::posix_engine::Engine::counts`] asks what a dead sender has sent.
-    pub batch_end: AtomicU64,
-    /// What counts in `bytes` once that batch is sent.
-    pub(crate) batch_bytes: AtomicU64,
-}
-
-/// What the receivers' side tells the senders' side.
-#[repr(C, align(128))]
-#[derive(Default)]
-pub struct Published {
-    /// Ring position up to which slots may be filled.
-    pub freed: AtomicU64,
-    /// `sent - removed` messages are queued.
-    pub removed: AtomicU64,
-    /// `bytes sent - removed_bytes` bytes are queued.
-    pub removed_bytes: AtomicU64,
-}
-
-/// The receivers' side.
-#[repr(C, align(128))]
-#[derive(Default)]
-pub struct ReceiverSide {
-    // -- first line: what each receive writes
-    pub lock: Lock,
-    /// The machine's clock at the last receive, in nanoseconds.
-    pub last_receive: AtomicU64,
-    /// Ring position of the next message to be taken from the ring.
-    pub drained: AtomicU64,
-    /// Bytes ever taken from the ring; the element `drained & 1` counts.
-    pub bytes: [AtomicU64; 2],
-    /// Messages in the store, and their bytes.
-    pub stored: AtomicU64,
-    pub stored_bytes: AtomicU64,
-    /// [`SenderSide::sent`] as last read: up to there the ring is worth fetching ahead.
-    pub(crate) sent_seen: Guarded64,
-    // -- second line: what each receive reads, and a sender that finds no room; written when a process blocks or holds
-    /// Third level of the priority bitmap.
-    pub level2: Guarded64,
-    /// Messages that are held beyond a call: they count for the queue's capacity, and are not queued.
-    pub held: AtomicU64,
-    /// Blocked threads that want a message, want to send, have been offered a message.
-    pub(crate) receivers: Links,
-    pub(crate) senders: Links,
-    pub(crate) offered: Links,
-    /// Which levels are watched by pollers, see [`crate::doorbell`]; 0 for nobody.
-    pub watched: Guarded32,
-    /// Whether a process is registered for a notification, see [`crate::posix_engine::notification`]. Read by spinners as a hint.
-    pub registered: AtomicU32,
-    // -- blocking and the store
-    /// Nodes that are real memory.
-    pub(crate) nodes: Guarded32,
-    /// Next ticket of a waiter, next sequence number of a stored message.
-    pub(crate) ticket: Guarded64,
-    pub sequence: Guarded64,
-    /// Second level of the priority bitmap.
-    pub level1: [Guarded64; LEVEL1],
-    /// Repairs since creation: of the sender side, of the receiver side.
-    pub repairs: [AtomicU32; 2],
-    /// What the doorbell shows, and which it is.
-    pub doorbell: crate::doorbell::Words,
-    /// Registrations for a notification beyond the fixed ones that are real memory.
-    pub notices: AtomicU32,
 }
 
 /// Registrations for a notification that a queue has room for from the start: the one that there is, and those that were fired and

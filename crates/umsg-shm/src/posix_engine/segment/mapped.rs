@@ -9,7 +9,6 @@ use crate::memory::{Format, LastUse, Regions};
 use crate::sync::{AtomicU32, AtomicU64, Guarded32, Guarded64};
 use crate::sys::map::PAGE;
 use std::ops::Range;
-use std::sync::atomic::Ordering;
 
 /// A mapped segment of a POSIX queue.
 pub type Segment = crate::memory::Segment<Fixed>;
@@ -203,7 +202,7 @@ impl Segment {
     pub fn memory(&self, slots: usize) -> u64 {
         let ring = self.fixed().geometry.ring_mask() as usize + 1;
         let lease_records = (self.fixed().leases.usable.get() as usize).min(self.layout().slots);
-        let notices = self.fixed().receiver.notices.load(Ordering::Relaxed) as usize;
+        let notices = self.fixed().receiver.more_notices() as usize;
         (self.layout().fifos
             + (lease_records * size_of::<LeaseRecord>()).next_multiple_of(PAGE)
             + notices.min(MORE_NOTICES) * size_of::<Notice>()

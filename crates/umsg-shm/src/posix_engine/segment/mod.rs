@@ -23,6 +23,7 @@ mod attach;
 mod cell;
 #[cfg(not(loom))]
 mod create;
+mod cursors;
 mod fixed;
 mod geometry;
 mod layout;
@@ -31,8 +32,12 @@ mod layout;
 mod mapped;
 mod ownership;
 mod policy;
+mod priorities;
+mod published;
+mod receiver;
 mod ring;
 mod run;
+mod sender;
 mod tables;
 mod wait_flags;
 #[cfg(not(loom))]
@@ -44,7 +49,7 @@ pub use cell::Cell;
 #[cfg(not(loom))]
 pub use create::create;
 pub(crate) use fixed::NOTICES;
-pub use fixed::{Fixed, LEVEL1, Notice, SenderSide};
+pub use fixed::{Fixed, Notice};
 #[cfg(not(loom))]
 pub use fixed::{LAYOUT_HASH, MAGIC, VERSION};
 pub use layout::{Layout, MORE_NOTICES, PRIORITIES};
@@ -57,6 +62,8 @@ pub use mapped::Segment;
 pub use ownership::{CLOSED, DISABLED, ENABLED, Ownership};
 pub use policy::OnFull;
 pub use policy::{Policy, Rules};
+pub(crate) use priorities::Priorities;
+pub use receiver::LEVEL1;
 pub use ring::Ring;
 pub use run::has_begun;
 pub(crate) use wait_flags::{ARMED, POLLED};

@@ -5,7 +5,7 @@ use super::{ArenaRoots, GRANULE, LeaseRecord, LeaseRoots, Links, Node, Segment};
 use crate::arena::ArenaStore;
 use crate::fault::Fault;
 use crate::leases::LeaseStore;
-use crate::sync::{AtomicU32, AtomicU64, Guarded32, Guarded64, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Guarded32, Guarded64};
 use crate::waiters::{List, WaiterStore};
 
 impl WaiterStore for Segment {
@@ -114,13 +114,13 @@ impl ArenaStore for Segment {
     ) -> Result<(), Fault> {
         let fixed = self.fixed();
         let ring = Ring::of(self);
-        let mut first = fixed.sender.sent.load(Ordering::Relaxed);
+        let mut first = fixed.sender.sent_hint();
         // A batch that is being written: its slots are not free any more.
-        let batch_end = fixed.sender.batch_end.load(Ordering::Relaxed);
+        let batch_end = fixed.sender.batch_end();
         if batch_end.wrapping_sub(first) as i64 > 0 {
             first = batch_end;
         }
-        let freed = fixed.published.freed.load(Ordering::Acquire);
+        let freed = fixed.published.freed_so_far();
         fixed.sender.freed_seen.set(freed);
         let free_slots = (freed.wrapping_sub(first) as i64).clamp(0, self.layout().slots as i64);
         for position in 0..free_slots as u64 {

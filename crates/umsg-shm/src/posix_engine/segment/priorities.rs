@@ -12,9 +12,9 @@
 //!
 //! Everything here is called under the receiver lock.
 
+use super::{Fifo, LEVEL1, PRIORITIES, Segment};
 use crate::fault::Fault;
 use crate::lock::tokens::ReceiverHeld;
-use crate::posix_engine::segment::{Fifo, LEVEL1, PRIORITIES, Segment};
 use crate::sync::Guarded64;
 
 /// The store of a segment, as an ordered set of slots.

@@ -1,0 +1,74 @@
+//! Steps that concern both sides of the ring.
+
+use super::Fixed;
+use crate::lock::tokens::{BothHeld, ReceiverHeld, SenderHeld};
+use crate::repair::log;
+
+impl Fixed {
+    /// Whether `count` slots are free from ring position `first` on. Looks at the receivers' side only if fewer are known.
+    #[inline(always)]
+    pub(crate) fn has_free_slots(&self, sending: SenderHeld<'_>, first: u64, count: u64) -> bool {
+        if self.sender.known_free(first) >= count {
+            return true;
+        }
+        self.sender
+            .see_freed(sending, self.published.freed_so_far());
+        self.sender.known_free(first) >= count
+    }
+
+    /// How many slots are free.
+    pub(crate) fn free_slots(&self, both: BothHeld<'_>) -> u64 {
+        let sent = self.sender.next_position(both.sender());
+        self.published.freed(both.receiver()).wrapping_sub(sent)
+    }
+
+    /// Moves the end of the free slots: entries were added before it, or the last slot was taken from there.
+    pub(crate) fn move_free_end(&self, both: BothHeld<'_>, freed: u64) {
+        self.published.free_up_to(both.receiver(), freed);
+        self.sender.see_freed(both.sender(), freed);
+    }
+
+    /// Tells senders how many messages and bytes have left the queue.
+    #[inline(always)]
+    pub(crate) fn publish_counts(&self, receiving: ReceiverHeld<'_>) {
+        let (removed, bytes) = self.receiver.removed_with_bytes(receiving);
+        self.published.publish(receiving, removed, bytes);
+    }
+
+    /// Makes senders forget room that is not there any more. Room that is kept from them stays kept.
+    pub(crate) fn forget_room(&self, _: BothHeld<'_>) {
+        let removed = self.published.removed();
+        if self.sender.removed_seen().wrapping_sub(removed) as i64 > 0 {
+            self.sender.see_removed(removed);
+        }
+    }
+
+    /// Begins an empty ring at ring position `first` with `free` slots, for a queue of `max` messages.
+    ///
+    /// The words are stored with release, as in a call: a process that reads them without a lock pairs with that.
+    pub(crate) fn restart_ring(&self, both: BothHeld<'_>, first: u64, free: u64, max: usize) {
+        let sending = both.sender();
+        self.run.begin(sending, first, 0);
+        self.sender.restart(sending, first);
+        self.receiver.restart(first);
+        self.sender.move_cursor(sending, first);
+        // The next sender looks for itself whether there is room.
+        self.sender.keep_room(sending, max);
+        self.move_free_end(both, first.wrapping_add(free));
+    }
+
+    /// Counts and logs a repair of the senders' side.
+    pub(crate) fn note_sender_repair(&self, _: SenderHeld<'_>) {
+        self.log_repair(0);
+    }
+
+    /// Counts and logs a repair of the receivers' side.
+    pub(crate) fn note_receiver_repair(&self, _: ReceiverHeld<'_>) {
+        self.log_repair(1);
+    }
+
+    fn log_repair(&self, side: usize) {
+        let lock = [&self.sender.lock, &self.receiver.lock][side];
+        log::note(lock, &self.receiver.repairs[side], &self.repair_log[side]);
+    }
+}

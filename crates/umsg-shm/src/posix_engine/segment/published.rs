@@ -1,0 +1,66 @@
+//! What the receivers' side tells the senders' side.
+
+use crate::lock::tokens::ReceiverHeld;
+use crate::sync::{AtomicU64, Ordering};
+
+/// What the receivers' side tells the senders' side.
+#[repr(C, align(128))]
+#[derive(Default)]
+pub struct Published {
+    /// Ring position up to which slots may be filled.
+    pub(super) freed: AtomicU64,
+    /// `sent - removed` messages are queued.
+    pub(super) removed: AtomicU64,
+    /// `bytes sent - removed_bytes` bytes are queued.
+    pub(super) removed_bytes: AtomicU64,
+}
+
+impl Published {
+    /// The ring position behind the last free slot.
+    #[inline(always)]
+    pub(crate) fn freed(&self, _: ReceiverHeld<'_>) -> u64 {
+        // Relaxed: only holders of the receiver lock store it.
+        self.freed.load(Ordering::Relaxed)
+    }
+
+    /// The same for a sender: the ring entries and the emptied cells before it are visible to the caller.
+    #[inline(always)]
+    pub(crate) fn freed_so_far(&self) -> u64 {
+        // Acquire: FREED. Pairs with the release in `free_up_to`.
+        self.freed.load(Ordering::Acquire)
+    }
+
+    /// Gives senders the slots up to ring position `freed`: their entries are written.
+    #[inline(always)]
+    pub(crate) fn free_up_to(&self, _: ReceiverHeld<'_>, freed: u64) {
+        // Release: FREED. Pairs with the acquire in `freed_so_far`: the entry is there, and the receiver is done with the cell.
+        self.freed.store(freed, Ordering::Release);
+    }
+
+    /// How many messages have left the queue. Their slots are free for the caller.
+    #[inline(always)]
+    pub(crate) fn removed(&self) -> u64 {
+        // Acquire: ROOM. `freed` is stored before `removed`.
+        self.removed.load(Ordering::Acquire)
+    }
+
+    /// How many bytes have left the queue.
+    pub(crate) fn removed_bytes(&self) -> u64 {
+        self.removed_bytes.load(Ordering::Acquire)
+    }
+
+    /// Tells senders how many messages and bytes have left the queue.
+    #[inline(always)]
+    pub(super) fn publish(&self, _: ReceiverHeld<'_>, removed: u64, bytes: u64) {
+        // Relaxed: the store to `removed` publishes them.
+        self.removed_bytes.store(bytes, Ordering::Relaxed);
+        // Release: ROOM. Pairs with the acquire in `removed`.
+        self.removed.store(removed, Ordering::Release);
+    }
+
+    /// Begins with `slots` free slots, in a segment that no other process sees.
+    pub(crate) fn begin(&self, slots: usize) {
+        // Relaxed: no other process sees the segment before its file is linked.
+        self.freed.store(slots as u64, Ordering::Relaxed);
+    }
+}

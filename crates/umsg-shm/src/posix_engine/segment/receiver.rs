@@ -1,0 +1,286 @@
+//! The receivers' side: how far the ring is drained, what the store holds, and the roots of the waiters' lists.
+
+use super::Links;
+use crate::doorbell::{Doorbell, Ringer, Words};
+use crate::lock::Lock;
+use crate::lock::tokens::{BothHeld, ReceiverHeld};
+use crate::sync::{AtomicU32, AtomicU64, Guarded32, Guarded64, Ordering};
+
+/// Words of the second level of the priority bitmap.
+#[cfg(not(loom))]
+pub const LEVEL1: usize = super::PRIORITIES / 64 / 64;
+#[cfg(loom)]
+pub const LEVEL1: usize = 1;
+
+/// The receivers' side.
+#[repr(C, align(128))]
+#[derive(Default)]
+pub struct ReceiverSide {
+    // -- first line: what each receive writes
+    /// The receiver lock.
+    pub lock: Lock,
+    /// The machine's clock at the last receive, in nanoseconds.
+    last_receive: AtomicU64,
+    /// Ring position of the next message to be taken from the ring.
+    pub(super) drained: AtomicU64,
+    /// Bytes ever taken from the ring; the element `drained & 1` counts.
+    pub(super) bytes: [AtomicU64; 2],
+    /// Messages in the store, and their bytes.
+    pub(super) stored: AtomicU64,
+    pub(super) stored_bytes: AtomicU64,
+    /// The last read of [`SenderSide::sent`](super::SenderSide): up to there the ring is worth fetching ahead.
+    sent_seen: Guarded64,
+    // -- second line: what each receive reads, and a sender that finds no room; written when a thread blocks or holds a message
+    /// Third level of the priority bitmap.
+    pub(super) level2: Guarded64,
+    /// Messages that are held beyond a call: they count for the queue's capacity, and are not queued.
+    pub(super) held: AtomicU64,
+    /// Blocked threads that want a message, want to send, have been offered a message.
+    pub(super) receivers: Links,
+    pub(super) senders: Links,
+    pub(super) offered: Links,
+    /// Which levels pollers watch, see [`crate::doorbell`]; 0 for none.
+    pub(super) watched: Guarded32,
+    /// Whether a process is registered for a notification, see [`crate::posix_engine::notification`]. Spinners read it as a hint.
+    pub(super) registered: AtomicU32,
+    // -- blocking and the store
+    /// Nodes that are real memory.
+    pub(super) nodes: Guarded32,
+    /// Next ticket of a waiter.
+    pub(super) ticket: Guarded64,
+    /// Sequence number of the message that came to the store last.
+    pub(super) sequence: Guarded64,
+    /// Second level of the priority bitmap.
+    pub(super) level1: [Guarded64; LEVEL1],
+    /// Repairs since creation: of the sender side, of the receiver side.
+    pub(super) repairs: [AtomicU32; 2],
+    /// What the doorbell shows, and which it is.
+    pub(super) doorbell: Words,
+    /// Registrations for a notification beyond the fixed ones that are real memory.
+    pub(super) notices: AtomicU32,
+}
+
+impl ReceiverSide {
+    /// The ring position of the next message to be taken from the ring.
+    #[inline(always)]
+    pub(crate) fn drained(&self, _: ReceiverHeld<'_>) -> u64 {
+        // Relaxed: only holders of the receiver lock store it.
+        self.drained.load(Ordering::Relaxed)
+    }
+
+    /// The same without the lock: the caller reads nothing earlier that it reads afterwards.
+    #[inline(always)]
+    pub(crate) fn drained_so_far(&self) -> u64 {
+        self.drained.load(Ordering::Acquire)
+    }
+
+    /// The same as a hint, or behind a fence of the caller.
+    #[inline(always)]
+    pub(crate) fn drained_hint(&self) -> u64 {
+        self.drained.load(Ordering::Relaxed)
+    }
+
+    /// Messages in the store.
+    #[inline(always)]
+    pub(crate) fn stored(&self, _: ReceiverHeld<'_>) -> u64 {
+        // Relaxed: only holders of the receiver lock store it.
+        self.stored.load(Ordering::Relaxed)
+    }
+
+    /// The same without the lock: the caller reads nothing earlier that it reads afterwards.
+    #[inline(always)]
+    pub(crate) fn stored_so_far(&self) -> u64 {
+        self.stored.load(Ordering::Acquire)
+    }
+
+    /// The same as a hint.
+    #[inline(always)]
+    pub(crate) fn stored_hint(&self) -> u64 {
+        self.stored.load(Ordering::Relaxed)
+    }
+
+    /// Moves the cursor past the message of `len` bytes at ring position `drained`.
+    #[inline(always)]
+    pub(crate) fn advance(&self, _: ReceiverHeld<'_>, drained: u64, len: usize) {
+        // Relaxed: the store to `drained` publishes them.
+        let bytes = self.bytes[drained as usize & 1].load(Ordering::Relaxed);
+        let next = drained.wrapping_add(1);
+        self.bytes[next as usize & 1].store(bytes.wrapping_add(len as u64), Ordering::Relaxed);
+        // Release: `seems_filled` reads it without the lock, and the bytes go with it.
+        self.drained.store(next, Ordering::Release);
+    }
+
+    /// Adds `messages` (1 or -1) with so many bytes to what the store holds.
+    #[inline(always)]
+    pub(crate) fn count_stored(&self, receiving: ReceiverHeld<'_>, bytes: u64, messages: i64) {
+        let stored_bytes = self.stored_bytes.load(Ordering::Relaxed);
+        let bytes = match messages < 0 {
+            true => stored_bytes.wrapping_sub(bytes),
+            false => stored_bytes.wrapping_add(bytes),
+        };
+        let messages = self.stored(receiving).wrapping_add_signed(messages);
+        self.set_stored(receiving, messages, bytes);
+    }
+
+    /// Sets what the store holds. Receivers look at it without the lock: a repair sets it once, at its end.
+    #[inline(always)]
+    pub(crate) fn set_stored(&self, _: ReceiverHeld<'_>, messages: u64, bytes: u64) {
+        // Relaxed: read under the lock.
+        self.stored_bytes.store(bytes, Ordering::Relaxed);
+        // Release: `seems_filled` reads it without the lock.
+        self.stored.store(messages, Ordering::Release);
+    }
+
+    /// The number of the next message that comes to the store.
+    pub(crate) fn next_sequence(&self, _: ReceiverHeld<'_>) -> u64 {
+        self.sequence.set(self.sequence.get().wrapping_add(1));
+        self.sequence.get()
+    }
+
+    /// Makes later numbers greater than `sequence`.
+    pub(crate) fn raise_sequence(&self, _: ReceiverHeld<'_>, sequence: u64) {
+        if sequence.wrapping_sub(self.sequence.get()) as i64 > 0 {
+            self.sequence.set(sequence);
+        }
+    }
+
+    /// Sets the number of the message that came to the store last.
+    pub(crate) fn set_sequence(&self, _: BothHeld<'_>, sequence: u64) {
+        self.sequence.set(sequence);
+    }
+
+    /// How far senders are beyond ring position `position`, as last seen.
+    #[inline(always)]
+    pub(crate) fn known_sent(&self, position: u64) -> i64 {
+        self.sent_seen.get().wrapping_sub(position) as i64
+    }
+
+    /// Remembers how far senders are.
+    #[inline(always)]
+    pub(crate) fn see_sent(&self, sent: u64) {
+        self.sent_seen.set(sent);
+    }
+
+    /// Messages that are held beyond a call: exact under the receiver lock, otherwise a hint.
+    #[inline(always)]
+    pub(crate) fn held(&self) -> u64 {
+        self.held.load(Ordering::Relaxed)
+    }
+
+    /// The same without the lock: the caller reads nothing earlier that it reads afterwards.
+    pub(crate) fn held_so_far(&self) -> u64 {
+        self.held.load(Ordering::Acquire)
+    }
+
+    /// Counts messages that are held from now on, or (a negative number) no more.
+    pub(crate) fn count_held(&self, _: ReceiverHeld<'_>, change: i64) {
+        // Relaxed: under the receiver lock; read elsewhere as a hint.
+        let held = self.held.load(Ordering::Relaxed);
+        self.held
+            .store(held.wrapping_add_signed(change), Ordering::Relaxed);
+    }
+
+    /// How many messages have left the queue: those taken from the ring, less those stored and held.
+    #[inline(always)]
+    pub(crate) fn removed(&self, receiving: ReceiverHeld<'_>) -> u64 {
+        let drained = self.drained(receiving);
+        drained
+            .wrapping_sub(self.stored(receiving))
+            .wrapping_sub(self.held())
+    }
+
+    /// How many messages and how many bytes have left the queue.
+    #[inline(always)]
+    pub(super) fn removed_with_bytes(&self, receiving: ReceiverHeld<'_>) -> (u64, u64) {
+        // Relaxed: only holders of the receiver lock store these.
+        let drained = self.drained(receiving);
+        let bytes = self.bytes[drained as usize & 1].load(Ordering::Relaxed);
+        let removed_bytes = bytes.wrapping_sub(self.stored_bytes.load(Ordering::Relaxed));
+        let removed = drained
+            .wrapping_sub(self.stored(receiving))
+            .wrapping_sub(self.held());
+        (removed, removed_bytes)
+    }
+
+    /// What says whether a process is registered for a notification: exact under the receiver lock, otherwise a hint.
+    #[inline(always)]
+    pub(crate) fn registration(&self) -> u32 {
+        self.registered.load(Ordering::Relaxed)
+    }
+
+    /// Sets what says whether a process is registered.
+    pub(crate) fn set_registration(&self, _: ReceiverHeld<'_>, registration: u32) {
+        // Release: for the death of this thread only, as for a guarded word.
+        self.registered.store(registration, Ordering::Release);
+    }
+
+    /// Registrations beyond the fixed ones that are real memory, also for a caller without the lock.
+    pub(crate) fn more_notices(&self) -> u32 {
+        // Acquire: pairs with the release in `set_more_notices`.
+        self.notices.load(Ordering::Acquire)
+    }
+
+    /// Notes that so many registrations beyond the fixed ones are real memory.
+    pub(crate) fn set_more_notices(&self, _: ReceiverHeld<'_>, count: u32) {
+        // Release: pairs with the acquire in `more_notices`.
+        self.notices.store(count, Ordering::Release);
+    }
+
+    /// Sets how many nodes are real memory.
+    pub(crate) fn set_nodes(&self, count: usize) {
+        self.nodes.set(count as u32);
+    }
+
+    /// What an operation needs of the doorbell of this process.
+    #[inline(always)]
+    pub(crate) fn ringer<'a>(&'a self, doorbell: &'a Doorbell) -> Ringer<'a> {
+        Ringer {
+            watched: &self.watched,
+            words: &self.doorbell,
+            doorbell,
+        }
+    }
+
+    /// What the doorbell shows, and which it is.
+    #[cfg(loom)]
+    pub(crate) fn doorbell(&self) -> &Words {
+        &self.doorbell
+    }
+
+    /// The number in the name of the poll FIFO.
+    pub fn fifo_number(&self) -> u64 {
+        self.doorbell.name.get()
+    }
+
+    /// Whether a process polls.
+    pub fn is_watched(&self) -> bool {
+        self.watched.get() != 0
+    }
+
+    /// Notes the time of a receive.
+    #[inline(always)]
+    pub(crate) fn note_receive(&self, now: u64) {
+        // Relaxed: a time for people.
+        self.last_receive.store(now, Ordering::Relaxed);
+    }
+
+    /// The machine's clock at the last receive, in nanoseconds.
+    pub fn last_receive(&self) -> u64 {
+        self.last_receive.load(Ordering::Relaxed)
+    }
+
+    /// Repairs since creation: of the sender side, of the receiver side.
+    pub fn repairs(&self) -> [u32; 2] {
+        // Relaxed: numbers for people.
+        [0, 1].map(|side: usize| self.repairs[side].load(Ordering::Relaxed))
+    }
+
+    /// Begins anew at ring position `first`, with no bytes taken.
+    pub(super) fn restart(&self, first: u64) {
+        for bytes in &self.bytes {
+            bytes.store(0, Ordering::Release);
+        }
+        self.sent_seen.set(first);
+        self.drained.store(first, Ordering::Release);
+    }
+}

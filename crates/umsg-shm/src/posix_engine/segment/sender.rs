@@ -1,0 +1,192 @@
+//! The senders' side of the ring: how far messages are sent, and what senders know of the room.
+
+use crate::crash::crash_point;
+use crate::lock::Lock;
+use crate::lock::tokens::{BothHeld, SenderHeld};
+use crate::sync::{AtomicU64, Guarded32, Guarded64, Ordering};
+
+/// The senders' side.
+#[repr(C, align(128))]
+#[derive(Default)]
+pub struct SenderSide {
+    /// The sender lock.
+    pub lock: Lock,
+    /// The machine's clock at the last send, in nanoseconds.
+    last_send: AtomicU64,
+    /// Ring position of the next message: how many were ever sent through the ring.
+    pub(super) sent: AtomicU64,
+    /// Bytes ever sent through the ring. The element `sent & 1` counts: the one store to `sent` changes both.
+    pub(super) bytes: [AtomicU64; 2],
+    /// The last read of [`Published::freed`](super::published::Published).
+    pub(super) freed_seen: Guarded64,
+    /// The last read of [`Published::removed`](super::published::Published).
+    pub(super) removed_seen: Guarded64,
+    /// The pages of the fifo region that are real memory, one bit each.
+    fifo_pages: Guarded64,
+    /// Bytes of the arena in use, in granules.
+    pub(super) arena_len: Guarded32,
+    /// 1 while the lists of the arena change.
+    pub(super) arena_dirty: Guarded32,
+    /// Ring position behind the current batch or the last one: a batch is under way while this is beyond `sent`.
+    /// Atomic because [`crate::posix_engine::Engine::counts`] asks what a dead sender has sent.
+    pub(super) batch_end: AtomicU64,
+    /// What counts in `bytes` once that batch is sent.
+    batch_bytes: AtomicU64,
+}
+
+impl SenderSide {
+    /// The ring position of the next message.
+    #[inline(always)]
+    pub(crate) fn next_position(&self, _: SenderHeld<'_>) -> u64 {
+        // Relaxed: only holders of the sender lock store it.
+        self.sent.load(Ordering::Relaxed)
+    }
+
+    /// The ring position up to which messages are sent. They are visible to the caller.
+    #[inline(always)]
+    pub(crate) fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Acquire)
+    }
+
+    /// The same as a hint.
+    #[inline(always)]
+    pub fn sent_hint(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
+    }
+
+    /// Adds the bytes of the message at `position` to those that count once it is sent. Before the message is published.
+    #[inline(always)]
+    pub(crate) fn prepare_bytes(&self, _: SenderHeld<'_>, position: u64, len: usize) {
+        // Relaxed: the store to `sent` publishes them.
+        let bytes = self.bytes[position as usize & 1].load(Ordering::Relaxed);
+        let next = position.wrapping_add(1);
+        self.bytes[next as usize & 1].store(bytes.wrapping_add(len as u64), Ordering::Relaxed);
+    }
+
+    /// Counts the messages before ring position `next` as sent.
+    #[inline(always)]
+    pub(crate) fn move_cursor(&self, _: SenderHeld<'_>, next: u64) {
+        // Release: a process that reads `sent` with acquire sees the message too.
+        self.sent.store(next, Ordering::Release);
+    }
+
+    /// Bytes that were ever sent through the ring up to `sent`, which is the end of an unfinished batch or not.
+    pub(crate) fn bytes_sent(&self, sent: u64, is_batch: bool) -> u64 {
+        // Acquire: the next read of a cursor is not earlier.
+        match is_batch {
+            true => self.batch_bytes.load(Ordering::Acquire),
+            false => self.bytes[sent as usize & 1].load(Ordering::Acquire),
+        }
+    }
+
+    /// Says that a batch ends at ring position `end`, before the stamps of a repair's interest are stored.
+    pub(crate) fn set_batch_end(&self, _: SenderHeld<'_>, end: u64) {
+        // Release: before the stamps, and after those that were taken back.
+        self.batch_end.store(end, Ordering::Release);
+    }
+
+    /// Ring position behind the current batch or the last one.
+    pub(crate) fn batch_end(&self) -> u64 {
+        // Acquire: nothing that belongs to the batch is read earlier.
+        self.batch_end.load(Ordering::Acquire)
+    }
+
+    /// Adds the bytes of the batch from ring position `first` on to those that count once it is sent. Before its gate is stamped.
+    pub(crate) fn prepare_batch_bytes(&self, _: SenderHeld<'_>, first: u64, bytes: u64) {
+        let before = self.bytes[first as usize & 1].load(Ordering::Relaxed);
+        // Release: before the stamp, for a repair.
+        self.batch_bytes
+            .store(before.wrapping_add(bytes), Ordering::Release);
+    }
+
+    /// Counts a batch as sent. Which element of `bytes` counts follows from the parity of the cursor: the cursor moves by
+    /// odd numbers only.
+    pub(crate) fn count_batch(&self, sending: SenderHeld<'_>, end: u64) {
+        // Relaxed: under the sender lock.
+        let bytes = self.batch_bytes.load(Ordering::Relaxed);
+        let step = |to: u64| {
+            self.bytes[to as usize & 1].store(bytes, Ordering::Relaxed);
+            self.move_cursor(sending, to);
+        };
+        if end.wrapping_sub(self.next_position(sending)) & 1 == 0 {
+            step(end.wrapping_sub(1));
+            crash_point!(BATCH_COUNTED);
+        }
+        step(end);
+    }
+
+    /// How many slots are known to be free from ring position `position` on.
+    #[inline(always)]
+    pub(crate) fn known_free(&self, position: u64) -> u64 {
+        self.freed_seen.get().wrapping_sub(position)
+    }
+
+    /// Remembers that slots are free up to ring position `freed`.
+    pub(crate) fn see_freed(&self, _: SenderHeld<'_>, freed: u64) {
+        self.freed_seen.set(freed);
+    }
+
+    /// How many messages had left the queue when a sender last looked.
+    #[inline(always)]
+    pub(crate) fn removed_seen(&self) -> u64 {
+        self.removed_seen.get()
+    }
+
+    /// Remembers how many messages have left the queue.
+    #[inline(always)]
+    pub(crate) fn see_removed(&self, removed: u64) {
+        self.removed_seen.set(removed);
+    }
+
+    /// Makes a queue of `max` messages look full to senders, until one looks again: KEPT.
+    pub(crate) fn keep_room(&self, sending: SenderHeld<'_>, max: usize) {
+        let sent = self.next_position(sending);
+        self.removed_seen.set(sent.wrapping_sub(max as u64));
+    }
+
+    /// Whether a page of the fifo region is real memory.
+    pub(crate) fn has_fifo_page(&self, page: usize) -> bool {
+        self.fifo_pages.get() & 1 << page != 0
+    }
+
+    /// Notes that a page of the fifo region is real memory.
+    pub(crate) fn add_fifo_page(&self, page: usize) {
+        self.fifo_pages.set(self.fifo_pages.get() | 1 << page);
+    }
+
+    /// Sets which pages of the fifo region are real memory, one bit each.
+    pub(crate) fn set_fifo_pages(&self, _: BothHeld<'_>, pages: u64) {
+        self.fifo_pages.set(pages);
+    }
+
+    /// Whether the last owner died while it changed the lists of the arena.
+    pub(crate) fn is_arena_broken(&self, _: SenderHeld<'_>) -> bool {
+        self.arena_dirty.get() != 0
+    }
+
+    /// Notes the time of a send.
+    #[inline(always)]
+    pub(crate) fn note_send(&self, now: u64) {
+        // Relaxed: a time for people.
+        self.last_send.store(now, Ordering::Relaxed);
+    }
+
+    /// The machine's clock at the last send, in nanoseconds.
+    pub fn last_send(&self) -> u64 {
+        self.last_send.load(Ordering::Relaxed)
+    }
+
+    /// Begins with `slots` free slots, in a segment that no other process sees.
+    pub(crate) fn begin(&self, slots: usize) {
+        self.freed_seen.set(slots as u64);
+        self.add_fifo_page(0);
+    }
+
+    /// Begins anew at ring position `first`, with no bytes sent.
+    pub(super) fn restart(&self, sending: SenderHeld<'_>, first: u64) {
+        self.set_batch_end(sending, first);
+        for bytes in &self.bytes {
+            bytes.store(0, Ordering::Release);
+        }
+    }
+}
