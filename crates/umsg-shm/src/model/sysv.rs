@@ -140,7 +140,7 @@ impl WaiterStore for Segment {
     }
 
     fn node(&self, index: u32) -> Result<&Node, Fault> {
-        self.seat(index).map(|seat| &seat.node)
+        self.seat(index).map(Seat::node)
     }
 
     fn links(&self, list: List) -> Option<&Links> {

@@ -1,7 +1,8 @@
 //! Admission of blocked senders, in order. All under the lock.
 
 use super::Engine;
-use super::wait::{Reply, Seated};
+use super::segment::Reply;
+use super::wait::Seated;
 use crate::crash::crash_point;
 use crate::fault::Fault;
 use crate::lock::deferred_wakes::DeferredWakes;
@@ -32,7 +33,7 @@ impl Engine {
 
     /// Whether there is room for the messages of a blocked sender.
     pub(super) fn fits(&self, waiter: Seated<'_>) -> bool {
-        self.has_room(waiter.node().wanted.get().into(), waiter.seat.size.get())
+        self.has_room(waiter.node().wanted.get().into(), waiter.seat.size())
     }
 
     fn let_in(
@@ -50,13 +51,13 @@ impl Engine {
             } else {
                 Reply::Rejudge
             };
-            let _ = self.reply(waiter, reply, wakes);
+            let _ = self.reply(receiving, waiter, reply, wakes);
             return self.withdraw(receiving, waiter);
         }
-        let mtype = self.segment().cell(slot)?.mtype.get() as i64;
+        let mtype = self.segment().cell(slot)?.mtype();
         self.order().provide(mtype)?;
         // The reply comes before the send. If this thread dies between them, the repair sends the message.
-        if !self.reply(waiter, Reply::Sent, wakes) {
+        if !self.reply(receiving, waiter, Reply::Sent, wakes) {
             return self.withdraw(receiving, waiter);
         }
         crash_point!(MSG_ADMITTED);
@@ -76,9 +77,9 @@ impl Engine {
         wakes: &mut DeferredWakes,
     ) -> Result<(), Fault> {
         let cell = self.segment().cell(slot)?;
-        let (mtype, len) = (cell.mtype.get() as i64, self.len_of(cell)?);
+        let (mtype, len) = (cell.mtype(), self.len_of(cell)?);
         // The message counts as sent at its admission, which also gives it its number.
-        cell.sent_at.set(clock::realtime_coarse());
+        cell.set_sent_at(clock::realtime_coarse());
         let sequence = self.commit(receiving, slot)?;
         self.route(receiving, slot, mtype, sequence, len, wakes)
     }

@@ -1,7 +1,8 @@
 //! Sending and receiving several messages in one call.
 
 use super::receive::Taken;
-use super::wait::{Call, Choice, Enlisted};
+use super::segment::Choice;
+use super::wait::{Call, Enlisted};
 use super::{Engine, Refused, Why};
 use crate::crash::crash_point;
 use crate::doorbell::Watched;

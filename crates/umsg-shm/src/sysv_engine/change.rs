@@ -1,7 +1,6 @@
 //! Changing permissions and capacity (IPC_SET), and removing the queue (IPC_RMID).
 
-use super::segment::Fixed;
-use super::wait::Reply;
+use super::segment::{Fixed, Reply};
 use super::{Engine, Refused, Why};
 use crate::crash::crash_point;
 use crate::doorbell::Watched;
@@ -39,7 +38,7 @@ impl Engine {
     /// Has all receivers check their permission again, and the senders for which there is room now. Source: msgctl_down in linux/ipc/msg.c.
     fn rejudge(&self, receiving: ReceiverHeld<'_>, wakes: &mut DeferredWakes) -> Result<(), Fault> {
         self.each_seat(List::Receivers, |waiter| {
-            let _ = self.reply(waiter, Reply::Rejudge, wakes);
+            let _ = self.reply(receiving, waiter, Reply::Rejudge, wakes);
             self.waiters().remove(receiving, waiter.node())?;
             Ok(ControlFlow::Continue(()))
         })?;
@@ -47,7 +46,7 @@ impl Engine {
             if waiters::state(waiter.node()) != State::Waiting {
                 self.withdraw(receiving, waiter)?;
             } else if self.fits(waiter) {
-                let _ = self.reply(waiter, Reply::Rejudge, wakes);
+                let _ = self.reply(receiving, waiter, Reply::Rejudge, wakes);
                 self.withdraw(receiving, waiter)?;
             }
             Ok(ControlFlow::Continue(()))
@@ -106,7 +105,7 @@ impl Engine {
     pub(super) fn dismiss(&self, receiving: ReceiverHeld<'_>, wakes: &mut DeferredWakes) {
         for list in [List::Receivers, List::Senders] {
             let told = self.each_seat(list, |waiter| {
-                let _ = self.reply(waiter, Reply::Removed, wakes);
+                let _ = self.reply(receiving, waiter, Reply::Removed, wakes);
                 self.waiters().remove(receiving, waiter.node())?;
                 Ok(ControlFlow::Continue(()))
             });

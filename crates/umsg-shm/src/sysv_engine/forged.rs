@@ -161,7 +161,7 @@ fn a_salvage_that_gets_the_lock_of_a_removed_queue_changes_nothing_beside_its_ow
     engine.send(&now(), 1, b"message").unwrap();
     // A salvage would end this message.
     let cell = engine.segment().cell(0).unwrap();
-    cell.mtype.set(0);
+    cell.words().mtype.set(0);
     let lock = &engine.segment().fixed().control.lock;
     lock.forge(LIVING_THREAD);
     let removed = engine.remove_unlocked(|_| Ok::<(), ()>(()));

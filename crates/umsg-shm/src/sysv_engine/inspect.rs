@@ -101,8 +101,8 @@ impl Engine {
             let found = self.found(slot)?;
             seen.mtype = found.mtype();
             seen.len = found.len;
-            seen.pid = found.cell.pid.get();
-            seen.sent_at = found.cell.sent_at.get();
+            seen.pid = found.cell.pid();
+            seen.sent_at = found.cell.sent_at();
             seen.returns = found.cell.returns();
             Ok(self
                 .segment()

@@ -101,8 +101,8 @@ impl Engine {
             len: found.len,
             key: found.mtype(),
             deliveries,
-            pid: found.cell.pid.get(),
-            sent_at: found.cell.sent_at.get(),
+            pid: found.cell.pid(),
+            sent_at: found.cell.sent_at(),
         })
     }
 

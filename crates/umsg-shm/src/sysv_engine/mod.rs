@@ -44,7 +44,7 @@ mod send;
 mod slots;
 #[cfg(all(test, not(loom)))]
 pub(crate) mod tests;
-pub mod wait;
+mod wait;
 mod watch;
 
 pub use crate::lock::tokens::ReceiverHeld;
@@ -59,7 +59,7 @@ use crate::doorbell::Watched;
 use crate::fault::Fault;
 use crate::lock::deferred_wakes::DeferredWakes;
 use crate::lock::{Held, Left, LockError};
-use crate::sync::{Ordering, fence_after_rmw};
+use crate::sync::fence_after_rmw;
 use crate::sys::clock::Deadline;
 use crate::sys::futex;
 use crate::sys::thread::Thread;
@@ -295,9 +295,9 @@ impl Engine {
 
     fn wake_one(&self, index: u32) {
         if let Ok(seat) = self.segment.seat(index)
-            && seat.asleep.load(Ordering::Relaxed) != 0
+            && seat.is_asleep()
         {
-            futex::wake(&seat.node.word, 1);
+            futex::wake(&seat.node().word, 1);
         }
     }
 

@@ -5,7 +5,8 @@
 //! accepts it with one compare-and-swap. The next holder of the lock frees the slot.
 
 use super::Engine;
-use super::wait::{Reply, Seated, want_of};
+use super::segment::Reply;
+use super::wait::Seated;
 use crate::counters::Event;
 use crate::crash::crash_point;
 use crate::fault::Fault;
@@ -68,7 +69,7 @@ impl Engine {
                 self.waiters().remove(receiving, waiter.node())?;
                 return Ok(ControlFlow::Continue(()));
             }
-            if !is_wanted(want_of(waiter.seat), mtype) {
+            if !is_wanted(waiter.seat.want(), mtype) {
                 return Ok(ControlFlow::Continue(()));
             }
             taken = self.offer_to(receiving, waiter, slot, len, wakes)?;
@@ -91,20 +92,20 @@ impl Engine {
     ) -> Result<bool, Fault> {
         let node = waiter.node();
         if !self.is_judged(waiter) {
-            let _ = self.reply(waiter, Reply::Rejudge, wakes);
+            let _ = self.reply(receiving, waiter, Reply::Rejudge, wakes);
             self.waiters().remove(receiving, node)?;
             return Ok(false);
         }
-        if waiter.seat.size.get() < len as u64 {
-            waiter.seat.size.set(len as u64);
-            let _ = self.reply(waiter, Reply::TooSmall, wakes);
+        if waiter.seat.size() < len as u64 {
+            waiter.seat.note_too_long(receiving, len);
+            let _ = self.reply(receiving, waiter, Reply::TooSmall, wakes);
             self.waiters().remove(receiving, node)?;
             return Ok(false);
         }
         node.slot.set(slot);
         node.offered_at.set(clock::monotonic_coarse());
         crash_point!(MSG_NOTED);
-        if !self.reply(waiter, Reply::Message, wakes) {
+        if !self.reply(receiving, waiter, Reply::Message, wakes) {
             self.waiters().remove(receiving, node)?;
             return Ok(false);
         }
@@ -134,7 +135,7 @@ impl Engine {
         wakes: &mut DeferredWakes,
     ) -> Result<(), Fault> {
         if let Some(index) = me.taken_up.recall(self.address()) {
-            let node = &self.segment().seat(index)?.node;
+            let node = self.segment().seat(index)?.node();
             if List::of(node) == List::Offered && waiters::state(node) == State::Accepted {
                 self.clear_away(receiving, node)?;
             }
@@ -193,7 +194,7 @@ impl Engine {
 
     /// Provides the memory that a message needs in the order, before the message comes back.
     pub(super) fn provide_for(&self, _: ReceiverHeld<'_>, slot: u32) -> Result<(), Fault> {
-        let mtype = self.segment().cell(slot)?.mtype.get() as i64;
+        let mtype = self.segment().cell(slot)?.mtype();
         self.order().provide(mtype)
     }
 
@@ -205,7 +206,7 @@ impl Engine {
         wakes: &mut DeferredWakes,
     ) -> Result<(), Fault> {
         let cell = self.segment().cell(slot)?;
-        let (mtype, len) = (cell.mtype.get() as i64, self.len_of(cell)?);
+        let (mtype, len) = (cell.mtype(), self.len_of(cell)?);
         if self.offer(receiving, slot, mtype, len, wakes)? {
             return Ok(());
         }
@@ -257,7 +258,7 @@ impl Engine {
         if waiters::state(waiter.node()) != State::Waiting {
             return self.waiters().remove(receiving, waiter.node());
         }
-        let Some(slot) = self.order().first(want_of(waiter.seat))? else {
+        let Some(slot) = self.order().first(waiter.seat.want())? else {
             return Ok(());
         };
         let len = self.len_of(self.segment().cell(slot)?)?;

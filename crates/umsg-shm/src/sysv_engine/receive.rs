@@ -1,7 +1,8 @@
 //! Receiving a message.
 
 use super::segment::Cell;
-use super::wait::{Call, Choice, Enlisted, Seated};
+use super::segment::Choice;
+use super::wait::{Call, Enlisted, Seated};
 use super::{Engine, Refused, Why};
 use crate::counters::Event;
 use crate::crash::crash_point;
@@ -56,7 +57,7 @@ pub(super) struct Found<'a> {
 
 impl Found<'_> {
     pub(super) fn mtype(&self) -> i64 {
-        self.cell.mtype.get() as i64
+        self.cell.mtype()
     }
 }
 

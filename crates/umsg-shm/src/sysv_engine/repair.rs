@@ -13,8 +13,7 @@
 //! | free | none of these holds | goes into the free list |
 
 use super::Engine;
-use super::segment::{Cell, Contents, Seat, Segment};
-use super::wait::Reply;
+use super::segment::{Cell, Contents, Reply, Seat, Segment};
 use crate::arena::{self, ArenaStore};
 use crate::crash::crash_point;
 use crate::fault::Fault;
@@ -82,7 +81,7 @@ fn used_slots(receiving: ReceiverHeld<'_>, segment: &Segment) -> Result<usize, F
     }
     let mut filled = 0;
     for slot in 0..used {
-        if segment.cell(slot as u32)?.mtype.get() != 0 {
+        if segment.cell(slot as u32)?.mtype() != 0 {
             filled = slot + 1;
         } else if slot + 1 - filled == NEVER_FILLED {
             control.cut_slots(receiving, filled as u32);
@@ -102,7 +101,7 @@ struct Sum {
 impl Sum {
     fn add(&mut self, cell: &Cell) {
         self.messages += 1;
-        self.bytes += u64::from(cell.len.get());
+        self.bytes += cell.message_len() as u64;
     }
 }
 
@@ -156,9 +155,8 @@ fn finish_admission(
     engine: &Engine,
     seat: &Seat,
 ) -> Result<(), Fault> {
-    let slot = seat.node.slot.get();
-    if Reply::of(seat) == Some(Reply::Sent) && slot != NO_SLOT && !is_sent(engine.segment(), slot)?
-    {
+    let slot = seat.node().slot.get();
+    if seat.reply() == Some(Reply::Sent) && slot != NO_SLOT && !is_sent(engine.segment(), slot)? {
         engine.commit(receiving, slot)?;
     }
     Ok(())
@@ -192,7 +190,7 @@ fn settle_receivers(segment: &Segment, survey: &mut Survey) -> Result<(), Fault>
 
 /// Whether the reply to a settled node is a message.
 fn has_message(seat: &Seat, list: u32) -> bool {
-    list == List::Offered as u32 || Reply::of(seat) == Some(Reply::Message)
+    list == List::Offered as u32 || seat.reply() == Some(Reply::Message)
 }
 
 /// Whether the message in a slot is sent and not yet received.
@@ -233,7 +231,7 @@ fn rebuild_order(
     let mut counts = Sum::default();
     for &(sequence, slot) in queued.iter() {
         let cell = segment.cell(slot)?;
-        let mtype = cell.mtype.get() as i64;
+        let mtype = cell.mtype();
         order.provide(mtype)?;
         order.push_back(receiving, slot, mtype, sequence)?;
         counts.add(cell);

@@ -9,8 +9,7 @@
 //! only become smaller.
 
 use super::repair::rebuild;
-use super::segment::{Layout, Seat};
-use super::wait::Reply;
+use super::segment::{Layout, Reply, Seat};
 use super::{Engine, Refused};
 use crate::arena;
 use crate::crash::crash_point;
@@ -119,9 +118,9 @@ impl Engine {
         let mut corrupt = BTreeSet::new();
         self.end_corrupt_messages(&mut corrupt)?;
         self.free_corrupt_leases();
-        self.dismiss_corrupt_nodes();
+        self.dismiss_corrupt_nodes(receiving);
         crash_point!(SALVAGE_SURVEYED);
-        self.lay_arena(real, &mut corrupt)?;
+        self.lay_arena(receiving, real, &mut corrupt)?;
         self.renumber(receiving, corrupt.len() as u64)?;
         crash_point!(SALVAGE_NUMBERED);
         rebuild(receiving, self)?;
@@ -160,9 +159,9 @@ impl Engine {
         let Ok(cell) = self.segment().cell(slot) else {
             return false;
         };
-        let len = cell.len.get() as usize;
+        let len = cell.message_len();
         let is_placed = len <= Layout::inline() || self.segment().payload(cell, len).is_ok();
-        let can_be = len <= self.segment().layout().msgmax && cell.mtype.get() as i64 >= 1;
+        let can_be = len <= self.segment().layout().msgmax && cell.mtype() >= 1;
         slot < self.segment().places() && can_be && is_placed
     }
 
@@ -190,7 +189,7 @@ impl Engine {
     }
 
     /// Takes nodes whose slots hold no message off their lists. Their receivers look at the queue again, and their senders send again.
-    fn dismiss_corrupt_nodes(&self) {
+    fn dismiss_corrupt_nodes(&self, receiving: ReceiverHeld<'_>) {
         let mut seen = BTreeSet::new();
         for (index, node) in self.waiters().all() {
             let slot = node.slot.get();
@@ -204,7 +203,7 @@ impl Engine {
                 }
                 List::Senders => {
                     if let Ok(seat) = self.segment().seat(index) {
-                        have_sent_again(seat);
+                        have_sent_again(receiving, seat);
                     }
                 }
                 List::None => {}
@@ -214,7 +213,12 @@ impl Engine {
     }
 
     /// Rebuilds the arena from the blocks of the kept messages. A message whose block overlaps another is lost.
-    fn lay_arena(&self, real: Real, corrupt: &mut BTreeSet<u32>) -> Result<(), Fault> {
+    fn lay_arena(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        real: Real,
+        corrupt: &mut BTreeSet<u32>,
+    ) -> Result<(), Fault> {
         let segment = self.segment();
         let nodes = self
             .waiters()
@@ -224,10 +228,10 @@ impl Engine {
         let cells = (0..segment.places()).filter_map(|slot| Some((slot, segment.cell(slot).ok()?)));
         let tenants = cells.map(|(slot, cell)| {
             let is_kept = cell.is_queued() || parked.contains(&slot);
-            let len = cell.len.get() as usize;
+            let len = cell.message_len();
             arena::Tenant {
                 slot,
-                named: &cell.block,
+                named: cell.block(),
                 len: (is_kept && len > Layout::inline()).then_some(len),
             }
         });
@@ -238,7 +242,7 @@ impl Engine {
         crash_point!(SALVAGE_BLOCKS_LAID);
         // Again, for the messages whose blocks were lost.
         self.free_corrupt_leases();
-        self.dismiss_corrupt_nodes();
+        self.dismiss_corrupt_nodes(receiving);
         Ok(())
     }
 
@@ -281,9 +285,8 @@ impl Engine {
 }
 
 /// Has a blocked sender send its message again, in its old place among the waiters.
-fn have_sent_again(seat: &Seat) {
-    if waiters::state(&seat.node) == State::Waiting {
-        seat.reply.set(Reply::Rejudge as u32);
-        let _ = waiters::settle(&seat.node);
+fn have_sent_again(receiving: ReceiverHeld<'_>, seat: &Seat) {
+    if waiters::state(seat.node()) == State::Waiting {
+        let _ = seat.answer(receiving, Reply::Rejudge);
     }
 }

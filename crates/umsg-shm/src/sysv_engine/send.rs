@@ -1,6 +1,7 @@
 //! Sending a message.
 
-use super::wait::{Call, Choice, Enlisted};
+use super::segment::Choice;
+use super::wait::{Call, Enlisted};
 use super::{Engine, Refused};
 use crate::crash::crash_point;
 use crate::doorbell::Watched;

@@ -85,10 +85,7 @@ impl Engine {
             self.push_free(receiving, slot)?;
             return Err(fault);
         }
-        cell.mtype.set(mtype as u64);
-        cell.len.set(message.len() as u32);
-        cell.pid.set(me.pid());
-        cell.sent_at.set(now);
+        cell.fill(mtype, message.len(), me.pid(), now);
         crash_point!(MSG_FILLED);
         Ok((slot, cell))
     }
@@ -96,7 +93,7 @@ impl Engine {
     #[inline(always)]
     fn write(&self, slot: u32, cell: &Cell, message: &[u8]) -> Result<(), Fault> {
         if message.len() > Layout::inline() {
-            arena::ensure(self.segment(), slot, &cell.block, message.len())?;
+            arena::ensure(self.segment(), slot, cell.block(), message.len())?;
         }
         self.segment().copy_in(cell, message)
     }
@@ -104,7 +101,7 @@ impl Engine {
     /// The length of a message in bytes. Longer than the queue's longest message is [`Fault::Damaged`].
     #[inline(always)]
     pub(super) fn len_of(&self, cell: &Cell) -> Result<usize, Fault> {
-        let len = cell.len.get() as usize;
+        let len = cell.message_len();
         if len > self.segment().layout().msgmax {
             return Err(Fault::Damaged);
         }

@@ -1,7 +1,8 @@
 //! Tests of the engine alone: a segment without a name, and threads of one process.
 
+use super::segment::{Choice, Reply};
 use super::segment::{Identity, Layout, Segment, create};
-use super::wait::{Choice, Enlisted, Reply};
+use super::wait::Enlisted;
 use super::{Call, Engine, Refused, Taken, Why};
 use crate::fault::Fault;
 use crate::lock::tokens::ReceiverHeld;
@@ -282,7 +283,7 @@ fn corrupt_bytes_of_a_withdrawn_offer_are_no_damage() {
                 longest: 8,
             };
             let seated = engine.take_seat(receiving, &call, choice)?.unwrap();
-            assert!(engine.reply(seated, Reply::Message, wakes));
+            assert!(engine.reply(receiving, seated, Reply::Message, wakes));
             Ok(Enlisted::Waiting(seated))
         };
         let outcome = engine.wait_for(&call, List::Receivers, &mut enlist, &mut |me| {

@@ -11,7 +11,7 @@
 //!
 //! A reply is stored before the node's word says that there is one ([`crate::waiters::settle`]).
 
-use super::segment::Seat;
+use super::segment::{Choice, Reply, Seat};
 use super::{Engine, Refused, Why};
 use crate::counters::Event;
 use crate::crash::crash_point;
@@ -22,7 +22,6 @@ use crate::lock::{Held, STOPPED};
 use crate::sync::{Ordering, fence};
 use crate::sys::clock::Deadline;
 use crate::sys::thread::{Calm, Outer, Thread};
-use crate::sysv_engine::order::Want;
 use crate::waiters::pacing::{give_way, spin_until};
 use crate::waiters::wait::{self, End, GRACE, Sleeper, nap};
 use crate::waiters::{self, List, State};
@@ -64,71 +63,6 @@ impl<'a> Call<'a> {
     }
 }
 
-/// The event for which a seat waits.
-#[derive(Clone, Copy)]
-pub(super) enum Choice {
-    /// A wanted message of at most `longest` bytes.
-    Message { want: Want, longest: u64 },
-    /// Room for the message that is parked in `slot`, or for a batch, which is not parked (`NO_SLOT`).
-    Room {
-        slot: u32,
-        messages: u32,
-        bytes: u64,
-    },
-}
-
-/// [`Seat::choice`].
-const ANY: u32 = 0;
-const EXACTLY: u32 = 1;
-const EXCEPT: u32 = 2;
-const LOWEST: u32 = 3;
-
-/// The messages that the receiver of a seat wants.
-pub fn want_of(seat: &Seat) -> Want {
-    let mtype = seat.mtype.get() as i64;
-    match seat.choice.get() {
-        EXACTLY => Want::Exactly(mtype),
-        EXCEPT => Want::Except(mtype),
-        LOWEST => Want::Lowest(mtype),
-        _ => Want::Any,
-    }
-}
-
-fn encode(want: Want) -> (u32, i64) {
-    match want {
-        Want::Any => (ANY, 0),
-        Want::Exactly(mtype) => (EXACTLY, mtype),
-        Want::Except(mtype) => (EXCEPT, mtype),
-        Want::Lowest(mtype) => (LOWEST, mtype),
-    }
-}
-
-/// The outcome of a wait; the table of this module describes each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub(super) enum Reply {
-    Message = 1,
-    TooSmall = 2,
-    Sent = 3,
-    Retry = 4,
-    Rejudge = 5,
-    Removed = 6,
-}
-
-impl Reply {
-    pub(super) fn of(seat: &Seat) -> Option<Reply> {
-        Some(match seat.reply.get() {
-            1 => Reply::Message,
-            2 => Reply::TooSmall,
-            3 => Reply::Sent,
-            4 => Reply::Retry,
-            5 => Reply::Rejudge,
-            6 => Reply::Removed,
-            _ => return None,
-        })
-    }
-}
-
 /// The outcome of an attempt; see [`wait::Enlisted`].
 pub(super) type Enlisted<'a, T> = wait::Enlisted<Seated<'a>, T>;
 
@@ -141,7 +75,7 @@ pub(super) struct Seated<'a> {
 
 impl<'a> Seated<'a> {
     pub(super) fn node(self) -> &'a Node {
-        &self.seat.node
+        self.seat.node()
     }
 }
 
@@ -152,9 +86,14 @@ type Enlist<'e, 'a, T> =
 impl Engine {
     /// Ends a wait with a reply, and notes the wake-up in `wakes`. Returns false if the waiter has given up or died.
     #[must_use]
-    pub(super) fn reply(&self, to: Seated<'_>, reply: Reply, wakes: &mut DeferredWakes) -> bool {
-        to.seat.reply.set(reply as u32);
-        let settled = waiters::settle(to.node());
+    pub(super) fn reply(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        to: Seated<'_>,
+        reply: Reply,
+        wakes: &mut DeferredWakes,
+    ) -> bool {
+        let settled = to.seat.answer(receiving, reply);
         if settled {
             wakes.add(to.index);
         }
@@ -163,7 +102,7 @@ impl Engine {
 
     /// Whether the waiter's permission was checked under the present rights. A change of the rights replies to all waiters, unless its process dies.
     pub(super) fn is_judged(&self, waiter: Seated<'_>) -> bool {
-        waiter.seat.rights.get() == self.fixed().rights.version()
+        waiter.seat.rights() == self.fixed().rights.version()
     }
 
     /// Attempts to send under the lock. If there is no room, waits for room until the call's deadline.
@@ -205,23 +144,7 @@ impl Engine {
             node.ticket.set(call.ticket.get());
         }
         let seat = self.segment().seat(index)?;
-        let (choice, mtype, size, messages) = match choice {
-            Choice::Message { want, longest } => {
-                let (choice, mtype) = encode(want);
-                (choice, mtype, longest, 0)
-            }
-            Choice::Room {
-                messages, bytes, ..
-            } => (ANY, 0, bytes, messages),
-        };
-        seat.choice.set(choice);
-        seat.mtype.set(mtype as u64);
-        seat.size.set(size);
-        seat.reply.set(0);
-        seat.rights.set(call.rights);
-        node.wanted.set(messages);
-        // Relaxed: the release of the lock orders the store before any reply.
-        seat.asleep.store(0, Ordering::Relaxed);
+        seat.begin(receiving, choice, call.rights);
         crash_point!(MSG_SEATED);
         self.waiters().insert(receiving, list, index)?;
         crash_point!(MSG_LISTED);
@@ -307,7 +230,7 @@ impl Engine {
         sleeper.sleep(
             &self.fixed().leases.due,
             || {
-                me.seat.asleep.store(1, Ordering::Relaxed);
+                me.seat.fall_asleep();
                 // ASLEEP: pairs with the fence in `wake`.
                 fence(Ordering::SeqCst);
                 false
@@ -365,7 +288,7 @@ impl Engine {
             return Err(end.refused(Refused::Own(Why::Removed)));
         }
         let reply = match waiters::state(me.node()) {
-            State::Settled => Reply::of(me.seat),
+            State::Settled => me.seat.reply(),
             // The offer was withdrawn.
             _ => Some(Reply::Retry),
         };
@@ -379,7 +302,7 @@ impl Engine {
             let _ = waiters::accept(me.node());
             return accept(me);
         }
-        let (ticket, longest) = (me.node().ticket.get(), me.seat.size.get());
+        let (ticket, longest) = (me.node().ticket.get(), me.seat.size());
         call.unname();
         waiters::give_up(me.node());
         match reply {

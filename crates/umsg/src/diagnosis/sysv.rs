@@ -29,7 +29,6 @@ use umsg_shm::sysv_engine::segment::{
     CELL, Fixed, Header, LAYOUT_HASH, LIVE, LONGEST, Layout, MAGIC, MOST_BYTES, REMOVED, Seat,
     Segment, VERSION, attach,
 };
-use umsg_shm::sysv_engine::wait::want_of;
 use umsg_shm::waiters::List;
 use umsg_shm::waiters::Node;
 
@@ -140,7 +139,7 @@ impl Subject for Segment {
 
     fn block(&self, slot: u32) -> Option<(&Guarded32, usize)> {
         let cell = self.cell(slot).ok()?;
-        Some((&cell.block, cell.len.get() as usize))
+        Some((cell.words().block, cell.message_len()))
     }
 
     fn inline(&self) -> usize {
@@ -303,7 +302,7 @@ fn check_contents(segment: &Segment, survey: &mut Survey, findings: &mut Finding
     nodes::check(segment, survey, findings);
     let longest = segment.layout().msgmax as u32;
     let len = |slot| {
-        let len = &segment.cell(slot).ok()?.len;
+        let len = segment.cell(slot).ok()?.words().len;
         Some((len, len.get()))
     };
     nodes::check_messages(segment, len, longest, findings);
@@ -329,7 +328,11 @@ fn describe(segment: &Segment, namespace: &Namespace) -> Diagnosis {
         inode: segment.file().inode,
         number: control.doorbell.name.get(),
     };
-    let bytes = |slot| segment.cell(slot).map_or(0, |cell| cell.len.get());
+    let bytes = |slot| {
+        segment
+            .cell(slot)
+            .map_or(0, |cell| cell.message_len() as u32)
+    };
     // Relaxed throughout: no process writes a copy.
     Diagnosis {
         contents: Some(Contents {
@@ -350,14 +353,14 @@ fn describe(segment: &Segment, namespace: &Namespace) -> Diagnosis {
 
 fn wait(segment: &Segment, index: u32, node: &Node) -> Wait {
     let seat = segment.seat(index).ok();
-    let size = seat.map_or(0, |seat| seat.size.get());
+    let size = seat.map_or(0, Seat::size);
     match (List::of(node), seat) {
         (List::Senders, _) => Wait::Room {
             messages: node.wanted.get().max(1),
             bytes: Some(size),
         },
         (_, Some(seat)) => Wait::Message {
-            want: want_of(seat),
+            want: seat.want(),
             longest: (size < segment.layout().msgmax as u64).then_some(size),
         },
         (_, None) => Wait::Message {

@@ -51,7 +51,7 @@ pub(super) fn check_order(segment: &Segment, survey: &mut Survey, findings: &mut
         }
         (before, last, word) = (slot + 1, sequence, &place.next);
         messages += 1;
-        bytes += u64::from(cell.len.get());
+        bytes += cell.message_len() as u64;
     }
     findings.equal(
         "the last message is the end of the list of arrival",
@@ -84,7 +84,7 @@ fn check_message(segment: &Segment, slot: u32, findings: &mut Findings) {
     if !cell.is_queued() {
         findings.add(
             "a message in the order is marked as queued",
-            &cell.len,
+            cell.words().len,
             "a queued message",
             format_args!("slot {slot}, which is not"),
         );
@@ -97,11 +97,11 @@ fn check_message(segment: &Segment, slot: u32, findings: &mut Findings) {
             place.sequence.get(),
         );
     }
-    let (mtype, len) = (cell.mtype.get() as i64, cell.len.get() as usize);
+    let (mtype, len, words) = (cell.mtype(), cell.message_len(), cell.words());
     if mtype < 1 {
         findings.add(
             "a message's type is above 0",
-            &cell.mtype,
+            words.mtype,
             "1 or more",
             mtype,
         );
@@ -109,21 +109,21 @@ fn check_message(segment: &Segment, slot: u32, findings: &mut Findings) {
     if len > layout.msgmax {
         findings.add(
             "a message is not longer than the queue's longest",
-            &cell.len,
+            words.len,
             format_args!("at most {}", layout.msgmax),
             len,
         );
     }
-    let offset = cell.block.get() as usize * umsg_shm::arena::GRANULE;
+    let offset = words.block.get() as usize * umsg_shm::arena::GRANULE;
     if len > Layout::inline()
         && len <= layout.msgmax
         && (offset == 0 || offset + len > layout.arena_len)
     {
         findings.add(
             "a long message lies in a block of the arena",
-            &cell.block,
+            words.block,
             "a granule of the arena",
-            cell.block.get(),
+            words.block.get(),
         );
     }
     let kind = place

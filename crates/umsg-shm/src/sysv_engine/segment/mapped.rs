@@ -130,7 +130,7 @@ impl waiters::WaiterStore for Segment {
 
     #[inline(always)]
     fn node(&self, index: u32) -> Result<&Node, Fault> {
-        self.seat(index).map(|seat| &seat.node)
+        self.seat(index).map(Seat::node)
     }
 
     #[inline(always)]
@@ -219,7 +219,7 @@ impl arena::ArenaStore for Segment {
         &self,
         release: &mut dyn FnMut(&Guarded32) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
-        crate::sysv_engine::slots::each_free(self, |cell| release(&cell.block))
+        crate::sysv_engine::slots::each_free(self, |cell| release(cell.block()))
     }
 }
 

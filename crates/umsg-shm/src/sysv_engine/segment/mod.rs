@@ -25,11 +25,12 @@ mod layout;
 #[allow(unsafe_code, reason = "references into the mapping, copies in and out")]
 mod mapped;
 mod rights;
+mod seat;
 mod words;
 
 #[cfg(not(loom))]
 pub use attach::{Summary, attach, is_marked_removed, mark_removed, summary, write_removed};
-pub use cell::{Cell, Seat};
+pub use cell::Cell;
 pub(crate) use control::Contents;
 pub use control::ControlBlock;
 #[cfg(not(loom))]
@@ -45,6 +46,8 @@ pub use layout::{LONGEST, MOST_BYTES};
 #[cfg(not(loom))]
 pub use mapped::Segment;
 pub use rights::{LIVE, Permissions, REMOVED, Rights};
+pub use seat::Seat;
+pub(crate) use seat::{Choice, Reply};
 pub use words::{CellWords, Words};
 
 #[cfg(loom)]
