@@ -9,32 +9,32 @@ use crate::fault::Fault;
 use crate::sync::Guarded32;
 
 /// Rebuilds the lists after a death: keeps the blocks that their slots name, frees and merges the others.
-pub(crate) fn rebuild(ground: &impl ArenaStore) -> Result<(), Fault> {
-    let roots = ground.roots();
+pub(crate) fn rebuild<S: ArenaStore>(store: &S, _: S::Held<'_>) -> Result<(), Fault> {
+    let roots = store.roots();
     roots.classes.set(0);
     for class in 0..ARENA_CLASSES {
         roots.subclasses[class].set(0);
         for step in 0..ARENA_SUBCLASSES {
-            head(ground, class, step).set(0);
+            head(store, class, step).set(0);
         }
     }
-    let end = ground.arena_len().get();
+    let end = store.arena_len().get();
     let (mut block, mut before, mut free_run) = (0, 0, 0);
     while block < end {
-        let long = length(ground, block)?;
-        if is_named(ground, block)? {
-            before = list_run(ground, block - free_run, free_run, before)?;
-            set(ground, block, 0, long << 1)?;
-            set(ground, block, 1, before)?;
+        let long = length(store, block)?;
+        if is_named(store, block)? {
+            before = list_run(store, block - free_run, free_run, before)?;
+            set(store, block, 0, long << 1)?;
+            set(store, block, 1, before)?;
             (before, free_run) = (long, 0);
         } else {
             free_run += long;
         }
         block += long;
     }
-    before = list_run(ground, end - free_run, free_run, before)?;
+    before = list_run(store, end - free_run, free_run, before)?;
     roots.last.set(before);
-    ground.arena_dirty().set(0);
+    store.arena_dirty().set(0);
     Ok(())
 }
 
@@ -77,16 +77,17 @@ impl<'a> Block<'a> {
 /// Makes the whole arena anew, whatever it holds, with the blocks of these slots and free ones between them; of the arena, so many granules
 /// are real memory. Answers the slots whose blocks lay outside, or on others: they have none now, and their messages are lost.
 #[cfg(not(loom))]
-pub(crate) fn lay<'a>(
-    ground: &impl ArenaStore,
+pub(crate) fn lay<'a, S: ArenaStore>(
+    store: &S,
+    held: S::Held<'_>,
     tenants: impl Iterator<Item = Tenant<'a>>,
     real: u32,
 ) -> Result<Vec<u32>, Fault> {
-    let limit = ground.arena_limit().min(real);
+    let limit = store.arena_limit().min(real);
     let (mut end, mut before, mut lost) = (0, 0, Vec::new());
     let mut blocks: Vec<Block<'_>> = tenants.filter_map(Block::of).collect();
-    ground.arena_len().set(limit);
-    ground.arena_dirty().set(1);
+    store.arena_len().set(limit);
+    store.arena_dirty().set(1);
     blocks.sort_unstable_by_key(|block| (block.header, block.length, block.tenant.slot));
     for block in blocks {
         let Tenant { slot, named, .. } = block.tenant;
@@ -96,45 +97,45 @@ pub(crate) fn lay<'a>(
             lost.push(slot);
             continue;
         }
-        before = lay_free(ground, end, block.header - end, before)?;
-        set(ground, block.header, 1, before)?;
-        set(ground, block.header, 2, slot)?;
-        set(ground, block.header, 3, 0)?;
-        set(ground, block.header, 0, block.length << 1)?;
+        before = lay_free(store, end, block.header - end, before)?;
+        set(store, block.header, 1, before)?;
+        set(store, block.header, 2, slot)?;
+        set(store, block.header, 3, 0)?;
+        set(store, block.header, 0, block.length << 1)?;
         (end, before) = (block.header + block.length, block.length);
     }
-    lay_free(ground, end, limit - end, before)?;
-    rebuild(ground)?;
+    lay_free(store, end, limit - end, before)?;
+    rebuild(store, held)?;
     Ok(lost)
 }
 
 /// A run that no slot owns, for [`rebuild`] to find; returns the length of the last block up to here.
 #[cfg(not(loom))]
-fn lay_free(ground: &impl ArenaStore, start: u32, long: u32, before: u32) -> Result<u32, Fault> {
+fn lay_free(store: &impl ArenaStore, start: u32, long: u32, before: u32) -> Result<u32, Fault> {
     if long == 0 {
         return Ok(before);
     }
-    set(ground, start, 1, before)?;
-    set(ground, start, 2, u32::MAX)?;
-    set(ground, start, 0, long << 1)?;
+    set(store, start, 1, before)?;
+    set(store, start, 2, u32::MAX)?;
+    set(store, start, 0, long << 1)?;
     Ok(long)
 }
 
 /// Makes one free block of a run of granules; returns the length of the last block up to here.
-fn list_run(ground: &impl ArenaStore, start: u32, long: u32, before: u32) -> Result<u32, Fault> {
+fn list_run(store: &impl ArenaStore, start: u32, long: u32, before: u32) -> Result<u32, Fault> {
     if long == 0 {
         return Ok(before);
     }
-    set(ground, start, 1, before)?;
-    list(ground, start, long)?;
+    set(store, start, 1, before)?;
+    list(store, start, long)?;
     Ok(long)
 }
 
 /// Whether a block is in use and the slot it belongs to names it.
-fn is_named(ground: &impl ArenaStore, block: u32) -> Result<bool, Fault> {
-    if is_free(ground, block)? {
+fn is_named(store: &impl ArenaStore, block: u32) -> Result<bool, Fault> {
+    if is_free(store, block)? {
         return Ok(false);
     }
-    let slot = get(ground, block, 2)?;
-    ground.is_block_of(slot, block)
+    let slot = get(store, block, 2)?;
+    store.is_block_of(slot, block)
 }

@@ -13,8 +13,8 @@
 //! A slot keeps its block when its message is received, so that traffic of one size never comes here. What slots keep
 //! is collected before the arena is made longer.
 //!
-//! What queues differ in, where the parts lie and which slots are free, a [`ArenaStore`] knows. All of it belongs to the
-//! holder of the lock under which messages are filled in: with POSIX, the senders'. It is derived state: block lengths always chain through the
+//! An [`ArenaStore`] knows what differs between the engines: where the parts lie, which slots are free, and which lock protects the arena. It is the
+//! lock under which senders fill messages in: the sender lock of a POSIX queue, the only lock of a System V queue. The arena is derived state: block lengths always chain through the
 //! whole arena, whenever the owner dies, because a block is cut by writing the second half's header first; [`rebuild`]
 //! walks the chain, keeps the blocks that their slot names, and merges the rest.
 
@@ -43,8 +43,11 @@ const STEP: u32 = 4096;
 /// A block that is too long by more than a quarter is not used again for a shorter message.
 const SLACK: u32 = 4;
 
-/// Where an arena lies, and whose blocks they are.
+/// An arena in a segment, and the slots that own its blocks.
 pub trait ArenaStore {
+    /// The proof that the calling thread holds the lock of the arena.
+    type Held<'a>: Copy;
+
     /// The words of the granule that heads a block.
     fn granule(&self, granule: u32) -> Result<&[AtomicU32; 4], Fault>;
 
@@ -72,8 +75,9 @@ pub trait ArenaStore {
 
 /// Makes sure that the slot has a block with room for `len` bytes. `named` is the word of its cell that says which.
 #[inline]
-pub(crate) fn ensure(
-    ground: &impl ArenaStore,
+pub(crate) fn ensure<S: ArenaStore>(
+    store: &S,
+    _: S::Held<'_>,
     slot: u32,
     named: &Guarded32,
     len: usize,
@@ -81,37 +85,37 @@ pub(crate) fn ensure(
     let need = granules(len);
     let block = named.get();
     if block != 0 {
-        let has = length(ground, header_of(block)?)?;
+        let has = length(store, header_of(block)?)?;
         if has >= need && has <= need + need / SLACK + 1 {
             return Ok(());
         }
     }
-    ensure_slow(ground, slot, named, need)
+    ensure_slow(store, slot, named, need)
 }
 
 #[cold]
 fn ensure_slow(
-    ground: &impl ArenaStore,
+    store: &impl ArenaStore,
     slot: u32,
     named: &Guarded32,
     need: u32,
 ) -> Result<(), Fault> {
-    changing(ground, || {
-        release(ground, named)?;
-        let block = match allocate(ground, need)? {
+    changing(store, || {
+        release(store, named)?;
+        let block = match allocate(store, need)? {
             Some(block) => block,
             None => {
-                collect(ground)?;
-                match allocate(ground, need)? {
+                collect(store)?;
+                match allocate(store, need)? {
                     Some(block) => block,
                     None => {
-                        extend(ground, need)?;
-                        allocate(ground, need)?.ok_or(Fault::Damaged)?
+                        extend(store, need)?;
+                        allocate(store, need)?.ok_or(Fault::Damaged)?
                     }
                 }
             }
         };
-        word(ground, block, 2)?.store(slot, Ordering::Release);
+        word(store, block, 2)?.store(slot, Ordering::Release);
         crash_point!(ARENA_SPLIT);
         named.set(block + 1);
         crash_point!(ARENA_NAMED);
@@ -121,10 +125,10 @@ fn ensure_slow(
 
 /// Runs a change of the lists with the mark that tells a repair to rebuild them.
 fn changing<T>(
-    ground: &impl ArenaStore,
+    store: &impl ArenaStore,
     change: impl FnOnce() -> Result<T, Fault>,
 ) -> Result<T, Fault> {
-    let dirty = &ground.arena_dirty();
+    let dirty = &store.arena_dirty();
     dirty.set(1);
     let result = change();
     // After an error the mark stays only if the lists are unusable.
@@ -151,33 +155,33 @@ fn header_of(payload: u32) -> Result<u32, Fault> {
 }
 
 #[inline]
-fn word(ground: &impl ArenaStore, block: u32, index: usize) -> Result<&AtomicU32, Fault> {
-    Ok(&ground.granule(block)?[index])
+fn word(store: &impl ArenaStore, block: u32, index: usize) -> Result<&AtomicU32, Fault> {
+    Ok(&store.granule(block)?[index])
 }
 
 // Relaxed and release throughout: the words are under the lock; release keeps a killed owner's stores in order.
-fn get(ground: &impl ArenaStore, block: u32, index: usize) -> Result<u32, Fault> {
-    Ok(word(ground, block, index)?.load(Ordering::Relaxed))
+fn get(store: &impl ArenaStore, block: u32, index: usize) -> Result<u32, Fault> {
+    Ok(word(store, block, index)?.load(Ordering::Relaxed))
 }
 
-fn set(ground: &impl ArenaStore, block: u32, index: usize, value: u32) -> Result<(), Fault> {
-    word(ground, block, index)?.store(value, Ordering::Release);
+fn set(store: &impl ArenaStore, block: u32, index: usize, value: u32) -> Result<(), Fault> {
+    word(store, block, index)?.store(value, Ordering::Release);
     Ok(())
 }
 
 /// A block's length, checked to lie within the arena.
 #[inline]
-fn length(ground: &impl ArenaStore, block: u32) -> Result<u32, Fault> {
-    let length = get(ground, block, 0)? >> 1;
+fn length(store: &impl ArenaStore, block: u32) -> Result<u32, Fault> {
+    let length = get(store, block, 0)? >> 1;
     let end = block.checked_add(length).ok_or(Fault::Damaged)?;
-    if length == 0 || end > ground.arena_len().get() {
+    if length == 0 || end > store.arena_len().get() {
         return Err(Fault::Damaged);
     }
     Ok(length)
 }
 
-fn is_free(ground: &impl ArenaStore, block: u32) -> Result<bool, Fault> {
-    Ok(get(ground, block, 0)? & 1 == 1)
+fn is_free(store: &impl ArenaStore, block: u32) -> Result<bool, Fault> {
+    Ok(get(store, block, 0)? & 1 == 1)
 }
 
 /// The class and step of blocks of exactly this length.
@@ -201,40 +205,40 @@ fn rounded(need: u32) -> u32 {
     }
 }
 
-fn head(ground: &impl ArenaStore, class: usize, step: usize) -> &Guarded32 {
-    &ground.roots().heads[class % ARENA_CLASSES][step % ARENA_SUBCLASSES]
+fn head(store: &impl ArenaStore, class: usize, step: usize) -> &Guarded32 {
+    &store.roots().heads[class % ARENA_CLASSES][step % ARENA_SUBCLASSES]
 }
 
 /// Puts a block on the list of its class.
-fn list(ground: &impl ArenaStore, block: u32, length: u32) -> Result<(), Fault> {
+fn list(store: &impl ArenaStore, block: u32, length: u32) -> Result<(), Fault> {
     let (class, step) = class(length);
-    let head = head(ground, class, step);
+    let head = head(store, class, step);
     let first = head.get();
-    set(ground, block, 2, first)?;
-    set(ground, block, 3, 0)?;
+    set(store, block, 2, first)?;
+    set(store, block, 3, 0)?;
     if first != 0 {
-        set(ground, first - 1, 3, block + 1)?;
+        set(store, first - 1, 3, block + 1)?;
     }
     head.set(block + 1);
-    let roots = &ground.roots();
+    let roots = &store.roots();
     roots.subclasses[class].set(roots.subclasses[class].get() | 1 << step);
     roots.classes.set(roots.classes.get() | 1 << class);
-    set(ground, block, 0, length << 1 | 1)
+    set(store, block, 0, length << 1 | 1)
 }
 
 /// Takes a block off the list of its class.
-fn unlist(ground: &impl ArenaStore, block: u32, length: u32) -> Result<(), Fault> {
+fn unlist(store: &impl ArenaStore, block: u32, length: u32) -> Result<(), Fault> {
     let (class, step) = class(length);
-    let (next, previous) = (get(ground, block, 2)?, get(ground, block, 3)?);
+    let (next, previous) = (get(store, block, 2)?, get(store, block, 3)?);
     if next != 0 {
-        set(ground, next - 1, 3, previous)?;
+        set(store, next - 1, 3, previous)?;
     }
     if previous != 0 {
-        return set(ground, previous - 1, 2, next);
+        return set(store, previous - 1, 2, next);
     }
-    head(ground, class, step).set(next);
+    head(store, class, step).set(next);
     if next == 0 {
-        let roots = &ground.roots();
+        let roots = &store.roots();
         let steps = roots.subclasses[class].get() & !(1 << step);
         roots.subclasses[class].set(steps);
         if steps == 0 {
@@ -245,9 +249,9 @@ fn unlist(ground: &impl ArenaStore, block: u32, length: u32) -> Result<(), Fault
 }
 
 /// The first free block that is surely long enough.
-fn find(ground: &impl ArenaStore, need: u32) -> Option<u32> {
+fn find(store: &impl ArenaStore, need: u32) -> Option<u32> {
     let (class, step) = class(rounded(need));
-    let roots = &ground.roots();
+    let roots = &store.roots();
     let steps = roots.subclasses.get(class)?.get() & u32::MAX << step;
     let (class, steps) = if steps != 0 {
         (class, steps)
@@ -256,116 +260,121 @@ fn find(ground: &impl ArenaStore, need: u32) -> Option<u32> {
         let class = (classes != 0).then(|| classes.trailing_zeros() as usize)?;
         (class, roots.subclasses[class].get())
     };
-    head(ground, class, steps.trailing_zeros() as usize)
+    head(store, class, steps.trailing_zeros() as usize)
         .get()
         .checked_sub(1)
 }
 
 /// Takes a block of `need` granules off the lists; the rest of a longer one stays free.
-fn allocate(ground: &impl ArenaStore, need: u32) -> Result<Option<u32>, Fault> {
-    let Some(block) = find(ground, need) else {
+fn allocate(store: &impl ArenaStore, need: u32) -> Result<Option<u32>, Fault> {
+    let Some(block) = find(store, need) else {
         return Ok(None);
     };
-    let has = length(ground, block)?;
-    if has < need || !is_free(ground, block)? {
+    let has = length(store, block)?;
+    if has < need || !is_free(store, block)? {
         return Err(Fault::Damaged);
     }
-    unlist(ground, block, has)?;
+    unlist(store, block, has)?;
     let rest = has - need;
     if rest < SHORTEST {
-        set(ground, block, 0, has << 1)?;
+        set(store, block, 0, has << 1)?;
         return Ok(Some(block));
     }
     // The second half's header first: the chain of lengths holds at every instant.
     let second = block + need;
-    set(ground, second, 1, need)?;
-    list(ground, second, rest)?;
-    set(ground, block, 0, need << 1)?;
-    tell_next(ground, second, rest)?;
+    set(store, second, 1, need)?;
+    list(store, second, rest)?;
+    set(store, block, 0, need << 1)?;
+    tell_next(store, second, rest)?;
     Ok(Some(block))
 }
 
 /// Notes how long `block` is where the block behind it looks for that; the last one's length is noted in the roots.
-fn tell_next(ground: &impl ArenaStore, block: u32, length: u32) -> Result<(), Fault> {
+fn tell_next(store: &impl ArenaStore, block: u32, length: u32) -> Result<(), Fault> {
     let next = block.wrapping_add(length);
-    if next < ground.arena_len().get() {
-        return set(ground, next, 1, length);
+    if next < store.arena_len().get() {
+        return set(store, next, 1, length);
     }
-    ground.roots().last.set(length);
+    store.roots().last.set(length);
     Ok(())
 }
 
 /// Gives back the block that a cell's word names, if it names one.
-fn release(ground: &impl ArenaStore, named: &Guarded32) -> Result<(), Fault> {
+fn release(store: &impl ArenaStore, named: &Guarded32) -> Result<(), Fault> {
     let payload = named.get();
     if payload == 0 {
         return Ok(());
     }
     named.set(0);
-    free(ground, header_of(payload)?)
+    free(store, header_of(payload)?)
 }
 
 /// Frees a used block and merges it with free neighbours.
-fn free(ground: &impl ArenaStore, block: u32) -> Result<(), Fault> {
+fn free(store: &impl ArenaStore, block: u32) -> Result<(), Fault> {
     let mut start = block;
-    let mut long = length(ground, block)?;
-    if is_free(ground, block)? {
+    let mut long = length(store, block)?;
+    if is_free(store, block)? {
         return Err(Fault::Damaged);
     }
-    let end = ground.arena_len().get();
+    let end = store.arena_len().get();
     let next = block + long;
-    if next < end && is_free(ground, next)? {
-        let more = length(ground, next)?;
-        unlist(ground, next, more)?;
+    if next < end && is_free(store, next)? {
+        let more = length(store, next)?;
+        unlist(store, next, more)?;
         long = long.wrapping_add(more);
     }
-    let before = get(ground, block, 1)?;
+    let before = get(store, block, 1)?;
     if before != 0 {
         let previous = block.checked_sub(before).ok_or(Fault::Damaged)?;
-        if is_free(ground, previous)? {
-            unlist(ground, previous, length(ground, previous)?)?;
+        if is_free(store, previous)? {
+            unlist(store, previous, length(store, previous)?)?;
             start = previous;
             long = long.wrapping_add(before);
         }
     }
-    list(ground, start, long)?;
-    tell_next(ground, start, long)
+    list(store, start, long)?;
+    tell_next(store, start, long)
 }
 
 /// Collects the blocks that free slots have kept.
-fn collect(ground: &impl ArenaStore) -> Result<(), Fault> {
-    ground.free_blocks(&mut |named| release(ground, named))
+fn collect(store: &impl ArenaStore) -> Result<(), Fault> {
+    store.free_blocks(&mut |named| release(store, named))
 }
 
 /// Makes the arena longer, so that a block of `need` granules is found.
-fn extend(ground: &impl ArenaStore, need: u32) -> Result<(), Fault> {
+fn extend(store: &impl ArenaStore, need: u32) -> Result<(), Fault> {
     let need = rounded(need);
-    let len = &ground.arena_len();
-    let (old, limit) = (len.get(), ground.arena_limit());
+    let len = &store.arena_len();
+    let (old, limit) = (len.get(), store.arena_limit());
     let step = need.max(STEP).max(old / 16).min(limit.saturating_sub(old));
     if step < need {
         return Err(Fault::UsedUp);
     }
-    ground.populate_arena(old, step)?;
-    set(ground, old, 1, ground.roots().last.get())?;
-    set(ground, old, 0, step << 1)?;
+    store.populate_arena(old, step)?;
+    set(store, old, 1, store.roots().last.get())?;
+    set(store, old, 0, step << 1)?;
     len.set(old + step);
-    free(ground, old)
+    free(store, old)
 }
 
 /// Bytes of the arena that are real memory: for `status`.
-pub fn allocated(ground: &impl ArenaStore) -> usize {
-    ground.arena_len().get() as usize * GRANULE
+pub fn allocated(store: &impl ArenaStore) -> usize {
+    store.arena_len().get() as usize * GRANULE
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::lock::tokens::{ReceiverHeld, SenderHeld};
     use crate::posix_engine::segment::{Segment, testing};
     use proptest::prelude::*;
 
     const SLOTS: u32 = 24;
     const LONGEST: usize = 40_000;
+
+    fn held() -> SenderHeld<'static> {
+        ReceiverHeld::in_test().with_loan().sender()
+    }
 
     /// Payload granules of every slot's block, checked to lie apart from all others.
     fn check_apart(segment: &Segment) {
@@ -429,7 +438,7 @@ mod tests {
                 if give_back {
                     release(&segment, named).unwrap();
                 } else {
-                    ensure(&segment, slot, named, len).unwrap();
+                    ensure(&segment, held(), slot, named, len).unwrap();
                     prop_assert!(length(&segment, named.get() - 1).unwrap() >= granules(len));
                 }
                 check_apart(&segment);
@@ -446,13 +455,13 @@ mod tests {
         ) {
             let segment = testing::segment(100, LONGEST);
             for (slot, &len) in lens.iter().enumerate() {
-                ensure(&segment, slot as u32, &segment.cell(slot as u32).unwrap().block, len).unwrap();
+                ensure(&segment, held(), slot as u32, &segment.cell(slot as u32).unwrap().block, len).unwrap();
             }
             // A death between taking a block and naming it leaves it used and nobody's.
             for index in forgotten {
                 segment.cell(index.index(lens.len()) as u32).unwrap().block.set(0);
             }
-            rebuild(&segment).unwrap();
+            rebuild(&segment, held()).unwrap();
             check_apart(&segment);
             free_blocks(&segment);
             release_all(&segment);
@@ -483,7 +492,14 @@ mod tests {
     )]
     fn a_message_of_the_largest_size_finds_room_in_a_fresh_arena() {
         let segment = testing::segment(1, 16 << 20);
-        ensure(&segment, 0, &segment.cell(0).unwrap().block, 16 << 20).unwrap();
+        ensure(
+            &segment,
+            held(),
+            0,
+            &segment.cell(0).unwrap().block,
+            16 << 20,
+        )
+        .unwrap();
     }
 
     #[test]
@@ -492,6 +508,7 @@ mod tests {
         let mut slot = 0;
         while ensure(
             &segment,
+            held(),
             slot % 32,
             &segment.cell(slot % 32).unwrap().block,
             LONGEST,

@@ -5,6 +5,7 @@ use crate::arena::ArenaStore;
 use crate::fault::Fault;
 use crate::leases::LeaseStore;
 use crate::leases::{LeaseRecord, LeaseRoots};
+use crate::lock::tokens::ReceiverHeld;
 use crate::sync::{AtomicU32, AtomicU64, Guarded32, Guarded64, Ordering};
 use crate::sys::liveness::{Liveness, UNREGISTERED};
 use crate::sysv_engine::order::{Kind, Place, TypeIndexStore, TypeRoots};
@@ -184,6 +185,8 @@ impl LeaseStore for Segment {
 
 /// There is no arena: messages have eight bytes.
 impl ArenaStore for Segment {
+    type Held<'a> = ReceiverHeld<'a>;
+
     fn granule(&self, _granule: u32) -> Result<&[AtomicU32; 4], Fault> {
         Err(Fault::Damaged)
     }

@@ -51,7 +51,7 @@ pub(crate) fn sender_side(sending: SenderHeld<'_>, segment: &Segment) -> Result<
     // KEPT: the next sender looks for itself whether there is room, and whether a thread waits for it.
     sender.keep_room(sending, segment.layout().max_messages);
     if sender.is_arena_broken(sending) {
-        arena::rebuild(segment)?;
+        arena::rebuild(segment, sending)?;
     }
     fixed.note_sender_repair(sending);
     Ok(())

@@ -212,23 +212,29 @@ impl Engine {
     #[inline(always)]
     pub(super) fn fill(
         &self,
-        _: SenderHeld<'_>,
+        sending: SenderHeld<'_>,
         me: &Thread,
         slot: u32,
         cell: &Cell,
         message: &[u8],
         key: usize,
     ) -> Result<(), Fault> {
-        self.place_bytes(slot, cell, message)?;
+        self.place_bytes(sending, slot, cell, message)?;
         self.describe(me, cell, message.len(), key);
         Ok(())
     }
 
     /// Writes the bytes of a message into a slot that is the caller's.
     #[inline(always)]
-    pub(super) fn place_bytes(&self, slot: u32, cell: &Cell, message: &[u8]) -> Result<(), Fault> {
+    pub(super) fn place_bytes(
+        &self,
+        sending: SenderHeld<'_>,
+        slot: u32,
+        cell: &Cell,
+        message: &[u8],
+    ) -> Result<(), Fault> {
         if message.len() > self.segment().layout().inline() {
-            arena::ensure(self.segment(), slot, &cell.block, message.len())?;
+            arena::ensure(self.segment(), sending, slot, &cell.block, message.len())?;
         }
         self.segment().copy_in(cell, message)
     }

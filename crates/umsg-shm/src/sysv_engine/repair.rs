@@ -51,7 +51,7 @@ pub(super) fn rebuild(receiving: ReceiverHeld<'_>, engine: &Engine) -> Result<()
     Waiters::of(segment).rebuild(receiving)?;
     Leases::of(segment).rebuild(receiving)?;
     if segment.arena_dirty().get() != 0 {
-        arena::rebuild(segment)?;
+        arena::rebuild(segment, receiving)?;
     }
     control.recount(
         receiving,

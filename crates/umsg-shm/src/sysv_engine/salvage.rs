@@ -235,7 +235,7 @@ impl Engine {
                 len: (is_kept && len > Layout::inline()).then_some(len),
             }
         });
-        for slot in arena::lay(segment, tenants, real.arena)? {
+        for slot in arena::lay(segment, receiving, tenants, real.arena)? {
             corrupt.insert(slot);
             segment.cell(slot)?.end();
         }

@@ -80,7 +80,7 @@ impl Engine {
         now: u64,
     ) -> Result<(u32, &Cell), Fault> {
         let (slot, cell) = self.take_slot(receiving)?;
-        let written = self.write(slot, cell, message);
+        let written = self.write(receiving, slot, cell, message);
         if let Err(fault) = written {
             self.push_free(receiving, slot)?;
             return Err(fault);
@@ -91,9 +91,15 @@ impl Engine {
     }
 
     #[inline(always)]
-    fn write(&self, slot: u32, cell: &Cell, message: &[u8]) -> Result<(), Fault> {
+    fn write(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        slot: u32,
+        cell: &Cell,
+        message: &[u8],
+    ) -> Result<(), Fault> {
         if message.len() > Layout::inline() {
-            arena::ensure(self.segment(), slot, cell.block(), message.len())?;
+            arena::ensure(self.segment(), receiving, slot, cell.block(), message.len())?;
         }
         self.segment().copy_in(cell, message)
     }

@@ -278,7 +278,9 @@ impl Engine {
                 self.segment().prefetch_to_write(slot);
             }
             let (message, key) = batch.message(index as usize);
-            if let Err(trouble) = self.fill_one(me, &mut filled, position, message, key, now) {
+            if let Err(trouble) =
+                self.fill_one(sending, me, &mut filled, position, message, key, now)
+            {
                 filled.trouble = Some(trouble);
                 break;
             }
@@ -290,6 +292,7 @@ impl Engine {
     #[inline(always)]
     fn fill_one<'a>(
         &'a self,
+        sending: SenderHeld<'_>,
         me: &Thread,
         filled: &mut Filled<'a>,
         position: u64,
@@ -302,7 +305,7 @@ impl Engine {
             self.provide_fifo(priority)?;
         }
         let (slot, cell) = Ring::of(self.segment()).slot(position)?;
-        self.place_bytes(slot, cell, message)?;
+        self.place_bytes(sending, slot, cell, message)?;
         write_header(me, cell, message.len(), key, now);
         if priority != filled.key {
             (filled.key, filled.run) = (priority, filled.count);

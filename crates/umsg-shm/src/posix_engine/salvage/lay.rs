@@ -16,7 +16,7 @@ use crate::waiters::{List, Waiters};
 
 impl Salvage<'_> {
     /// Makes the arena anew: the blocks of messages that are kept, and what lies between them. One that overlaps another is lost.
-    pub(super) fn lay_arena(&mut self, real: Real) -> Result<(), Fault> {
+    pub(super) fn lay_arena(&mut self, both: BothHeld<'_>, real: Real) -> Result<(), Fault> {
         let segment = self.engine.segment();
         let inline = segment.layout().inline();
         let tenants = self.cells().map(|(slot, cell)| {
@@ -28,7 +28,7 @@ impl Salvage<'_> {
                 len: (is_kept && len > inline).then_some(len),
             }
         });
-        for slot in arena::lay(segment, tenants, real.arena)? {
+        for slot in arena::lay(segment, both.sender(), tenants, real.arena)? {
             self.homes[slot as usize] = None;
             self.nonsense.insert(slot);
         }

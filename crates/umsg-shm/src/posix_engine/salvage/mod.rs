@@ -143,7 +143,7 @@ impl Engine {
         salvage.survey_holds();
         salvage.survey_nodes();
         crash_point!(SALVAGE_SURVEYED);
-        salvage.lay_arena(real)?;
+        salvage.lay_arena(both, real)?;
         salvage.number(both)?;
         crash_point!(SALVAGE_NUMBERED);
         salvage.lay_ring(both)?;

@@ -5,6 +5,7 @@ use super::{ArenaRoots, GRANULE, LeaseRecord, LeaseRoots, Links, Node, Segment};
 use crate::arena::ArenaStore;
 use crate::fault::Fault;
 use crate::leases::LeaseStore;
+use crate::lock::tokens::SenderHeld;
 use crate::sync::{AtomicU32, AtomicU64, Guarded32, Guarded64};
 use crate::waiters::{List, WaiterStore};
 
@@ -74,6 +75,8 @@ impl LeaseStore for Segment {
 }
 
 impl ArenaStore for Segment {
+    type Held<'a> = SenderHeld<'a>;
+
     #[inline(always)]
     fn granule(&self, granule: u32) -> Result<&[AtomicU32; 4], Fault> {
         self.granule(granule)

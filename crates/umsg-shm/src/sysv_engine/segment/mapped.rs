@@ -6,6 +6,7 @@ use crate::arena;
 use crate::arena::{ArenaRoots, GRANULE};
 use crate::fault::Fault;
 use crate::leases::{LeaseRecord, LeaseRoots};
+use crate::lock::tokens::ReceiverHeld;
 use crate::memory::{Format, Regions};
 use crate::sync::{AtomicU32, AtomicU64, Guarded32, Guarded64};
 use crate::sys::map::PAGE;
@@ -179,6 +180,8 @@ impl leases::LeaseStore for Segment {
 }
 
 impl arena::ArenaStore for Segment {
+    type Held<'a> = ReceiverHeld<'a>;
+
     #[inline(always)]
     fn granule(&self, granule: u32) -> Result<&[AtomicU32; 4], Fault> {
         self.entry(
