@@ -116,7 +116,7 @@ impl Engine {
             let (mtype, message) = batch.at(index);
             let fill = || {
                 let (slot, _) = self.fill(receiving, call.me, mtype, message, now)?;
-                self.number(slot, index as u64 + 1)?;
+                self.number(receiving, slot, index as u64 + 1)?;
                 Ok(slot)
             };
             *place = fill().map_err(|fault| (index, fault))?;

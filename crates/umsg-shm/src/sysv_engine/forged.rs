@@ -42,7 +42,7 @@ fn messages_that_follow_one_another_in_a_circle_are_damage() {
     }
     assert_eq!(engine.messages(&now(), 0, 9, 99).unwrap().len(), 3);
     // The last message's next one is the first.
-    engine.segment().place(2).unwrap().next.set(1);
+    engine.segment().place(2).unwrap().words().next.set(1);
     let damaged = Refused::Fault(Fault::Damaged);
     let found = engine.messages(&now(), 0, usize::MAX, 0);
     assert_eq!(found.err(), Some(damaged));

@@ -210,7 +210,7 @@ impl Engine {
         if self.offer(receiving, slot, mtype, len, wakes)? {
             return Ok(());
         }
-        let sequence = self.segment().place(slot)?.sequence.get();
+        let sequence = self.segment().place(slot)?.sequence();
         self.order().insert(receiving, slot, mtype, sequence)?;
         self.fixed().control.count_queued(receiving, 1, len as i64);
         Ok(())

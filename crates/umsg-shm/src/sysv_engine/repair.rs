@@ -195,7 +195,7 @@ fn has_message(seat: &Seat, list: u32) -> bool {
 
 /// Whether the message in a slot is sent and not yet received.
 fn is_sent(segment: &Segment, slot: u32) -> Result<bool, Fault> {
-    let sequence = segment.place(slot)?.sequence.get();
+    let sequence = segment.place(slot)?.sequence();
     let last = segment.fixed().control.last_number();
     Ok(segment.cell(slot)?.is_queued() && last.wrapping_sub(sequence) as i64 >= 0)
 }
@@ -211,7 +211,7 @@ fn survey_queued(segment: &Segment, survey: &mut Survey) -> Result<Scratch<Queue
     for slot in 0..slots as u32 {
         if !survey.has(slot as usize) && is_sent(segment, slot)? {
             survey.note(slot);
-            queued[count] = (segment.place(slot)?.sequence.get(), slot);
+            queued[count] = (segment.place(slot)?.sequence(), slot);
             count += 1;
         }
     }
@@ -249,7 +249,8 @@ fn free_the_rest(
     for slot in (0..survey.slots()).rev() {
         if !survey.has(slot) {
             segment.cell(slot as u32)?.end();
-            segment.place(slot as u32)?.next.set(control.free_link());
+            let place = segment.place(slot as u32)?;
+            place.set_next_free(receiving, control.free_link());
             control.set_free_link(receiving, slot as u32 + 1);
         }
     }

@@ -138,10 +138,8 @@ impl Engine {
         fixed.control.cut_slots(receiving, slots);
         let nodes = real.nodes.min(NODES) as u32;
         fixed.control.cut_to(receiving, layout.capacity, nodes);
-        self.segment()
-            .kinds()
-            .usable
-            .set(real.kinds.min(layout.slots) as u32);
+        let kinds = real.kinds.min(layout.slots) as u32;
+        self.segment().kinds().cut_to(receiving, kinds);
         let lease_records = real.lease_records.min(layout.slots) as u32;
         fixed.leases.usable.set(lease_records);
         fixed
@@ -255,7 +253,7 @@ impl Engine {
         let mut queued = Vec::new();
         for slot in 0..segment.places() {
             if segment.cell(slot)?.is_queued() {
-                queued.push((segment.place(slot)?.sequence.get(), slot));
+                queued.push((segment.place(slot)?.sequence(), slot));
             }
         }
         queued.sort_unstable();
@@ -276,7 +274,7 @@ impl Engine {
                 continue;
             }
             number += 1;
-            segment.place(slot)?.sequence.set(number);
+            segment.place(slot)?.set_sequence(receiving, number);
             crash_point!(SALVAGE_RENUMBERED);
         }
         control.send_up_to(receiving, number);

@@ -68,7 +68,7 @@ impl Engine {
     /// Sends the message in a slot by storing its number in the control block. Returns the number.
     #[inline(always)]
     pub(super) fn commit(&self, receiving: ReceiverHeld<'_>, slot: u32) -> Result<u64, Fault> {
-        let sequence = self.number(slot, 1)?;
+        let sequence = self.number(receiving, slot, 1)?;
         self.fixed().control.send_up_to(receiving, sequence);
         crash_point!(MSG_SENT);
         Ok(sequence)
@@ -76,9 +76,15 @@ impl Engine {
 
     /// Gives a message the `ahead`th number after the last one. The message is sent once the control block's number reaches it.
     #[inline(always)]
-    pub(super) fn number(&self, slot: u32, ahead: u64) -> Result<u64, Fault> {
+    pub(super) fn number(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        slot: u32,
+        ahead: u64,
+    ) -> Result<u64, Fault> {
         let sequence = self.fixed().control.last_number().wrapping_add(ahead);
-        self.segment().place(slot)?.sequence.set(sequence);
+        let place = self.segment().place(slot)?;
+        place.set_sequence(receiving, sequence);
         self.segment().cell(slot)?.begin();
         Ok(sequence)
     }

@@ -21,7 +21,7 @@ pub(super) fn each_free(
     while let Some(slot) = free {
         bound = bound.checked_sub(1).ok_or(Fault::Damaged)?;
         visit(segment.cell(slot)?)?;
-        free = segment.place(slot)?.next.get().checked_sub(1);
+        free = segment.place(slot)?.next_free().checked_sub(1);
     }
     Ok(())
 }
@@ -34,7 +34,7 @@ impl Engine {
         let Some(slot) = control.first_free() else {
             return self.take_new_slot(receiving);
         };
-        control.set_free_link(receiving, self.segment().place(slot)?.next.get());
+        control.set_free_link(receiving, self.segment().place(slot)?.next_free());
         Ok((slot, self.segment().cell(slot)?))
     }
 
@@ -57,7 +57,8 @@ impl Engine {
     #[inline(always)]
     pub(super) fn push_free(&self, receiving: ReceiverHeld<'_>, slot: u32) -> Result<(), Fault> {
         let control = &self.fixed().control;
-        self.segment().place(slot)?.next.set(control.free_link());
+        let place = self.segment().place(slot)?;
+        place.set_next_free(receiving, control.free_link());
         control.set_free_link(receiving, slot + 1);
         Ok(())
     }

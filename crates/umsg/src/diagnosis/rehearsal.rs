@@ -7,7 +7,6 @@ use crate::error::Fault;
 use std::mem::offset_of;
 use umsg_shm::posix_engine;
 use umsg_shm::posix_engine::segment;
-use umsg_shm::sync::Ordering;
 use umsg_shm::sys::clock::Deadline;
 use umsg_shm::sys::thread;
 use umsg_shm::sysv_engine::order::{TypeIndexStore, Want};

@@ -4,7 +4,7 @@ use super::findings::Findings;
 use super::ring::is_beyond;
 use super::slots::{Place, Survey};
 use umsg_shm::sync::{Guarded32, Ordering};
-use umsg_shm::sysv_engine::order::{Kind, TypeIndexStore};
+use umsg_shm::sysv_engine::order::{KindWords, TypeIndexStore};
 use umsg_shm::sysv_engine::segment::{Layout, Segment};
 
 /// Notes the slots in the list of free ones.
@@ -18,14 +18,14 @@ pub(super) fn check_free(segment: &Segment, survey: &mut Survey, findings: &mut 
         let Ok(place) = segment.place(slot) else {
             return;
         };
-        word = &place.next;
+        word = place.words().next;
     }
 }
 
 /// Walks the messages in the order of their arrival, and those of each type.
 pub(super) fn check_order(segment: &Segment, survey: &mut Survey, findings: &mut Findings) {
-    let (words, roots) = (segment.fixed().words(), segment.kinds());
-    let (mut word, mut before, mut last, mut messages, mut bytes) = (&roots.head, 0, 0, 0, 0);
+    let (words, roots) = (segment.fixed().words(), segment.kinds().words());
+    let (mut word, mut before, mut last, mut messages, mut bytes) = (roots.head, 0, 0, 0, 0);
     while let Some(slot) = word.get().checked_sub(1) {
         if !survey.note(findings, word, slot, Place::Store) {
             return;
@@ -33,9 +33,10 @@ pub(super) fn check_order(segment: &Segment, survey: &mut Survey, findings: &mut
         let (Ok(place), Ok(cell)) = (segment.place(slot), segment.cell(slot)) else {
             return;
         };
+        let place = place.words();
         findings.equal(
             "a message knows the one before it",
-            &place.previous,
+            place.previous,
             before,
             place.previous.get(),
         );
@@ -44,18 +45,18 @@ pub(super) fn check_order(segment: &Segment, survey: &mut Survey, findings: &mut
         if messages != 0 && !is_beyond(sequence, last) {
             findings.add(
                 "messages are in the order of their numbers",
-                &place.sequence,
+                place.sequence,
                 format_args!("beyond {last}"),
                 sequence,
             );
         }
-        (before, last, word) = (slot + 1, sequence, &place.next);
+        (before, last, word) = (slot + 1, sequence, place.next);
         messages += 1;
         bytes += cell.message_len() as u64;
     }
     findings.equal(
         "the last message is the end of the list of arrival",
-        &roots.tail,
+        roots.tail,
         before,
         roots.tail.get(),
     );
@@ -81,6 +82,7 @@ fn check_message(segment: &Segment, slot: u32, findings: &mut Findings) {
         return;
     };
     let (last, layout) = (segment.fixed().words().sequence, segment.layout());
+    let place = place.words();
     if !cell.is_queued() {
         findings.add(
             "a message in the order is marked as queued",
@@ -92,7 +94,7 @@ fn check_message(segment: &Segment, slot: u32, findings: &mut Findings) {
     if is_beyond(place.sequence.get(), last.get()) {
         findings.add(
             "a message's number was given out",
-            &place.sequence,
+            place.sequence,
             format_args!("at most {}", last.get()),
             place.sequence.get(),
         );
@@ -134,27 +136,27 @@ fn check_message(segment: &Segment, slot: u32, findings: &mut Findings) {
     match kind {
         None => findings.add(
             "a message in the order has a record of its type",
-            &place.kind,
+            place.kind,
             "a record plus one",
             place.kind.get(),
         ),
         Some(kind) => findings.equal(
             "a message is among those of its type",
-            &kind.mtype,
+            kind.words().mtype,
             mtype,
-            kind.mtype.get() as i64,
+            kind.words().mtype.get() as i64,
         ),
     }
 }
 
 fn check_types(segment: &Segment, messages: u32, findings: &mut Findings) {
-    let (roots, most) = (segment.kinds(), segment.layout().slots as u32);
+    let (roots, most) = (segment.kinds().words(), segment.layout().slots as u32);
     let (used, usable) = (roots.used.get(), roots.usable.get());
     if usable > most || used > usable {
         let at = if usable > most {
-            &roots.usable
+            roots.usable
         } else {
-            &roots.used
+            roots.used
         };
         return findings.add(
             "there are no more records of types than there is room for",
@@ -168,6 +170,7 @@ fn check_types(segment: &Segment, messages: u32, findings: &mut Findings) {
         let Ok(kind) = segment.kind(index) else {
             return;
         };
+        let kind = kind.words();
         if kind.head.get() != 0 {
             check_type(segment, index, kind, findings);
             sum = sum.saturating_add(kind.count.get());
@@ -175,14 +178,14 @@ fn check_types(segment: &Segment, messages: u32, findings: &mut Findings) {
     }
     findings.equal(
         "each message is in the list of its type",
-        &roots.used,
+        roots.used,
         messages,
         sum,
     );
 }
 
-fn check_type(segment: &Segment, index: u32, kind: &Kind, findings: &mut Findings) {
-    let (mut word, mut last, mut count): (&Guarded32, _, _) = (&kind.head, 0, 0);
+fn check_type(segment: &Segment, index: u32, kind: KindWords<'_>, findings: &mut Findings) {
+    let (mut word, mut last, mut count): (&Guarded32, _, _) = (kind.head, 0, 0);
     while let Some(slot) = word.get().checked_sub(1) {
         count += 1;
         let Ok(place) = segment.place(slot) else {
@@ -201,23 +204,24 @@ fn check_type(segment: &Segment, index: u32, kind: &Kind, findings: &mut Finding
                 word.get(),
             );
         }
+        let place = place.words();
         findings.equal(
             "a message in the list of a type is of that type",
-            &place.kind,
+            place.kind,
             index + 1,
             place.kind.get(),
         );
-        (last, word) = (slot + 1, &place.next_of_kind);
+        (last, word) = (slot + 1, place.next_of_kind);
     }
     findings.equal(
         "the number of messages of a type is right",
-        &kind.count,
+        kind.count,
         count,
         kind.count.get(),
     );
     findings.equal(
         "the last message of a type is the end of its list",
-        &kind.tail,
+        kind.tail,
         last,
         kind.tail.get(),
     );
@@ -227,15 +231,15 @@ fn check_type(segment: &Segment, index: u32, kind: &Kind, findings: &mut Finding
         .checked_sub(1)
         .and_then(|parent| segment.kind(parent).ok());
     let is_linked = match above {
-        None => segment.kinds().root.get() == index + 1,
-        Some(parent) => [&parent.left, &parent.right]
+        None => segment.kinds().words().root.get() == index + 1,
+        Some(parent) => [parent.words().left, parent.words().right]
             .iter()
             .any(|link| link.get() == index + 1),
     };
     if !is_linked {
         findings.add(
             "a type with messages is found in the tree",
-            &kind.parent,
+            kind.parent,
             "a record that leads to it",
             kind.parent.get(),
         );

@@ -189,7 +189,7 @@ impl Queue {
         while let Some(slot) = link.checked_sub(1) {
             lists[slot as usize] += 1;
             assert_eq!(lists[slot as usize], 1, "slot {slot} is free twice");
-            link = segment.place(slot).unwrap().next.get();
+            link = segment.place(slot).unwrap().words().next.get();
         }
         for (slot, &lists) in lists.iter().enumerate() {
             let is_queued = segment.cell(slot as u32).is_ok_and(Cell::is_queued);

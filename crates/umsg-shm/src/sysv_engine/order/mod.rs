@@ -37,7 +37,7 @@ mod tests;
 mod tree;
 mod types;
 
-pub use store::{Kind, Place, TypeIndexStore, TypeRoots};
+pub use store::{Kind, KindWords, Place, PlaceWords, TypeIndexStore, TypeRoots, TypeRootsWords};
 
 use crate::fault::Fault;
 use crate::lock::tokens::ReceiverHeld;

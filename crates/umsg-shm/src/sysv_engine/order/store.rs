@@ -1,6 +1,7 @@
 //! The words of the order in a segment, and the trait of a segment that has them.
 
 use crate::fault::Fault;
+use crate::lock::tokens::ReceiverHeld;
 use crate::sync::{Guarded32, Guarded64};
 
 /// Access to the words of the order in a segment. The queue's one lock guards all of them.
@@ -25,15 +26,15 @@ pub trait TypeIndexStore {
 #[derive(Default)]
 pub struct Place {
     /// The number of the message, which ascends with arrival.
-    pub sequence: Guarded64,
+    pub(super) sequence: Guarded64,
     /// The next message of the same type.
-    pub next_of_kind: Guarded32,
+    pub(super) next_of_kind: Guarded32,
     /// The neighbours in order of arrival. They stay when the message is removed, so that a message that comes back finds
     /// its place quickly.
-    pub next: Guarded32,
-    pub previous: Guarded32,
+    pub(super) next: Guarded32,
+    pub(super) previous: Guarded32,
     /// The record of the message's type; 0 if the slot is not in the order.
-    pub kind: Guarded32,
+    pub(super) kind: Guarded32,
 }
 
 /// The record of a type. A link is an index plus 1; 0 is none.
@@ -41,29 +42,29 @@ pub struct Place {
 #[derive(Default)]
 pub struct Kind {
     /// The bits of the type, an i64.
-    pub mtype: Guarded64,
+    pub(super) mtype: Guarded64,
     /// The sequence number of this type's first message; [`NONE`] without a message.
-    pub(crate) first: Guarded64,
+    pub(super) first: Guarded64,
     /// The smallest `first` in this subtree.
-    pub(crate) least: Guarded64,
+    pub(super) least: Guarded64,
     /// The list of the type's messages, and its length.
-    pub head: Guarded32,
-    pub tail: Guarded32,
-    pub count: Guarded32,
+    pub(super) head: Guarded32,
+    pub(super) tail: Guarded32,
+    pub(super) count: Guarded32,
     /// The neighbours in the tree.
-    pub left: Guarded32,
-    pub right: Guarded32,
-    pub parent: Guarded32,
+    pub(super) left: Guarded32,
+    pub(super) right: Guarded32,
+    pub(super) parent: Guarded32,
     /// The next record of the idle list while `listed` is 1; the next unused record if this record is unused.
-    pub(crate) newer: Guarded32,
-    pub(crate) listed: Guarded32,
+    pub(super) newer: Guarded32,
+    pub(super) listed: Guarded32,
     /// The first type of the bucket that begins in this record, and the next type of the bucket that has this type.
-    pub(crate) bucket: Guarded32,
-    pub(crate) chain: Guarded32,
+    pub(super) bucket: Guarded32,
+    pub(super) chain: Guarded32,
 }
 
 /// The value of a sequence number that stands for no message.
-pub(crate) const NONE: u64 = u64::MAX;
+pub(super) const NONE: u64 = u64::MAX;
 
 /// The number of cached records. Recent types with different lowest bits are found without a search.
 pub(super) const RECENT: usize = 8;
@@ -74,31 +75,144 @@ pub(super) const RECENT: usize = 8;
 pub struct TypeRoots {
     // -- first line: each message writes it
     /// The list of messages in order of arrival.
-    pub head: Guarded32,
-    pub tail: Guarded32,
-    pub root: Guarded32,
+    pub(super) head: Guarded32,
+    pub(super) tail: Guarded32,
+    pub(super) root: Guarded32,
     /// The message that was inspected last, and its position; see [`super::inspect`].
-    pub(crate) cursor: Guarded32,
-    pub(crate) position: Guarded32,
+    pub(super) cursor: Guarded32,
+    pub(super) position: Guarded32,
     /// The message that came back last.
-    pub(crate) returned: Guarded32,
+    pub(super) returned: Guarded32,
     /// The records of recent types, by the lowest bits of the types.
-    pub(crate) recent: [Guarded32; RECENT],
+    pub(super) recent: [Guarded32; RECENT],
     // -- second line: only a type that comes or goes writes it
     /// The first unused record; the number of records that were ever used; the number that has memory.
-    pub(crate) free: Guarded32,
-    pub used: Guarded32,
-    pub usable: Guarded32,
+    pub(super) free: Guarded32,
+    pub(super) used: Guarded32,
+    pub(super) usable: Guarded32,
     /// The idle list of types that ran empty, oldest first, and its length.
-    pub(crate) oldest: Guarded32,
-    pub(crate) newest: Guarded32,
-    pub(crate) listed: Guarded32,
+    pub(super) oldest: Guarded32,
+    pub(super) newest: Guarded32,
+    pub(super) listed: Guarded32,
     /// Shapes the tree and the hash table. The creator of the queue chooses the seed at random, so that no choice of types
     /// makes the tree deep or the table slow.
-    pub(crate) seed: Guarded64,
+    pub(super) seed: Guarded64,
+}
+
+impl Place {
+    /// The number of the message.
+    #[inline(always)]
+    pub(crate) fn sequence(&self) -> u64 {
+        self.sequence.get()
+    }
+
+    /// Gives the message a number, while it is not in the order.
+    #[inline(always)]
+    pub(crate) fn set_sequence(&self, _: ReceiverHeld<'_>, sequence: u64) {
+        self.sequence.set(sequence);
+    }
+
+    /// The link of a free slot to the next free slot: the slot plus 1, 0 for none.
+    #[inline(always)]
+    pub(crate) fn next_free(&self) -> u32 {
+        self.next.get()
+    }
+
+    /// Links a free slot to the next free slot.
+    #[inline(always)]
+    pub(crate) fn set_next_free(&self, _: ReceiverHeld<'_>, link: u32) {
+        self.next.set(link);
+    }
+
+    /// The words of the place by name, for a diagnosis.
+    pub fn words(&self) -> PlaceWords<'_> {
+        PlaceWords {
+            sequence: &self.sequence,
+            next_of_kind: &self.next_of_kind,
+            next: &self.next,
+            previous: &self.previous,
+            kind: &self.kind,
+        }
+    }
+}
+
+/// The words of a place that a diagnosis compares. The engine changes them by named steps only.
+#[derive(Clone, Copy)]
+pub struct PlaceWords<'a> {
+    pub sequence: &'a Guarded64,
+    pub next_of_kind: &'a Guarded32,
+    pub next: &'a Guarded32,
+    pub previous: &'a Guarded32,
+    pub kind: &'a Guarded32,
+}
+
+impl TypeRoots {
+    /// Makes the roots of a new queue.
+    #[cfg(not(loom))]
+    pub(crate) fn begin(&self, seed: u64) {
+        self.seed.set(seed);
+    }
+
+    /// The number of records that have memory.
+    #[cfg(not(loom))]
+    pub(crate) fn usable(&self) -> u32 {
+        self.usable.get()
+    }
+
+    /// Cuts a corrupted number of records to those that have memory.
+    #[cfg(not(loom))]
+    pub(crate) fn cut_to(&self, _: ReceiverHeld<'_>, usable: u32) {
+        self.usable.set(usable);
+    }
+
+    /// The words of the roots by name, for a diagnosis.
+    pub fn words(&self) -> TypeRootsWords<'_> {
+        TypeRootsWords {
+            head: &self.head,
+            tail: &self.tail,
+            root: &self.root,
+            used: &self.used,
+            usable: &self.usable,
+        }
+    }
+}
+
+/// The words of the roots that a diagnosis compares. The engine changes them by named steps only.
+#[derive(Clone, Copy)]
+pub struct TypeRootsWords<'a> {
+    pub head: &'a Guarded32,
+    pub tail: &'a Guarded32,
+    pub root: &'a Guarded32,
+    pub used: &'a Guarded32,
+    pub usable: &'a Guarded32,
+}
+
+/// The words of a type's record that a diagnosis compares. The engine changes them by named steps only.
+#[derive(Clone, Copy)]
+pub struct KindWords<'a> {
+    pub mtype: &'a Guarded64,
+    pub head: &'a Guarded32,
+    pub tail: &'a Guarded32,
+    pub count: &'a Guarded32,
+    pub left: &'a Guarded32,
+    pub right: &'a Guarded32,
+    pub parent: &'a Guarded32,
 }
 
 impl Kind {
+    /// The words of the record by name, for a diagnosis.
+    pub fn words(&self) -> KindWords<'_> {
+        KindWords {
+            mtype: &self.mtype,
+            head: &self.head,
+            tail: &self.tail,
+            count: &self.count,
+            left: &self.left,
+            right: &self.right,
+            parent: &self.parent,
+        }
+    }
+
     #[inline(always)]
     pub(super) fn mtype(&self) -> i64 {
         self.mtype.get() as i64

@@ -57,10 +57,8 @@ fn fill_in(segment: &Segment, identity: &Identity) {
         mode: identity.mode,
     };
     fixed.rights.begin(&permissions, now / SECOND);
-    fixed
-        .kinds
-        .seed
-        .set(RandomState::new().build_hasher().finish());
+    let seed = RandomState::new().build_hasher().finish();
+    fixed.kinds.begin(seed);
     fixed
         .control
         .capacity

@@ -113,7 +113,7 @@ impl Segment {
         let control = &self.fixed().control;
         let slots = (control.usable.get() as usize).min(self.layout().slots);
         let seats = (control.nodes.get() as usize).min(NODES);
-        let kinds = (self.fixed().kinds.usable.get() as usize).min(self.layout().slots);
+        let kinds = (self.fixed().kinds.usable() as usize).min(self.layout().slots);
         let lease_records = (self.fixed().leases.usable.get() as usize).min(self.layout().slots);
         (self.layout().seats
             + (kinds * size_of::<Kind>()).next_multiple_of(PAGE)
