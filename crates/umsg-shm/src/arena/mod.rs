@@ -380,7 +380,7 @@ mod tests {
     fn check_apart(segment: &Segment) {
         let mut taken = std::collections::BTreeMap::new();
         for slot in 0..SLOTS {
-            let block = segment.cell(slot).unwrap().block.get();
+            let block = segment.cell(slot).unwrap().block().get();
             if block != 0 {
                 let long = length(segment, block - 1).unwrap();
                 assert!(!is_free(segment, block - 1).unwrap());
@@ -421,7 +421,7 @@ mod tests {
 
     fn release_all(segment: &Segment) {
         for slot in 0..SLOTS {
-            release(segment, &segment.cell(slot).unwrap().block).unwrap();
+            release(segment, segment.cell(slot).unwrap().block()).unwrap();
         }
     }
 
@@ -434,7 +434,7 @@ mod tests {
         ) {
             let segment = testing::segment(100, LONGEST);
             for (slot, len, give_back) in steps {
-                let named = &segment.cell(slot).unwrap().block;
+                let named = segment.cell(slot).unwrap().block();
                 if give_back {
                     release(&segment, named).unwrap();
                 } else {
@@ -455,11 +455,11 @@ mod tests {
         ) {
             let segment = testing::segment(100, LONGEST);
             for (slot, &len) in lens.iter().enumerate() {
-                ensure(&segment, held(), slot as u32, &segment.cell(slot as u32).unwrap().block, len).unwrap();
+                ensure(&segment, held(), slot as u32, segment.cell(slot as u32).unwrap().block(), len).unwrap();
             }
             // A death between taking a block and naming it leaves it used and nobody's.
             for index in forgotten {
-                segment.cell(index.index(lens.len()) as u32).unwrap().block.set(0);
+                segment.cell(index.index(lens.len()) as u32).unwrap().block().set(0);
             }
             rebuild(&segment, held()).unwrap();
             check_apart(&segment);
@@ -496,7 +496,7 @@ mod tests {
             &segment,
             held(),
             0,
-            &segment.cell(0).unwrap().block,
+            segment.cell(0).unwrap().block(),
             16 << 20,
         )
         .unwrap();
@@ -510,7 +510,7 @@ mod tests {
             &segment,
             held(),
             slot % 32,
-            &segment.cell(slot % 32).unwrap().block,
+            segment.cell(slot % 32).unwrap().block(),
             LONGEST,
         )
         .is_ok()

@@ -204,8 +204,8 @@ impl Engine {
             len: found.len,
             key: found.key,
             deliveries: record.deliveries.get(),
-            pid: found.cell.pid.get(),
-            sent_at: found.cell.sent_at.get(),
+            pid: found.cell.pid(),
+            sent_at: found.cell.sent_at(),
         }
     }
 }

@@ -251,8 +251,8 @@ impl Engine {
         look.messages.push(Seen {
             len: found.len,
             key: found.key,
-            pid: found.cell.pid.get(),
-            sent_at: found.cell.sent_at.get(),
+            pid: found.cell.pid(),
+            sent_at: found.cell.sent_at(),
             returns: found.cell.returns(),
         });
         Ok(())
@@ -360,10 +360,10 @@ mod tests {
         let engine = engine(&[(8, 1), (8, 1)]);
         let (_, cell) = Ring::of(engine.segment()).slot(1).unwrap();
         let damaged = Refused::Fault(Fault::Damaged);
-        cell.len.set(4097);
+        cell.words().len.set(4097);
         assert_eq!(look(&engine, 0, 2).err(), Some(damaged));
-        cell.len.set(8);
-        cell.key.set(32_768);
+        cell.words().len.set(8);
+        cell.words().key.set(32_768);
         assert_eq!(look(&engine, 0, 2).err(), Some(damaged));
         assert_eq!(look(&engine, 0, 1).unwrap().messages.len(), 1);
     }

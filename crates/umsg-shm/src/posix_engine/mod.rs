@@ -43,11 +43,12 @@ mod watch;
 
 pub use held_messages::LeaseHandle;
 pub use inspect::{Look, Seen};
-pub use notification::{Claim, Outcome, RegisterError, Registered, What, armed};
+pub use notification::{Claim, Outcome, RegisterError, Registered, What};
 pub use policy::Chore;
 pub use receive::Taken;
 pub(crate) use segment::Priorities;
 pub use segment::has_begun;
+pub use segment::notice::armed;
 #[cfg_attr(
     loom,
     allow(unused_imports, reason = "the face of rings is not modelled")

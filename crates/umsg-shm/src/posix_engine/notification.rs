@@ -25,7 +25,8 @@ use crate::lock::deferred_wakes::Fired;
 use crate::lock::tokens::ReceiverHeld;
 use crate::lock::{SLICE, STOPPED};
 use crate::posix_engine::Priorities;
-use crate::posix_engine::segment::{MORE_NOTICES, NOTICES, Notice, Ring};
+use crate::posix_engine::segment::notice::{ARMED, FIRED, NOT_ASKED, NOTICES, STATE, fired};
+use crate::posix_engine::segment::{MORE_NOTICES, Notice, Ring};
 use crate::sync::{Ordering, fence};
 use crate::sys::clock::{self, Deadline};
 use crate::sys::futex::{self, Slept};
@@ -39,12 +40,6 @@ use std::time::Duration;
 /// [`Engine::set_identity`].
 #[cfg(not(loom))]
 pub(crate) type RaiseOwn = fn(&Engine, u32, &Notice, u32) -> bool;
-
-const ARMED: u32 = 1;
-const FIRED: u32 = 2;
-const STATE: u32 = 3;
-/// One more turn.
-const TURN: u32 = 4;
 
 /// Bits of `registered`: a process is registered; the queue was empty. Above: in which record.
 const REGISTERED: u32 = 1;
@@ -70,8 +65,7 @@ pub enum What {
 
 impl What {
     fn of(notice: &Notice) -> What {
-        // Relaxed: for people, and for how long to wait.
-        match notice.what.load(Ordering::Relaxed) {
+        match notice.means().0 {
             0 => What::Signal,
             2 => What::Call,
             3 => What::Wait,
@@ -225,32 +219,26 @@ impl Engine {
         if receiver.stored(receiving) == 0 {
             let drained = receiver.drained(receiving);
             let message = Ring::of(self.segment()).published(drained)?;
-            return Ok(message.map_or(0, |(_, cell)| cell.pid.get()));
+            return Ok(message.map_or(0, |(_, cell)| cell.pid()));
         }
         let order = Priorities::of(self.segment());
         let slot = order.first(order.highest().ok_or(Fault::Damaged)?)?;
-        Ok(self.segment().cell(slot)?.pid.get())
+        Ok(self.segment().cell(slot)?.pid())
     }
 
     /// The registration is over, and its process is told.
     fn fire(&self, receiving: ReceiverHeld<'_>, wakes: &mut DeferredWakes) {
         let index = self.registration() / INDEX;
         if let Some(notice) = self.notice(index) {
-            // Relaxed: the thread that arms it holds the lock.
-            let armed = notice.word.load(Ordering::Relaxed);
-            let (word, is_told) = after_firing(notice, armed);
+            let armed = notice.word();
+            let is_notified = wants_notification(notice);
             let pid = self.first_sender(receiving).unwrap_or(0);
             // Of another process it is asked for without the lock: that takes system calls.
             let user = process::own_user(pid).unwrap_or(NOT_ASKED);
-            notice.sender.store(sender(pid, user), Ordering::Relaxed);
+            notice.set_sender(receiving, pid, user);
             crash_point!(NOTICE_NOTED);
-            // Release: a thread that sees it sees the sender. It fails if the registration was withdrawn.
-            let fired = armed & STATE == ARMED
-                && notice
-                    .word
-                    .compare_exchange(armed, word, Ordering::AcqRel, Ordering::Relaxed)
-                    .is_ok();
-            if fired && is_told {
+            if notice.fire(receiving, armed, is_notified) && is_notified {
+                let word = fired(armed);
                 wakes.add_fired(Fired { index, word });
             }
             crash_point!(NOTICE_FIRED);
@@ -271,7 +259,7 @@ impl Engine {
         if self.raise_own(fired.index, notice, fired.word) {
             return;
         }
-        futex::wake(&notice.word, i32::MAX);
+        futex::wake(notice.futex(), i32::MAX);
         // The look overlaps with the wake-up of the process.
         if What::of(notice) == What::Signal && can_owner_run(self.segment(), notice) {
             wait_until_raised(self.segment(), notice, fired.word);
@@ -285,10 +273,9 @@ impl Engine {
     #[cold]
     pub fn raise_fired(&self, me: &Thread) {
         for (index, notice) in self.notices() {
-            // Acquire: the sender; or that it was raised.
-            let word = notice.word.load(Ordering::Acquire);
+            let word = notice.word();
             if word & STATE != FIRED
-                || notice.pid.load(Ordering::Relaxed) != me.pid()
+                || notice.owner().0 != me.pid()
                 || What::of(notice) != What::Signal
             {
                 continue;
@@ -331,14 +318,9 @@ impl Engine {
     ) -> Result<(u32, u32), RegisterError> {
         self.clear_dead_registration(receiving)?;
         let (index, notice) = self.free_notice(receiving)?;
-        let free = notice.word.load(Ordering::Relaxed);
-        // Relaxed: the word publishes them.
-        notice.what.store(claim.what as u32, Ordering::Relaxed);
-        notice.signal.store(claim.signal, Ordering::Relaxed);
-        notice.pid.store(me.pid(), Ordering::Relaxed);
         let birth = liveness::birth(self.segment(), || process::birth(me.pid()));
-        notice.birth.store(birth, Ordering::Relaxed);
-        notice.ticket.store(claim.ticket, Ordering::Relaxed);
+        let means = (claim.what as u32, claim.signal);
+        notice.fill(receiving, (me.pid(), birth), means, claim.ticket);
         crash_point!(NOTICE_FILLED);
         let registration = REGISTERED | (index * INDEX);
         self.set_registration(receiving, registration | EMPTY);
@@ -354,8 +336,7 @@ impl Engine {
         }
         crash_point!(NOTICE_DECIDED);
         // Last, because it is what all processes sees: a process that sends to the empty queue after that has the registered process told.
-        let armed = (free & !STATE).wrapping_add(TURN) | ARMED;
-        notice.word.store(armed, Ordering::Release);
+        let armed = notice.arm(receiving);
         crash_point!(NOTICE_ARMED);
         Ok((index, armed))
     }
@@ -363,21 +344,21 @@ impl Engine {
     /// An error if a process living is registered.
     fn clear_dead_registration(&self, _: ReceiverHeld<'_>) -> Result<(), RegisterError> {
         for (_, notice) in self.notices() {
-            let word = notice.word.load(Ordering::Relaxed);
+            let word = notice.word();
             if word & STATE != ARMED {
                 continue;
             }
             if !is_owner_dead(self.segment(), notice) {
                 return Err(RegisterError::Busy);
             }
-            set_free(notice, word);
+            notice.free(word);
         }
         Ok(())
     }
 
     /// A record that no process needs.
     fn free_notice(&self, receiving: ReceiverHeld<'_>) -> Result<(u32, &Notice), RegisterError> {
-        let state = |notice: &Notice| notice.word.load(Ordering::Relaxed) & STATE;
+        let state = |notice: &Notice| notice.word() & STATE;
         // Acquire by the lock: whose process has freed it touches it no more.
         let is_free = |notice: &Notice| ![ARMED, FIRED].contains(&state(notice));
         if let Some(free) = self.notices().find(|(_, notice)| is_free(notice)) {
@@ -387,7 +368,7 @@ impl Engine {
             .notices()
             .find(|(_, notice)| is_owner_dead(self.segment(), notice))
         {
-            set_free(dead.1, dead.1.word.load(Ordering::Relaxed));
+            dead.1.free(dead.1.word());
             return Ok(dead);
         }
         self.provide_notice(receiving)
@@ -413,9 +394,7 @@ impl Engine {
 
     /// Takes a registration back, without the lock: senders find out by themselves. False if it is not there any more.
     pub fn withdraw(&self, index: u32, armed: u32) -> bool {
-        let withdrawn = self
-            .notice(index)
-            .is_some_and(|notice| set_free(notice, armed));
+        let withdrawn = self.notice(index).is_some_and(|notice| notice.free(armed));
         crash_point!(NOTICE_WITHDRAWN);
         withdrawn
     }
@@ -429,14 +408,13 @@ impl Engine {
     /// All that there are, and whether they were fired.
     pub fn registrations(&self) -> impl Iterator<Item = (Registered, bool)> {
         self.notices().filter_map(|(index, notice)| {
-            // Acquire: the rest was written before.
-            let word = notice.word.load(Ordering::Acquire);
+            let (word, (pid, birth)) = (notice.word(), notice.owner());
             let registered = || Registered {
                 index,
                 what: What::of(notice),
-                signal: notice.signal.load(Ordering::Relaxed),
-                pid: notice.pid.load(Ordering::Relaxed),
-                birth: notice.birth.load(Ordering::Relaxed),
+                signal: notice.means().1,
+                pid,
+                birth,
                 word,
             };
             match word & STATE {
@@ -452,8 +430,7 @@ impl Engine {
         let Some(notice) = self.notice(index) else {
             return Outcome::Gone;
         };
-        // Acquire: the sender.
-        match notice.word.load(Ordering::Acquire) {
+        match notice.word() {
             word if word == armed => Outcome::Armed,
             word if word == fired(armed) => {
                 let (pid, uid) = ask_for_user(notice);
@@ -467,14 +444,14 @@ impl Engine {
     pub fn acknowledge_notice(&self, index: u32, armed: u32) {
         crash_point!(NOTICE_RAISED);
         if let Some(notice) = self.notice(index) {
-            set_free(notice, fired(armed));
-            futex::wake(&notice.word, i32::MAX);
+            notice.free(fired(armed));
+            futex::wake(notice.futex(), i32::MAX);
         }
     }
 
     /// The word that the registered process sleeps on.
     pub fn notice_word(&self, index: u32) -> Option<&crate::sync::AtomicU32> {
-        self.notice(index).map(|notice| &notice.word)
+        self.notice(index).map(Notice::futex)
     }
 
     /// At the end of a slice: fires for a sender that died before it could, as blocked receivers look around.
@@ -500,75 +477,34 @@ impl Engine {
     }
 }
 
-/// What the word of a registration that was fired said before.
-pub fn armed(fired: u32) -> u32 {
-    fired & !STATE | ARMED
-}
-
-/// What the word of a registration says once it was fired.
-fn fired(armed: u32) -> u32 {
-    armed & !STATE | FIRED
-}
-
-/// What its word says after firing, and whether its process is to be told.
-fn after_firing(notice: &Notice, armed: u32) -> (u32, bool) {
-    let is_told = match What::of(notice) {
+/// Whether the process of a registration is notified when it is fired.
+fn wants_notification(notice: &Notice) -> bool {
+    match What::of(notice) {
         What::Nothing => false,
-        What::Signal => notice.signal.load(Ordering::Relaxed) != 0,
+        What::Signal => notice.means().1 != 0,
         What::Call | What::Wait => true,
-    };
-    let word = if is_told {
-        fired(armed)
-    } else {
-        armed & !STATE
-    };
-    (word, is_told)
+    }
 }
 
-/// In place of a user: no user has this number.
-const NOT_ASKED: u32 = u32::MAX;
-
-/// What a record says of a sender.
-fn sender(pid: u32, user: u32) -> u64 {
-    u64::from(pid) | u64::from(user) << 32
-}
-
-/// Process and real user of the sender, which is asked for if it was not.
+/// The process and real user of the sender. Asks the system for the user if no process has.
 fn ask_for_user(notice: &Notice) -> (u32, u32) {
-    // Relaxed: its word has published it.
-    let found = notice.sender.load(Ordering::Relaxed);
-    let (pid, user) = (found as u32, (found >> 32) as u32);
+    let (pid, user) = notice.sender();
     if user != NOT_ASKED {
         return (pid, user);
     }
     let user = process::real_user(pid);
-    // Not if the record has become another's meanwhile.
-    let _ = notice.sender.compare_exchange(
-        found,
-        sender(pid, user),
-        Ordering::Relaxed,
-        Ordering::Relaxed,
-    );
+    notice.set_user(pid, user);
     (pid, user)
 }
 
-/// Frees a record, if its word still says what it said.
-fn set_free(notice: &Notice, word: u32) -> bool {
-    notice
-        .word
-        .compare_exchange(word, word & !STATE, Ordering::AcqRel, Ordering::Relaxed)
-        .is_ok()
-}
-
 fn is_owner_dead(lives: &dyn Liveness, notice: &Notice) -> bool {
-    let pid = notice.pid.load(Ordering::Relaxed);
-    let birth = notice.birth.load(Ordering::Relaxed);
+    let (pid, birth) = notice.owner();
     liveness::is_dead(lives, birth, |birth| process::is_dead(pid, birth))
 }
 
 /// Whether the registered process lives and is not stopped. Unknown means that it does.
 fn can_owner_run(lives: &dyn Liveness, notice: &Notice) -> bool {
-    let pid = notice.pid.load(Ordering::Relaxed);
+    let (pid, _) = notice.owner();
     let is_stopped = || lives.is_plain() && process::is_stopped(pid);
     !is_owner_dead(lives, notice) && !is_stopped()
 }
@@ -589,8 +525,8 @@ fn wait_until_raised(lives: &dyn Liveness, notice: &Notice, fired: u32) {
 
 fn wait_until_raised_by(lives: &dyn Liveness, notice: &Notice, fired: u32, end: Deadline) {
     let mut slice = PROMPT;
-    while notice.word.load(Ordering::Acquire) == fired {
-        if futex::wait(&notice.word, fired, end.or_slice(slice)) != Slept::TimedOut {
+    while notice.word() == fired {
+        if futex::wait(notice.futex(), fired, end.or_slice(slice)) != Slept::TimedOut {
             continue;
         }
         if end.has_passed() || !can_owner_run(lives, notice) {

@@ -55,7 +55,7 @@ impl Engine {
     #[inline(always)]
     pub(super) fn is_expired(&self, found: &Found<'_>) -> bool {
         let time_to_live = self.policy().time_to_live;
-        time_to_live != 0 && clock::age(found.cell.sent_at.get()) > time_to_live
+        time_to_live != 0 && clock::age(found.cell.sent_at()) > time_to_live
     }
 
     /// The message that is delivered next, as [`best`](Self::best), after those were taken out that are too old.

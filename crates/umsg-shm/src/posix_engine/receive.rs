@@ -310,7 +310,7 @@ impl Engine {
     /// Checks what a cell says of its message.
     #[inline(always)]
     fn found<'a>(&self, slot: u32, cell: &'a Cell, stored: bool) -> Result<Found<'a>, Fault> {
-        let (len, label) = (cell.len.get() as usize, cell.key.get());
+        let (len, label) = (cell.len(), cell.key());
         let key = priority_of(label);
         if len > self.segment().layout().message_size || key >= PRIORITIES {
             return Err(Fault::Damaged);
@@ -321,7 +321,7 @@ impl Engine {
             len,
             key,
             mark: label >> MARK,
-            pid: cell.pid.get(),
+            pid: cell.pid(),
             stored,
         })
     }
@@ -424,7 +424,7 @@ impl Engine {
     /// Gives a message its place in the order of the store.
     pub(crate) fn mark_stored(&self, receiving: ReceiverHeld<'_>, cell: &Cell) {
         let receiver = &self.segment().fixed().receiver;
-        cell.sequence.set(receiver.next_sequence(receiving));
+        cell.set_sequence(receiver.next_sequence(receiving));
         cell.set_stored(true);
     }
 
@@ -498,7 +498,7 @@ impl Engine {
     pub(super) fn sequence_offered(&self, receiving: ReceiverHeld<'_>, found: &Found<'_>) {
         if !found.stored {
             let receiver = &self.segment().fixed().receiver;
-            found.cell.sequence.set(receiver.next_sequence(receiving));
+            found.cell.set_sequence(receiver.next_sequence(receiving));
         }
     }
 

@@ -130,7 +130,7 @@ fn leave_queue(receiving: ReceiverHeld<'_>, engine: &Engine, slot: u32) -> Resul
         && !cell.is_stored()
     {
         let receiver = &segment.fixed().receiver;
-        receiver.advance(receiving, drained, cell.len.get() as usize);
+        receiver.advance(receiving, drained, cell.len());
     }
     segment.cell(slot)?.set_stored(false);
     Ok(())
@@ -243,7 +243,7 @@ fn survey_store(segment: &Segment, survey: &mut Survey) -> Result<Scratch<Stored
         let cell = segment.cell(slot as u32)?;
         if !survey.has(slot) && cell.is_stored() {
             survey.note(slot as u32);
-            stored[count] = (cell.sequence.get(), slot as u32);
+            stored[count] = (cell.sequence(), slot as u32);
             count += 1;
         }
     }

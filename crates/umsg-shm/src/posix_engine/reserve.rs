@@ -142,7 +142,7 @@ impl Engine {
         let (slot, cell) = self.take_free_slot(both)?;
         crash_point!(RESERVE_SLOT_TAKEN);
         let record = match len > self.segment().layout().inline() {
-            true => arena::ensure(self.segment(), both.sender(), slot, &cell.block, len),
+            true => arena::ensure(self.segment(), both.sender(), slot, cell.block(), len),
             false => Ok(()),
         }
         .and_then(|()| Leases::of(self.segment()).claim_own(receiving, me, slot, 0));

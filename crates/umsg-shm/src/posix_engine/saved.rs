@@ -12,9 +12,7 @@ impl Engine {
         self.try_send(me, message, seen.key, Deadline::Passed)?;
         let sent = self.segment().fixed().sender.sent();
         let (_, cell) = Ring::of(self.segment()).slot(sent.wrapping_sub(1))?;
-        cell.pid.set(seen.pid);
-        cell.sent_at.set(clock::at_shown(seen.sent_at));
-        cell.set_returns(seen.returns, false);
+        cell.restore(seen.pid, clock::at_shown(seen.sent_at), seen.returns);
         Ok(())
     }
 }

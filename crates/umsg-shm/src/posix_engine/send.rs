@@ -234,7 +234,7 @@ impl Engine {
         message: &[u8],
     ) -> Result<(), Fault> {
         if message.len() > self.segment().layout().inline() {
-            arena::ensure(self.segment(), sending, slot, &cell.block, message.len())?;
+            arena::ensure(self.segment(), sending, slot, cell.block(), message.len())?;
         }
         self.segment().copy_in(cell, message)
     }
@@ -243,7 +243,7 @@ impl Engine {
     #[inline(always)]
     pub(super) fn describe(&self, me: &Thread, cell: &Cell, len: usize, key: usize) {
         let now = clock::monotonic_coarse();
-        write_header(me, cell, len, key, now);
+        cell.describe(me.pid(), len, key, now);
         self.segment().fixed().sender.note_send(now);
     }
 
@@ -415,15 +415,4 @@ impl Engine {
     pub fn is_priority(key: u32) -> bool {
         (key as usize) < PRIORITIES
     }
-}
-
-/// Writes the header of a message that is sent `now`.
-#[inline(always)]
-pub(super) fn write_header(me: &Thread, cell: &Cell, len: usize, key: usize, now: u64) {
-    // What was here before is forgotten, and how often that came back.
-    cell.forget();
-    cell.key.set(key as u64);
-    cell.len.set(len as u32);
-    cell.pid.set(me.pid());
-    cell.sent_at.set(now);
 }

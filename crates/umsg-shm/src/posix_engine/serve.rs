@@ -110,7 +110,7 @@ impl Engine {
             crash_point!(ADMIT_ACCEPTED);
             let found = self.in_hand(receiving, node.slot.get())?;
             // It is as old as its place in the queue.
-            found.cell.sent_at.set(clock::monotonic_coarse());
+            found.cell.renew(clock::monotonic_coarse());
             self.store(receiving, &found)?;
             waiters.remove(receiving, node)?;
             wakes.add(index);

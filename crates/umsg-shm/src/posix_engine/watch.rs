@@ -13,7 +13,6 @@ use crate::doorbell::Feed;
 use crate::doorbell::{Level, Readiness, Ringer, Watched};
 use crate::lock::tokens::{BothHeld, ReceiverHeld, SenderHeld};
 use crate::posix_engine::segment::OnFull;
-use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
 use crate::sys::thread::Thread;
 use crate::waiters::{List, Waiters};
@@ -200,8 +199,7 @@ mod polled {
         }
 
         fn mode(&self) -> u32 {
-            // Relaxed: a single word.
-            self.segment().fixed().header.mode.load(Ordering::Relaxed)
+            self.segment().fixed().header.mode()
         }
 
         fn for_helper(&self) -> Engine {

@@ -25,7 +25,7 @@ use umsg_shm::arena::GRANULE;
 use umsg_shm::lock::Lock as Word;
 use umsg_shm::memory::FifoName;
 use umsg_shm::posix_engine::segment::{
-    self, Fixed, LARGEST_MESSAGE, LAYOUT_HASH, Layout, MAGIC, MOST_MESSAGES, Policy, Rules,
+    self, Fixed, Header, LARGEST_MESSAGE, LAYOUT_HASH, Layout, MAGIC, MOST_MESSAGES, Policy, Rules,
     Segment, VERSION,
 };
 use umsg_shm::posix_engine::{self, CLOSED, Engine, RECEIVERS};
@@ -95,7 +95,7 @@ impl Subject for Segment {
 
     fn check_words(&self, findings: &mut Findings) -> Result<(), OpenError> {
         let rules = &self.fixed().rules;
-        hints::check_mode(&self.fixed().header.mode, findings);
+        hints::check_mode(self.fixed().words().mode, findings);
         if Policy::read(rules).is_none() {
             findings.add(
                 "the queue's policy makes sense",
@@ -137,7 +137,7 @@ impl Subject for Segment {
 
     fn block(&self, slot: u32) -> Option<(&Guarded32, usize)> {
         let cell = self.cell(slot).ok()?;
-        Some((&cell.block, cell.len.get() as usize))
+        Some((cell.block(), cell.len()))
     }
 
     fn inline(&self) -> usize {
@@ -163,7 +163,11 @@ impl Subject for Segment {
         repaired: &mut Repaired,
     ) -> Result<(), OpenError> {
         repair::mend_beginning(file, MAGIC, layout.len, repaired)?;
-        repair::mend_mode(file, offset_of!(Fixed, header.mode) as u64, repaired)?;
+        repair::mend_mode(
+            file,
+            (offset_of!(Fixed, header) + Header::MODE) as u64,
+            repaired,
+        )?;
         let rules = offset_of!(Fixed, rules) as u64;
         if repaired.header_finding(rules).is_some() {
             repair::write(file, &[0; Rules::REMOVAL], rules)?;
@@ -251,7 +255,7 @@ fn check_receivers(segment: &Segment, survey: &mut Survey, findings: &mut Findin
     nodes::check(segment, survey, findings);
     let longest = segment.layout().message_size as u32;
     let len = |slot| {
-        let len = &segment.cell(slot).ok()?.len;
+        let len = segment.cell(slot).ok()?.words().len;
         Some((len, len.get()))
     };
     nodes::check_messages(segment, len, longest, findings);
@@ -291,7 +295,7 @@ fn check_run(segment: &Segment, cursors: Cursors, findings: &mut Findings) {
         else {
             return;
         };
-        let priority = cell.key.get() & 0xffff;
+        let priority = cell.key() & 0xffff;
         if posix_engine::has_begun(run, position) && priority != run & 0xffff {
             return findings.add(
                 "what was sent since the priority changed last has that priority",
@@ -308,7 +312,7 @@ fn describe(segment: &Segment, namespace: &Namespace) -> Diagnosis {
     let (fixed, layout) = (segment.fixed(), segment.layout());
     let engine = Engine::new(segment.share());
     let counts = engine.counts();
-    let bytes = |slot| segment.cell(slot).map_or(0, |cell| cell.len.get());
+    let bytes = |slot| segment.cell(slot).map_or(0, |cell| cell.len() as u32);
     let sides = [Side::Senders, Side::Receivers];
     let repairs =
         [0, 1].map(|n| Repairs::read(sides[n], &fixed.words().repairs[n], &fixed.repair_log[n]));
@@ -344,7 +348,7 @@ fn wait(segment: &Segment, node: &Node) -> Wait {
                 NO_SLOT => node.wanted.get(),
                 _ => 1,
             },
-            bytes: segment.cell(slot).ok().map(|cell| cell.len.get().into()),
+            bytes: segment.cell(slot).ok().map(|cell| cell.len() as u64),
         },
         _ => Wait::Message {
             want: Want::Any,

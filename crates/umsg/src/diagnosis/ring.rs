@@ -126,10 +126,10 @@ pub(super) fn check(
         let Ok((_, cell)) = Ring::of(segment).slot(position) else {
             continue;
         };
-        let stamp = cell.stamp.load(Ordering::Relaxed);
+        let stamp = cell.words().stamp.load(Ordering::Relaxed);
         findings.equal(
             "a message that was sent has the stamp of its place",
-            &cell.stamp,
+            cell.words().stamp,
             position.wrapping_add(1),
             stamp,
         );
@@ -140,20 +140,20 @@ pub(super) fn check(
 /// Whether what a cell says of its message can be so.
 pub(super) fn check_message(segment: &Segment, cell: &Cell, findings: &mut Findings) {
     let layout = segment.layout();
-    let len = cell.len.get();
+    let len = cell.words().len.get();
     if len as usize > layout.message_size {
         findings.add(
             "a message is not longer than the queue's message size",
-            &cell.len,
+            cell.words().len,
             format_args!("at most {}", layout.message_size),
             len,
         );
     }
-    let priority = cell.key.get() as usize & LABEL;
+    let priority = cell.key() as usize & LABEL;
     if priority >= PRIORITIES {
         findings.add(
             "a message has a priority",
-            &cell.key,
+            cell.words().key,
             format_args!("below {PRIORITIES}"),
             priority,
         );
@@ -162,16 +162,16 @@ pub(super) fn check_message(segment: &Segment, cell: &Cell, findings: &mut Findi
 }
 
 fn check_block(layout: &Layout, cell: &Cell, len: usize, findings: &mut Findings) {
-    let offset = cell.block.get() as usize * umsg_shm::arena::GRANULE;
+    let offset = cell.block().get() as usize * umsg_shm::arena::GRANULE;
     if len > layout.inline()
         && len <= layout.message_size
         && (offset == 0 || offset + len > layout.arena_len)
     {
         findings.add(
             "a long message lies in a block of the arena",
-            &cell.block,
+            cell.block(),
             "a granule of the arena",
-            cell.block.get(),
+            cell.block().get(),
         );
     }
 }

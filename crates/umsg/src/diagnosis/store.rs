@@ -88,7 +88,7 @@ fn check_list(
     let Ok(fifo) = segment.fifo(priority) else {
         return false;
     };
-    let (mut word, mut last) = (&fifo.head, None);
+    let (mut word, mut last) = (fifo.head(), None);
     loop {
         let slot = word.get();
         if !survey.note(findings, word, slot, Place::Store) {
@@ -100,22 +100,22 @@ fn check_list(
         if !cell.is_stored() {
             findings.add(
                 "a message in the store is marked so",
-                &cell.len,
+                cell.words().len,
                 "a stored message",
                 format_args!("slot {slot}, which is not"),
             );
         }
         findings.equal(
             "a message is in the list of its priority",
-            &cell.key,
+            cell.words().key,
             priority as u64,
-            cell.key.get() & 0xffff,
+            cell.key() & 0xffff,
         );
-        let sequence = cell.sequence.get();
+        let sequence = cell.words().sequence.get();
         if last.is_some_and(|last| !is_beyond(sequence, last)) {
             findings.add(
                 "messages of a priority are in the order of their numbers",
-                &cell.sequence,
+                cell.words().sequence,
                 format_args!("beyond {}", last.unwrap_or(0)),
                 sequence,
             );
@@ -124,15 +124,15 @@ fn check_list(
         if is_beyond(sequence, newest) {
             findings.add(
                 "a message's number was given out",
-                &cell.sequence,
+                cell.words().sequence,
                 format_args!("at most {newest}"),
                 sequence,
             );
         }
         check_message(segment, cell, findings);
         sum.messages += 1;
-        sum.bytes += u64::from(cell.len.get());
-        if slot == fifo.tail.get() {
+        sum.bytes += cell.len() as u64;
+        if slot == fifo.tail() {
             return true;
         }
         (word, last) = (link, Some(sequence));

@@ -260,13 +260,13 @@ pub(crate) fn is_armed(ticket: u64) -> bool {
 /// signal, or leaves it to the helper to call its function; the record is free then. False if it is another process's, or another
 /// thread sees to it.
 pub(crate) fn raise_own(engine: &Engine, index: u32, notice: &Notice, word: u32) -> bool {
-    // Relaxed: a hint, which the table confirms.
-    let is_own = notice.pid.load(Ordering::Relaxed) == std::process::id();
+    // A hint, which the table confirms.
+    let is_own = notice.owner().0 == std::process::id();
     let Some(table) = existing().filter(|_| is_own) else {
         return false;
     };
     let locked = Locked::of(table);
-    let ticket = notice.ticket.load(Ordering::Relaxed);
+    let ticket = notice.ticket();
     let armed = umsg_shm::posix_engine::armed(word);
     let position = locked.position(ticket);
     let is_seen_to = position.is_some_and(|position| {

@@ -265,14 +265,14 @@ mod tests {
         let lease = queue.try_receive_lease().unwrap();
         let cell = queue.engine.segment().cell(lease.handle.slot).unwrap();
         drop(lease);
-        let block = cell.block.get();
-        cell.block.set(0);
+        let block = cell.block().get();
+        cell.block().set(0);
         assert_eq!(
             queue.try_receive_lease().unwrap_err(),
             ReceiveError::Queue(QueueError::Damaged)
         );
         assert_eq!(queue.attributes().leased, 0);
-        cell.block.set(block);
+        cell.block().set(block);
         assert_eq!(queue.try_receive_lease().unwrap().to_vec(), [b'm'; 4096]);
     }
 }

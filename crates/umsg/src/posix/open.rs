@@ -14,7 +14,6 @@ use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use umsg_shm::crash::crash_point;
 use umsg_shm::posix_engine::segment::{self, Segment};
-use umsg_shm::sync::Ordering;
 
 /// How often a name is looked up again if other processes create and remove its queue meanwhile.
 const ATTEMPTS: u32 = 1000;
@@ -184,7 +183,7 @@ impl OpenOptions {
         last_close: Option<LastClose>,
     ) -> Result<Queue, OpenError> {
         // Relaxed: an old mode is as good as a new one to a call that runs beside chmod.
-        let mode = segment.fixed().header.mode.load(Ordering::Relaxed);
+        let mode = segment.fixed().header.mode();
         if !is_granted(self.access, mode, stat) {
             return Err(OpenError::PermissionDenied);
         }

@@ -18,7 +18,6 @@ use std::time::{Duration, SystemTime};
 use umsg_shm::lock::STOPPED;
 use umsg_shm::posix_engine::segment::{self, Segment};
 use umsg_shm::posix_engine::{Engine, Refused, Taken};
-use umsg_shm::sync::Ordering;
 use umsg_shm::sys::clock::Deadline;
 use umsg_shm::sys::thread;
 use umsg_shm::waiters::pacing::Waiting;
@@ -674,12 +673,7 @@ impl Queue {
                 error: error.into(),
             })
         })?;
-        self.engine
-            .segment()
-            .fixed()
-            .header
-            .mode
-            .store(mode, Ordering::Relaxed);
+        self.engine.segment().fixed().header.set_mode(mode);
         Ok(())
     }
 }

@@ -128,8 +128,7 @@ pub(super) fn attributes(engine: &Engine) -> Attributes {
 
 /// A queue's permission bits, whatever else was scribbled there.
 pub(super) fn mode(fixed: &Fixed) -> u32 {
-    // Relaxed: a single word.
-    fixed.header.mode.load(Ordering::Relaxed) & 0o7777
+    fixed.header.mode() & 0o7777
 }
 
 pub(super) fn status(queue: &Queue) -> Status {
@@ -144,11 +143,10 @@ pub(super) fn status(queue: &Queue) -> Status {
         uid,
         gid,
         creator: match engine.segment().is_home() {
-            true => fixed.header.creator.load(Ordering::Relaxed),
+            true => fixed.header.creator(),
             false => 0,
         },
-        created: time(fixed.header.created_at.load(Ordering::Relaxed))
-            .unwrap_or(SystemTime::UNIX_EPOCH),
+        created: time(fixed.header.created_at()).unwrap_or(SystemTime::UNIX_EPOCH),
         blocked_senders: waiters.living(List::Senders),
         blocked_receivers: waiters.living(List::Receivers) + waiters.living(List::Offered),
         last_send: moment(fixed.sender.last_send()),

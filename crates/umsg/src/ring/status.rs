@@ -9,7 +9,6 @@ use umsg_shm::arena;
 use umsg_shm::counters::Event;
 use umsg_shm::posix_engine::segment::Segment;
 use umsg_shm::posix_engine::{CLOSED, ENABLED};
-use umsg_shm::sync::Ordering;
 use umsg_shm::sys::liveness;
 use umsg_shm::sys::process;
 use umsg_shm::waiters::{List, Waiters};
@@ -90,7 +89,7 @@ pub(super) fn status(segment: &Segment, messages: u64) -> Status {
     let (entries, state) = (ownership.entries(), ownership.state());
     let (owner, birth) = ownership.owner();
     let slots = fixed.geometry.slots() as usize;
-    let created = Duration::from_nanos(header.created_at.load(Ordering::Relaxed));
+    let created = Duration::from_nanos(header.created_at());
     let repairs = fixed.receiver.repairs().into_iter();
     Status {
         entries,
@@ -103,7 +102,7 @@ pub(super) fn status(segment: &Segment, messages: u64) -> Status {
         owner,
         owner_alive: owner != 0
             && !liveness::is_dead(segment, birth, |birth| process::is_dead(owner, birth)),
-        mode: header.mode.load(Ordering::Relaxed),
+        mode: header.mode(),
         created: SystemTime::UNIX_EPOCH + created,
         memory: segment.memory(slots) + arena::allocated(segment) as u64,
         senders: ownership.senders(),

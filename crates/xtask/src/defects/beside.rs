@@ -24,7 +24,7 @@ pub const DEFECTS: &[Defect] = &[
             "a_queue_that_was_scribbled_over_keeps_its_whole_messages_in_their_order",
         ),
         file: "umsg-shm/src/posix_engine/salvage/survey.rs",
-        old: "self.keep(slot, (false, cell.sequence.get()), Home::Queued);",
+        old: "self.keep(slot, (false, cell.sequence()), Home::Queued);",
         new: "self.keep(slot, (false, u64::from(u32::MAX - slot)), Home::Queued);",
         finding: &["in another order"],
     },

@@ -1,6 +1,6 @@
 //! Sending a batch.
 
-use super::super::send::{ATTEMPTS, write_header};
+use super::super::send::ATTEMPTS;
 use super::super::tag::priority_of;
 use super::super::{Engine, Refused};
 use super::wait::Turn;
@@ -9,7 +9,6 @@ use crate::fault::Fault;
 use crate::lock::SLICE;
 use crate::lock::tokens::{BothHeld, SenderHeld};
 use crate::posix_engine::segment::{Cell, OnFull, Ring, Segment};
-use crate::sync::Ordering;
 use crate::sys::clock::{self, Deadline};
 use crate::sys::thread::Thread;
 
@@ -306,7 +305,7 @@ impl Engine {
         }
         let (slot, cell) = Ring::of(self.segment()).slot(position)?;
         self.place_bytes(sending, slot, cell, message)?;
-        write_header(me, cell, message.len(), key, now);
+        cell.describe(me.pid(), message.len(), key, now);
         if priority != filled.key {
             (filled.key, filled.run) = (priority, filled.count);
         }
@@ -369,8 +368,7 @@ pub(in crate::posix_engine) fn take_back(
     let ring = Ring::of(segment);
     for step in 1..end.wrapping_sub(first) {
         if let Some((_, cell)) = ring.published(first.wrapping_add(step))? {
-            // Release: before `batch_end`. No receiver looks at these stamps before the gate's.
-            cell.stamp.store(0, Ordering::Release);
+            cell.clear_stamp();
         }
     }
     crash_point!(BATCH_TAKEN_BACK);

@@ -10,7 +10,6 @@ use crate::lock::tokens::{BothHeld, ReceiverHeld};
 use crate::posix_engine::Priorities;
 use crate::posix_engine::segment::Ring;
 use crate::repair::salvage::Real;
-use crate::sync::Ordering;
 use crate::waiters::NO_SLOT;
 use crate::waiters::{List, Waiters};
 
@@ -21,10 +20,10 @@ impl Salvage<'_> {
         let inline = segment.layout().inline();
         let tenants = self.cells().map(|(slot, cell)| {
             let is_kept = self.homes[slot as usize].is_some();
-            let len = cell.len.get() as usize;
+            let len = cell.len();
             arena::Tenant {
                 slot,
-                named: &cell.block,
+                named: cell.block(),
                 len: (is_kept && len > inline).then_some(len),
             }
         });
@@ -77,7 +76,7 @@ impl Salvage<'_> {
             if *is_in_ring && *home == Home::Queued {
                 let cell = segment.cell(*slot)?;
                 last = last.wrapping_add(1);
-                cell.sequence.set(last);
+                cell.set_sequence(last);
                 cell.set_stored(true);
                 crash_point!(SALVAGE_MARKED);
             }
@@ -87,7 +86,7 @@ impl Salvage<'_> {
             let cell = segment.cell(*slot)?;
             if *home != Home::Unsent {
                 number += 1;
-                cell.sequence.set(number);
+                cell.set_sequence(number);
             }
             cell.set_stored(*home == Home::Queued);
             crash_point!(SALVAGE_RENUMBERED);
@@ -105,7 +104,7 @@ impl Salvage<'_> {
         let first = if sent >> 47 == 0 { sent } else { 0 };
         let mut free = 0;
         for (slot, cell) in self.cells() {
-            cell.stamp.store(0, Ordering::Release);
+            cell.clear_stamp();
             if self.homes[slot as usize].is_none() {
                 cell.forget();
                 Ring::of(self.engine.segment()).write(first.wrapping_add(free), slot);

@@ -190,9 +190,9 @@ impl<'a> Salvage<'a> {
         let Ok(cell) = self.engine.segment().cell(slot) else {
             return false;
         };
-        let len = cell.len.get() as usize;
+        let len = cell.len();
         let is_placed = len <= layout.inline() || self.engine.segment().payload(cell, len).is_ok();
-        len <= layout.message_size && (cell.key.get() & 0xffff) < PRIORITIES as u64 && is_placed
+        len <= layout.message_size && (cell.key() & 0xffff) < PRIORITIES as u64 && is_placed
     }
 
     /// Keeps a message, unless its cell makes no sense or another process has it. True if it is kept.

@@ -23,7 +23,7 @@ impl Engine {
     /// scribbled over: each sender has seen to it.
     fn provide_fifos(&self, mut pages: u64, slots: usize) -> Result<u64, Fault> {
         for slot in 0..slots as u32 {
-            let priority = priority_of(self.segment().cell(slot)?.key.get());
+            let priority = priority_of(self.segment().cell(slot)?.key());
             let page = priority / FIFOS_A_PAGE;
             if priority < PRIORITIES && pages & 1 << page == 0 {
                 self.segment()

@@ -4,7 +4,6 @@ use super::super::wait::lose_message;
 use super::{Home, LAST, Salvage};
 use crate::leases::{self, Leases, State as LeaseState};
 use crate::posix_engine::segment::Cell;
-use crate::sync::Ordering;
 use crate::waiters::{self, List, State, Waiters};
 use crate::waiters::{NO_SLOT, Node};
 use std::collections::BTreeSet;
@@ -15,11 +14,7 @@ impl Salvage<'_> {
         let (first, counted) = self.span();
         let stamps: BTreeSet<(u64, u32, bool)> = self
             .cells()
-            .map(|(slot, cell)| {
-                // Relaxed: under both locks.
-                let position = cell.stamp.load(Ordering::Relaxed).wrapping_sub(1);
-                (position.wrapping_sub(first), slot, cell.is_stored())
-            })
+            .map(|(slot, cell)| (cell.position().wrapping_sub(first), slot, cell.is_stored()))
             .filter(|(ahead, ..)| *ahead < self.slots as u64)
             .collect();
         let mut end = counted;
@@ -61,7 +56,7 @@ impl Salvage<'_> {
     pub(super) fn survey_store(&mut self) {
         for (slot, cell) in self.cells() {
             if cell.is_stored() {
-                self.keep(slot, (false, cell.sequence.get()), Home::Queued);
+                self.keep(slot, (false, cell.sequence()), Home::Queued);
             }
         }
     }
@@ -93,7 +88,7 @@ impl Salvage<'_> {
 
     fn sequence(&self, slot: u32) -> u64 {
         let cell = self.engine.segment().cell(slot);
-        cell.map_or(0, |cell| cell.sequence.get())
+        cell.map_or(0, |cell| cell.sequence())
     }
 
     pub(super) fn survey_nodes(&mut self) {
@@ -141,7 +136,7 @@ impl Salvage<'_> {
         if self.keep(slot, (false, number), Home::Queued)
             && let Ok(cell) = self.engine.segment().cell(slot)
         {
-            cell.sequence.set(number);
+            cell.set_sequence(number);
             cell.set_stored(true);
         }
     }

@@ -3,7 +3,7 @@
 //! A cell is one cache line, or two that the prefetcher fetches together: a queue whose messages have at most 16 bytes
 //! uses the shorter, which halves its memory. See [`super::Layout::cell_len`].
 
-use crate::sync::{AtomicU64, Guarded32, Guarded64};
+use crate::sync::{AtomicU64, Guarded32, Guarded64, Ordering};
 
 /// The header of a cell.
 #[repr(C, align(16))]
@@ -11,26 +11,103 @@ use crate::sync::{AtomicU64, Guarded32, Guarded64};
 pub struct Cell {
     /// Position in the ring plus one of the message that was published here last. The one word of the cell that is
     /// read without a lock; its release store is what sends a message.
-    pub stamp: AtomicU64,
+    pub(super) stamp: AtomicU64,
     /// POSIX: the priority.
-    pub key: Guarded64,
+    pub(super) key: Guarded64,
     /// The message's length in bytes.
-    pub len: Guarded32,
+    pub(super) len: Guarded32,
     /// The block of the arena that belongs to the slot, as granule number; 0 for none. A free slot keeps its block.
-    pub block: Guarded32,
+    pub(super) block: Guarded32,
     /// Bit 0: the message is in the store. Above: how often it was leased and came back.
     stored: Guarded32,
     /// Process id of the sender.
-    pub(crate) pid: Guarded32,
+    pid: Guarded32,
     /// In the store: its place among all that ever were; order within a priority.
-    pub sequence: Guarded64,
+    pub(super) sequence: Guarded64,
     /// The machine's clock at the send, in nanoseconds.
-    pub(crate) sent_at: Guarded64,
+    sent_at: Guarded64,
     #[cfg(loom)]
     pub(crate) payload: crate::model::segment::Inline,
 }
 
 impl Cell {
+    /// Writes the header of a message that `pid` sends `now`.
+    #[inline(always)]
+    pub(crate) fn describe(&self, pid: u32, len: usize, key: usize, now: u64) {
+        // The slot held another message before, with other returns.
+        self.forget();
+        self.key.set(key as u64);
+        self.len.set(len as u32);
+        self.pid.set(pid);
+        self.sent_at.set(now);
+    }
+
+    /// The length of the message, in bytes. Unchecked.
+    #[allow(clippy::len_without_is_empty, reason = "a message may be empty")]
+    #[inline(always)]
+    pub fn len(&self) -> usize {
+        self.len.get() as usize
+    }
+
+    /// The priority, and the mark beside it. Unchecked.
+    #[inline(always)]
+    pub fn key(&self) -> u64 {
+        self.key.get()
+    }
+
+    /// The process id of the sender.
+    #[inline(always)]
+    pub(crate) fn pid(&self) -> u32 {
+        self.pid.get()
+    }
+
+    /// The machine's clock at the send, in nanoseconds.
+    #[inline(always)]
+    pub(crate) fn sent_at(&self) -> u64 {
+        self.sent_at.get()
+    }
+
+    /// Sends the message anew: it is as old as its place in the queue.
+    pub(crate) fn renew(&self, now: u64) {
+        self.sent_at.set(now);
+    }
+
+    /// Gives a message of a snapshot its first sender, time and returns.
+    pub(crate) fn restore(&self, pid: u32, sent_at: u64, returns: u32) {
+        self.pid.set(pid);
+        self.sent_at.set(sent_at);
+        self.set_returns(returns, false);
+    }
+
+    /// The number of the message in the store.
+    pub(crate) fn sequence(&self) -> u64 {
+        self.sequence.get()
+    }
+
+    /// Gives the message its number in the store.
+    pub(crate) fn set_sequence(&self, sequence: u64) {
+        self.sequence.set(sequence);
+    }
+
+    /// The word that names the block of the slot, for [`crate::arena`].
+    #[inline(always)]
+    pub fn block(&self) -> &Guarded32 {
+        &self.block
+    }
+
+    /// The ring position of the message that was published here last.
+    #[cfg(not(loom))]
+    pub(crate) fn position(&self) -> u64 {
+        // Relaxed: under both locks.
+        self.stamp.load(Ordering::Relaxed).wrapping_sub(1)
+    }
+
+    /// Takes the stamp away: no message was published here.
+    pub(crate) fn clear_stamp(&self) {
+        // Release: before `batch_end`, in a repair. No receiver looks at these stamps before that of the gate.
+        self.stamp.store(0, Ordering::Release);
+    }
+
     /// Whether the message is in the store.
     #[inline(always)]
     pub fn is_stored(&self) -> bool {
@@ -41,7 +118,7 @@ impl Cell {
     #[cfg(not(loom))]
     pub(crate) fn is_unused(&self) -> bool {
         // Relaxed: asked by the process that makes the queue anew, under both locks.
-        let stamp = self.stamp.load(crate::sync::Ordering::Relaxed);
+        let stamp = self.stamp.load(Ordering::Relaxed);
         stamp == 0 && self.pid.get() == 0 && self.stored.get() == 0
     }
 

@@ -2,12 +2,10 @@
 
 use super::Ring;
 use super::mapped::Segment;
-use super::{Fixed, LAYOUT_HASH, Layout, LeaseRecord, MAGIC, NODES, Node, Policy, VERSION};
+use super::{Fixed, Layout, LeaseRecord, NODES, Node, Policy};
 use crate::fault::AttachError;
 use crate::memory::set_length;
 use crate::sync::Ordering;
-use crate::sys::clock;
-use crate::sys::home::here;
 use crate::sys::map::PAGE;
 use rustix::fd::BorrowedFd;
 
@@ -56,22 +54,6 @@ fn fill_in(segment: &Segment, slots: usize, mode: u32) {
         .set_nodes((PAGE / size_of::<Node>()).min(NODES));
     let lease_records = (PAGE / size_of::<LeaseRecord>()).min(layout.slots);
     fixed.leases.usable.set(lease_records as u32);
-    let header = &fixed.header;
-    header.version.store(VERSION, Ordering::Relaxed);
-    header.layout_hash.store(LAYOUT_HASH, Ordering::Relaxed);
-    header
-        .max_messages
-        .store(layout.max_messages as u32, Ordering::Relaxed);
-    header
-        .message_size
-        .store(layout.message_size as u32, Ordering::Relaxed);
-    header.len.store(layout.len as u64, Ordering::Relaxed);
-    header.mode.store(mode, Ordering::Relaxed);
-    header.creator.store(std::process::id(), Ordering::Relaxed);
-    header.home.store(here(), Ordering::Relaxed);
-    header
-        .created_at
-        .store(clock::realtime(), Ordering::Relaxed);
-    header.magic.store(MAGIC, Ordering::Relaxed);
+    fixed.header.begin(layout, mode);
     debug_assert!(Ring::of(segment).slot(0).is_ok());
 }

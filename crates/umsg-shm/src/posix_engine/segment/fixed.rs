@@ -18,6 +18,8 @@
 //! | [`RepairLog`] | holder of the lock of its side | people |
 
 use super::geometry::Geometry;
+use super::header::Header;
+use super::notice::{NOTICES, Notice};
 use super::ownership::Ownership;
 use super::published::Published;
 use super::receiver::ReceiverSide;
@@ -25,8 +27,7 @@ use super::run::Run;
 use super::sender::SenderSide;
 use super::wait_flags::WaitFlags;
 use super::{ArenaRoots, LeaseRoots};
-use crate::repair::log::{Damage, MENDED, RepairLog};
-use crate::sync::{AtomicU32, AtomicU64};
+use crate::repair::log::{MENDED, RepairLog};
 
 /// First eight bytes of every segment: "umsg-mq" and a zero.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"umsg-mq\0");
@@ -35,55 +36,6 @@ pub const VERSION: u32 = 2;
 /// Stands for all sizes and offsets below: two builds that differ in one refuse each other's segments.
 #[cfg(not(loom))]
 pub const LAYOUT_HASH: u32 = layout_hash();
-
-/// What a segment is.
-#[repr(C, align(128))]
-#[derive(Default)]
-pub struct Header {
-    pub(crate) magic: AtomicU64,
-    pub(crate) version: AtomicU32,
-    pub(crate) layout_hash: AtomicU32,
-    pub(crate) max_messages: AtomicU32,
-    /// Bytes.
-    pub(crate) message_size: AtomicU32,
-    /// Length of the file, in bytes.
-    pub(crate) len: AtomicU64,
-    /// Permission bits as the queue's creator or fchmod set them.
-    pub mode: AtomicU32,
-    /// Process id of the creator.
-    pub creator: AtomicU32,
-    /// CLOCK_REALTIME, in nanoseconds since 1970.
-    pub created_at: AtomicU64,
-    /// Whether something was found that makes no sense.
-    pub damage: Damage,
-    /// The PID namespace of the creator, and above 32 bits its time namespace: inode numbers. 0 for unknown.
-    pub(crate) home: AtomicU64,
-}
-
-/// Registrations for a notification that a queue has room for from the start: the one that there is, and those that were fired and
-/// whose processes have not taken note yet. Further ones lie in a region of their own.
-#[cfg(not(loom))]
-pub(crate) const NOTICES: usize = 8;
-#[cfg(loom)]
-pub(crate) const NOTICES: usize = 2;
-
-/// A process's registration for a notification; see [`crate::posix_engine::notification`].
-#[repr(C, align(64))]
-#[derive(Default)]
-pub struct Notice {
-    /// The state, and the futex on which the registered process sleeps until it is fired, and the sender that fired it until it is heard.
-    pub word: AtomicU32,
-    /// How the process is told, and by which signal: for people, and for a process that fires. The process itself knows better.
-    pub(crate) what: AtomicU32,
-    pub(crate) signal: AtomicU32,
-    /// The process, and what tells it from others of that id.
-    pub pid: AtomicU32,
-    pub(crate) birth: AtomicU64,
-    /// Which of its registrations.
-    pub ticket: AtomicU64,
-    /// The process whose message fired it, and above 32 bits its real user; all ones until a process has asked for that.
-    pub(crate) sender: AtomicU64,
-}
 
 /// Policies; see [`crate::posix_engine::segment::policy`].
 use super::policy::Rules;
@@ -152,8 +104,8 @@ const fn layout_hash() -> u32 {
         offset_of!(Fixed, ownership),
         offset_of!(Fixed, notices),
         offset_of!(Fixed, repair_log),
-        offset_of!(Header, damage),
-        offset_of!(Header, home),
+        Header::OFFSETS[0],
+        Header::OFFSETS[1],
         offset_of!(SenderSide, sent),
         offset_of!(SenderSide, batch_end),
         offset_of!(ReceiverSide, drained),

@@ -26,10 +26,12 @@ mod create;
 mod cursors;
 mod fixed;
 mod geometry;
+mod header;
 mod layout;
 #[cfg(not(loom))]
 #[allow(unsafe_code, reason = "references into the mapping, copies in and out")]
 mod mapped;
+pub(crate) mod notice;
 mod ownership;
 mod policy;
 mod priorities;
@@ -48,13 +50,14 @@ pub use attach::{LARGEST_MESSAGE, MOST_MESSAGES, attach, check};
 pub use cell::Cell;
 #[cfg(not(loom))]
 pub use create::create;
-pub(crate) use fixed::NOTICES;
-pub use fixed::{Fixed, Notice};
+pub use fixed::Fixed;
 #[cfg(not(loom))]
 pub use fixed::{LAYOUT_HASH, MAGIC, VERSION};
+pub use header::Header;
 pub use layout::{Layout, MORE_NOTICES, PRIORITIES};
 #[cfg(not(loom))]
 pub use mapped::Segment;
+pub use notice::Notice;
 #[cfg_attr(
     loom,
     allow(unused_imports, reason = "the face of rings is not modelled")
@@ -68,7 +71,7 @@ pub use ring::Ring;
 pub use run::has_begun;
 pub(crate) use wait_flags::{ARMED, POLLED};
 #[cfg(not(loom))]
-pub use words::Words;
+pub use words::{CellWords, Words};
 
 #[cfg(loom)]
 pub(crate) use crate::model::segment::Segment;
@@ -82,8 +85,20 @@ use crate::waiters::{Links, NODES, Node};
 #[repr(C)]
 #[derive(Default)]
 pub struct Fifo {
-    pub head: Guarded32,
-    pub tail: Guarded32,
+    head: Guarded32,
+    tail: Guarded32,
+}
+
+impl Fifo {
+    /// The slot of the first message.
+    pub fn head(&self) -> &Guarded32 {
+        &self.head
+    }
+
+    /// The slot of the last message.
+    pub fn tail(&self) -> u32 {
+        self.tail.get()
+    }
 }
 
 #[cfg(not(loom))]

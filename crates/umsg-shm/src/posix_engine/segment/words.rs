@@ -1,12 +1,13 @@
 //! The words of a segment by name, for a diagnosis and for tests that forge them.
 
-use super::Fixed;
+use super::{Cell, Fixed};
 use crate::posix_engine::RECEIVERS;
-use crate::sync::{AtomicU32, AtomicU64, Guarded64, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Guarded32, Guarded64, Ordering};
 
 /// The words that a diagnosis compares, in their places in the file. The engine itself changes them by named steps only.
 #[derive(Clone, Copy)]
 pub struct Words<'a> {
+    pub mode: &'a AtomicU32,
     pub attention: &'a AtomicU32,
     pub wake_word: &'a AtomicU32,
     pub run: &'a AtomicU64,
@@ -37,6 +38,7 @@ impl Fixed {
     pub fn words(&self) -> Words<'_> {
         let (sender, receiver) = (&self.sender, &self.receiver);
         Words {
+            mode: &self.header.mode,
             attention: &self.wait_flags.attention,
             wake_word: &self.wait_flags.wake_word,
             run: &self.run.word,
@@ -71,7 +73,30 @@ impl Fixed {
         self.receiver.registered.store(0, Ordering::Relaxed);
         self.receiver.notices.store(0, Ordering::Relaxed);
         for notice in &self.notices {
-            notice.word.store(0, Ordering::Relaxed);
+            notice.forget();
+        }
+    }
+}
+
+/// The words of a cell that a diagnosis compares.
+#[derive(Clone, Copy)]
+pub struct CellWords<'a> {
+    pub stamp: &'a AtomicU64,
+    pub key: &'a Guarded64,
+    pub len: &'a Guarded32,
+    pub block: &'a Guarded32,
+    pub sequence: &'a Guarded64,
+}
+
+impl Cell {
+    /// The words of the cell by name.
+    pub fn words(&self) -> CellWords<'_> {
+        CellWords {
+            stamp: &self.stamp,
+            key: &self.key,
+            len: &self.len,
+            block: &self.block,
+            sequence: &self.sequence,
         }
     }
 }

@@ -1,0 +1,79 @@
+//! The header: what a segment is.
+
+use super::Layout;
+use crate::repair::log::Damage;
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use std::mem::offset_of;
+
+/// What a segment is.
+#[repr(C, align(128))]
+#[derive(Default)]
+pub struct Header {
+    magic: AtomicU64,
+    version: AtomicU32,
+    layout_hash: AtomicU32,
+    max_messages: AtomicU32,
+    /// Bytes.
+    message_size: AtomicU32,
+    /// Length of the file, in bytes.
+    len: AtomicU64,
+    /// Permission bits as the queue's creator or fchmod set them.
+    pub(super) mode: AtomicU32,
+    /// Process id of the creator.
+    creator: AtomicU32,
+    /// CLOCK_REALTIME, in nanoseconds since 1970.
+    created_at: AtomicU64,
+    /// Whether a call has found corruption.
+    pub damage: Damage,
+    /// The PID namespace of the creator, and above 32 bits its time namespace: inode numbers. 0 for unknown.
+    pub(super) home: AtomicU64,
+}
+
+impl Header {
+    /// Offset of the permission bits in the header.
+    pub const MODE: usize = offset_of!(Header, mode);
+    /// Offsets that the layout hash stands for.
+    #[cfg(not(loom))]
+    pub(super) const OFFSETS: [usize; 2] = [offset_of!(Header, damage), offset_of!(Header, home)];
+
+    /// Fills in the header of a new segment. A file is a segment once it has its magic number.
+    #[cfg(not(loom))]
+    pub(super) fn begin(&self, layout: &Layout, mode: u32) {
+        use super::{LAYOUT_HASH, MAGIC, VERSION};
+        use crate::sys::{clock, home::here};
+        // Relaxed throughout: no other process sees the segment before its file is linked.
+        let store = Ordering::Relaxed;
+        self.version.store(VERSION, store);
+        self.layout_hash.store(LAYOUT_HASH, store);
+        self.max_messages.store(layout.max_messages as u32, store);
+        self.message_size.store(layout.message_size as u32, store);
+        self.len.store(layout.len as u64, store);
+        self.mode.store(mode, store);
+        self.creator.store(std::process::id(), store);
+        self.home.store(here(), store);
+        self.created_at.store(clock::realtime(), store);
+        self.magic.store(MAGIC, store);
+    }
+
+    /// The permission bits of the queue, as any process with write access may have set them.
+    pub fn mode(&self) -> u32 {
+        // Relaxed: a single word.
+        self.mode.load(Ordering::Relaxed)
+    }
+
+    /// Sets the permission bits of the queue.
+    pub fn set_mode(&self, mode: u32) {
+        self.mode.store(mode, Ordering::Relaxed);
+    }
+
+    /// Process id of the creator.
+    pub fn creator(&self) -> u32 {
+        // Relaxed: written once, before any process could attach.
+        self.creator.load(Ordering::Relaxed)
+    }
+
+    /// CLOCK_REALTIME at the creation, in nanoseconds since 1970.
+    pub fn created_at(&self) -> u64 {
+        self.created_at.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,163 @@
+//! The record of a registration for a notification. Its states stand in [`crate::posix_engine::notification`].
+
+use crate::lock::tokens::ReceiverHeld;
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+
+/// State: a process is registered.
+pub(crate) const ARMED: u32 = 1;
+/// State: the registration was fired; its process has not taken note yet.
+pub(crate) const FIRED: u32 = 2;
+/// The bits of a word that hold the state.
+pub(crate) const STATE: u32 = 3;
+/// Added to the word at each registration.
+const TURN: u32 = 4;
+
+/// In place of a user: no user has this number.
+pub(crate) const NOT_ASKED: u32 = u32::MAX;
+
+/// Registrations for a notification that a queue has room for from the start: the armed one, and those that were fired and
+/// whose processes have not taken note yet. Further ones lie in a region of their own.
+#[cfg(not(loom))]
+pub(crate) const NOTICES: usize = 8;
+#[cfg(loom)]
+pub(crate) const NOTICES: usize = 2;
+
+/// A process's registration for a notification.
+#[repr(C, align(64))]
+#[derive(Default)]
+pub struct Notice {
+    /// The state. The registered process sleeps on it until it is fired, and the sender that fired it until it is heard.
+    word: AtomicU32,
+    /// How the process is notified, and by which signal: for people, and for a process that fires. The registered process
+    /// knows this from its own memory.
+    what: AtomicU32,
+    signal: AtomicU32,
+    /// The process, and its birth, which tells it from other processes of that id.
+    pid: AtomicU32,
+    birth: AtomicU64,
+    /// Which of the registrations of that process.
+    ticket: AtomicU64,
+    /// The process whose message fired it, and above 32 bits its real user; [`NOT_ASKED`] until a process has asked for that.
+    sender: AtomicU64,
+}
+
+impl Notice {
+    /// The state with its turn. What was written before it is visible to the caller.
+    pub(crate) fn word(&self) -> u32 {
+        self.word.load(Ordering::Acquire)
+    }
+
+    /// The futex of the registered process, and of a sender that fired.
+    pub(crate) fn futex(&self) -> &AtomicU32 {
+        &self.word
+    }
+
+    /// Describes a registration of the process `pid`, in a free record.
+    pub(crate) fn fill(
+        &self,
+        _: ReceiverHeld<'_>,
+        (pid, birth): (u32, u64),
+        (what, signal): (u32, u32),
+        ticket: u64,
+    ) {
+        // Relaxed: the word publishes them.
+        self.what.store(what, Ordering::Relaxed);
+        self.signal.store(signal, Ordering::Relaxed);
+        self.pid.store(pid, Ordering::Relaxed);
+        self.birth.store(birth, Ordering::Relaxed);
+        self.ticket.store(ticket, Ordering::Relaxed);
+    }
+
+    /// Registers the process with which a free record was filled. Returns the new word.
+    pub(crate) fn arm(&self, _: ReceiverHeld<'_>) -> u32 {
+        // Relaxed: under the receiver lock no other process changes a free record.
+        let armed = (self.word.load(Ordering::Relaxed) & !STATE).wrapping_add(TURN) | ARMED;
+        // Release: a process that sees the word sees the rest.
+        self.word.store(armed, Ordering::Release);
+        armed
+    }
+
+    /// Changes an armed word, for a process that is notified or not. False if the registration was withdrawn.
+    #[must_use]
+    pub(crate) fn fire(&self, _: ReceiverHeld<'_>, armed: u32, is_notified: bool) -> bool {
+        let after = match is_notified {
+            true => fired(armed),
+            false => armed & !STATE,
+        };
+        // Release: a thread that sees the word sees the sender.
+        armed & STATE == ARMED && self.change(armed, after)
+    }
+
+    /// Frees the record, if its word still is `word`.
+    pub(crate) fn free(&self, word: u32) -> bool {
+        self.change(word, word & !STATE)
+    }
+
+    fn change(&self, from: u32, to: u32) -> bool {
+        self.word
+            .compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    /// How the process is notified, and by which signal.
+    pub(crate) fn means(&self) -> (u32, u32) {
+        // Relaxed: for people, and for how long to wait.
+        let signal = self.signal.load(Ordering::Relaxed);
+        (self.what.load(Ordering::Relaxed), signal)
+    }
+
+    /// The registered process, and its birth.
+    pub fn owner(&self) -> (u32, u64) {
+        // Relaxed: a hint, which the process itself confirms.
+        let birth = self.birth.load(Ordering::Relaxed);
+        (self.pid.load(Ordering::Relaxed), birth)
+    }
+
+    /// Which of the registrations of that process.
+    pub fn ticket(&self) -> u64 {
+        // Relaxed: a hint, which the process itself confirms.
+        self.ticket.load(Ordering::Relaxed)
+    }
+
+    /// Notes the sender of the message that is about to fire, and its real user or [`NOT_ASKED`].
+    pub(crate) fn set_sender(&self, _: ReceiverHeld<'_>, pid: u32, user: u32) {
+        // Relaxed: the word publishes it.
+        self.sender.store(pack(pid, user), Ordering::Relaxed);
+    }
+
+    /// The sender of the message that fired, and its real user or [`NOT_ASKED`].
+    pub(crate) fn sender(&self) -> (u32, u32) {
+        // Relaxed: the word has published it.
+        let found = self.sender.load(Ordering::Relaxed);
+        (found as u32, (found >> 32) as u32)
+    }
+
+    /// Notes the real user of the sender `pid`, unless the record has become another process's meanwhile.
+    pub(crate) fn set_user(&self, pid: u32, user: u32) {
+        let _ = self.sender.compare_exchange(
+            pack(pid, NOT_ASKED),
+            pack(pid, user),
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        );
+    }
+
+    /// Forgets the registration, in a copy that no other process uses.
+    pub(super) fn forget(&self) {
+        self.word.store(0, Ordering::Relaxed);
+    }
+}
+
+fn pack(pid: u32, user: u32) -> u64 {
+    u64::from(pid) | u64::from(user) << 32
+}
+
+/// The word of a registration before it was fired.
+pub fn armed(fired: u32) -> u32 {
+    fired & !STATE | ARMED
+}
+
+/// The word of a registration once it was fired.
+pub(crate) fn fired(armed: u32) -> u32 {
+    armed & !STATE | FIRED
+}
