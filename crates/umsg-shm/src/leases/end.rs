@@ -5,13 +5,13 @@ use crate::fault::Fault;
 use crate::lock::tokens::ReceiverHeld;
 use crate::sync::Ordering;
 
-/// So many times what a look at the holders cost passes before the next.
+/// The pause between two scans of the holders, as a multiple of the time of a scan.
 const PAUSE: u64 = 16;
 
 impl LeaseRoots {
-    /// Whether a look at the holders is due: a lease's time is up, or the last look which of them lives was some time ago.
+    /// Returns whether a scan of the holders is due: a lease has expired, or the last scan for dead holders was some time ago.
     pub(crate) fn is_look_due(&self, now: u64) -> bool {
-        // Relaxed: whether to look, not what is found. The same for all below.
+        // Relaxed: decides only whether to scan. The same holds for all loads below.
         let due = self.due.load(Ordering::Relaxed);
         (due != 0 && due <= now) || self.look_after.load(Ordering::Relaxed) < now
     }
@@ -27,13 +27,13 @@ impl LeaseRoots {
 }
 
 impl<S: LeaseStore> Leases<'_, S> {
-    /// Ends a lease as if its time were up, without the lock: it is the calling thread's own, which a handler has interrupted inside of the
-    /// queue, or nobody's. What was interrupted finds a lease whose time is up, as it may at any moment.
+    /// Ends a lease as if it had expired, without the lock. The lock belongs to the calling thread, whose call a signal handler interrupted, or to no
+    /// thread. The interrupted call finds an expired lease, which may happen at any time.
     #[cfg(not(loom))]
     pub(crate) fn expire<Key>(&self, handle: &LeaseHandle<Key>) {
         if let Ok(Some(record)) = self.find(handle.index, handle.ticket, State::Leased) {
             record.until.set(1);
-            // Relaxed: a hint to look. Should the interrupted call overwrite it, the next regular look finds the lease.
+            // Relaxed: a hint to scan. If the interrupted call overwrites it, the next regular scan finds the lease.
             self.segment
                 .roots_of_leases()
                 .due
@@ -54,7 +54,7 @@ impl<S: LeaseStore> Leases<'_, S> {
             let (index, record) = record?;
             let (state, until) = (State::of(record), record.until.get());
             let is_leased = state == State::Leased;
-            // Nobody's, or of no use to a process that looks for messages and room.
+            // The message is set aside or on its way to the dead-letter queue: it provides neither a message nor room.
             if !is_leased && state != State::Reserved {
                 continue;
             }

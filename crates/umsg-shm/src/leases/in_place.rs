@@ -1,18 +1,17 @@
-//! A message where it lies in the queue's memory.
+//! Access to a message in the queue's memory.
 
 use crate::sys::thread;
 
-/// The bytes of a message that this process holds.
+/// The bytes of a message that this process has leased or reserved.
 #[derive(Debug)]
 pub struct InPlace {
     start: *mut u8,
     len: usize,
-    /// The process that holds it: a forked child does not.
+    /// The process that holds the message. A forked child does not hold it.
     pid: u32,
 }
 
-// SAFETY: the pointer leads into a shared mapping that outlives the handle which it was made from; which thread may touch the bytes
-// is not a matter of threads.
+// SAFETY: the pointer leads into a shared mapping that outlives this value. Any thread of the process may access the bytes.
 unsafe impl Send for InPlace {}
 // SAFETY: as above; writing asks for `&mut`.
 unsafe impl Sync for InPlace {}
@@ -35,17 +34,17 @@ impl InPlace {
         self.len
     }
 
-    /// From now on the message has `len` bytes, if it was longer.
+    /// Shortens the message to `len` bytes, if it is longer.
     pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }
 
-    /// Whether the calling process is the one that holds it.
+    /// Returns whether the calling process holds the message.
     pub fn is_ours(&self) -> bool {
         self.pid == thread::current().pid()
     }
 
-    /// Copies bytes from `offset` on; answers how many there were.
+    /// Copies bytes from `offset` on, and returns their number.
     pub fn read_at(&self, offset: usize, buffer: &mut [u8]) -> usize {
         let len = self.len.saturating_sub(offset).min(buffer.len());
         if len != 0 {
@@ -59,14 +58,14 @@ impl InPlace {
         len
     }
 
-    /// A copy of the bytes.
+    /// Returns a copy of the bytes.
     pub fn to_vec(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.len];
         self.read_at(0, &mut bytes);
         bytes
     }
 
-    /// Copies bytes to `offset`; answers how many had room: none if the message is another process's.
+    /// Copies bytes to `offset`, and returns the number of bytes that had room: 0 if another process holds the message.
     pub fn write_at(&mut self, offset: usize, bytes: &[u8]) -> usize {
         if !self.is_ours() {
             return 0;
@@ -85,19 +84,19 @@ impl InPlace {
     /// The bytes as a slice.
     ///
     /// # Safety
-    /// No process writes them as long as the slice is in use.
+    /// No process writes the bytes while the slice is in use.
     pub unsafe fn bytes(&self) -> &[u8] {
-        // SAFETY: `len` bytes from `start` on lie inside the mapping and are initialised, as all shared memory is; that
-        // no process writes them is our caller's promise.
+        // SAFETY: `len` bytes from `start` on lie inside the mapping and are initialised, like all shared memory. The caller promises that no process
+        // writes them.
         unsafe { std::slice::from_raw_parts(self.start, self.len) }
     }
 
     /// The bytes as a slice that can be written.
     ///
     /// # Safety
-    /// No other process reads or writes them as long as the slice is in use.
+    /// No other process reads or writes the bytes while the slice is in use.
     pub unsafe fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as in `bytes`; that no other process touches them is our caller's promise.
+        // SAFETY: as in `bytes`. The caller promises that no other process accesses them.
         unsafe { std::slice::from_raw_parts_mut(self.start, self.len) }
     }
 }

@@ -1,20 +1,19 @@
-//! Messages that are held beyond a call: the record of each, and the list of them.
+//! Messages that a process holds beyond a call, leased or reserved: their records, and the list of records.
 //!
 //! A sender may *reserve* a slot, write its message in place and commit it later; a receiver may *lease* a message, read it
-//! in place and acknowledge it later. No lock is held in between, so the kernel marks nothing if the process dies: a
-//! record says which process it is, and a process that finds the queue empty or full looks whether that one still lives.
+//! in place and acknowledge it later. No lock is held in between, so the kernel marks nothing if the process dies. Instead, a record names the
+//! process, and a process that finds the queue empty or full checks whether the named process is alive.
 //!
 //! | state | the slot is | may leave it | if the process dies |
 //! |---|---|---|---|
-//! | `Free` | not the record's | a process that claims the record | - |
+//! | `Free` | none | a process that claims the record | - |
 //! | `Reserved` | its sender's, to be written | that sender: committed to the store, or given back | the slot is free |
 //! | `Leased` | its receiver's, to be read | that receiver: acknowledged, or returned. Any process, once its time is up | the message is returned to the head of its priority |
-//! | `Aside` | nobody's: a message on its way to the dead-letter queue | any process: to `Moving` | - |
+//! | `Aside` | owned by no process: its message goes to the dead-letter queue | any process: to `Moving` | - |
 //! | `Moving` | that of the process that copies it there | that process: to `Free`, or back to `Aside` | a process that comes to move it begins anew |
 //!
-//! All of it belongs to the holder of the lock under which messages are received. The store to `state` makes a change
-//! take effect; lists and numbers are derived and are made anew by a repair. A `ticket`, which no other lease or
-//! reservation ever has, proves to a process that the record is still that of its lease.
+//! The lock under which messages are received protects all of it. The store to `state` makes a change take effect; a repair rebuilds lists and counts
+//! from the states. A `ticket`, which no other lease or reservation ever has, proves that the record still belongs to a lease.
 
 mod end;
 #[cfg(not(loom))]
@@ -34,19 +33,19 @@ use crate::sys::process;
 use crate::sys::thread::Thread;
 use crate::waiters::Links;
 
-/// A message that this process holds, and the proof of it.
+/// A handle of a message that this process holds. Its ticket proves it.
 #[derive(Clone, Copy, Debug)]
 pub struct LeaseHandle<Key> {
     pub index: u32,
     pub ticket: u64,
     pub slot: u32,
-    /// Bytes of the message, or of the room for it.
+    /// Length of the message, or of the reserved room, in bytes.
     pub len: usize,
     /// The message's priority, or its type.
     pub key: Key,
-    /// Deliveries, this one included.
+    /// The number of deliveries, including this one.
     pub deliveries: u32,
-    /// Process id of the sender, and when it sent, in nanoseconds of the clock that the engine uses for that.
+    /// The sender's process id, and the time of the send in nanoseconds of the engine's clock.
     pub pid: u32,
     pub sent_at: u64,
 }
@@ -64,7 +63,7 @@ pub enum State {
 }
 
 impl State {
-    /// What a record says of itself. An unknown word is a free record.
+    /// Returns the state of a record. An unknown word counts as free.
     pub fn of(record: &LeaseRecord) -> State {
         match record.state.get() {
             1 => State::Reserved,
@@ -81,47 +80,47 @@ pub(crate) fn set(record: &LeaseRecord, state: State) {
     record.state.set(state as u32);
 }
 
-/// Messages that may be set aside without taking a place in the queue; there are spare slots for so many.
+/// The number of messages that may be set aside without using the queue's capacity: there are as many spare slots.
 const ASIDE_FREE: u32 = 1024;
 
-/// How many of those that are set aside take a place in the queue.
+/// Returns the number of set-aside messages that use the queue's capacity.
 pub fn in_the_way(aside: u32) -> u32 {
     aside.saturating_sub(ASIDE_FREE)
 }
 
-/// Whether the process that holds it is dead.
+/// Returns whether the process that holds the record is dead.
 pub(crate) fn is_orphan(lives: &dyn Liveness, record: &LeaseRecord) -> bool {
     let (pid, birth) = (record.pid.get(), record.birth.get());
     liveness::is_dead(lives, birth, |birth| process::is_dead(pid, birth))
 }
 
-/// What a record is claimed for.
+/// The contents of a new record.
 pub(crate) struct Claim {
     pub(crate) slot: u32,
-    /// The process, and what tells it from others of that id.
+    /// The process, and its birth, which distinguishes it from others with the same id.
     pub(crate) pid: u32,
     pub(crate) birth: u64,
     /// Deliveries of the message, this one included.
     pub(crate) deliveries: u32,
 }
 
-/// Where the records of a queue lie.
+/// Access to the records of a queue.
 pub trait LeaseStore: Liveness + Sized {
     fn lease_record(&self, index: u32) -> Result<&LeaseRecord, Fault>;
 
-    /// Makes more records real memory than `usable`; answers how many.
+    /// Makes more than `usable` records real memory, and returns their number.
     fn populate_lease_records(&self, usable: u32) -> Result<u32, Fault>;
 
     fn roots_of_leases(&self) -> &LeaseRoots;
 
-    /// Messages that are held and count for the queue's capacity.
+    /// The number of held messages that use the queue's capacity.
     fn held(&self) -> &AtomicU64;
 
-    /// Slots that can ever be in use: no more are held.
+    /// The number of slots, which bounds the number of held messages.
     fn slots(&self) -> usize;
 }
 
-/// The records of a segment. Everything here is called under the lock.
+/// The records of a segment.
 pub struct Leases<'a, S> {
     segment: &'a S,
 }
@@ -136,12 +135,12 @@ impl<'a, S: LeaseStore> Leases<'a, S> {
         &self.segment.roots_of_leases().list
     }
 
-    /// How many messages are held.
+    /// Returns the number of held messages.
     pub(crate) fn len(&self) -> u32 {
         self.links().len.load(Ordering::Relaxed)
     }
 
-    /// Returns the record at an index, if its ticket is still this one.
+    /// Returns the record at an index, if it still has this ticket.
     pub fn find(
         &self,
         index: u32,
@@ -152,7 +151,7 @@ impl<'a, S: LeaseStore> Leases<'a, S> {
         Ok((State::of(record) == state && record.ticket.get() == ticket).then_some(record))
     }
 
-    /// Does something with the record of a lease. False if the lease has ended.
+    /// Runs `act` on the record of a lease. Returns false if the lease has ended.
     pub(crate) fn with_leased<K, E: From<Fault>>(
         &self,
         handle: &LeaseHandle<K>,
@@ -164,17 +163,17 @@ impl<'a, S: LeaseStore> Leases<'a, S> {
         }
     }
 
-    /// The records in use, the oldest first. Each may be released while it is looked at.
+    /// Iterates over the records in use, the oldest first. The caller may release the present one.
     pub(crate) fn iter(
         &self,
     ) -> impl Iterator<Item = Result<(u32, &'a LeaseRecord), Fault>> + use<'a, S> {
         let segment = self.segment;
         let mut next = self.links().head.get();
-        // The length may be scribbled too.
+        // The length may be overwritten, too.
         let mut bound = self.len().min(segment.slots() as u32);
         std::iter::from_fn(move || {
             let index = next.checked_sub(1)?;
-            // A longer list was scribbled into a circle.
+            // A longer list has been corrupted into a cycle.
             let Some(left) = bound.checked_sub(1) else {
                 next = 0;
                 return Some(Err(Fault::Damaged));
@@ -187,7 +186,7 @@ impl<'a, S: LeaseStore> Leases<'a, S> {
         })
     }
 
-    /// As [`claim`](Self::claim), for the calling process.
+    /// Claims a record like [`claim`](Self::claim), for the calling process.
     pub(crate) fn claim_own(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -206,7 +205,7 @@ impl<'a, S: LeaseStore> Leases<'a, S> {
         self.claim(receiving, &claim)
     }
 
-    /// A record for a slot, in the list and still `Free`: it counts once its state is set.
+    /// Claims a record for a slot, and adds it to the list in the state `Free`. It takes effect when its state is set.
     pub(crate) fn claim(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -232,11 +231,11 @@ impl<'a, S: LeaseStore> Leases<'a, S> {
         Ok((index, record))
     }
 
-    /// A record that was never used; brings memory into use for more.
+    /// Returns a record that was never used, and makes more memory real if necessary.
     fn extend(&self, _: ReceiverHeld<'_>) -> Result<u32, Fault> {
         let roots = self.segment.roots_of_leases();
         let index = roots.used.get();
-        // There is none beyond the last: then the number was scribbled.
+        // The number exceeds the last record: it was overwritten.
         self.segment.lease_record(index)?;
         if index >= roots.usable.get() {
             let usable = self.segment.populate_lease_records(roots.usable.get())?;
@@ -262,7 +261,7 @@ impl<'a, S: LeaseStore> Leases<'a, S> {
         Ok(())
     }
 
-    /// Ends a lease or reservation: first the state of its record, which takes effect; then the record joins the free ones.
+    /// Ends a lease or reservation. The store to the state takes effect; then the record joins the free list.
     pub(crate) fn release(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -305,7 +304,7 @@ impl<'a, S: LeaseStore> Leases<'a, S> {
         Ok(())
     }
 
-    /// Makes the lists and numbers anew from the states: after the death of a holder of the lock.
+    /// Rebuilds the lists and counts from the states, after the death of the lock's owner.
     pub(crate) fn rebuild(&self, receiving: ReceiverHeld<'_>) -> Result<(), Fault> {
         let (links, roots) = (self.links(), self.segment.roots_of_leases());
         links.head.set(0);
@@ -331,13 +330,13 @@ impl<'a, S: LeaseStore> Leases<'a, S> {
         Ok(())
     }
 
-    /// Every record that was ever used.
+    /// Iterates over all records that were ever used.
     pub(crate) fn all(&self) -> impl Iterator<Item = (u32, &'a LeaseRecord)> + use<'a, S> {
         let segment = self.segment;
         let (used, mut unused) = (segment.roots_of_leases().used.get(), 0);
         (0..used).map_while(move |index| {
             let record = segment.lease_record(index).ok()?;
-            // The threads of a model forge nothing.
+            // The threads of a model overwrite nothing.
             unused = match cfg!(loom) || record.ticket.get() != 0 {
                 true => 0,
                 false => unused + 1,
@@ -347,10 +346,11 @@ impl<'a, S: LeaseStore> Leases<'a, S> {
     }
 }
 
-/// After so many unused records, all further ones are unused: records come into use in their order. A peer may forge how many were used.
+/// The number of unused records after which all later ones are unused: records come into use in order. A hostile process may forge the number of used
+/// records.
 const NEVER_USED: u32 = 4096;
 
-/// What a look has found out of the holders so far. To ask for a process costs a hundred times as much as to look at a record.
+/// The results of a scan of the holders so far. A query for a process costs a hundred times as much as reading a record.
 pub(crate) struct HolderScan {
     /// Process and birth, and whether it is dead, by process id.
     known: [Option<(u32, u64, bool)>; 64],
@@ -369,7 +369,7 @@ impl Default for HolderScan {
 }
 
 impl HolderScan {
-    /// As [`is_orphan`], asking for each process once.
+    /// The same as [`is_orphan`], with one query for each process.
     pub(crate) fn is_orphan(&mut self, lives: &dyn Liveness, record: &LeaseRecord) -> bool {
         self.records += 1;
         let (pid, birth) = (record.pid.get(), record.birth.get());
@@ -385,7 +385,7 @@ impl HolderScan {
         is_dead
     }
 
-    /// Roughly, in nanoseconds.
+    /// Estimates the time of the scan, in nanoseconds.
     pub(crate) fn cost(&self) -> u64 {
         self.records * 50 + self.asked * 5000
     }

@@ -1,4 +1,4 @@
-//! The record of a held message, and what a segment of either kind says of all of them.
+//! The record of a held message, and the roots of all records in a segment.
 
 use crate::sync::{AtomicU32, AtomicU64, Guarded32, Guarded64};
 use crate::waiters::Links;
@@ -13,14 +13,15 @@ pub struct LeaseRecord {
     /// Neighbours in the list of lease records, as index + 1; 0 for none. A free record: the next free one.
     pub next: Guarded32,
     pub previous: Guarded32,
-    /// The process that holds it, and what tells it from others of that id; see [`crate::sys::process::birth`].
+    /// The process that holds the message, and its birth, which distinguishes it from other processes with the same id; see
+    /// [`crate::sys::process::birth`].
     pub pid: Guarded32,
-    /// How often the message has been delivered, this time included.
+    /// The number of deliveries of the message, including this one.
     pub deliveries: Guarded32,
     pub birth: Guarded64,
-    /// No other lease or reservation ever has it.
+    /// A number that no other lease or reservation ever has.
     pub(crate) ticket: Guarded64,
-    /// The machine's clock, in nanoseconds, at which a lease ends by itself; 0 for never.
+    /// The time of the monotonic clock, in nanoseconds, at which the lease expires; 0 for never.
     pub until: Guarded64,
 }
 
@@ -32,19 +33,19 @@ pub struct LeaseRoots {
     pub list: Links,
     /// First free record, as index + 1.
     pub free: Guarded32,
-    /// Records that are real memory; those that were ever used.
+    /// The number of records that are real memory, and the number that was ever used.
     pub usable: Guarded32,
     pub used: Guarded32,
-    /// How many of the held are reserved, and on their way to the dead-letter queue.
+    /// The numbers of reserved messages, and of messages on their way to the dead-letter queue.
     pub reserved: AtomicU32,
     pub aside: AtomicU32,
-    /// The ticket that was given last.
+    /// The last ticket that was issued.
     pub(crate) ticket: Guarded64,
-    /// The machine's clock in nanoseconds: when the first lease may end by itself, 0 for never; after when a look which of the
-    /// holders lives is worth its time again.
+    /// Times of the monotonic clock in nanoseconds: the first expiry of a lease, 0 for never; and the earliest time of the next scan for dead
+    /// holders.
     pub due: AtomicU64,
     pub look_after: AtomicU64,
-    /// The slot, plus one, that came back to the store last: probably the neighbour of the next that does.
+    /// The slot + 1 that was returned to the store last: a hint for the place of the next one.
     pub returned: Guarded32,
 }
 

@@ -1,4 +1,4 @@
-//! Taking a lock that is not free at once: spinning, sleeping in slices, and taking it from the dead.
+//! Takes a lock that is not free at once: spins, sleeps in slices, and takes the lock from a dead owner.
 
 use super::{
     DOUBT, FREE, Left, Lock, LockError, OWNER_DIED, SHARED, SLICE, SPINS, STOPPED, TID, WAITERS,
@@ -11,12 +11,12 @@ use crate::sys::liveness::{Liveness, UNREGISTERED};
 use crate::sys::thread::{Outer, Thread};
 use crate::sys::{cpu, futex};
 
-/// The sleep of a thread on a lock: a slice for each owner, however often signals and wake-ups interrupt it.
+/// The sleep of a thread on a lock. Signals and wake-ups may interrupt it; the slice for each owner stays the same.
 #[derive(Default)]
 pub(super) struct Rest(Option<(u64, Deadline)>);
 
 impl Rest {
-    /// Until when the thread sleeps while the lock has this word.
+    /// Returns the time until which the thread sleeps while the lock has this word.
     pub(super) fn until(&mut self, word: u64, patience: Deadline) -> Deadline {
         let held = word & !u64::from(WAITERS);
         match self.0 {
@@ -34,11 +34,11 @@ impl Rest {
     }
 }
 
-/// What a thread wants to make of a lock.
+/// The word with which a thread takes a lock.
 pub(super) struct Claim<'a> {
     pub(super) thread: &'a Thread,
     pub(super) lives: &'a dyn Liveness,
-    /// The low half: the thread's id, or LENT, and WAITERS once it has slept.
+    /// The low half: the thread's id or LENT, with WAITERS after the thread has slept.
     pub(super) low: u32,
 }
 
@@ -47,17 +47,17 @@ impl<'a> Claim<'a> {
         Claim { thread, lives, low }
     }
 
-    /// Whether the thread takes each lock in shared form.
+    /// Returns whether the thread takes every lock in shared form.
     pub(super) fn is_foreign(&self) -> bool {
         self.thread.is_stray() || self.lives.is_elsewhere()
     }
 
-    /// Whether the thread takes a lock with this word in shared form.
+    /// Returns whether the thread takes a lock with this word in shared form.
     pub(super) fn is_shared(&self, word: u64) -> bool {
         is_shared(word) || self.is_foreign()
     }
 
-    /// The word of the lock once it is taken.
+    /// Returns the word of the lock after the thread has taken it.
     pub(super) fn taken(&self, word: u64) -> u64 {
         let low = self.low | word as u32 & WAITERS;
         match self.is_shared(word) {
@@ -66,19 +66,19 @@ impl<'a> Claim<'a> {
         }
     }
 
-    /// Whether the mark of the kernel in a word is true.
+    /// Returns whether the kernel's mark in a word proves the owner's death.
     pub(super) fn believes_mark(&self, word: u64) -> bool {
         let life = process_of(word);
         !is_shared(word) || life == UNREGISTERED || self.lives.is_over(life)
     }
 
-    /// Whether the thread has the lock already.
+    /// Returns whether the thread already holds the lock.
     pub(super) fn is_own(&self, word: u64) -> bool {
         let tid = self.thread.tid();
         word as u32 & TID == tid
             && match is_shared(word) {
                 true => process_of(word) == self.lives.own(),
-                // Another namespace's thread may have the numbers of this one.
+                // A thread of another namespace may have the same ids as this one.
                 false => !self.is_foreign() && with_low(word, tid) == self.thread.owner(),
             }
     }
@@ -100,7 +100,7 @@ impl Lock {
         result
     }
 
-    /// `wait` says when it began to sleep, if it did, and until when it sleeps.
+    /// `wait` records when the thread began to sleep, and until when it sleeps.
     pub(super) fn contend_until(
         &self,
         claim: &mut Claim<'_>,
@@ -117,7 +117,7 @@ impl Lock {
             let word = self.word.load(Ordering::Relaxed);
             let is_shared = claim.is_shared(word);
             if is_shared {
-                // FOREIGN_MARK: from here on the death of this thread marks nothing of another's.
+                // FOREIGN_MARK: from here on, the death of this thread does not mark another thread's lock.
                 thread.unname(outer);
             }
             if let Some(left) = self.try_take(word, claim) {
@@ -136,7 +136,7 @@ impl Lock {
             }
             if is_held(word) {
                 let (_, patience) = *wait.get_or_insert_with(|| self::patience(thread, deadline));
-                // Nothing is held yet: a handler may run, and may use the queue.
+                // The thread holds no lock yet: a signal handler may run, and may use the queue.
                 thread.critical.leave();
                 let slept = self.sleep(word, &mut rest, patience);
                 thread.critical.enter();
@@ -146,21 +146,21 @@ impl Lock {
                     }
                     self.take_from_the_dead(word, claim.lives);
                 }
-                // A thread that has slept can't know whether others still sleep, and says WAITERS to be sure.
+                // A thread that has slept does not know whether other threads sleep, and therefore sets WAITERS.
                 claim.low = thread.tid() | WAITERS;
             }
         }
     }
 
-    /// One attempt on a word that was read as `word`: free and orphaned locks can be taken.
+    /// Tries once to take a lock whose word was read as `word`. Free and orphaned locks can be taken.
     pub(super) fn try_take(&self, word: u64, claim: &Claim<'_>) -> Option<Left> {
         let low = word as u32;
         let is_orphaned = low & OWNER_DIED != 0;
         if low & TID != 0 || (is_orphaned && !claim.believes_mark(word)) {
             return None;
         }
-        // Acquire: as in `lock`; for an orphaned lock the kernel's own CAS stands between the dead owner and us, and in shared form
-        // the end of its life.
+        // Acquire: as in `lock`. For an orphaned lock, the kernel's compare-and-swap comes between the dead owner and this thread; in shared form,
+        // the end of the owner's liveness lock does.
         self.word
             .compare_exchange(
                 word,
@@ -176,13 +176,13 @@ impl Lock {
         Some(Left::ByTheDead)
     }
 
-    /// Makes the lock an orphaned one if it is in shared form and its owner's process is dead, though the kernel marked nothing.
+    /// Marks a lock in shared form as orphaned if the process of its owner is dead and the kernel has set no mark.
     pub(super) fn take_from_the_dead(&self, word: u64, lives: &dyn Liveness) {
         let life = process_of(word);
         if is_shared(word) && life != UNREGISTERED && lives.is_over(life) {
-            // Release: the end of the life came before. Relaxed: whatever else stands there is looked at again.
+            // Release: the process had ended before. Relaxed: on failure, the caller reads the word again.
             let now = self.word.load(Ordering::Relaxed);
-            // Others add WAITERS, and the kernel marks. No other thread has the same life.
+            // Other threads may add WAITERS, and the kernel may set its mark. No other process has the same liveness id.
             if now >> 32 == word >> 32 && is_held(now) {
                 let _ = self.word.compare_exchange(
                     now,
@@ -194,13 +194,13 @@ impl Lock {
         }
     }
 
-    /// Notes, for people, whose the lock was.
+    /// Records the owner for diagnosis.
     pub(super) fn note_dead(&self, word: u64, thread: &Thread) {
         let died = if is_shared(word) { 0 } else { process_of(word) };
         thread.bereaved.note(self.address(), died);
     }
 
-    /// Sleeps on a held lock for a slice.
+    /// Sleeps on a held lock for at most a slice.
     pub(super) fn sleep(
         &self,
         word: u64,
@@ -211,7 +211,7 @@ impl Lock {
             return Err(LockError::TimedOut);
         }
         let marked = word as u32 | WAITERS;
-        // Relaxed: a note to a process that lets go, which the kernel compares with what is slept on.
+        // Relaxed: the bit tells the owner to wake a thread. The kernel compares the word before the sleep.
         if word as u32 != marked
             && self
                 .word
@@ -226,7 +226,7 @@ impl Lock {
             return Ok(Slept::Awake);
         }
         if cfg!(miri) {
-            // Miri's futex would read half of a word that is written whole.
+            // Miri's futex would read half of a word that is written as a whole.
             std::thread::yield_now();
             return Ok(Slept::Awake);
         }
@@ -240,22 +240,21 @@ impl Lock {
         Ok(slept)
     }
 
-    /// Sleeps until another thread that holds it lets it go, for a slice at most, without wanting it.
+    /// Sleeps until the owner releases the lock, for at most a slice, without taking the lock.
     pub(crate) fn sleep_while_held(&self, thread: &Thread) {
-        // Relaxed: whether to sleep, on just this value.
+        // Relaxed: the kernel compares the word with this value before the sleep.
         let word = self.word.load(Ordering::Relaxed);
         let owner = word as u32 & TID;
-        // The threads of a model take it at once, which comes to the same.
+        // In a model, the threads take the lock at once, with the same result.
         if owner != 0 && owner != thread.tid() && !cfg!(loom) {
-            // However it ends, a thread that then wants the lock waits for it.
+            // The result does not matter: a thread that needs the lock waits for it afterwards.
             let _ = self.sleep(word, &mut Rest::default(), Deadline::Never);
         }
     }
 }
 
-/// Now, and until when a call with this deadline waits for a lock: until the deadline; a call that must not block, for a
-/// second, if it has not waited for others; a timed call whose time is over, for a slice, because it may still take what is
-/// there.
+/// Returns the present time, and the time until which a call with this deadline waits for a lock. A call waits until its deadline. A call that must
+/// not block waits for a second, if it has not waited before. A timed call whose time is over waits for a slice, because it may still take a message.
 fn patience(thread: &Thread, deadline: Deadline) -> (u64, Deadline) {
     let now = clock::monotonic();
     let end = match deadline {

@@ -1,8 +1,9 @@
-//! Whom to wake once a lock is dropped: all of it was found out under the lock, so that waking looks at nothing that the lock guards.
+//! Deferred wake-ups: the threads to wake after a lock is released. They are collected under the lock, so that waking reads nothing that the lock
+//! protects.
 
 use std::ops::Range;
 
-/// How many wake-ups are collected by name; beyond, all processes are woken up to the last of them.
+/// The number of wake-ups that are collected one by one. If there are more, all threads up to the last one are woken.
 const WAKES: usize = 16;
 
 /// See the module.
@@ -10,21 +11,21 @@ const WAKES: usize = 16;
 pub(crate) struct DeferredWakes {
     nodes: [u32; WAKES],
     len: usize,
-    /// All processes are woken whose node is one of so many, from the first on.
+    /// The threads of the first `among` nodes are woken.
     among: u32,
     fired: Option<Fired>,
 }
 
-/// A registration for a notification that was fired.
+/// A registration whose notification is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fired {
-    /// Which record, and what its word says until the registered process has heard of it.
+    /// The record, and the value of its word until the registered process has been notified.
     pub(crate) index: u32,
     pub(crate) word: u32,
 }
 
 impl DeferredWakes {
-    /// Wakes the thread of a node.
+    /// Adds the thread of a node.
     pub(crate) fn add(&mut self, node: u32) {
         match self.nodes.get_mut(self.len) {
             Some(place) => {
@@ -35,18 +36,18 @@ impl DeferredWakes {
         }
     }
 
-    /// Wakes all that wait, whose nodes are among the first `usable` ones: a repair knows no names. A process that is the first to use a
-    /// further node, once the lock is dropped, has missed nothing.
+    /// Adds all threads whose nodes are among the first `usable` ones, because a repair does not know which ones wait. A thread that uses a later
+    /// node after the lock is released has missed no event.
     pub(crate) fn add_everybody(&mut self, usable: u32) {
         self.among = self.among.max(usable);
     }
 
-    /// Has a process told that its registration was fired.
+    /// Adds the notification of a registered process.
     pub(crate) fn add_fired(&mut self, fired: Fired) {
         self.fired = Some(fired);
     }
 
-    /// The registration that was fired.
+    /// Returns the registration whose notification is due.
     pub(crate) fn fired(&self) -> Option<Fired> {
         self.fired
     }
@@ -56,12 +57,12 @@ impl DeferredWakes {
         self.len == 0 && self.among == 0 && self.fired.is_none()
     }
 
-    /// The nodes among which all processes are woken, besides those that [`nodes`](Self::nodes) names.
+    /// Returns the range of nodes whose threads are all woken, in addition to [`nodes`](Self::nodes).
     pub(crate) fn everybody(&self) -> Range<u32> {
         0..self.among
     }
 
-    /// The nodes that were added, as many as there was room for.
+    /// Returns the nodes that were added one by one.
     pub(crate) fn nodes(&self) -> &[u32] {
         &self.nodes[..self.len]
     }

@@ -1,4 +1,4 @@
-//! The loan of a sender lock to the holder of the receiver lock.
+//! The loan of a sender lock to the owner of the receiver lock.
 
 use super::contend::{Claim, Rest};
 use super::{LENT, Left, Lock, LockError, SHARED, TID, WAITERS, is_held, is_nobodys};
@@ -10,7 +10,7 @@ use crate::sys::liveness::Liveness;
 use crate::sys::thread::Thread;
 
 impl Lock {
-    /// Lends a sender lock to the caller, which holds the receiver lock, and waits for its owner until `end`.
+    /// Lends the sender lock to the caller, which holds the receiver lock. Waits for the present owner until `end`.
     pub(crate) fn borrow(
         &self,
         thread: &Thread,
@@ -28,12 +28,13 @@ impl Lock {
                 return Ok(left);
             }
             if low & TID == LENT {
-                // Only the receiver lock's holder lends, and that is the caller: a dead holder's loan, or scribbled.
+                // Only the owner of the receiver lock borrows, and that is the caller. So this is the loan of a dead owner, or the word was
+                // overwritten.
                 self.note_dead(word, thread);
                 return Ok(Left::ByTheDead);
             }
             if is_nobodys(low) {
-                // A scribbled word is a dead owner's lock in the next turn, unless its writer goes on.
+                // In the next turn, an overwritten word counts as the lock of a dead owner, unless it is overwritten again.
                 if std::mem::replace(&mut is_scribbled, true) && end.has_passed() {
                     return Err(LockError::TimedOut);
                 }
@@ -43,7 +44,7 @@ impl Lock {
             if claim.is_own(word) {
                 return Err(LockError::OwnedByCaller);
             }
-            // A word that was free, and was taken and dropped meanwhile, has no owner that would wake us.
+            // If the lock was taken and released meanwhile, no owner would wake this thread.
             if is_held(word) {
                 if self.sleep(word, &mut rest, end)? == Slept::TimedOut {
                     self.take_from_the_dead(word, lives);
@@ -53,15 +54,15 @@ impl Lock {
         }
     }
 
-    /// Whether a dead holder of the receiver lock, which the caller holds now, left this lock lent, or it was scribbled.
+    /// Returns whether a dead owner of the receiver lock left this lock lent, or the word was overwritten. The caller holds the receiver lock.
     pub(crate) fn is_left_lent(&self) -> bool {
-        // Relaxed: its borrower has held the receiver lock, whose acquire shows the loan.
+        // Relaxed: the borrower held the receiver lock, whose acquire makes the loan visible.
         is_nobodys(self.word.load(Ordering::Relaxed) as u32)
     }
 
-    /// Ends a loan of a side that could not be repaired: the next owner tries again.
+    /// Ends a loan of a side that could not be repaired. The next owner tries the repair again.
     pub(crate) fn give_back_broken(&self) {
-        // Release: as in `give_back`; there is nothing that the next owner relies on.
+        // Release: as in `give_back`. The next owner relies on nothing that was done.
         let broken = |word: u64| Some(self.broken(word) & !u64::from(WAITERS));
         let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
         if let Ok(word) = self.word.fetch_update(success, failure, broken)
@@ -71,7 +72,7 @@ impl Lock {
         }
     }
 
-    /// Ends a loan. The lock keeps its form, which may have changed meanwhile.
+    /// Ends a loan. The lock keeps its form, even if it changed during the loan.
     pub(crate) fn give_back(&self) {
         if self.word.fetch_and(SHARED, Ordering::AcqRel) as u32 & WAITERS != 0 {
             futex::wake(&self.word, 1);

@@ -1,31 +1,33 @@
-//! The lock that knows its owner.
+//! A lock whose word names its owner.
 //!
-//! One 64-bit word, which changes as a whole. Its low half is a futex in the kernel's robust form, its high half says whose thread the
-//! low half names:
+//! The lock is one 64-bit word, which changes as a whole. Its low half is a robust futex with the owner's thread id. Its high half names the process
+//! of that thread:
 //!
 //! | low half | state | may leave it | if the owner dies |
 //! |---|---|---|---|
-//! | 0 | free | anyone: CAS to its own thread id | - |
+//! | 0 | free | any thread: CAS to its own id | - |
 //! | tid | held | the owner: swap to free | the kernel stores OWNER_DIED |
 //! | tid \| WAITERS | held, and other threads sleep | the owner: swap to free, wake one | the kernel stores OWNER_DIED \| WAITERS and wakes one |
-//! | OWNER_DIED [\| WAITERS] | held by a dead thread; in shared form, if its process is dead | anyone: CAS to its own id, then repair | the same again |
-//! | LENT [\| WAITERS] | a sender lock, held by the holder of the receiver lock | that holder | found by the next holder of the receiver lock |
-//! | a number that no thread has | overwritten; LENT in a lock that is never lent included | any thread that has slept a slice: CAS to OWNER_DIED | - |
+//! | OWNER_DIED [\| WAITERS] | held by a dead thread; in shared form, if its process is dead | any thread: CAS to its own id, then repair | the same
+//! again |
+//! | LENT [\| WAITERS] | a sender lock, held by the owner of the receiver lock | that owner | found by the next owner of the receiver lock |
+//! | an impossible thread id | overwritten; also LENT in a lock that is never lent | any thread that has slept a slice: CAS to OWNER_DIED | - |
 //!
 //! | form | high half when free | when held | a mark of the kernel |
 //! |---|---|---|---|
-//! | plain: only processes of the queue's home use it | 0 | the process's id | proves the owner's death |
-//! | shared: processes of other PID or time namespaces use it, too | SHARED | SHARED \| the process's [life](crate::sys::liveness) | is evidence: thread ids collide |
+//! | plain: only processes of the creating namespaces use it | 0 | the process id | proves the owner's death |
+//! | shared: processes of other PID or time namespaces use it, too | SHARED | SHARED \| the process's [liveness id](crate::sys::liveness) | is
+//! evidence only: thread ids collide |
 //!
-//! The kernel marks the low half because the owner named it in its robust list head ([`crate::sys::thread`]). It keeps the high half. In
-//! plain form a thread names the lock before it takes it. In shared form it does so once it has the lock, and unnames it before
-//! it sleeps, so that the death of a thread that only wanted the lock marks nothing. A mark is believed if the life that the
-//! word names is over. A lock whose owner died without a mark is found after a slice, by the same test.
+//! The kernel marks the low half because the owner named the lock in its robust list head ([`crate::sys::thread`]). The kernel does not change the
+//! high half. In plain form, a thread names the lock before it takes it. In shared form, the thread names the lock after it has taken it, and removes
+//! the name before it sleeps: the death of a thread that only waited then marks nothing. The mark counts if the process that the word names is dead.
+//! If the kernel set no mark, another thread finds the dead owner after a slice, by the same test.
 //!
-//! A lock goes from plain to shared form once, and never back: when a thread from elsewhere first takes it. Such a thread never names a word in
-//! plain form.
+//! A lock changes from plain to shared form when a thread of another namespace first takes it, and never changes back. Such a thread never names a
+//! word in plain form.
 //!
-//! A lock is never broken by a time-out: a stopped owner is not a dead one.
+//! A time-out never takes a lock from its owner: a stopped owner is not dead.
 
 mod contend;
 pub(crate) mod deferred_wakes;
@@ -50,14 +52,14 @@ pub const OWNER_DIED: u32 = 0x4000_0000;
 pub const TID: u32 = 0x3fff_ffff;
 /// In place of a thread id: the holder of the receiver lock holds this sender lock too. No thread has this id.
 pub const LENT: u32 = TID;
-/// No thread has this id or a higher one: PID_MAX_LIMIT of linux/threads.h.
+/// All thread ids are lower: PID_MAX_LIMIT of linux/threads.h.
 const THREADS: u32 = 1 << 22;
 /// The word is in shared form.
 const SHARED: u64 = 1 << 63;
 /// A free lock in plain form.
 const FREE: u64 = 0;
 
-/// Whether a word names an owner that is no thread: it is lent, or scribbled.
+/// Returns whether a word names no thread: the lock is lent, or the word was overwritten.
 pub fn is_nobodys(word: u32) -> bool {
     word & TID >= THREADS
 }
@@ -66,33 +68,33 @@ fn is_shared(word: u64) -> bool {
     word & SHARED != 0
 }
 
-/// The process of a word's owner: its id in plain form, its life in shared form.
+/// Returns the process of the owner: its id in plain form, its liveness id in shared form.
 fn process_of(word: u64) -> u32 {
     (word >> 32) as u32 & UNREGISTERED
 }
 
-/// A word with another low half.
+/// Replaces the low half of a word.
 fn with_low(word: u64, low: u32) -> u64 {
     word >> 32 << 32 | u64::from(low)
 }
 
-/// The word of an owner that is dead, whatever process it names, in the same form.
+/// Returns the word of a dead owner in the same form.
 fn orphaned(word: u64) -> u64 {
     word & SHARED | u64::from(word as u32 & WAITERS | OWNER_DIED)
 }
 
-/// Whether a thread has the lock, as far as the word says. In shared form a marked one may live.
+/// Returns whether the word names a living owner. In shared form, a marked owner may live.
 fn is_held(word: u64) -> bool {
     word as u32 & TID != 0 || (is_shared(word) && word as u32 & OWNER_DIED != 0)
 }
 
-/// No sleep is longer, in nanoseconds: wake-ups can die with their waker.
+/// The longest sleep, in nanoseconds. A wake-up can be lost if its sender dies.
 pub const SLICE: u64 = 100_000_000;
 
-/// How long a sleep is on a lock that the kernel has marked, and whose owner's process seems to live, in nanoseconds: it may be about to end.
+/// The sleep on a lock that the kernel has marked while the owner's process seems to live, in nanoseconds: the process may be about to end.
 const DOUBT: u64 = if cfg!(loom) { SLICE } else { 1_000_000 };
 
-/// How often a contended lock is looked at before its waiter sleeps.
+/// The number of times that a waiter reads a contended lock before it sleeps.
 const SPINS: u32 = 100;
 
 /// See the module.
@@ -102,39 +104,39 @@ pub struct Lock {
     word: AtomicU64,
 }
 
-/// In which state a lock was got.
+/// The state in which a lock was taken.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Left {
-    /// By an owner that unlocked it.
+    /// The last owner unlocked the lock.
     InOrder,
-    /// By an owner that died holding it: what it guards has to be repaired first.
+    /// The last owner died with the lock: the protected state needs a repair.
     ByTheDead,
 }
 
-/// Why a lock was not got.
+/// The reason why a lock was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockError {
-    /// Not within the caller's patience, or not before it was not needed any more.
+    /// The caller's time is over, or the lock is no longer needed.
     TimedOut,
-    /// The calling thread holds it: a signal handler that did not defer.
+    /// The calling thread holds the lock: a signal handler interrupted a call on this queue.
     OwnedByCaller,
-    /// It is lent and has been for a slice: the holder of the receiver lock may be dead. Or it names an impossible thread id.
+    /// The lock has been lent for a slice: the owner of the receiver lock may be dead. Or it names an impossible thread id.
     Nobodys,
 }
 
-/// A lock that is held. Dropping it without [`unlock`](Held::unlock) leaves it as a dead owner would: that is what
-/// happens when a thread unwinds out of a critical section, and the next owner repairs.
+/// A lock that is held. If it is dropped without [`unlock`](Held::unlock), it becomes an orphaned lock, and the next owner repairs. This happens when
+/// a thread unwinds out of a critical section.
 pub struct Held<'a> {
     lock: &'a Lock,
     thread: &'a Thread,
     outer: Outer,
-    /// The word of the lock when it is free again.
+    /// The word of the free lock.
     free: u64,
 }
 
 impl Lock {
-    /// Takes the lock for a call with this deadline, and waits for a running owner; for how long, says `contend::patience`.
+    /// Takes the lock for a call with this deadline. Waits for a running owner as long as `contend::patience` permits.
     #[inline(always)]
     pub fn lock<'a>(
         &'a self,
@@ -145,8 +147,7 @@ impl Lock {
         self.lock_unless(thread, lives, deadline, || false)
     }
 
-    /// As [`lock`](Self::lock), of a lock that is not needed any more once `is_over` says so. It is asked after each slice that was slept: then
-    /// the lock was not got.
+    /// Takes the lock like [`lock`](Self::lock), until `is_over` returns true. It is called after each slice of sleep; then the lock is not taken.
     #[inline(always)]
     pub(crate) fn lock_unless<'a>(
         &'a self,
@@ -159,7 +160,7 @@ impl Lock {
         let outer = thread.named();
         if !thread.is_stray() && !lives.is_elsewhere() {
             thread.rename(&self.word);
-            // Acquire: pairs with the release in `unlock`: what the last owner did is seen.
+            // Acquire: pairs with the release in `unlock`, and makes the changes of the last owner visible.
             if self
                 .word
                 .compare_exchange(FREE, thread.owner(), Ordering::Acquire, Ordering::Relaxed)
@@ -207,7 +208,7 @@ impl Lock {
         }
     }
 
-    /// One in shared form.
+    /// Creates a lock in shared form.
     #[cfg(all(loom, test))]
     pub(crate) fn shared() -> Lock {
         Lock {
@@ -215,9 +216,9 @@ impl Lock {
         }
     }
 
-    /// Whether the lock is in shared form.
+    /// Returns whether the lock is in shared form.
     pub(crate) fn is_shared(&self) -> bool {
-        // Relaxed: under the lock exact; else a hint.
+        // Relaxed: exact under the lock, otherwise a hint.
         is_shared(self.word.load(Ordering::Relaxed))
     }
 
@@ -225,29 +226,29 @@ impl Lock {
         std::ptr::from_ref(self).addr()
     }
 
-    /// What the low half of the word says.
+    /// Returns the low half of the word.
     #[cfg(not(loom))]
     pub fn word(&self) -> u32 {
-        // Relaxed: a hint to a process that looks for owners that do not exist.
+        // Relaxed: a hint for the search for impossible owners.
         self.word.load(Ordering::Relaxed) as u32
     }
 
-    /// What a thread names to the kernel.
+    /// Returns the word that a thread names to the kernel.
     #[cfg(all(test, loom))]
     pub(crate) fn futex(&self) -> &AtomicU64 {
         &self.word
     }
 
-    /// What a peer may do that scribbles; and the owner of a segment that has no other users.
+    /// Overwrites the word: as a hostile process may, or as the owner of a segment without other users.
     #[cfg(not(loom))]
     pub fn forge(&self, word: u32) {
-        // Relaxed: the segment is the caller's own, or wrong.
+        // Relaxed: the segment belongs to the caller alone, or is corrupted.
         self.word.store(u64::from(word), Ordering::Relaxed);
     }
 }
 
 impl<'a> Held<'a> {
-    /// Lets go, wakes a sleeper, and is a full barrier for what the caller reads next.
+    /// Releases the lock and wakes a sleeper. It is a full barrier for the caller's next reads.
     #[inline(always)]
     pub fn unlock(self) {
         let (thread, outer) = self.open();
@@ -255,8 +256,8 @@ impl<'a> Held<'a> {
         thread.critical.leave();
     }
 
-    /// Lets go and names `word` to the kernel in place of the lock: the caller goes on as a waiter.
-    /// Returns what has to be restored with [`Thread::unname`] before the caller lets go of its node.
+    /// Releases the lock and names `word` to the kernel in its place: the caller becomes a waiter. The caller passes the result to [`Thread::unname`]
+    /// before it gives up its node.
     pub(crate) fn unlock_and_name(self, word: &impl Futex) -> Outer {
         let (thread, outer) = self.open();
         crash_point!(WAIT_UNNAMED);
@@ -269,19 +270,19 @@ impl<'a> Held<'a> {
     fn open(self) -> (&'a Thread, Outer) {
         let (lock, thread, outer, free) = (self.lock, self.thread, self.outer, self.free);
         std::mem::forget(self);
-        // Release: what was done under the lock is seen by its next owner.
+        // Release: makes the changes under the lock visible to the next owner.
         let word = lock.word.swap(free, Ordering::AcqRel);
         fence_after_rmw();
         if word as u32 & WAITERS != 0 {
-            // The lock stays named until the wake is done: if we die between, the kernel wakes in our place
-            // (it does for a named word that is 0).
+            // The lock stays named until the wake-up is done. If this thread dies in between, the kernel wakes a sleeper in its place, because the
+            // named word is 0.
             futex::wake(&lock.word, 1);
         }
         (thread, outer)
     }
 }
 
-// In a model a thread dies by unwinding, and the model's kernel has marked the word already.
+// In a model, a thread dies by unwinding, and the model's kernel has already marked the word.
 #[cfg(not(loom))]
 impl Drop for Held<'_> {
     #[cold]
@@ -292,6 +293,5 @@ impl Drop for Held<'_> {
     }
 }
 
-/// How long a lock that does not change hands is waited for by a call that must not block, in nanoseconds. Its owner is
-/// then stopped, or hostile.
+/// The time that a call that must not block waits for a lock whose owner does not change, in nanoseconds. Such an owner is stopped or hostile.
 pub const STOPPED: u64 = 1_000_000_000;

@@ -1,4 +1,4 @@
-//! Locks whose owner died, or that name an owner which no thread can be: for repairs, and for people.
+//! Orphaned locks, and locks with an impossible owner: for repair and diagnosis.
 
 use super::{
     Held, Left, Lock, LockError, OWNER_DIED, TID, is_held, is_nobodys, is_shared, orphaned,
@@ -11,10 +11,10 @@ use crate::sys::liveness::Liveness;
 use crate::sys::thread::Thread;
 
 impl Lock {
-    /// The process that has the lock, or took it last before it died: 0 for none, or if the lock is in shared form.
+    /// Returns the process that holds the lock, or held it when it died. 0 for none, or if the lock is in shared form.
     #[cfg(not(loom))]
     pub fn process(&self) -> u32 {
-        // Relaxed: for people.
+        // Relaxed: for diagnosis.
         let word = self.word.load(Ordering::Relaxed);
         match is_shared(word) {
             true => 0,
@@ -25,13 +25,13 @@ impl Lock {
     /// The life of the process that has the lock in shared form, or had it when it died. None in plain form, and if the lock is free.
     #[cfg(not(loom))]
     pub fn life(&self) -> Option<u32> {
-        // Relaxed: for people.
+        // Relaxed: for diagnosis.
         let word = self.word.load(Ordering::Relaxed);
         (is_shared(word) && is_held(word)).then(|| process_of(word))
     }
 
-    /// The process that died holding the lock, which the caller has taken since and repairs now: 0 for unknown. From now on the lock is
-    /// the caller's if it leaves it broken.
+    /// Returns the process that died with the lock, which the caller has taken to repair; 0 for unknown. From now on, the lock counts as the caller's
+    /// if it leaves the repair unfinished.
     #[cfg(not(loom))]
     pub(crate) fn take_over(&self) -> u32 {
         let (me, address) = (crate::sys::thread::current(), self.address());
@@ -40,16 +40,15 @@ impl Lock {
         died
     }
 
-    /// In a model no process asks.
+    /// A model has no diagnosis.
     #[cfg(loom)]
     pub(crate) fn take_over(&self) -> u32 {
         0
     }
 
-    /// Takes the lock from a thread that does not have it, and that is not marked: from now on it is that of a dead owner. False if the lock
-    /// has another owner by now.
+    /// Takes the lock from a thread that does not hold it: the lock becomes an orphaned one. Returns false if the lock has another owner by now.
     pub fn take_from(&self, tid: u32) -> bool {
-        // Relaxed: a guess, which the compare-and-swap checks. AcqRel there: what the lock guarded is seen by the process that repairs next.
+        // Relaxed: a guess, which the compare-and-swap checks. AcqRel there: makes the protected state visible to the process that repairs it.
         let word = self.word.load(Ordering::Relaxed);
         word as u32 & TID == tid
             && self
@@ -58,8 +57,7 @@ impl Lock {
                 .is_ok()
     }
 
-    /// Takes the lock from its owner, which may live, and wakes all that sleep on it. Only where what it guards is not used any more, whoever
-    /// has it.
+    /// Takes the lock from its owner, which may be alive, and wakes all sleepers. Permitted only if no process uses the protected state any more.
     #[cfg(any(not(loom), test))]
     pub(crate) fn break_up(&self) {
         // Relaxed: a guess, which the compare-and-swap checks.
@@ -67,7 +65,7 @@ impl Lock {
         let owner = |word: u64| (word >> 32, word as u32 & TID);
         let first = read();
         let mut word = first;
-        // Others add WAITERS meanwhile; a process that gets the lock after this owner is in nobody's way.
+        // Other threads may add WAITERS. A thread that takes the lock after this owner disturbs no other thread.
         while is_held(word) && owner(word) == owner(first) {
             let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
             let new = orphaned(word);
@@ -83,8 +81,8 @@ impl Lock {
         }
     }
 
-    /// As [`lock`](Self::lock), of a lock that is never lent. If it names an impossible thread id, it was scribbled: then it is taken
-    /// at once, and what it guards is repaired as after a death.
+    /// Takes the lock like [`lock`](Self::lock), if it is never lent. An impossible thread id means that the word was overwritten: then the lock is
+    /// taken at once, and its state is repaired as after a death.
     #[cold]
     pub(crate) fn lock_anyway<'a>(
         &'a self,
@@ -96,24 +94,24 @@ impl Lock {
         self.lock(thread, lives, deadline)
     }
 
-    /// Makes it a dead owner's if it names an impossible thread id.
+    /// Turns a lock with an impossible thread id into an orphaned one.
     #[cold]
     pub(crate) fn free_of_nobody(&self) {
-        // Relaxed: as in `take_from`. No thread can have the lock meanwhile: its word would be another.
+        // Relaxed: as in `take_from`. If a thread took the lock meanwhile, the word has changed.
         let word = self.word.load(Ordering::Relaxed) as u32;
         if is_nobodys(word) {
             self.take_from(word & TID);
         }
     }
 
-    /// Whether the owner died and the lock has not been taken since: for those that sleep on something else. A hint: see
+    /// Returns whether the owner died and no thread has taken the lock since: for threads that sleep on another word. A hint, see
     /// [`believes_mark`](Claim::believes_mark).
     pub(crate) fn is_orphaned(&self) -> bool {
-        // Relaxed: a hint. A process that wants to act on it takes the lock.
+        // Relaxed: a hint. A process that acts on it takes the lock.
         self.word.load(Ordering::Relaxed) as u32 & (OWNER_DIED | TID) == OWNER_DIED
     }
 
-    /// The word of a lock that is left as the dead leave it. What a dead owner left, and is not repaired, stays that owner's.
+    /// Returns the word of an orphaned lock. If the repair after an earlier death is unfinished, the word keeps naming that owner.
     pub(super) fn broken(&self, word: u64) -> u64 {
         #[cfg(not(loom))]
         let found = crate::sys::thread::current().bereaved.by(self.address());
@@ -126,11 +124,11 @@ impl Lock {
         }
     }
 
-    /// What the kernel does to the word of a thread that died; in shared form, also what the end of its life says.
+    /// Marks the word as the kernel does after the death of the owner; in shared form, also ends the owner's liveness.
     #[cfg(not(loom))]
     pub(super) fn abandon(&self) {
         let left = |word: u64| Some(self.broken(word));
-        // Release: as in `unlock`. Relaxed: the owner is this thread; others add WAITERS, or a mark.
+        // Release: as in `unlock`. Relaxed: this thread is the owner; others add WAITERS or a mark.
         let _ = self
             .word
             .fetch_update(Ordering::Release, Ordering::Relaxed, left);
