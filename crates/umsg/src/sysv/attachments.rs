@@ -1,7 +1,7 @@
-//! The System V queues that this process is attached to, by their ids.
+//! The System V queues to which this process is attached, by their ids.
 //!
-//! C programs name a queue by a number in each call, and never say when they are done with it. So a process attaches to a queue
-//! when it first names it, and stays attached until the queue is removed:
+//! C programs pass a queue's id to each call, and never detach from a queue. So a process attaches to a queue at the first call
+//! with its id, and stays attached until the queue is removed:
 //!
 //! ```text
 //!   id = sequence * 32768 + index
@@ -9,24 +9,25 @@
 //!   entries:  [ .. .. .. | link .. ]  ->  slot: id, queue
 //! ```
 //!
-//! A look-up reads the link, notes the slot, and compares the id: no lock, no locked instruction. An index that was used
-//! again leads to a queue of another id, which the caller learns by attaching anew. Queues that other processes have
-//! removed are let go where the caller comes upon them, and a few at each attaching ([`Attachments::sweep`]), so that their
-//! memory is not kept by a process that doesn't use them any more.
+//! A look-up reads the link, notes the slot in a hazard pointer, and compares the id. It takes no lock and uses no locked
+//! instruction. If the index has a new queue with another id, the caller attaches to the new queue.
 //!
-//! Everything may be called in signal handlers; a forked child goes on with its parent's attachments, on mappings of its own.
+//! A process detaches from a queue that other processes have removed when a call finds it. Each attachment also checks a few
+//! other queues ([`Attachments::sweep`]). So a process does not keep the memory of removed queues.
+//!
+//! Signal handlers may call all functions. A forked child keeps its parent's attachments, on mappings of its own.
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use umsg_shm::reclaim::{Chunks, Held, Link, Slots};
 
-/// How many queues a namespace can have at once.
+/// The number of queues that a namespace can have at once.
 const INDICES: usize = 32_768;
 const CHUNK: usize = 512;
-/// How many entries a sweep looks at.
+/// The number of entries that a sweep checks.
 const SWEEP: usize = 64;
 
-/// What an entry leads to.
+/// The slot to which an entry leads.
 struct Attached<T> {
     id: i32,
     queue: T,
@@ -65,21 +66,21 @@ impl<T: Send + Sync> Attachments<T> {
         }
     }
 
-    /// The queue of this id, if the process is attached to it.
+    /// Returns the queue of this id, if the process is attached to it.
     #[inline(always)]
     pub(crate) fn get(&'static self, id: i32) -> Option<InUse<T>> {
         let held = self.entries.get(index_of(id))?.hold()?;
         (held.id == id).then_some(InUse(held))
     }
 
-    /// As [`get`](Self::get), for longer than a call, and perhaps for another thread.
+    /// Returns the queue as [`get`](Self::get) does, for use beyond a call, and in other threads.
     pub(crate) fn keep(&'static self, id: i32) -> Option<InUse<T>> {
         let held = self.entries.get(index_of(id))?.hold_counted()?;
         (held.id == id).then_some(InUse(held))
     }
 
-    /// Attaches to a queue, whose id the caller has found to be in use, and uses it. What was attached by the same index is let go.
-    /// Gives the queue back if there is no memory.
+    /// Attaches to a queue, and returns it in use. The caller has found that its id is in use. Detaches from an older queue of
+    /// the same index. Returns None if there is no memory.
     pub(crate) fn attach(&'static self, id: i32, queue: T) -> Option<InUse<T>> {
         let entry = self.entries.get_or_grow(index_of(id))?;
         let slot = self.slots.fill(Attached { id, queue })?;
@@ -90,7 +91,7 @@ impl<T: Send + Sync> Attachments<T> {
         Some(InUse(held))
     }
 
-    /// Lets a queue go that was removed, as soon as no call uses it.
+    /// Detaches from a removed queue. Its memory is unmapped as soon as no call uses it.
     #[cold]
     pub(crate) fn forget(&'static self, used: &InUse<T>) {
         if let Some(entry) = self.entries.get(index_of(used.0.id)) {
@@ -98,9 +99,9 @@ impl<T: Send + Sync> Attachments<T> {
         }
     }
 
-    /// Lets go, of the next entries in turn, those queues of which `is_over` says so.
+    /// Checks the next entries in turn, and detaches from the queues for which `is_over` holds.
     pub(crate) fn sweep(&'static self, is_over: impl Fn(&T) -> bool) {
-        // Relaxed: whose turn it is, roughly.
+        // Relaxed: the position need not be exact.
         let first = self.hand.fetch_add(SWEEP, Ordering::Relaxed) % INDICES;
         for (_, entry) in self.entries.range(first, first + SWEEP - 1) {
             if let Some(held) = entry.hold_counted().filter(|held| is_over(&held.queue)) {
@@ -110,7 +111,7 @@ impl<T: Send + Sync> Attachments<T> {
         self.slots.reap();
     }
 
-    /// Unmaps what was let go and no process uses any more. Cheap if there is nothing: worth a call after one that blocked.
+    /// Unmaps detached queues that no call uses any more. It is cheap without such queues, and called after a call that blocked.
     pub(crate) fn reap(&'static self) {
         self.slots.reap();
     }
@@ -121,7 +122,7 @@ mod tests {
     use super::{Attachments, INDICES, SWEEP};
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-    /// Stands for a queue. Counts those of its test.
+    /// A stand-in for a queue, which counts the live stand-ins of its test.
     struct Fake {
         id: i32,
         removed: AtomicBool,
@@ -150,7 +151,7 @@ mod tests {
         }
     }
 
-    /// Waits: a thread may just be using what was let go.
+    /// Waits until `expected` queues are left. Another thread may still use a detached queue.
     fn are_left(table: &'static Attachments<Fake>, count: &AtomicUsize, expected: usize) -> bool {
         (0..1000).any(|_| {
             table.reap();
@@ -173,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn who_uses_an_index_again_replaces_what_was_attached() {
+    fn a_queue_of_a_reused_index_replaces_the_attached_queue() {
         table!(TABLE, COUNT);
         for sequence in 0..100 {
             let id = sequence * INDICES as i32 + 9;

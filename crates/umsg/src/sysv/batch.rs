@@ -1,4 +1,4 @@
-//! Several messages in one call.
+//! Sending and receiving several messages in one call.
 
 use super::error::{ReceiveError, SendError};
 use super::queue::{Queue, Received};
@@ -8,12 +8,12 @@ use umsg_shm::sys::thread;
 use umsg_shm::sysv_engine::order::Want;
 use umsg_shm::sysv_engine::{Batch, Call, Refused, Sink, Taken, Why};
 
-/// Messages that are somewhere: their types and their bytes.
+/// Messages to send: their types and their bytes.
 #[doc(hidden)]
 pub trait Outgoing {
-    /// How many.
+    /// The number of messages.
     fn count(&self) -> usize;
-    /// One of them. It may be asked for several times, and has to be the same each time.
+    /// The type and the bytes of one message. The answer must be the same at each call.
     fn at(&self, index: usize) -> (i64, &[u8]);
 }
 
@@ -27,7 +27,7 @@ impl Outgoing for [(i64, &[u8])] {
     }
 }
 
-/// What the engine takes messages out of.
+/// The batch of the engine for outgoing messages.
 struct OutOf<'a, O: ?Sized>(&'a O);
 
 impl<O: Outgoing + ?Sized> Batch for OutOf<'_, O> {
@@ -42,18 +42,19 @@ impl<O: Outgoing + ?Sized> Batch for OutOf<'_, O> {
     }
 }
 
-/// Where received messages go.
+/// The destination of received messages.
 #[doc(hidden)]
 pub trait Incoming {
-    /// Room for the next message, which has `len` bytes: a slice of that length at least. None leaves it in the queue and ends the
-    /// call. Called with the queue's lock held: it must not use a queue, nor panic, nor wait.
+    /// Returns room for the next message: at least `len` bytes. None leaves the message in the queue and ends the call.
+    ///
+    /// The caller holds the queue's lock: the function must not use a queue, panic or wait.
     fn place(&mut self, len: usize) -> Option<&mut [u8]>;
 
-    /// The message stands at the beginning of that room now.
+    /// Notes a message that was written to the beginning of that room.
     fn taken(&mut self, received: Received);
 }
 
-/// What the engine puts messages into.
+/// The sink of the engine for received messages.
 struct Into<'a, I: ?Sized>(&'a mut I);
 
 impl<I: Incoming + ?Sized> Sink for Into<'_, I> {
@@ -68,7 +69,7 @@ impl<I: Incoming + ?Sized> Sink for Into<'_, I> {
     }
 }
 
-/// One buffer for all messages, back to back.
+/// A buffer that takes all messages back to back.
 struct Packed<'a> {
     buffer: &'a mut [u8],
     received: &'a mut [Received],
@@ -91,7 +92,7 @@ impl Incoming for Packed<'_> {
 }
 
 impl Queue {
-    /// Sends messages, each of a type and with its bytes, all or none: no receiver finds some of them without the others.
+    /// Sends all of these messages or none. Each has a type and bytes. No receiver finds some of them without the others.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -107,7 +108,7 @@ impl Queue {
     /// Until there is room for all.
     ///
     /// # Errors
-    /// As [`send`](Queue::send); [`SendError::BatchTooLarge`] if the queue could not hold them were it empty.
+    /// As [`send`](Queue::send); [`SendError::BatchTooLarge`] if even the empty queue had no room for them.
     ///
     /// # If the process dies
     /// Before the call returns: all were sent, or none.
@@ -115,7 +116,7 @@ impl Queue {
         self.send_all_of(messages, Until::Forever)
     }
 
-    /// As [`send_batch`](Queue::send_batch), if there is room for all at once.
+    /// Sends all messages as [`send_batch`](Queue::send_batch) does, if there is room at once.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -132,7 +133,7 @@ impl Queue {
         self.send_all_of(messages, Until::Now)
     }
 
-    /// As [`send_batch`](Queue::send_batch); waits for room at most `timeout`, on the monotonic clock.
+    /// Sends all messages as [`send_batch`](Queue::send_batch) does. Waits for room for at most `timeout`, on the monotonic clock.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -154,7 +155,7 @@ impl Queue {
         self.send_all_of(messages, Until::After(timeout))
     }
 
-    /// As [`send_batch`](Queue::send_batch); waits as long as `until` says.
+    /// Sends all messages as [`send_batch`](Queue::send_batch) does. Waits as long as `until` says.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -175,7 +176,7 @@ impl Queue {
         self.send_all_of(messages, until)
     }
 
-    /// As [`send_batch`](Queue::send_batch), of messages wherever they are. For the faces that speak C.
+    /// Sends all messages as [`send_batch`](Queue::send_batch) does, from any place in memory; for the C library.
     #[doc(hidden)]
     pub fn send_all_of<O: Outgoing + ?Sized>(
         &self,
@@ -205,8 +206,9 @@ impl Queue {
         }
     }
 
-    /// Receives as many messages that are wanted as there are, up to `received.len()`, back to back into `buffer`, which has to
-    /// have room for the queue's [`msgmax`](Queue::msgmax) if the call may have to wait. Answers how many.
+    /// Receives up to `received.len()` wanted messages, back to back into `buffer`. Returns their number.
+    ///
+    /// If the call may have to wait, `buffer` needs room for the queue's [`msgmax`](Queue::msgmax).
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -222,13 +224,13 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// Until there is one.
+    /// Until there is a wanted message.
     ///
     /// # Errors
     /// As [`receive`](Queue::receive), with [`ReceiveError::TooSmall`] if `buffer` has no room for the first one.
     ///
     /// # If the process dies
-    /// Before the call returns: those that were copied out are lost.
+    /// Before the call returns: the messages that were copied out are lost.
     pub fn receive_batch(
         &self,
         want: Want,
@@ -238,7 +240,7 @@ impl Queue {
         self.receive_batch_until(want, buffer, received, Until::Forever)
     }
 
-    /// As [`receive_batch`](Queue::receive_batch), if there is a message at once.
+    /// Receives messages as [`receive_batch`](Queue::receive_batch) does, if there is one at once.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -263,7 +265,8 @@ impl Queue {
         self.receive_batch_until(want, buffer, received, Until::Now)
     }
 
-    /// As [`receive_batch`](Queue::receive_batch); waits for the first at most `timeout`, on the monotonic clock.
+    /// Receives messages as [`receive_batch`](Queue::receive_batch) does. Waits for the first one for at most `timeout`, on the
+    /// monotonic clock.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -291,7 +294,7 @@ impl Queue {
         self.receive_batch_until(want, buffer, received, Until::After(timeout))
     }
 
-    /// As [`receive_batch`](Queue::receive_batch); waits as long as `until` says.
+    /// Receives messages as [`receive_batch`](Queue::receive_batch) does. Waits as long as `until` says.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -325,7 +328,7 @@ impl Queue {
         self.receive_into(want, &mut packed, most, until)
     }
 
-    /// Receives up to `most` messages to wherever they are to go. For the faces that speak C.
+    /// Receives up to `most` messages to any place in memory; for the C library.
     #[doc(hidden)]
     pub fn receive_into<I: Incoming + ?Sized>(
         &self,

@@ -12,10 +12,10 @@ use umsg_shm::sys::thread;
 use umsg_shm::sysv_engine::segment::{Fixed, write_removed};
 use umsg_shm::sysv_engine::{Engine, ReceiverHeld, Refused, Why};
 
-/// How often a file is given the rights that others change meanwhile.
+/// The number of attempts to give a file its rights while other processes change them.
 const CHANGES: u32 = 100;
 
-/// What is to become of a queue; None for what stays as it is.
+/// The changes of a queue. None leaves a property unchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Change {
     /// The owner's user id. The creator stays the same, and keeps its rights.
@@ -24,14 +24,15 @@ pub struct Change {
     pub gid: Option<u32>,
     /// Permission bits.
     pub mode: Option<u32>,
-    /// How many bytes may be queued. What is queued beyond stays.
+    /// The bytes that may be queued. Messages that are queued beyond stay.
     pub qbytes: Option<u64>,
 }
 
 impl Change {
-    /// The rights after the change. `said` stand in the header, `confirmed` are confirmed by the file.
+    /// Returns the rights after the change. `said` are the rights in the header; the file has confirmed `confirmed`.
     ///
-    /// A user, group or permission that only the header has may be forged. A caller that gives it back as IPC_STAT told it does not grant it.
+    /// A user, group or permission that only the header has may be forged. A caller that sets the value that IPC_STAT returned
+    /// does not grant it.
     fn applied_to(&self, said: Rights, confirmed: Rights) -> Rights {
         let id = |wanted: Option<u32>, said: u32, confirmed: u32| match wanted {
             Some(wanted) if wanted != said => wanted,
@@ -52,13 +53,16 @@ impl Change {
 }
 
 impl Queue {
-    /// Changes the queue's owner, mode and size. A process that waits in it asks again whether it may, and whether there is room.
+    /// Changes the queue's owner, mode and size. Blocked threads check their permission and the room again.
     /// Source: msgctl(2), IPC_SET.
     ///
-    /// Unlike the kernel's, a queue may be made as large as the namespace's [`max_qbytes`](crate::Limits::max_qbytes) without any privilege.
-    /// Where the new owner or group is to be let in by the system too, and the caller is not root, the file system must know
-    /// access control lists (tmpfs does), and the caller must own the queue's file: its creator does, until root gives it away. Only
-    /// the file's owner and root can take a removed queue's names out of a shared directory. Until one of them does, other users make no queue of its key.
+    /// Unlike in the kernel, an unprivileged owner may allow up to the namespace's [`max_qbytes`](crate::Limits::max_qbytes) bytes.
+    ///
+    /// The new owner and group get access to the queue's file. For this, a caller other than root must own the file. The
+    /// creator owns it, until root gives it away. The file system must support access control lists; tmpfs does.
+    ///
+    /// Only the file's owner and root can remove the names of a removed queue from a shared directory. Until then, other users
+    /// can create no queue of its key.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -78,8 +82,8 @@ impl Queue {
     /// `RightsNotPossible` (EPERM); `Removed`.
     ///
     /// # If the process dies
-    /// Before or after the change: until a process makes the next one, the system may let both those that may and those that might
-    /// map the queue.
+    /// Before or after the change: until the next change, the users of the old and of the new rights may have access to the
+    /// queue's file.
     pub fn set(&self, change: &Change) -> Result<(), ControlError> {
         match change.is_of_rights() {
             true => self.set_rights(change),
@@ -87,7 +91,7 @@ impl Queue {
         }
     }
 
-    /// Changes no more than words of the header.
+    /// Changes only words of the header.
     fn set_in_header(&self, change: &Change) -> Result<(), ControlError> {
         let fixed = self.engine.segment().fixed();
         may_change(fixed).map_err(|error| self.unless_removed(error))?;
@@ -104,8 +108,11 @@ impl Queue {
         .map(drop)
     }
 
-    /// The file goes first and gets both rights, so that no process is kept out that may go in, whenever this ends; then the header; then the file gets the
-    /// new rights alone. All is done anew if another process has changed the header meanwhile: of several, the last makes file and header agree.
+    /// Changes the rights in the file and in the header.
+    ///
+    /// The file first gets the old and the new rights together, then the header changes, then the file gets the new rights
+    /// alone. So a death at any point keeps no permitted user out. If another process changes the header meanwhile, this one
+    /// starts over: the last of them makes file and header agree.
     fn set_rights(&self, change: &Change) -> Result<(), ControlError> {
         let mut files = self.namespace.msg_files()?;
         let (file, summary) = match registry::open_id(&mut files, self.id()) {
@@ -138,7 +145,7 @@ impl Queue {
                 Ok(())
             })?;
             crash_point!(MSGCTL_APPLIED);
-            // Wider than need be if it fails, which it did not a moment ago.
+            // If this fails, the file's rights stay wider than necessary. The same step succeeded a moment ago.
             let _ = file_rights::give(file.as_fd(), &[after]);
             // A change after this check finds the file as it is now.
             if fixed.rights.version() == version {
@@ -174,7 +181,7 @@ impl Queue {
         done(&self.engine, outcome).map(|()| version)
     }
 
-    /// What can be known without the lock. Source: the order of checks in `msgctl_down`, ipc/msg.c of the kernel.
+    /// Checks a change as far as that needs no lock. Source: the order of checks in `msgctl_down`, ipc/msg.c of the kernel.
     fn check(&self, change: &Change) -> Result<(), ControlError> {
         if let Some(bytes) = change.qbytes {
             let max = self.most_bytes()?;
@@ -184,7 +191,7 @@ impl Queue {
         }
         if let Some(mode) = change.mode {
             let mode = mode & 0o777;
-            // C's calls give a mode whatever they change.
+            // The calls of C pass a mode with every change.
             let is_new = mode != Rights::of(self.engine.segment().fixed()).mode;
             if is_new && !self.namespace.limits()?.allow_mode(mode) {
                 return Err(ControlError::ModeNotEnforced { mode });
@@ -196,8 +203,8 @@ impl Queue {
         }
     }
 
-    /// How large the queue may be made without privilege: what the namespace says now, but no larger than it could be when the
-    /// queue was made.
+    /// Returns the largest capacity without privilege: the namespace's present limit, and at most its limit at the creation of
+    /// the queue.
     fn most_bytes(&self) -> Result<u32, ControlError> {
         let limits = self.namespace.limits()?;
         let most = limits.max_qbytes.max(limits.msgmnb);
@@ -205,8 +212,8 @@ impl Queue {
         Ok(u32::try_from(capacity).unwrap_or(u32::MAX).min(most))
     }
 
-    /// Removes the queue with all its messages, for all processes. A process that waits in it is told so (EIDRM). Its key is free for
-    /// another queue. Source: msgctl(2), IPC_RMID.
+    /// Removes the queue with all its messages, for all processes. Blocked calls fail with EIDRM. The key is free for another
+    /// queue. Source: msgctl(2), IPC_RMID.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -222,23 +229,25 @@ impl Queue {
     /// before.
     ///
     /// # Blocking
-    /// For a lock that is not let go, for a second: then it is removed without. That harms nobody: a call whose process was stopped in it ends
-    /// as one that came before, and keeps the queue's memory until it is done.
+    /// While another process holds the queue's lock, for a second at most. Then the queue is removed without the lock. A call
+    /// of a stopped process ends as if it came before the removal, and keeps the queue's memory until then.
     ///
     /// # If the process dies
-    /// The queue is there, or is removed. The next process of the file's owner, or root's, that needs the names of a removed one takes them away.
+    /// The queue exists or is removed. Its names are removed by the next process of the file's owner, or of root, that needs them.
     pub fn remove(self) -> Result<(), ControlError> {
         self.remove_shared()
     }
 
-    /// As [`remove`](Self::remove), for those that share the queue.
+    /// Removes the queue as [`remove`](Self::remove) does, for callers that share the handle.
     pub(super) fn remove_shared(&self) -> Result<(), ControlError> {
         remove(&self.engine, &self.namespace, self.id())
     }
 }
 
-/// Removes the queue with an identifier, as [`Queue::remove`] does. One that is damaged or of another version loses its names, whatever its file
-/// holds; that is for the file's owner and root to do. The caller needs no address space for the queue.
+/// Removes the queue with an identifier, as [`Queue::remove`] does.
+///
+/// A queue that is damaged or of another version loses its names, if the caller is the file's owner or root. The caller needs
+/// no address space for the queue.
 ///
 /// ```
 /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -265,7 +274,7 @@ pub fn remove_id(namespace: &Namespace, id: i32) -> Result<(), ControlError> {
     }
 }
 
-/// Removes a queue that can't be mapped by a store in its file: a process that waits in it finds out at the next slice.
+/// Removes a queue that can't be mapped, by a write to its file. Blocked threads notice the removal within 100 ms.
 fn remove_unmapped(namespace: &Namespace, id: i32) -> Result<(), ControlError> {
     let (file, said) = registry::open_id(&mut namespace.msg_files()?, id)?;
     if !Rights::of_summary(&said).are_the_callers() {
@@ -296,7 +305,7 @@ pub fn set_id(namespace: &Namespace, id: i32, change: &Change) -> Result<(), Con
     open_own(namespace, id)?.set(change)
 }
 
-/// A process that may not open a queue is not its owner.
+/// Opens a queue for its owner. A process that may not open the file is not the owner.
 fn open_own(namespace: &Namespace, id: i32) -> Result<Queue, ControlError> {
     match registry::attach_id(namespace, id) {
         Ok(segment) => Ok(Queue::new(segment, namespace)),
@@ -307,7 +316,7 @@ fn open_own(namespace: &Namespace, id: i32) -> Result<Queue, ControlError> {
 
 fn remove(engine: &Engine, namespace: &Namespace, id: i32) -> Result<(), ControlError> {
     match remove_if(engine, may_change) {
-        // The header may be forged.
+        // The owner in the header may be forged.
         Err(ControlError::NotOwner) if is_the_callers(engine, namespace, id) => {
             remove_if(engine, |_| Ok(()))?;
         }
@@ -335,10 +344,10 @@ fn remove_if(
     match done(engine, engine.remove(thread::current(), &may)) {
         Ok(()) => Ok(()),
         Err(error @ (Removed | NotOwner | Queue(WouldDeadlock))) => Err(error),
-        // Its lock is not to be had, or what that guards makes no sense.
+        // The lock is not released, or the guarded data are corrupted.
         Err(error) => match (done(engine, engine.remove_unlocked(&may)), error) {
             (Ok(()), _) => Ok(()),
-            // Whose it is may have been scribbled over, too.
+            // The owner in the header may be overwritten, too.
             (Err(_), Queue(Damaged)) => Err(Damaged.into()),
             (Err(error), _) => Err(error),
         },
@@ -352,7 +361,7 @@ fn may_change(fixed: &Fixed) -> Result<(), ControlError> {
     }
 }
 
-/// What a change under the queue's lock came to.
+/// Maps the outcome of a change under the queue's lock to an error.
 pub(super) fn done<T>(
     engine: &Engine,
     outcome: Result<Result<T, ControlError>, Refused>,
@@ -366,7 +375,7 @@ pub(super) fn done<T>(
             }
             Err(trouble.into())
         }
-        // Others are for waiters, or want a message.
+        // The other reasons belong to waiters and receivers.
         Err(_) => Err(ControlError::Busy),
     }
 }

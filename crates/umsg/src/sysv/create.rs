@@ -1,15 +1,15 @@
-//! Making a queue: built without a name, then named and numbered under the lock of its user.
+//! Creation of a queue: it is built without a name, then named and numbered under the lock of its user.
 //!
-//! | step | if the process dies behind it |
+//! | step | if the process dies after it |
 //! |---|---|
 //! | the file is built without a name | it vanishes |
-//! | the user's lock is taken; no other process made the key's queue meanwhile | the kernel drops the lock |
-//! | the file gets its index, which is its maker's alone from then on | it is no queue; a process of its user, or root, that comes to the index takes it |
-//! | the identifier is noted, larger than all that were noted before | the same; an identifier is left out |
-//! | **the label is made** | there is a queue |
+//! | the user's lock is taken; no other process created the key's queue meanwhile | the kernel releases the lock |
+//! | the file gets its index, which from then on belongs to its creator alone | there is no queue; a later process of the user, or of root, that needs the index removes the file |
+//! | the identifier is noted, larger than all earlier ones | the same; the identifier is skipped |
+//! | **the label is made** | the queue exists |
 //!
-//! A key has one label, see `namespace/msg/mod.rs`. A label in the way may be that of a queue which another process makes or removes at this
-//! moment: the maker takes its file away, and begins again for a while.
+//! A key has one label, see `namespace/msg/mod.rs`. A label that exists already may belong to a queue that another process creates
+//! or removes at this moment. Then the creator removes its file, and tries again for [`WAIT`].
 
 use super::error::OpenError;
 use super::permission::{Rights, caller};
@@ -25,12 +25,12 @@ use umsg_shm::sys::random::random;
 use umsg_shm::sys::stack::nap;
 use umsg_shm::sysv_engine::segment::{self, Identity, Layout, Segment};
 
-/// How long a queue is made anew while its label is in the way.
+/// The time for which a creator tries again while the label exists.
 const WAIT: Duration = Duration::from_secs(1);
 /// The longest sleep between two attempts: the first one, and each later one.
 const NAPS: [Duration; 2] = [Duration::from_micros(200), Duration::from_millis(20)];
 
-/// Makes a queue, unless another process has made the key's by now.
+/// Creates a queue, unless another process has created the key's queue meanwhile.
 ///
 /// # Errors
 /// All of [`OpenError`] but `NotFound` and `NoSuchId`.
@@ -47,13 +47,13 @@ pub(super) fn create(namespace: &Namespace, key: i32, wanted: Wanted) -> Result<
             Err(OpenError::KeyTaken { .. }) if begin.elapsed() < WAIT => {}
             done => return done,
         }
-        // Two makers that are in each other's way do not come back at the same moment.
+        // A random time, so that two creators do not meet again.
         nap(longest.mul_f64(random() as f64 / u64::MAX as f64));
         longest = most.min(longest * 2);
     }
 }
 
-/// As [`create`], once. `KeyTaken`: another label is in the way, and may lead to no queue yet, or no more.
+/// Makes one attempt of [`create`]. `KeyTaken`: another label exists, and may lead to no queue yet or no more.
 fn attempt(
     namespace: &Namespace,
     key: i32,
@@ -63,7 +63,7 @@ fn attempt(
     let mut new = NewFile::create(namespace.msg_files()?)?;
     crash_point!(MSGGET_EMPTY);
     let mut segment = build(&new, key, wanted.mode & 0o777, limits)?;
-    // Where there is no limit, there is nothing to ask.
+    // Without a limit there is nothing to check.
     if limits.max_bytes.is_some() && !namespace.allows(0) {
         return Err(OpenError::Queue(QueueError::OverLimit));
     }
@@ -79,7 +79,7 @@ fn attempt(
     Ok(Got::Made(segment))
 }
 
-/// A whole queue but for its identifier.
+/// Builds a complete queue, apart from its identifier.
 fn build(new: &NewFile, key: i32, mode: u32, limits: &Limits) -> Result<Segment, OpenError> {
     let capacity = limits.max_qbytes.max(limits.msgmnb);
     let layout = Layout::new(u64::from(capacity), limits.msgmax as usize);
@@ -98,7 +98,7 @@ fn build(new: &NewFile, key: i32, mode: u32, limits: &Limits) -> Result<Segment,
     Ok(segment)
 }
 
-/// Gives a queue its names and its identifier. The label is what makes it.
+/// Gives a queue its names and its identifier. The queue exists once its label does.
 fn name(
     new: &mut NewFile,
     segment: &Segment,
@@ -115,7 +115,7 @@ fn name(
         let label = label_name(key, index);
         match sweep::label(new.files(), &label, key, index, lock)? {
             true => {}
-            // Each index has a label of its own for a queue without a key.
+            // For a queue without a key, each index has its own label.
             false if key == PRIVATE => continue,
             false => return Err(OpenError::KeyTaken { label }),
         }
@@ -127,7 +127,7 @@ fn name(
         }
         crash_point!(MSGGET_INDEXED);
         let made = number(new.files(), segment, label, index, in_use);
-        // No other process has taken the index since.
+        // The index still belongs to this process.
         if made.is_err() {
             new.files().take_file(index, caller().0.as_raw());
         }
@@ -144,7 +144,7 @@ fn number(
     index: u32,
     in_use: u32,
 ) -> Result<(), OpenError> {
-    // Asked again: the previous user of the index noted its identifier before it gave the index up.
+    // Read again: the previous user of the index noted its identifier before it gave the index up.
     let next = files.next(in_use)?.with(index);
     segment.fixed().header.set_id(next.id());
     files.note_next(next)?;
@@ -158,7 +158,7 @@ fn number(
     Ok(())
 }
 
-/// How many queues there are, if they are fewer than the limit. What the dead left is swept before any process is refused for it.
+/// Returns the number of queues if it is below the limit. Stale files are removed before a caller is refused because of them.
 fn room(files: &mut Files, limits: &Limits, lock: &Locked) -> Result<u32, OpenError> {
     let limit = limits.msgmni.min(INDICES);
     let in_use = files.in_use()?;

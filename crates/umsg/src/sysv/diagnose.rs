@@ -1,4 +1,4 @@
-//! What is the matter with a queue.
+//! Diagnosis and repair of a queue.
 
 use super::error::OpenError;
 use super::registry::{Behind, behind, label_with, labelled};
@@ -8,8 +8,8 @@ use crate::error;
 use crate::namespace::{Entry, Files, Label, Namespace, label_name};
 use rustix::fd::{AsFd, BorrowedFd};
 
-/// Looks at the queue of a key, as [`posix::diagnose`](crate::posix::diagnose) does: it takes no lock and changes nothing, and the
-/// queue may be so damaged that it can't be opened.
+/// Examines the queue of a key, as [`posix::diagnose`](crate::posix::diagnose) does. It takes no lock and changes nothing. The queue may
+/// be so damaged that it can't be opened.
 ///
 /// ```
 /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -29,7 +29,7 @@ pub fn diagnose(namespace: &Namespace, key: i32) -> Result<Diagnosis, OpenError>
     of_key(namespace, key, diagnosis::sysv::examine)
 }
 
-/// As [`diagnose`], for the queue with an identifier.
+/// Examines the queue with an identifier, as [`diagnose`] does.
 ///
 /// ```
 /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -45,8 +45,8 @@ pub fn diagnose_id(namespace: &Namespace, id: i32) -> Result<Diagnosis, OpenErro
     of_id(namespace, id, diagnosis::sysv::examine)
 }
 
-/// Repairs the queue of a key, as [`posix::repair`](crate::posix::repair) does. A blocked sender whose message made no sense any more
-/// sends it again.
+/// Repairs the queue of a key, as [`posix::repair`](crate::posix::repair) does. A blocked sender whose parked message is corrupted sends the
+/// message again.
 ///
 /// ```
 /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -68,7 +68,7 @@ pub fn repair(namespace: &Namespace, key: i32) -> Result<Repaired, OpenError> {
     of_key(namespace, key, diagnosis::sysv::mend)
 }
 
-/// As [`repair`], for the queue with an identifier.
+/// Repairs the queue with an identifier, as [`repair`] does.
 ///
 /// ```
 /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -84,7 +84,7 @@ pub fn repair_id(namespace: &Namespace, id: i32) -> Result<Repaired, OpenError> 
     of_id(namespace, id, diagnosis::sysv::mend)
 }
 
-/// What is done to a queue's file.
+/// An operation on a queue's file.
 type Treat<T> = fn(BorrowedFd<'_>, &Namespace, Labelled) -> Result<T, error::OpenError>;
 
 fn of_key<T>(namespace: &Namespace, key: i32, treat: Treat<T>) -> Result<T, OpenError> {

@@ -1,4 +1,4 @@
-//! What is said of a queue as a whole: the fields of msqid_ds.
+//! The description of a queue: the fields of msqid_ds.
 
 use super::permission::Rights;
 use rustix::fs::Stat;
@@ -10,45 +10,44 @@ use umsg_shm::sysv_engine::segment::{Fixed, Summary};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Entry {
-    /// Its identifier: sequence number times 32,768 and index.
+    /// The identifier: sequence number times 32,768, plus index.
     pub id: i32,
-    /// Its key; 0 if it has none.
+    /// The key; 0 without a key.
     pub key: i32,
-    /// User id of its owner.
+    /// User id of the owner.
     pub uid: u32,
-    /// Group id of its owner.
+    /// Group id of the owner.
     pub gid: u32,
-    /// User id of its creator.
+    /// User id of the creator.
     pub cuid: u32,
-    /// Group id of its creator.
+    /// Group id of the creator.
     pub cgid: u32,
     /// Permission bits.
     pub mode: u32,
-    /// How many messages are queued.
+    /// The number of queued messages.
     pub messages: u64,
-    /// How many bytes these have together.
+    /// The bytes of the queued messages together.
     pub bytes: u64,
-    /// How many bytes may be queued.
+    /// The bytes that may be queued.
     pub qbytes: u64,
     /// Process id of the last sender; 0 if there was none.
     pub last_sender: u32,
     /// Process id of the last receiver; 0 if there was none.
     pub last_receiver: u32,
-    /// When the last message was sent, in whole seconds; None if never.
+    /// The time of the last send, in whole seconds; None without one.
     pub last_send: Option<SystemTime>,
-    /// When the last message was received, in whole seconds; None if never.
+    /// The time of the last receive, in whole seconds; None without one.
     pub last_receive: Option<SystemTime>,
-    /// When the queue was made, or its owner, mode or size changed last, in whole seconds; None if that can't be read.
+    /// The time of the last change of owner, mode or size, or of the creation, in whole seconds; None if it can't be read.
     pub changed: Option<SystemTime>,
-    /// False if the system does not let the caller read the queue's memory, because its mode grants nothing, or if the queue is
-    /// damaged or of another version. Then the identifier and the
-    /// key are right, owner and mode are those of the file (read and write permission alike, where the mode has one of
-    /// them), and the rest is 0 or None.
+    /// Whether the queue's memory could be read. It is false if the queue's mode gives the caller no access, or if the queue is
+    /// damaged or of another version. Then the identifier and the key are right, and owner and mode are those of the file. The
+    /// file's mode has read and write permission where the queue's mode has one of them. All other fields are 0 or None.
     pub readable: bool,
 }
 
 impl Entry {
-    /// Of a queue that is mapped.
+    /// Describes a mapped queue.
     pub(super) fn of(fixed: &Fixed, counts: &Counts) -> Entry {
         Entry {
             messages: counts.messages,
@@ -64,7 +63,7 @@ impl Entry {
         }
     }
 
-    /// Of a queue whose header was read.
+    /// Describes a queue from its header.
     pub(super) fn of_summary(said: &Summary) -> Entry {
         Entry {
             messages: said.messages,
@@ -80,7 +79,7 @@ impl Entry {
         }
     }
 
-    /// Of a queue whose file may not be opened, or is damaged.
+    /// Describes a queue whose file can't be opened or is damaged.
     pub(super) fn of_file(id: i32, key: i32, stat: &Stat) -> Entry {
         Entry::with(id, key, Rights::of_file(stat))
     }
@@ -107,7 +106,7 @@ impl Entry {
     }
 }
 
-/// Seconds since 1970 as a time; 0 is never, and so is what no clock can say.
+/// Converts seconds since 1970 to a time. None for 0, and for a time that can't be represented.
 fn time(seconds: u64) -> Option<SystemTime> {
     if seconds == 0 {
         return None;

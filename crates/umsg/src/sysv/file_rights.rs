@@ -1,16 +1,18 @@
-//! The rights of a queue's file: what of a queue's rights the system enforces.
+//! The rights of a queue's file: the part of a queue's rights that the kernel enforces.
 //!
-//! | who | may map the file |
+//! | user | may map the file |
 //! |---|---|
-//! | owner and creator of the queue | always: they may change its mode at any time |
+//! | owner and creator of the queue | always, because they may change its mode at any time |
 //! | members of its group and of its creator's group | if the mode gives the group read or write permission |
-//! | all processes else | if the mode gives others read or write permission |
+//! | all other users | if the mode gives others read or write permission |
 //!
-//! A file has one owner and one group. While those are the queue's and its creator's, the file's mode says it all. Otherwise an access control list
-//! (acl(5)) names the users and groups, of which tmpfs is capable: first the queue's, then the creator's. The order makes the list a record.
+//! A file has one owner and one group. If these are the queue's and also its creator's, the file's mode suffices. Otherwise an
+//! access control list (acl(5)), which tmpfs supports, names the users and groups. The queue's owner comes first, then its
+//! creator. This order records which is which.
 //!
-//! **Authority.** Every process that may use the queue can overwrite the rights in the queue's header. Only the file's owner and root can change the
-//! file. So a change (IPC_SET) begins with the rights that the file confirms, see [`confirm`], and a forged header gives nobody a right to the file.
+//! **Authority.** Every process that may use the queue can overwrite the rights in the queue's header. Only the file's owner and
+//! root can change the file. So a change (IPC_SET) begins with the rights that the file confirms, see [`confirm`]. A forged
+//! header gives no user access to the file.
 
 use super::permission::Rights;
 use crate::namespace::Files;
@@ -20,27 +22,28 @@ use rustix::io::{self, Errno};
 
 const READ_WRITE: u16 = 6;
 const ATTRIBUTE: &str = "system.posix_acl_access";
-/// Of the attribute, and the tags of its entries for a named user, the file's group and a named group. Source: linux/posix_acl_xattr.h.
+/// The version of the attribute, and the tags of its entries for a named user, the file's group and a named group. Source: linux/posix_acl_xattr.h.
 const VERSION: u32 = 2;
 const USER: u16 = 2;
 const FILES_GROUP: u16 = 4;
 const GROUP: u16 = 8;
 /// Bytes of an entry: u16 tag, u16 permissions, u32 id.
 const ENTRY: usize = 8;
-/// Bytes of a list of two rights, the longest that is given.
+/// Bytes of a list for two rights, the longest list that a file gets.
 const LONGEST: usize = 4 + (4 + 8) * ENTRY;
 
-/// The rights in a queue's header as far as its file confirms them: owners and groups that the file names, and no permission of a class to which the
-/// file gives none.
+/// Returns the rights in a queue's header as far as its file confirms them. These are the owners and groups that the file names,
+/// and the permissions of the classes to which the file gives access.
 pub(super) fn confirm(file: BorrowedFd<'_>, said: Rights) -> io::Result<Rights> {
     let stat = fs::fstat(file)?;
     Ok(Recorded::read(file, &stat)?.confirm(said))
 }
 
-/// Gives a file the rights that belong to all of `rights`: while they change, to those before and after.
+/// Gives a file access rights for all of `rights`. During a change, these are the rights before and after.
 ///
 /// # Errors
-/// EPERM unless the caller owns the file, or is root, or nothing has to change; EOPNOTSUPP if it takes a list and the file system has none.
+/// EPERM unless the caller owns the file, or is root, or no change is needed; EOPNOTSUPP if a list is needed and the file
+/// system has none.
 pub(super) fn give(file: BorrowedFd<'_>, rights: &[Rights]) -> io::Result<()> {
     let stat = fs::fstat(file)?;
     let list = List::of(rights, &stat);
@@ -48,7 +51,7 @@ pub(super) fn give(file: BorrowedFd<'_>, rights: &[Rights]) -> io::Result<()> {
         return give_mode(file, &stat, &list);
     }
     match give_list(file, &list) {
-        // Without a record, the next change takes the file's owner and group for the queue's.
+        // Without a list, the next change takes the file's owner and group for the queue's.
         Err(Errno::OPNOTSUPP) if list.grants_what_its_mode_grants(&stat) => {
             give_mode(file, &stat, &list)
         }
@@ -56,8 +59,8 @@ pub(super) fn give(file: BorrowedFd<'_>, rights: &[Rights]) -> io::Result<()> {
     }
 }
 
-/// Gives a queue's file and label to the owner and group that the queue is to have, and rights that belong to those before and
-/// after. A process that can't give files away names the new owner in a list.
+/// Gives a queue's file and label to the queue's new owner and group, with the rights of the old and the new owner. A process
+/// that can't give files away names the new owner in a list.
 ///
 /// # Errors
 /// As [`give`].
@@ -69,7 +72,7 @@ pub(super) fn hand_over(
 ) -> io::Result<()> {
     let both = [before, after];
     if before.uid != after.uid {
-        // A process that dies between the two steps leaves the old owner its rights. Without lists there is no such help.
+        // If the process dies between the two steps, the old owner keeps access. Without lists, this is not possible.
         let stat = fs::fstat(file)?;
         let _ = give_list(file, &List::naming_all(&both, &stat));
         let user = Uid::from_raw(after.uid);
@@ -84,7 +87,7 @@ pub(super) fn hand_over(
 }
 
 fn give_mode(file: BorrowedFd<'_>, stat: &Stat, list: &List) -> io::Result<()> {
-    // A list that says no more than a mode becomes one, in one step.
+    // A list that is equivalent to a mode becomes a mode, in one step.
     match fs::fgetxattr_query(file, ATTRIBUTE) {
         Ok(_) => fs::fsetxattr(file, ATTRIBUTE, &list.bytes(), XattrFlags::empty()),
         Err(_) if stat.st_mode & 0o7777 == list.mode() => Ok(()),
@@ -105,10 +108,10 @@ fn give_list(file: BorrowedFd<'_>, list: &List) -> io::Result<()> {
 #[derive(Debug, PartialEq, Eq)]
 struct List {
     owner: bool,
-    /// Of each of the rights the owner and the creator.
+    /// The owner and the creator of each of the rights.
     users: Vec<u32>,
     group: bool,
-    /// Of each of the rights the group and the creator's, and whether it may.
+    /// The group and the creator's group of each of the rights, and whether the group has access.
     groups: Vec<(u32, bool)>,
     others: bool,
 }
@@ -124,7 +127,7 @@ impl List {
         list
     }
 
-    /// The file's own owner and group too.
+    /// Makes a list that also names the file's own owner and group.
     fn naming_all(rights: &[Rights], stat: &Stat) -> List {
         let class = |rights: &Rights, shift: u32| rights.mode >> shift & 0o6 != 0;
         let others = rights.iter().any(|rights| class(rights, 0));
@@ -133,7 +136,7 @@ impl List {
             .iter()
             .flat_map(|r| [r.gid, r.cgid].map(|group| (group, class(r, 3))))
             .collect();
-        // A user that has given the queue away and kept its file may be in a group that may open it; lists ask for the file's owner first.
+        // The file's owner may have given the queue away, and be in a group with access. Lists check the file's owner first.
         let a_group = groups.iter().any(|(_, may)| *may);
         let owner = users.contains(&stat.st_uid) || others || a_group;
         let mut of_file = groups.iter().filter(|(group, _)| *group == stat.st_gid);
@@ -150,12 +153,12 @@ impl List {
         }
     }
 
-    /// The mode of a file says as much.
+    /// Whether a mode expresses the same rights.
     fn is_a_mode(&self) -> bool {
         self.users.is_empty() && self.groups.is_empty()
     }
 
-    /// The mode of a file lets in as many, though it names nobody.
+    /// Whether the mode of the file gives access to the same users, though it names none.
     fn grants_what_its_mode_grants(&self, stat: &Stat) -> bool {
         let is_served = |(group, may): &(u32, bool)| *group == stat.st_gid || *may == self.others;
         self.users.iter().all(|user| *user == stat.st_uid) && self.groups.iter().all(is_served)
@@ -200,12 +203,12 @@ impl List {
     }
 }
 
-/// The owners and groups that a file names: never none. While the queue's rights change, and after the death of a process that changed them, there are two of
-/// each: those before and after.
+/// The owners and groups that a file names; at least one of each. During a change, and after the death of a process that made
+/// a change, there are two of each: the old and the new.
 struct Recorded {
     users: Vec<[u32; 2]>,
     groups: Vec<[u32; 2]>,
-    /// Whether the groups may, and others.
+    /// Whether the groups have access, and others.
     group: bool,
     others: bool,
 }
@@ -214,7 +217,7 @@ impl Recorded {
     fn read(file: BorrowedFd<'_>, stat: &Stat) -> io::Result<Recorded> {
         let mut bytes = [0; LONGEST];
         let len = match fs::fgetxattr(file, ATTRIBUTE, &mut bytes[..]) {
-            // None, or a longer one, which is not of umsg.
+            // There is no list, or a longer one, which umsg did not write.
             Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::RANGE) => 0,
             len => len?,
         };
@@ -261,7 +264,7 @@ impl Recorded {
     }
 }
 
-/// The owner's and the creator's, of a list that umsg made; the file's own, of any other.
+/// The owner and creator pairs of a list that umsg wrote; the file's own owner or group for any other list.
 fn pairs(named: &[(u32, bool)], own: u32) -> Vec<[u32; 2]> {
     match named.as_chunks::<2>() {
         (pairs, []) if !pairs.is_empty() => {
@@ -332,7 +335,7 @@ mod tests {
             (given.group, given.groups),
             (false, vec![(21, false), (20, false)])
         );
-        // To the file's former group they are others.
+        // Members of the file's former group count as others.
         let left = list(&[rights([10, 10], [21, 21], 0o602)]);
         assert_eq!(
             (left.group, left.groups),
@@ -352,7 +355,7 @@ mod tests {
         let forged = rights([66, 66], [66, 20], 0o660);
         let confirmed = of_a_mode.confirm(forged);
         assert_eq!(confirmed, rights([10, 10], [20, 20], 0o600));
-        // The owner that was named may not take the creator's place.
+        // The named owner must not become the creator.
         let given_away = Recorded {
             users: vec![[11, 10]],
             groups: vec![[20, 20]],
@@ -361,7 +364,7 @@ mod tests {
         };
         let swapped = given_away.confirm(rights([10, 11], [20, 20], 0o646));
         assert_eq!(swapped, rights([11, 10], [20, 20], 0o640));
-        // After the death of a process that changed the owner.
+        // A process died while it changed the owner.
         let halfway = Recorded {
             users: vec![[10, 10], [11, 10]],
             ..given_away
@@ -373,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_kept_the_file_only_may_what_one_of_the_groups_may() {
+    fn a_former_owner_that_kept_the_file_has_the_rights_of_its_groups() {
         let owner = |mode| list(&[rights([11, 12], [21, 22], mode)]).owner;
         assert_eq!([0o600, 0o640, 0o604].map(owner), [false, true, true]);
     }

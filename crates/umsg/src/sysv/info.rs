@@ -1,39 +1,39 @@
-//! What IPC_INFO and MSG_INFO of msgctl(2) return, for the faces that speak C. Source: `msgctl_info` in ipc/msg.c of the kernel, whose
-//! constants are figures of machines long gone.
+//! IPC_INFO and MSG_INFO of msgctl(2), for the C library and the drop-in. Source: `msgctl_info` in ipc/msg.c of the kernel. Its
+//! constants have historical values.
 
 use super::entry::Entry;
 use super::error::{ControlError, OpenError};
 use super::list::{entry_at, totals};
 use crate::namespace::Namespace;
 
-/// MSGMNB and MSGMNI of linux/msg.h, of which the others are made.
+/// MSGMNB and MSGMNI of linux/msg.h, from which the other constants follow.
 const MSGMNB: i32 = 16_384;
 const MSGMNI: i32 = 32_000;
 
-/// `struct msginfo` of linux/msg.h, and what the call returns.
+/// `struct msginfo` of linux/msg.h, and the return value of the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MsgInfo {
-    /// IPC_INFO: a constant. MSG_INFO: how many queues there are.
+    /// IPC_INFO: a constant. MSG_INFO: the number of queues.
     pub msgpool: i32,
-    /// IPC_INFO: a constant. MSG_INFO: how many messages are queued.
+    /// IPC_INFO: a constant. MSG_INFO: the number of queued messages.
     pub msgmap: i32,
-    /// The namespace's limits, see [`Limits`](crate::Limits): the longest message.
+    /// The longest message: a limit of the namespace, see [`Limits`](crate::Limits).
     pub msgmax: i32,
-    /// How many bytes a new queue may hold.
+    /// The bytes that a new queue may hold.
     pub msgmnb: i32,
-    /// How many queues there may be.
+    /// The number of queues that the namespace allows.
     pub msgmni: i32,
     /// A constant.
     pub msgssz: i32,
-    /// IPC_INFO: a constant. MSG_INFO: how many bytes are queued.
+    /// IPC_INFO: a constant. MSG_INFO: the bytes of all queued messages.
     pub msgtql: i32,
     /// A constant.
     pub msgseg: u16,
-    /// The highest index of a queue, 0 if there is none: what the call returns.
+    /// The highest index of a queue, which the call returns; 0 without a queue.
     pub highest_index: i32,
 }
 
-/// IPC_INFO.
+/// Returns the result of IPC_INFO.
 ///
 /// ```
 /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -60,7 +60,7 @@ pub fn ipc_info(namespace: &Namespace) -> Result<MsgInfo, OpenError> {
     })
 }
 
-/// MSG_INFO.
+/// Returns the result of MSG_INFO.
 ///
 /// ```
 /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -83,7 +83,7 @@ pub fn msg_info(namespace: &Namespace) -> Result<MsgInfo, OpenError> {
     })
 }
 
-/// MSG_STAT, and with `any` MSG_STAT_ANY.
+/// Returns the result of MSG_STAT, or with `any` that of MSG_STAT_ANY.
 ///
 /// ```
 /// # let dir = tempfile::tempdir_in("/dev/shm")?;

@@ -1,4 +1,4 @@
-//! Receiving in place.
+//! Receiving a message in place.
 
 use super::error::ReceiveError;
 use super::queue::Queue;
@@ -11,19 +11,19 @@ use umsg_shm::sys::thread;
 use umsg_shm::sysv_engine::order::Want;
 use umsg_shm::sysv_engine::{LeaseHandle, Refused, Why};
 
-/// A message that was received where it lies, and stays there until it is acknowledged. Until then it takes room in the queue
-/// and no other process receives it.
+/// A received message that stays in the queue's memory until it is acknowledged. Until then it takes room in the queue, and no
+/// other process receives it.
 ///
 /// # If the process dies
-/// The message goes back to its place in the queue, and so it does if the lease is dropped. A process that finds nothing in the queue, or
-/// no room, takes back what the dead held, and so do all that are blocked, ten times a second.
+/// The message goes back to its place in the queue, as after a drop of the lease. A call that finds no message or no room takes
+/// back the leases of dead processes. Blocked calls do so ten times a second.
 ///
 /// # If the queue is removed
-/// The bytes stay readable as long as the lease; ending it says [`LeaseError::Ended`](super::LeaseError::Ended).
+/// The bytes stay readable as long as the lease exists. Its end then fails with [`LeaseError::Ended`](super::LeaseError::Ended).
 pub type Lease<'q> = crate::lease::Lease<'q, Queue>;
 
 impl Queue {
-    /// Receives the first message that is wanted, and leaves it in its place.
+    /// Receives the first wanted message in place.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -50,7 +50,7 @@ impl Queue {
         self.receive_lease_until(want, Until::Forever)
     }
 
-    /// As [`receive_lease`](Queue::receive_lease), if there is a message at once.
+    /// Receives a message as [`receive_lease`](Queue::receive_lease) does, if there is one at once.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -72,7 +72,7 @@ impl Queue {
         self.receive_lease_until(want, Until::Now)
     }
 
-    /// As [`receive_lease`](Queue::receive_lease); waits at most `timeout`, on the monotonic clock.
+    /// Receives a message as [`receive_lease`](Queue::receive_lease) does. Waits for at most `timeout`, on the monotonic clock.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -96,7 +96,7 @@ impl Queue {
         self.receive_lease_until(want, Until::After(timeout))
     }
 
-    /// As [`receive_lease`](Queue::receive_lease); waits at most until `deadline`, on the system's clock.
+    /// Receives a message as [`receive_lease`](Queue::receive_lease) does. Waits until `deadline` at most, on the system's clock.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -120,7 +120,7 @@ impl Queue {
         self.lease_by(want, realtime(deadline))
     }
 
-    /// As [`receive_lease`](Queue::receive_lease); waits as long as `until` says.
+    /// Receives a message as [`receive_lease`](Queue::receive_lease) does. Waits as long as `until` says.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;

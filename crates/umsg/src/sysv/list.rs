@@ -1,4 +1,4 @@
-//! The queues of a namespace.
+//! Listing the queues of a namespace.
 
 use super::entry::Entry;
 use super::error::{ControlError, OpenError};
@@ -8,8 +8,8 @@ use super::status::TO_LOOK;
 use crate::namespace::{self, FileError, Files, INDICES, Namespace};
 use umsg_shm::sysv_engine::segment::Summary;
 
-/// The queues of a namespace, by index. Those that the caller may not read are there too, and those whose files are damaged, whatever bytes
-/// these hold, with what is known of them; see [`Entry::readable`].
+/// Returns the queues of a namespace, by index. The list includes queues that the caller may not read, and queues with damaged
+/// files; see [`Entry::readable`].
 ///
 /// ```
 /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -26,7 +26,7 @@ pub fn list(namespace: &Namespace) -> Result<Vec<Entry>, OpenError> {
     let mut entries: Vec<Entry> = Vec::new();
     for label in files.entries()? {
         if let Some(entry) = entry(&mut files, &label)? {
-            // Two labels of one identifier are neighbours: the last is taken.
+            // Two labels of one identifier are neighbours: the last one counts.
             entries.pop_if(|known| known.id == entry.id);
             entries.push(entry);
         }
@@ -34,8 +34,8 @@ pub fn list(namespace: &Namespace) -> Result<Vec<Entry>, OpenError> {
     Ok(entries)
 }
 
-/// The queue with an index, as MSG_STAT gives it; `any` is MSG_STAT_ANY, which asks for no permission. Identifiers are taken for
-/// their index. Source: `msgctl_stat` in ipc/msg.c of the kernel.
+/// Returns the queue with an index, as MSG_STAT does. `any` is MSG_STAT_ANY, which needs no permission. An identifier stands for
+/// its index. Source: `msgctl_stat` in ipc/msg.c of the kernel.
 pub(super) fn entry_at(
     namespace: &Namespace,
     index: i32,
@@ -67,7 +67,7 @@ fn is_its_own(files: &Files, index: u32, said: &Summary) -> Result<bool, OpenErr
     Ok(index_of(said.id) == index && is_labelled(files, said)?)
 }
 
-/// The queue of which a label alone says that it has the index; there are no names of them by index.
+/// Returns the queue for whose index only a label speaks. Labels have no names by index, so all labels are read.
 fn by_label(files: &mut Files, index: u32) -> Result<Option<Entry>, OpenError> {
     let labels = files.entries()?;
     let label = labels.iter().rfind(|label| label.index == index);
@@ -85,34 +85,34 @@ fn may_look(entry: &Entry) -> bool {
     entry.readable && rights.grant(TO_LOOK)
 }
 
-/// The queue of a label; None if there is none by now, or never was.
+/// Returns the queue of a label; None if the label leads to no queue.
 fn entry(files: &mut Files, label: &namespace::Entry) -> Result<Option<Entry>, OpenError> {
     match behind(files, label)? {
         Behind::Nothing => Ok(None),
         Behind::Queue(_, said) => Ok(Some(Entry::of_summary(&said))),
-        // It is there all the same.
+        // A damaged queue exists, too.
         Behind::Closed | Behind::Unusable(..) => Ok(files
             .stat(label.index)?
             .map(|stat| Entry::of_file(label.id, label.key, &stat))),
     }
 }
 
-/// All queues together, as MSG_INFO gives them.
+/// Sums over all queues, as MSG_INFO gives them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Totals {
-    /// How many queues there are.
+    /// The number of queues.
     pub queues: u32,
-    /// How many messages are in those that the caller may read.
+    /// The number of messages in the queues that the caller may read.
     pub messages: u64,
-    /// How many bytes these have together.
+    /// The bytes of these messages together.
     pub bytes: u64,
-    /// The highest index of a queue; 0 if there is none.
+    /// The highest index of a queue; 0 without a queue.
     pub highest_index: u32,
 }
 
-/// Sums over the queues of a namespace. No operation on a queue pays for it: the counts are read from each queue's header. Exact
-/// when no process uses them meanwhile.
+/// Sums over the queues of a namespace. It reads the counts from each queue's header, so that no operation on a queue has to
+/// keep sums. The sums are exact if no process uses the queues meanwhile.
 ///
 /// ```
 /// # let dir = tempfile::tempdir_in("/dev/shm")?;

@@ -1,9 +1,12 @@
 //! System V message queues: messages with types, picked by type.
 //!
-//! The semantics are those of Linux, sysvipc(7), down to the error numbers. What differs from the kernel's queues: no system
-//! call unless a process has to wait; limits that belong to the [namespace](crate::Namespace) and need no root; receiving by
-//! type costs the same however many other messages wait; time-outs, batches, [leases](Queue::receive_lease), [peeking](Queue::peek) and
-//! [polling](Queue::pollable). What is the matter with a queue: [`diagnose`], [`repair`].
+//! The semantics are those of Linux, sysvipc(7), down to the error numbers. The differences from the kernel's queues:
+//!
+//! - A call makes a system call only when its thread has to wait.
+//! - The limits belong to the [namespace](crate::Namespace), and need no root.
+//! - Receiving by type costs the same for any number of other messages.
+//! - There are time-outs, batches, [leases](Queue::receive_lease), [peeking](Queue::peek) and [polling](Queue::pollable).
+//! - [`diagnose`] and [`repair`] examine and repair a queue.
 //!
 //! ```
 //! # let dir = std::env::temp_dir().join(format!("umsg-sysv-{}", std::process::id()));
@@ -29,13 +32,13 @@
 //! ```
 //!
 //! # If a process dies
-//! A message whose send returned is in the queue, whole; one whose send did not return is there whole or not at all. A
-//! receiver that is killed takes with it at most the message that it was copying out. No thread waits for the dead.
+//! A message whose send returned is in the queue. If the sender dies before, the message is there whole or not at all. If a
+//! receiver dies, at most the message that it was copying out is lost. No thread waits for a dead process.
 //!
 //! # Permissions
-//! A queue's mode says which users may send (write) and receive (read), as in the kernel. To do either, a process must map the
-//! queue's memory for writing; so the system enforces that those that may do neither have no access at all, while which of the
-//! two a process may do binds only programs that go through this library.
+//! A queue's mode says which users may send (write) and receive (read), as in the kernel. For both, a process must map the
+//! queue's memory for writing. So the kernel enforces that a user with neither permission has no access at all. The library,
+//! not the kernel, enforces send-only and receive-only access.
 
 mod attachments;
 mod batch;

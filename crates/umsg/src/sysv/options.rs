@@ -1,4 +1,4 @@
-//! Finding and making queues.
+//! Opening and creating queues.
 
 use super::error::OpenError;
 use super::queue::Queue;
@@ -6,7 +6,7 @@ pub(super) use super::registry::PRIVATE;
 use super::registry::{self, Wanted};
 use crate::namespace::Namespace;
 
-/// How a queue is found by its key, and with which mode it is made.
+/// Options for opening and creating a queue.
 ///
 /// ```
 /// # let dir = std::env::temp_dir().join(format!("umsg-sysv-{}", std::process::id()));
@@ -40,7 +40,7 @@ impl Default for OpenOptions {
 }
 
 impl OpenOptions {
-    /// An existing queue; mode 0600 if one is made.
+    /// Returns options that open an existing queue. A created queue gets mode 0600.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -60,7 +60,7 @@ impl OpenOptions {
         }
     }
 
-    /// Make the queue if there is none of the key (IPC_CREAT).
+    /// Creates the queue if the key has none (IPC_CREAT).
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -76,7 +76,7 @@ impl OpenOptions {
         self
     }
 
-    /// Fail if there is a queue of the key (IPC_EXCL); only together with [`create`](Self::create).
+    /// Fails if the key has a queue (IPC_EXCL); only together with [`create`](Self::create).
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -94,8 +94,8 @@ impl OpenOptions {
         self
     }
 
-    /// Permission bits of a queue that is made: read is to receive, write to send. Nothing is taken off: System V queues know no
-    /// umask.
+    /// Sets the permission bits of a created queue: read permits receiving, write permits sending. The umask has no effect on
+    /// System V queues.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -111,7 +111,7 @@ impl OpenOptions {
         self
     }
 
-    /// The namespace, in place of the one that [`Namespace::resolve`] gives.
+    /// Sets the namespace. The default is that of [`Namespace::resolve`].
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -127,9 +127,9 @@ impl OpenOptions {
         self
     }
 
-    /// Opens the queue of a key; for [`PRIVATE`](super::PRIVATE) makes one that has none. Source: msgget(2).
+    /// Opens the queue of a key. For [`PRIVATE`](super::PRIVATE), creates a queue without a key. Source: msgget(2).
     ///
-    /// A queue that there is need not grant anything by its mode: each call asks for what it does.
+    /// The mode of an existing queue is not checked here. Each later call checks the permission that it needs.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -147,11 +147,11 @@ impl OpenOptions {
     /// [`OpenError`] for all.
     ///
     /// # Blocking
-    /// To make a queue, for those that are just making or removing one: some microseconds each, and two seconds for one that has been
-    /// stopped.
+    /// A creation waits for processes that are creating or removing a queue: some microseconds each, and two seconds for a
+    /// stopped process.
     ///
     /// # If the process dies
-    /// While it makes a queue: there is no queue, or a whole one.
+    /// During a creation: there is no queue, or a complete one.
     pub fn open(&self, key: i32) -> Result<Queue, OpenError> {
         let namespace = self.resolve()?;
         let wanted = Wanted {

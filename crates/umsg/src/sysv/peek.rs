@@ -1,4 +1,4 @@
-//! Looking at messages without receiving them: what System V queues have only as MSG_COPY.
+//! Peeking at messages without receiving them. System V itself has only MSG_COPY for this.
 
 use super::error::ReceiveError;
 use super::queue::{Queue, Received};
@@ -7,26 +7,26 @@ use umsg_shm::sys::clock::Deadline;
 use umsg_shm::sys::thread;
 use umsg_shm::sysv_engine::Seen;
 
-/// A message as it lies in the queue.
+/// A copy of a queued message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Peeked {
-    /// Its bytes, or the first of them.
+    /// The message's bytes, or the first of them.
     pub data: Vec<u8>,
     /// Length of the whole message, in bytes.
     pub len: usize,
-    /// Its type, 1 or more.
+    /// The message's type, 1 or more.
     pub mtype: i64,
     /// Process id of the sender.
     pub pid: u32,
-    /// When it was sent, to a few milliseconds.
+    /// The time of the send, to a few milliseconds.
     pub sent: SystemTime,
-    /// How often it was leased and came back.
+    /// The number of leases after which the message came back.
     pub returns: u32,
 }
 
 impl Peeked {
-    /// How long ago it was sent.
+    /// Returns the time since the send.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -55,8 +55,8 @@ impl From<Seen> for Peeked {
 }
 
 impl Queue {
-    /// Copies the `n`th message in order of arrival, 0 being the oldest, and leaves it in the queue. Source: MSG_COPY in
-    /// msgrcv(2). Going on from one to the next takes constant time.
+    /// Copies the `n`th message in order of arrival and leaves it in the queue. Message 0 is the oldest. A copy of the next
+    /// message takes constant time. Source: MSG_COPY in msgrcv(2).
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -70,14 +70,14 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// [`ReceiveError::NoMessage`] if there are not so many; [`ReceiveError::TooSmall`] if the buffer is shorter than the message.
+    /// [`ReceiveError::NoMessage`] if there is no such message; [`ReceiveError::TooSmall`] if the buffer is shorter than the message.
     pub fn copy(&self, n: u32, buffer: &mut [u8]) -> Result<Received, ReceiveError> {
         self.judged_receive(Deadline::Passed, |call| {
             self.engine.copy(call, n, buffer).map(Received::from)
         })
     }
 
-    /// The `n`th message in order of arrival; None if there are not so many.
+    /// Returns the `n`th message in order of arrival; None if there is no such message.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -95,7 +95,7 @@ impl Queue {
         Ok(self.look(n, 1, usize::MAX)?.pop())
     }
 
-    /// Up to `most` messages in order of arrival, from the oldest on. Others may send and receive meanwhile.
+    /// Returns up to `most` messages in order of arrival, from the oldest on. Other processes may send and receive meanwhile.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -112,7 +112,7 @@ impl Queue {
         self.look(0, most, usize::MAX)
     }
 
-    /// As [`messages`](Queue::messages) with the first `bytes` bytes of each, from the `skip`th on.
+    /// Returns messages as [`messages`](Queue::messages) does, from the `skip`th on, with the first `bytes` bytes of each.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -133,7 +133,7 @@ impl Queue {
         Ok(seen.into_iter().map(Peeked::from).collect())
     }
 
-    /// Up to `most` types that messages are queued of, the lowest first, and how many of each.
+    /// Returns up to `most` types of queued messages in ascending order, with the number of messages of each.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;

@@ -1,7 +1,7 @@
 //! Permissions of a queue: the kernel's rules on the owner, creator and mode in its header.
 //!
-//! The system enforces less: a process that may do anything with a queue must map its file for reading and writing, see
-//! [`super::file_rights`]. What is decided here binds programs that go through this library.
+//! The kernel enforces less: a process that may send or receive must map the queue's file for reading and writing, see
+//! [`super::file_rights`]. The library enforces the decisions of this module.
 
 use rustix::fs::Stat;
 use rustix::process::{Gid, Uid, getegid, geteuid, getgroups};
@@ -9,10 +9,10 @@ use rustix::thread::CapabilitySet;
 use umsg_shm::sync::{AtomicU32, AtomicU64, Ordering};
 use umsg_shm::sysv_engine::segment::{Fixed, Permissions, Summary};
 
-/// What a process wants to do with a queue.
+/// The permission that a call needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
-    /// To receive, or to look.
+    /// To receive or to inspect.
     Read = 4,
     /// To send.
     Write = 2,
@@ -22,7 +22,7 @@ pub(super) enum Access {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Denied;
 
-/// Whose a queue is, and its mode.
+/// The owner, the creator and the mode of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rights {
     pub(crate) uid: u32,
@@ -61,7 +61,7 @@ impl Rights {
         Rights::from(fixed.rights.permissions())
     }
 
-    /// What can be said of a queue that can't be read.
+    /// The rights of a queue that can't be read, as far as its file tells.
     pub(super) fn of_file(stat: &Stat) -> Rights {
         Rights {
             uid: stat.st_uid,
@@ -76,14 +76,14 @@ impl Rights {
         Rights::from(summary.permissions)
     }
 
-    /// Whether the caller is granted what is asked for: bits of any class, as in the flags of msgget(2).
+    /// Whether the caller has the permissions `asked`: bits of any class, as in the flags of msgget(2).
     /// Source: `ipcperms` in ipc/util.c of the kernel.
     pub(super) fn grant(&self, asked: u32) -> bool {
         let wanted = asked >> 6 | asked >> 3 | asked;
         wanted & 0o7 & !self.granted() == 0 || has(CapabilitySet::IPC_OWNER)
     }
 
-    /// The bits of the caller's class.
+    /// The permission bits of the caller's class.
     fn granted(&self) -> u32 {
         let user = geteuid();
         if [self.uid, self.cuid].contains(&user.as_raw()) {
@@ -106,7 +106,7 @@ fn is_in_group(group: u32) -> bool {
     is(&getegid()) || getgroups().is_ok_and(|groups| groups.iter().any(is))
 }
 
-/// Whether the caller may let a queue take more than the namespace's limit.
+/// Whether the caller may give a queue more bytes than the namespace's limit.
 pub(super) fn may_exceed_limits() -> bool {
     has(CapabilitySet::SYS_RESOURCE)
 }
@@ -120,11 +120,11 @@ pub(super) fn caller() -> (Uid, Gid) {
     (geteuid(), getegid())
 }
 
-/// How often the process has said that its users or groups have changed.
+/// The number of calls of [`forget_caller`].
 static CHANGES: AtomicU32 = AtomicU32::new(0);
 
-/// Has every queue ask for the caller's identity again: for programs that change their user or group, and go on using queues that they
-/// have used before. The kernel asks at each call; here that would cost more than the call itself.
+/// Makes every queue ask for the caller's user and groups again. Programs call it after a change of their user or groups, if
+/// they go on using open queues. The kernel asks at each call; here that would cost more than the call itself.
 ///
 /// ```
 /// // After a change of the process's user or groups that did not go through libc.
@@ -132,31 +132,31 @@ static CHANGES: AtomicU32 = AtomicU32::new(0);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn forget_caller() {
-    // Relaxed: a process that changes the user of a process that is using queues meanwhile gets either answer.
+    // Relaxed: a call that runs at the same moment may use the old or the new identity.
     CHANGES.fetch_add(1, Ordering::Relaxed);
 }
 
-/// What the caller was found to be allowed, and by which version of the queue's rights. One word: threads share it.
+/// The caller's known permissions, and the version of the queue's rights under which they were checked. Threads share the word.
 ///
 /// | bits | |
 /// |---|---|
 /// | 0 to 2 | [`Access::Write`], [`Access::Read`] are granted |
-/// | 3 | something was found out |
-/// | 4 to 31 | [`CHANGES`] then |
-/// | 32 to 63 | `version` of the rights then |
+/// | 3 | the permissions are known |
+/// | 4 to 31 | [`CHANGES`] at the check |
+/// | 32 to 63 | `version` of the rights at the check |
 #[derive(Debug, Default)]
 pub(super) struct Judged(AtomicU64);
 
 const KNOWN: u64 = 8;
 
 impl Judged {
-    /// Whether the caller may, and by which version of the queue's rights that was judged.
+    /// Checks a permission. Returns the version of the queue's rights for which the caller has it.
     #[inline(always)]
     pub(super) fn may(&self, fixed: &Fixed, access: Access) -> Result<u32, Denied> {
         // RIGHTS: the version comes first.
         let version = fixed.rights.version_to_check();
         let stamp = stamp(version);
-        // Relaxed: the word says itself what it is about.
+        // Relaxed: the word itself contains the versions to which it belongs.
         let word = self.0.load(Ordering::Relaxed);
         let word = match word & !0o7 == stamp {
             true => word,

@@ -1,4 +1,4 @@
-//! Queues in event loops, which the kernel's System V queues can't be in.
+//! Queues in event loops. The kernel's System V queues can't be polled.
 
 use super::queue::Queue;
 use std::io;
@@ -7,16 +7,19 @@ use umsg_shm::doorbell::{Edges, Readiness};
 use umsg_shm::sys::thread;
 
 impl Queue {
-    /// A descriptor for poll(2), select(2), epoll(7) or any event loop: readable (POLLIN) while there is a message of whatever type,
-    /// writable (POLLOUT) while there is room for a byte; both once the queue is removed, so that a process that waits finds out. It is opened by the
-    /// first call and stays the same until the queue is dropped. What is there is received and sent through the queue: the
-    /// descriptor itself is only to be polled and passed on; the queue closes it.
+    /// Returns a descriptor for poll(2), select(2), epoll(7) or any event loop.
     ///
-    /// A poller that wants messages of some types, or more room than one byte, asks for edges: see
+    /// It is readable (POLLIN) while there is a message of any type, and writable (POLLOUT) while there is room for a byte. It is
+    /// both once the queue is removed, so that a poller notices the removal.
+    ///
+    /// The first call opens the descriptor, which stays the same until the queue is dropped. The queue closes it. Programs only
+    /// poll it and pass it on; they send and receive through the queue.
+    ///
+    /// A poller that wants messages of certain types, or more room than one byte, asks for edges: see
     /// [`pollable_with`](Self::pollable_with).
     ///
-    /// While a process has the descriptor open, a send or a receive on this queue that empties or fills it, or ends that, costs
-    /// a system call. Nobody pays for it else: once all have closed it, or died, the others find out after some hundred messages.
+    /// While a process has the descriptor open, a send or receive that changes the readiness costs a system call. After all
+    /// pollers have closed it or died, this cost ends within some hundred messages.
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("umsg-sysv-poll-{}", std::process::id()));
@@ -41,14 +44,15 @@ impl Queue {
     /// EAGAIN if a process was stopped inside of an operation on this queue; EBADMSG if the queue is damaged.
     ///
     /// # If the process dies
-    /// If a poller dies, other processes ring in vain for a while. If a process dies that rings, a poller is told.
+    /// After the death of a poller, other processes notify it in vain for a while. If a notifying process dies, the poller is
+    /// still notified.
     #[inline]
     pub fn pollable(&self) -> io::Result<BorrowedFd<'_>> {
         self.pollable_with(Edges::Changes)
     }
 
-    /// As [`pollable`](Self::pollable), for a process that asks for edges (EPOLLET) and wants to be told of more than changes. From then on this
-    /// costs every process that uses the queue, until no process has the descriptor open any more.
+    /// Returns the descriptor as [`pollable`](Self::pollable) does, for a poller that uses edges (EPOLLET) and needs more of them than
+    /// changes of the readiness. This costs every process that uses the queue, until no process has the descriptor open.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -70,7 +74,7 @@ impl Queue {
         self.engine.pollable(thread::current(), edges.flags())
     }
 
-    /// What a poll that does not wait would say, without a system call.
+    /// Returns the readiness that a poll without waiting reports. It makes no system call.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;

@@ -19,13 +19,13 @@ use umsg_shm::waiters::pacing::Waiting;
 /// Dropping it unmaps the queue; its messages stay until a process receives them or the queue is
 /// [removed](Queue::remove).
 ///
-/// What the caller may do is judged by the queue's mode at the first send and the first receive, and again whenever the
-/// queue's owner or mode has changed.
+/// The caller's permission is checked against the queue's mode at the first send and the first receive, and again after each
+/// change of the queue's owner or mode.
 ///
 /// # Threads
 /// A queue is `Send` and `Sync`. So are its leases: they belong to the process, and any of its threads may end them.
-/// They borrow the queue, so a thread that takes one along needs a scope ([`std::thread::scope`]), or borrows from a queue that
-/// lives as long as the program. A forked child may use the queue, and none of its parent's leases.
+/// Leases borrow the queue. So a thread that uses a lease needs a scope ([`std::thread::scope`]), or a queue that lives as long
+/// as the program. A forked child may use the queue, but not its parent's leases.
 #[derive(Debug)]
 pub struct Queue {
     pub(super) engine: Engine,
@@ -33,12 +33,12 @@ pub struct Queue {
     pub(super) namespace: Namespace,
 }
 
-/// A received message, its bytes being in the caller's buffer.
+/// A received message, whose bytes are in the caller's buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Received {
     /// Length in bytes.
     pub len: usize,
-    /// Its type, 1 or more.
+    /// The message's type, 1 or more.
     pub mtype: i64,
 }
 
@@ -60,7 +60,7 @@ impl Queue {
         }
     }
 
-    /// Opens the queue of a key, and creates it (mode 0600) if there is none.
+    /// Opens the queue of a key. Creates the queue (mode 0600) if there is none.
     ///
     /// ```no_run
     /// let queue = umsg::sysv::Queue::create(0x7507)?;
@@ -88,7 +88,7 @@ impl Queue {
         OpenOptions::new().open(key)
     }
 
-    /// Creates a queue without a key (mode 0600): others find it by its [`id`](Queue::id) only.
+    /// Creates a queue without a key (mode 0600). Other processes find it only by its [`id`](Queue::id).
     ///
     /// ```no_run
     /// let queue = umsg::sysv::Queue::private()?;
@@ -103,7 +103,7 @@ impl Queue {
         OpenOptions::new().open(PRIVATE)
     }
 
-    /// The queue's identifier, as msgget(2) returns it.
+    /// Returns the queue's identifier, as msgget(2) does.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -117,7 +117,7 @@ impl Queue {
         self.engine.segment().fixed().header.id()
     }
 
-    /// The queue's key; 0, [`PRIVATE`], if it has none.
+    /// Returns the queue's key; [`PRIVATE`] (0) without a key.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -130,7 +130,7 @@ impl Queue {
         self.engine.segment().fixed().header.key()
     }
 
-    /// Whether the queue was removed: nothing can be done with it any more.
+    /// Returns whether the queue was removed. Every other call then fails.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -144,7 +144,7 @@ impl Queue {
         self.engine.is_removed()
     }
 
-    /// The longest message that the queue takes, in bytes: the namespace's `msgmax` when the queue was made.
+    /// Returns the longest possible message, in bytes: the namespace's `msgmax` at the creation of the queue.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -157,7 +157,7 @@ impl Queue {
         self.engine.segment().layout().msgmax
     }
 
-    /// Sends a message of a type, which is 1 or more. Source: msgsnd(2).
+    /// Sends a message. The type is 1 or more. Source: msgsnd(2).
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -173,7 +173,7 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// While there is no room for it. Blocked senders get room in order of arrival, shorter messages before longer ones that do
+    /// While there is no room. Blocked senders get room in order of arrival. A shorter message may overtake a message that does
     /// not fit yet.
     ///
     /// # Errors
@@ -206,7 +206,7 @@ impl Queue {
         self.send_by(mtype, message, Deadline::Passed)
     }
 
-    /// Sends a message; waits for room at most `timeout`, on the monotonic clock.
+    /// Sends a message. Waits for room for at most `timeout`, on the monotonic clock.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -234,7 +234,7 @@ impl Queue {
         self.send_by(mtype, message, Deadline::after(timeout))
     }
 
-    /// Sends a message; waits for room at most until `deadline`, on the system's clock (CLOCK_REALTIME). A deadline in the past
+    /// Sends a message. Waits for room until `deadline` at most, on the system's clock (CLOCK_REALTIME). A deadline in the past
     /// is no error if there is room.
     ///
     /// ```
@@ -263,7 +263,7 @@ impl Queue {
         self.send_by(mtype, message, realtime(deadline))
     }
 
-    /// As [`send`](Queue::send); waits as long as `until` says.
+    /// Sends a message as [`send`](Queue::send) does. Waits as long as `until` says.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -294,7 +294,7 @@ impl Queue {
         }
     }
 
-    /// Whether there can be such a message. Source: the order of checks in msgsnd(2).
+    /// Checks a message's length and type. Source: the order of checks in msgsnd(2).
     #[inline(always)]
     pub(super) fn check_to_send(&self, mtype: i64, len: usize) -> Result<(), SendError> {
         let max = self.msgmax();
@@ -307,7 +307,7 @@ impl Queue {
         Ok(())
     }
 
-    /// By which version of the queue's rights the caller may send.
+    /// Checks that the caller may send. Returns the version of the queue's rights for which this holds.
     #[inline(always)]
     pub(super) fn may_send(&self) -> Result<u32, SendError> {
         self.judged
@@ -315,7 +315,7 @@ impl Queue {
             .map_err(|_| SendError::PermissionDenied)
     }
 
-    /// By which version of the queue's rights the caller may receive.
+    /// Checks that the caller may receive. Returns the version of the queue's rights for which this holds.
     #[inline(always)]
     pub(super) fn may_receive(&self) -> Result<u32, ReceiveError> {
         self.judged
@@ -360,7 +360,7 @@ impl Queue {
         }
     }
 
-    /// Receives the first message that is wanted. Source: msgrcv(2).
+    /// Receives the first wanted message. Source: msgrcv(2).
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -376,21 +376,21 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// While there is no such message. Blocked receivers get messages in order of arrival among those that want them; one whose
-    /// buffer is too small is told so, and the next one gets the message.
+    /// While there is no such message. The receivers that want a message get it in the order of their arrival. A receiver with
+    /// too small a buffer fails, and the next receiver gets the message.
     ///
     /// # Errors
-    /// [`ReceiveError::TooSmall`] if the message is longer than the buffer, and stays in the queue; all others of
+    /// [`ReceiveError::TooSmall`] if the message is longer than the buffer; the message stays in the queue. All others of
     /// [`ReceiveError`] but `NoMessage` and `TimedOut`.
     ///
     /// # If the process dies
-    /// Before the call returns: the message is still in the queue, or lost if it was already copied out.
+    /// Before the call returns: the message is still in the queue, or it is lost if it was already copied out.
     #[inline]
     pub fn receive(&self, want: Want, buffer: &mut [u8]) -> Result<Received, ReceiveError> {
         self.receive_by(want, buffer, false, Deadline::Never)
     }
 
-    /// Receives the first message that is wanted, if there is one at once (IPC_NOWAIT).
+    /// Receives the first wanted message, if there is one at once (IPC_NOWAIT).
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -414,7 +414,7 @@ impl Queue {
         self.receive_by(want, buffer, false, Deadline::Passed)
     }
 
-    /// Receives the first message that is wanted; waits for one at most `timeout`, on the monotonic clock.
+    /// Receives the first wanted message. Waits for one for at most `timeout`, on the monotonic clock.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -446,8 +446,8 @@ impl Queue {
         self.receive_by(want, buffer, false, Deadline::after(timeout))
     }
 
-    /// Receives the first message that is wanted; waits for one at most until `deadline`, on the system's clock
-    /// (CLOCK_REALTIME). A deadline in the past is no error if there is a message.
+    /// Receives the first wanted message. Waits for one until `deadline` at most, on the system's clock (CLOCK_REALTIME). A
+    /// deadline in the past is no error if there is a message.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -479,7 +479,7 @@ impl Queue {
         self.receive_by(want, buffer, false, realtime(deadline))
     }
 
-    /// Receives the first message that is wanted; what of it does not fit into the buffer is lost (MSG_NOERROR).
+    /// Receives the first wanted message, and cuts it off at the end of the buffer (MSG_NOERROR).
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -509,7 +509,7 @@ impl Queue {
         self.receive_by(want, buffer, true, Deadline::Never)
     }
 
-    /// As [`receive_truncated`](Self::receive_truncated), if there is a message at once.
+    /// Receives a message as [`receive_truncated`](Self::receive_truncated) does, if there is one at once.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -536,7 +536,7 @@ impl Queue {
         self.receive_by(want, buffer, true, Deadline::Passed)
     }
 
-    /// As [`receive`](Queue::receive); waits as long as `until` says.
+    /// Receives a message as [`receive`](Queue::receive) does. Waits as long as `until` says.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -579,7 +579,7 @@ impl Queue {
         })
     }
 
-    /// Does what needs the right to receive, as often as that has changed meanwhile.
+    /// Runs `work` with the permission to receive. Repeats both if the rights have changed meanwhile.
     #[inline(always)]
     pub(super) fn judged_receive<T>(
         &self,
@@ -596,7 +596,7 @@ impl Queue {
         }
     }
 
-    /// How calls on this handle wait; [`Waiting::Adaptive`] unless set.
+    /// Sets how calls on this handle wait. The default is [`Waiting::Adaptive`].
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -609,7 +609,7 @@ impl Queue {
         self.engine.pacing.set(waiting);
     }
 
-    /// For a measurement: wakes whom a call has served before it drops the queue's lock, as Linux did until 2016.
+    /// Wakes served waiters before a call releases the queue's lock, as Linux did until 2016; for a measurement.
     #[doc(hidden)]
     pub fn set_wake_inside_lock(&self, inside: bool) {
         self.engine

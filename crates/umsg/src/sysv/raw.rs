@@ -1,8 +1,8 @@
-//! msgget, msgsnd, msgrcv and msgctl as C programs call them: by numbers, with errno and in the kernel's order of errors. For the
-//! C library and the drop-in.
+//! msgget, msgsnd, msgrcv and msgctl as C programs call them: by identifier, with errno, and in the kernel's order of errors.
+//! The C library and the drop-in use this module.
 //!
-//! A process attaches to a queue when it first names it (`attachments.rs`). A removed queue's identifier is EINVAL from then
-//! on; waiting calls fail with EIDRM. Source: ipc/msg.c of the kernel, msgop(2), msgctl(2).
+//! A process attaches to a queue at its first call with the queue's identifier (`attachments.rs`). After a removal, a call with
+//! the identifier fails with EINVAL, and a waiting call with EIDRM. Source: ipc/msg.c of the kernel, msgop(2), msgctl(2).
 
 mod control;
 
@@ -21,23 +21,23 @@ use umsg_shm::sys::clock::Deadline;
 use umsg_shm::sys::stack::roomy;
 use umsg_shm::sysv_engine::order::Want;
 
-/// What a call fails with.
+/// The error number of a failed call.
 pub type Errno = i32;
 
-/// msgrcv: a copy of the message of a number. libc does not have it.
+/// The flag of msgrcv for a copy of the message at a position. The libc crate lacks it.
 pub const MSG_COPY: i32 = 0o40000;
 
 static ATTACHED: Attachments<Queue> = Attachments::new();
 
-/// The identifier of a key's queue. Source: msgget(2).
+/// Returns the identifier of a key's queue. Source: msgget(2).
 ///
 /// # Errors
-/// ENOENT, EEXIST, EACCES, ENOSPC, ENOMEM; and what the namespace can't be used for.
+/// ENOENT, EEXIST, EACCES, ENOSPC, ENOMEM; and those of a namespace that can't be used.
 pub fn msgget(key: i32, flags: i32) -> Result<i32, Errno> {
     get(key, flags).map_err(|error| error.errno())
 }
 
-/// As [`msgget`], with all that is known about a failure.
+/// Returns the identifier as [`msgget`] does, with a detailed error.
 ///
 /// # Errors
 /// As [`msgget`].
@@ -72,16 +72,16 @@ impl std::fmt::Debug for Used {
     }
 }
 
-/// The queue with an identifier.
+/// Returns the queue with an identifier.
 ///
 /// # Errors
-/// EINVAL if there is none; EACCES if the caller may do nothing with it.
+/// EINVAL if there is none; EACCES if the caller has no permission at all.
 #[inline(always)]
 pub fn find(id: i32) -> Result<Used, Errno> {
     find_by(id, || ATTACHED.get(id))
 }
 
-/// As [`find`], for longer than a call, and perhaps for another thread.
+/// Returns the queue as [`find`] does, for use beyond a call, and in other threads.
 ///
 /// # Errors
 /// As [`find`].
@@ -94,7 +94,7 @@ fn find_by(id: i32, look: impl Fn() -> Option<InUse<Queue>>) -> Result<Used, Err
     loop {
         match look() {
             Some(queue) => return Ok(Used(queue)),
-            // Once, unless others let it go meanwhile.
+            // A second attempt is only needed if another thread detaches from the queue meanwhile.
             None => find_slow(id)?,
         }
     }
@@ -119,7 +119,7 @@ fn find_slow(id: i32) -> Result<(), Errno> {
     })
 }
 
-/// The queue with an identifier, for a message of a type and of a length in bytes, which is found to be one that it takes.
+/// Returns the queue with an identifier, after it has checked the type and the length (in bytes) of a message for it.
 ///
 /// # Errors
 /// EINVAL, EACCES.
@@ -135,7 +135,7 @@ pub fn find_to_send(id: i32, mtype: i64, len: usize) -> Result<Used, Errno> {
     }
 }
 
-/// The kernel judges a length before it looks for the queue.
+/// The error for a message to no queue. The kernel checks the length before it looks for the queue.
 #[cold]
 fn without_queue(errno: Errno, len: usize) -> Errno {
     let limits = Namespace::of_this_process().and_then(Namespace::limits);
@@ -145,7 +145,7 @@ fn without_queue(errno: Errno, len: usize) -> Errno {
     }
 }
 
-/// For calls that System V does not have.
+/// Gives access to the calls that System V lacks.
 impl Deref for Used {
     type Target = Queue;
 
@@ -156,7 +156,7 @@ impl Deref for Used {
 }
 
 impl Used {
-    /// The queue, unless it was removed: then its identifier names none any more.
+    /// Returns the queue unless it was removed.
     ///
     /// # Errors
     /// EINVAL.
@@ -167,7 +167,7 @@ impl Used {
         }
     }
 
-    /// The longest message of the queue, in bytes.
+    /// Returns the longest possible message, in bytes.
     #[inline(always)]
     pub fn msgmax(&self) -> usize {
         self.0.msgmax()
@@ -183,7 +183,7 @@ impl Used {
         sent.map_err(|error| self.at_once(error.errno()))
     }
 
-    /// Sends a message; blocks while there is no room.
+    /// Sends a message. Blocks while there is no room.
     ///
     /// # Errors
     /// EINTR, EIDRM if the queue was removed, EACCES, ETIMEDOUT and others of [`super::SendError`].
@@ -193,7 +193,7 @@ impl Used {
         sent.map_err(|error| self.after_waiting(error.errno()))
     }
 
-    /// Receives a message as the flags of msgrcv(2) say, if there is one at once.
+    /// Receives the selected message if it is there at once.
     ///
     /// # Errors
     /// ENOMSG, E2BIG, EACCES, EINVAL if the queue was removed, and others of [`ReceiveError`].
@@ -208,7 +208,7 @@ impl Used {
         received.map_err(|error| self.at_once(error.errno()))
     }
 
-    /// Receives a message; blocks while there is none.
+    /// Receives the selected message. Blocks while there is none.
     ///
     /// # Errors
     /// EINTR, EIDRM if the queue was removed, E2BIG, EACCES, ETIMEDOUT and others of [`ReceiveError`].
@@ -226,9 +226,9 @@ impl Used {
         received.map_err(|error| self.after_waiting(error.errno()))
     }
 
-    /// Copies the message of a number in the order of arrival.
+    /// Copies the message at a position in the order of arrival.
     fn copy(&self, n: i64, truncate: bool, buffer: &mut [u8]) -> Result<Received, Errno> {
-        // No queue has so many.
+        // No queue has so many messages.
         let n = u32::try_from(n).unwrap_or(u32::MAX);
         self.0.copy(n, buffer).map_err(|error| match error {
             ReceiveError::TooSmall { .. } if truncate => libc::EINVAL,
@@ -236,7 +236,7 @@ impl Used {
         })
     }
 
-    /// The errno of a call that did not wait. What was removed before it began is no queue to it.
+    /// The errno of a call that did not wait: a queue that was removed before the call is EINVAL.
     #[cold]
     fn at_once(&self, errno: Errno) -> Errno {
         if !self.0.is_removed() {
@@ -255,20 +255,20 @@ impl Used {
     }
 }
 
-/// Which message is to be received.
+/// The message that msgrcv(2) selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
-    /// The first that is wanted, and whether what does not fit is lost.
+    /// The first wanted message, and whether a longer message is cut off.
     Want(Want, bool),
-    /// A copy of the one of this number, and whether the caller has said so in vain.
+    /// A copy of the message at this position, and whether a longer message is cut off.
     Copy(i64, bool),
 }
 
 impl Which {
-    /// What the arguments of msgrcv(2) say.
+    /// Decodes the arguments of msgrcv(2).
     ///
     /// # Errors
-    /// EINVAL: flags that don't go together.
+    /// EINVAL: flags that exclude each other.
     #[inline(always)]
     pub fn of(msgtyp: i64, flags: i32) -> Result<Which, Errno> {
         let truncate = flags & libc::MSG_NOERROR != 0;
@@ -280,7 +280,7 @@ impl Which {
         }
         let want = match msgtyp {
             0 => Want::Any,
-            // The least number of all has no opposite; the kernel takes the greatest for it.
+            // The least i64 has no absolute value; the kernel takes the greatest i64.
             ..0 => Want::Lowest(msgtyp.checked_neg().unwrap_or(i64::MAX)),
             _ if flags & libc::MSG_EXCEPT != 0 => Want::Except(msgtyp),
             _ => Want::Exactly(msgtyp),
@@ -330,10 +330,10 @@ pub fn msgrcv(
     }
 }
 
-/// What is used up that a message of so many bytes was refused for (ENOMEM), as far as that shows now.
+/// Finds the reason why a message of `len` bytes was refused with ENOMEM, as far as it shows now.
 #[cold]
 pub fn why_no_memory(len: usize) -> super::SendError {
-    // Memory comes into use in steps of that, if not for more.
+    // Memory comes into use in steps of at least this many bytes.
     const STEP: usize = 64 << 10;
     let Ok(namespace) = Namespace::of_this_process() else {
         return super::SendError::Queue(QueueError::NoMemory);
@@ -350,7 +350,7 @@ pub fn why_no_memory(len: usize) -> super::SendError {
     }
 }
 
-/// Unmaps what was removed meanwhile. For after a call that blocked.
+/// Unmaps queues that were removed meanwhile. Callers use it after a call that blocked.
 pub fn reap() {
     ATTACHED.reap();
 }

@@ -1,12 +1,14 @@
-//! Which queues there are: by key and by identifier (msgget).
+//! Finding queues by key and by identifier (msgget).
 //!
 //! ```text
-//!   key -- label's text --> identifier -- modulo 32768 --> file -- header --> is it the one that is meant?
+//!   key -- label's text --> identifier -- modulo 32768 --> file -- header --> is it the right queue?
 //! ```
 //!
-//! Looking takes no lock. Names may change meanwhile: then one of the answers is given that was right at some moment during the
-//! call. That a queue exists is said by its label and its file, see the table in `namespace/msg/mod.rs`. The header only says whether it was
-//! removed meanwhile, or the file is that of another queue; one that says neither is damaged, and its queue is there nevertheless.
+//! A search takes no lock. Names may change meanwhile: then the answer was right at some moment during the call.
+//!
+//! A queue exists if its label and its file exist, see the table in `namespace/msg/mod.rs`. The header only tells whether the queue
+//! was removed meanwhile, or whether the file belongs to another queue. Any other header is damaged, and its queue exists
+//! nevertheless.
 
 use super::create;
 use super::error::OpenError;
@@ -16,29 +18,29 @@ use crate::namespace::{Entry, FileError, Files, INDICES, Label, Namespace, label
 use rustix::fd::{AsFd, OwnedFd};
 use umsg_shm::sysv_engine::segment::{Segment, Summary, attach, is_marked_removed, summary};
 
-/// In place of a key: a queue without one, a new one each time (IPC_PRIVATE).
+/// The key that creates a new queue without a key at each call (IPC_PRIVATE).
 pub const PRIVATE: i32 = 0;
 
-/// What msgget(2) is to do.
+/// The arguments of msgget(2).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
-    /// Make a queue if there is none (IPC_CREAT), and fail if there is one (IPC_EXCL).
+    /// Whether to create a queue if there is none (IPC_CREAT), and to fail if there is one (IPC_EXCL).
     pub(super) create: bool,
     pub(super) exclusive: bool,
-    /// Permission bits of a queue that is made.
+    /// Permission bits of a created queue.
     pub(super) mode: u32,
-    /// Permission bits that are asked of one that is there.
+    /// Permissions that the caller asks of an existing queue.
     pub(super) asked: u32,
 }
 
-/// A queue that there is.
+/// An existing queue.
 pub(super) struct Found {
     pub(super) id: i32,
-    /// Its file, open for reading and writing, and what that says; None if the system does not let the caller open it.
+    /// The file, open for reading and writing, and its summary; None if the caller may not open the file.
     pub(super) file: Option<(OwnedFd, Summary)>,
 }
 
-/// What msgget(2) found or made.
+/// The queue that msgget(2) found or created.
 pub(super) enum Got {
     Found(Found),
     Made(Segment),
@@ -49,7 +51,6 @@ impl Got {
     pub(super) fn id(&self) -> i32 {
         match self {
             Got::Found(found) => found.id,
-            // Relaxed: never changes.
             Got::Made(segment) => segment.fixed().header.id(),
         }
     }
@@ -67,7 +68,7 @@ impl Got {
     }
 }
 
-/// Finds the queue of a key, or makes one. Source: `ipcget` in ipc/util.c of the kernel.
+/// Finds the queue of a key, or creates one. Source: `ipcget` in ipc/util.c of the kernel.
 ///
 /// # Errors
 /// All of [`OpenError`] but `NoSuchId`.
@@ -82,10 +83,10 @@ pub(super) fn get(namespace: &Namespace, key: i32, wanted: Wanted) -> Result<Got
     }
 }
 
-/// As msgget(2) with these flags, in a namespace: the identifier of a queue. For the faces that speak C.
+/// Returns the identifier of a queue, as msgget(2) does with these flags; for the C library and the drop-in.
 ///
 /// # Errors
-/// As [`OpenOptions::open`](super::OpenOptions::open); `PermissionDenied` if the queue does not grant all that the flags ask for.
+/// As [`OpenOptions::open`](super::OpenOptions::open); `PermissionDenied` if the queue does not grant all permissions of the flags.
 #[doc(hidden)]
 pub fn msgget(namespace: &Namespace, key: i32, flags: i32) -> Result<i32, OpenError> {
     let bits = flags as u32 & 0o777;
@@ -98,14 +99,14 @@ pub fn msgget(namespace: &Namespace, key: i32, flags: i32) -> Result<i32, OpenEr
     get(namespace, key, wanted).map(|got| got.id())
 }
 
-/// Whether the caller gets a queue that there is.
+/// Checks whether the caller gets an existing queue.
 pub(super) fn judge(found: Found, wanted: Wanted) -> Result<Found, OpenError> {
     if wanted.create && wanted.exclusive {
         return Err(OpenError::AlreadyExists);
     }
     let granted = match &found.file {
         Some((_, summary)) => Rights::of_summary(summary).grant(wanted.asked),
-        // A caller that asks for no access gets the identifier.
+        // A caller that asks for no permission gets the identifier.
         None => wanted.asked & 0o777 == 0,
     };
     match granted {
@@ -114,7 +115,7 @@ pub(super) fn judge(found: Found, wanted: Wanted) -> Result<Found, OpenError> {
     }
 }
 
-/// The queue of a key, if there is one: the queue that the key's label leads to.
+/// Returns the queue of a key: the queue to which the key's label leads.
 ///
 /// # Errors
 /// `NotAQueue`, `Damaged`, `OtherVersion` if it can't be used.
@@ -131,19 +132,19 @@ pub(super) fn find(files: &mut Files, key: i32) -> Result<Option<Found>, OpenErr
     Ok(Some(Found { id, file }))
 }
 
-/// What stands behind a label.
+/// The object to which a label leads.
 pub(super) enum Behind {
-    /// No queue, or none any more; or another, or one that was never finished.
+    /// No queue, a removed queue, another queue, or an unfinished queue.
     Nothing,
-    /// A queue that the system does not let the caller open.
+    /// A queue whose file the caller may not open.
     Closed,
-    /// A queue, and what its header says.
+    /// A queue, and its summary.
     Queue(OwnedFd, Summary),
     /// A queue that can't be used, and why: `NotAQueue`, `Damaged`, `OtherVersion`.
     Unusable(OwnedFd, OpenError),
 }
 
-/// What the label of a queue with this identifier and key says.
+/// Makes the contents of a label for a queue with this identifier and key.
 pub(super) fn labelled(id: i32, key: i32) -> Entry {
     Entry {
         index: index_of(id),
@@ -152,7 +153,7 @@ pub(super) fn labelled(id: i32, key: i32) -> Entry {
     }
 }
 
-/// Looks behind a label, which was read before.
+/// Follows a label, which was read before.
 ///
 /// # Errors
 /// `TooManyFiles`, `Namespace`, `System`.
@@ -180,9 +181,10 @@ pub(super) fn behind(files: &mut Files, label: &Entry) -> Result<Behind, OpenErr
     Ok(Behind::Unusable(file, error))
 }
 
-/// Whether a header that makes sense is not that of a label's queue: the file is that of a queue with a label of its own, also where that has
-/// another index and the file two names; or of one that was never finished; or the label is gone. A header
-/// that says anything else is damaged.
+/// Whether an intact header belongs to another queue than the label's.
+///
+/// Then the file belongs to a queue with its own label (also if that has another index, and the file has two names), or to an
+/// unfinished queue, or the label is gone. Any other header is damaged.
 fn is_anothers(
     files: &Files,
     file: &OwnedFd,
@@ -199,7 +201,7 @@ fn is_anothers(
         || label_of(files, label.key, label.id)?.is_none())
 }
 
-/// Whether an open file is the one at an index. One that only holds the same header is not.
+/// Whether an open file is the file at an index. A copy with the same header is not.
 fn is_at(files: &Files, file: &OwnedFd, index: u32) -> Result<bool, OpenError> {
     let open =
         rustix::fs::fstat(file).map_err(|e| crate::error::OpenError::from_errno("fstat", e))?;
@@ -207,7 +209,7 @@ fn is_at(files: &Files, file: &OwnedFd, index: u32) -> Result<bool, OpenError> {
     Ok(there.is_some_and(|stat| (stat.st_dev, stat.st_ino) == (open.st_dev, open.st_ino)))
 }
 
-/// What can be wrong with a queue's file.
+/// Whether an error is one of the queue's file.
 pub(super) fn is_unusable(error: &OpenError) -> bool {
     matches!(
         error,
@@ -249,7 +251,7 @@ pub(super) fn open_id(files: &mut Files, id: i32) -> Result<(OwnedFd, Summary), 
             };
         }
     }
-    // What the header says is not to be believed: labels say whose file it is.
+    // The header may be forged: the labels tell to which queue the file belongs.
     let label = label_with(files, id)?.ok_or(OpenError::NoSuchId)?;
     match behind(files, &label)? {
         Behind::Nothing => Err(OpenError::NoSuchId),
@@ -259,13 +261,13 @@ pub(super) fn open_id(files: &mut Files, id: i32) -> Result<(OwnedFd, Summary), 
     }
 }
 
-/// The label of the queue with an identifier.
+/// Returns the label of the queue with an identifier.
 pub(super) fn label_with(files: &Files, id: i32) -> Result<Option<Entry>, OpenError> {
     let entries = files.entries()?;
     Ok(entries.into_iter().find(|entry| entry.id == id))
 }
 
-/// Whether an identifier is not for the caller, or no more.
+/// Returns the error for an identifier whose file the caller may not open, or whose queue was removed.
 fn denied(files: &Files, id: i32) -> Result<OpenError, OpenError> {
     let is = !is_marked(files, index_of(id))? && label_with(files, id)?.is_some();
     Ok(match is {
@@ -285,14 +287,14 @@ pub(super) fn is_labelled(files: &Files, said: &Summary) -> Result<bool, OpenErr
     label_of(files, said.key, said.id).map(|label| label.is_some())
 }
 
-/// The name of a queue's label, if the label is there.
+/// Returns the name of a queue's label, if the label exists.
 pub(super) fn label_of(files: &Files, key: i32, id: i32) -> Result<Option<String>, OpenError> {
     let name = label_name(key, index_of(id));
     let is_its = files.label(&name)? == Label::Of(id);
     Ok(is_its.then_some(name))
 }
 
-/// What a file says of its queue; None if that makes no sense.
+/// Returns the summary of a queue's file; None if the file is unusable.
 ///
 /// # Errors
 /// `System`.
@@ -304,7 +306,7 @@ pub(super) fn said(file: &OwnedFd) -> Result<Option<Summary>, OpenError> {
     }
 }
 
-/// Nothing, or nothing that can be a queue, stands at the index.
+/// Whether an error says that the index has no file that can be a queue.
 pub(super) fn is_no_file(error: &FileError) -> bool {
     matches!(
         error,
@@ -312,7 +314,7 @@ pub(super) fn is_no_file(error: &FileError) -> bool {
     )
 }
 
-/// Where an identifier's file is.
+/// The index of an identifier's file.
 pub(super) fn index_of(id: i32) -> u32 {
     id as u32 % INDICES
 }

@@ -1,4 +1,4 @@
-//! What a queue says of itself.
+//! The status of a queue: its description, counts and statistics.
 
 use super::control::done;
 use super::entry::Entry;
@@ -15,58 +15,58 @@ use umsg_shm::sysv_engine::{Counts, Engine};
 /// Read permission of every class: what IPC_STAT asks for.
 pub(super) const TO_LOOK: u32 = 0o444;
 
-/// All that can be said about a queue without looking at its messages.
+/// The status of a queue, apart from its messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Status {
-    /// What msgctl(2) says (IPC_STAT).
+    /// The description of the queue, as msgctl(2) gives it (IPC_STAT).
     pub entry: Entry,
-    /// The longest message that the queue takes, in bytes.
+    /// The longest possible message, in bytes.
     pub msgmax: usize,
-    /// Process id of the creator; 0 if the queue was created in another PID or time namespace, where the number means another process.
+    /// Process id of the creator; 0 if the queue was created in another PID or time namespace, where the id names another process.
     pub creator: u32,
-    /// When the queue was made.
+    /// The time of the creation.
     pub created: SystemTime,
-    /// Messages that are leased: received in place and not acknowledged. They count for the capacity.
+    /// Leased messages: received in place, not yet acknowledged. They take room.
     pub leased: u64,
-    /// How many bytes these have together.
+    /// The bytes of the leased messages together.
     pub leased_bytes: u64,
-    /// Threads that wait for room, without those that were killed meanwhile.
+    /// Living threads that wait for room.
     pub blocked_senders: usize,
-    /// Threads that wait for a message, without those that were killed meanwhile.
+    /// Living threads that wait for a message.
     pub blocked_receivers: usize,
     /// Bytes of memory in use by slots and blocks.
     pub memory: u64,
-    /// How often what happened.
+    /// Counts of events.
     pub statistics: Statistics,
-    /// Whether something was found in the queue's memory that no operation could have left there.
+    /// Whether corruption was found in the queue's memory.
     pub damaged: bool,
 }
 
-/// Events since the queue was made. A process that is killed may leave its last one uncounted.
+/// Counts of events since the creation of the queue. The last event of a killed process may be missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Statistics {
     /// Sends that found no room and waited.
     pub sends_blocked: u64,
-    /// Receives that found no message that they wanted and waited.
+    /// Receives that found no wanted message and waited.
     pub receives_blocked: u64,
-    /// Messages handed to a waiting receiver.
+    /// Messages that were handed off to a waiting receiver.
     pub handed_over: u64,
-    /// Waits that ended while their thread was still spinning.
+    /// Waits that ended while the thread was spinning.
     pub spins_paid: u64,
     /// Waits that ended with a time-out or a signal.
     pub given_up: u64,
     /// Waiting threads whose death was noticed.
     pub waiters_died: u64,
-    /// Leased messages that went back to the queue.
+    /// Leased messages that came back to the queue.
     pub returned: u64,
     /// Repairs after a death.
     pub repairs: u32,
 }
 
 impl Queue {
-    /// What the queue says of itself, all counts of one instant.
+    /// Returns the queue's status. All counts are of one instant.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -102,7 +102,7 @@ impl Queue {
         })
     }
 
-    /// What msgctl(2) says of the queue (IPC_STAT): a part of its [`status`](Self::status).
+    /// Returns the description of the queue, as msgctl(2) gives it (IPC_STAT). It is a part of [`status`](Self::status).
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -129,7 +129,7 @@ fn counts(engine: &Engine) -> Result<Counts, ControlError> {
 fn may_look(engine: &Engine) -> Result<(), ControlError> {
     match Rights::of(engine.segment().fixed()).grant(TO_LOOK) {
         true => Ok(()),
-        // In the kernel's order: what is not there is told first.
+        // The order of the kernel: a removal is reported first.
         false if engine.is_removed() => Err(ControlError::Removed),
         false => Err(ControlError::PermissionDenied),
     }

@@ -1,7 +1,7 @@
-//! Taking away the names of queues that are none: removed ones, and what the dead left half made or half removed.
+//! Removal of stale names: of removed queues, and of queues whose creation or removal a death has interrupted.
 //!
-//! In a sticky directory only a file's owner and root may do so, and they do so under the owner's lock. Other users leave out the index. The stale
-//! label of a key keeps them from making a queue of this key.
+//! In a sticky directory, only a file's owner and root may remove its names, and they do so under the owner's lock. Other users
+//! skip the index. The stale label of a key keeps them from creating a queue of this key.
 
 use super::error::{ControlError, OpenError};
 use super::permission::Rights;
@@ -14,35 +14,35 @@ use std::time::Duration;
 use umsg_shm::crash::crash_point;
 use umsg_shm::sysv_engine::segment::{Summary, mark_removed, write_removed};
 
-/// How long a process waits for the lock of another user. If that user keeps it, the names stay.
+/// The time for which a process waits for the lock of another user. If that user keeps the lock, the names stay.
 const SHORT: Duration = Duration::from_millis(100);
 
-/// Takes the names of a removed queue away, as far as the caller may and nobody stopped holds the lock: a process that needs one of them later
-/// does what is left.
+/// Removes the names of a removed queue, as far as the caller may do so and gets the lock. A later process that needs one of
+/// the names removes the rest.
 pub(super) fn removed(namespace: &Namespace, id: i32) {
     if let Ok(mut files) = namespace.msg_files() {
         let swept = take(&mut files, index_of(id), SHORT);
         if !swept && let Ok(file) = files.open(index_of(id)) {
-            // In vain where files may not be so long: then strangers take the key for taken until a process comes that may.
+            // This fails where files may not be so long. Then other users find the key in use until a permitted process removes it.
             let _ = mark_removed(file.as_fd());
         }
     }
 }
 
-/// Takes the names of a queue away that can't be removed as others are, whatever is in its file. If that is of this version and has no other
-/// name, a process that has it mapped finds it removed.
+/// Removes the names of an unusable queue. If its file is of this version and has no other name, the file also says that the
+/// queue is removed, for processes that have it mapped.
 ///
 /// # Errors
 /// `NotOwner` unless the caller is the owner of the file, or has CAP_SYS_ADMIN; `Open` (EINVAL) if there is none.
 pub(super) fn unusable(namespace: &Namespace, id: i32, is_ours: bool) -> Result<(), ControlError> {
     let mut files = namespace.msg_files()?;
-    // An identifier is that of one queue only: its label says which file was meant.
+    // The label of the identifier tells which file belongs to it.
     let named = label_with(&files, id)?.ok_or(OpenError::NoSuchId)?;
     let stat = files.stat(named.index)?.ok_or(OpenError::NoSuchId)?;
     if !Rights::of_file(&stat).are_the_callers() {
         return Err(ControlError::NotOwner);
     }
-    // Root goes on without the lock of an owner that keeps it: what the owner makes by these names meanwhile is lost.
+    // Root goes on even if the owner keeps the lock. A queue that the owner creates by these names meanwhile is lost.
     let lock = match files.lock_of(stat.st_uid, PATIENCE) {
         Err(error) if stat.st_uid == caller() => return Err(OpenError::from(error).into()),
         lock => lock.ok(),
@@ -54,7 +54,7 @@ pub(super) fn unusable(namespace: &Namespace, id: i32, is_ours: bool) -> Result<
         && let Ok(file) = files.open(named.index)
         && has_one_name(&file)
     {
-        // In vain if it is read-only: then it goes on in memory, without a name.
+        // This fails for a read-only file. Then the queue lives on in memory, without a name.
         let _ = write_removed(file.as_fd());
     }
     take_label(&files, id, named.key);
@@ -66,12 +66,12 @@ pub(super) fn unusable(namespace: &Namespace, id: i32, is_ours: bool) -> Result<
     }
 }
 
-/// Whether a file has no name elsewhere, where it could be anything else: a process that may write in the directory can give it one here.
+/// Whether a file has only one name. A process with write access to the directory can give any file a second name here.
 fn has_one_name(file: &OwnedFd) -> bool {
     rustix::fs::fstat(file).is_ok_and(|stat| stat.st_nlink == 1)
 }
 
-/// Whether an index is free: takes the file there away if it is no queue's, but was to be or has been one's. Under the caller's lock.
+/// Whether an index is free. Removes a stale file of the index. The caller holds its own user's lock.
 pub(super) fn index(files: &mut Files, index: u32, _lock: &Locked) -> bool {
     match files.stat(index) {
         Ok(None) => true,
@@ -85,7 +85,7 @@ pub(super) fn index(files: &mut Files, index: u32, _lock: &Locked) -> bool {
     }
 }
 
-/// Whether the name of a label is free: takes the label there away if it leads to no queue. Under the caller's lock.
+/// Whether the name of a label is free. Removes a label that leads to no queue. The caller holds its own user's lock.
 ///
 /// # Errors
 /// `TooManyFiles`, `Namespace`, `System`.
@@ -103,23 +103,23 @@ pub(super) fn label(
         true => None,
         false if !files.may_take_others() => return Ok(false),
         false => match files.lock_of(owner, SHORT) {
-            // The owner has made no queue: it planted the label.
+            // The owner has created no queue: it planted the label.
             Err(FileError::NotFound) => None,
             Err(_) => return Ok(false),
             Ok(lock) => Some(lock),
         },
     };
-    // Asked under the lock of the label's owner.
+    // Checked again under the lock of the label's owner.
     let is_stale = files.label_owner(name)? == Some(owner) && is_stale(files, name, key, index)?;
     let is_free = is_stale && files.take_label(name, owner);
     drop(lock);
     Ok(is_free)
 }
 
-/// Whether what has the name of a label leads to no queue.
+/// Whether a label, or another file of its name, leads to no queue.
 fn is_stale(files: &mut Files, name: &str, key: i32, index: u32) -> Result<bool, OpenError> {
     match files.label(name)? {
-        // Without a key, a label is that of its own index only.
+        // The label of a queue without a key belongs to its own index only.
         Label::Of(id) if key != PRIVATE || index_of(id) == index => {
             let behind = behind(files, &labelled(id, key))?;
             Ok(matches!(behind, Behind::Nothing))
@@ -128,7 +128,7 @@ fn is_stale(files: &mut Files, name: &str, key: i32, index: u32) -> Result<bool,
     }
 }
 
-/// As [`index`], with the lock of the file's owner.
+/// Frees an index as [`index`] does, under the lock of the file's owner.
 fn take(files: &mut Files, index: u32, patience: Duration) -> bool {
     let owner = match files.stat(index) {
         Ok(None) => return true,
@@ -136,31 +136,31 @@ fn take(files: &mut Files, index: u32, patience: Duration) -> bool {
         Err(_) => return false,
     };
     let lock = match files.lock_of(owner, patience) {
-        // The owner has made no queue, and makes none: another user gave the file away.
+        // The owner has created no queue and creates none: another user gave it the file.
         Err(FileError::NotFound) => None,
         Err(_) => return false,
         Ok(lock) => Some(lock),
     };
-    // Asked under the lock.
+    // Checked again under the lock.
     let is_his = matches!(files.stat(index), Ok(Some(stat)) if stat.st_uid == owner);
     let taken = is_his && is_left(files, index) && take_left(files, index, owner);
     drop(lock);
     taken
 }
 
-/// Whether the file at an index is no queue's, but was to be or has been one's.
+/// Whether the file at an index is stale: of an unfinished or a removed queue.
 fn is_left(files: &mut Files, index: u32) -> bool {
     left(files, index).is_some()
 }
 
-/// What such a file says of itself.
+/// Returns the summary of a stale file.
 fn left(files: &mut Files, index: u32) -> Option<Summary> {
     let file = files.open(index).ok()?;
     let said = said(&file).ok()??;
     (index_of(said.id) == index && is_none(files, index, &said)).then_some(said)
 }
 
-/// Takes such a file of that owner away, and its label. Under the owner's lock.
+/// Removes a stale file of that owner, and its label. The caller holds the owner's lock.
 fn take_left(files: &mut Files, index: u32, owner: u32) -> bool {
     let Some(said) = left(files, index) else {
         return false;
@@ -170,12 +170,12 @@ fn take_left(files: &mut Files, index: u32, owner: u32) -> bool {
     files.take_file(index, owner)
 }
 
-/// Without its label it was not finished: its maker would hold the lock of its owner.
+/// Whether a file belongs to no queue. A file without a label is unfinished, and its creator would hold the owner's lock.
 fn is_none(files: &mut Files, index: u32, said: &Summary) -> bool {
     said.is_removed || matches!(is_labelled(files, said), Ok(false)) && !is_anybodys(files, index)
 }
 
-/// Whether a label leads to a queue at this index, which may be damaged.
+/// Whether a label leads to a queue at this index, damaged or not.
 fn is_anybodys(files: &mut Files, index: u32) -> bool {
     let Ok(mut labels) = files.entries() else {
         return true;
@@ -185,9 +185,9 @@ fn is_anybodys(files: &mut Files, index: u32) -> bool {
     labels.any(|label| !matches!(behind(files, label), Ok(Behind::Nothing)))
 }
 
-/// Takes the label of a queue away.
+/// Removes the label of a queue.
 fn take_label(files: &Files, id: i32, key: i32) {
-    // The owner is asked first: the label that was read is this owner's, or stays.
+    // The owner is read first: a label of another owner stays.
     if let Ok(Some(name)) = label_of(files, key, id)
         && let Ok(Some(owner)) = files.label_owner(&name)
         && let Ok(Some(_)) = label_of(files, key, id)

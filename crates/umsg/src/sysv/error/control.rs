@@ -1,14 +1,14 @@
-//! Looking at queues as a whole, changing and removing them.
+//! Errors of inspecting, changing and removing queues.
 
 use super::OpenError;
 use crate::error::{Fault, QueueError};
 use crate::namespace::{FileError, NamespaceError};
 
-/// Why a queue was not looked at, changed or removed (msgctl).
+/// The reason why a queue was not inspected, changed or removed (msgctl).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ControlError {
-    /// EIDRM, or EINVAL for a process that asks by identifier: the queue was removed.
+    /// EIDRM, or EINVAL for a call by identifier: the queue was removed.
     #[error("the queue was removed")]
     Removed,
     /// EACCES: the queue's mode does not let the caller read.
@@ -17,7 +17,7 @@ pub enum ControlError {
     /// EPERM: only the queue's owner, its creator or a privileged process may change or remove it.
     #[error("only the queue's owner, its creator or root may do this")]
     NotOwner,
-    /// EPERM: more bytes than the namespace lets an unprivileged owner allow the queue (`max_qbytes`).
+    /// EPERM: more bytes than an unprivileged owner may allow in this namespace (`max_qbytes`).
     #[error(
         "qbytes is limited to {max} bytes in this namespace: its owner can raise the limit max_qbytes"
     )]
@@ -25,7 +25,7 @@ pub enum ControlError {
         /// The namespace's limit, in bytes.
         max: u32,
     },
-    /// EPERM: a mode that lets some only send or only receive, in a namespace that refuses those, see
+    /// EPERM: the mode has a send-only or receive-only class, and the namespace refuses such modes, see
     /// [`Limits::enforced_modes`](crate::Limits::enforced_modes).
     #[error(
         "mode {mode:04o} is refused, because the kernel can't enforce send-only or receive-only access: give owner, group and others both read and write, or neither, or change the limit enforced_modes"
@@ -34,28 +34,28 @@ pub enum ControlError {
         /// The mode.
         mode: u32,
     },
-    /// EPERM: the queue's new owner or group can't be given its file: the file system has no access control lists, or the
-    /// caller is the queue's creator but does not own its file any more.
+    /// EPERM: the new owner or group can't get access to the queue's file. The file system has no access control lists, or the
+    /// caller no longer owns the file.
     #[error(
         "this user can't change the access rights of the queue's file: run this as the file's owner or as root, or use a file system with access control lists"
     )]
     RightsNotPossible,
-    /// EINVAL: a user or group id that is none (-1).
+    /// EINVAL: an invalid user or group id (-1).
     #[error("a user or group id must not be -1")]
     InvalidOwner,
-    /// EAGAIN: the queue's lock is not let go: a process was stopped in the middle of a call, or a process has overwritten it.
+    /// EAGAIN: the queue's lock is not released. A process was stopped in the middle of a call, or has overwritten the lock.
     #[error("the queue's lock is held by a stopped process, or was overwritten")]
     Busy,
-    /// The queue of an identifier was not found or not opened.
+    /// The queue with an identifier was not found or not opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// As for all kinds of queues.
+    /// An error of all kinds of queues.
     #[error(transparent)]
     Queue(#[from] QueueError),
 }
 
 impl ControlError {
-    /// The error number that msgctl(2) gives, or would give, for it.
+    /// Returns the error number that msgctl(2) gives, or would give, for this error.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;

@@ -1,4 +1,4 @@
-//! Errors of System V queues: one enum an operation family, one table to errno each.
+//! Errors of System V queues: one enum for each family of operations, each with one table to errno.
 
 mod control;
 mod open;
@@ -9,27 +9,27 @@ pub use open::OpenError;
 
 use crate::error::{Fault, QueueError};
 
-/// Why a message was not sent.
+/// The reason why a message was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
-    /// EAGAIN: there is no room, or the queue's lock is held by a stopped process, and the call must not block.
+    /// EAGAIN: the call must not block, and there is no room, or a stopped process holds the queue's lock.
     #[error("the queue is full")]
     Full,
     /// ETIMEDOUT: the deadline passed before there was room.
     #[error("timed out waiting for room in the queue")]
     TimedOut,
-    /// EINVAL: the message is longer than the namespace's `msgmax` when the queue was made, both in bytes.
+    /// EINVAL: the message is longer than the queue's longest message, both in bytes.
     #[error(
         "a message of {len} bytes is too long: this queue takes at most {max} bytes, the msgmax of its creation"
     )]
     TooLong {
         /// Length of the message, in bytes.
         len: usize,
-        /// The longest message that the queue takes, in bytes.
+        /// The longest possible message, in bytes.
         max: usize,
     },
-    /// EMSGSIZE: more messages, or bytes, were to be sent as one than the queue may hold.
+    /// EMSGSIZE: the batch has more messages or bytes than the queue may hold.
     #[error("a batch of {messages} messages and {bytes} bytes is too large for the queue's qbytes")]
     BatchTooLarge {
         /// Messages in the batch.
@@ -55,7 +55,7 @@ pub enum SendError {
 }
 
 impl SendError {
-    /// The error number that msgsnd(2) gives, or would give, for it.
+    /// Returns the error number that msgsnd(2) gives, or would give, for this error.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -84,17 +84,17 @@ impl From<Fault> for SendError {
     }
 }
 
-/// Why no message was received.
+/// The reason why no message was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReceiveError {
-    /// ENOMSG: there is no message that is wanted, or the queue's lock is held by a stopped process, and the call must not block.
+    /// ENOMSG: the call must not block, and there is no wanted message, or a stopped process holds the queue's lock.
     #[error("the queue has no message of the requested type")]
     NoMessage,
     /// ETIMEDOUT: the deadline passed before a message came.
     #[error("timed out waiting for a message")]
     TimedOut,
-    /// E2BIG: the message is longer than the buffer, and stays in the queue, or was the next receiver's.
+    /// E2BIG: the message is longer than the buffer. It stays in the queue, or went to the next receiver.
     #[error("the message of {len} bytes does not fit into the buffer: use a longer buffer")]
     TooSmall {
         /// Length of the message, in bytes.
@@ -115,7 +115,7 @@ pub enum ReceiveError {
 }
 
 impl ReceiveError {
-    /// The error number that msgrcv(2) gives, or would give, for it.
+    /// Returns the error number that msgrcv(2) gives, or would give, for this error.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;

@@ -1,26 +1,27 @@
-//! Finding and making queues.
+//! Errors of opening and creating queues.
 
 use crate::error::{QueueError, SegmentError};
 use crate::namespace::{FileError, NamespaceError};
 use umsg_shm::fault::AttachError;
 
-/// Why a queue was not found or made (msgget).
+/// The reason why a queue was not opened or created (msgget).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
     /// ENOENT: no queue has this key.
     #[error("no queue has this key")]
     NotFound,
-    /// EEXIST: the queue exists and was to be created.
+    /// EEXIST: an exclusive creation found that the queue exists.
     #[error("a queue of this key exists already")]
     AlreadyExists,
-    /// EINVAL: no queue has this identifier, or none has it any more.
+    /// EINVAL: no queue has this identifier, or its queue was removed.
     #[error("no queue has this identifier")]
     NoSuchId,
-    /// EACCES: the queue's mode does not grant what was asked for, or the file system does not let this user map it.
+    /// EACCES: the queue's mode does not grant the requested permission, or the user has no access to the queue's file.
     #[error("permission denied by the queue's mode")]
     PermissionDenied,
-    /// EACCES: the caller can make no queue of the key. The key's label leads to no queue and belongs to another user, or another file has its name.
+    /// EACCES: the caller can't create a queue of the key. The key's label leads to no queue and belongs to another user, or
+    /// another file has its name.
     #[error(
         "the key is taken: its label `msg/{label}` in the namespace leads to no queue. Ask the owner of the label, or root, to remove it."
     )]
@@ -28,7 +29,7 @@ pub enum OpenError {
         /// The name of the label.
         label: String,
     },
-    /// EACCES: a mode that lets some only send or only receive, in a namespace that refuses those, see
+    /// EACCES: the mode has a send-only or receive-only class, and the namespace refuses such modes, see
     /// [`Limits::enforced_modes`](crate::Limits::enforced_modes).
     #[error(
         "mode {mode:04o} is refused, because the kernel can't enforce send-only or receive-only access: give owner, group and others both read and write, or neither, or change the limit enforced_modes"
@@ -40,18 +41,18 @@ pub enum OpenError {
     /// ENOSPC: the namespace has as many queues as its limits allow.
     #[error("{}", too_many(*.0))]
     TooManyQueues(u32),
-    /// The namespace can't be used; EBUSY if a process was stopped while it made or removed a queue.
+    /// The namespace can't be used; EBUSY if a process was stopped while it created or removed a queue.
     #[error(transparent)]
     Namespace(#[from] NamespaceError),
     /// The file of the queue can't be used, or a system call failed.
     #[error(transparent)]
     Segment(#[from] SegmentError),
-    /// As for all kinds of queues.
+    /// An error of all kinds of queues.
     #[error(transparent)]
     Queue(#[from] QueueError),
 }
 
-/// What a limit of so many queues says to a process that wants another.
+/// The message for a process that wants more queues than the limit.
 fn too_many(limit: u32) -> String {
     match limit {
         0 => "the namespace allows no System V queues: ask its owner to raise the limit msgmni"
@@ -63,8 +64,8 @@ fn too_many(limit: u32) -> String {
 }
 
 impl OpenError {
-    /// Whether [`repair`](crate::sysv::repair) may mend the queue that was refused. A damaged one that it can't mend has lost what all else follows
-    /// from, and can only be removed.
+    /// Returns whether [`repair`](crate::sysv::repair) may repair the queue that was refused. Any other damaged queue has lost the header
+    /// from which all else follows, and can only be removed.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -77,7 +78,7 @@ impl OpenError {
         matches!(self, OpenError::Segment(error) if error.is_repairable())
     }
 
-    /// The error number that msgget(2) gives, or would give, for it.
+    /// Returns the error number that msgget(2) gives, or would give, for this error.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -114,7 +115,7 @@ impl From<AttachError> for OpenError {
     }
 }
 
-/// A segment of either kind is refused for the same reasons.
+/// Segments of both kinds are refused for the same reasons.
 impl From<crate::error::OpenError> for OpenError {
     fn from(error: crate::error::OpenError) -> Self {
         use crate::error::OpenError as Posix;
@@ -125,7 +126,7 @@ impl From<crate::error::OpenError> for OpenError {
             Posix::Queue(error) => error.into(),
             Posix::Segment(error) => error.into(),
             Posix::Namespace(error) => error.into(),
-            // Of names, attributes and dead-letter queues, which segments have nothing to do with.
+            // Errors of names, attributes and dead-letter queues, which a segment can't cause.
             other => SegmentError::system("open", other.errno()).into(),
         }
     }

@@ -1,14 +1,14 @@
-//! msgctl.
+//! The commands of msgctl(2).
 
 use super::{ATTACHED, Errno, find};
 use crate::namespace::Namespace;
 use crate::sysv::{Change, ControlError, Entry, MsgInfo, ipc_info, msg_info, msg_stat, remove};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// msgctl: as `MSG_STAT`, but what the queue's mode says about reading does not matter. libc does not have it.
+/// The command of msgctl that is `MSG_STAT` without a check of the read permission. The libc crate lacks it.
 pub const MSG_STAT_ANY: i32 = 13;
 
-/// IPC_STAT, MSG_STAT and MSG_STAT_ANY: what the call returns, and what is known of the queue. The latter two take an index.
+/// Returns the return value and the description of IPC_STAT, MSG_STAT or MSG_STAT_ANY. The latter two take an index.
 ///
 /// # Errors
 /// EINVAL, EACCES.
@@ -29,10 +29,10 @@ fn stat(id: i32) -> Result<Entry, Errno> {
         .map_err(|error| queue.at_once(errno(&error)))
 }
 
-/// IPC_INFO, and MSG_INFO in place of it; the call returns the highest index in use.
+/// Returns the result of IPC_INFO or MSG_INFO. The call returns the highest index in use.
 ///
 /// # Errors
-/// What the namespace can't be used for.
+/// Those of a namespace that can't be used.
 pub fn msgctl_info(command: i32) -> Result<MsgInfo, Errno> {
     let read = || {
         let namespace = Namespace::of_this_process()?;
@@ -44,7 +44,7 @@ pub fn msgctl_info(command: i32) -> Result<MsgInfo, Errno> {
     read().map_err(|error| error.errno())
 }
 
-/// IPC_SET.
+/// Changes a queue (IPC_SET).
 ///
 /// # Errors
 /// EINVAL, EPERM.
@@ -54,7 +54,7 @@ pub fn msgctl_set(id: i32, change: &Change) -> Result<(), Errno> {
     set.map_err(|error| queue.at_once(errno(&error)))
 }
 
-/// IPC_RMID.
+/// Removes a queue (IPC_RMID).
 ///
 /// # Errors
 /// EINVAL, EPERM.
@@ -71,7 +71,7 @@ pub fn msgctl_remove(id: i32) -> Result<(), Errno> {
     Ok(())
 }
 
-/// A process that may not open the queue is not its owner.
+/// The error of a command that only the owner may give. A process that may not open the queue is not its owner.
 fn owners_only(errno: Errno) -> Errno {
     match errno {
         libc::EACCES => libc::EPERM,
@@ -79,7 +79,7 @@ fn owners_only(errno: Errno) -> Errno {
     }
 }
 
-/// A queue that was removed before its turn came is none.
+/// The errno of a command: a queue that was removed meanwhile is EINVAL.
 fn errno(error: &ControlError) -> Errno {
     match error {
         ControlError::Removed => libc::EINVAL,
@@ -88,7 +88,7 @@ fn errno(error: &ControlError) -> Errno {
 }
 
 impl Entry {
-    /// Fills the structure of msgctl(2), of which nothing is left as it was but what has no name.
+    /// Fills the structure of msgctl(2), apart from its padding.
     #[doc(hidden)]
     pub fn fill(&self, to: &mut libc::msqid_ds) {
         to.msg_perm.__key = self.key;
@@ -96,7 +96,7 @@ impl Entry {
         to.msg_perm.gid = self.gid;
         to.msg_perm.cuid = self.cuid;
         to.msg_perm.cgid = self.cgid;
-        // Its width is the architecture's.
+        // The width of the field depends on the architecture.
         to.msg_perm.mode = self.mode as _;
         to.msg_perm.__seq = (self.id >> 15) as _;
         to.msg_stime = seconds(self.last_send);
@@ -110,12 +110,12 @@ impl Entry {
     }
 }
 
-/// The `msg_qbytes` that IPC_SET sets if a structure says this: the kernel takes it for an int. Source: `msgctl_down` in ipc/msg.c.
+/// Returns the `msg_qbytes` that IPC_SET sets for a value of the structure. The kernel truncates it to an int. Source: `msgctl_down` in ipc/msg.c.
 pub fn qbytes(said: u64) -> u64 {
     i64::from(said as i32).cast_unsigned()
 }
 
-/// Since 1970; 0 for never.
+/// Returns the seconds since 1970; 0 for None.
 pub fn seconds(time: Option<SystemTime>) -> i64 {
     let since = time.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
     since.map_or(0, |since| since.as_secs().cast_signed())
