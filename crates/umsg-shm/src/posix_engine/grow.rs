@@ -1,7 +1,7 @@
-//! Bringing more slots into circulation.
+//! Growth: bringing more slots into circulation.
 //!
-//! Both locks are held: the receiver lock by its word, the sender lock by a loan. A death in between is found by the
-//! next holder of the receiver lock, which ends the loan and frees what no thread holds.
+//! The thread holds both locks: the receiver lock by its word, the sender lock by a loan. If the thread dies, the next
+//! owner of the receiver lock ends the loan and frees the slots that no thread holds.
 
 use super::recover;
 use super::{Engine, Refused};
@@ -14,7 +14,8 @@ use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
 use crate::sys::thread::Thread;
 
-/// Slots that come into use at a time: a page of cells at least, a sixteenth of those in use, at most this many.
+/// Slots that come into circulation at a time: a sixteenth of those in use, within these bounds. The least number fills
+/// a page of cells.
 #[cfg(not(loom))]
 const STEP: (usize, usize) = (32, 4096);
 #[cfg(loom)]
@@ -32,7 +33,7 @@ impl Engine {
         })
     }
 
-    /// Adds slots until so many are free. Both locks are held.
+    /// Adds slots until `wanted` are free.
     pub(super) fn grow_until(&self, both: BothHeld<'_>, wanted: u64) -> Result<(), Refused> {
         let fixed = self.segment().fixed();
         while fixed.free_slots(both) < wanted {
@@ -41,8 +42,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Borrows the sender lock, and repairs the side if its last owner died. The caller holds the receiver lock, so it
-    /// waits for a slice at most: a stopped sender must not stop receivers.
+    /// Borrows the sender lock, and repairs its side if the last owner died. Waits for a slice at most: a stopped
+    /// sender must not block receivers.
     pub(super) fn borrow_sender_lock<'a>(
         &self,
         receiving: ReceiverHeld<'a>,
@@ -71,7 +72,7 @@ impl Engine {
         Ok(receiving.with_loan())
     }
 
-    /// Adds slots, at least one. Both locks are held.
+    /// Adds at least one slot.
     pub(super) fn grow_borrowed(&self, both: BothHeld<'_>) -> Result<(), Refused> {
         let fixed = self.segment().fixed();
         let layout = self.segment().layout();
@@ -80,7 +81,7 @@ impl Engine {
             .clamp(STEP.0, STEP.1)
             .min(layout.slots.saturating_sub(slots));
         if more == 0 {
-            // As many slots as can ever be: messages, waiters and spares. There is room when some come back.
+            // All slots of the file are in use: messages, waiters and spare ones. Room comes when some are freed.
             return Err(Refused::NotNow);
         }
         let segment = self.segment();
@@ -88,7 +89,7 @@ impl Engine {
             layout.cells + slots * layout.cell_len,
             more * layout.cell_len,
         )?;
-        // The page on which the last link in use lies is real memory already.
+        // The page of the last link in use is real memory already.
         let links = (slots * 4).next_multiple_of(4096);
         segment.populate(
             layout.links + links,

@@ -1,6 +1,5 @@
-//! Messages that are held beyond a call: what leases and reservations have in common, and what becomes of those whose
-//! holder died or whose time is up. The states stand in [`crate::leases`]. Everything here but [`Engine::limit`] runs
-//! under the receiver lock.
+//! Messages that are held beyond a call: the common part of leases and reservations, and the end of records whose
+//! holder died or whose time is up. The states stand in [`crate::leases`].
 
 use super::receive::Found;
 use super::{DeferredWakes, Engine, Refused};
@@ -20,19 +19,19 @@ use crate::sys::thread::Thread;
 pub type LeaseHandle = leases::LeaseHandle<usize>;
 
 impl Engine {
-    /// Whether anything is held.
+    /// Whether a message is leased, reserved or set aside. Exact under the receiver lock, otherwise a hint.
     #[inline(always)]
     pub(super) fn holds_any(&self) -> bool {
         self.segment().fixed().receiver.held() != 0
     }
 
-    /// Whether messages are held or grow too old, so that there is sometimes something to take back.
+    /// Whether messages are held or can expire: then time alone can give back messages or room.
     #[inline(always)]
     pub(super) fn keeps_time(&self) -> bool {
         self.holds_any() || self.policy().time_to_live != 0
     }
 
-    /// Whether a look at the holders, and at what is too old, might give something back.
+    /// Whether it is time to look at the holders and at expired messages.
     #[inline(always)]
     pub(super) fn holders_may_give(&self) -> bool {
         self.keeps_time() && self.holders_want_a_look()
@@ -52,7 +51,7 @@ impl Engine {
             .count_held(receiving, change);
     }
 
-    /// As [`count_held`](Self::count_held), for those of a kind.
+    /// Counts messages of one kind, as [`count_held`](Self::count_held).
     pub(super) fn count_kind(&self, receiving: ReceiverHeld<'_>, state: State, change: i32) {
         let roots = &self.segment().fixed().leases;
         let kind = match state {
@@ -72,7 +71,7 @@ impl Engine {
         }
     }
 
-    /// Ends a lease or reservation. Its slot is then the caller's.
+    /// Ends a lease or reservation. Its slot then belongs to the caller.
     pub(super) fn release_record(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -88,7 +87,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Frees the slot of a lease or reservation that has ended, gives the room to waiters for it, and what they bring to receivers.
+    /// Frees the slot of an ended lease or reservation, and serves waiters: senders get the room, receivers get the
+    /// messages of those senders.
     pub(super) fn free_held(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -97,7 +97,7 @@ impl Engine {
     ) {
         self.foretell_doorbell(receiving, 0, 1);
         self.free_slot(receiving, slot);
-        // What ended is ended, whatever is wrong with waiters.
+        // The record has ended even if the list of waiters is corrupt.
         if self.serve(receiving, wakes).is_err() {
             self.note_damage();
         }
@@ -105,7 +105,7 @@ impl Engine {
         self.publish_counts(receiving);
     }
 
-    /// Ends a lease whose message goes back to the head of its priority, or is set aside if it came back too often.
+    /// Ends a lease. The message goes back to the head of its priority, or is set aside after too many returns.
     pub(super) fn return_lease(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -128,7 +128,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Takes back what the dead held, and leases whose time is up; drops what is too old.
+    /// Ends orphaned and expired records, and drops expired messages.
     pub(super) fn reclaim_leases(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -152,7 +152,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Takes back what there is to take back, and gives it to waiters.
+    /// Ends orphaned and expired records, drops expired messages, and serves waiters.
     #[cold]
     pub(super) fn reclaim_and_serve(
         &self,
@@ -165,8 +165,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Gives a lease a time limit: the reading of the monotonic clock at which it ends by itself, in nanoseconds; 0 for
-    /// none. False if the lease has ended.
+    /// Sets the time limit of a lease: the reading of the monotonic clock at which the lease ends, in nanoseconds; 0
+    /// for none. False if the lease has ended.
     pub fn limit(&self, me: &Thread, handle: &LeaseHandle, until: u64) -> Result<bool, Refused> {
         self.with_receiver_lock(me, Deadline::Never, |_, _| {
             let leases = Leases::of(self.segment());
@@ -183,14 +183,14 @@ impl Engine {
         Leases::of(self.segment()).expire(handle);
     }
 
-    /// Where the message lies that is held.
+    /// Returns the address of a held message.
     #[cfg(not(loom))]
     pub fn place(&self, handle: &LeaseHandle) -> Result<*mut u8, Fault> {
         let cell = self.segment().cell(handle.slot)?;
         self.segment().payload(cell, handle.len)
     }
 
-    /// What the holder of a message knows of it.
+    /// Returns what the holder of a message knows of it.
     pub(super) fn handle(
         &self,
         index: u32,

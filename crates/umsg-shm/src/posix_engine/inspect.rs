@@ -1,4 +1,4 @@
-//! Looking without changing anything: counts, and messages where they are.
+//! Inspection: counts, and copies of messages that stay in the queue.
 
 use super::{Engine, Refused, batch};
 use crate::fault::Fault;
@@ -11,26 +11,26 @@ use crate::sys::clock::Deadline;
 use crate::sys::thread::Thread;
 use std::time::Duration;
 
-/// What a queue holds at an instant.
+/// The contents of a queue at one instant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Messages, and their bytes.
+    /// Queued messages, and their bytes.
     pub messages: u64,
     pub bytes: u64,
-    /// Messages that are held: reserved, and leased.
+    /// Reserved and leased messages.
     pub reserved: u64,
     pub leased: u64,
 }
 
-/// Messages as they were at one instant, in order of delivery.
+/// Messages at one instant, in order of delivery.
 #[derive(Debug, Default)]
 pub struct Look {
     pub messages: Vec<Seen>,
-    /// Their bytes, back to back.
+    /// The bytes of the messages, one after the other.
     pub bytes: Vec<u8>,
 }
 
-/// A message that was looked at; its bytes are in the [`Look`].
+/// A message that was inspected. Its bytes are in the [`Look`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
     pub len: usize,
@@ -38,27 +38,27 @@ pub struct Seen {
     pub pid: u32,
     /// A reading of the machine's clock, in nanoseconds; in a snapshot, one of CLOCK_REALTIME.
     pub sent_at: u64,
-    /// How often it was leased and came back.
+    /// How often the message was leased and came back.
     pub returns: u32,
 }
 
-/// How long looking waits for a lock whose owner is stopped.
+/// How long an inspection waits for a lock whose owner is stopped.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How far ahead cells that will be copied are fetched.
+/// How many messages ahead cells are prefetched.
 const AHEAD: usize = 8;
 
-/// How much memory for messages is faulted in before the lock is taken, in bytes; the counts that promise more may lie.
+/// How much memory for messages is faulted in before the lock is taken, in bytes. Forged counts may promise more.
 const PREPARED: usize = 256 << 20;
 
 /// How often the counts are read again if they change meanwhile.
 const ATTEMPTS: u32 = 64;
 
 impl Engine {
-    /// Repairs what a dead receiver left and takes back what the dead held, so that the counts are right again.
+    /// Repairs the side of a dead receiver and ends orphaned records: the counts are right afterwards.
     pub fn mend(&self, me: &Thread) {
         if self.segment().fixed().receiver.lock.is_orphaned() || self.holders_may_give() {
-            // In vain if another process is at it.
+            // If the lock is taken, its owner does this work.
             let _ = self.with_receiver_lock(me, Deadline::Passed, |receiving, wakes| {
                 if self.holders_may_give() {
                     self.reclaim_and_serve(receiving, wakes)?;
@@ -68,12 +68,12 @@ impl Engine {
         }
     }
 
-    /// How many messages and bytes are queued: exact unless senders and receivers never rest.
+    /// Returns how many messages and bytes are queued. The answer is exact unless senders and receivers never rest.
     pub fn counts(&self) -> Counts {
         let fixed = self.segment().fixed();
         let mut counts = Counts::default();
         for _ in 0..ATTEMPTS {
-            // Acquire: both cursors are read twice, and in between nothing else is read earlier or later.
+            // Acquire: all reads lie between the two reads of the cursors.
             let (sent, is_batch) = self.ever_sent();
             let removed = fixed.published.removed();
             let held = fixed.receiver.held_so_far();
@@ -99,8 +99,8 @@ impl Engine {
         counts
     }
 
-    /// How many messages were ever sent through the ring, and whether they end with an unfinished batch. A sender that died
-    /// between stamp and cursor has sent: the next sender moves the cursor.
+    /// Returns how many messages were ever sent through the ring, and whether they end with an unfinished batch. A
+    /// sender that died between stamp and cursor has sent its message: the next sender moves the cursor.
     fn ever_sent(&self) -> (u64, bool) {
         let fixed = self.segment().fixed();
         let sent = fixed.sender.sent();
@@ -118,13 +118,13 @@ impl Engine {
         }
     }
 
-    /// Up to `most` messages in order of delivery, without the first `skip`, all at one instant. Holds the receiver lock for
-    /// a time in proportion to what is passed over and to what is copied.
+    /// Copies up to `most` messages in order of delivery, without the first `skip`, all at one instant. Holds the
+    /// receiver lock for a time in proportion to the messages skipped and copied.
     pub fn look(&self, me: &Thread, skip: usize, most: usize) -> Result<Look, Refused> {
         let deadline = Deadline::after(PATIENCE);
         let (mut slots, mut look) = self.room_for(most);
         self.with_receiver_lock(me, deadline, |receiving, wakes| {
-            // What the dead held on lease belongs to the queue.
+            // Messages on an orphaned lease belong to the queue.
             if self.holds_any() && self.holders_may_give() {
                 self.reclaim_and_serve(receiving, wakes)?;
             }
@@ -141,7 +141,7 @@ impl Engine {
         Ok(look)
     }
 
-    /// Private memory for what will probably be seen, so that little is allocated, and faulted in, under the lock.
+    /// Allocates private memory for the expected messages, to allocate and fault in little under the lock.
     fn room_for(&self, most: usize) -> (Vec<u32>, Look) {
         let counts = self.counts();
         let layout = self.segment().layout();
@@ -149,7 +149,7 @@ impl Engine {
         let bytes = messages.saturating_mul(layout.message_size);
         let bytes = bytes.min(counts.bytes as usize).min(PREPARED);
         let (mut slots, mut look) = (Vec::new(), Look::default());
-        // If there is no memory, those will say so that need it.
+        // If there is no memory, the copy of a message reports that.
         let _ = slots.try_reserve_exact(messages);
         let _ = look.messages.try_reserve_exact(messages);
         if look.bytes.try_reserve(bytes).is_ok() {
@@ -159,7 +159,7 @@ impl Engine {
         (slots, look)
     }
 
-    /// The slots of the messages, in order of delivery.
+    /// Lists the slots of the messages, in order of delivery.
     fn find(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -184,7 +184,8 @@ impl Engine {
         self.find_in_store(skip, most, slots)
     }
 
-    /// The instant is that of the last stamp: nothing is received meanwhile, and what was sent is there without a gap.
+    /// Lists messages of the ring. Their instant is that of the last stamp: no message is received meanwhile, and the
+    /// ring has no gaps.
     fn find_in_ring(
         &self,
         drained: u64,
@@ -238,7 +239,7 @@ impl Engine {
     ) -> Result<(), Fault> {
         let found = self.in_hand(receiving, slot)?;
         let start = look.bytes.len();
-        // Each message lies in memory of its own, so all together are shorter than the file.
+        // Each message has memory of its own: all together are shorter than the file.
         if start + found.len > self.segment().layout().len {
             return Err(Fault::Damaged);
         }
@@ -266,7 +267,7 @@ fn add(slots: &mut Vec<u32>, slot: u32) -> Result<(), Fault> {
 }
 
 impl Look {
-    /// Each message with its bytes.
+    /// Iterates over the messages with their bytes.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&Seen, &[u8])> {
         let mut rest = &self.bytes[..];
         self.messages.iter().map(move |seen| {
@@ -284,7 +285,7 @@ mod tests {
     use crate::sys::clock::Deadline;
     use crate::sys::thread;
 
-    /// An engine with messages of these lengths and priorities, each of which holds its number.
+    /// Creates an engine with messages of these lengths and priorities. The bytes of each message are its index.
     fn engine(messages: &[(usize, usize)]) -> Engine {
         let engine = Engine::new(testing::segment(16, 4096));
         for (number, &(len, key)) in messages.iter().enumerate() {

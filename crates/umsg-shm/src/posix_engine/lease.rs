@@ -1,7 +1,7 @@
 //! Leases: receiving a message in place.
 //!
-//! A lease leaves the message in its slot and notes its holder in a record; acknowledging frees the slot, returning
-//! puts the message back to the head of its priority, and so does the holder's death or the end of a time limit.
+//! A lease leaves the message in its slot and notes its holder in a record. An acknowledgement frees the slot. A
+//! return, the holder's death or the end of a time limit puts the message back to the head of its priority.
 
 use super::held_messages::LeaseHandle;
 use super::receive::Found;
@@ -17,7 +17,7 @@ use crate::sys::thread::Thread;
 use crate::waiters::Node;
 use crate::waiters::Waiters;
 
-/// Leaves the message where it is.
+/// Takes a message by leaving it in its slot.
 struct Lease;
 
 impl Receipt for Lease {
@@ -58,13 +58,13 @@ impl Receipt for Lease {
 }
 
 impl Engine {
-    /// Leases the message that is next, if there is one at once.
+    /// Leases the next message if there is one now.
     pub fn try_lease(&self, me: &Thread, deadline: Deadline) -> Result<LeaseHandle, Refused> {
         liveness::register(self.segment());
         self.try_take(me, &mut Lease, deadline)
     }
 
-    /// Leases the message that is next; waits for one until `deadline`.
+    /// Leases the next message; waits for it until `deadline`.
     pub fn lease(&self, me: &Thread, deadline: Deadline) -> Result<LeaseHandle, Refused> {
         match self.try_lease(me, deadline) {
             Err(Refused::NotNow) => self.receive_slow(me, &mut Lease, deadline),
@@ -72,7 +72,8 @@ impl Engine {
         }
     }
 
-    /// The step that makes a message the caller's: from here on it is, whatever else still says that it is queued.
+    /// Makes a message the caller's. From this step on the lease decides, even if other words say that the message is
+    /// queued.
     fn keep(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -93,21 +94,21 @@ impl Engine {
         self.note_receive();
     }
 
-    /// Ends a lease, and with it the message. False if the lease has ended already: its time was up.
+    /// Ends a lease and removes its message. False if the lease has ended already, because its time was up.
     pub fn acknowledge(&self, me: &Thread, handle: &LeaseHandle) -> Result<bool, Refused> {
         self.end_lease(me, handle, |engine, receiving, record, wakes| {
             let slot = record.slot.get();
             let cell = engine.segment().cell(slot)?;
             engine.release_record(receiving, handle.index, record)?;
             crash_point!(LEASE_ENDED);
-            // A repair has left there how often the message came back, if it met the lease while it was being returned.
+            // A repair may have stored a count of returns there while the lease was being returned.
             cell.forget();
             engine.free_held(receiving, slot, wakes);
             Ok(())
         })
     }
 
-    /// Ends a lease; the message is the first of its priority again. False as for [`acknowledge`](Self::acknowledge).
+    /// Ends a lease and makes its message the first of its priority. False as for [`acknowledge`](Self::acknowledge).
     pub fn give_back(&self, me: &Thread, handle: &LeaseHandle) -> Result<bool, Refused> {
         self.end_lease(me, handle, |engine, receiving, record, wakes| {
             engine.return_lease(receiving, handle.index, record)?;

@@ -11,9 +11,11 @@
 //!      +----------------------- nodes ----------------------+
 //! ```
 //!
-//! A send touches the sender side and the cell; a receive the receiver side and the cell. Only when a thread waits
-//! does a sender *serve*: it takes the receiver lock too and hands messages over. A thread that holds the sender lock
-//! never waits for the receiver lock; a process that needs both takes the receiver lock first and borrows the other.
+//! A send touches the sender side and the cell; a receive touches the receiver side and the cell. Only while a thread
+//! waits does a sender *serve*: it takes the receiver lock, too, and hands messages over.
+//!
+//! Lock order: a thread that holds the sender lock never waits for the receiver lock. A thread that needs both takes the
+//! receiver lock first and borrows the sender lock.
 
 pub mod batch;
 #[cfg(all(test, not(loom)))]
@@ -71,41 +73,41 @@ use crate::sys::thread::Thread;
 use crate::waiters;
 use crate::waiters::pacing::Pacing;
 
-/// A bit of the wait flags' attention word: receivers are blocked.
+/// A bit of the attention word in the wait flags: receivers are blocked.
 pub const RECEIVERS: u32 = 1;
-/// Another: a process is registered for a notification, and the queue was empty.
+/// A bit of the attention word: a process is registered for a notification, and the queue was empty.
 pub(crate) const NOTICE: u32 = 2;
-/// Another: a process polls the doorbell. Set under both locks.
+/// A bit of the attention word: a process polls the doorbell. Set under both locks.
 pub(crate) const WATCHED: u32 = 4;
 
-/// Why an attempt did not succeed.
+/// The reason why an attempt did not succeed.
 pub type Refused = waiters::wait::Refused<NoSlot>;
 
-/// There is room, but no slot in circulation is free: the caller grows the queue and tries again.
+/// The queue has room but no free slot in circulation. The caller grows the queue and tries again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoSlot;
 
-/// A queue as the engine sees it. What a message's priority means is all that is POSIX about it.
+/// A queue as the engine sees it. The engine is POSIX only in what the priority of a message means.
 #[derive(Debug)]
 pub struct Engine {
     segment: Segment,
     pub pacing: Pacing,
     expected: Expected,
-    /// What is to be done for the queue now and then, see [`Chore`].
+    /// Work that the calls of this handle do besides their own, see [`Chore`].
     chore: Option<Chore>,
-    /// Of a ring: how its receiver's descriptor is made readable.
+    /// Makes the descriptor of a ring's receiver readable.
     notifier: Option<wake_word::Notifier>,
-    /// By which it is polled.
+    /// The doorbell of this handle, for pollers.
     doorbell: Doorbell,
-    /// Device and inode of the file, of a queue with which processes register.
+    /// Device and inode of the file, for a queue with which processes register.
     #[cfg(not(loom))]
     identity: Option<(u64, u64)>,
-    /// How this process sees to its own registrations there.
+    /// Handles fired registrations of this process with the queue.
     #[cfg(not(loom))]
     raise_own: Option<notification::RaiseOwn>,
 }
 
-/// How often one call waits a slice for a sender lock that is lent.
+/// How many slices a call waits for a sender lock that is lent.
 const LOANS: u32 = 5;
 
 impl Engine {
@@ -127,7 +129,7 @@ impl Engine {
         }
     }
 
-    /// An engine of the same segment, for a thread that outlives this one. It does no chores.
+    /// Creates an engine of the same segment, for a thread that outlives this engine. The new engine does no chores.
     #[cfg(not(loom))]
     pub fn share(&self) -> Engine {
         let mut engine = Engine::new(self.segment.share());
@@ -136,14 +138,14 @@ impl Engine {
         engine
     }
 
-    /// Processes register with the queue for notifications. `raise_own` sees to those of this process.
+    /// Sets how this process handles its registrations for notifications with the queue.
     #[cfg(not(loom))]
     pub fn set_identity(&mut self, identity: (u64, u64), raise_own: notification::RaiseOwn) {
         self.identity = Some(identity);
         self.raise_own = Some(raise_own);
     }
 
-    /// Which queue it is: what no process can forge.
+    /// Returns the device and inode of the file, which no process can forge.
     #[cfg(not(loom))]
     pub fn identity(&self) -> Option<(u64, u64)> {
         self.identity
@@ -158,7 +160,7 @@ impl Engine {
         &self.segment
     }
 
-    /// Takes the sender lock, and repairs the side if its last owner died.
+    /// Takes the sender lock, and repairs its side if the last owner died.
     #[inline(always)]
     fn lock_sender<'a>(&'a self, me: &'a Thread, deadline: Deadline) -> Result<Held<'a>, Fault> {
         match self
@@ -190,9 +192,9 @@ impl Engine {
                 }
                 Err(LockError::TimedOut) => return Err(Fault::Busy),
                 Err(LockError::OwnedByCaller) => return Err(Fault::OwnedByCaller),
-                // No honest borrower keeps it so long, so often.
+                // An intact borrower gives the lock back within fewer slices.
                 Err(LockError::Nobodys) if loans == LOANS => return Err(Fault::Busy),
-                // Its borrower holds the receiver lock, or died with it: then taking that lock repairs both.
+                // The borrower holds the receiver lock, or died with it: the owner of the receiver lock repairs both.
                 Err(LockError::Nobodys) => {
                     loans += 1;
                     let mut wakes = DeferredWakes::default();
@@ -200,7 +202,7 @@ impl Engine {
                     let receiving = held.receiver();
                     let sender = &self.segment.fixed().sender;
                     if sender.lock.is_left_lent() {
-                        // Not by us, and no other process may: the word was overwritten.
+                        // The loan is not from this thread, and no other thread may lend now: the word was overwritten.
                         let both = receiving.with_loan();
                         recover::sender_side(both.sender(), &self.segment)?;
                         sender.lock.give_back();
@@ -219,7 +221,7 @@ impl Engine {
         }
     }
 
-    /// Takes the receiver lock; if its last owner died, repairs, and serves every process that waits.
+    /// Takes the receiver lock. If the last owner died, repairs its side and serves all waiters.
     #[inline(always)]
     fn lock_receiver<'a>(
         &'a self,
@@ -271,7 +273,7 @@ impl Engine {
         }
     }
 
-    /// Tells senders whether any process wants to be served. Under the receiver lock, after any change of the lists.
+    /// Tells senders whether a waiter wants to be served. To be called after each change of the waiters' lists.
     fn update_wait_flags(&self, receiving: ReceiverHeld<'_>) {
         let waiting = waiters::Waiters::of(&self.segment).len(waiters::List::Receivers) != 0;
         let receivers = if waiting { RECEIVERS } else { 0 };
@@ -282,13 +284,13 @@ impl Engine {
         );
     }
 
-    /// Sets these bits of the attention word as in `flags`.
+    /// Sets the bits `bits` of the attention word as in `flags`.
     fn set_attention(&self, receiving: ReceiverHeld<'_>, bits: u32, flags: u32) {
         let wait_flags = &self.segment.fixed().wait_flags;
         wait_flags.set_attention(receiving, bits, flags);
     }
 
-    /// Wakes those whose waiting has ended. After the lock was dropped.
+    /// Wakes the threads whose wait has ended. To be called after the unlock.
     #[inline(always)]
     fn wake(&self, wakes: &DeferredWakes) {
         if !wakes.is_empty() {
@@ -306,11 +308,11 @@ impl Engine {
         if let Some(fired) = wakes.fired() {
             self.tell_registered(fired);
         }
-        // A message that was let in was counted by nobody's send.
+        // No send has rung for the message of a blocked sender that was admitted.
         self.ring_anyway();
     }
 
-    /// Runs `work` under the receiver lock, then wakes whom it settled.
+    /// Runs `work` under the receiver lock, then wakes the waiters that `work` settled.
     #[inline(always)]
     fn with_receiver_lock<T>(
         &self,
@@ -333,7 +335,7 @@ impl Engine {
         result
     }
 
-    /// Notes that the segment holds nonsense.
+    /// Notes that the segment is corrupt.
     #[cold]
     pub fn note_damage(&self) {
         self.segment.fixed().header.damage.note();

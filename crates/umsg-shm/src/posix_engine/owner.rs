@@ -1,13 +1,13 @@
 //! Whether a ring still has a process that receives.
 //!
-//! | `state` | messages are taken | left by |
+//! | `state` | messages are taken | may change it |
 //! |---|---|---|
-//! | 0 | by a process that receives: it is no ring | nobody |
-//! | 1, disabled | no | the owner: enabled, closed |
-//! | 2, enabled | yes | the owner: closed |
-//! | 3, closed | no | nobody |
+//! | 0 | by any receiver: the queue is no ring | - |
+//! | 1, disabled | no | the owner: to enabled or closed |
+//! | 2, enabled | yes | the owner: to closed |
+//! | 3, closed | no | - |
 //!
-//! If the owner dies the state stays; then its process says so.
+//! The state stays if the owner dies; its process id shows the death.
 
 use super::Engine;
 use crate::lock::SLICE;
@@ -19,12 +19,13 @@ use crate::sys::thread::Thread;
 use crate::waiters::{List, Waiters};
 
 impl Engine {
-    /// Whether it is a ring whose owner receives no more.
+    /// Whether the queue is a ring whose owner has closed it.
     pub(super) fn is_closed(&self) -> bool {
         self.segment().fixed().ownership.state() == CLOSED
     }
 
-    /// Whether it is a ring that is closed, or whose owner has died: nobody makes room there any more. Asks the system.
+    /// Whether the queue is a ring that is closed or whose owner has died: no process makes room there any more. Asks
+    /// the system.
     pub(super) fn is_deserted(&self) -> bool {
         match self.segment().fixed().ownership.state() {
             0 => false,
@@ -33,8 +34,8 @@ impl Engine {
         }
     }
 
-    /// Wakes senders that wait for room, so that they find the ring closed. In vain if a process keeps the lock; they look by
-    /// themselves at their next slice.
+    /// Wakes senders that wait for room, to let them find the ring closed. If the lock is taken, this fails, and the
+    /// senders look at the end of their slice.
     pub fn send_senders_away(&self, me: &Thread) {
         let patience = Deadline::Never.or_slice(SLICE);
         let _ = self.with_receiver_lock(me, patience, |_, wakes| {
@@ -51,7 +52,7 @@ impl Engine {
         });
     }
 
-    /// Whether the ring's owner has died. Asks the system.
+    /// Whether the owner of the ring has died. Asks the system.
     pub fn has_lost_its_owner(&self) -> bool {
         let (pid, birth) = self.segment().fixed().ownership.owner();
         pid != 0 && liveness::is_dead(self.segment(), birth, |birth| process::is_dead(pid, birth))

@@ -1,13 +1,14 @@
-//! What becomes of messages that a queue can't take, can't keep or can't deliver.
+//! The overflow policy: messages that a queue can't take, can't keep or can't deliver.
 //!
-//! | why | what |
+//! | reason | result |
 //! |---|---|
-//! | full, and the queue drops the oldest | the oldest of the lowest priority makes room |
-//! | older than the queue's time to live | dropped when it is met, or set aside |
-//! | leased and returned as often as the queue allows | set aside |
+//! | the queue is full and drops the oldest message | the oldest message of the lowest priority makes room |
+//! | the message is older than the queue's time to live | dropped when a call meets it, or set aside |
+//! | the message was leased and returned as often as the queue allows | set aside |
 //!
-//! What is set aside is held, in the state `Aside`, until some process has sent it to the dead-letter queue: that takes the
-//! other queue's locks, and so none of this one's may be held. It takes a slot meanwhile, but no place in the queue.
+//! A message that is set aside is held in the state `Aside` until a process sends it to the dead-letter queue. That
+//! send takes the locks of the other queue: the process must hold no lock of this queue. Meanwhile the message takes a
+//! slot, but no place in the queue.
 
 use super::held_messages::LeaseHandle;
 use super::receive::Found;
@@ -28,7 +29,7 @@ use crate::sys::process;
 use crate::sys::stack::roomy;
 use crate::sys::thread::Thread;
 
-/// What calls on a queue do besides what they were made for, when they hold no lock: the face knows how to send to the
+/// Work that calls on a queue do in addition, while they hold no lock. The crate above knows how to send to the
 /// dead-letter queue.
 pub struct Chore(Box<dyn Fn(&Engine) + Send + Sync>);
 
@@ -51,14 +52,14 @@ impl Engine {
         self.segment().policy()
     }
 
-    /// Whether a message is older than the queue lets it get.
+    /// Whether a message is older than the queue's time to live.
     #[inline(always)]
     pub(super) fn is_expired(&self, found: &Found<'_>) -> bool {
         let time_to_live = self.policy().time_to_live;
         time_to_live != 0 && clock::age(found.cell.sent_at()) > time_to_live
     }
 
-    /// The message that is delivered next, as [`best`](Self::best), after those were taken out that are too old.
+    /// Finds the message that is delivered next, as [`best`](Self::best), after it took out expired messages.
     #[inline(always)]
     pub(super) fn upcoming(&self, receiving: ReceiverHeld<'_>) -> Result<Option<Found<'_>>, Fault> {
         match self.best(receiving)? {
@@ -74,7 +75,7 @@ impl Engine {
         expired: Found<'a>,
     ) -> Result<Option<Found<'a>>, Fault> {
         self.expire(receiving, &expired)?;
-        // As many as there are slots: longer lasts only what is scribbled.
+        // A queue has at most as many messages as slots: a longer walk shows corruption.
         for _ in 0..self.segment().layout().slots {
             match self.best(receiving)? {
                 Some(found) if self.is_expired(&found) => self.expire(receiving, &found)?,
@@ -84,7 +85,7 @@ impl Engine {
         Err(Fault::Damaged)
     }
 
-    /// Takes a message out that is too old.
+    /// Drops an expired message, or sets it aside.
     fn expire(&self, receiving: ReceiverHeld<'_>, found: &Found<'_>) -> Result<(), Fault> {
         self.segment().fixed().counters.count(Event::Expired);
         if self.policy().sets_aside() {
@@ -93,7 +94,7 @@ impl Engine {
         self.drop_message(receiving, found)
     }
 
-    /// Takes a message out of the queue, for good.
+    /// Removes a message from the queue for good.
     fn drop_message(&self, receiving: ReceiverHeld<'_>, found: &Found<'_>) -> Result<(), Fault> {
         self.take(receiving, found)?;
         self.free_slot(receiving, found.slot);
@@ -118,7 +119,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether a message that was leased has come back as often as the queue allows.
+    /// Whether a leased message has come back as often as the queue allows.
     pub(super) fn is_undeliverable(&self, record: &LeaseRecord) -> bool {
         let policy = self.policy();
         policy.max_deliveries != 0
@@ -134,7 +135,7 @@ impl Engine {
         self.count_held(receiving, -1);
     }
 
-    /// Drops what is too old in the whole queue: each list of a priority is in order of time.
+    /// Drops the expired messages of the whole queue. The list of each priority is in order of time.
     pub(super) fn sweep(&self, receiving: ReceiverHeld<'_>) -> Result<(), Fault> {
         self.drain(receiving)?;
         let order = Priorities::of(self.segment());
@@ -155,8 +156,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes room for a message of that priority by dropping the oldest of the lowest, if the queue does so. False if the
-    /// new message is the one to be dropped.
+    /// Makes room for a message of priority `key`, if the queue drops old messages. False if the new message itself is
+    /// dropped.
     pub(super) fn make_room(
         &self,
         me: &Thread,
@@ -169,7 +170,7 @@ impl Engine {
                 return Ok(true);
             }
             self.drain(receiving)?;
-            // Nothing is queued: all room is held.
+            // The queue is empty: held messages take all its room.
             let lowest = Priorities::of(self.segment())
                 .lowest()
                 .ok_or(Refused::NotNow)?;
@@ -182,7 +183,7 @@ impl Engine {
         })
     }
 
-    /// Serves the waiters, and drops expired messages: before anything else makes room.
+    /// Serves waiters and drops expired messages, before a message is dropped for room.
     fn begin_to_make_room(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -191,17 +192,16 @@ impl Engine {
         self.serve(receiving, wakes)?;
         self.update_wait_flags(receiving);
         if !self.nobody_waits_for_room() {
-            // The room that there is, or that would be made, is theirs.
+            // The present and any new room belongs to the waiting senders.
             return Err(Refused::NotNow);
         }
-        // It goes its own way.
         if self.policy().time_to_live != 0 {
             self.sweep(receiving)?;
         }
         Ok(())
     }
 
-    /// Drops the oldest message of the lowest priority, which is there, for one that is to be sent.
+    /// Drops the oldest message of the lowest priority, for a message that is to be sent.
     fn drop_lowest(&self, receiving: ReceiverHeld<'_>) -> Result<(), Fault> {
         let order = Priorities::of(self.segment());
         let lowest = order.lowest().ok_or(Fault::Damaged)?;
@@ -209,8 +209,8 @@ impl Engine {
         self.drop_message(receiving, &self.stored_at(order.first(lowest)?, lowest)?)
     }
 
-    /// As [`make_room`](Self::make_room), for a batch the best of which has that priority: all the room that is missing, or
-    /// none.
+    /// Makes all the room that a batch lacks, or none, as [`make_room`](Self::make_room). `key` is the highest priority
+    /// in the batch.
     pub(super) fn make_room_for_batch(
         &self,
         me: &Thread,
@@ -228,7 +228,7 @@ impl Engine {
             }
             self.drain(receiving)?;
             if self.segment().fixed().receiver.stored(receiving) < missing {
-                // Room is held.
+                // Held messages take the room.
                 return Err(Refused::NotNow);
             }
             if !self.has_no_better(key, missing)? {
@@ -244,7 +244,7 @@ impl Engine {
         })
     }
 
-    /// Whether the store has so many messages of that priority or lower ones.
+    /// Whether the store has so many messages of priority `key` or lower.
     fn has_no_better(&self, key: usize, mut messages: u64) -> Result<bool, Fault> {
         let order = Priorities::of(self.segment());
         let mut priority = match order.has(key)? {
@@ -269,7 +269,7 @@ impl Engine {
         self.chore = chore;
     }
 
-    /// Sends what was set aside to the dead-letter queue, if the queue has one. The caller holds no lock.
+    /// Sends messages that were set aside to the dead-letter queue, if the queue has one. The caller holds no lock.
     #[inline(always)]
     pub fn do_chore(&self) {
         if let Some(chore) = &self.chore {
@@ -279,13 +279,13 @@ impl Engine {
 
     #[cold]
     fn do_chore_slow(&self, chore: &Chore) {
-        // Relaxed: whether to look.
+        // Relaxed: a hint.
         if self.segment().fixed().leases.aside.load(Ordering::Relaxed) != 0 {
             (chore.0)(self);
         }
     }
 
-    /// A message that is to be sent to the dead-letter queue; from now on this process is at it.
+    /// Takes charge of a message that is to be sent to the dead-letter queue, for this process.
     pub fn begin_to_move(
         &self,
         me: &Thread,
@@ -314,7 +314,7 @@ impl Engine {
         })
     }
 
-    /// The end of that: the dead-letter queue has the message, or could not take it.
+    /// Ends a move: the dead-letter queue has taken the message or refused it.
     pub fn end_move(
         &self,
         me: &Thread,
@@ -329,7 +329,7 @@ impl Engine {
             };
             if !moved {
                 leases::set(record, State::Aside);
-                // Others may be luckier next time.
+                // The next mover tries the other messages first.
                 holds.send_to_the_end(receiving, handle.index, record)?;
                 return Ok(());
             }

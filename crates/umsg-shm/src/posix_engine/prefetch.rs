@@ -1,31 +1,32 @@
-//! Which stored messages come next, so that their cells are on the way from memory before they are asked for.
+//! Prefetching stored messages: their cells are on the way from memory before a receive needs them.
 //!
-//! A drain of messages of mixed priorities jumps through the cells. Walking the order ahead of each receive costs more than
-//! it saves; so a handle remembers the messages that it has fetched, and each receive walks one further.
+//! Messages of mixed priorities lie in cells all over the region. To walk the order ahead of each receive costs more than
+//! it saves. Therefore a handle remembers the messages that it has prefetched, and each receive walks one message further.
 //!
 //! ```text
 //! received    next: the expected ones, fetched already    walked to now
 //!    9           8      8      5                              2
 //! ```
 //!
-//! Everything here is a guess: others receive as well, and better messages come in between. A wrong one costs a line fetched in vain.
+//! All of this is a guess: other processes receive as well, and messages of higher priority arrive. A wrong guess costs one
+//! line fetched in vain.
 
 use crate::posix_engine::Priorities;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// How many messages ahead are fetched. Memory takes as long as two or three receives.
+/// How many messages ahead a handle prefetches. A fetch from memory takes as long as two or three receives.
 const AHEAD: usize = 4;
-/// There is no such message.
+/// Stands for no message.
 const NONE: u64 = u64::MAX;
 
-/// The messages that a handle expects. Private to the process; used under the receiver lock. On lines of its own, as
-/// [`Pacing`](crate::waiters::pacing::Pacing) is.
+/// The messages that a handle expects. Private to the process; used under the receiver lock. The struct has its own
+/// cache lines, as [`Pacing`](crate::waiters::pacing::Pacing).
 #[derive(Debug)]
 #[repr(align(128))]
 pub(super) struct Expected {
-    /// In a circle: priority and slot of each.
+    /// A circular buffer of priorities with slots.
     places: [AtomicU64; AHEAD],
-    /// Which of them is next.
+    /// The index of the next expected message.
     next: AtomicU32,
 }
 
@@ -40,7 +41,7 @@ impl Default for Expected {
 
 // Relaxed throughout: guesses of one process, under a lock.
 impl Expected {
-    /// Takes note that the message of a slot is received, which is still in the order, and fetches one that comes later.
+    /// Notes that the message in `slot` is received, and prefetches a later one. The message is still in the order.
     #[inline(always)]
     pub(super) fn received(
         &self,
@@ -57,7 +58,7 @@ impl Expected {
         }
     }
 
-    /// The one that was expected next has come: another one comes in its place, behind the last.
+    /// Replaces the expected message, which was received, by another one behind the last.
     #[inline(always)]
     fn walk_on(&self, order: &Priorities<'_>, next: usize, fetch: impl Fn(u32)) {
         let last = self.places[(next + AHEAD - 1) % AHEAD].load(Relaxed);
@@ -69,7 +70,8 @@ impl Expected {
         }
     }
 
-    /// Another one has come: others received those before it, or it is better than they, or nothing is as it was.
+    /// Finds the place of an unexpected message: other handles received the ones before it, or it has a higher
+    /// priority.
     fn find_again(
         &self,
         order: &Priorities<'_>,
@@ -86,7 +88,7 @@ impl Expected {
         }
     }
 
-    /// Expects those behind a message.
+    /// Expects the messages behind `place`.
     #[cold]
     fn begin(&self, order: &Priorities<'_>, mut place: u64, fetch: impl Fn(u32)) {
         for expected in &self.places {
@@ -105,7 +107,7 @@ fn pack(key: usize, slot: u32) -> u64 {
     (key as u64) << 32 | u64::from(slot)
 }
 
-/// The message behind another in the order of delivery, [`NONE`] behind the last one.
+/// Returns the message behind another in the order of delivery, [`NONE`] behind the last one.
 #[inline(always)]
 fn step(order: &Priorities<'_>, place: u64) -> u64 {
     if place == NONE {
@@ -128,7 +130,7 @@ mod tests {
     use crate::posix_engine::segment::{Segment, testing};
     use std::cell::RefCell;
 
-    /// A store, and what was fetched of it.
+    /// A store, and the slots that were prefetched.
     struct Store {
         segment: Segment,
         expected: Expected,
@@ -154,7 +156,7 @@ mod tests {
                 .unwrap();
         }
 
-        /// Receives the next message; answers its slot, and whether it had been fetched.
+        /// Receives the next message. Returns its slot, and whether it had been prefetched.
         fn receive(&self, receiving: ReceiverHeld<'_>) -> (u32, bool) {
             let order = Priorities::of(&self.segment);
             let priority = order.highest().unwrap();
@@ -224,7 +226,7 @@ mod tests {
                 (2 * turn as u32 + 2, true)
             );
         }
-        // Each was fetched once.
+        // Each message was prefetched once.
         assert_eq!(store.fetched.borrow().len(), 9);
     }
 

@@ -1,4 +1,4 @@
-//! Receiving: the fast path, the way through the store, and what a receiver does that finds nothing.
+//! Receiving: the fast path, the store, and the search for a message in an empty queue.
 
 use super::tag::{MARK, priority_of};
 use super::wait::Receipt;
@@ -17,12 +17,12 @@ use crate::waiters::Node;
 use crate::waiters::wait::wait_and_attempt;
 use crate::waiters::{List, Waiters};
 
-/// How far ahead cells that will be read are fetched, in the ring.
+/// How many ring positions ahead the receiver prefetches cells.
 const AHEAD: u64 = 6;
-/// In a stream, every so many messages the receiver looks how far its senders are.
+/// In a stream, the receiver reads the senders' cursor once for so many messages.
 const LOOK_AT_SENT: u32 = 8;
 
-/// What was received: the message is in the caller's buffer.
+/// A received message. Its bytes are in the caller's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taken {
     pub len: usize,
@@ -32,25 +32,25 @@ pub struct Taken {
     pub pid: u32,
 }
 
-/// Where the next message to be delivered is.
+/// The place of the message that is delivered next.
 #[derive(Clone, Copy)]
 pub(crate) struct Found<'a> {
     pub(crate) slot: u32,
     pub(crate) cell: &'a Cell,
-    /// Checked against the queue's message size.
+    /// The length, at most the message size of the queue.
     pub(crate) len: usize,
-    /// Checked to be a priority.
+    /// The priority, below the number of priorities.
     pub(crate) key: usize,
-    /// What its sender has noted beside it.
+    /// The mark that the sender of a ring set beside the message.
     pub(crate) mark: u64,
-    /// Process id of the sender: of the message that was found, also when its slot is another's.
+    /// Process id of the sender. Read when the message was found, because the slot may be reused later.
     pid: u32,
-    /// In the store, or next in the ring.
+    /// Whether the message is in the store; else it is next in the ring.
     stored: bool,
 }
 
 impl<'a> Found<'a> {
-    /// Room for a message that is not written yet.
+    /// Describes room for a message that is not written yet.
     pub(super) fn in_place(slot: u32, cell: &'a Cell, len: usize) -> Self {
         Found {
             slot,
@@ -63,7 +63,7 @@ impl<'a> Found<'a> {
         }
     }
 
-    /// What its receiver is told of it.
+    /// Returns what the receiver learns of the message.
     #[inline(always)]
     pub(super) fn taken(&self) -> Taken {
         Taken {
@@ -74,7 +74,7 @@ impl<'a> Found<'a> {
         }
     }
 
-    /// Whether it is in the store.
+    /// Whether the message is in the store.
     #[inline(always)]
     pub(super) fn is_stored(&self) -> bool {
         self.stored
@@ -111,7 +111,7 @@ impl Receipt for Copy<'_> {
         engine
             .segment()
             .copy_out(found.cell, found.len, self.buffer)?;
-        // Off the list before the slot is free: a node in the list of the offered owns its slot.
+        // The node leaves its list before its slot is free: a node in the list of offers owns its slot.
         Waiters::of(engine.segment()).remove(receiving, node)?;
         found.cell.forget();
         engine.free_slot(receiving, found.slot);
@@ -121,7 +121,7 @@ impl Receipt for Copy<'_> {
 }
 
 impl Engine {
-    /// Receives, if there is a message at once.
+    /// Receives a message if there is one now.
     #[inline]
     pub fn try_receive(
         &self,
@@ -132,7 +132,7 @@ impl Engine {
         self.try_take(me, &mut Copy { buffer }, deadline)
     }
 
-    /// Takes a message, if there is one at once.
+    /// Takes a message if there is one now.
     #[inline(always)]
     pub(super) fn try_take<R: Receipt>(
         &self,
@@ -153,18 +153,17 @@ impl Engine {
         })
     }
 
-    /// Whether something else than a message calls for a look under the lock: its owner's death, or an offer, which may
-    /// have been made to a dead or stopped receiver.
+    /// Whether the receiver must look under the lock although it sees no message. Reasons are a dead lock owner, an
+    /// offer to a dead or stopped receiver, and leases that may end.
     fn needs_a_look(&self) -> bool {
         Waiters::of(self.segment()).len(List::Offered) != 0
             || (self.holds_any() && self.holders_may_give())
             || self.segment().fixed().receiver.lock.is_orphaned()
-            // A sender may be about to send what its doorbell says already.
+            // A sender may be about to send the message that its doorbell announces already.
             || self.must_ring()
     }
 
-    /// Whether a look from outside of the lock finds a message. If not, the queue was empty at some instant during the
-    /// look.
+    /// Whether there is a message, read without the lock. If not, the queue was empty at some instant during the call.
     #[inline(always)]
     pub(super) fn seems_filled(&self) -> bool {
         let receiver = &self.segment().fixed().receiver;
@@ -183,9 +182,9 @@ impl Engine {
                 }
                 Err(_) => return true,
             }
-            // GONE, WIDER: the entry may have been another slot's already, because the position was passed meanwhile, or
-            // because the ring was doubled and the position has its entry elsewhere. The fence pairs with the release
-            // in `Ring::write`: a thread that read the entry after that sees the cursor, or the mask, that came before.
+            // GONE, WIDER: the entry may belong to another slot, because a receiver passed the position or the ring was
+            // doubled. The fence pairs with the release in `Ring::write`: a thread that read the changed entry sees the
+            // new cursor or mask.
             fence(Ordering::Acquire);
             if receiver.drained_hint() == drained && geometry.ring_mask() == mask {
                 return false;
@@ -205,7 +204,7 @@ impl Engine {
         };
         self.prefetch_upcoming(&found, self.pacing.received());
         let taken = self.consume(receiving, &found, buffer)?;
-        // What was taken is the caller's, whatever is wrong with waiters for room.
+        // The receive succeeds even if the list of waiting senders is corrupt.
         if Waiters::of(self.segment()).len(List::Senders) != 0
             && self.admit(receiving, wakes).is_err()
         {
@@ -216,8 +215,8 @@ impl Engine {
         Ok(taken)
     }
 
-    /// The message that the caller gets, if there is one: waiters were here first, and what the dead held is taken
-    /// back before the queue is called empty.
+    /// Returns the message that the caller gets. Receivers that waited before are served first; messages of dead
+    /// holders come back before the queue counts as empty.
     #[inline(always)]
     pub(super) fn next(
         &self,
@@ -229,7 +228,7 @@ impl Engine {
             self.serve(receiving, wakes)?;
             self.update_wait_flags(receiving);
         }
-        // What is taken now has been there.
+        // The queue held the message that is taken now.
         self.note_change(receiving, wakes);
         let found = match self.keeps_time() {
             true => self.next_in_time(receiving, wakes)?,
@@ -241,8 +240,8 @@ impl Engine {
         Ok(found)
     }
 
-    /// As [`next`](Self::next), where messages are held or grow too old. What the dead held comes back before anything
-    /// else is delivered: it may be better.
+    /// As [`next`](Self::next), for a queue with held messages or a time to live. Messages of dead holders come back
+    /// first: they may have a higher priority.
     #[cold]
     fn next_in_time(
         &self,
@@ -253,7 +252,7 @@ impl Engine {
             self.reclaim_and_serve(receiving, wakes)?;
         }
         match self.upcoming(receiving)? {
-            // What was too old has made room.
+            // Expired messages have made room.
             None if Waiters::of(self.segment()).len(List::Senders) != 0 => {
                 self.admit(receiving, wakes)?;
                 self.upcoming(receiving)
@@ -279,7 +278,7 @@ impl Engine {
         Ok(found.taken())
     }
 
-    /// The message that is delivered next, if there is one. It stays where it is.
+    /// Finds the message that is delivered next, and leaves it in its place.
     #[inline(always)]
     pub(super) fn best(&self, receiving: ReceiverHeld<'_>) -> Result<Option<Found<'_>>, Fault> {
         let fixed = self.segment().fixed();
@@ -297,7 +296,7 @@ impl Engine {
         self.best_slow(receiving)
     }
 
-    /// The message in a slot of the store, in the list of a priority.
+    /// Returns the message in a slot that is in the list of a priority.
     pub(super) fn stored_at(&self, slot: u32, priority: usize) -> Result<Found<'_>, Fault> {
         let found = self.found(slot, self.segment().cell(slot)?, true)?;
         if found.key == priority {
@@ -307,7 +306,7 @@ impl Engine {
         }
     }
 
-    /// Checks what a cell says of its message.
+    /// Checks the header of a cell.
     #[inline(always)]
     fn found<'a>(&self, slot: u32, cell: &'a Cell, stored: bool) -> Result<Found<'a>, Fault> {
         let (len, label) = (cell.len(), cell.key());
@@ -326,7 +325,7 @@ impl Engine {
         })
     }
 
-    /// More than one priority may be there: the ring is drained into the store.
+    /// Drains the ring into the store, because there may be more than one priority.
     #[inline(never)]
     fn best_slow(&self, receiving: ReceiverHeld<'_>) -> Result<Option<Found<'_>>, Fault> {
         let receiver = &self.segment().fixed().receiver;
@@ -337,7 +336,7 @@ impl Engine {
                 return Ok(None);
             };
             if ring.published(drained.wrapping_add(1))?.is_none() {
-                // The only message: it needs no order.
+                // A single message needs no order.
                 return self.found(slot, cell, false).map(Some);
             }
         }
@@ -349,7 +348,7 @@ impl Engine {
         self.stored_at(order.first(priority)?, priority).map(Some)
     }
 
-    /// Begins to fetch the cell of a message that comes after this one, in the midst of a stream.
+    /// Prefetches the cell of a message that comes after this one in a stream.
     #[inline(always)]
     fn prefetch_upcoming(&self, found: &Found<'_>, streak: u32) {
         if found.stored {
@@ -359,8 +358,8 @@ impl Engine {
         }
     }
 
-    /// In the ring: only what has been sent. To fetch a line that its sender is still going to write would cost both a
-    /// transfer; and so would reading `sent` for each message.
+    /// Prefetches a cell in the ring, if its message is sent. To prefetch a line that the sender still writes would
+    /// cost both sides a transfer, as would a read of `sent` for each message.
     #[inline(always)]
     fn prefetch_in_ring(&self, streak: u32) {
         let fixed = self.segment().fixed();
@@ -374,13 +373,13 @@ impl Engine {
         }
     }
 
-    /// In the store: the one that comes a few messages later; those before it were fetched earlier.
+    /// Prefetches a cell in the store, a few messages ahead.
     #[inline]
     pub(super) fn prefetch_stored(&self, found: &Found<'_>) {
         let order = Priorities::of(self.segment());
         let fetch = |slot| {
             self.segment().prefetch(slot);
-            // The next receive walks on from there.
+            // The next prefetch continues from there.
             self.segment().prefetch_link(slot);
         };
         self.expected.received(&order, found.key, found.slot, fetch);
@@ -407,7 +406,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Adds a message to the store, behind those of its priority.
+    /// Adds a message to the store, behind the others of its priority.
     #[inline(always)]
     pub(super) fn store(
         &self,
@@ -428,13 +427,13 @@ impl Engine {
         cell.set_stored(true);
     }
 
-    /// Adds `messages` (1 or -1) with so many bytes to what the store holds.
+    /// Adds `messages` (1 or -1) with so many bytes to the counts of the store.
     pub(crate) fn count_stored(&self, receiving: ReceiverHeld<'_>, bytes: u64, messages: i64) {
         let receiver = &self.segment().fixed().receiver;
         receiver.count_stored(receiving, bytes, messages);
     }
 
-    /// Takes a message from the queue. Its slot is then in the caller's hands.
+    /// Takes a message from the queue. Its slot then belongs to the caller.
     #[inline(always)]
     pub(super) fn take(&self, receiving: ReceiverHeld<'_>, found: &Found<'_>) -> Result<(), Fault> {
         if found.stored {
@@ -455,7 +454,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Puts a slot that no process uses behind the free ones.
+    /// Adds an unused slot behind the free ones.
     #[inline(always)]
     pub(crate) fn free_slot(&self, receiving: ReceiverHeld<'_>, slot: u32) {
         let published = &self.segment().fixed().published;
@@ -465,13 +464,13 @@ impl Engine {
         published.free_up_to(receiving, freed.wrapping_add(1));
     }
 
-    /// Tells senders how many messages are gone. Last, when those that waited for room have got theirs.
+    /// Tells senders how many messages have left the queue. To be called after waiters for room were served.
     #[inline(always)]
     pub(crate) fn publish_counts(&self, receiving: ReceiverHeld<'_>) {
         self.segment().fixed().publish_counts(receiving);
     }
 
-    /// Returns a message that was offered in vain to the head of its priority.
+    /// Returns an offered message that was not accepted to the head of its priority.
     pub(super) fn put_back(&self, receiving: ReceiverHeld<'_>, slot: u32) -> Result<(), Fault> {
         let cell = self.segment().cell(slot)?;
         let found = self.found(slot, cell, true)?;
@@ -482,7 +481,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The message in a slot that was offered to the caller, or that the caller parked.
+    /// Returns the message in a slot that belongs to a node, a lease or the caller.
     pub(crate) fn in_hand(&self, _: ReceiverHeld<'_>, slot: u32) -> Result<Found<'_>, Fault> {
         self.found(slot, self.segment().cell(slot)?, false)
     }
@@ -494,7 +493,7 @@ impl Engine {
         receiver.note_receive(clock::monotonic_coarse());
     }
 
-    /// Gives an offered message its place in the order, for the case that it has to come back.
+    /// Gives an offered message its place in the order, in case it comes back.
     pub(super) fn sequence_offered(&self, receiving: ReceiverHeld<'_>, found: &Found<'_>) {
         if !found.stored {
             let receiver = &self.segment().fixed().receiver;
@@ -502,7 +501,7 @@ impl Engine {
         }
     }
 
-    /// Receives; waits for a message until `deadline`.
+    /// Receives a message; waits for it until `deadline`.
     pub fn receive(
         &self,
         me: &Thread,
@@ -515,7 +514,7 @@ impl Engine {
         }
     }
 
-    /// Waits for a message, after a first attempt in vain.
+    /// Waits for a message, after a failed attempt.
     #[inline(never)]
     pub(super) fn receive_slow<R: Receipt>(
         &self,

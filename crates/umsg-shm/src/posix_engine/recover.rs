@@ -1,8 +1,8 @@
-//! Repairs: what the next owner of a lock does after the last one died holding it.
+//! Repairs: the next owner of a lock restores what the dead owner left.
 //!
-//! A repair trusts the ring's cursors, the cells' stamps and marks, and the nodes' words; everything else it makes
-//! anew. It may be killed itself at any point: the lock is then orphaned again and the next owner starts over. Its time
-//! grows with the number of slots in circulation.
+//! A repair trusts the cursors of the ring, the stamps and marks of the cells, and the words of the nodes. It rebuilds
+//! everything else. A repair may be killed at any point: the lock is orphaned again, and the next owner starts over.
+//! Its time grows with the number of slots in circulation.
 
 use super::{Engine, batch};
 use crate::arena;
@@ -21,14 +21,14 @@ use crate::waiters::{NO_SLOT, Node};
 
 /// Repairs the senders' side.
 ///
-/// | died | found | done |
+/// | the owner died | the repair finds | the repair does |
 /// |---|---|---|
-/// | before the stamp | `ring[sent]` has an old stamp | nothing: the slot is filled again by the next sender |
-/// | between stamp and cursor | `ring[sent]` has its stamp, or `drained` has passed it | the cursor moves: the message was sent |
-/// | in a batch, before its first stamp | `batch_end` is beyond `sent`, `ring[sent]` has an old stamp | the other stamps are taken back: nothing was sent |
-/// | in a batch, after it | `batch_end` is beyond `sent`, else as above | the cursor moves to `batch_end`: all was sent |
-/// | after announcing a priority | the word names position `sent` | nothing: true of the next message, or changed by it |
-/// | in the arena | the mark | the lists are rebuilt from the slots |
+/// | before the stamp | `ring[sent]` has an old stamp | nothing: the next sender fills the slot again |
+/// | between stamp and cursor | `ring[sent]` has its stamp, or `drained` has passed it | moves the cursor: the message was sent |
+/// | in a batch, before its first stamp | `batch_end` is beyond `sent`, `ring[sent]` has an old stamp | removes the other stamps: nothing was sent |
+/// | in a batch, after it | `batch_end` is beyond `sent`, else as above | moves the cursor to `batch_end`: all was sent |
+/// | after it announced a priority | the word names position `sent` | nothing: the next message has that priority, or changes the word |
+/// | in the arena | the mark | rebuilds the lists from the slots |
 pub(crate) fn sender_side(sending: SenderHeld<'_>, segment: &Segment) -> Result<(), Fault> {
     let fixed = segment.fixed();
     fixed.header.damage.check_mended()?;
@@ -36,8 +36,8 @@ pub(crate) fn sender_side(sending: SenderHeld<'_>, segment: &Segment) -> Result<
     let freed = fixed.published.freed_so_far();
     let sent = sender.next_position(sending);
     let published = sent != freed && Ring::of(segment).published(sent)?.is_some();
-    // GONE: a receiver may have taken the message already, and the slot's entry in the ring be another slot's. The
-    // fence pairs with the release in `Ring::write`: where the entry is another's, the cursor has passed it.
+    // GONE: a receiver may have taken the message already, and the entry may name another slot. The fence pairs with
+    // the release in `Ring::write`: if the entry names another slot, the cursor has passed the position.
     fence(Ordering::Acquire);
     let drained = fixed.receiver.drained_hint();
     let is_sent = published || drained.wrapping_sub(sent) as i64 > 0;
@@ -48,7 +48,7 @@ pub(crate) fn sender_side(sending: SenderHeld<'_>, segment: &Segment) -> Result<
         None => {}
     }
     sender.see_freed(sending, freed);
-    // KEPT: the next sender looks for itself whether there is room, and whether a thread waits for it.
+    // KEPT: the next sender looks whether there is room, and whether a thread waits for it.
     sender.keep_room(sending, segment.layout().max_messages);
     if sender.is_arena_broken(sending) {
         arena::rebuild(segment, sending)?;
@@ -57,10 +57,10 @@ pub(crate) fn sender_side(sending: SenderHeld<'_>, segment: &Segment) -> Result<
     Ok(())
 }
 
-/// Repairs the receivers' side, and the senders' too if it was lent.
-/// Every slot is found somewhere: held by a process, in the ring between `drained` and `freed`, in the hands of a node, or
-/// marked as stored.
-/// One that is nowhere was in the hands of the dead owner, and is free. The store and the lists of nodes are rebuilt.
+/// Repairs the receivers' side, and the senders' side if its lock was lent.
+///
+/// Every slot is held by a process, in the ring between `drained` and `freed`, named by a node, or marked as stored.
+/// Any other slot belonged to the dead owner, and becomes free. The repair rebuilds the store and the lists of nodes.
 pub(crate) fn receiver_side(receiving: ReceiverHeld<'_>, engine: &Engine) -> Result<(), Fault> {
     let segment = engine.segment();
     let fixed = segment.fixed();
@@ -80,7 +80,7 @@ pub(crate) fn receiver_side(receiving: ReceiverHeld<'_>, engine: &Engine) -> Res
     crash_point!(REPAIR_STORED);
     free_the_rest(receiving, engine, &survey);
     crash_point!(REPAIR_FREED);
-    // The counts are published when waiters for room have been served.
+    // The counts are published after waiters for room were served.
     Waiters::of(segment).rebuild(receiving)?;
     Leases::of(segment).rebuild(receiving)?;
     engine.find_registration(receiving);
@@ -102,7 +102,7 @@ fn survey_holds(
     Ok(())
 }
 
-/// Whether it still is one.
+/// Completes the step of a lease or reservation at which its process died. False if the record has ended.
 fn complete_hold(
     receiving: ReceiverHeld<'_>,
     engine: &Engine,
@@ -111,9 +111,9 @@ fn complete_hold(
     let slot = record.slot.get();
     match leases::State::of(record) {
         leases::State::Free => Ok(false),
-        // COMMIT_MARKED: the message is sent, and the store has it.
+        // COMMIT_MARKED: the message is sent, and is in the store.
         leases::State::Reserved => Ok(!engine.segment().cell(slot)?.is_stored()),
-        // LEASE_HELD, RETURN_MARKED: the message is the lease's, whether or not it is in the queue too.
+        // LEASE_HELD, RETURN_MARKED: the message belongs to the lease, even if it is in the queue, too.
         leases::State::Leased | leases::State::Aside | leases::State::Moving => {
             leave_queue(receiving, engine, slot)?;
             Ok(true)
@@ -121,7 +121,7 @@ fn complete_hold(
     }
 }
 
-/// Takes a message that a process was given out of the queue, if it still is there.
+/// Takes a message out of the queue, if it is still there: a lease or a node owns it.
 fn leave_queue(receiving: ReceiverHeld<'_>, engine: &Engine, slot: u32) -> Result<(), Fault> {
     let segment = engine.segment();
     let drained = segment.fixed().receiver.drained(receiving);
@@ -136,7 +136,7 @@ fn leave_queue(receiving: ReceiverHeld<'_>, engine: &Engine, slot: u32) -> Resul
     Ok(())
 }
 
-/// Brings every node to rest, and notes the slots that nodes hold.
+/// Completes the step of every node at which the owner died, and notes the slots of nodes.
 fn settle_nodes(
     receiving: ReceiverHeld<'_>,
     engine: &Engine,
@@ -145,7 +145,7 @@ fn settle_nodes(
     for (_, node) in Waiters::of(engine.segment()).all() {
         match (List::of(node), state(node)) {
             (List::None, _) | (List::Receivers, State::Waiting) => {}
-            // LEASE_HELD: its thread leased what it was offered.
+            // LEASE_HELD: the thread of the node leased the offered message.
             (List::Offered, _) if survey.has(node.slot.get() as usize) => {
                 node.list.set(List::None as u32);
             }
@@ -160,35 +160,35 @@ fn settle_nodes(
             (List::Senders, State::Waiting) => {
                 survey.note(node.slot.get());
             }
-            // A batch whose turn it was: its thread looks for itself, if it lives.
+            // The turn of a batch: its thread looks by itself, if it lives.
             (List::Senders, State::Settled | State::DiedSettled) if node.slot.get() == NO_SLOT => {
                 node.list.set(List::None as u32)
             }
             (List::Senders, State::Settled | State::DiedSettled) => {
                 complete_admission(receiving, engine, node)?
             }
-            // The slot is nowhere, and so becomes free.
+            // No other word names the slot: it becomes free.
             (List::Senders, _) => node.list.set(List::None as u32),
         }
     }
     Ok(())
 }
 
-/// SERVE_OFFERED: the message is the node's, whether or not it was taken from the queue.
+/// SERVE_OFFERED: the message belongs to the node, even if it is still in the queue.
 fn complete_offer(receiving: ReceiverHeld<'_>, engine: &Engine, node: &Node) -> Result<(), Fault> {
     leave_queue(receiving, engine, node.slot.get())?;
     node.list.set(List::Offered as u32);
     Ok(())
 }
 
-/// An offer was being taken back: the message is stored, under its old number.
+/// Stores a message whose offer was being withdrawn, under its old number.
 fn return_offer(engine: &Engine, node: &Node) -> Result<(), Fault> {
     engine.segment().cell(node.slot.get())?.set_stored(true);
     node.list.set(List::None as u32);
     Ok(())
 }
 
-/// ADMIT_ACCEPTED: the message is sent, whether or not it was stored.
+/// ADMIT_ACCEPTED: the message is sent, and is stored now if it was not.
 fn complete_admission(
     receiving: ReceiverHeld<'_>,
     engine: &Engine,
@@ -202,7 +202,7 @@ fn complete_admission(
     Ok(())
 }
 
-/// Notes the slots in the ring. One that is there is not stored (DRAIN_LINKED: it was being moved, and stays).
+/// Notes the slots in the ring. They are not stored (DRAIN_LINKED: a message that was being moved stays in the ring).
 fn survey_ring(
     receiving: ReceiverHeld<'_>,
     segment: &Segment,
@@ -215,7 +215,7 @@ fn survey_ring(
     if len > survey.slots() as u64 {
         return Err(Fault::Damaged);
     }
-    // From the first that is not published on all are the senders', one of whom may be filling them: none of them was moved.
+    // From the first unpublished position on, the slots belong to senders, which may be filling one of them.
     let mut is_ours = true;
     for step in 0..len {
         let position = drained.wrapping_add(step);
@@ -231,10 +231,10 @@ fn survey_ring(
     Ok(())
 }
 
-/// A stored message: its place in the order, and its slot.
+/// A stored message: its sequence number and its slot.
 type Stored = (u64, u32);
 
-/// Notes the slots that are marked as stored, and lists them.
+/// Notes and lists the slots that are marked as stored.
 fn survey_store(segment: &Segment, survey: &mut Survey) -> Result<Scratch<Stored>, Fault> {
     let mut count = 0;
     let slots = survey.slots();
@@ -251,7 +251,7 @@ fn survey_store(segment: &Segment, survey: &mut Survey) -> Result<Scratch<Stored
     Ok(stored)
 }
 
-/// Rebuilds the store from the messages that are marked.
+/// Rebuilds the store from the marked messages.
 fn rebuild_store(
     receiving: ReceiverHeld<'_>,
     engine: &Engine,
@@ -269,12 +269,12 @@ fn rebuild_store(
         (messages, bytes) = (messages + 1, bytes + found.len as u64);
         receiver.raise_sequence(receiving, sequence);
     }
-    // At the end: receivers look at it without the lock, and must not find the store empty on the way.
+    // Last: receivers read the count without the lock, and must not find the store empty meanwhile.
     receiver.set_stored(receiving, messages, bytes);
     Ok(())
 }
 
-/// Frees the slots that were found nowhere.
+/// Frees the slots that no other step has found.
 fn free_the_rest(receiving: ReceiverHeld<'_>, engine: &Engine, survey: &Survey) {
     for slot in 0..survey.slots() as u32 {
         if !survey.has(slot as usize)

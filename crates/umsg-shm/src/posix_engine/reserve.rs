@@ -1,8 +1,8 @@
 //! Reservations: sending a message that is written in place.
 //!
-//! A reservation takes a slot from the free end, as a blocked sender does, and counts for the queue's capacity from then
-//! on. Committing moves the message into the store, behind everything that was sent before: no thread waits for a holder
-//! that takes its time, because the ring never contains what is not written yet.
+//! A reservation takes a slot from the free end, as a blocked sender does, and counts for the queue's capacity from
+//! then on. A commit moves the message into the store, behind all messages that were sent before. A slow holder blocks
+//! no thread, because the ring contains written messages only.
 
 use super::batch::Turn;
 use super::held_messages::LeaseHandle;
@@ -22,7 +22,7 @@ use crate::sys::liveness;
 use crate::sys::thread::Thread;
 use crate::waiters::{List, Waiters};
 
-/// Reserves when it is its turn.
+/// Reserves a slot at its turn.
 struct Reserve {
     len: usize,
 }
@@ -45,7 +45,7 @@ impl Turn for Reserve {
 }
 
 impl Engine {
-    /// Reserves room for a message of up to `len` bytes, if there is some at once.
+    /// Reserves room for a message of up to `len` bytes if there is room now.
     pub fn try_reserve(
         &self,
         me: &Thread,
@@ -54,7 +54,7 @@ impl Engine {
     ) -> Result<LeaseHandle, Refused> {
         liveness::register(self.segment());
         match self.try_reserve_room(me, len, deadline) {
-            // Its priority is not known yet: whatever is dropped has none that is higher.
+            // The priority of the message is not known yet: no dropped message outranks it.
             Err(Refused::NotNow) if self.policy().on_full == OnFull::DropOldest => {
                 self.make_room(me, PRIORITIES, deadline)?;
                 self.try_reserve_room(me, len, deadline)
@@ -69,7 +69,7 @@ impl Engine {
         len: usize,
         deadline: Deadline,
     ) -> Result<LeaseHandle, Refused> {
-        // A receiver that died may have made room: a process that gets its lock repairs, and tells of it.
+        // A receiver that died may have made room: the next owner of its lock repairs the queue and publishes the room.
         let was_left = self.segment().fixed().receiver.lock.is_orphaned();
         if !(self.seems_to_hold_room(1) || self.holders_may_give() || was_left) {
             return Err(Refused::NotNow);
@@ -78,7 +78,7 @@ impl Engine {
             if self.holders_may_give() {
                 self.reclaim_and_serve(receiving, wakes)?;
             } else if !self.nobody_waits_for_room() {
-                // The room that seems to be there is kept for a batch, whose sender may be dead.
+                // The room may be kept for a batch whose sender is dead.
                 self.serve(receiving, wakes)?;
                 self.update_wait_flags(receiving);
             }
@@ -89,7 +89,7 @@ impl Engine {
         })
     }
 
-    /// Reserves; waits for room until `deadline`.
+    /// Reserves room; waits for it until `deadline`.
     pub fn reserve(
         &self,
         me: &Thread,
@@ -98,7 +98,7 @@ impl Engine {
     ) -> Result<LeaseHandle, Refused> {
         let attempt = || loop {
             match self.try_reserve(me, len, deadline) {
-                // A sender is stopped: it is waited for where no receiver waits for us.
+                // A sender is stopped. This thread waits for it in `lock_sender`, where it blocks no receiver.
                 Err(Refused::Fault(Fault::Busy)) if !deadline.has_passed() => {
                     self.lock_sender(me, deadline)?.unlock();
                 }
@@ -113,7 +113,7 @@ impl Engine {
         }
     }
 
-    /// Both locks are held.
+    /// Reserves a slot, unless senders wait or the queue is full.
     fn reserve_borrowed(
         &self,
         both: BothHeld<'_>,
@@ -122,7 +122,7 @@ impl Engine {
     ) -> Result<LeaseHandle, Refused> {
         let fixed = self.segment().fixed();
         let waiters = Waiters::of(self.segment());
-        // Waiters for room were here first.
+        // Senders that wait for room come first.
         if waiters.len(List::Senders) != 0
             || !self.has_room(fixed.sender.next_position(both.sender()))
         {
@@ -131,7 +131,7 @@ impl Engine {
         self.reserve_slot(both, me, len)
     }
 
-    /// Both locks are held, and there is room.
+    /// Reserves a slot, when there is room.
     fn reserve_slot(
         &self,
         both: BothHeld<'_>,
@@ -158,14 +158,13 @@ impl Engine {
         self.count_kind(receiving, State::Reserved, 1);
         self.count_held(receiving, 1);
         self.publish_counts(receiving);
-        // What senders have seen of the room is older than this reservation.
+        // Senders saw the room before this reservation.
         fixed.forget_room(both);
         let found = Found::in_place(slot, cell, len);
         Ok(self.handle(index, record, &found))
     }
 
-    /// Sends the message of `len` bytes that stands in the reserved slot. False if the reservation is not the
-    /// caller's any more.
+    /// Sends the message of `len` bytes in the reserved slot. False if the reservation has ended.
     pub fn commit(
         &self,
         me: &Thread,
@@ -173,7 +172,7 @@ impl Engine {
         len: usize,
         key: usize,
     ) -> Result<bool, Refused> {
-        // A sender may be stopped in there: it is waited for where no receiver waits for us.
+        // A sender may be stopped with its lock. This thread waits for it here, where it blocks no receiver.
         let held = self.lock_sender(me, Deadline::Never)?;
         let ready = self.provide_fifo(key);
         held.unlock();
@@ -202,7 +201,7 @@ impl Engine {
         let cell = self.segment().cell(slot)?;
         self.segment().shorten(cell, handle.len, len)?;
         self.describe(me, cell, len, key);
-        // What is in the ring was sent before.
+        // The messages in the ring were sent before.
         self.drain(receiving)?;
         self.foretell_doorbell(receiving, 1, 0);
         self.mark_stored(receiving, cell);
@@ -249,7 +248,7 @@ mod tests {
     use std::sync::mpsc;
     use std::time::Duration;
 
-    /// Does `work` while a thread holds the sender lock, as one that is stopped; lets that one go on after `time`.
+    /// Runs `work` beside a thread that holds the sender lock for `time`, as a stopped sender does.
     fn beside_a_stopped_sender<T: Send>(
         engine: &Engine,
         time: Duration,

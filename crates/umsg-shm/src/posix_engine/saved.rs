@@ -1,4 +1,4 @@
-//! Sending what was saved.
+//! Sending a message of a snapshot.
 
 use super::{Engine, Refused, Seen};
 use crate::posix_engine::segment::Ring;
@@ -6,8 +6,8 @@ use crate::sys::clock::{self, Deadline};
 use crate::sys::thread::Thread;
 
 impl Engine {
-    /// Sends a message as it was sent once, by that process and at that time, which is one of CLOCK_REALTIME. Only while no other process can see the queue: what is
-    /// changed after the send is still there.
+    /// Sends a message with the sender and time of a snapshot. The time is one of CLOCK_REALTIME. Only for a queue that
+    /// no other process can see: the message changes after its send.
     pub fn send_saved(&self, me: &Thread, seen: &Seen, message: &[u8]) -> Result<(), Refused> {
         self.try_send(me, message, seen.key, Deadline::Passed)?;
         let sent = self.segment().fixed().sender.sent();

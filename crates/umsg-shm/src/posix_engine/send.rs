@@ -1,4 +1,4 @@
-//! Sending: the fast path, and what a sender does that finds no room.
+//! Sending: the fast path, and the search for room in a full queue.
 
 use super::tag::priority_of;
 use super::{Engine, NoSlot, Refused, WATCHED};
@@ -14,18 +14,18 @@ use crate::sys::thread::{Calm, Thread};
 use crate::waiters::wait::wait_and_attempt;
 use crate::waiters::{List, Waiters};
 
-/// Priorities whose list heads share a page of the store.
+/// Priorities whose list heads share a page of the fifo region.
 pub(super) const FIFOS_A_PAGE: usize = 4096 / 8;
 
-/// How far ahead the cells that will be written are fetched: far enough to hide a miss, and near enough that the line
-/// is still there when its turn comes.
+/// How many messages ahead the sender prefetches the cells that it will write. The distance hides a cache miss, and the
+/// line stays in the cache until its turn.
 const AHEAD: u64 = 6;
 
-/// How often a send that found no room looks for some that was made or found meanwhile.
+/// How often a send in a full queue tries again after it made or found room.
 pub(super) const ATTEMPTS: u32 = 16;
 
 impl Engine {
-    /// Sends, if there is room at once.
+    /// Sends a message if there is room now.
     #[inline]
     pub fn try_send(
         &self,
@@ -36,8 +36,8 @@ impl Engine {
     ) -> Result<(), Refused> {
         let mut attempts = ATTEMPTS;
         loop {
-            // A look ahead, which may be wrong either way: what counts is the look under the lock. Without this one each send to a
-            // queue that is polled would take the sender lock, which others may have been lent, only to let it go for the other.
+            // A hint, read without the lock; the decision is made under it. Without the hint, each send to a polled
+            // queue would take the sender lock only to release it for the receiver lock.
             let result = if self.must_ring() {
                 self.send_watched(me, message, key, deadline)
             } else {
@@ -47,11 +47,12 @@ impl Engine {
             match result {
                 Ok(()) => break,
                 Err(Refused::Own(NoSlot)) => match self.grow(me, deadline, 1) {
-                    // Some sender is slow or stopped: it is waited for where no receiver waits for us.
+                    // A sender holds its lock long or is stopped. This thread waits for it in `lock_sender`, where it
+                    // blocks no receiver.
                     Err(Refused::Fault(Fault::Busy)) if !deadline.has_passed() => {}
                     other => other?,
                 },
-                // Others may take again and again what was made or found.
+                // Other senders may take the room each time.
                 Err(Refused::NotNow) if attempts == 0 => return Err(Refused::NotNow),
                 Err(Refused::NotNow) if self.policy().on_full == OnFull::DropOldest => {
                     attempts -= 1;
@@ -67,7 +68,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Sends one message, if there is room, under the sender lock only; if it turns out there that a process polls, otherwise.
+    /// Sends a message under the sender lock alone. If a process turns out to poll, sends as
+    /// [`send_watched`](Self::send_watched).
     #[inline(always)]
     fn send_unwatched(
         &self,
@@ -87,9 +89,9 @@ impl Engine {
         Ok(result)
     }
 
-    /// Whether a sender that found no room is to try again: the dead held room, or leases that end; a receiver died, maybe
-    /// after it made room; or the batch for which the room was kept is gone. A process that gets the receiver lock repairs, and
-    /// tells of it.
+    /// Whether a sender that found no room should try again. Room can come from a dead holder, an expired lease, a
+    /// receiver that died after it made room, or a batch that is gone. The owner of the receiver lock repairs the queue
+    /// and publishes the room.
     #[cold]
     pub(super) fn finds_room_after_all(
         &self,
@@ -113,14 +115,14 @@ impl Engine {
         })
     }
 
-    /// Serves receivers that wait, after a message was published and the lock dropped.
+    /// Serves waiting receivers, after a message was published and the lock released.
     #[inline(always)]
     pub(super) fn serve_if_asked(&self, me: &Thread, deadline: Deadline) {
         crash_point!(SEND_UNSERVED);
         // ATTENTION: the unlock was a full barrier between the stamp and this load; pairs with the fences of
         // `enlist_receiver` and `look_around`.
         let wait_flags = &self.segment().fixed().wait_flags;
-        // A poller was told before it was sent.
+        // A watched send has served pollers under its lock.
         if wait_flags.attention() & !WATCHED != 0 {
             self.serve_after_send(me, deadline);
         }
@@ -155,7 +157,7 @@ impl Engine {
         crash_point!(SEND_PUBLISHED);
         sender.move_cursor(sending, position.wrapping_add(1));
         crash_point!(SEND_COUNTED);
-        // Only free ones: past `freed` the ring names cells that receivers may be reading.
+        // Only free slots: past `freed`, the entries name cells that receivers may be reading.
         if sender.known_free(position) > AHEAD
             && let Ok((slot, _)) = ring.slot(position.wrapping_add(AHEAD))
         {
@@ -172,7 +174,7 @@ impl Engine {
         queued < self.segment().layout().max_messages as i64 || self.room(position, 1) == 1
     }
 
-    /// For how many messages there is room; more than `wanted` are not counted.
+    /// Returns for how many messages there is room, at most `wanted`.
     #[inline(always)]
     pub(super) fn room(&self, position: u64, wanted: u64) -> u64 {
         let fixed = self.segment().fixed();
@@ -188,27 +190,26 @@ impl Engine {
         // ROOM: the slots of the messages that count as removed are free, too.
         let removed = fixed.published.removed();
         if !self.nobody_waits_for_room() {
-            // KEPT: room that is there and was not given to waiters is kept for a batch that needs more.
+            // KEPT: waiters did not get this room; it is kept for a batch that needs more.
             return seen;
         }
         fixed.sender.see_removed(removed);
         left(removed)
     }
 
-    /// Whether no sender is blocked: an exact answer under the sender lock for "nobody", otherwise a hint.
+    /// Whether no sender is blocked. Under the sender lock, `true` is exact; otherwise the answer is a hint.
     #[inline(always)]
     pub(super) fn nobody_waits_for_room(&self) -> bool {
         Waiters::of(self.segment()).len(List::Senders) == 0
     }
 
-    /// From now on senders find the queue full until no thread waits for room any more: KEPT. Under both locks, by the process that is
-    /// going to wait.
+    /// Makes the queue look full to senders until no thread waits for room: KEPT. For a thread that is about to wait.
     pub(super) fn keep_room(&self, both: BothHeld<'_>) {
         let max = self.segment().layout().max_messages;
         self.segment().fixed().sender.keep_room(both.sender(), max);
     }
 
-    /// Writes a message into a slot that is the caller's.
+    /// Writes a message into a slot that the caller owns.
     #[inline(always)]
     pub(super) fn fill(
         &self,
@@ -224,7 +225,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Writes the bytes of a message into a slot that is the caller's.
+    /// Writes the bytes of a message into a slot that the caller owns.
     #[inline(always)]
     pub(super) fn place_bytes(
         &self,
@@ -239,7 +240,7 @@ impl Engine {
         self.segment().copy_in(cell, message)
     }
 
-    /// Writes the header of a message whose bytes stand in a slot that is the caller's.
+    /// Writes the header of a message into a slot that the caller owns. The bytes are written.
     #[inline(always)]
     pub(super) fn describe(&self, me: &Thread, cell: &Cell, len: usize, key: usize) {
         let now = clock::monotonic_coarse();
@@ -247,7 +248,7 @@ impl Engine {
         self.segment().fixed().sender.note_send(now);
     }
 
-    /// Changes the one-priority word if this message's priority differs from the last one's.
+    /// Changes the one-priority word if the priority of this message differs from the last one.
     #[inline(always)]
     fn announce(&self, sending: SenderHeld<'_>, position: u64, key: usize) -> Result<(), Fault> {
         let key = priority_of(key as u64);
@@ -270,8 +271,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes sure that the list head of a priority is real memory. The sender does it, because a sender can be told
-    /// that there is none; a receiver could not.
+    /// Makes sure that the list head of a priority is real memory. The sender does this because a send can fail with an
+    /// error; a receive could not.
     pub(super) fn provide_fifo(&self, key: usize) -> Result<(), Fault> {
         let sender = &self.segment().fixed().sender;
         let page = key / FIFOS_A_PAGE;
@@ -283,10 +284,10 @@ impl Engine {
         Ok(())
     }
 
-    /// Serves waiters, after a message was published: the sender's part of a hand-over.
+    /// Serves waiters after a message was published: the sender's part of a hand-off.
     #[cold]
     fn serve_after_send(&self, me: &Thread, deadline: Deadline) {
-        // The message is sent whatever happens here: waiters look by themselves at their next slice.
+        // The message is sent even if this fails: waiters look for messages at the end of each slice.
         let _ = self.with_receiver_lock(me, deadline.or_slice(STOPPED), |receiving, wakes| {
             self.serve(receiving, wakes)?;
             self.update_wait_flags(receiving);
@@ -294,7 +295,7 @@ impl Engine {
         });
     }
 
-    /// Sends; waits for room until `deadline`.
+    /// Sends a message; waits for room until `deadline`.
     pub fn send(
         &self,
         me: &Thread,
@@ -312,8 +313,8 @@ impl Engine {
         }
     }
 
-    /// Waits for room for so many messages after an attempt in vain, and attempts again, until the deadline. `block` returns None for
-    /// another attempt.
+    /// Waits for room for so many messages after a failed attempt, and attempts again, until the deadline. `block`
+    /// returns None to ask for another attempt.
     #[cold]
     pub(super) fn wait_for_room<T>(
         &self,
@@ -334,7 +335,7 @@ impl Engine {
             self.segment().fixed().counters.count(Event::SendBlocked);
             let outcome = block(calm)?;
             if outcome.is_some() {
-                // It may have sent by itself, as a batch.
+                // `block` may have sent the message itself.
                 self.ring_if_asked();
             }
             Ok(outcome)
@@ -342,23 +343,24 @@ impl Engine {
         wait_and_attempt(&mut (), deadline, wait, |()| attempt())
     }
 
-    /// Whether a look from outside of the locks finds room for so many messages that is not kept for a process.
+    /// Whether there seems to be room for so many messages that is not kept for a waiter. A hint, read without the
+    /// locks.
     pub(super) fn seems_roomy(&self, messages: u64) -> bool {
         self.nobody_waits_for_room() && self.seems_to_hold_room(messages)
     }
 
-    /// The same, kept or not.
+    /// Whether there seems to be room for so many messages, kept or not. A hint, read without the locks.
     pub(super) fn seems_to_hold_room(&self, messages: u64) -> bool {
         let fixed = self.segment().fixed();
-        // In this order: what counts as removed at least is; `sent` may be older, which errs towards a try.
+        // In this order: the messages that count as removed are removed. An older `sent` errs towards an attempt.
         let removed = fixed.published.removed();
         let sent = fixed.sender.sent();
         let queued = sent.wrapping_sub(removed) as i64;
         queued.saturating_add(messages as i64) <= self.segment().layout().max_messages as i64
     }
 
-    /// Takes a slot for the message of a sender that is going to block, and writes the message there. The caller holds
-    /// the receiver lock. None if there is room after all.
+    /// Takes a slot for the message of a sender that is about to block, and writes the message there. None if there is
+    /// room after all.
     pub(super) fn park(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -399,7 +401,7 @@ impl Engine {
         Ok(Some(slot))
     }
 
-    /// Takes a slot from the free end. Both locks are held: no process is filling it.
+    /// Takes a slot from the free end. No thread fills that slot, because both locks are held.
     pub(super) fn take_free_slot(&self, both: BothHeld<'_>) -> Result<(u32, &Cell), Refused> {
         let fixed = self.segment().fixed();
         if fixed.free_slots(both) == 0 {
@@ -411,7 +413,7 @@ impl Engine {
         Ok((slot, cell))
     }
 
-    /// Keys that a message may have.
+    /// Whether a message may have this priority.
     pub fn is_priority(key: u32) -> bool {
         (key as usize) < PRIORITIES
     }

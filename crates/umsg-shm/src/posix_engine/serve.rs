@@ -1,7 +1,9 @@
-//! Serving: the thread that changed the queue hands messages to waiters, and room to those that want to send.
+//! Serving: the thread that changed the queue offers messages to waiting receivers and admits messages of waiting
+//! senders.
 //!
-//! Under the receiver lock. A hand-over is: note the slot in the node, settle the node's word, take the message from
-//! the queue. If the server dies in between, the node's word decides whose the message is.
+//! All of it runs under the receiver lock. A hand-off has three steps: note the slot in the node, settle the node's
+//! word, take the message from the queue. If the serving thread dies in between, the node's word decides about the
+//! message.
 
 use super::{DeferredWakes, Engine};
 use crate::counters::Event;
@@ -13,11 +15,11 @@ use crate::sys::clock;
 use crate::waiters::{self, List, State, Waiters};
 use crate::waiters::{NO_SLOT, NODES, Node};
 
-/// Longest walk over a list: each node is taken off, at the latest when it is found dead or given up the second time.
+/// The longest walk over a list. Each node leaves the list at the latest at its second visit.
 const BOUND: usize = 2 * NODES;
 
 impl Engine {
-    /// Serves every process that can be served.
+    /// Serves all waiters that can be served.
     pub(crate) fn serve(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -28,7 +30,8 @@ impl Engine {
             self.reclaim_offers(receiving)?;
         }
         self.hand_over(receiving, wakes)?;
-        // Both may wait while messages are held or grow too old: what a sender brings is a receiver's. Each turn ends a wait.
+        // Receivers and senders may both wait while messages are held or expire. An admitted message goes to a
+        // receiver; each round ends a wait.
         while waiters.len(List::Senders) != 0 && self.admit(receiving, wakes)? != 0 {
             if waiters.len(List::Receivers) == 0 {
                 break;
@@ -78,7 +81,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Takes the messages of blocked senders into the queue while there is room, in their order. Answers how many.
+    /// Admits the messages of blocked senders in their order, while there is room. Returns how many.
     pub(crate) fn admit(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -101,15 +104,15 @@ impl Engine {
             if !self.has_room_now(receiving, 1) {
                 return Ok(admitted);
             }
-            // What is in the ring was sent before: it goes into the store first, and before the node is settled, because
-            // a repair stores the message of a settled node at once.
+            // The messages in the ring were sent before: they go into the store first. The drain precedes the settling,
+            // because a repair stores the message of a settled node at once.
             self.drain(receiving)?;
             if !waiters::settle(node) {
                 continue;
             }
             crash_point!(ADMIT_ACCEPTED);
             let found = self.in_hand(receiving, node.slot.get())?;
-            // It is as old as its place in the queue.
+            // The age of the message counts from its admission.
             found.cell.renew(clock::monotonic_coarse());
             self.store(receiving, &found)?;
             waiters.remove(receiving, node)?;
@@ -119,7 +122,7 @@ impl Engine {
         Ok(admitted)
     }
 
-    /// Takes a sender's node off its list and frees the slot of its message, if it has one, which was never sent.
+    /// Takes a sender's node off its list. If the node has a slot, frees it: the message was never sent.
     pub(super) fn withdraw_sender(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -140,8 +143,7 @@ impl Engine {
         self.room_now(receiving) >= i64::from(messages)
     }
 
-    /// For how many messages there is room; negative if offers that came back fill more than there is. Under the
-    /// receiver lock.
+    /// Returns for how many messages there is room. Negative if returned offers exceed the capacity.
     pub(super) fn room_now(&self, receiving: ReceiverHeld<'_>) -> i64 {
         let fixed = self.segment().fixed();
         let sent = fixed.sender.sent();
@@ -149,8 +151,8 @@ impl Engine {
         (self.segment().layout().max_messages as i64).saturating_sub(queued)
     }
 
-    /// Puts back what was offered to the dead, to those that gave up, and to those that have not reacted for a slice:
-    /// a stopped receiver must not swallow a message.
+    /// Puts back offers to receivers that died, gave up, or have not reacted for a slice: a stopped receiver must not
+    /// keep a message.
     fn reclaim_offers(&self, receiving: ReceiverHeld<'_>) -> Result<(), Fault> {
         let waiters = Waiters::of(self.segment());
         let now = clock::monotonic();
@@ -167,7 +169,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether the node's thread has lost its offer.
+    /// Whether the thread of a node has lost its offer.
     fn is_forfeit(&self, receiving: ReceiverHeld<'_>, node: &Node, now: u64) -> bool {
         match waiters::state(node) {
             State::Settled => {
@@ -175,11 +177,11 @@ impl Engine {
                 {
                     return false;
                 }
-                // Its thread looks by itself when it goes on; a dead one's node is free.
+                // A living thread looks by itself when it goes on; the node of a dead thread becomes free.
                 if waiters::is_orphan(self.segment(), node) {
                     waiters::give_up(node);
                 }
-                // In vain if the list was scribbled: then the walk that follows says so.
+                // If the list is corrupt, this fails, and the walk of the caller reports it.
                 let _ = Waiters::of(self.segment()).pass_over(receiving, node);
                 true
             }

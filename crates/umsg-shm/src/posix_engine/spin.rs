@@ -1,4 +1,4 @@
-//! Looking for a message, or for room, before going to sleep: as long as the handle's pacing says.
+//! Spinning: looking for a message or for room before going to sleep, as long as the handle's pacing says.
 
 use super::Engine;
 use crate::counters::Event;
@@ -7,14 +7,15 @@ use crate::sys::thread::Calm;
 use crate::waiters::pacing::{give_way, look_away, spin_until};
 
 impl Engine {
-    /// Looks for a message as long as the handle's pacing says. True if it is worth another attempt.
+    /// Looks for a message as long as the handle's pacing says. True if another attempt is worthwhile.
     pub(super) fn spin_for_message(&self, calm: Calm<'_>, deadline: Deadline) -> bool {
-        // A registered process is told of no message that a receiver waits for: the receiver waits where it is seen.
+        // A registered process is not notified while a receiver waits. The receiver waits in the list, where senders
+        // see it.
         if self.has_registration() {
             return false;
         }
         let budget = self.pacing.allowance();
-        // One that only spins wants the next message at once, not many.
+        // A handle that only spins wants the next message at once.
         if budget != 0 && budget != u32::MAX {
             look_away(
                 self.pacing
@@ -25,11 +26,11 @@ impl Engine {
         self.spin(budget, calm, deadline, ready) || give_way(ready)
     }
 
-    /// Looks for room for so many messages as long as the handle's pacing says. True if it is worth another attempt.
+    /// Looks for room for so many messages as long as the handle's pacing says. True if another attempt is worthwhile.
     pub(super) fn spin_for_room(&self, messages: u64, calm: Calm<'_>, deadline: Deadline) -> bool {
         let budget = self.pacing.allowance();
-        // One that only spins wants to send the next message at once, not many. One that hardly spins may be in a stream, too. The threads of
-        // a model have nothing to gain by time.
+        // A handle that only spins wants to send the next message at once. A handle that hardly spins may be in a
+        // stream, too. A model has no time.
         if budget != u32::MAX && !cfg!(loom) {
             self.let_room_gather(messages);
         }
@@ -60,8 +61,8 @@ impl Engine {
         }
         let paid = spin_until(budget, calm, deadline, ready);
         if budget == u32::MAX {
-            // Back to the attempt, which finds a message, or that the deadline has passed. That a handler has interrupted
-            // the call finds the thread that is about to sleep.
+            // The next attempt finds a message or the end of the deadline. The thread that is about to sleep finds an
+            // interruption.
             return paid || !calm.is_over();
         }
         self.pacing.learn(budget, paid);

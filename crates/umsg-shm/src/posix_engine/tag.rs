@@ -1,17 +1,18 @@
-//! What stands beside a message: its priority, and a mark that its sender makes there.
+//! The key of a message: its priority, and a mark that the sender of a ring sets.
 //!
-//! The engine orders by the priority and hands on the mark. POSIX queues have no marks, rings no priorities.
+//! The engine orders messages by the priority and passes the mark on. POSIX queues have no marks, rings have no
+//! priorities.
 
-/// Bits of a label below the mark: the priority.
+/// Bits of a key below the mark: the priority.
 pub(crate) const MARK: u32 = 16;
 
-/// The priority in a label, not checked.
+/// Returns the priority in a key, unchecked.
 #[inline(always)]
 pub(super) fn priority_of(label: u64) -> usize {
     label as usize & ((1 << MARK) - 1)
 }
 
-/// The label of a message without a priority. The mark has 48 bits.
+/// Returns the key of a message without a priority. The mark has 48 bits.
 #[inline(always)]
 pub fn marked(mark: u64) -> usize {
     (mark << MARK) as usize

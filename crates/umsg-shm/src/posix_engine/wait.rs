@@ -1,4 +1,4 @@
-//! Waiting: a node, and a sleep in slices.
+//! Waiting: a node in a list, and a sleep in slices.
 
 #[cfg(not(loom))]
 use super::batch::NEVER;
@@ -18,10 +18,10 @@ use crate::waiters::wait::{self, End, GRACE, Sleeper, nap};
 use crate::waiters::{self, List, State, UNRANKED, Waiters};
 use crate::waiters::{NO_SLOT, Node};
 
-/// See [`wait::Enlisted`]. A thread that waits has the index of its node, and the node.
+/// See [`wait::Enlisted`]. A waiting thread has the index of its node, and the node.
 pub(super) type Enlisted<'a, T> = wait::Enlisted<(u32, &'a Node), T>;
 
-/// What a receive does with its message: copies it out, or keeps it where it is.
+/// How a receive takes its message: it copies the message out, or leases it.
 pub(super) trait Receipt {
     type Outcome;
 
@@ -34,8 +34,8 @@ pub(super) trait Receipt {
         wakes: &mut DeferredWakes,
     ) -> Result<Self::Outcome, Refused>;
 
-    /// Takes the message that was offered to the caller's node, and takes the node off its list at the step at which the
-    /// message changes hands.
+    /// Takes the message that was offered to the caller's node. Takes the node off its list at the step that transfers
+    /// the message.
     fn accept(
         &mut self,
         receiving: ReceiverHeld<'_>,
@@ -47,7 +47,7 @@ pub(super) trait Receipt {
 }
 
 impl Engine {
-    /// Waits for a message with a node. None: try again.
+    /// Waits for a message with a node. None asks for another attempt.
     pub(super) fn block_receiver<R: Receipt>(
         &self,
         me: &Thread,
@@ -74,16 +74,18 @@ impl Engine {
         };
         let end = self.sleep(&sleeper, index);
         crash_point!(WAIT_WOKEN);
-        // FOREIGN_MARK: a node that this thread has given up may be another's, with the same thread id in another PID namespace.
+        // FOREIGN_MARK: a node that this thread has given up may belong to a thread with the same id in another PID
+        // namespace.
         me.unname(outer);
         match self.end_receiver(me, receipt, node, end, deadline) {
-            // The offer was withdrawn before we got the lock.
+            // The offer was withdrawn before this thread got the lock.
             Err(Refused::NotNow) => Ok(None),
             other => other.map(Some),
         }
     }
 
-    /// Drops the lock. If the caller is enlisted, names its node to the kernel and wakes whom it served on the way.
+    /// Releases the lock and wakes the waiters that were served. If the caller is enlisted, names its node to the
+    /// kernel first.
     pub(super) fn begin<'a, T>(
         &self,
         held: Held<'a>,
@@ -106,7 +108,7 @@ impl Engine {
         begun
     }
 
-    /// Serves those that came before, then the caller, or enlists it.
+    /// Serves earlier waiters, then takes a message or enlists the caller.
     fn enlist_receiver<R: Receipt>(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -126,8 +128,8 @@ impl Engine {
         waiters.insert(receiving, List::Receivers, index)?;
         crash_point!(WAIT_LISTED);
         self.update_wait_flags(receiving);
-        // ATTENTION: the flag, then the stamps; pairs with the barrier between stamp and flag in `try_send`.
-        // Whichever comes second sees the other: the sender serves, or we find its message here.
+        // ATTENTION: the flag, then the stamps; pairs with the barrier between stamp and flag in `try_send`. Either the
+        // sender sees the flag and serves, or this thread finds the message here.
         fence(Ordering::SeqCst);
         let served = self.serve(receiving, wakes);
         if let Err(trouble) = served {
@@ -139,7 +141,7 @@ impl Engine {
         Ok(Enlisted::Waiting((index, node)))
     }
 
-    /// Takes the outcome of a wait. The lock is needed: to free the slot, or to leave the list.
+    /// Takes the outcome of a wait. Needs the lock to free the slot or to leave the list.
     fn end_receiver<R: Receipt>(
         &self,
         me: &Thread,
@@ -155,14 +157,14 @@ impl Engine {
             result
         };
         self.end_wait(me, end, deadline, work, || {
-            // What was offered meanwhile goes back to the queue.
+            // An offered message goes back to the queue.
             waiters::give_up(node);
             None
         })
     }
 
-    /// Ends a wait under the receiver lock. If that can't be had, `let_go` lets go of the node without it, and says what came
-    /// of the wait if that is certain.
+    /// Ends a wait under the receiver lock. If the lock is not available, `let_go` releases the node without it, and
+    /// returns the outcome if that is certain.
     pub(super) fn end_wait<T>(
         &self,
         me: &Thread,
@@ -184,7 +186,7 @@ impl Engine {
             return Ok(outcome);
         }
         match result {
-            // The lock's owner is stopped.
+            // The owner of the lock is stopped.
             Err(Refused::Fault(Fault::Busy)) if end == End::Settled => Err(Refused::TimedOut),
             Err(Refused::Fault(Fault::Busy)) => Err(refused(end)),
             other => other,
@@ -202,7 +204,7 @@ impl Engine {
         if waiters::state(node) != State::Settled {
             Waiters::of(self.segment()).remove(receiving, node)?;
             self.segment().fixed().counters.count(Event::GivenUp);
-            // A last look at what others hold: it may be there for the taking.
+            // An expired or orphaned lease may give a message now.
             if end == End::TimedOut && self.holders_may_give() {
                 return match receipt.take(receiving, self, me, wakes) {
                     Err(Refused::NotNow) => Err(refused(end)),
@@ -220,7 +222,7 @@ impl Engine {
         )
     }
 
-    /// Waits for room with a node. True if the message was sent, false: try again.
+    /// Waits for room with a node. True if the message was sent; false asks for another attempt.
     pub(super) fn block_sender(
         &self,
         me: &Thread,
@@ -290,7 +292,7 @@ impl Engine {
         Ok(Enlisted::Waiting((index, node)))
     }
 
-    /// Takes the outcome of a wait for room. None: it waits on.
+    /// Takes the outcome of a wait for room. None if the caller keeps waiting.
     fn end_sender(
         &self,
         me: &Thread,
@@ -312,7 +314,7 @@ impl Engine {
                 );
             }
             let result = if waiters::state(node) == State::Settled {
-                // The thread that accepted it has stored it, or has died and the repair has.
+                // The thread that admitted the message has stored it, or a repair has.
                 Ok(Some(()))
             } else {
                 self.segment().fixed().counters.count(Event::GivenUp);
@@ -326,7 +328,7 @@ impl Engine {
         self.end_wait(me, end, deadline, work, || let_go_of_sender(node))
     }
 
-    /// Sleeps until the node's word changes. A sender is told that its time is over if no process receives from the ring any more.
+    /// Sleeps until the node's word changes. Ends the wait of a sender if no process receives from the ring any more.
     pub(super) fn sleep(&self, sleeper: &Sleeper<'_>, index: u32) -> End {
         let is_sender = sleeper.list == List::Senders;
         sleeper.sleep(
@@ -342,7 +344,7 @@ impl Engine {
         )
     }
 
-    /// At the end of a slice: does what a waker that died might have left undone, and what no other process may ever do.
+    /// Does at the end of a slice what a dead waker left undone, and what no other process may ever do.
     fn look_around(&self, sleeper: &Sleeper<'_>, index: u32) {
         let (node, patience) = (sleeper.node, sleeper.deadline.or_slice(STOPPED));
         let _ = self.with_receiver_lock(sleeper.me, patience, |receiving, wakes| {
@@ -351,14 +353,15 @@ impl Engine {
             }
             let waiters = Waiters::of(self.segment());
             for _ in 0..2 {
-                // An offer that we did not take up in time was taken back, or one to a node that this thread has jumped away from was,
-                // just now perhaps: we are here again.
+                // The node is in no list if an offer was withdrawn, or if this thread had jumped out of a wait and now
+                // waits again.
                 let is_out = waiters::state(node) == State::Waiting && List::of(node) == List::None;
                 if is_out {
                     waiters.insert(receiving, sleeper.list, index)?;
                 }
                 self.update_wait_flags(receiving);
-                fence(Ordering::SeqCst); // ATTENTION, as in `enlist_receiver`
+                // ATTENTION, as in `enlist_receiver`.
+                fence(Ordering::SeqCst);
                 self.serve(receiving, wakes)?;
                 if List::of(node) != List::None {
                     break;
@@ -371,8 +374,8 @@ impl Engine {
     }
 }
 
-/// Has a sender that waits go on as one with a batch, of its one message, in its place in the line: what it had written makes no sense any
-/// more, and when it is its turn it sends it again. By the process that rebuilds the queue, which may die on the way.
+/// Turns a waiting sender whose written message is corrupt into the sender of a batch with one message. The sender
+/// keeps its place and sends the message again at its turn. The rebuild of a queue calls this, and may die on the way.
 #[cfg(not(loom))]
 pub(super) fn lose_message(node: &Node) {
     node.wanted.set(1);
@@ -380,32 +383,32 @@ pub(super) fn lose_message(node: &Node) {
     node.slot.set(NO_SLOT);
 }
 
-/// Whether that became of a sender that had written its message before it waited.
+/// Whether the message that a waiting sender had written was lost.
 fn has_lost_message(node: &Node) -> bool {
     node.slot.get() == NO_SLOT
 }
 
-/// The answer of a call whose wait came to nothing. A sender of a ring that is told that its time is over finds out why.
+/// Returns the error of a wait without success. A sender of a ring that gets a time-out looks for the reason.
 pub(super) fn refused(end: End) -> Refused {
     end.refused(Refused::TimedOut)
 }
 
-/// A sender lets go of its node without the lock. Some if its message is sent.
+/// Releases a sender's node without the lock. Some if the message is sent.
 fn let_go_of_sender(node: &Node) -> Option<Option<()>> {
     if waiters::give_up_waiting(node) {
         return None;
     }
-    // HANDOVER, by the acquire in `state`: why it was settled is seen with that.
+    // HANDOVER, by the acquire in `state`: the reason for the settling is visible.
     if waiters::state(node) == State::Settled && has_lost_message(node) {
-        // It was its turn, and nobody but this thread could have sent.
+        // The turn of this sender came, and no other thread could have sent its message.
         waiters::give_up(node);
         return None;
     }
-    // A node that can't be given up was accepted; it stays until its thread ends.
+    // A node that can't be given up was admitted; it stays until its thread ends.
     Some(Some(()))
 }
 
-/// The result of a call that need not wait, or can't.
+/// Returns the result of a call that did not enlist a node.
 pub(super) fn finish_early<T>(
     enlisted: Result<Enlisted<'_, T>, Refused>,
     calm: Calm<'_>,
@@ -418,7 +421,7 @@ pub(super) fn finish_early<T>(
     }
 }
 
-/// How long the end of a wait waits for the lock: what was settled is worth waiting for until the deadline.
+/// How long the end of a wait waits for the lock: after a hand-off until the deadline, else for a grace period.
 fn last_patience(end: End, deadline: Deadline) -> Deadline {
     if end == End::Settled && !deadline.is_within(GRACE.as_nanos() as u64) {
         deadline
@@ -434,7 +437,7 @@ mod tests {
     use crate::sys::thread;
     use std::time::Duration;
 
-    /// As many slices as there are nodes would be longer than the receiver waits.
+    /// The receiver waits less long than one slice for each node.
     #[test]
     fn nodes_that_a_thread_has_jumped_away_from_hold_up_a_message_together_as_long_as_one() {
         let engine = Engine::new(testing::segment(4, 8));

@@ -1,16 +1,16 @@
-//! Batches: several messages for one lock, one publication, one round of wake-ups.
+//! Batches: several messages under one lock, with one publication and one round of wake-ups.
 //!
 //! ```text
 //!   sent = p                                                     batch_end = p + 4
 //!      |                                                             |
 //!   [ p: filled, old stamp | p+1: stamped | p+2: stamped | p+3: stamped | free ...
 //!      ^
-//!      the gate: receivers take positions in order, so nothing behind p is there before p's stamp is
+//!      the gate: receivers take positions in order, and find nothing behind p before p has its stamp
 //! ```
 //!
-//! A batch is sent by the stamp of its first message, which is stored last. If its sender dies before that, the other
-//! stamps stand there and would pass for messages once a later send fills the gate; so `batch_end` says where the batch
-//! ends before the first of them is stored, and the repair takes them back ([`crate::posix_engine::recover::sender_side`]).
+//! The stamp of the first message is stored last and sends the whole batch. If the sender dies before that, a later send
+//! could fill the gate, and the other stamps would pass for messages. Therefore `batch_end` is stored before the first
+//! stamp, and the repair removes the stamps up to there ([`crate::posix_engine::recover::sender_side`]).
 //!
 //! A sender that waits for room for a whole batch has no slots; see [`wait`].
 

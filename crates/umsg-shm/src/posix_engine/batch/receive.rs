@@ -1,8 +1,8 @@
 //! Receiving several messages under one lock.
 //!
-//! Each message is copied out and taken before the next one is looked at, as in single receives: a receiver that dies takes
-//! those along that it had taken, and nothing is delivered twice. What is put off to the end is what others learn: the
-//! freed slots, the counts, and the room for waiters.
+//! As in single receives, each message is copied out and taken before the next one. A receiver that dies loses the
+//! messages that it had taken, and no message is delivered twice. The freed slots, the counts and the room for waiters
+//! are published once, at the end.
 
 use super::super::receive::{Found, Taken};
 use super::super::wait::Receipt;
@@ -17,32 +17,32 @@ use crate::sys::thread::Thread;
 use crate::waiters::Node;
 use crate::waiters::{List, Waiters};
 
-/// How far ahead cells that will be read are fetched.
+/// How many ring positions ahead the receiver prefetches cells.
 const AHEAD: u64 = 8;
 
-/// Where received messages go.
+/// The destination of received messages.
 pub trait Sink {
-    /// Room for the next message, which has so many bytes; it may be longer. None: it stays in the queue, and the receive
-    /// ends. Under the receiver lock.
+    /// Returns room for the next message of `len` bytes; the room may be longer. None leaves the message in the queue
+    /// and ends the receive. Runs under the receiver lock.
     fn place(&mut self, len: usize) -> Option<&mut [u8]>;
 
-    /// The message stands in the first `len` bytes of that room and is the caller's.
+    /// Takes over a message, which is in the first `len` bytes of that room.
     fn taken(&mut self, taken: Taken);
 }
 
-/// Receives as many messages as there are and fit.
+/// Receives the messages that are there and fit.
 struct Gather<'a, S: ?Sized> {
     sink: &'a mut S,
     most: usize,
-    /// The first one was offered: what else there is was not looked at.
+    /// Whether the first message was an offer: the queue was not inspected for more.
     offered: bool,
 }
 
-/// Why no more messages are taken.
+/// The reason why no more messages are taken.
 enum Stopped {
-    /// The next one is too old: to drop it changes what is free.
+    /// The next message has expired: to drop it changes the free slots.
     AtExpired,
-    /// There is none, or there are enough, or the next one does not fit.
+    /// The queue is empty, there are enough messages, or the next one does not fit.
     Over,
 }
 
@@ -67,10 +67,10 @@ impl<S: Sink + ?Sized> Receipt for Gather<'_, S> {
         node: &Node,
         found: Found<'_>,
     ) -> Result<usize, Refused> {
-        // The first one has room for any message, or was never going to fit: then it goes back.
+        // The sink has room for any first message, or for none: then the message goes back.
         let room = self.sink.place(found.len).ok_or(Refused::NotNow)?;
         engine.segment().copy_out(found.cell, found.len, room)?;
-        // Off the list before the slot is free, as for a single message.
+        // The node leaves its list before the slot is free, as for a single message.
         Waiters::of(engine.segment()).remove(receiving, node)?;
         found.cell.forget();
         engine.free_slot(receiving, found.slot);
@@ -82,8 +82,8 @@ impl<S: Sink + ?Sized> Receipt for Gather<'_, S> {
 }
 
 impl Engine {
-    /// Receives up to `most` messages, those that are there; waits for the first until `deadline`. 0 if the sink has no
-    /// room for it.
+    /// Receives up to `most` messages that are there; waits for the first until `deadline`. Returns 0 if the sink has
+    /// no room for the first.
     pub fn receive_batch<S: Sink + ?Sized>(
         &self,
         me: &Thread,
@@ -103,13 +103,13 @@ impl Engine {
         if !gather.offered || most <= received {
             return Ok(received);
         }
-        // The first one is the caller's, whatever becomes of these.
+        // The first message is received, even if the rest fails.
         gather.most = most - received;
         let more = self.try_take(me, &mut gather, deadline.or_slice(SLICE));
         Ok(received + more.unwrap_or(0))
     }
 
-    /// Takes what there is, in order of delivery.
+    /// Takes the messages that are there, in order of delivery.
     fn receive_batch_locked<S: Sink + ?Sized>(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -128,7 +128,7 @@ impl Engine {
             return outcome.map(|()| 0).map_err(Refused::from);
         }
         self.note_receive();
-        // What was taken is the caller's, whatever is wrong with the next message, or with waiters for room.
+        // The messages taken so far are received, even if the next message or the list of waiters is corrupt.
         let waits = Waiters::of(self.segment()).len(List::Senders) != 0;
         if outcome.is_err() || waits && self.admit(receiving, wakes).is_err() {
             self.note_damage();
@@ -138,7 +138,7 @@ impl Engine {
         Ok(received)
     }
 
-    /// Takes messages until there are none, enough, or one that does not fit.
+    /// Takes messages until the queue is empty, there are enough, or one does not fit.
     fn take_all<S: Sink + ?Sized>(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -162,7 +162,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Takes messages none of which is too old, and frees their slots together. Answers how many, and why no more.
+    /// Takes messages until one has expired, and frees their slots together. Returns how many, and the reason to stop.
     #[inline(always)]
     fn take_run<S: Sink + ?Sized>(
         &self,
@@ -215,14 +215,14 @@ impl Engine {
         self.segment().copy_out(found.cell, found.len, room)?;
         crash_point!(RECEIVE_COPIED);
         self.take(receiving, found)?;
-        // Behind `freed` the ring is the holder's of the receiver lock.
+        // Behind `freed`, the ring belongs to the owner of the receiver lock.
         Ring::of(self.segment()).write(freed, found.slot);
         crash_point!(RECEIVE_RETURNED);
         sink.taken(found.taken());
         Ok(true)
     }
 
-    /// Reads how far senders are, once a batch and only if that is not known to be far enough.
+    /// Reads the senders' cursor once for a batch, unless it is known to be far enough.
     #[inline(always)]
     fn look_at_sent(&self) {
         let fixed = self.segment().fixed();
@@ -232,7 +232,7 @@ impl Engine {
         }
     }
 
-    /// Begins to fetch the cell of a message that comes later: only what has been sent, as in single receives.
+    /// Prefetches the cell of a later message, if that message is sent, as in single receives.
     #[inline(always)]
     fn prefetch_in_batch(&self, found: &Found<'_>) {
         if found.is_stored() {

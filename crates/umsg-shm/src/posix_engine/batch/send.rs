@@ -1,4 +1,4 @@
-//! Sending a batch.
+//! Sending several messages under one lock, or all of them as one.
 
 use super::super::send::ATTEMPTS;
 use super::super::tag::priority_of;
@@ -12,7 +12,8 @@ use crate::posix_engine::segment::{Cell, OnFull, Ring, Segment};
 use crate::sys::clock::{self, Deadline};
 use crate::sys::thread::Thread;
 
-/// How far ahead the cells that will be written are fetched. See `queue/send.rs`; within a batch they come faster.
+/// How many messages ahead the sender prefetches cells. Within a batch the cells come faster than in
+/// `posix_engine/send.rs`.
 const AHEAD: u64 = 8;
 
 /// Messages that one call sends.
@@ -21,14 +22,14 @@ const AHEAD: u64 = 8;
     reason = "a batch has at least one message"
 )]
 pub trait Batch {
-    /// How many.
+    /// Returns the number of messages.
     fn len(&self) -> usize;
 
-    /// The bytes of one of them and its priority, both checked. It is asked for again at each attempt.
+    /// Returns the bytes and the priority of a message, both checked. Called again at each attempt.
     fn message(&self, index: usize) -> (&[u8], usize);
 }
 
-/// The messages of a batch but the first.
+/// The messages of a batch without the first.
 struct Rest<'a, B: ?Sized>(&'a B);
 
 impl<B: Batch + ?Sized> Batch for Rest<'_, B> {
@@ -52,36 +53,36 @@ impl Batch for (&[u8], usize) {
     }
 }
 
-/// How much of a batch is enough.
+/// How much of a batch the call must send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Amount {
-    /// The whole or nothing.
+    /// All messages or none.
     All,
-    /// As many of the first messages as there is room for, one at least.
+    /// As many of the first messages as there is room for, at least one.
     Some,
 }
 
-/// What an attempt under the sender lock came to, if there is room.
+/// The result of an attempt under the sender lock, if there is room.
 enum Attempt {
     Sent(usize),
-    /// So many slots have to be free.
+    /// The number of slots that must be free.
     NeedsSlots(u64),
 }
 
-/// What stands in the cells of a batch before its gate is stamped.
+/// The cells of a batch before its gate is stamped.
 struct Filled<'a> {
-    /// How many messages: fewer than asked for if there was trouble.
+    /// Messages in the cells: fewer than asked for after an error.
     count: u64,
     bytes: u64,
-    /// The first message's cell.
+    /// The cell of the first message.
     gate: Option<&'a Cell>,
-    /// The priority of the last message, and with which message its run begins.
+    /// The priority of the last message, and the index of the message with which its run begins.
     key: usize,
     run: u64,
     trouble: Option<Fault>,
 }
 
-/// Sends a batch when it is its turn.
+/// Sends a whole batch at its turn.
 pub(in crate::posix_engine) struct Whole<'a, B: ?Sized>(pub(in crate::posix_engine) &'a B);
 
 impl<B: Batch + ?Sized> Turn for Whole<'_, B> {
@@ -122,8 +123,8 @@ impl Engine {
         }
     }
 
-    /// Sends as many of the first messages as there is room for. If there is none it waits until `deadline` as a send of
-    /// the first message alone, and adds what else fits then. There has to be a first message.
+    /// Sends as many of the first messages as there is room for. If there is no room, waits until `deadline` to send
+    /// the first message alone, then adds the messages that fit. The batch must not be empty.
     pub fn send_some<B: Batch + ?Sized>(
         &self,
         me: &Thread,
@@ -139,13 +140,13 @@ impl Engine {
         if batch.len() == 1 {
             return Ok(1);
         }
-        // The first one is sent, whatever becomes of these.
+        // The first message is sent, even if the rest fails.
         let soon = deadline.or_slice(SLICE);
         let more = self.try_send_batch(me, &Rest(batch), Amount::Some, soon);
         Ok(1 + more.unwrap_or(0))
     }
 
-    /// Sends, if there is room at once. Answers how many messages.
+    /// Sends if there is room now. Returns the number of messages.
     fn try_send_batch<B: Batch + ?Sized>(
         &self,
         me: &Thread,
@@ -179,7 +180,7 @@ impl Engine {
                 Err(Refused::NotNow) if attempts == 0 => return Err(Refused::NotNow),
                 Err(Refused::NotNow) if self.policy().on_full == OnFull::DropOldest => {
                     attempts -= 1;
-                    // As many as ever fit; `send_some` too sends them all.
+                    // `send_some` counts all messages that fit into the queue as sent.
                     let count = batch.len().min(self.segment().layout().max_messages);
                     let keys = (0..count).map(|index| batch.message(index).1);
                     let best = keys.max().unwrap_or_default();
@@ -216,7 +217,7 @@ impl Engine {
         Ok(Attempt::Sent(sent))
     }
 
-    /// Fills the free slots from `first` on and sends what is in them. Under the sender lock, or its loan.
+    /// Fills the free slots from `first` on and sends their messages.
     pub(super) fn publish_batch<B: Batch + ?Sized>(
         &self,
         sending: SenderHeld<'_>,
@@ -228,7 +229,7 @@ impl Engine {
     ) -> Result<usize, Fault> {
         let sender = &self.segment().fixed().sender;
         let mut end = first.wrapping_add(count);
-        // Before the stamps that a repair has to know of.
+        // Before the stamps, for a repair.
         sender.set_batch_end(sending, end);
         crash_point!(BATCH_NOTED);
         let filled = self.fill_batch(sending, me, batch, first, count);
@@ -318,7 +319,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Stamps the first message: the one store with which all of them are sent.
+    /// Stamps the first message: this one store sends all of them.
     fn open_gate(
         &self,
         sending: SenderHeld<'_>,
@@ -330,7 +331,7 @@ impl Engine {
         let sender = &fixed.sender;
         let gate = filled.gate.ok_or(Fault::Damaged)?;
         if filled.run != 0 || fixed.run.last_priority(sending) != filled.key {
-            // RUN: the word is true from the last messages of one priority on. The page for their list is there, so
+            // RUN: the word holds from the last messages of one priority on. The page for their list is real memory:
             // this can't fail.
             self.announce_slow(sending, first.wrapping_add(filled.run), filled.key)?;
         }
@@ -344,7 +345,7 @@ impl Engine {
     }
 }
 
-/// Where the batch ends that was begun and is not counted as sent.
+/// Returns the end of a batch that was begun and is not counted as sent.
 pub(in crate::posix_engine) fn unfinished(
     segment: &Segment,
     sent: u64,
@@ -358,7 +359,7 @@ pub(in crate::posix_engine) fn unfinished(
     }
 }
 
-/// Takes back what a batch left whose gate was never stamped: the stamps behind it.
+/// Removes the stamps behind a gate that was never stamped.
 pub(in crate::posix_engine) fn take_back(
     sending: SenderHeld<'_>,
     segment: &Segment,

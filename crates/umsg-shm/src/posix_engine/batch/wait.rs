@@ -1,14 +1,14 @@
 //! Waiting for room for a whole batch, or for a reservation.
 //!
-//! The sender leaves a node in the list of senders, in its place among them, and takes no slots. While it is blocked:
+//! The sender puts a node into the list of senders, and takes no slots. While it is blocked:
 //!
-//! - room that is there and not enough for the first in the list is *kept*: senders that come later find the queue full
-//!   (`Engine::room`) and go behind. Otherwise single messages would take each place as it comes, for ever.
-//! - once there is enough for a batch that is first, its node is settled: *it is its turn*. It stays in the list, and
-//!   nobody behind it is served, until its thread has sent under both locks. If the thread does not come within a slice,
-//!   it loses its turn and enlists again when it goes on.
+//! - Room that does not suffice for the first waiter is *kept*: later senders find the queue full (`Engine::room`) and
+//!   wait behind it. Otherwise single messages would take each place as it comes, and the batch would wait for ever.
+//! - Once there is enough room for a batch that is first, its node is settled: *it is its turn*. The node stays in the
+//!   list and blocks later waiters until its thread has sent under both locks. A thread that does not come within a
+//!   slice loses its turn; it enlists again when it goes on.
 //!
-//! A node of a batch says nothing about messages: whether they are sent is decided by their gate alone.
+//! The node of a batch says nothing about messages: the gate alone decides whether they are sent.
 
 use super::super::wait::{Enlisted, finish_early, refused};
 use super::super::{DeferredWakes, Engine, Refused};
@@ -24,14 +24,14 @@ use crate::waiters::wait::{End, Sleeper};
 use crate::waiters::{self, List, State, UNRANKED, Waiters};
 use crate::waiters::{NO_SLOT, Node};
 
-/// What a sender does once there is room for all of it.
+/// What a sender does at its turn, when there is room for all of it.
 pub(in crate::posix_engine) trait Turn {
     type Outcome;
 
-    /// For how many messages there has to be room.
+    /// Returns for how many messages there must be room.
     fn wanted(&self) -> u64;
 
-    /// Does it. Under both locks; there is room, and so many slots are free.
+    /// Does the work of the turn. There is room, and enough slots are free.
     fn take(
         &mut self,
         both: BothHeld<'_>,
@@ -41,7 +41,7 @@ pub(in crate::posix_engine) trait Turn {
 }
 
 impl Engine {
-    /// Waits with a node until it is the caller's turn, and takes it. None: try again.
+    /// Waits with a node until it is the caller's turn, and takes the turn. None asks for another attempt.
     pub(in crate::posix_engine) fn block_for_turn<T: Turn>(
         &self,
         me: &Thread,
@@ -117,7 +117,7 @@ impl Engine {
         Ok(Enlisted::Waiting((index, node)))
     }
 
-    /// Serves the first of the senders that wait, which is one with a batch. True if nobody behind it may be served.
+    /// Serves the first waiting sender, which has a batch. True if later waiters must not be served.
     pub(in crate::posix_engine) fn keep_for_batch(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -136,7 +136,7 @@ impl Engine {
                 if is_told {
                     wakes.add(index);
                 }
-                // If it has given up or died instead, the next look takes it off.
+                // If the waiter gave up or died instead, the next walk removes its node.
                 return Ok(is_told);
             }
             State::Settled => {
@@ -146,7 +146,7 @@ impl Engine {
                 if !waiters::unsettle(node) {
                     return Ok(false);
                 }
-                // Its thread enlists again when it goes on; a dead one's node is free.
+                // A living thread enlists again when it goes on; the node of a dead thread becomes free.
                 if waiters::is_orphan(self.segment(), node) {
                     waiters::give_up(node);
                 }
@@ -160,7 +160,7 @@ impl Engine {
         Ok(false)
     }
 
-    /// The end of a sleep: takes the turn if it is the caller's. None: it waits on.
+    /// Ends a sleep: takes the turn if it is the caller's. None if the caller keeps waiting.
     fn end_batch<T: Turn>(
         &self,
         me: &Thread,
@@ -173,7 +173,7 @@ impl Engine {
             self.end_batch_locked(receiving, me, turn, (index, node), (end, deadline), wakes)
         };
         self.end_wait(me, end, deadline, work, || {
-            // Nothing was sent: nobody but this thread could have.
+            // Nothing was sent: no other thread sends this batch.
             waiters::give_up(node);
             None
         })
@@ -197,8 +197,8 @@ impl Engine {
         } else if List::of(node) == List::None {
             waiters.insert(receiving, List::Senders, index)?;
         }
-        // Receivers wait for what was sent, others for the room that was kept. The outcome stands, whatever is wrong
-        // with those.
+        // Receivers may wait for the new messages, and senders for the room that was kept. The outcome stands even if
+        // their lists are corrupt.
         if self.serve(receiving, wakes).is_err() {
             self.note_damage();
         }
@@ -217,7 +217,7 @@ impl Engine {
     ) -> Result<Option<T::Outcome>, Refused> {
         if waiters::state(node) == State::Settled {
             match self.take_turn(receiving, me, turn, deadline) {
-                // Messages came back that had been offered to others: the turn is over, and comes again.
+                // Offers to other receivers came back: the turn ends, and comes again.
                 Err(Refused::NotNow) => {
                     let _ = waiters::unsettle(node);
                     if deadline.has_passed() {
@@ -228,7 +228,7 @@ impl Engine {
                 other => return other.map(Some),
             }
         }
-        // It was withdrawn, or the node says otherwise than its list.
+        // The turn was withdrawn, or the node contradicts its list.
         if end == End::Settled && !deadline.has_passed() {
             return Ok(None);
         }
@@ -239,7 +239,7 @@ impl Engine {
         }
     }
 
-    /// Does under both locks what the caller waited for. It holds that of the receivers.
+    /// Borrows the sender lock and takes the turn.
     fn take_turn<T: Turn>(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -268,11 +268,11 @@ impl Engine {
     }
 }
 
-/// In `offered_at`: no process has asked yet whether the thread lives.
+/// In `offered_at`: no process has checked yet whether the thread lives.
 pub(in crate::posix_engine) const NEVER: u64 = 0;
 
-/// Whether room is kept for the dead: a thread that the kernel did not mark, because it died before it had named its node,
-/// or while it looked around. Asks the system once a slice.
+/// Whether the thread for which room is kept died without the kernel's mark: before it had named its node, or while it
+/// looked around. Asks the system once a slice.
 fn is_gone(lives: &dyn Liveness, node: &Node) -> bool {
     let (now, asked) = (clock::monotonic(), node.offered_at.get());
     if asked != NEVER && !waiters::is_over(asked, SLICE, now) {
