@@ -158,3 +158,28 @@ loose!(
     /// A 64-bit word that only the holder of its lock writes, and others may read on suspicion.
     Loose64, u64, AtomicU64
 );
+
+/// Defines a view of a structure's words by name. The structure keeps its fields private, and changes them by named steps; a
+/// diagnosis and tests that forge words use the view.
+macro_rules! words {
+    ($(#[$doc:meta])* $view:ident of $owner:ty {
+        $($(#[$about:meta])* $name:ident: $word:ty = $($field:ident).+,)+
+    }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy)]
+        pub struct $view<'a> {
+            $($(#[$about])* pub $name: &'a $word,)+
+        }
+
+        impl $owner {
+            /// The words by name.
+            pub fn words(&self) -> $view<'_> {
+                $view {
+                    $($name: &self.$($field).+,)+
+                }
+            }
+        }
+    };
+}
+
+pub(crate) use words;

@@ -76,11 +76,10 @@ impl Engine {
         slot: u32,
         wakes: &mut DeferredWakes,
     ) -> Result<(), Fault> {
-        let cell = self.segment().cell(slot)?;
-        let (mtype, len) = (cell.mtype(), self.len_of(cell)?);
+        let found = self.found(slot)?;
         // The message counts as sent at its admission, which also gives it its number.
-        cell.set_sent_at(clock::realtime_coarse());
+        found.cell.set_sent_at(clock::realtime_coarse());
         let sequence = self.commit(receiving, slot)?;
-        self.route(receiving, slot, mtype, sequence, len, wakes)
+        self.route(receiving, slot, found.mtype(), sequence, found.len, wakes)
     }
 }

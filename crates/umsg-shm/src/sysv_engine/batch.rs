@@ -2,7 +2,7 @@
 
 use super::receive::Taken;
 use super::segment::Choice;
-use super::wait::{Call, Enlisted};
+use super::wait::Call;
 use super::{Engine, Refused, Why};
 use crate::crash::crash_point;
 use crate::doorbell::Watched;
@@ -51,12 +51,7 @@ impl Engine {
         self.attempt_or_wait_for_room(
             call,
             |receiving, wakes| self.send_batch_locked(receiving, call, batch, bytes, wakes),
-            |receiving| {
-                Ok(match self.take_seat(receiving, call, choice)? {
-                    Some(seated) => Enlisted::Waiting(seated),
-                    None => Enlisted::NoNode,
-                })
-            },
+            |receiving| self.enlist(receiving, call, choice),
         )
     }
 
@@ -70,9 +65,7 @@ impl Engine {
     ) -> Result<(), Refused> {
         self.check_rights(receiving, call.rights)?;
         let messages = batch.count() as u64;
-        if !self.has_room(messages, bytes) && !self.finds_room(receiving, messages, bytes, wakes)? {
-            return Err(Refused::NotNow);
-        }
+        self.check_room(receiving, (messages, bytes), wakes)?;
         let types = (0..batch.count()).map(|index| batch.at(index).0);
         self.order().provide_all(types)?;
         let mut slots = Scratch::<u32>::new(batch.count())?;

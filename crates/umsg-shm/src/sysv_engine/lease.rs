@@ -3,7 +3,7 @@
 //! A leased message is not queued, but takes room in the queue. It keeps its slot and its number. An acknowledgement frees
 //! the slot. A return, the holder's death, or the end of the time limit puts the message back by its number.
 
-use super::receive::{Found, Receipt};
+use super::receive::{Found, Receipt, Step};
 use super::wait::{Call, Seated};
 use super::{Engine, Refused};
 use crate::counters::Event;
@@ -36,28 +36,26 @@ impl Receipt for Lease {
     fn take(
         &mut self,
         receiving: ReceiverHeld<'_>,
-        engine: &Engine,
-        call: &Call<'_>,
-        found: Found<'_>,
+        step: Step<'_>,
     ) -> Result<LeaseHandle, Refused> {
+        let Step {
+            engine,
+            call,
+            found,
+        } = step;
         let handle = engine.keep(receiving, call.me, found)?;
-        engine.order().remove(receiving, found.slot)?;
-        engine
-            .fixed()
-            .control
-            .count_queued(receiving, -1, -(found.len as i64));
+        engine.unqueue(receiving, found.slot, found.len)?;
         engine.fixed().control.note_receive(call.me.pid());
         Ok(handle)
     }
 
     /// Takes the lock again, because the lock guards the lease records.
-    fn accept(
-        &mut self,
-        engine: &Engine,
-        call: &Call<'_>,
-        me: Seated<'_>,
-        found: Found<'_>,
-    ) -> Result<Option<LeaseHandle>, Refused> {
+    fn accept(&mut self, me: Seated<'_>, step: Step<'_>) -> Result<Option<LeaseHandle>, Refused> {
+        let Step {
+            engine,
+            call,
+            found,
+        } = step;
         call.unname();
         // If the lock's owner is stopped, this fails, and the offer goes back.
         engine.with_lock(call.me, call.deadline, |receiving, _| {

@@ -205,8 +205,8 @@ impl Engine {
         slot: u32,
         wakes: &mut DeferredWakes,
     ) -> Result<(), Fault> {
-        let cell = self.segment().cell(slot)?;
-        let (mtype, len) = (cell.mtype(), self.len_of(cell)?);
+        let found = self.found(slot)?;
+        let (mtype, len) = (found.mtype(), found.len);
         if self.offer(receiving, slot, mtype, len, wakes)? {
             return Ok(());
         }
@@ -263,10 +263,7 @@ impl Engine {
         };
         let len = self.len_of(self.segment().cell(slot)?)?;
         if self.offer_to(receiving, waiter, slot, len, wakes)? {
-            self.order().remove(receiving, slot)?;
-            self.fixed()
-                .control
-                .count_queued(receiving, -1, -(len as i64));
+            self.unqueue(receiving, slot, len)?;
         }
         Ok(())
     }

@@ -32,19 +32,19 @@ pub(super) trait Receipt {
     fn take(
         &mut self,
         receiving: ReceiverHeld<'_>,
-        engine: &Engine,
-        call: &Call<'_>,
-        found: Found<'_>,
+        step: Step<'_>,
     ) -> Result<Self::Outcome, Refused>;
 
     /// Takes the message that was offered to the caller's seat, without the lock. Returns None if the offer was withdrawn.
-    fn accept(
-        &mut self,
-        engine: &Engine,
-        call: &Call<'_>,
-        me: Seated<'_>,
-        found: Found<'_>,
-    ) -> Result<Option<Self::Outcome>, Refused>;
+    fn accept(&mut self, me: Seated<'_>, step: Step<'_>) -> Result<Option<Self::Outcome>, Refused>;
+}
+
+/// The step of a call that takes a message.
+#[derive(Clone, Copy)]
+pub(super) struct Step<'a> {
+    pub(super) engine: &'a Engine,
+    pub(super) call: &'a Call<'a>,
+    pub(super) found: Found<'a>,
 }
 
 /// A message of the queue; its length is checked.
@@ -92,13 +92,12 @@ impl Receipt for Copy<'_> {
     }
 
     #[inline(always)]
-    fn take(
-        &mut self,
-        receiving: ReceiverHeld<'_>,
-        engine: &Engine,
-        call: &Call<'_>,
-        found: Found<'_>,
-    ) -> Result<Taken, Refused> {
+    fn take(&mut self, receiving: ReceiverHeld<'_>, step: Step<'_>) -> Result<Taken, Refused> {
+        let Step {
+            engine,
+            call,
+            found,
+        } = step;
         let taken = self.copy(engine, found)?;
         crash_point!(MSG_COPIED);
         engine.remove_and_free(receiving, found)?;
@@ -106,16 +105,10 @@ impl Receipt for Copy<'_> {
         Ok(taken)
     }
 
-    fn accept(
-        &mut self,
-        engine: &Engine,
-        call: &Call<'_>,
-        me: Seated<'_>,
-        found: Found<'_>,
-    ) -> Result<Option<Taken>, Refused> {
-        let taken = self.copy(engine, found)?;
+    fn accept(&mut self, me: Seated<'_>, step: Step<'_>) -> Result<Option<Taken>, Refused> {
+        let taken = self.copy(step.engine, step.found)?;
         crash_point!(MSG_TAKEN_UP);
-        call.unname();
+        step.call.unname();
         Ok(waiters::accept(me.node()).then_some(taken))
     }
 }
@@ -168,7 +161,8 @@ impl Engine {
         };
         let mut accept = |me: Seated<'_>| {
             let found = self.found(me.node().slot.get())?;
-            receipt.borrow_mut().accept(self, call, me, found)
+            let step = self.step(call, found);
+            receipt.borrow_mut().accept(me, step)
         };
         self.wait_for(call, List::Receivers, &mut enlist, &mut accept)
     }
@@ -181,12 +175,7 @@ impl Engine {
         longest: u64,
     ) -> Result<Enlisted<'_, T>, Refused> {
         self.fixed().counters.count(Event::ReceiveBlocked);
-        Ok(
-            match self.take_seat(receiving, call, Choice::Message { want, longest })? {
-                Some(seated) => Enlisted::Waiting(seated),
-                None => Enlisted::NoNode,
-            },
-        )
+        self.enlist(receiving, call, Choice::Message { want, longest })
     }
 
     /// Takes the first wanted message, under the lock.
@@ -205,9 +194,18 @@ impl Engine {
             return Err(Refused::Own(Why::TooSmall { len: found.len }));
         }
         self.foretell_doorbell(receiving, -1, found.len as i64);
-        let outcome = receipt.take(receiving, self, call, found)?;
+        let outcome = receipt.take(receiving, self.step(call, found))?;
         self.admit_if_any(receiving, wakes);
         Ok(outcome)
+    }
+
+    #[inline(always)]
+    fn step<'a>(&'a self, call: &'a Call<'a>, found: Found<'a>) -> Step<'a> {
+        Step {
+            engine: self,
+            call,
+            found,
+        }
     }
 
     /// The first wanted message, or [`Refused::NotNow`]. Overdue leases and those of dead holders are taken back first.
@@ -243,11 +241,22 @@ impl Engine {
     ) -> Result<(), Fault> {
         found.cell.end();
         crash_point!(MSG_ENDED);
-        self.order().remove(receiving, found.slot)?;
-        self.fixed()
-            .control
-            .count_queued(receiving, -1, -(found.len as i64));
+        self.unqueue(receiving, found.slot, found.len)?;
         self.push_free(receiving, found.slot)
+    }
+
+    /// Takes a message out of the order and out of the counts.
+    #[inline(always)]
+    pub(super) fn unqueue(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        slot: u32,
+        len: usize,
+    ) -> Result<(), Fault> {
+        self.order().remove(receiving, slot)?;
+        let control = &self.fixed().control;
+        control.count_queued(receiving, -1, -(len as i64));
+        Ok(())
     }
 
     /// Admits blocked senders. The caller keeps its message if that fails: corruption is noted, and without memory the senders stay blocked.

@@ -44,11 +44,7 @@ impl Engine {
         wakes: &mut DeferredWakes,
     ) -> Result<(), Refused> {
         self.check_rights(receiving, call.rights)?;
-        if !self.has_room(1, message.len() as u64)
-            && !self.finds_room(receiving, 1, message.len() as u64, wakes)?
-        {
-            return Err(Refused::NotNow);
-        }
+        self.check_room(receiving, (1, message.len() as u64), wakes)?;
         let now = clock::realtime_coarse();
         self.order().provide(mtype)?;
         let (slot, _) = self.fill(receiving, call.me, mtype, message, now)?;
@@ -63,6 +59,23 @@ impl Engine {
     #[inline(always)]
     pub(super) fn has_room(&self, messages: u64, bytes: u64) -> bool {
         self.fixed().control.has_room(messages, bytes)
+    }
+
+    /// Refuses messages, of so many bytes together, for which there is no room. Overdue leases and those of dead holders are taken
+    /// back first, if a look is due.
+    #[inline(always)]
+    pub(super) fn check_room(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        (messages, bytes): (u64, u64),
+        wakes: &mut DeferredWakes,
+    ) -> Result<(), Refused> {
+        if self.has_room(messages, bytes)
+            || self.reclaim_if_due(receiving, wakes)? && self.has_room(messages, bytes)
+        {
+            return Ok(());
+        }
+        Err(Refused::NotNow)
     }
 
     /// Sends the message in a slot by storing its number in the control block. Returns the number.
@@ -133,17 +146,5 @@ impl Engine {
                 other.map(|_| Enlisted::NoNode).map_err(Refused::from)
             }
         }
-    }
-
-    /// Takes back the leases that are overdue or whose holders died, if a look is due. Returns whether there is room now.
-    #[cold]
-    pub(super) fn finds_room(
-        &self,
-        receiving: ReceiverHeld<'_>,
-        messages: u64,
-        bytes: u64,
-        wakes: &mut DeferredWakes,
-    ) -> Result<bool, Fault> {
-        Ok(self.reclaim_if_due(receiving, wakes)? && self.has_room(messages, bytes))
     }
 }

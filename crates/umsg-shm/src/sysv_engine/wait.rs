@@ -151,6 +151,17 @@ impl Engine {
         Ok(Some(Seated { index, seat }))
     }
 
+    /// Takes a seat as the outcome of a failed attempt.
+    pub(super) fn enlist<T>(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        call: &Call<'_>,
+        choice: Choice,
+    ) -> Result<Enlisted<'_, T>, Refused> {
+        let seated = self.take_seat(receiving, call, choice)?;
+        Ok(seated.map_or(Enlisted::NoNode, Enlisted::Waiting))
+    }
+
     /// Waits in a list. `enlist` attempts once more under the lock, and takes a seat if it fails.
     ///
     /// `accept` takes the message that was offered to the seat, without the lock. It returns None if the offer was withdrawn.

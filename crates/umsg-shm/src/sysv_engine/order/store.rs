@@ -2,7 +2,7 @@
 
 use crate::fault::Fault;
 use crate::lock::tokens::ReceiverHeld;
-use crate::sync::{Guarded32, Guarded64};
+use crate::sync::{Guarded32, Guarded64, words};
 
 /// Access to the words of the order in a segment. The queue's one lock guards all of them.
 pub trait TypeIndexStore {
@@ -123,27 +123,17 @@ impl Place {
     pub(crate) fn set_next_free(&self, _: ReceiverHeld<'_>, link: u32) {
         self.next.set(link);
     }
-
-    /// The words of the place by name, for a diagnosis.
-    pub fn words(&self) -> PlaceWords<'_> {
-        PlaceWords {
-            sequence: &self.sequence,
-            next_of_kind: &self.next_of_kind,
-            next: &self.next,
-            previous: &self.previous,
-            kind: &self.kind,
-        }
-    }
 }
 
-/// The words of a place that a diagnosis compares. The engine changes them by named steps only.
-#[derive(Clone, Copy)]
-pub struct PlaceWords<'a> {
-    pub sequence: &'a Guarded64,
-    pub next_of_kind: &'a Guarded32,
-    pub next: &'a Guarded32,
-    pub previous: &'a Guarded32,
-    pub kind: &'a Guarded32,
+words! {
+    /// The words of a place that a diagnosis compares.
+    PlaceWords of Place {
+        sequence: Guarded64 = sequence,
+        next_of_kind: Guarded32 = next_of_kind,
+        next: Guarded32 = next,
+        previous: Guarded32 = previous,
+        kind: Guarded32 = kind,
+    }
 }
 
 impl TypeRoots {
@@ -164,55 +154,33 @@ impl TypeRoots {
     pub(crate) fn cut_to(&self, _: ReceiverHeld<'_>, usable: u32) {
         self.usable.set(usable);
     }
+}
 
-    /// The words of the roots by name, for a diagnosis.
-    pub fn words(&self) -> TypeRootsWords<'_> {
-        TypeRootsWords {
-            head: &self.head,
-            tail: &self.tail,
-            root: &self.root,
-            used: &self.used,
-            usable: &self.usable,
-        }
+words! {
+    /// The words of the roots that a diagnosis compares.
+    TypeRootsWords of TypeRoots {
+        head: Guarded32 = head,
+        tail: Guarded32 = tail,
+        root: Guarded32 = root,
+        used: Guarded32 = used,
+        usable: Guarded32 = usable,
     }
 }
 
-/// The words of the roots that a diagnosis compares. The engine changes them by named steps only.
-#[derive(Clone, Copy)]
-pub struct TypeRootsWords<'a> {
-    pub head: &'a Guarded32,
-    pub tail: &'a Guarded32,
-    pub root: &'a Guarded32,
-    pub used: &'a Guarded32,
-    pub usable: &'a Guarded32,
-}
-
-/// The words of a type's record that a diagnosis compares. The engine changes them by named steps only.
-#[derive(Clone, Copy)]
-pub struct KindWords<'a> {
-    pub mtype: &'a Guarded64,
-    pub head: &'a Guarded32,
-    pub tail: &'a Guarded32,
-    pub count: &'a Guarded32,
-    pub left: &'a Guarded32,
-    pub right: &'a Guarded32,
-    pub parent: &'a Guarded32,
+words! {
+    /// The words of a type's record that a diagnosis compares.
+    KindWords of Kind {
+        mtype: Guarded64 = mtype,
+        head: Guarded32 = head,
+        tail: Guarded32 = tail,
+        count: Guarded32 = count,
+        left: Guarded32 = left,
+        right: Guarded32 = right,
+        parent: Guarded32 = parent,
+    }
 }
 
 impl Kind {
-    /// The words of the record by name, for a diagnosis.
-    pub fn words(&self) -> KindWords<'_> {
-        KindWords {
-            mtype: &self.mtype,
-            head: &self.head,
-            tail: &self.tail,
-            count: &self.count,
-            left: &self.left,
-            right: &self.right,
-            parent: &self.parent,
-        }
-    }
-
     #[inline(always)]
     pub(super) fn mtype(&self) -> i64 {
         self.mtype.get() as i64
