@@ -1,4 +1,4 @@
-//! What a peer may write in a segment ends every call that has a deadline, and crashes none.
+//! Forged words: whatever a peer writes in a segment, every call with a deadline ends, and none crashes.
 
 use super::{Engine, Refused};
 use crate::fault::Fault;
@@ -14,7 +14,7 @@ use crate::waiters::{self, List, NO_SLOT, UNRANKED, Waiters};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// A thread that lives as long as any process: what a hostile peer writes for a lock's owner, or a waiter.
+/// A thread that lives as long as any process: a hostile peer names it as a lock's owner, or as a waiter.
 const SOMEBODY: u32 = 1;
 
 fn engine() -> Engine {
@@ -33,7 +33,7 @@ fn fill(engine: &Engine) {
     }
 }
 
-/// Makes a call that waits in a list, and forges the word of its node meanwhile. A call that ends before that is made again.
+/// Makes a call that waits in a list, and forges the word of its node meanwhile. Repeats a call that ends before that.
 fn forge_while_it_waits<T: Send>(
     engine: &Engine,
     list: List,
@@ -86,7 +86,7 @@ fn a_send_whose_node_names_another_thread_ends_by_its_deadline() {
 fn a_batch_whose_turn_never_comes_though_its_node_says_so_ends_by_its_deadline() {
     let engine = engine();
     fill(&engine);
-    // As if it had accepted something.
+    // The forged word says that the node was accepted.
     let sent = forge_while_it_waits(&engine, List::Senders, WAITERS, || {
         let batch: &[(&[u8], u32)] = &[(b"x", 0), (b"y", 0)];
         engine.send_batch(thread::current(), &Pair(batch), soon())
@@ -121,7 +121,7 @@ fn a_sender_lock_that_is_always_lent_is_busy() {
         is_over.store(true, Ordering::Relaxed);
         sent
     });
-    // It may have found the lock free for the moment in which it took it back.
+    // The call may have found the lock free for a moment.
     assert!(matches!(
         sent,
         Ok(()) | Err(Refused::Fault(Fault::Busy | Fault::Damaged) | Refused::NotNow)
@@ -147,7 +147,7 @@ fn a_bell_that_rings_for_ever_ends_a_timed_wait() {
     assert_eq!(waited, Err(Refused::TimedOut));
 }
 
-/// What is no thread's number, alone and with the bits beside it.
+/// Impossible thread ids, alone and with the bits beside them.
 const NOBODY: [u32; 4] = [LENT, LENT | WAITERS, u32::MAX, 1 << 22];
 
 #[test]
@@ -190,7 +190,7 @@ fn a_receivers_lock_that_always_names_nobody_is_busy() {
     assert_eq!(received.err(), Some(Refused::TimedOut));
 }
 
-/// Leaves the node of a batch in the list of senders, as a peer that scribbles may.
+/// Leaves the node of a batch in the list of senders, as a hostile peer may.
 fn forge_sender(engine: &Engine, forge: impl Fn(&Node)) {
     let waiters = Waiters::of(engine.segment());
     let receiving = ReceiverHeld::in_test();

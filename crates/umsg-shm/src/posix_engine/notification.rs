@@ -1,22 +1,23 @@
-//! Notification: a process is told once that a message has come to the empty queue. Source: mq_notify(3), and
-//! linux/ipc/mqueue.c, `__do_notify`.
+//! Notification: the registered process is notified once, when a message comes to the empty queue. Source:
+//! mq_notify(3), and linux/ipc/mqueue.c, `__do_notify`.
 //!
-//! A registration is a record. One at most is armed; those that were fired stay until their process has taken note, so that
-//! another may register at once. There is room for eight, and for a thousand more where as many processes were told and are
-//! stopped, or get no processor: memory for them is made real when they are needed.
+//! A registration is a record. At most one is armed. A fired record stays until its process has taken note, and another
+//! process may register meanwhile. The queue has eight records from the start. It gets memory for a thousand more when
+//! many notified processes are stopped or get no processor.
 //!
-//! | word | state | may leave it | if the registered process dies |
+//! | word | state | may change it | if the registered process dies |
 //! |---|---|---|---|
 //! | `turn << 2` | free | holder of the receiver lock: armed, another turn | - |
-//! | `turn << 2 \| ARMED` | registered | holder of the receiver lock: fired, or free if no process is to be told. Its process, without the lock: free | free, by the process that registers next |
-//! | `turn << 2 \| FIRED` | fired, the sender stands beside it | its process, without the lock: free | free, by the process that registers next and finds no other |
+//! | `turn << 2 \| ARMED` | registered | holder of the receiver lock: fired, or free if the process wants no notification. Its process, without the lock: free | free, by the process that registers next |
+//! | `turn << 2 \| FIRED` | fired; the record names the sender | its process, without the lock: free | free, by the process that registers next and finds no other record |
 //!
-//! Each change is one compare-and-swap, so a withdrawal and a message decide for one of them. That the queue was empty is a
-//! bit of `registered`, decided anew whenever the receiver lock is about to be dropped, and before a message is taken: so it counts
-//! what came and went in between. While it was empty, and only then, senders are asked (`attention`) to come and decide.
+//! Each change is one compare-and-swap: of a withdrawal and a message, one wins. A bit of `registered` says that the
+//! queue was empty. It is decided anew before each unlock of the receiver lock and before a message is taken. Messages
+//! that came and went in between therefore count. Only while the queue was empty does the attention word ask senders to
+//! decide.
 //!
-//! No process acts on what a record says but its own, which knows by itself what is to be done: a process that can write the segment
-//! can't have a signal sent to any process.
+//! Only the registered process acts on a record, and it knows the action from its own memory: a process with write
+//! access to the segment can't have a signal sent to another process.
 
 use super::{DeferredWakes, Engine, NOTICE, Refused};
 use crate::crash::crash_point;
@@ -36,30 +37,30 @@ use crate::sys::thread::{self, Thread};
 use crate::waiters::{List, Waiters};
 use std::time::Duration;
 
-/// Sees to a registration of the calling process that was fired: the engine, the record's number, the record, and its word. See
-/// [`Engine::set_identity`].
+/// Handles a fired registration of the calling process: the engine, the index of the record, the record, and its word.
+/// See [`Engine::set_identity`].
 #[cfg(not(loom))]
 pub(crate) type RaiseOwn = fn(&Engine, u32, &Notice, u32) -> bool;
 
-/// Bits of `registered`: a process is registered; the queue was empty. Above: in which record.
+/// Bits of `registered`: a process is registered; the queue was empty. The bits above are the index of the record.
 const REGISTERED: u32 = 1;
 const EMPTY: u32 = 2;
 const INDEX: u32 = 8;
 
-/// How long a sender waits for a registered process before it looks again whether that process can run, in nanoseconds.
+/// How long a sender waits for a registered process before it checks whether that process can run, in nanoseconds.
 const PROMPT: u64 = 2_000_000;
 
-/// How a process is told.
+/// How a process is notified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum What {
-    /// By a signal of that number; by none if it is 0.
+    /// By a signal of the given number; by none if it is 0.
     Signal = 0,
     /// Not at all.
     Nothing = 1,
-    /// By a function of its own, in a thread.
+    /// By a function of the process, in a thread.
     Call = 2,
-    /// By a thread that waits for it.
+    /// By a thread of the process that waits for it.
     Wait = 3,
 }
 
@@ -74,7 +75,7 @@ impl What {
     }
 }
 
-/// A registration that counts.
+/// A registration that is armed or fired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Registered {
     pub(crate) index: u32,
@@ -82,35 +83,35 @@ pub struct Registered {
     pub signal: u32,
     pub pid: u32,
     pub birth: u64,
-    /// What its word says.
+    /// The word of the record.
     pub(crate) word: u32,
 }
 
-/// The registered process, and how it wants to be told.
+/// A request to register: how the process is notified.
 pub struct Claim {
     pub what: What,
     pub signal: u32,
     pub ticket: u64,
 }
 
-/// Why there is no registration.
+/// The reason why a process could not register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegisterError {
-    /// A process is registered.
+    /// Another process is registered.
     Busy,
-    /// As many living processes as there can be records were told and have not run since.
+    /// All records belong to living processes that were notified and have not run since.
     NoRecord,
     Refused(Refused),
 }
 
-/// What a process finds that looks at its registration.
+/// The state of a process's own registration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Nothing has happened.
+    /// No message has come yet.
     Armed,
-    /// It was fired, by a message of that process and user.
+    /// A message of that process and user has fired the registration.
     Fired { pid: u32, uid: u32 },
-    /// It was taken away.
+    /// The registration was removed.
     Gone,
 }
 
@@ -125,12 +126,12 @@ impl Engine {
         self.update_wait_flags(receiving);
     }
 
-    /// Whether a process is registered, as a hint.
+    /// Whether a process is registered: a hint.
     pub(super) fn has_registration(&self) -> bool {
         self.registration() & REGISTERED != 0
     }
 
-    /// What senders are to be asked for.
+    /// Returns the bit of the attention word that asks senders to decide.
     #[inline(always)]
     pub(super) fn notice_wanted(&self) -> u32 {
         match self.registration() & (REGISTERED | EMPTY) {
@@ -148,20 +149,20 @@ impl Engine {
         }
     }
 
-    /// How many records beyond the fixed ones are real memory.
+    /// Returns how many records beyond the fixed ones are real memory.
     fn more_notices(&self) -> usize {
         let more = self.segment().fixed().receiver.more_notices();
         (more as usize).min(MORE_NOTICES)
     }
 
-    /// All records that there are, and their numbers.
+    /// Iterates over all records with their indices.
     fn notices(&self) -> impl Iterator<Item = (u32, &Notice)> {
         let more =
             (0..self.more_notices()).filter_map(|index| self.segment().more_notice(index).ok());
         (0_u32..).zip(self.segment().fixed().notices.iter().chain(more))
     }
 
-    /// Decides whether the queue has become empty, or has ceased to be, since that was decided last.
+    /// Decides whether the queue has become empty or filled since the last decision.
     #[inline(always)]
     pub(super) fn note_change(&self, receiving: ReceiverHeld<'_>, wakes: &mut DeferredWakes) {
         if self.registration() & REGISTERED != 0 && self.decide(receiving, wakes).is_err() {
@@ -177,8 +178,8 @@ impl Engine {
             (true, true) => self.fire(receiving, wakes),
             (false, false) => {
                 self.set_registration(receiving, registration | EMPTY);
-                // ATTENTION: the flag, then the stamps, as in `enlist_receiver`: the next sender comes to decide, or we find its
-                // message here.
+                // ATTENTION: the flag, then the stamps, as in `enlist_receiver`. Either the next sender decides, or
+                // this thread finds its message here.
                 fence(Ordering::SeqCst);
                 if self.stays_filled(receiving, wakes)? {
                     self.fire(receiving, wakes);
@@ -189,7 +190,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether messages are there that no blocked receiver takes.
+    /// Whether the queue has messages that no blocked receiver takes.
     fn stays_filled(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -213,7 +214,7 @@ impl Engine {
         Ok(Ring::of(self.segment()).published(drained)?.is_some())
     }
 
-    /// The process that sent what is there longest.
+    /// Returns the process that sent the oldest message in the queue.
     fn first_sender(&self, receiving: ReceiverHeld<'_>) -> Result<u32, Fault> {
         let receiver = &self.segment().fixed().receiver;
         if receiver.stored(receiving) == 0 {
@@ -226,14 +227,14 @@ impl Engine {
         Ok(self.segment().cell(slot)?.pid())
     }
 
-    /// The registration is over, and its process is told.
+    /// Ends the registration and notes the notification.
     fn fire(&self, receiving: ReceiverHeld<'_>, wakes: &mut DeferredWakes) {
         let index = self.registration() / INDEX;
         if let Some(notice) = self.notice(index) {
             let armed = notice.word();
             let is_notified = wants_notification(notice);
             let pid = self.first_sender(receiving).unwrap_or(0);
-            // Of another process it is asked for without the lock: that takes system calls.
+            // The user of another process takes system calls to find: `tell_registered` asks without the lock.
             let user = process::own_user(pid).unwrap_or(NOT_ASKED);
             notice.set_sender(receiving, pid, user);
             crash_point!(NOTICE_NOTED);
@@ -246,8 +247,8 @@ impl Engine {
         self.set_registration(receiving, 0);
     }
 
-    /// After the lock was dropped: the registered process hears of it. If that is by a signal, it has been raised when this
-    /// returns, unless that process can't run: in the kernel it has, too.
+    /// Notifies the registered process, after the unlock. As in the kernel, a signal has been raised when this returns,
+    /// unless the process can't run.
     #[cold]
     pub(super) fn tell_registered(&self, fired: Fired) {
         crash_point!(NOTICE_UNTOLD);
@@ -260,15 +261,14 @@ impl Engine {
             return;
         }
         futex::wake(notice.futex(), i32::MAX);
-        // The look overlaps with the wake-up of the process.
+        // The check overlaps with the wake-up of the process.
         if What::of(notice) == What::Signal && can_owner_run(self.segment(), notice) {
             wait_until_raised(self.segment(), notice, fired.word);
         }
     }
 
-    /// After a message was received by a process that has registrations: what was fired for it here has been raised when this
-    /// returns. In the kernel a signal is pending before its message can be received; one that came later would interrupt what the
-    /// process does next.
+    /// Waits until the fired registrations of this process are raised, after it received a message. In the kernel, the
+    /// signal is pending before its message can be received. A later signal would interrupt what the process does next.
     #[cfg(not(loom))]
     #[cold]
     pub fn raise_fired(&self, me: &Thread) {
@@ -281,21 +281,22 @@ impl Engine {
                 continue;
             }
             if !self.raise_own(index, notice, word) {
-                // A helper is about to.
+                // The helper thread of this process is about to raise it.
                 wait_until_raised(self.segment(), notice, word);
             }
         }
     }
 
-    /// Sees to a registration that was fired, if it is this process's. False if it is another process's, or another thread sees to it.
+    /// Handles a fired registration of this process. False if it belongs to another process, or another thread handles
+    /// it.
     #[cfg(not(loom))]
     fn raise_own(&self, index: u32, notice: &Notice, word: u32) -> bool {
         self.raise_own
             .is_some_and(|raise_own| raise_own(self, index, notice, word))
     }
 
-    /// Registers this process for the next message that comes to the empty queue. Answers in which record, and what its word
-    /// says.
+    /// Registers this process for the next message that comes to the empty queue. Returns the index of the record, and
+    /// its word.
     pub fn register(&self, me: &Thread, claim: &Claim) -> Result<(u32, u32), RegisterError> {
         let mut outcome = Err(RegisterError::NoRecord);
         let patience = Deadline::after(Duration::from_nanos(STOPPED));
@@ -324,7 +325,7 @@ impl Engine {
         crash_point!(NOTICE_FILLED);
         let registration = REGISTERED | (index * INDEX);
         self.set_registration(receiving, registration | EMPTY);
-        // ATTENTION: as in `decide`. What is there now was there before: it takes a drain first.
+        // ATTENTION: as in `decide`. Messages that are there now came before the registration: a drain comes first.
         fence(Ordering::SeqCst);
         match self.stays_filled(receiving, wakes) {
             Ok(false) => {}
@@ -335,13 +336,13 @@ impl Engine {
             }
         }
         crash_point!(NOTICE_DECIDED);
-        // Last, because it is what all processes sees: a process that sends to the empty queue after that has the registered process told.
+        // Last, because all processes see it: from now on, a message to the empty queue fires the registration.
         let armed = notice.arm(receiving);
         crash_point!(NOTICE_ARMED);
         Ok((index, armed))
     }
 
-    /// An error if a process living is registered.
+    /// Frees an armed record whose process is dead. An error if the process lives.
     fn clear_dead_registration(&self, _: ReceiverHeld<'_>) -> Result<(), RegisterError> {
         for (_, notice) in self.notices() {
             let word = notice.word();
@@ -356,10 +357,10 @@ impl Engine {
         Ok(())
     }
 
-    /// A record that no process needs.
+    /// Finds a free record, or one of a dead process.
     fn free_notice(&self, receiving: ReceiverHeld<'_>) -> Result<(u32, &Notice), RegisterError> {
         let state = |notice: &Notice| notice.word() & STATE;
-        // Acquire by the lock: whose process has freed it touches it no more.
+        // Acquire by the lock: the process that freed a record does not touch it any more.
         let is_free = |notice: &Notice| ![ARMED, FIRED].contains(&state(notice));
         if let Some(free) = self.notices().find(|(_, notice)| is_free(notice)) {
             return Ok(free);
@@ -374,7 +375,7 @@ impl Engine {
         self.provide_notice(receiving)
     }
 
-    /// A record of memory that becomes real for it and for those behind it.
+    /// Makes memory for more records real, and returns the first of them.
     #[cold]
     fn provide_notice(&self, receiving: ReceiverHeld<'_>) -> Result<(u32, &Notice), RegisterError> {
         let used = self.more_notices();
@@ -392,20 +393,20 @@ impl Engine {
         Ok((index, notice))
     }
 
-    /// Takes a registration back, without the lock: senders find out by themselves. False if it is not there any more.
+    /// Withdraws a registration without the lock: senders find out by themselves. False if it is gone already.
     pub fn withdraw(&self, index: u32, armed: u32) -> bool {
         let withdrawn = self.notice(index).is_some_and(|notice| notice.free(armed));
         crash_point!(NOTICE_WITHDRAWN);
         withdrawn
     }
 
-    /// The registration that there is, whether or not its process lives.
+    /// Returns the armed registration, even of a dead process.
     pub fn registered(&self) -> Option<Registered> {
         let mut all = self.registrations();
         all.find_map(|(registered, is_told)| (!is_told).then_some(registered))
     }
 
-    /// All that there are, and whether they were fired.
+    /// Iterates over all registrations; `true` marks a fired one.
     pub fn registrations(&self) -> impl Iterator<Item = (Registered, bool)> {
         self.notices().filter_map(|(index, notice)| {
             let (word, (pid, birth)) = (notice.word(), notice.owner());
@@ -425,7 +426,7 @@ impl Engine {
         })
     }
 
-    /// What has become of this process's own registration.
+    /// Returns the state of this process's own registration.
     pub fn outcome(&self, index: u32, armed: u32) -> Outcome {
         let Some(notice) = self.notice(index) else {
             return Outcome::Gone;
@@ -440,7 +441,7 @@ impl Engine {
         }
     }
 
-    /// The process has done what there was to do. The sender that fired it may wait for that.
+    /// Frees the record after the process has handled it. The sender that fired it may wait for that.
     pub fn acknowledge_notice(&self, index: u32, armed: u32) {
         crash_point!(NOTICE_RAISED);
         if let Some(notice) = self.notice(index) {
@@ -449,25 +450,25 @@ impl Engine {
         }
     }
 
-    /// The word that the registered process sleeps on.
+    /// Returns the futex of the registered process.
     pub fn notice_word(&self, index: u32) -> Option<&crate::sync::AtomicU32> {
         self.notice(index).map(Notice::futex)
     }
 
-    /// At the end of a slice: fires for a sender that died before it could, as blocked receivers look around.
+    /// Fires at the end of a slice for a sender that died before it could, as blocked receivers look around.
     pub fn look_for_notice(&self, me: &Thread) {
         let is_orphaned = self.segment().fixed().receiver.lock.is_orphaned();
         if is_orphaned || (self.notice_wanted() != 0 && self.seems_filled()) {
             let patience = Deadline::after(Duration::from_nanos(SLICE));
-            // In vain if an owner is stopped: there is another slice.
+            // If an owner is stopped, this fails, and the next slice tries again.
             let _ = self.with_receiver_lock(me, patience, |receiving, wakes| {
                 Ok(self.serve(receiving, wakes)?)
             });
         }
     }
 
-    /// Finds out the registered process again: after the death of a holder of the lock. Whether the queue was empty in between nobody
-    /// knows: better a notification too many.
+    /// Finds the armed registration again after the death of a lock owner. Whether the queue was empty meanwhile is
+    /// unknown: a superfluous notification is better than a missing one.
     pub(crate) fn find_registration(&self, receiving: ReceiverHeld<'_>) {
         let registration = match self.registered() {
             Some(registered) => REGISTERED | EMPTY | (registered.index * INDEX),
@@ -502,18 +503,18 @@ fn is_owner_dead(lives: &dyn Liveness, notice: &Notice) -> bool {
     liveness::is_dead(lives, birth, |birth| process::is_dead(pid, birth))
 }
 
-/// Whether the registered process lives and is not stopped. Unknown means that it does.
+/// Whether the registered process lives and is not stopped. True if unknown.
 fn can_owner_run(lives: &dyn Liveness, notice: &Notice) -> bool {
     let (pid, _) = notice.owner();
     let is_stopped = || lives.is_plain() && process::is_stopped(pid);
     !is_owner_dead(lives, notice) && !is_stopped()
 }
 
-/// Waits until the process has raised its signal; not for a dead or stopped one, and not for longer than for a stopped owner of a
-/// lock, one that the call may have waited for before included.
+/// Waits until the process has raised its signal, unless it is dead or stopped. The wait is as short as that for a
+/// stopped lock owner, and one call has one such wait for both.
 fn wait_until_raised(lives: &dyn Liveness, notice: &Notice, fired: u32) {
     let began = clock::monotonic();
-    // In a model no thread waits for several, one after the other.
+    // In a model, no thread waits for several processes in turn.
     #[cfg(loom)]
     let stall = thread::Stall::none();
     #[cfg(not(loom))]

@@ -1,14 +1,16 @@
-//! The wake word: how the one receiver of a ring is woken once, when as many messages are there as it asked for.
+//! The wake word: wakes the one receiver of a ring once, when as many messages are there as it asked for.
 //!
-//! | wake word | state | may leave it | if that one dies |
+//! | wake word | state | may change it | if that thread dies |
 //! |---|---|---|---|
 //! | `turn << 2` | silent | the receiver: armed | - |
-//! | `turn << 2 \| ARMED` | the receiver sleeps on the word, or is about to | a sender that reaches the threshold: silent, and wakes. The receiver: silent | a sender that died before it woke: the receiver's next slice |
-//! | `turn << 2 \| POLLED` | a process polls the ring's descriptor | a sender that reaches the threshold: makes the descriptor readable, then silent. The receiver: silent | before the descriptor is readable: the next sender rings, the wake word is still armed |
+//! | `turn << 2 \| ARMED` | the receiver sleeps on the word, or is about to | a sender that reaches the threshold: silent, and wakes. The receiver: silent | a sender that died before the wake-up: the receiver looks at the end of its slice |
+//! | `turn << 2 \| POLLED` | a process polls the ring's descriptor | a sender that reaches the threshold: makes the descriptor readable, then silent. The receiver: silent | before the descriptor is readable: the wake word is still armed, and the next sender rings |
 //!
-//! Each arming is another turn: a sender that has looked at an old one can't ring the new one too early. A sleeper looks up after
-//! each slice, a poller does not: so the one is woken after the wake word was silenced, once however many senders there are, and the
-//! other's descriptor is made readable before, at times by two.
+//! Each arming begins another turn: a sender that has read an old word can't ring the new turn too early.
+//!
+//! A sleeper looks for messages at the end of each slice; a poller does not. Therefore the order differs. A sender
+//! silences the word before it wakes a sleeper: one of many senders wakes it. A sender makes the descriptor readable
+//! before it silences the word: two senders may do so at times.
 
 use super::{Engine, Refused};
 use crate::counters::Event;
@@ -22,25 +24,26 @@ use crate::sys::thread::{Calm, Thread};
 use crate::waiters::pacing::{give_way, look_away, spin_timed};
 
 impl Engine {
-    /// Messages that can be received now. While others move messages to the store it may count one twice.
+    /// Returns the number of messages that can be received now. It may count a message twice while another thread moves
+    /// messages to the store.
     pub fn available(&self) -> u64 {
         let (stored, ahead) = self.stored_and_ahead();
         stored.saturating_add(ahead)
     }
 
-    /// Messages in the store, and in the ring.
+    /// Returns the number of messages in the store, and in the ring.
     fn stored_and_ahead(&self) -> (u64, u64) {
         let fixed = self.segment().fixed();
-        // In this order: what counts as received at least is.
+        // In this order: the messages that count as received are received.
         let stored = fixed.receiver.stored_so_far();
         let drained = fixed.receiver.drained_so_far();
         let sent = fixed.sender.sent();
-        // A receiver may be ahead of a sender that has stamped its message and not moved the cursor.
+        // A receiver may be beyond the cursor of a sender that has stamped its message.
         (stored, (sent.wrapping_sub(drained) as i64).max(0) as u64)
     }
 
-    /// Messages that the one receiver of a ring has last seen to be there, less those that it has received. It reads nothing that
-    /// senders write.
+    /// Returns how many messages the one receiver of a ring last saw, less those that it has received. Reads no word
+    /// that senders write.
     pub fn known(&self) -> u64 {
         let receiver = &self.segment().fixed().receiver;
         let stored = receiver.stored_hint();
@@ -48,7 +51,7 @@ impl Engine {
         stored.saturating_add(ahead.max(0) as u64)
     }
 
-    /// Waits until so many messages are there. Only the one receiver of a ring may.
+    /// Waits until `count` messages are there. For the one receiver of a ring only.
     pub fn wait_for_messages(
         &self,
         me: &Thread,
@@ -96,7 +99,7 @@ impl Engine {
                     return self.give_up_waiting(me, count, Refused::TimedOut);
                 }
                 Slept::TimedOut => self.look_for_the_dead(me),
-                // A peer that scribbles can ring for ever.
+                // A hostile peer can ring for ever.
                 Slept::Awake if deadline.has_passed() => {
                     return self.give_up_waiting(me, count, Refused::TimedOut);
                 }
@@ -105,7 +108,7 @@ impl Engine {
         }
     }
 
-    /// Sleeps for a slice, and counts for how long.
+    /// Sleeps for a slice, and counts the time.
     fn sleep_on_wake_word(&self, armed: u32, calm: Calm<'_>, deadline: Deadline) -> Slept {
         let fixed = self.segment().fixed();
         let start = clock::monotonic();
@@ -120,13 +123,14 @@ impl Engine {
         slept
     }
 
-    /// At the end of a slice: a sender may have died before it counted its message, or before it rang.
+    /// Repairs both sides at the end of a slice: a sender may have died before it counted its message, or before it
+    /// rang.
     fn look_for_the_dead(&self, me: &Thread) {
         self.mend(me);
         self.mend_senders_side(me);
     }
 
-    /// Counts what a sender that died had sent: until the next send no other process does.
+    /// Counts the message of a sender that died. Without a next sender, no other process does.
     fn mend_senders_side(&self, me: &Thread) {
         if self.segment().fixed().sender.lock.is_orphaned()
             && let Ok(held) = self.lock_sender(me, Deadline::Passed)
@@ -135,7 +139,7 @@ impl Engine {
         }
     }
 
-    /// The last look of a wait: a message that came is better than an error.
+    /// Ends a wait. A message that came meanwhile is better than an error.
     fn give_up_waiting(&self, me: &Thread, count: u64, refused: Refused) -> Result<(), Refused> {
         self.silence();
         match self.has(me, count) {
@@ -156,7 +160,8 @@ impl Engine {
         let counters = &self.segment().fixed().counters;
         let mut paid = false;
         if budget != 0 {
-            // In the midst of a stream it lets messages gather: see `pacing`. One that only spins wants the next at once.
+            // In a stream, the receiver lets messages arrive first: see `pacing`. A handle that only spins wants the
+            // next message at once.
             let gathering = match count == 1 && budget != u32::MAX {
                 true => self.gathering_time(),
                 false => 0,
@@ -184,15 +189,15 @@ impl Engine {
         self.pacing.gathering_time(max)
     }
 
-    /// Whether so many messages can be received. For one message it does not look at what senders write for each.
+    /// Whether `count` messages can be received. For one message, reads no word that every send writes.
     #[inline]
     fn has(&self, me: &Thread, count: u64) -> bool {
-        // The later messages of a batch are stamped before its first one, with which they all are sent.
+        // The later messages of a batch have their stamps before the first one, whose stamp sends them all.
         self.seems_to_have(count) && (count <= 1 || self.holds(me, count))
     }
 
-    /// Whether so many messages are there, by the cursors. With some in the store it looks under the lock: a sender that gives
-    /// others room may be moving messages there, and one may seem to be in both places.
+    /// Whether `count` messages are there, by the cursors. If the store has some, looks under the lock: a sender that
+    /// makes room may move messages to the store, and one may count twice.
     fn holds(&self, me: &Thread, count: u64) -> bool {
         let (stored, ahead) = self.stored_and_ahead();
         let seems_to = stored.saturating_add(ahead) >= count;
@@ -203,11 +208,13 @@ impl Engine {
             .unwrap_or(false)
     }
 
-    /// Whether the last of so many messages is there. It looks at that message's cell alone, which no process writes before.
+    /// Whether the last of `count` messages is there. Reads the cell of that message only, which no process writes
+    /// before.
     #[inline(always)]
     fn seems_to_have(&self, count: u64) -> bool {
         let receiver = &self.segment().fixed().receiver;
-        // Relaxed: this thread's own, or that of a sender that makes room: then the look behind the fence of `arm` decides.
+        // A hint: the receiver stores these words, or a sender that makes room. The look behind the fence of `arm`
+        // decides.
         let stored = receiver.stored_hint();
         let Some(ahead) = count.checked_sub(stored.saturating_add(1)) else {
             return true;
@@ -216,11 +223,12 @@ impl Engine {
         !matches!(Ring::of(self.segment()).published(last), Ok(None))
     }
 
-    /// Arms the wake word. None if so many messages are there already.
+    /// Arms the wake word. None if `count` messages are there already.
     fn arm(&self, me: &Thread, count: u64, how: u32) -> Option<u32> {
         let fixed = self.segment().fixed();
         let wait_flags = &fixed.wait_flags;
-        // Relaxed: this thread's own, or that of a sender that makes room: that rings whatever the threshold.
+        // A hint: the receiver stores these words, or a sender that makes room. Such a sender rings without regard to
+        // the threshold.
         let stored = fixed.receiver.stored_hint();
         let drained = fixed.receiver.drained_hint();
         let threshold = drained.wrapping_add(count.saturating_sub(stored));
@@ -234,19 +242,19 @@ impl Engine {
         Some(armed)
     }
 
-    /// Arms the wake word for the descriptor: it is made readable with the next message. False if there are some already.
+    /// Arms the wake word for the descriptor: the next message makes it readable. False if there are messages already.
     pub fn arm_for_polling(&self, me: &Thread) -> bool {
         let is_armed = self.arm(me, 1, POLLED).is_some();
         crash_point!(RING_ARMED);
         is_armed
     }
 
-    /// Silences the wake word. By the receiver, which looks for messages itself.
+    /// Ends the turn. For the receiver, which looks for messages itself.
     fn silence(&self) {
         self.segment().fixed().wait_flags.silence();
     }
 
-    /// Rings if a thread waits for the wake word. By a sender, after its message was counted and the lock dropped.
+    /// Rings if a thread waits for the wake word. For a sender that has counted its message and released the lock.
     #[inline(always)]
     pub(super) fn ring_if_asked(&self) {
         if self.segment().fixed().wait_flags.seems_armed() {
@@ -254,7 +262,7 @@ impl Engine {
         }
     }
 
-    /// Rings if as many messages are there as the receiver asked for.
+    /// Rings if the threshold is reached.
     #[cold]
     fn ring_when_due(&self) {
         let fixed = self.segment().fixed();
@@ -267,15 +275,16 @@ impl Engine {
         }
     }
 
-    /// Rings whatever the threshold, if a thread waits for the wake word. By a thread that has changed what is there otherwise than by sending:
-    /// a message was let in that had waited for room, or the dead were mended. The receiver counts for itself.
+    /// Rings without regard to the threshold, if a thread waits for the wake word. For a thread that added messages
+    /// without a send: it admitted a blocked sender's message, or repaired a side. The receiver counts the messages
+    /// itself.
     #[cold]
     pub(super) fn ring_anyway(&self) {
-        // The change was made under the lock under which the receiver looks.
+        // The messages were added under the lock under which the receiver looks.
         self.ring(self.segment().fixed().wait_flags.wake_word());
     }
 
-    /// Rings, unless another process has, or the receiver has armed the wake word anew.
+    /// Rings, unless another process has rung or the receiver has armed the wake word again.
     fn ring(&self, wake_word: u32) {
         if wake_word & (ARMED | POLLED) == 0 {
             return;
@@ -296,23 +305,24 @@ impl Engine {
         }
     }
 
-    /// How often the wake word was armed.
+    /// Returns how often the wake word was armed.
     #[cfg(any(test, feature = "testing"))]
     pub fn turns(&self) -> u32 {
         self.segment().fixed().wait_flags.turns()
     }
 
-    /// A process without a notifier, as in a repair of the ring's file, leaves it to others.
+    /// Makes the receiver's descriptor readable. False without a notifier, as in a repair of the ring's file: another
+    /// sender does it.
     fn notify(&self) -> bool {
         self.notifier.as_ref().is_some_and(Notifier::pull)
     }
 }
 
-/// How a sender makes the receiver's descriptor readable.
+/// Makes the receiver's descriptor readable.
 pub struct Notifier(Box<dyn Fn() -> bool + Send + Sync>);
 
 impl Notifier {
-    /// `pull` answers false if it could not do so.
+    /// Creates a notifier. `pull` returns false on failure.
     pub fn new(pull: impl Fn() -> bool + Send + Sync + 'static) -> Notifier {
         Notifier(Box::new(pull))
     }

@@ -1,11 +1,12 @@
-//! Telling pollers: the engine's part of [`crate::doorbell`].
+//! The engine's part of [`crate::doorbell`]: it tells pollers of messages and room.
 //!
-//! A queue that a process polls is changed under the receiver lock only. A sender learns that under the sender lock, before it publishes:
-//! the flag is set under both locks, so no send that had not seen it is under way when the doorbell first shows what is there. Then it
-//! lets go, takes the receiver lock, borrows its own again, and has the doorbell say what it is about to do.
+//! The calls on a polled queue change it under the receiver lock only. A sender finds the flag under the sender lock,
+//! before it publishes. The flag is set under both locks: when the doorbell first shows the level, no send that missed
+//! the flag is under way. The sender then releases its lock, takes the receiver lock, borrows the sender lock and shows
+//! the coming level on the doorbell.
 //!
-//! A send that is for a blocked receiver, and a receive that makes room for a blocked sender, change nothing for a poller, and tell
-//! nobody. (Linux does the same.)
+//! A send to a blocked receiver changes nothing for a poller, and does not ring. The same holds for a receive that
+//! makes room for a blocked sender. (Linux does the same.)
 
 use super::{Engine, Refused, WATCHED};
 #[cfg(loom)]
@@ -26,7 +27,7 @@ impl Watched for Engine {
     fn level(&self, receiving: ReceiverHeld<'_>) -> Level {
         let room = match self.policy().on_full {
             OnFull::DropOldest => 1,
-            // Room that is kept for a batch is no other process's.
+            // Room that is kept for a batch is not free for a poller.
             _ if !self.nobody_waits_for_room() => 0,
             _ => self.room_now(receiving).max(0) as u64,
         };
@@ -45,14 +46,15 @@ impl Watched for Engine {
 }
 
 impl Engine {
-    /// Whether a process polls. Under the sender lock a "no" holds as long as that is held.
+    /// Whether a process polls. Under the sender lock, `false` holds until the unlock.
     #[inline(always)]
     pub(super) fn must_ring(&self) -> bool {
         self.segment().fixed().wait_flags.attention() & WATCHED != 0
     }
 
-    /// A process that is told that something is about to be possible may run before a process that tells it goes on, on the same processor: it lets that one,
-    /// by sleeping. It does not yield: for that the scheduler would make it wait the next time, too.
+    /// Lets the process that rang finish its operation first. A poller on the same processor may run between the
+    /// announcement and the change. This thread sleeps; after a yield, the scheduler would make it wait the next time,
+    /// too.
     pub(super) fn let_ringer_finish(&self, me: &Thread) {
         if self.must_ring() && self.ringer().is_rung_here() {
             self.segment().fixed().receiver.lock.sleep_while_held(me);
@@ -65,7 +67,7 @@ impl Engine {
         self.foretell_doorbell(receiving, messages, -messages);
     }
 
-    /// Sends one message, if there is room, and tells a poller.
+    /// Sends one message if there is room, and rings for pollers.
     #[cold]
     pub(super) fn send_watched(
         &self,
@@ -80,7 +82,7 @@ impl Engine {
         self.send_ringing(me, 1, deadline, send)
     }
 
-    /// Does `send`, which sends up to so many messages, under both locks, and tells a poller.
+    /// Runs `send`, which sends up to `messages` messages, under both locks, and rings for pollers.
     pub(super) fn send_ringing<T>(
         &self,
         me: &Thread,
@@ -98,21 +100,21 @@ impl Engine {
             let result = send(self, both.sender());
             sender.lock.give_back();
             if result.is_ok() {
-                // What was sent is sent, whatever is wrong with waiters.
+                // The messages are sent even if the list of waiters is corrupt.
                 if self.serve(receiving, wakes).is_err() {
                     self.note_damage();
                 }
                 self.update_wait_flags(receiving);
             }
             if !self.is_watched() {
-                // A process that saw that no process polls died before it could say so.
+                // A process that ended the watch died before it cleared the flag.
                 self.set_attention(receiving, WATCHED, 0);
             }
             result
         })
     }
 
-    /// Changes the watch under both locks, and with the flag that tells senders.
+    /// Changes the watch under both locks, and sets the flag for senders.
     fn with_both_locks<T>(
         &self,
         me: &Thread,
@@ -128,7 +130,7 @@ impl Engine {
         })
     }
 
-    /// As [`pollable`](Self::pollable), of a model.
+    /// As [`pollable`](Self::pollable), in a model.
     #[cfg(loom)]
     pub(crate) fn watch(&self, me: &Thread, wanted: u32) -> Result<(), Refused> {
         let begin =
@@ -136,7 +138,7 @@ impl Engine {
         self.with_both_locks(me, Deadline::Never, begin)
     }
 
-    /// As [`watch`](Self::watch), with another FIFO in place of one that is gone.
+    /// As [`watch`](Self::watch), with a new FIFO in place of a lost one.
     #[cfg(loom)]
     pub(crate) fn watch_anew(&self, me: &Thread, wanted: u32) -> Result<(), Refused> {
         self.with_both_locks(me, Deadline::Never, |both| {
@@ -145,7 +147,7 @@ impl Engine {
         })
     }
 
-    /// Has a helper's FIFO show what there is, in a model. The number on which the helper sleeps.
+    /// Shows the level in a helper's FIFO, in a model. Returns the number on which the helper sleeps.
     #[cfg(loom)]
     pub(crate) fn hear(&self, me: &Thread, feed: &Feed) -> Result<u32, Refused> {
         self.with_both_locks(me, Deadline::Never, |both| {
@@ -154,7 +156,7 @@ impl Engine {
         })
     }
 
-    /// The word on which helpers sleep.
+    /// The futex of the helpers.
     #[cfg(loom)]
     pub(crate) fn helpers_word(&self) -> &crate::sync::AtomicU32 {
         &self.segment().fixed().receiver.doorbell().calls
@@ -165,12 +167,12 @@ impl Engine {
         &self.doorbell
     }
 
-    /// What a poll that does not wait would say.
+    /// Returns the answer of a poll that does not wait.
     pub fn readiness(&self, me: &Thread) -> Readiness {
         let waiters = Waiters::of(self.segment());
         let mut readable = self.available() != 0;
         if readable && waiters.len(List::Receivers) != 0 {
-            // It is about to be handed over, unless no process is left that does that, or that wants it.
+            // The message is about to be handed over, unless its receiver or the serving thread is gone.
             let served = self.with_receiver_lock(me, Deadline::Passed, |receiving, wakes| {
                 self.serve(receiving, wakes)?;
                 self.update_wait_flags(receiving);
@@ -221,13 +223,13 @@ mod polled {
     }
 
     impl Engine {
-        /// The descriptor that shows what the queue is ready for. `wanted`: see [`crate::doorbell`].
+        /// Returns the descriptor that shows the queue's level. For `wanted` see [`crate::doorbell`].
         #[inline]
         pub fn pollable(&self, me: &Thread, wanted: u32) -> std::io::Result<BorrowedFd<'_>> {
             self.poll(me, wanted)
         }
 
-        /// This process polls no more; if it was the last, no process rings any more.
+        /// Ends the polling of this process. After the last poller, no process rings any more.
         pub(crate) fn stop_polling(&self, me: &Thread) {
             if !self.doorbell.close_polled() {
                 return;

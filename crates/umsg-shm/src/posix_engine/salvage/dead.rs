@@ -1,4 +1,4 @@
-//! The dead among waiters.
+//! Dead waiters.
 
 use super::Engine;
 use crate::counters::Event;
@@ -7,7 +7,7 @@ use crate::lock::tokens::ReceiverHeld;
 use crate::waiters::{self, List, State, Waiters};
 
 impl Engine {
-    /// Takes the dead off the lists of waiters, wherever they stand there. What they were offered goes back by itself.
+    /// Takes dead waiters off the lists, at any place. Their offers go back by themselves.
     pub(super) fn dismiss_dead(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -22,7 +22,7 @@ impl Engine {
                 List::Senders if waiters::is_deserted(self.segment(), node, knows_threads) => {
                     self.withdraw_sender(receiving, node)?;
                 }
-                // It was taken off its list, and its thread died before it looked.
+                // The node left its list, and its thread died before it looked.
                 List::None if waiters::state(node) == State::Waiting => {
                     waiters::is_deserted(self.segment(), node, knows_threads);
                     continue;

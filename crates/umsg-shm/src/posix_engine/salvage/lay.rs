@@ -1,4 +1,4 @@
-//! Everything is made anew around the messages that are kept.
+//! Rebuilding everything around the messages that are kept.
 
 use super::super::wait::lose_message;
 use super::{Home, Kept, Salvage};
@@ -14,7 +14,8 @@ use crate::waiters::NO_SLOT;
 use crate::waiters::{List, Waiters};
 
 impl Salvage<'_> {
-    /// Makes the arena anew: the blocks of messages that are kept, and what lies between them. One that overlaps another is lost.
+    /// Rebuilds the arena: the blocks of messages that are kept, and the free blocks between them. A block that
+    /// overlaps another is lost.
     pub(super) fn lay_arena(&mut self, both: BothHeld<'_>, real: Real) -> Result<(), Fault> {
         let segment = self.engine.segment();
         let inline = segment.layout().inline();
@@ -36,7 +37,7 @@ impl Salvage<'_> {
         Ok(())
     }
 
-    /// Whose message was lost with its block holds nothing any more, or sends it again.
+    /// Ends leases whose message was lost with its block. A waiting sender sends its lost message again.
     fn let_go_of_lost(&mut self) {
         let segment = self.engine.segment();
         let is_kept = |slot: u32| matches!(self.homes.get(slot as usize), Some(Some(_)));
@@ -54,7 +55,7 @@ impl Salvage<'_> {
         }
     }
 
-    /// The messages that are kept, in their order.
+    /// Lists the messages that are kept, in their order.
     fn kept(&self) -> Vec<Kept> {
         let slots = (0_u32..).zip(&self.homes);
         let mut kept: Vec<Kept> = slots
@@ -66,11 +67,11 @@ impl Salvage<'_> {
         kept
     }
 
-    /// Numbers what was sent and is kept from 1 on, and marks what is queued as stored. From here on nothing needs to be known of the ring.
+    /// Numbers the sent messages from 1 on, and marks queued messages as stored. The later steps do not need the ring.
     pub(super) fn number(&mut self, both: BothHeld<'_>) -> Result<(), Fault> {
         let segment = self.engine.segment();
         let kept = self.kept();
-        // What was in the ring comes behind all others, also for a process that finds it numbered and the others not.
+        // Messages of the ring come behind all others, even if a later salvage finds only them with new numbers.
         let mut last = self.greatest();
         for ((is_in_ring, _), slot, home) in &kept {
             if *is_in_ring && *home == Home::Queued {
@@ -95,12 +96,11 @@ impl Salvage<'_> {
         Ok(())
     }
 
-    /// Makes an empty ring of the free slots, from the position on that the senders had reached. Release throughout, as where these words
-    /// are written in a call: a process that looks at them without a lock pairs with that. Relaxed: both locks are ours.
+    /// Makes an empty ring of the free slots, from the senders' position on.
     pub(super) fn lay_ring(&mut self, both: BothHeld<'_>) -> Result<(), Fault> {
         let fixed = self.engine.segment().fixed();
         let sent = fixed.sender.next_position(both.sender());
-        // 48 bits of it have to go into the one-priority word.
+        // The one-priority word has 48 bits for it.
         let first = if sent >> 47 == 0 { sent } else { 0 };
         let mut free = 0;
         for (slot, cell) in self.cells() {
@@ -116,7 +116,7 @@ impl Salvage<'_> {
         Ok(())
     }
 
-    /// Makes the store anew.
+    /// Rebuilds the store.
     pub(super) fn lay_store(&mut self, receiving: ReceiverHeld<'_>) -> Result<(), Fault> {
         let segment = self.engine.segment();
         let receiver = &segment.fixed().receiver;

@@ -1,4 +1,4 @@
-//! Both locks of a queue that is made anew.
+//! Both locks of a queue that is rebuilt.
 
 use super::super::Engine;
 use crate::fault::Fault;
@@ -7,7 +7,7 @@ use crate::lock::{Held, Left, Lock};
 use crate::sys::clock::Deadline;
 use crate::sys::thread::Thread;
 
-/// Both locks, and how their last owners left them.
+/// Both locks, and the state in which their last owners left them.
 pub(super) struct Both<'a> {
     held: Held<'a>,
     receivers: Left,
@@ -16,7 +16,7 @@ pub(super) struct Both<'a> {
 }
 
 impl<'a> Both<'a> {
-    /// The proof of both.
+    /// Returns the token of both locks.
     pub(super) fn token(&self) -> BothHeld<'_> {
         self.held.receiver().with_loan()
     }
@@ -45,30 +45,30 @@ impl<'a> Both<'a> {
         })
     }
 
-    /// Nothing was changed: what a dead owner has left is still to be repaired, by a process that takes its lock next.
+    /// Releases both locks after no change: the next owner of a lock repairs what a dead owner left.
     pub(super) fn leave_as_found(self) {
         match self.senders {
             Left::InOrder => self.sender.give_back(),
-            // Also a loan: its borrower has left the other lock so.
+            // This holds for a loan, too: the dead borrower left the other lock in the same state.
             Left::ByTheDead => self.sender.give_back_broken(),
         }
         leave(self.held, self.receivers);
     }
 
-    /// As the dead leave them: the queue is half made, and it is to be tried again.
+    /// Releases both locks as a dead owner does: the queue is half rebuilt, and needs another salvage.
     pub(super) fn leave_broken(self) {
         self.sender.give_back_broken();
         drop(self.held);
     }
 
-    /// All is in order.
+    /// Releases both locks in order.
     pub(super) fn unlock(self) {
         self.sender.give_back();
         self.held.unlock();
     }
 }
 
-/// Lets go of a lock as it was found.
+/// Releases a lock in the state in which it was found.
 fn leave(held: Held<'_>, left: Left) {
     match left {
         Left::InOrder => held.unlock(),
@@ -87,7 +87,7 @@ mod tests {
     /// A thread that lives as long as any process.
     const SOMEBODY: u32 = 1;
 
-    /// Salvages a queue whose locks say this, and for which there are no cells.
+    /// Salvages a queue with these lock words, for which there are no cells.
     fn salvage(receivers: u32, senders: u32) -> (Engine, Result<Salvaged, Fault>) {
         let engine = Engine::new(testing::segment(4, 64));
         let fixed = engine.segment().fixed();

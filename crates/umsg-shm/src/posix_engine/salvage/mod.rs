@@ -1,22 +1,26 @@
-//! Salvage: what is left of a queue whose bytes make no sense any more, made into one that does. For `umsg doctor --repair` only.
+//! Salvage: rebuilds a corrupt queue from its intact messages. For `umsg doctor --repair` only.
 //!
-//! A repair after a death ([`crate::posix_engine::recover`]) believes cursors, stamps and lists. Here nothing is believed but what each cell says of its own
-//! message, as far as that can be so; everything else is made anew:
+//! A repair after a death ([`crate::posix_engine::recover`]) trusts cursors, stamps and lists. A salvage trusts only
+//! what each cell says of its own message, as far as that is possible. It rebuilds everything else:
 //!
-//! | a slot's message is | if its cell makes sense, and | then |
+//! | the message of a slot is | if its cell is valid and | result |
 //! |---|---|---|
-//! | held | a record names the slot, and no other does | stays the holder's |
-//! | a blocked thread's | a node in a list names it | stays the sender's, which sends it again if it makes no sense; one that was offered goes back into the store |
-//! | sent by a reservation or by a blocked sender | its record or node says so, and that is still there | goes into the store, where it is not |
-//! | in the store | it is marked so | stays, in the order of its number |
+//! | held | one record names the slot | the holder keeps it |
+//! | a blocked thread's | a node in a list names it | the sender keeps it, and sends it again if it is corrupt; an offered message goes back into the store |
+//! | sent by a reservation or by a blocked sender | its record or node still says so | goes into the store, if it is not there |
+//! | in the store | its mark says so | stays, in the order of its number |
 //! | in the ring | its stamp is one of those from `drained` on, without a gap before `sent` | goes into the store, behind the others |
-//! | nowhere | none of these | the slot is free |
+//! | nowhere | none of these holds | the slot is free |
 //!
-//! Positions go on from where the senders were, and all stamps are taken away: no old one can be mistaken for a new one. Numbers begin anew.
-//! Both locks are held. A process that dies here leaves a queue that says that it is being made anew ([`crate::repair::log::Damage`]): calls fail with
-//! EBADMSG until another salvage, which finds each message where the dead one left it. For that a message is marked as stored before its
-//! stamp or its node's list is forgotten, and numbers only become smaller, from the smallest on: no two messages that have been sent have
-//! the same, and what was not sent yet (a reservation, a blocked sender's message) gets none.
+//! Positions go on from the senders' cursor, and all stamps are removed: an old stamp can't pass for a new one. Numbers
+//! begin anew. Both locks are held.
+//!
+//! A process that dies here leaves a queue with the mark of an unfinished salvage ([`crate::repair::log::Damage`]).
+//! Calls fail with EBADMSG until another salvage, which must find each message again. Two rules make that possible:
+//!
+//! - A message is marked as stored before its stamp or the list of its node is removed.
+//! - Numbers only become smaller, from the smallest on: two sent messages never have the same number. Unsent messages
+//!   (of reservations and blocked senders) get none.
 
 mod dead;
 mod lay;
@@ -42,20 +46,20 @@ use crate::waiters::Waiters;
 use locks::Both;
 use std::collections::BTreeSet;
 
-/// Where a message that is kept belongs.
+/// The owner of a message that is kept.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Home {
-    /// In the hands of a receiver: it may come back to its place in the order.
+    /// A receiver holds it: it may come back to its place in the order.
     Held,
-    /// In the hands of a sender: it has no place in the order yet.
+    /// A sender holds it: it has no place in the order yet.
     Unsent,
     Queued,
 }
 
-/// The place of what has none.
+/// The place of a message without an order.
 const LAST: (bool, u64) = (true, u64::MAX);
 
-/// A message that is kept: its place in the order (those of the ring behind those of the store), its slot.
+/// A message that is kept: its place in the order (messages of the ring behind those of the store), and its slot.
 type Kept = ((bool, u64), u32, Home);
 
 impl salvage::Salvage for Engine {
@@ -78,7 +82,7 @@ impl salvage::Salvage for Engine {
             }
         };
         fixed.header.damage.begin_to_mend();
-        // From here on it is us that a death is to be told of.
+        // From here on, the locks report the death of this thread.
         fixed.receiver.lock.take_over();
         fixed.sender.lock.take_over();
         crash_point!(SALVAGE_BEGUN);
@@ -153,7 +157,7 @@ impl Engine {
         Leases::of(self.segment()).rebuild(receiving)?;
         self.find_registration(receiving);
         self.publish_counts(receiving);
-        // There may be more messages than the queue is for.
+        // There may be more messages than the queue's capacity.
         self.segment().fixed().forget_room(both);
         Ok(salvage.outcome)
     }
@@ -162,9 +166,9 @@ impl Engine {
 struct Salvage<'a> {
     engine: &'a Engine,
     slots: usize,
-    /// What each slot holds, if it holds a message that is kept.
+    /// The message of each slot, if it is kept.
     homes: Vec<Option<(bool, u64, Home)>>,
-    /// Slots whose message makes no sense.
+    /// Slots with a corrupt message.
     nonsense: BTreeSet<u32>,
     outcome: Salvaged,
 }
@@ -195,7 +199,7 @@ impl<'a> Salvage<'a> {
         len <= layout.message_size && (cell.key() & 0xffff) < PRIORITIES as u64 && is_placed
     }
 
-    /// Keeps a message, unless its cell makes no sense or another process has it. True if it is kept.
+    /// Keeps a message, unless its cell is corrupt or another word owns it. True if it is kept.
     fn keep(&mut self, slot: u32, order: (bool, u64), home: Home) -> bool {
         if !self.is_whole(slot) {
             self.nonsense.insert(slot);
@@ -203,7 +207,7 @@ impl<'a> Salvage<'a> {
         }
         match self.homes.get_mut(slot as usize) {
             Some(free @ None) => *free = Some((order.0, order.1, home)),
-            // Its holder comes before the queue.
+            // A holder outranks the queue.
             Some(Some(taken)) if home != Home::Queued && taken.2 == Home::Queued => {
                 *taken = (order.0, order.1, home);
             }

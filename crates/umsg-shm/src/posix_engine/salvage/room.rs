@@ -1,4 +1,4 @@
-//! The memory of a queue that is made anew, and how much of it counts.
+//! The memory of a queue that is rebuilt: which parts are real, and how much is in use.
 
 use super::super::Engine;
 use super::super::send::FIFOS_A_PAGE;
@@ -11,16 +11,16 @@ use crate::sync::Ordering;
 use crate::waiters::NODES;
 
 impl Engine {
-    /// Sees to it that there is memory for all slots that have a cell and for their messages' places in the store, before anything is
-    /// changed. Answers what is memory then, and how many slots there are.
+    /// Makes memory real for all slots with a cell and for the list heads of their priorities, before any change.
+    /// Returns the real memory, and the number of slots.
     pub(super) fn provide(&self, real: Real) -> Result<(Real, usize), Fault> {
         let slots = self.provide_slots(real)?;
         let fifos = self.provide_fifos(real.fifos, slots)?;
         Ok((Real { fifos, ..real }, slots))
     }
 
-    /// Makes real memory of the heads of the lists of all priorities that a cell names. Those of messages are, unless their priorities were
-    /// scribbled over: each sender has seen to it.
+    /// Makes memory real for the list heads of all priorities in cells. Intact messages have theirs: their senders have
+    /// provided it.
     fn provide_fifos(&self, mut pages: u64, slots: usize) -> Result<u64, Fault> {
         for slot in 0..slots as u32 {
             let priority = priority_of(self.segment().cell(slot)?.key());
@@ -39,7 +39,8 @@ impl Engine {
         let Err(trouble) = self.provide_for(real, slots) else {
             return Ok(slots);
         };
-        // A queue that grows gets cells first, then links and entries: where these were refused, the last cells were never used.
+        // A growing queue gets cells first, then links and entries. If memory for these was refused, the last cells
+        // were never used.
         let fewer = slots.min(real.links).min(floor_power_of_two(real.entries));
         let is_unused = |slot| self.segment().cell(slot).is_ok_and(Cell::is_unused);
         match fewer != 0 && (fewer as u32..slots as u32).all(is_unused) {
@@ -48,7 +49,7 @@ impl Engine {
         }
     }
 
-    /// Makes real memory of what so many slots lack. The rest needs no room: it counts already.
+    /// Makes real the memory that `slots` slots lack. Memory in use needs no room.
     fn provide_for(&self, real: Real, slots: usize) -> Result<(), Fault> {
         let (segment, layout) = (self.segment(), self.segment().layout());
         let (entries, cell) = (self.entries(slots), layout.cell_len);
@@ -62,16 +63,16 @@ impl Engine {
         Ok(())
     }
 
-    /// How many entries the ring has for so many slots.
+    /// Returns how many entries the ring has for `slots` slots.
     fn entries(&self, slots: usize) -> usize {
         let most = self.segment().layout().ring_len;
         slots.next_power_of_two().max(1024).min(most)
     }
 
-    /// Makes the lengths of regions what they can be.
+    /// Sets the lengths of the regions to what their memory allows.
     pub(super) fn cut_to(&self, both: BothHeld<'_>, real: Real, slots: usize) {
         let (fixed, layout) = (self.segment().fixed(), self.segment().layout());
-        // Relaxed throughout: both locks are held; a process that looks without one finds a queue that is being changed.
+        // Relaxed throughout: both locks are held. A process without a lock finds a queue that is being changed.
         fixed.geometry.set_slots(both, slots as u32);
         fixed.geometry.widen_ring(both, self.entries(slots));
         fixed.receiver.set_nodes(real.nodes.min(NODES));
@@ -85,7 +86,7 @@ impl Engine {
     }
 }
 
-/// The greatest power of two that is not above `number`; 0 for 0.
+/// Returns the greatest power of two up to `number`; 0 for 0.
 fn floor_power_of_two(number: usize) -> usize {
     number.checked_ilog2().map_or(0, |power| 1 << power)
 }

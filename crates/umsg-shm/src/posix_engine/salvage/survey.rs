@@ -1,4 +1,4 @@
-//! Which messages there are, and whose they are.
+//! The survey of a salvage: finds the messages and their owners.
 
 use super::super::wait::lose_message;
 use super::{Home, LAST, Salvage};
@@ -9,7 +9,7 @@ use crate::waiters::{NO_SLOT, Node};
 use std::collections::BTreeSet;
 
 impl Salvage<'_> {
-    /// Messages in the ring, by their own stamps: entries are not needed to find them.
+    /// Finds the messages of the ring by their stamps, without its entries.
     pub(super) fn survey_ring(&mut self) {
         let (first, counted) = self.span();
         let stamps: BTreeSet<(u64, u32, bool)> = self
@@ -19,19 +19,20 @@ impl Salvage<'_> {
             .collect();
         let mut end = counted;
         for (ahead, slot, is_stored) in stamps {
-            // Behind a gap at the end of what was sent are stamps of a batch that was not.
+            // Behind a gap at the end, stamps belong to an unsent batch.
             if ahead > end {
                 break;
             }
             end = end.max(ahead + 1);
-            // DRAIN_MARKED, SALVAGE_MARKED: it was on its way into the store, and is no gap.
+            // DRAIN_MARKED, SALVAGE_MARKED: the message was on its way into the store, and is no gap.
             if !is_stored {
                 self.keep(slot, (true, ahead), Home::Queued);
             }
         }
     }
 
-    /// The position from which on messages are in the ring, and how many its senders have counted from there on; 0 if that can't be.
+    /// Returns the ring position of the first message, and how many messages senders have counted from there on; 0 if
+    /// the cursors contradict each other.
     fn span(&self) -> (u64, u64) {
         let (fixed, slots) = (self.engine.segment().fixed(), self.slots as u64);
         let receiver = &fixed.receiver;
@@ -40,7 +41,7 @@ impl Salvage<'_> {
         let can_be =
             |first: u64| sent.wrapping_sub(first) <= slots && freed.wrapping_sub(first) <= slots;
         let drained = receiver.drained_so_far();
-        // The counts of what was taken out of the queue, and of what was only taken out of the ring, say where that stood.
+        // The published count with the messages stored and held gives the position, too.
         let removed = fixed.published.removed();
         let stored = receiver.stored_so_far();
         let held = receiver.held_so_far();
@@ -66,7 +67,7 @@ impl Salvage<'_> {
         for (_, record) in Leases::of(self.engine.segment()).all() {
             let slot = record.slot.get();
             let state = LeaseState::of(record);
-            // COMMIT_MARKED: the message is sent, and the store has it.
+            // COMMIT_MARKED: the message is sent, and is in the store.
             let is_sent = state == LeaseState::Reserved && self.is_stored(slot);
             let is_held = state != LeaseState::Free && !is_sent && seen.insert(slot);
             let (order, home) = match state {
@@ -99,12 +100,13 @@ impl Salvage<'_> {
         }
     }
 
-    /// Whether a node stays in its list. What it says of a message is done first.
+    /// Whether a node stays in its list. First completes its step.
     fn goes_on_waiting(&mut self, node: &Node) -> bool {
         let slot = node.slot.get();
         match (List::of(node), waiters::state(node)) {
             (List::None, _) => false,
-            // It is queued again, at its place, though its thread may be dead; one that lives looks by itself.
+            // The message goes back to its place in the queue, even if its thread is dead. A living thread looks by
+            // itself.
             (List::Offered, _) => {
                 self.store(slot, self.sequence(slot));
                 let _ = waiters::unsettle(node);
@@ -115,7 +117,7 @@ impl Salvage<'_> {
                 let _ = waiters::unsettle(node);
                 false
             }
-            // ADMIT_ACCEPTED: the message is sent, whether or not it was stored. The ring was drained before.
+            // ADMIT_ACCEPTED: the message is sent, even if it was not stored. The ring was drained before.
             (List::Senders, State::Settled | State::DiedSettled) if slot != NO_SLOT => {
                 self.store(slot, self.greatest().saturating_add(1));
                 false
@@ -131,7 +133,8 @@ impl Salvage<'_> {
         }
     }
 
-    /// Has a message that is nowhere in the store, under a number. It is marked at once: a process that dies here has forgotten whose it was.
+    /// Stores a message that is not in the store, under `number`. Marks it at once, because the list of its node is
+    /// removed next.
     fn store(&mut self, slot: u32, number: u64) {
         if self.keep(slot, (false, number), Home::Queued)
             && let Ok(cell) = self.engine.segment().cell(slot)
@@ -141,7 +144,7 @@ impl Salvage<'_> {
         }
     }
 
-    /// The greatest number of a message that is kept and was not in the ring.
+    /// Returns the greatest number of a kept message that was not in the ring.
     pub(super) fn greatest(&self) -> u64 {
         let kept = self.homes.iter().flatten();
         let numbers = kept.filter(|(is_in_ring, ..)| !is_in_ring);

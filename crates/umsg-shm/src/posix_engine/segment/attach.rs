@@ -1,4 +1,4 @@
-//! Attaching to a segment: nothing in the file is believed before it was checked.
+//! Attaching to a segment: every part of the file is checked before use.
 
 use super::mapped::Segment;
 use super::{LAYOUT_HASH, Layout, MAGIC, Policy, VERSION};
@@ -7,12 +7,12 @@ use crate::memory::OUT_OF_RANGE;
 use rustix::fd::BorrowedFd;
 use rustix::fs::FileType;
 
-/// Most messages and largest message that the format allows, whatever a namespace's limits say.
+/// The greatest number of messages that the format allows. A namespace may set a lower limit.
 pub const MOST_MESSAGES: u32 = 1_048_576;
-/// Bytes.
+/// The greatest message size that the format allows, in bytes.
 pub const LARGEST_MESSAGE: u32 = 16 << 20;
 
-/// The beginning of a header, as read from the file: `segment/fixed.rs`, [`super::Header`].
+/// Length of the part of the header that is read from the file, see [`super::Header`].
 const HEADER_BYTES: usize = 32;
 
 /// Maps the segment in a file that is open for reading and writing.
@@ -41,7 +41,7 @@ pub fn check(file: BorrowedFd<'_>) -> Result<Layout, AttachError> {
     Ok(layout)
 }
 
-/// Reads the header with a system call, so that a file that is too short is an error and not a SIGBUS.
+/// Reads the header with a system call: a file that is too short gives an error, not a SIGBUS.
 fn read_layout(file: BorrowedFd<'_>) -> Result<Layout, AttachError> {
     let mut bytes = [0_u8; HEADER_BYTES];
     let len =

@@ -1,7 +1,7 @@
-//! The cell of a slot: a message's header, and behind it the bytes of a short message.
+//! The cell of a slot: the header of a message, and behind it the bytes of a short message.
 //!
-//! A cell is one cache line, or two that the prefetcher fetches together: a queue whose messages have at most 16 bytes
-//! uses the shorter, which halves its memory. See [`super::Layout::cell_len`].
+//! A cell is one cache line, or two that the prefetcher fetches together. A queue of messages of at most 16 bytes uses
+//! the shorter cell, which halves its memory. See [`super::Layout::cell_len`].
 
 use crate::sync::{AtomicU64, Guarded32, Guarded64, Ordering};
 
@@ -9,20 +9,20 @@ use crate::sync::{AtomicU64, Guarded32, Guarded64, Ordering};
 #[repr(C, align(16))]
 #[derive(Default)]
 pub struct Cell {
-    /// Position in the ring plus one of the message that was published here last. The one word of the cell that is
-    /// read without a lock; its release store is what sends a message.
+    /// Ring position plus one of the message that was published here last. The only word of the cell that a process
+    /// reads without a lock; its release store sends the message.
     pub(super) stamp: AtomicU64,
-    /// POSIX: the priority.
+    /// The priority, and above it the mark of a ring.
     pub(super) key: Guarded64,
-    /// The message's length in bytes.
+    /// The length of the message in bytes.
     pub(super) len: Guarded32,
     /// The block of the arena that belongs to the slot, as granule number; 0 for none. A free slot keeps its block.
     pub(super) block: Guarded32,
-    /// Bit 0: the message is in the store. Above: how often it was leased and came back.
+    /// Bit 0: the message is in the store. The bits above count how often it was leased and came back.
     stored: Guarded32,
     /// Process id of the sender.
     pid: Guarded32,
-    /// In the store: its place among all that ever were; order within a priority.
+    /// The number of a message in the store, which orders the messages of a priority.
     pub(super) sequence: Guarded64,
     /// The machine's clock at the send, in nanoseconds.
     sent_at: Guarded64,
@@ -114,20 +114,20 @@ impl Cell {
         self.stored.get() & 1 != 0
     }
 
-    /// Whether no message ever was here.
+    /// Whether the slot never held a message.
     #[cfg(not(loom))]
     pub(crate) fn is_unused(&self) -> bool {
-        // Relaxed: asked by the process that makes the queue anew, under both locks.
+        // Relaxed: for a salvage, under both locks.
         let stamp = self.stamp.load(Ordering::Relaxed);
         stamp == 0 && self.pid.get() == 0 && self.stored.get() == 0
     }
 
-    /// Puts the message into the store, or takes it out, as far as a repair goes by it: one store.
+    /// Marks the message as stored or not, for a repair: one store.
     pub(crate) fn set_stored(&self, stored: bool) {
         self.stored.set(self.stored.get() & !1 | u32::from(stored));
     }
 
-    /// Takes the message out of the store, and forgets how often it came back: the slot will be another message's.
+    /// Marks the message as not stored, and clears its returns: the slot gets another message.
     #[inline(always)]
     pub(crate) fn forget(&self) {
         self.stored.set(0);
@@ -138,14 +138,14 @@ impl Cell {
         self.stored.get() >> 1
     }
 
-    /// Notes how often the message came back, and whether it is in the store: one store.
+    /// Sets how often the message came back, and whether it is in the store: one store.
     pub(crate) fn set_returns(&self, returns: u32, stored: bool) {
         self.stored
             .set(returns.min(u32::MAX >> 1) << 1 | u32::from(stored));
     }
 }
 
-/// Lengths of the two kinds of cell, in bytes, header and all.
+/// Lengths of the two kinds of cell, in bytes, with the header.
 pub(crate) const SHORT_CELL: usize = 64;
 /// See [`SHORT_CELL`].
 pub(crate) const LONG_CELL: usize = 128;

@@ -1,4 +1,4 @@
-//! Making a segment: a file of full length, its first pages on real memory, its header filled in.
+//! Creating a segment: a file of full length, its first pages made real, its header filled in.
 
 use super::Ring;
 use super::mapped::Segment;
@@ -9,7 +9,7 @@ use crate::sync::Ordering;
 use crate::sys::map::PAGE;
 use rustix::fd::BorrowedFd;
 
-/// Fills an empty file. It becomes a queue when it gets its name.
+/// Makes a segment of an empty file. It becomes a queue when it gets its name.
 pub fn create(
     file: BorrowedFd<'_>,
     layout: Layout,
@@ -26,7 +26,7 @@ pub fn create(
         (layout.nodes, PAGE),
         (layout.ring, PAGE),
         (layout.links, PAGE),
-        // A lease is a way to empty a queue whose file system is full: it needs none.
+        // A lease is a way to empty a queue whose file system is full: the first lease must need no memory.
         (layout.lease_records, PAGE),
         (layout.cells, PAGE),
     ] {

@@ -21,29 +21,26 @@ use super::geometry::Geometry;
 use super::header::Header;
 use super::notice::{NOTICES, Notice};
 use super::ownership::Ownership;
+use super::policy::Rules;
 use super::published::Published;
 use super::receiver::ReceiverSide;
 use super::run::Run;
 use super::sender::SenderSide;
 use super::wait_flags::WaitFlags;
 use super::{ArenaRoots, LeaseRoots};
+use crate::counters::Counters;
 use crate::repair::log::{MENDED, RepairLog};
 
 /// First eight bytes of every segment: "umsg-mq" and a zero.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"umsg-mq\0");
-/// Version of the format; another one is refused.
+/// Version of the format. A process refuses other versions.
 pub const VERSION: u32 = 2;
-/// Stands for all sizes and offsets below: two builds that differ in one refuse each other's segments.
+/// A hash of all sizes and offsets below. Two builds with different hashes refuse each other's segments.
 #[cfg(not(loom))]
 pub const LAYOUT_HASH: u32 = layout_hash();
 
-/// Policies; see [`crate::posix_engine::segment::policy`].
-use super::policy::Rules;
-
-/// Counters; see [`crate::counters`].
-pub(crate) use crate::counters::Counters;
-
-/// All of it, from the first byte of the file.
+/// The fixed part of a segment, from the first byte of the file. Its parts keep their words private and change them by
+/// named steps; a diagnosis reads them by [`Fixed::words`].
 #[repr(C)]
 #[derive(Default)]
 pub struct Fixed {

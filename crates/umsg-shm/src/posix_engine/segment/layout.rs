@@ -1,4 +1,4 @@
-//! Where the regions of a segment lie: a function of two numbers.
+//! The layout of a segment: the offsets of its regions, computed from two numbers.
 
 use super::cell::{LONG_CELL, SHORT_CELL};
 use super::{Cell, Fifo, Fixed, GRANULE, LeaseRecord, NODES, Node, Notice};
@@ -9,28 +9,29 @@ pub const PRIORITIES: usize = 32_768;
 #[cfg(loom)]
 pub const PRIORITIES: usize = 4;
 
-/// Registrations for a notification beyond those in the fixed part: of processes that were told and have not run since.
+/// Registrations for a notification beyond those in the fixed part, for processes that were notified and have not run
+/// since.
 #[cfg(not(loom))]
 pub const MORE_NOTICES: usize = 1024;
 #[cfg(loom)]
 pub const MORE_NOTICES: usize = 1;
 
-/// Slots beyond the number of messages and of nodes, so that senders have some in hand.
+/// Slots beyond the number of messages and of nodes: a reserve for senders.
 #[cfg(not(loom))]
 const SPARE: usize = 64;
 #[cfg(loom)]
 const SPARE: usize = 2;
 
-/// The arena of one queue is at most this long, in bytes: block lengths are counted in granules and have 31 bits.
+/// Greatest length of the arena of a queue, in bytes: a block length is a number of granules with 31 bits.
 const ARENA_LIMIT: usize = (GRANULE << 31) - ALIGN;
 
-/// Bytes in front of the arena's first block: behind them and the block's header, a cache line begins.
+/// Bytes before the first block of the arena: its payload then begins with a cache line.
 pub(super) const ARENA_GAP: usize = 64 - GRANULE;
 
-/// Regions start at multiples of this many bytes.
+/// Alignment of regions, in bytes.
 const ALIGN: usize = 4096;
 
-/// Offsets in bytes from the start of the file, and how many items each region can hold.
+/// Offsets in bytes from the start of the file, and the numbers of items of the regions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     pub max_messages: usize,
@@ -48,16 +49,16 @@ pub struct Layout {
     /// Length of the arena, in bytes.
     pub arena_len: usize,
     pub notices: usize,
-    /// Slots that can ever be in use.
+    /// The greatest number of slots in use.
     pub slots: usize,
-    /// Entries of the ring when it is largest: a power of two, not below `slots`.
+    /// The greatest number of entries of the ring: a power of two, at least `slots`.
     pub ring_len: usize,
     /// Length of the file, in bytes.
     pub len: usize,
 }
 
 impl Layout {
-    /// The layout of a queue of up to `max_messages` messages of up to `message_size` bytes.
+    /// Computes the layout of a queue of up to `max_messages` messages of up to `message_size` bytes.
     pub fn new(max_messages: usize, message_size: usize) -> Layout {
         let slots = max_messages + NODES + SPARE;
         let ring_len = slots.next_power_of_two();
@@ -94,7 +95,7 @@ impl Layout {
         }
     }
 
-    /// Bytes of a message that lie in the cell itself; a longer one lies wholly in a block of the arena.
+    /// Returns the length of the longest message in a cell, in bytes. A longer message is in a block of the arena.
     #[inline(always)]
     pub fn inline(&self) -> usize {
         inline(self.cell_len)
@@ -105,7 +106,8 @@ const fn inline(cell_len: usize) -> usize {
     cell_len - size_of::<Cell>()
 }
 
-/// Queues of short messages have short cells: half the memory, and half the pages to be made real in a first filling.
+/// Returns the length of a cell. Short messages have short cells: half the memory, and half the pages to make real at
+/// the first filling.
 fn cell_len(message_size: usize) -> usize {
     if message_size <= inline(SHORT_CELL) {
         SHORT_CELL
@@ -114,7 +116,8 @@ fn cell_len(message_size: usize) -> usize {
     }
 }
 
-/// Room for every slot's largest message and its block header, with a quarter more for what lies between blocks.
+/// Returns the length of the arena: for each slot the longest message with its block header, and a quarter more for
+/// gaps between blocks.
 fn arena_len(slots: usize, message_size: usize) -> usize {
     if message_size <= inline(LONG_CELL) {
         return 0;

@@ -1,4 +1,4 @@
-//! A POSIX queue's segment: the ways into its regions.
+//! The mapped segment of a POSIX queue: access to its regions.
 
 use super::{
     Cell, Fifo, Fixed, GRANULE, Layout, LeaseRecord, MORE_NOTICES, NODES, Node, Notice, PRIORITIES,
@@ -58,7 +58,7 @@ impl Regions for Layout {
 }
 
 impl Segment {
-    /// The last process that unmaps it removes it. Before it is shared.
+    /// Has the last process that unmaps the segment remove it. To be called before the segment is shared.
     pub fn set_last_close(&mut self, last_close: LastUse) {
         self.set_last_use(last_close);
         self.fixed().rules.note_use();
@@ -68,7 +68,7 @@ impl Segment {
         *self.settings_mut() = policy;
     }
 
-    /// Notes the dead-letter queue that the queue's label names.
+    /// Sets the name of the dead-letter queue, to which the queue's label leads.
     pub fn set_dead_letter(&mut self, name: Option<Vec<u8>>) {
         self.settings_mut().dead_letter = name;
     }
@@ -78,7 +78,7 @@ impl Segment {
         self.settings()
     }
 
-    /// The item at `index` of the region of `count` items at `offset`, which is one of the layout's.
+    /// Returns the item at `index` of a region with `count` items at `offset`. The region is one of the layout.
     #[inline(always)]
     fn entry<T>(&self, offset: usize, index: usize, count: usize) -> Result<&T, Fault> {
         // SAFETY: regions lie inside the mapping with as many items as the layout says, at multiples of 4096; all types of
@@ -98,14 +98,14 @@ impl Segment {
         unsafe { self.item(cells, cell_len, slot as usize, slots) }
     }
 
-    /// The ring's entry for a position.
+    /// Returns the ring's entry for a position.
     #[inline(always)]
     pub fn ring(&self, position: u64) -> &AtomicU32 {
         let mask = self.fixed().geometry.ring_mask_with_entries();
         self.ring_at(position as usize & mask as usize)
     }
 
-    /// The ring's entry at an index.
+    /// Returns the ring's entry at an index.
     #[inline(always)]
     pub(crate) fn ring_at(&self, index: usize) -> &AtomicU32 {
         let index = index & (self.layout().ring_len - 1);
@@ -114,8 +114,8 @@ impl Segment {
         unsafe { &*self.base().add(ring).cast::<AtomicU32>().add(index) }
     }
 
-    /// The slot that follows a stored one in the list of its priority. Apart from the cells, so that linking a message
-    /// does not fetch its neighbour's.
+    /// Returns the slot that follows a stored one in the list of its priority. The links are apart from the cells: to
+    /// link a message does not fetch the cell of its neighbour.
     #[inline(always)]
     pub fn link(&self, slot: u32) -> Result<&Guarded32, Fault> {
         self.entry(self.layout().links, slot as usize, self.layout().slots)
@@ -143,12 +143,12 @@ impl Segment {
         )
     }
 
-    /// A registration beyond those in the fixed part.
+    /// Returns a registration beyond those in the fixed part.
     pub(crate) fn more_notice(&self, index: usize) -> Result<&Notice, Fault> {
         self.entry(self.layout().notices, index, MORE_NOTICES)
     }
 
-    /// Makes more of them real memory than `usable`; answers how many.
+    /// Makes more registrations real memory than `usable`. Returns how many are.
     pub(crate) fn populate_notices(&self, usable: u32) -> Result<u32, Fault> {
         if usable as usize >= MORE_NOTICES {
             return Err(Fault::NoMemory);
@@ -162,13 +162,13 @@ impl Segment {
         self.entry(self.layout().fifos, priority, PRIORITIES)
     }
 
-    /// First level of the priority bitmap.
+    /// Returns a word of the first level of the priority bitmap.
     #[inline(always)]
     pub fn level0(&self, word: usize) -> Result<&Guarded64, Fault> {
         self.entry(self.layout().levels, word, PRIORITIES / 64)
     }
 
-    /// One of the four words of the granule of the arena that heads a block.
+    /// Returns the four words of the granule that heads a block of the arena.
     #[inline(always)]
     pub(crate) fn granule(&self, granule: u32) -> Result<&[AtomicU32; 4], Fault> {
         self.entry(
@@ -187,8 +187,8 @@ impl Segment {
         self.copy_prefix(cell, len, buffer).map(drop)
     }
 
-    /// Makes a message that was written in place for `room` bytes one of `len`: a short one lies in the cell, wherever the
-    /// room for it was.
+    /// Shortens a message that was written in place, from `room` bytes to `len`. A short message moves from its block
+    /// to the cell.
     pub(crate) fn shorten(&self, cell: &Cell, room: usize, len: usize) -> Result<(), Fault> {
         let (from, to) = (self.payload(cell, room)?, self.payload(cell, len)?);
         if from != to {
@@ -198,7 +198,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Bytes in use by everything but the arena, with `slots` in circulation.
+    /// Returns the bytes in use without the arena, with `slots` in circulation.
     pub fn memory(&self, slots: usize) -> u64 {
         let ring = self.fixed().geometry.ring_mask() as usize + 1;
         let lease_records = (self.fixed().leases.usable.get() as usize).min(self.layout().slots);
@@ -211,7 +211,7 @@ impl Segment {
             + slots * self.layout().cell_len) as u64
     }
 
-    /// Begins to fetch the cell of a slot that is going to be read.
+    /// Prefetches the cell of a slot for reading.
     #[inline(always)]
     pub(crate) fn prefetch(&self, slot: u32) {
         if let Ok(cell) = self.cell(slot) {
@@ -223,7 +223,7 @@ impl Segment {
         }
     }
 
-    /// Begins to fetch what names the slot behind another in a list.
+    /// Prefetches the link of a slot.
     #[inline(always)]
     pub(crate) fn prefetch_link(&self, slot: u32) {
         if let Ok(link) = self.link(slot) {
@@ -231,7 +231,7 @@ impl Segment {
         }
     }
 
-    /// Begins to fetch the cell of a slot that is going to be written.
+    /// Prefetches the cell of a slot for writing.
     #[inline(always)]
     pub fn prefetch_to_write(&self, slot: u32) {
         if let Ok(cell) = self.cell(slot) {
@@ -247,11 +247,11 @@ impl Segment {
 /// Bytes in a cache line.
 const LINE: usize = 64;
 
-/// Begins to fetch a cache line. A hint: the address need not even be valid.
+/// Prefetches a cache line. A hint: the address may be invalid.
 #[inline(always)]
 fn prefetch_line(address: *const u8) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch has no effect but on the cache, whatever the address.
+    // SAFETY: a prefetch affects only the cache, at any address.
     unsafe {
         std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast());
     }
@@ -262,14 +262,14 @@ fn prefetch_line(address: *const u8) {
     }
 }
 
-/// Begins to fetch a cache line for writing: the other core loses it at once, not when the store is made.
+/// Prefetches a cache line for writing: the other core loses the line at once, not at the store.
 #[inline(always)]
 fn prefetch_line_to_write(address: *const u8) {
     if cfg!(miri) {
         return;
     }
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch has no effect but on the cache; a processor that does not know this one does nothing.
+    // SAFETY: a prefetch affects only the cache; a processor without this instruction ignores it.
     unsafe {
         std::arch::asm!("prefetchw [{}]", in(reg) address, options(nostack, preserves_flags, readonly));
     }

@@ -1,21 +1,23 @@
-//! A segment: the file that is a queue, and the map of it.
+//! A segment: the file of a queue, and its mapping.
 //!
 //! ```text
 //! Fixed     header · wait flags · run · geometry · sender side · published · receiver side · arena roots   (fixed.rs)
 //! levels    which of the 32,768 priorities have messages: 512 words of 64 bits
 //! fifos     head and tail of each priority's list
-//! nodes     one a blocked thread
-//! ring      slot numbers: received ones waiting to be filled, filled ones waiting to be received
-//! links     one a slot: the next stored message of the same priority
-//! leases    one record a message that is reserved or leased
-//! cells     one a slot: the message's header, and a short message's bytes
+//! nodes     one for each blocked thread
+//! ring      slot numbers: free slots for senders, filled slots for receivers
+//! links     one for each slot: the next stored message of the same priority
+//! leases    one record for each message that is reserved or leased
+//! cells     one for each slot: the message's header, and a short message's bytes
 //! arena     blocks for longer messages
 //! notices   registrations beyond those in the fixed part, of processes that were notified and have not run since
 //! ```
 //!
-//! Where each region starts follows from two numbers, how many messages of which size the queue may hold; a reader
-//! computes it and believes nothing else. The file has its full length from the start and is sparse: regions come
-//! into use from their beginning on, always by [`Segment::populate`] first.
+//! The offsets of the regions follow from two numbers: how many messages of which size the queue may hold. A process
+//! computes the offsets and trusts no other word for them. The file is sparse and has its full length from the start.
+//! Regions come into use from their beginning on, always after a call of [`Segment::populate`].
+//!
+//! The words of a part are private to this module. Other modules change them by named steps.
 
 #[cfg(not(loom))]
 mod attach;
@@ -81,7 +83,7 @@ use crate::leases::{LeaseRecord, LeaseRoots};
 use crate::sync::Guarded32;
 use crate::waiters::{Links, NODES, Node};
 
-/// Head and tail of the list of one priority's messages. Meaningful only while the priority's bit is set.
+/// Head and tail of the list of one priority. Valid only while the bit of the priority is set.
 #[repr(C)]
 #[derive(Default)]
 pub struct Fifo {
@@ -106,13 +108,13 @@ const _: () = {
     assert!(size_of::<Fifo>() == 8);
 };
 
-/// Segments for unit tests, in memory that has no name.
+/// Segments for unit tests, in files without a name.
 #[cfg(all(any(test, feature = "testing"), not(loom)))]
 pub mod testing {
     use super::{Layout, Policy, Segment, create};
     use std::os::fd::AsFd;
 
-    /// An empty segment whose slots are all in circulation and real memory, as many as messages.
+    /// Creates an empty segment with as many slots in circulation and real memory as messages.
     pub fn segment(max_messages: usize, message_size: usize) -> Segment {
         let file = crate::sys::file::nameless("umsg-test").unwrap();
         let layout = Layout::new(max_messages, message_size);

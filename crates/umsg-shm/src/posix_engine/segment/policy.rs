@@ -1,23 +1,23 @@
-//! What a queue does with messages that it can't take, can't keep or can't deliver: laid down when it is created.
+//! The overflow policy of a queue, which is set when the queue is created.
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// What a send does that finds the queue full.
+/// What a send to a full queue does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnFull {
-    /// It waits for room, unless it must not block: what the kernel's queues do.
+    /// Waits for room, unless it must not block, as the kernel's queues do.
     #[default]
     Block,
-    /// It fails, as if it must not block.
+    /// Fails, as if it must not block.
     Fail,
-    /// It drops the oldest message of the lowest priority, which may be the new one: if all that are queued have a higher
-    /// priority.
+    /// Drops the oldest message of the lowest priority. If all queued messages have a higher priority, drops the new
+    /// one.
     DropOldest,
 }
 
 impl OnFull {
-    /// The number by which segments and snapshots name it.
+    /// Returns the number of this policy in segments and snapshots.
     pub fn number(self) -> u32 {
         match self {
             OnFull::Block => 0,
@@ -26,7 +26,7 @@ impl OnFull {
         }
     }
 
-    /// What a number names.
+    /// Returns the policy with a number.
     pub fn of_number(number: u32) -> Option<OnFull> {
         match number {
             0 => Some(OnFull::Block),
@@ -44,68 +44,69 @@ pub struct Rules {
     /// [`OnFull::number`].
     on_full: AtomicU32,
     max_deliveries: AtomicU32,
-    /// Nanoseconds; 0 for ever.
+    /// Nanoseconds; 0 for no limit.
     time_to_live: AtomicU64,
-    /// The number of the label that names the dead-letter queue; 0: there is none. A name in the segment could be
-    /// written by every process that may send or receive: see `namespace/dead_letters.rs`.
+    /// The number of the label that names the dead-letter queue; 0 for none. The segment holds no name, because every
+    /// process that may send or receive could write it: see `namespace/dead_letters.rs`.
     label: AtomicU64,
-    /// Whether the queue goes when no process has it open any more: 0, it does not; 1, it does, and no process has had it open yet;
+    /// Whether the queue is removed after its last close: 0, it is not; 1, it is, but no process has opened it yet;
     /// [`Rules::DUE`].
     pub(super) removal: AtomicU32,
 }
 
-/// [`Rules::removal`]: it goes, once a process has had it open.
+/// [`Rules::removal`]: the queue is removed after its last close; no process has opened it yet.
 const WAITS: u32 = 1;
 
 impl Rules {
-    /// [`Rules::removal`]: it goes, and a process has it open, or had.
+    /// [`Rules::removal`]: the queue is removed after its last close; a process has opened it.
     pub const DUE: u32 = 2;
 
-    /// Where the number of the label is.
+    /// Offset of the number of the label.
     pub const LABEL: usize = std::mem::offset_of!(Rules, label);
 
-    /// Where it says whether the queue goes.
+    /// Offset of the word about removal.
     pub const REMOVAL: usize = std::mem::offset_of!(Rules, removal);
 
-    /// Whether that may be said there.
+    /// Whether the word about removal may have this value.
     pub fn is_removal(word: u32) -> bool {
         word <= Rules::DUE
     }
 
-    /// A process has the queue open.
+    /// Notes that a process has opened the queue.
     #[cfg(not(loom))]
     pub(crate) fn note_use(&self) {
-        // Relaxed: it only ever becomes due. A process that asks too early leaves the queue to those that have it open.
+        // Relaxed: the word only ever becomes due. A process that reads it too early leaves the removal to another
+        // process.
         if self.removal.load(Ordering::Relaxed) == WAITS {
             self.removal.store(Rules::DUE, Ordering::Relaxed);
         }
     }
 }
 
-/// The policy of a queue, as a process knows it.
+/// The overflow policy of a queue in the memory of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
     pub on_full: OnFull,
-    /// A message that is older is dropped, in nanoseconds; 0: none is.
+    /// Age at which a message is dropped, in nanoseconds; 0 for never.
     pub time_to_live: u64,
-    /// A message that was leased and came back so often is set aside; 0: none is.
+    /// How many returned leases set a message aside; 0 for never.
     pub max_deliveries: u32,
-    /// The number of the label that names the queue for what is set aside; 0: nothing is.
+    /// The number of the label that names the dead-letter queue; 0 for none.
     pub label: u64,
-    /// The name of that queue, slash included, if the label is believed.
+    /// The name of the dead-letter queue, with its slash, if the label is trusted.
     pub dead_letter: Option<Vec<u8>>,
-    /// Whether it is removed when no process has it open any more.
+    /// Whether the queue is removed after its last close.
     pub remove_on_last_close: bool,
 }
 
 impl Policy {
-    /// Whether messages that can't be kept or delivered are set aside for another queue.
+    /// Whether messages that can't be kept or delivered are set aside for the dead-letter queue.
     #[inline(always)]
     pub fn sets_aside(&self) -> bool {
         self.label != 0
     }
 
-    /// The policy for another queue, which has a label of its own. A limit of deliveries needs a dead-letter queue.
+    /// Returns the policy for another queue, with a label of its own. A limit of deliveries needs a dead-letter queue.
     pub fn without_label(mut self) -> Policy {
         self.label = 0;
         if self.dead_letter.is_none() {
@@ -128,7 +129,7 @@ impl Policy {
         rules.removal.store(removal, store);
     }
 
-    /// Reads the policy of a segment, but for the name that a label bears. None if it makes no sense.
+    /// Reads the policy of a segment without the name of the dead-letter queue. None if it is invalid.
     pub fn read(rules: &Rules) -> Option<Policy> {
         // Relaxed: written once, before any process could attach.
         let load = Ordering::Relaxed;
@@ -138,7 +139,7 @@ impl Policy {
             max_deliveries: rules.max_deliveries.load(load),
             label: rules.label.load(load),
             dead_letter: None,
-            // Relaxed: a process that changes it changes nothing else.
+            // Relaxed: a process that changes this word changes no other.
             remove_on_last_close: match rules.removal.load(load) {
                 0 => false,
                 word if Rules::is_removal(word) => true,

@@ -1,7 +1,7 @@
-//! POSIX order: the highest priority first, first come first served within one.
+//! The store in POSIX order: the highest priority first, and the oldest message first within a priority.
 //!
-//! A bitmap of three levels says which of the 32,768 priorities have messages; each has a list. Finding the highest
-//! takes three find-last-set instructions at any depth.
+//! A bitmap of three levels says which of the 32,768 priorities have messages. Each priority has a list. To find the
+//! highest priority takes three find-last-set instructions at any depth.
 //!
 //! ```text
 //! level2   one word       bit i: level1[i] is not 0
@@ -10,7 +10,7 @@
 //! fifos    head, tail     of each priority's list, linked through the links
 //! ```
 //!
-//! Everything here is called under the receiver lock.
+//! All calls need the receiver lock.
 
 use super::{Fifo, LEVEL1, PRIORITIES, Segment};
 use crate::fault::Fault;
@@ -28,7 +28,7 @@ impl<'a> Priorities<'a> {
         Priorities { segment }
     }
 
-    /// The highest priority that has messages.
+    /// Returns the highest priority that has messages.
     #[inline]
     pub(crate) fn highest(&self) -> Option<usize> {
         let receiver = &self.segment.fixed().receiver;
@@ -39,7 +39,7 @@ impl<'a> Priorities<'a> {
         Some(word * 64 + k)
     }
 
-    /// The lowest priority that has messages.
+    /// Returns the lowest priority that has messages.
     pub(crate) fn lowest(&self) -> Option<usize> {
         let receiver = &self.segment.fixed().receiver;
         let i = first_set(receiver.level2.get())?;
@@ -49,7 +49,7 @@ impl<'a> Priorities<'a> {
         Some(word * 64 + k)
     }
 
-    /// The highest priority below `priority` that has messages: for walking the store in order of delivery.
+    /// Returns the highest priority below `priority` that has messages: walks the store in order of delivery.
     #[inline]
     pub(crate) fn next_below(&self, priority: usize) -> Option<usize> {
         let receiver = &self.segment.fixed().receiver;
@@ -69,13 +69,13 @@ impl<'a> Priorities<'a> {
         Some(word * 64 + last_set(self.segment.level0(word).ok()?.get())?)
     }
 
-    /// The first slot of a priority that has messages.
+    /// Returns the first slot of a priority that has messages.
     #[inline]
     pub(crate) fn first(&self, priority: usize) -> Result<u32, Fault> {
         Ok(self.segment.fifo(priority)?.head.get())
     }
 
-    /// The slot after `slot` in the list of `priority`.
+    /// Returns the slot after `slot` in the list of `priority`.
     pub(crate) fn after(&self, priority: usize, slot: u32) -> Result<Option<u32>, Fault> {
         if self.segment.fifo(priority)?.tail.get() == slot {
             return Ok(None);
@@ -100,8 +100,8 @@ impl<'a> Priorities<'a> {
         self.begin(receiving, fifo, priority, slot)
     }
 
-    /// Adds a slot that comes back, at the place that its sequence number gives it: mostly the first, or the one behind the
-    /// slot that came back before it.
+    /// Adds a slot that comes back, at the place of its sequence number. Mostly that is the first place, or the one
+    /// behind the slot that came back last.
     pub(crate) fn push_in_order(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -145,13 +145,14 @@ impl<'a> Priorities<'a> {
         Err(Fault::Damaged)
     }
 
-    /// Whether a slot's message came to the store before another's.
+    /// Whether the message of slot `one` came to the store before that of `other`.
     fn is_earlier(&self, one: u32, other: u32) -> Result<bool, Fault> {
         let sequence = |slot| Ok(self.segment.cell(slot)?.sequence.get());
         Ok((sequence(other)?.wrapping_sub(sequence(one)?) as i64) > 0)
     }
 
-    /// Whether a slot is in the list of a priority, before another. Every stored message is in the list of its priority.
+    /// Whether slot `one` is in the list of a priority before `other`. Every stored message is in the list of its
+    /// priority.
     fn is_listed_before(&self, one: u32, priority: usize, other: u32) -> Result<bool, Fault> {
         let cell = self.segment.cell(one)?;
         let is_listed = cell.is_stored() && cell.key.get() == priority as u64;
@@ -170,7 +171,7 @@ impl<'a> Priorities<'a> {
         Ok(())
     }
 
-    /// Forgets everything: the first step of rebuilding.
+    /// Empties all lists: the first step of a rebuild.
     pub(crate) fn clear(&self, _: ReceiverHeld<'_>) -> Result<(), Fault> {
         let receiver = &self.segment.fixed().receiver;
         receiver.level2.set(0);
@@ -187,7 +188,7 @@ impl<'a> Priorities<'a> {
         Ok(self.segment.level0(priority / 64)?.get() & bit(priority % 64) != 0)
     }
 
-    /// A priority's list comes into being.
+    /// Begins the list of a priority with one slot.
     #[inline]
     fn begin(
         &self,
@@ -206,7 +207,7 @@ impl<'a> Priorities<'a> {
         Ok(())
     }
 
-    /// A priority's list is empty.
+    /// Ends the list of a priority.
     #[inline]
     fn end(&self, _: ReceiverHeld<'_>, priority: usize) -> Result<(), Fault> {
         let (i, j, k) = split(priority);
@@ -219,7 +220,7 @@ impl<'a> Priorities<'a> {
     }
 }
 
-/// Which bit of which word of each level stands for a priority.
+/// Returns which bit of which word of each level stands for a priority.
 #[inline(always)]
 fn split(priority: usize) -> (usize, usize, usize) {
     (
@@ -234,7 +235,7 @@ fn bit(index: usize) -> u64 {
     1 << index
 }
 
-/// All bits below one.
+/// Returns all bits below a bit.
 #[inline(always)]
 fn below(index: usize) -> u64 {
     bit(index) - 1
@@ -255,7 +256,7 @@ fn raise(word: &Guarded64, index: usize) {
     word.set(word.get() | bit(index));
 }
 
-/// Clears a bit; answers whether the word is 0 now.
+/// Clears a bit. Returns whether the word is 0 now.
 #[inline(always)]
 fn lower(word: &Guarded64, index: usize) -> bool {
     let rest = word.get() & !bit(index);
@@ -270,7 +271,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    /// What the store has to do, said plainly: priorities in order, each with its slots by sequence number.
+    /// A plain model of the store: priorities in order, each with its slots by sequence number.
     #[derive(Default)]
     struct Model(BTreeMap<usize, Vec<(u64, u32)>>);
 

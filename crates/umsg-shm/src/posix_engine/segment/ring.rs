@@ -1,8 +1,8 @@
 //! One ring for both directions.
 //!
-//! Receivers write the numbers of free slots into the ring; senders fill the slots *in that order*. So the message at
-//! ring position `p` is in slot `ring[p]`, the receiver knows before it arrives where it will be, and the slot's own
-//! stamp says when it is there: one cache line (two with more than 16 bytes) carries the message and the news.
+//! Receivers write the numbers of free slots into the ring; senders fill the slots *in that order*. The message at ring
+//! position `p` is therefore in slot `ring[p]`: the receiver knows the slot before the message arrives. The stamp of the
+//! slot shows the arrival. One cache line carries both message and stamp; a message of more than 16 bytes takes two.
 //!
 //! ```text
 //!        drained            sent                freed
@@ -12,11 +12,11 @@
 //!   slot.stamp == position+1   slot.stamp is old
 //! ```
 //!
-//! `drained` and `freed` move under the receiver lock, `sent` under the sender lock. All three only grow, but for
-//! `freed`, which goes back by one when a blocked sender takes a slot for the message it waits with (under both locks).
+//! `drained` and `freed` move under the receiver lock, `sent` under the sender lock. They only grow, with one exception:
+//! `freed` goes back by one, under both locks, when a blocked sender takes a slot for its message.
 //!
-//! A position maps to an entry by a mask. The ring is doubled under both locks by copying its lower half to the upper
-//! one: whatever position an entry stands for, the larger mask leads to it or to its copy.
+//! A mask maps a position to an entry. To double the ring, a thread that holds both locks copies the lower half to the
+//! upper half. The larger mask then leads from each position to its entry or to the copy.
 
 use crate::fault::Fault;
 use crate::posix_engine::segment::{Cell, Segment};
@@ -33,7 +33,7 @@ impl<'a> Ring<'a> {
         Ring { segment }
     }
 
-    /// The slot at a position, and its cell.
+    /// Returns the slot at a position, and its cell.
     #[inline(always)]
     pub fn slot(&self, position: u64) -> Result<(u32, &'a Cell), Fault> {
         // Relaxed: entries are written before `freed` is stored with release, and read after it was loaded with
@@ -42,7 +42,7 @@ impl<'a> Ring<'a> {
         Ok((slot, self.segment.cell(slot)?))
     }
 
-    /// The message at a position, if it was published.
+    /// Returns the message at a position, if it was published.
     #[inline(always)]
     pub(crate) fn published(&self, position: u64) -> Result<Option<(u32, &'a Cell)>, Fault> {
         let (slot, cell) = self.slot(position)?;
@@ -50,23 +50,23 @@ impl<'a> Ring<'a> {
         Ok((cell.stamp.load(Ordering::Acquire) == stamp(position)).then_some((slot, cell)))
     }
 
-    /// Sends the message that stands in the cell at `position`. The one store that makes a send take effect.
+    /// Publishes the message in the cell at `position`. This one store makes a send take effect.
     #[inline(always)]
     pub(crate) fn publish(cell: &Cell, position: u64) {
         // Release: SEND. Pairs with the acquire in `published`.
         cell.stamp.store(stamp(position), Ordering::Release);
     }
 
-    /// Writes a slot that no process uses behind the free ones. It is free when `freed` is moved past it.
+    /// Writes an unused slot behind the free ones. The slot is free once `freed` has passed it.
     #[inline(always)]
     pub(crate) fn write(&self, position: u64, slot: u32) {
-        // Release: GONE. Pairs with the fences in `recover::sender_side` and `seems_filled`; all others need no more than
-        // `slot` says.
+        // Release: GONE. Pairs with the fences in `recover::sender_side` and `seems_filled`. Other readers need only
+        // the value.
         self.segment.ring(position).store(slot, Ordering::Release);
     }
 }
 
-/// What a cell's stamp is once the message at `position` is published there: never 0, never the same twice.
+/// Returns the stamp of a cell after the message at `position` was published: never 0, never the same twice.
 #[inline(always)]
 fn stamp(position: u64) -> u64 {
     position.wrapping_add(1)

@@ -1,4 +1,5 @@
-//! Where a segment's nodes, lease records and arena lie, for the modules that keep them and know no particular segment.
+//! The places of nodes, lease records and arena in a segment, for the modules that use them in segments of both
+//! engines.
 
 use super::Ring;
 use super::{ArenaRoots, GRANULE, LeaseRecord, LeaseRoots, Links, Node, Segment};
@@ -118,7 +119,7 @@ impl ArenaStore for Segment {
         let fixed = self.fixed();
         let ring = Ring::of(self);
         let mut first = fixed.sender.sent_hint();
-        // A batch that is being written: its slots are not free any more.
+        // The slots of a batch that is being written are not free any more.
         let batch_end = fixed.sender.batch_end();
         if batch_end.wrapping_sub(first) as i64 > 0 {
             first = batch_end;
