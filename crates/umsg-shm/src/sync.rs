@@ -163,23 +163,25 @@ loose!(
 /// diagnosis and tests that forge words use the view.
 macro_rules! words {
     ($(#[$doc:meta])* $view:ident of $owner:ty {
-        $($(#[$about:meta])* $name:ident: $word:ty = $($field:ident).+,)+
+        $($word:ty: $($name:ident $(= $($field:ident).+)?),+;)+
     }) => {
         $(#[$doc])*
         #[derive(Clone, Copy)]
         pub struct $view<'a> {
-            $($(#[$about])* pub $name: &'a $word,)+
+            $($(pub $name: &'a $word,)+)+
         }
 
         impl $owner {
             /// The words by name.
             pub fn words(&self) -> $view<'_> {
                 $view {
-                    $($name: &self.$($field).+,)+
+                    $($($name: words!(@ self $name $(= $($field).+)?),)+)+
                 }
             }
         }
     };
+    (@ $owner:ident $name:ident) => { &$owner.$name };
+    (@ $owner:ident $name:ident = $($field:ident).+) => { &$owner.$($field).+ };
 }
 
 pub(crate) use words;

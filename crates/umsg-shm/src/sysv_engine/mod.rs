@@ -228,7 +228,14 @@ impl Engine {
         if wakes.is_empty() {
             return unlock(held);
         }
-        self.leave_and_wake(held, wakes, unlock)
+        // Relaxed: a setting.
+        if self.wakes_inside.load(std::sync::atomic::Ordering::Relaxed) {
+            self.wake(wakes);
+            return unlock(held);
+        }
+        let left = unlock(held);
+        self.wake(wakes);
+        left
     }
 
     /// Begins an operation: checks that the queue still exists, and clears away answered offers.
@@ -268,22 +275,6 @@ impl Engine {
     }
 
     #[inline(never)]
-    fn leave_and_wake<'a, T>(
-        &self,
-        held: Held<'a>,
-        wakes: &DeferredWakes,
-        unlock: impl FnOnce(Held<'a>) -> T,
-    ) -> T {
-        // Relaxed: a setting.
-        if self.wakes_inside.load(std::sync::atomic::Ordering::Relaxed) {
-            self.wake(wakes);
-            return unlock(held);
-        }
-        let left = unlock(held);
-        self.wake(wakes);
-        left
-    }
-
     fn wake(&self, wakes: &DeferredWakes) {
         // ASLEEP: pairs with the fence in `sleep`. The compare-and-swap that ended the wait came before. Either this thread
         // sees that the waiter sleeps, or the waiter sees that its wait has ended.

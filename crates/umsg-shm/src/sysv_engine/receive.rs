@@ -125,18 +125,6 @@ impl Engine {
         self.take_or_wait(call, want, &mut Copy { buffer, truncate })
     }
 
-    #[inline(always)]
-    pub(super) fn try_take<R: Receipt>(
-        &self,
-        call: &Call<'_>,
-        want: Want,
-        receipt: &mut R,
-    ) -> Result<R::Outcome, Refused> {
-        self.with_lock(call.me, call.deadline, |receiving, wakes| {
-            self.take_locked(receiving, call, want, receipt, wakes)
-        })
-    }
-
     /// Takes a message, or takes a seat under the same lock. Trying first, as a send does, would only take the lock twice.
     pub(super) fn take_or_wait<R: Receipt>(
         &self,
@@ -145,9 +133,10 @@ impl Engine {
         receipt: &mut R,
     ) -> Result<R::Outcome, Refused> {
         if call.deadline.has_passed() {
-            return self
-                .try_take(call, want, receipt)
-                .map_err(|refused| refused.by(call.deadline));
+            let taken = self.with_lock(call.me, call.deadline, |receiving, wakes| {
+                self.take_locked(receiving, call, want, receipt, wakes)
+            });
+            return taken.map_err(|refused| refused.by(call.deadline));
         }
         let receipt = std::cell::RefCell::new(receipt);
         let mut enlist = |receiving: ReceiverHeld<'_>, wakes: &mut DeferredWakes| {

@@ -5,32 +5,21 @@ use crate::posix_engine::RECEIVERS;
 use crate::sync::{AtomicU32, AtomicU64, Guarded32, Guarded64, Ordering, words};
 
 words! {
-    /// The words that a diagnosis compares, in their places in the file.
+    /// The words that a diagnosis compares, in their places in the file. `bytes` counts bytes taken from the ring, in the element
+    /// `drained & 1`. `repairs` are those of the sender side and of the receiver side.
     Words of Fixed {
-        mode: AtomicU32 = header.mode,
-        attention: AtomicU32 = wait_flags.attention,
-        wake_word: AtomicU32 = wait_flags.wake_word,
-        run: AtomicU64 = run.word,
-        ring_mask: AtomicU32 = geometry.ring_mask,
-        slots: AtomicU32 = geometry.slots,
-        sent: AtomicU64 = sender.sent,
-        batch_end: AtomicU64 = sender.batch_end,
-        freed_seen: Guarded64 = sender.freed_seen,
-        removed_seen: Guarded64 = sender.removed_seen,
-        freed: AtomicU64 = published.freed,
-        removed: AtomicU64 = published.removed,
-        removed_bytes: AtomicU64 = published.removed_bytes,
-        drained: AtomicU64 = receiver.drained,
-        /// Bytes taken from the ring; the element `drained & 1` counts.
-        bytes: [AtomicU64; 2] = receiver.bytes,
-        stored: AtomicU64 = receiver.stored,
-        stored_bytes: AtomicU64 = receiver.stored_bytes,
-        held: AtomicU64 = receiver.held,
-        sequence: Guarded64 = receiver.sequence,
-        level1: [Guarded64] = receiver.level1,
-        level2: Guarded64 = receiver.level2,
-        /// Repairs since creation: of the sender side, of the receiver side.
-        repairs: [AtomicU32; 2] = receiver.repairs,
+        AtomicU32: mode = header.mode, attention = wait_flags.attention,
+            wake_word = wait_flags.wake_word, ring_mask = geometry.ring_mask,
+            slots = geometry.slots;
+        AtomicU64: run = run.word, sent = sender.sent, batch_end = sender.batch_end,
+            freed = published.freed, removed = published.removed,
+            removed_bytes = published.removed_bytes, drained = receiver.drained,
+            stored = receiver.stored, stored_bytes = receiver.stored_bytes, held = receiver.held;
+        Guarded64: freed_seen = sender.freed_seen, removed_seen = sender.removed_seen,
+            sequence = receiver.sequence, level2 = receiver.level2;
+        [AtomicU64; 2]: bytes = receiver.bytes;
+        [Guarded64]: level1 = receiver.level1;
+        [AtomicU32; 2]: repairs = receiver.repairs;
     }
 }
 
@@ -53,10 +42,8 @@ impl Fixed {
 words! {
     /// The words of a cell that a diagnosis compares.
     CellWords of Cell {
-        stamp: AtomicU64 = stamp,
-        key: Guarded64 = key,
-        len: Guarded32 = len,
-        block: Guarded32 = block,
-        sequence: Guarded64 = sequence,
+        AtomicU64: stamp;
+        Guarded64: key, sequence;
+        Guarded32: len, block;
     }
 }

@@ -128,11 +128,8 @@ impl Place {
 words! {
     /// The words of a place that a diagnosis compares.
     PlaceWords of Place {
-        sequence: Guarded64 = sequence,
-        next_of_kind: Guarded32 = next_of_kind,
-        next: Guarded32 = next,
-        previous: Guarded32 = previous,
-        kind: Guarded32 = kind,
+        Guarded64: sequence;
+        Guarded32: next_of_kind, next, previous, kind;
     }
 }
 
@@ -159,24 +156,15 @@ impl TypeRoots {
 words! {
     /// The words of the roots that a diagnosis compares.
     TypeRootsWords of TypeRoots {
-        head: Guarded32 = head,
-        tail: Guarded32 = tail,
-        root: Guarded32 = root,
-        used: Guarded32 = used,
-        usable: Guarded32 = usable,
+        Guarded32: head, tail, root, used, usable;
     }
 }
 
 words! {
     /// The words of a type's record that a diagnosis compares.
     KindWords of Kind {
-        mtype: Guarded64 = mtype,
-        head: Guarded32 = head,
-        tail: Guarded32 = tail,
-        count: Guarded32 = count,
-        left: Guarded32 = left,
-        right: Guarded32 = right,
-        parent: Guarded32 = parent,
+        Guarded64: mtype;
+        Guarded32: head, tail, count, left, right, parent;
     }
 }
 

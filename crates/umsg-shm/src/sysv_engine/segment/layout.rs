@@ -1,4 +1,4 @@
-//! Where the regions of a System V queue's segment lie: a function of how many bytes it may hold and of its longest message.
+//! The layout of a System V queue's segment: a function of its capacity and of its longest message.
 
 use super::{Cell, Fixed, Seat};
 use crate::arena::GRANULE;
@@ -9,29 +9,29 @@ use crate::waiters::NODES;
 /// Length of a cell, in bytes: a cache line.
 pub const CELL: usize = 64;
 
-/// Slots that a queue has at most, however many bytes it may hold.
+/// The most slots of a queue of any capacity.
 pub(crate) const MOST_SLOTS: usize = 1 << 22;
 
-/// The most that a queue may hold, in bytes: what qbytes can say.
+/// The largest possible capacity of a queue, in bytes: the range of qbytes.
 #[cfg(not(loom))]
 pub const MOST_BYTES: u64 = u32::MAX as u64;
-/// The longest message, in bytes.
+/// The longest possible message of any queue, in bytes.
 #[cfg(not(loom))]
 pub const LONGEST: u32 = 16 << 20;
 
-/// Slots beyond those of queued messages: one a blocked thread, and some in hand.
+/// Slots beyond those of queued messages and of blocked threads.
 const SPARE: usize = 64;
 
 /// Regions start at multiples of this many bytes.
 const ALIGN: usize = 4096;
 
-/// Bytes in front of the arena's first block: behind them and the block's header, a cache line begins.
+/// Bytes before the arena's first block, so that the bytes after the block's header begin a cache line.
 const ARENA_GAP: usize = 64 - GRANULE;
 
-/// Offsets in bytes from the start of the file, and how many items each region can hold.
+/// Offsets in bytes from the start of the file, and the numbers of items of the regions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// The most bytes that may ever be queued.
+    /// The greatest possible number of queued bytes.
     pub capacity: u64,
     /// The longest message, in bytes.
     pub msgmax: usize,
@@ -43,7 +43,7 @@ pub struct Layout {
     pub arena: usize,
     /// Length of the arena, in bytes.
     pub arena_len: usize,
-    /// Slots that can ever be in use; as many types.
+    /// The number of slots; also the number of types' records.
     pub slots: usize,
     /// Length of the file, in bytes.
     pub len: usize,
@@ -75,21 +75,21 @@ impl Layout {
         }
     }
 
-    /// Bytes of a message that lie in the cell itself; a longer one lies wholly in a block of the arena.
+    /// The bytes of a message that fit into the cell itself. A longer message lies wholly in a block of the arena.
     #[inline(always)]
     pub const fn inline() -> usize {
         CELL - size_of::<Cell>()
     }
 }
 
-/// The arena is counted in granules that have 31 bits.
+/// The greatest length of the arena, whose granules have numbers of 31 bits.
 const ARENA_LIMIT: usize = (GRANULE << 31) - ALIGN;
 
-/// What blocked senders bring has room for so many bytes at least, or as many as the queue itself.
+/// The least room for the parked messages of blocked senders, in bytes. A queue with a larger capacity has that much.
 const WAITING: usize = 64 << 20;
 
-/// Room for all that may be queued: the shortest message that lies there takes less than twice its length. Those of blocked
-/// senders come on top, and a quarter for what lies between blocks.
+/// The length of the arena. The shortest message in a block takes less than twice its length, so queued messages get twice the
+/// capacity. The parked messages of blocked senders come on top, and a quarter of the sum for fragmentation.
 fn arena_len(capacity: u64, msgmax: usize) -> usize {
     let waiting = (NODES * (msgmax + 2 * GRANULE)).min(WAITING.max(capacity as usize));
     let all = (capacity as usize)

@@ -1,4 +1,4 @@
-//! A System V queue's segment: the ways into its regions.
+//! A mapped segment of a System V queue: access to its regions.
 
 use super::layout::CELL;
 use super::{Cell, Fixed, Layout, Seat};
@@ -63,7 +63,7 @@ impl Regions for Layout {
 }
 
 impl Segment {
-    /// The item at `index` of the region of `count` items at `offset`, which is one of the layout's.
+    /// Returns the item at `index` of a region of the layout: of the region of `count` items at `offset`.
     #[inline(always)]
     fn entry<T>(&self, offset: usize, index: u32, count: usize) -> Result<&T, Fault> {
         // SAFETY: regions lie inside the mapping with as many items as the layout says, at multiples of 4096; all
@@ -89,7 +89,7 @@ impl Segment {
         }
     }
 
-    /// Makes the cell and the place of more slots real memory than `usable`; answers how many are.
+    /// Allocates memory for the cells and places of more slots than `usable`. Returns the new number.
     #[cold]
     pub(crate) fn provide_slots(&self, usable: u32) -> Result<u32, Fault> {
         let usable = usable as usize;
@@ -108,7 +108,7 @@ impl Segment {
         Ok(next as u32)
     }
 
-    /// Bytes in use by everything but the arena.
+    /// The bytes of memory in use, apart from the arena.
     pub fn memory(&self) -> u64 {
         let control = &self.fixed().control;
         let slots = (control.usable.get() as usize).min(self.layout().slots);

@@ -2,19 +2,18 @@
 //!
 //! ```text
 //! Fixed     header · rights · control block · roots of the types · roots of the leases · roots of the arena · counters   (fixed.rs)
-//! seats     one a blocked thread: its node, and what it waits for
+//! seats     one for each blocked thread: its node and its wait
 //! leases    one record a leased message
-//! places    one a slot: the message's number and its neighbours
-//! kinds     one a type of message
-//! cells     one a slot: the message's header, and a short message's bytes
+//! places    one for each slot: the message's number and its neighbours
+//! kinds     one for each type of message: its record
+//! cells     one for each slot: the message's header, and a short message's bytes
 //! arena     blocks for longer messages
 //! ```
 //!
-//! Like a POSIX queue's ([`crate::posix_engine::segment`]) it is sparse: regions come into use from their beginning on.
+//! The file is sparse, as that of a POSIX queue ([`crate::posix_engine::segment`]): regions come into use from their beginning on.
 
 #[cfg(not(loom))]
 pub mod attach;
-#[allow(unsafe_code, reason = "shared memory is Sync by protocol")]
 mod cell;
 mod control;
 #[cfg(not(loom))]
