@@ -58,6 +58,7 @@ pub mod ring;
 )]
 pub mod signals;
 mod stale_files;
+mod statistics;
 pub mod sysv;
 mod until;
 

@@ -3,11 +3,11 @@
 use super::dead_letter::{self, Undelivered};
 use super::notify::{self, Registered};
 use super::queue::Queue;
+use crate::statistics::statistics;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::time::{Duration, SystemTime};
 use umsg_shm::arena;
-use umsg_shm::counters::Event;
 use umsg_shm::posix_engine::Engine;
 use umsg_shm::posix_engine::segment::{Fixed, OnFull};
 use umsg_shm::sync::Ordering;
@@ -83,34 +83,21 @@ pub struct Status {
     pub damaged: bool,
 }
 
-/// Events since the queue was created. A process that is killed may leave its last one uncounted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Statistics {
-    /// Sends that found the queue full and waited.
-    pub sends_blocked: u64,
-    /// Receives that found the queue empty and waited.
-    pub receives_blocked: u64,
-    /// Messages handed to a waiting receiver.
-    pub handed_over: u64,
-    /// Waits that ended while their thread was still spinning.
-    pub spins_paid: u64,
-    /// Waits that ended with a time-out or a signal.
-    pub given_up: u64,
-    /// Waiting threads whose death was noticed.
-    pub waiters_died: u64,
-    /// Leased messages that went back to the queue.
-    pub returned: u64,
-    /// Messages that were dropped because the queue was full.
-    pub dropped: u64,
-    /// Messages that were older than the queue lets them get.
-    pub expired: u64,
-    /// Messages that were moved to the dead-letter queue.
-    pub dead_lettered: u64,
-    /// Repairs of the senders' side after a death.
-    pub sender_repairs: u32,
-    /// Repairs of the receivers' side after a death.
-    pub receiver_repairs: u32,
+statistics! {
+    events {
+        /// Messages that were dropped because the queue was full.
+        Dropped: dropped,
+        /// Messages that were older than the queue lets them get.
+        Expired: expired,
+        /// Messages that were moved to the dead-letter queue.
+        DeadLettered: dead_lettered,
+    }
+    repairs {
+        /// Repairs of the senders' side after a death.
+        sender_repairs,
+        /// Repairs of the receivers' side after a death.
+        receiver_repairs,
+    }
 }
 
 pub(super) fn attributes(engine: &Engine) -> Attributes {
@@ -137,6 +124,7 @@ pub(super) fn status(queue: &Queue) -> Status {
     let (waiters, policy) = (Waiters::of(engine.segment()), engine.policy());
     // Relaxed: each figure for itself is right; together they are a snapshot only of a queue at rest.
     let slots = fixed.geometry.slots() as usize;
+    let [sender_repairs, receiver_repairs] = fixed.receiver.repairs();
     Status {
         attributes: attributes(engine),
         mode: mode(fixed),
@@ -153,7 +141,7 @@ pub(super) fn status(queue: &Queue) -> Status {
         last_receive: moment(fixed.receiver.last_receive()),
         slots,
         memory: engine.segment().memory(slots) + arena::allocated(engine.segment()) as u64,
-        statistics: statistics(engine),
+        statistics: Statistics::of(&fixed.counters, sender_repairs, receiver_repairs),
         on_full: policy.on_full,
         time_to_live: (policy.time_to_live != 0).then(|| Duration::from_nanos(policy.time_to_live)),
         max_deliveries: (policy.max_deliveries != 0).then_some(policy.max_deliveries),
@@ -163,26 +151,6 @@ pub(super) fn status(queue: &Queue) -> Status {
         set_aside: fixed.leases.aside.load(Ordering::Relaxed) as usize,
         registered: notify::registered(engine),
         damaged: fixed.header.damage.is_noted(),
-    }
-}
-
-fn statistics(engine: &Engine) -> Statistics {
-    let fixed = engine.segment().fixed();
-    let sum = |event| fixed.counters.sum(event);
-    let [sender_repairs, receiver_repairs] = fixed.receiver.repairs();
-    Statistics {
-        sends_blocked: sum(Event::SendBlocked),
-        receives_blocked: sum(Event::ReceiveBlocked),
-        handed_over: sum(Event::HandedOver),
-        spins_paid: sum(Event::SpinPaid),
-        given_up: sum(Event::GivenUp),
-        waiters_died: sum(Event::WaiterDied),
-        returned: sum(Event::Returned),
-        dropped: sum(Event::Dropped),
-        expired: sum(Event::Expired),
-        dead_lettered: sum(Event::DeadLettered),
-        sender_repairs,
-        receiver_repairs,
     }
 }
 

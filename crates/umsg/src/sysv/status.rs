@@ -5,9 +5,9 @@ use super::entry::Entry;
 use super::error::ControlError;
 use super::permission::Rights;
 use super::queue::Queue;
+use crate::statistics::statistics;
 use std::time::{Duration, SystemTime};
 use umsg_shm::arena;
-use umsg_shm::counters::Event;
 use umsg_shm::sys::liveness::Liveness;
 use umsg_shm::sys::thread;
 use umsg_shm::sysv_engine::{Counts, Engine};
@@ -43,26 +43,12 @@ pub struct Status {
     pub damaged: bool,
 }
 
-/// Counts of events since the creation of the queue. The last event of a killed process may be missing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Statistics {
-    /// Sends that found no room and waited.
-    pub sends_blocked: u64,
-    /// Receives that found no wanted message and waited.
-    pub receives_blocked: u64,
-    /// Messages that were handed off to a waiting receiver.
-    pub handed_over: u64,
-    /// Waits that ended while the thread was spinning.
-    pub spins_paid: u64,
-    /// Waits that ended with a time-out or a signal.
-    pub given_up: u64,
-    /// Waiting threads whose death was noticed.
-    pub waiters_died: u64,
-    /// Leased messages that came back to the queue.
-    pub returned: u64,
-    /// Repairs after a death.
-    pub repairs: u32,
+statistics! {
+    events {}
+    repairs {
+        /// Repairs after a death.
+        repairs,
+    }
 }
 
 impl Queue {
@@ -97,7 +83,7 @@ impl Queue {
             blocked_senders: counts.senders as usize,
             blocked_receivers: counts.receivers as usize,
             memory: segment.memory() + arena::allocated(segment) as u64,
-            statistics: statistics(&self.engine),
+            statistics: Statistics::of(&fixed.counters, fixed.control.repairs()),
             damaged: fixed.header.damage.is_noted(),
         })
     }
@@ -132,20 +118,5 @@ fn may_look(engine: &Engine) -> Result<(), ControlError> {
         // The order of the kernel: a removal is reported first.
         false if engine.is_removed() => Err(ControlError::Removed),
         false => Err(ControlError::PermissionDenied),
-    }
-}
-
-fn statistics(engine: &Engine) -> Statistics {
-    let fixed = engine.segment().fixed();
-    let sum = |event| fixed.counters.sum(event);
-    Statistics {
-        sends_blocked: sum(Event::SendBlocked),
-        receives_blocked: sum(Event::ReceiveBlocked),
-        handed_over: sum(Event::HandedOver),
-        spins_paid: sum(Event::SpinPaid),
-        given_up: sum(Event::GivenUp),
-        waiters_died: sum(Event::WaiterDied),
-        returned: sum(Event::Returned),
-        repairs: fixed.control.repairs(),
     }
 }

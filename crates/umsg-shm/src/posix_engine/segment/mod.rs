@@ -21,7 +21,6 @@
 
 #[cfg(not(loom))]
 mod attach;
-#[allow(unsafe_code, reason = "shared memory is Sync by protocol")]
 mod cell;
 #[cfg(not(loom))]
 mod create;
