@@ -15,7 +15,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// A thread that lives as long as any process: a hostile peer names it as a lock's owner, or as a waiter.
-const SOMEBODY: u32 = 1;
+const OTHER_THREAD: u32 = 1;
 
 fn engine() -> Engine {
     Engine::new(testing::segment(4, 64))
@@ -66,7 +66,7 @@ fn forge_while_it_waits<T: Send>(
 #[test]
 fn a_receive_whose_node_names_another_thread_ends_by_its_deadline() {
     let engine = engine();
-    let received = forge_while_it_waits(&engine, List::Receivers, SOMEBODY, || {
+    let received = forge_while_it_waits(&engine, List::Receivers, OTHER_THREAD, || {
         engine.receive(thread::current(), &mut [0; 64], soon())
     });
     assert_eq!(received.err(), Some(Refused::TimedOut));
@@ -76,7 +76,7 @@ fn a_receive_whose_node_names_another_thread_ends_by_its_deadline() {
 fn a_send_whose_node_names_another_thread_ends_by_its_deadline() {
     let engine = engine();
     fill(&engine);
-    let sent = forge_while_it_waits(&engine, List::Senders, SOMEBODY, || {
+    let sent = forge_while_it_waits(&engine, List::Senders, OTHER_THREAD, || {
         engine.send(thread::current(), b"x", 0, soon())
     });
     assert_eq!(sent.err(), Some(Refused::TimedOut));
@@ -129,7 +129,7 @@ fn a_sender_lock_that_is_always_lent_is_busy() {
 }
 
 #[test]
-fn a_bell_that_rings_for_ever_ends_a_timed_wait() {
+fn a_wake_word_that_rings_for_ever_ends_a_timed_wait() {
     let engine = engine();
     let is_over = AtomicBool::new(false);
     let waited = std::thread::scope(|scope| {
@@ -148,12 +148,12 @@ fn a_bell_that_rings_for_ever_ends_a_timed_wait() {
 }
 
 /// Impossible thread ids, alone and with the bits beside them.
-const NOBODY: [u32; 4] = [LENT, LENT | WAITERS, u32::MAX, 1 << 22];
+const IMPOSSIBLE_IDS: [u32; 4] = [LENT, LENT | WAITERS, u32::MAX, 1 << 22];
 
 #[test]
-#[cfg_attr(miri, ignore = "nobody is found dead there")]
-fn a_lock_that_names_nobody_there_could_be_is_repaired_by_the_next_call() {
-    for word in NOBODY {
+#[cfg_attr(miri, ignore = "no process is found dead there")]
+fn a_lock_with_an_impossible_owner_is_repaired_by_the_next_call() {
+    for word in IMPOSSIBLE_IDS {
         let (engine, me) = (engine(), thread::current());
         engine.try_send(me, b"kept", 3, Deadline::Passed).unwrap();
         let fixed = engine.segment().fixed();
@@ -173,7 +173,7 @@ fn a_lock_that_names_nobody_there_could_be_is_repaired_by_the_next_call() {
 }
 
 #[test]
-fn a_receivers_lock_that_always_names_nobody_is_busy() {
+fn a_receiver_lock_that_always_has_an_impossible_owner_is_busy() {
     let engine = engine();
     let is_over = AtomicBool::new(false);
     let received = std::thread::scope(|scope| {

@@ -58,11 +58,11 @@ impl Engine {
         match lock.borrow(me, self.segment(), slice) {
             Ok(Left::InOrder) => {}
             Ok(Left::ByTheDead) => {
-                if let Err(trouble) =
+                if let Err(fault) =
                     recover::sender_side(receiving.with_loan().sender(), self.segment())
                 {
                     lock.give_back_broken();
-                    return Err(trouble.into());
+                    return Err(fault.into());
                 }
             }
             Err(LockError::OwnedByCaller) => return Err(Fault::OwnedByCaller.into()),

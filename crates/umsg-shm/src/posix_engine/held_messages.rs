@@ -27,18 +27,18 @@ impl Engine {
 
     /// Whether messages are held or can expire: then time alone can give back messages or room.
     #[inline(always)]
-    pub(super) fn keeps_time(&self) -> bool {
+    pub(super) fn can_expire(&self) -> bool {
         self.holds_any() || self.policy().time_to_live != 0
     }
 
     /// Whether it is time to look at the holders and at expired messages.
     #[inline(always)]
-    pub(super) fn holders_may_give(&self) -> bool {
-        self.keeps_time() && self.holders_want_a_look()
+    pub(super) fn may_reclaim(&self) -> bool {
+        self.can_expire() && self.is_reclaim_due()
     }
 
     #[cold]
-    fn holders_want_a_look(&self) -> bool {
+    fn is_reclaim_due(&self) -> bool {
         let roots = &self.segment().fixed().leases;
         roots.is_look_due(clock::monotonic_coarse())
     }

@@ -24,13 +24,13 @@ pub struct Counts {
 
 /// Messages at one instant, in order of delivery.
 #[derive(Debug, Default)]
-pub struct Look {
+pub struct PeekedMessages {
     pub messages: Vec<Seen>,
     /// The bytes of the messages, one after the other.
     pub bytes: Vec<u8>,
 }
 
-/// A message that was inspected. Its bytes are in the [`Look`].
+/// A message that was inspected. Its bytes are in the [`PeekedMessages`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
     pub len: usize,
@@ -57,10 +57,10 @@ const ATTEMPTS: u32 = 64;
 impl Engine {
     /// Repairs the side of a dead receiver and ends orphaned records: the counts are right afterwards.
     pub fn mend(&self, me: &Thread) {
-        if self.segment().fixed().receiver.lock.is_orphaned() || self.holders_may_give() {
+        if self.segment().fixed().receiver.lock.is_orphaned() || self.may_reclaim() {
             // If the lock is taken, its owner does this work.
             let _ = self.with_receiver_lock(me, Deadline::Passed, |receiving, wakes| {
-                if self.holders_may_give() {
+                if self.may_reclaim() {
                     self.reclaim_and_serve(receiving, wakes)?;
                 }
                 Ok(())
@@ -120,12 +120,12 @@ impl Engine {
 
     /// Copies up to `most` messages in order of delivery, without the first `skip`, all at one instant. Holds the
     /// receiver lock for a time in proportion to the messages skipped and copied.
-    pub fn look(&self, me: &Thread, skip: usize, most: usize) -> Result<Look, Refused> {
+    pub fn peek(&self, me: &Thread, skip: usize, most: usize) -> Result<PeekedMessages, Refused> {
         let deadline = Deadline::after(PATIENCE);
-        let (mut slots, mut look) = self.room_for(most);
+        let (mut slots, mut peeked) = self.room_for(most);
         self.with_receiver_lock(me, deadline, |receiving, wakes| {
             // Messages on an orphaned lease belong to the queue.
-            if self.holds_any() && self.holders_may_give() {
+            if self.holds_any() && self.may_reclaim() {
                 self.reclaim_and_serve(receiving, wakes)?;
             }
             self.find(receiving, skip, most, &mut slots)?;
@@ -133,30 +133,30 @@ impl Engine {
                 if let Some(ahead) = slots.get(n + AHEAD) {
                     self.segment().prefetch(*ahead);
                 }
-                self.copy_seen(receiving, *slot, &mut look)?;
+                self.copy_seen(receiving, *slot, &mut peeked)?;
             }
             Ok(())
         })
         .map_err(|refused| refused.by(deadline))?;
-        Ok(look)
+        Ok(peeked)
     }
 
     /// Allocates private memory for the expected messages, to allocate and fault in little under the lock.
-    fn room_for(&self, most: usize) -> (Vec<u32>, Look) {
+    fn room_for(&self, most: usize) -> (Vec<u32>, PeekedMessages) {
         let counts = self.counts();
         let layout = self.segment().layout();
         let messages = most.min(counts.messages as usize).min(layout.slots);
         let bytes = messages.saturating_mul(layout.message_size);
         let bytes = bytes.min(counts.bytes as usize).min(PREPARED);
-        let (mut slots, mut look) = (Vec::new(), Look::default());
+        let (mut slots, mut peeked) = (Vec::new(), PeekedMessages::default());
         // If there is no memory, the copy of a message reports that.
         let _ = slots.try_reserve_exact(messages);
-        let _ = look.messages.try_reserve_exact(messages);
-        if look.bytes.try_reserve(bytes).is_ok() {
-            look.bytes.resize(bytes, 0);
-            look.bytes.clear();
+        let _ = peeked.messages.try_reserve_exact(messages);
+        if peeked.bytes.try_reserve(bytes).is_ok() {
+            peeked.bytes.resize(bytes, 0);
+            peeked.bytes.clear();
         }
-        (slots, look)
+        (slots, peeked)
     }
 
     /// Lists the slots of the messages, in order of delivery.
@@ -235,21 +235,21 @@ impl Engine {
         &self,
         receiving: ReceiverHeld<'_>,
         slot: u32,
-        look: &mut Look,
+        peeked: &mut PeekedMessages,
     ) -> Result<(), Fault> {
         let found = self.in_hand(receiving, slot)?;
-        let start = look.bytes.len();
+        let start = peeked.bytes.len();
         // Each message has memory of its own: all together are shorter than the file.
         if start + found.len > self.segment().layout().len {
             return Err(Fault::Damaged);
         }
         let no_memory = |_| Fault::NoMemory;
-        look.bytes.try_reserve(found.len).map_err(no_memory)?;
-        look.messages.try_reserve(1).map_err(no_memory)?;
-        look.bytes.resize(start + found.len, 0);
+        peeked.bytes.try_reserve(found.len).map_err(no_memory)?;
+        peeked.messages.try_reserve(1).map_err(no_memory)?;
+        peeked.bytes.resize(start + found.len, 0);
         self.segment()
-            .copy_out(found.cell, found.len, &mut look.bytes[start..])?;
-        look.messages.push(Seen {
+            .copy_out(found.cell, found.len, &mut peeked.bytes[start..])?;
+        peeked.messages.push(Seen {
             len: found.len,
             key: found.key,
             pid: found.cell.pid(),
@@ -266,7 +266,7 @@ fn add(slots: &mut Vec<u32>, slot: u32) -> Result<(), Fault> {
     Ok(())
 }
 
-impl Look {
+impl PeekedMessages {
     /// Iterates over the messages with their bytes.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&Seen, &[u8])> {
         let mut rest = &self.bytes[..];
@@ -301,18 +301,19 @@ mod tests {
         engine
     }
 
-    fn keys_and_bytes(look: &Look) -> Vec<(usize, Vec<u8>)> {
-        look.iter()
+    fn keys_and_bytes(peeked: &PeekedMessages) -> Vec<(usize, Vec<u8>)> {
+        peeked
+            .iter()
             .map(|(seen, bytes)| (seen.key, bytes.to_vec()))
             .collect()
     }
 
-    fn look(engine: &Engine, skip: usize, most: usize) -> Result<Look, Refused> {
-        engine.look(thread::current(), skip, most)
+    fn peek(engine: &Engine, skip: usize, most: usize) -> Result<PeekedMessages, Refused> {
+        engine.peek(thread::current(), skip, most)
     }
 
     #[test]
-    fn a_look_is_in_order_of_delivery_from_the_ring_and_from_the_store() {
+    fn a_peek_is_in_order_of_delivery_from_the_ring_and_from_the_store() {
         for keys in [[7, 7, 7, 7], [1, 9, 1, 9]] {
             let sent = [(3, keys[0]), (0, keys[1]), (4096, keys[2]), (100, keys[3])];
             let engine = engine(&sent);
@@ -329,12 +330,12 @@ mod tests {
                 (3, 9),
                 (4, 1),
             ] {
-                let seen = keys_and_bytes(&look(&engine, skip, most).unwrap());
+                let seen = keys_and_bytes(&peek(&engine, skip, most).unwrap());
                 let part: Vec<_> = wanted.iter().skip(skip).take(most).cloned().collect();
                 assert_eq!(seen, part, "{keys:?} {skip} {most}");
             }
             assert!(
-                look(&engine, usize::MAX, usize::MAX)
+                peek(&engine, usize::MAX, usize::MAX)
                     .unwrap()
                     .messages
                     .is_empty()
@@ -344,16 +345,16 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_leads_back_to_itself_is_damage_and_ends_the_look() {
+    fn a_list_that_leads_back_to_itself_is_corruption_and_ends_the_peek() {
         let engine = engine(&[(8, 1), (8, 2), (8, 1), (8, 1)]);
-        assert_eq!(look(&engine, 0, 9).unwrap().messages.len(), 4);
+        assert_eq!(peek(&engine, 0, 9).unwrap().messages.len(), 4);
         let order = Priorities::of(engine.segment());
         let first = order.first(1).unwrap();
         engine.segment().link(first).unwrap().set(first);
         let damaged = Refused::Fault(Fault::Damaged);
-        assert_eq!(look(&engine, 0, usize::MAX).err(), Some(damaged));
+        assert_eq!(peek(&engine, 0, usize::MAX).err(), Some(damaged));
         engine.segment().link(first).unwrap().set(u32::MAX);
-        assert_eq!(look(&engine, 0, usize::MAX).err(), Some(damaged));
+        assert_eq!(peek(&engine, 0, usize::MAX).err(), Some(damaged));
     }
 
     #[test]
@@ -362,10 +363,10 @@ mod tests {
         let (_, cell) = Ring::of(engine.segment()).slot(1).unwrap();
         let damaged = Refused::Fault(Fault::Damaged);
         cell.words().len.set(4097);
-        assert_eq!(look(&engine, 0, 2).err(), Some(damaged));
+        assert_eq!(peek(&engine, 0, 2).err(), Some(damaged));
         cell.words().len.set(8);
         cell.words().key.set(32_768);
-        assert_eq!(look(&engine, 0, 2).err(), Some(damaged));
-        assert_eq!(look(&engine, 0, 1).unwrap().messages.len(), 1);
+        assert_eq!(peek(&engine, 0, 2).err(), Some(damaged));
+        assert_eq!(peek(&engine, 0, 1).unwrap().messages.len(), 1);
     }
 }

@@ -44,7 +44,7 @@ mod wake_word;
 mod watch;
 
 pub use held_messages::LeaseHandle;
-pub use inspect::{Look, Seen};
+pub use inspect::{PeekedMessages, Seen};
 pub use notification::{Claim, Outcome, RegisterError, Registered, What};
 pub use policy::Chore;
 pub use receive::Taken;
@@ -151,7 +151,7 @@ impl Engine {
         self.identity
     }
 
-    pub fn set_rope(&mut self, notifier: Notifier) {
+    pub fn set_notifier(&mut self, notifier: Notifier) {
         self.notifier = Some(notifier);
     }
 

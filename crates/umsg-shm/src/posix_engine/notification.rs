@@ -330,9 +330,9 @@ impl Engine {
         match self.stays_filled(receiving, wakes) {
             Ok(false) => {}
             Ok(true) => self.set_registration(receiving, registration),
-            Err(trouble) => {
+            Err(fault) => {
                 self.set_registration(receiving, 0);
-                return Err(RegisterError::Refused(trouble.into()));
+                return Err(RegisterError::Refused(fault.into()));
             }
         }
         crash_point!(NOTICE_DECIDED);
@@ -385,7 +385,7 @@ impl Engine {
         let more = self
             .segment()
             .populate_notices(used as u32)
-            .map_err(|trouble| RegisterError::Refused(trouble.into()))?;
+            .map_err(|fault| RegisterError::Refused(fault.into()))?;
         let receiver = &self.segment().fixed().receiver;
         receiver.set_more_notices(receiving, more);
         let index = (NOTICES + used) as u32;
@@ -403,7 +403,7 @@ impl Engine {
     /// Returns the armed registration, even of a dead process.
     pub fn registered(&self) -> Option<Registered> {
         let mut all = self.registrations();
-        all.find_map(|(registered, is_told)| (!is_told).then_some(registered))
+        all.find_map(|(registered, is_notified)| (!is_notified).then_some(registered))
     }
 
     /// Iterates over all registrations; `true` marks a fired one.

@@ -191,7 +191,7 @@ impl Engine {
     ) -> Result<(), Refused> {
         self.serve(receiving, wakes)?;
         self.update_wait_flags(receiving);
-        if !self.nobody_waits_for_room() {
+        if !self.no_sender_waits() {
             // The present and any new room belongs to the waiting senders.
             return Err(Refused::NotNow);
         }

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_better_message_that_comes_in_between_does_not_spoil_what_was_fetched() {
+    fn a_message_of_higher_priority_in_between_keeps_the_prefetched_messages() {
         let store = Store::of(ReceiverHeld::in_test(), &[50, 40, 30, 20, 10, 5, 4]);
         assert_eq!(store.receive(ReceiverHeld::in_test()), (0, false));
         for (slot, better) in [(60, 100), (61, 45), (62, 44)] {
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_turns_with_another_receiver_finds_its_messages_fetched() {
+    fn a_handle_that_takes_turns_with_another_receiver_finds_its_messages_prefetched() {
         let store = Store::of(ReceiverHeld::in_test(), &[9, 8, 7, 6, 5, 4, 3, 2, 1, 0]);
         let order = Priorities::of(&store.segment);
         assert_eq!(store.receive(ReceiverHeld::in_test()), (0, false));

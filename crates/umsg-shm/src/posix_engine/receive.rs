@@ -157,7 +157,7 @@ impl Engine {
     /// offer to a dead or stopped receiver, and leases that may end.
     fn needs_a_look(&self) -> bool {
         Waiters::of(self.segment()).len(List::Offered) != 0
-            || (self.holds_any() && self.holders_may_give())
+            || (self.holds_any() && self.may_reclaim())
             || self.segment().fixed().receiver.lock.is_orphaned()
             // A sender may be about to send the message that its doorbell announces already.
             || self.must_ring()
@@ -230,7 +230,7 @@ impl Engine {
         }
         // The queue held the message that is taken now.
         self.note_change(receiving, wakes);
-        let found = match self.keeps_time() {
+        let found = match self.can_expire() {
             true => self.next_in_time(receiving, wakes)?,
             false => self.best(receiving)?,
         };
@@ -248,7 +248,7 @@ impl Engine {
         receiving: ReceiverHeld<'_>,
         wakes: &mut DeferredWakes,
     ) -> Result<Option<Found<'_>>, Fault> {
-        if self.holds_any() && self.holders_may_give() {
+        if self.holds_any() && self.may_reclaim() {
             self.reclaim_and_serve(receiving, wakes)?;
         }
         match self.upcoming(receiving)? {

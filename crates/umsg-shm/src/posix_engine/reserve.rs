@@ -71,13 +71,13 @@ impl Engine {
     ) -> Result<LeaseHandle, Refused> {
         // A receiver that died may have made room: the next owner of its lock repairs the queue and publishes the room.
         let was_left = self.segment().fixed().receiver.lock.is_orphaned();
-        if !(self.seems_to_hold_room(1) || self.holders_may_give() || was_left) {
+        if !(self.seems_to_hold_room(1) || self.may_reclaim() || was_left) {
             return Err(Refused::NotNow);
         }
         self.with_receiver_lock(me, deadline, |receiving, wakes| {
-            if self.holders_may_give() {
+            if self.may_reclaim() {
                 self.reclaim_and_serve(receiving, wakes)?;
-            } else if !self.nobody_waits_for_room() {
+            } else if !self.no_sender_waits() {
                 // The room may be kept for a batch whose sender is dead.
                 self.serve(receiving, wakes)?;
                 self.update_wait_flags(receiving);
@@ -148,9 +148,9 @@ impl Engine {
         .and_then(|()| Leases::of(self.segment()).claim_own(receiving, me, slot, 0));
         let (index, record) = match record {
             Ok(claimed) => claimed,
-            Err(trouble) => {
+            Err(fault) => {
                 self.free_slot(receiving, slot);
-                return Err(trouble.into());
+                return Err(fault.into());
             }
         };
         leases::set(record, State::Reserved);

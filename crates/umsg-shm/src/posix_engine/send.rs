@@ -98,20 +98,20 @@ impl Engine {
         me: &Thread,
         deadline: Deadline,
     ) -> Result<bool, Refused> {
-        if self.holders_may_give() {
+        if self.may_reclaim() {
             self.with_receiver_lock(me, deadline, |receiving, wakes| {
                 Ok(self.reclaim_and_serve(receiving, wakes)?)
             })?;
             return Ok(true);
         }
         let was_left = self.segment().fixed().receiver.lock.is_orphaned();
-        if !was_left && (self.nobody_waits_for_room() || !self.seems_to_hold_room(1)) {
+        if !was_left && (self.no_sender_waits() || !self.seems_to_hold_room(1)) {
             return Ok(false);
         }
         self.with_receiver_lock(me, deadline, |receiving, wakes| {
             self.serve(receiving, wakes)?;
             self.update_wait_flags(receiving);
-            Ok(was_left || self.nobody_waits_for_room())
+            Ok(was_left || self.no_sender_waits())
         })
     }
 
@@ -189,7 +189,7 @@ impl Engine {
         }
         // ROOM: the slots of the messages that count as removed are free, too.
         let removed = fixed.published.removed();
-        if !self.nobody_waits_for_room() {
+        if !self.no_sender_waits() {
             // KEPT: waiters did not get this room; it is kept for a batch that needs more.
             return seen;
         }
@@ -199,7 +199,7 @@ impl Engine {
 
     /// Whether no sender is blocked. Under the sender lock, `true` is exact; otherwise the answer is a hint.
     #[inline(always)]
-    pub(super) fn nobody_waits_for_room(&self) -> bool {
+    pub(super) fn no_sender_waits(&self) -> bool {
         Waiters::of(self.segment()).len(List::Senders) == 0
     }
 
@@ -346,7 +346,7 @@ impl Engine {
     /// Whether there seems to be room for so many messages that is not kept for a waiter. A hint, read without the
     /// locks.
     pub(super) fn seems_roomy(&self, messages: u64) -> bool {
-        self.nobody_waits_for_room() && self.seems_to_hold_room(messages)
+        self.no_sender_waits() && self.seems_to_hold_room(messages)
     }
 
     /// Whether there seems to be room for so many messages, kept or not. A hint, read without the locks.
@@ -393,9 +393,9 @@ impl Engine {
         let filled = self
             .fill(both.sender(), me, slot, cell, message, key)
             .and_then(|()| self.provide_fifo(priority_of(key as u64)));
-        if let Err(trouble) = filled {
+        if let Err(fault) = filled {
             self.free_slot(both.receiver(), slot);
-            return Err(trouble.into());
+            return Err(fault.into());
         }
         crash_point!(PARK_FILLED);
         Ok(Some(slot))

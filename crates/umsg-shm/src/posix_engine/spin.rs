@@ -32,13 +32,13 @@ impl Engine {
         // A handle that only spins wants to send the next message at once. A handle that hardly spins may be in a
         // stream, too. A model has no time.
         if budget != u32::MAX && !cfg!(loom) {
-            self.let_room_gather(messages);
+            self.let_room_accumulate(messages);
         }
         let ready = || self.seems_roomy(messages);
         self.spin(budget, calm, deadline, ready) || give_way(ready)
     }
 
-    fn let_room_gather(&self, messages: u64) {
+    fn let_room_accumulate(&self, messages: u64) {
         let time = self
             .pacing
             .room_gathering_time(self.segment().layout().max_messages);

@@ -132,10 +132,10 @@ impl Engine {
         // sender sees the flag and serves, or this thread finds the message here.
         fence(Ordering::SeqCst);
         let served = self.serve(receiving, wakes);
-        if let Err(trouble) = served {
+        if let Err(fault) = served {
             waiters.remove(receiving, node)?;
             waiters::give_up(node);
-            return Err(trouble.into());
+            return Err(fault.into());
         }
         self.update_wait_flags(receiving);
         Ok(Enlisted::Waiting((index, node)))
@@ -205,7 +205,7 @@ impl Engine {
             Waiters::of(self.segment()).remove(receiving, node)?;
             self.segment().fixed().counters.count(Event::GivenUp);
             // An expired or orphaned lease may give a message now.
-            if end == End::TimedOut && self.holders_may_give() {
+            if end == End::TimedOut && self.may_reclaim() {
                 return match receipt.take(receiving, self, me, wakes) {
                     Err(Refused::NotNow) => Err(refused(end)),
                     other => other,
@@ -348,7 +348,7 @@ impl Engine {
     fn look_around(&self, sleeper: &Sleeper<'_>, index: u32) {
         let (node, patience) = (sleeper.node, sleeper.deadline.or_slice(STOPPED));
         let _ = self.with_receiver_lock(sleeper.me, patience, |receiving, wakes| {
-            if self.holders_may_give() {
+            if self.may_reclaim() {
                 self.reclaim_leases(receiving, wakes)?;
             }
             let waiters = Waiters::of(self.segment());

@@ -75,7 +75,7 @@ impl Engine {
             if deadline.has_passed() {
                 return self.give_up_waiting(me, count, Refused::TimedOut);
             }
-            self.look_for_the_dead(me);
+            self.repair_sides(me);
         }
         Ok(())
     }
@@ -98,7 +98,7 @@ impl Engine {
                 Slept::TimedOut if deadline.has_passed() => {
                     return self.give_up_waiting(me, count, Refused::TimedOut);
                 }
-                Slept::TimedOut => self.look_for_the_dead(me),
+                Slept::TimedOut => self.repair_sides(me),
                 // A hostile peer can ring for ever.
                 Slept::Awake if deadline.has_passed() => {
                     return self.give_up_waiting(me, count, Refused::TimedOut);
@@ -125,13 +125,13 @@ impl Engine {
 
     /// Repairs both sides at the end of a slice: a sender may have died before it counted its message, or before it
     /// rang.
-    fn look_for_the_dead(&self, me: &Thread) {
+    fn repair_sides(&self, me: &Thread) {
         self.mend(me);
-        self.mend_senders_side(me);
+        self.repair_sender_side(me);
     }
 
     /// Counts the message of a sender that died. Without a next sender, no other process does.
-    fn mend_senders_side(&self, me: &Thread) {
+    fn repair_sender_side(&self, me: &Thread) {
         if self.segment().fixed().sender.lock.is_orphaned()
             && let Ok(held) = self.lock_sender(me, Deadline::Passed)
         {

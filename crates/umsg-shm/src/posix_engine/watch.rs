@@ -28,7 +28,7 @@ impl Watched for Engine {
         let room = match self.policy().on_full {
             OnFull::DropOldest => 1,
             // Room that is kept for a batch is not free for a poller.
-            _ if !self.nobody_waits_for_room() => 0,
+            _ if !self.no_sender_waits() => 0,
             _ => self.room_now(receiving).max(0) as u64,
         };
         Level::new(self.available(), room)
@@ -216,7 +216,7 @@ mod polled {
         ) -> io::Result<T> {
             self.with_both_locks(me, deadline, |both| change(both.receiver()))
                 .map_err(|refused| match refused {
-                    Refused::Fault(trouble) => why_not(trouble),
+                    Refused::Fault(fault) => why_not(fault),
                     _ => Errno::AGAIN,
                 })
         }

@@ -3,7 +3,7 @@
 use super::queue::Queue;
 use crate::error::ReceiveError;
 use std::time::{Duration, SystemTime};
-use umsg_shm::posix_engine::{Look, Seen};
+use umsg_shm::posix_engine::{PeekedMessages, Seen};
 use umsg_shm::sys::{clock, thread};
 
 /// A message that was looked at and stays in the queue.
@@ -109,12 +109,12 @@ impl Queue {
     }
 
     /// Up to `most` messages behind the first `skip`.
-    pub(super) fn look(&self, skip: usize, most: usize) -> Result<Look, ReceiveError> {
+    pub(super) fn look(&self, skip: usize, most: usize) -> Result<PeekedMessages, ReceiveError> {
         if !self.access.read {
             return Err(ReceiveError::NotReadable);
         }
         self.engine
-            .look(thread::current(), skip, most)
+            .peek(thread::current(), skip, most)
             .map_err(|refused| self.receive_error(refused))
     }
 }

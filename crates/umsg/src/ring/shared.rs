@@ -33,7 +33,7 @@ impl Shared {
         let mut engine = Engine::new(segment);
         let own = owning_process(engine.segment());
         let pressed = Arc::clone(&button);
-        engine.set_rope(Notifier::new(move || pressed.press()));
+        engine.set_notifier(Notifier::new(move || pressed.press()));
         Shared {
             engine,
             button,

@@ -24,8 +24,8 @@ pub const DEFECTS: &[Defect] = &[
             "a_queue_that_was_scribbled_over_keeps_its_whole_messages_in_their_order",
         ),
         file: "umsg-shm/src/posix_engine/salvage/survey.rs",
-        old: "self.keep(slot, (false, cell.sequence()), Home::Queued);",
-        new: "self.keep(slot, (false, u64::from(u32::MAX - slot)), Home::Queued);",
+        old: "self.keep(slot, (false, cell.sequence()), Owner::Queued);",
+        new: "self.keep(slot, (false, u64::from(u32::MAX - slot)), Owner::Queued);",
         finding: &["in another order"],
     },
     Defect {
@@ -35,9 +35,9 @@ pub const DEFECTS: &[Defect] = &[
             "salvage",
             "who_waits_goes_on_waiting_and_leases_last_while_a_queue_is_made_anew",
         ),
-        file: "umsg-shm/src/posix_engine/salvage/lay.rs",
-        old: "            if *home != Home::Queued {\n",
-        new: "            if *home == Home::Unsent {\n",
+        file: "umsg-shm/src/posix_engine/salvage/rebuild.rs",
+        old: "            if *owner != Owner::Queued {\n",
+        new: "            if *owner == Owner::Unsent {\n",
         finding: &["a slot is in one place only"],
     },
     Defect {

@@ -140,7 +140,7 @@ fn a_look_finds_nothing_behind_a_gate_that_is_not_stamped() {
             send_batch(queue, me, &[(1, 0), (2, 0)], Deadline::Passed).unwrap();
         });
         queue.direct(|queue, me| {
-            let seen = queue.engine().look(me, 0, 3).unwrap().iter().count();
+            let seen = queue.engine().peek(me, 0, 3).unwrap().iter().count();
             assert!(seen == 1 || seen == 3, "part of a batch");
         });
         alive(sender);

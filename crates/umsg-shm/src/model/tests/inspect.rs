@@ -44,7 +44,7 @@ fn is_of_one_instant(name: &str, before: usize, priorities: &'static [usize]) {
 
 fn look(queue: &Queue) -> Vec<Message> {
     queue.direct(|queue, me| {
-        let look = queue.engine().look(me, 0, usize::MAX).unwrap();
+        let look = queue.engine().peek(me, 0, usize::MAX).unwrap();
         let number = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().unwrap());
         look.iter()
             .map(|(seen, bytes)| (number(bytes), seen.key))

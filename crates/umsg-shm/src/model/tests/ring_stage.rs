@@ -30,7 +30,7 @@ impl Ring {
         let descriptor = Arc::new(AtomicU32::new(0));
         let pulled = Arc::clone(&descriptor);
         let mut engine = Engine::new(Segment::new(max_messages, slots));
-        engine.set_rope(Notifier::new(move || {
+        engine.set_notifier(Notifier::new(move || {
             make_readable(&pulled);
             true
         }));

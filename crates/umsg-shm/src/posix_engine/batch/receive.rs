@@ -31,7 +31,7 @@ pub trait Sink {
 }
 
 /// Receives the messages that are there and fit.
-struct Gather<'a, S: ?Sized> {
+struct Collect<'a, S: ?Sized> {
     sink: &'a mut S,
     most: usize,
     /// Whether the first message was an offer: the queue was not inspected for more.
@@ -46,7 +46,7 @@ enum Stopped {
     Over,
 }
 
-impl<S: Sink + ?Sized> Receipt for Gather<'_, S> {
+impl<S: Sink + ?Sized> Receipt for Collect<'_, S> {
     type Outcome = usize;
 
     fn take(
@@ -91,7 +91,7 @@ impl Engine {
         sink: &mut S,
         deadline: Deadline,
     ) -> Result<usize, Refused> {
-        let mut gather = Gather {
+        let mut gather = Collect {
             sink,
             most,
             offered: false,
@@ -121,7 +121,7 @@ impl Engine {
             return Err(Refused::NotNow);
         };
         self.pacing.received();
-        self.look_at_sent();
+        self.refresh_sent_seen();
         let mut received = 0;
         let outcome = self.take_all(receiving, first, most, sink, &mut received);
         if received == 0 {
@@ -179,7 +179,7 @@ impl Engine {
             match self.take_one(receiving, &found, sink, freed) {
                 Ok(true) => freed = freed.wrapping_add(1),
                 Ok(false) => break Ok(Stopped::Over),
-                Err(trouble) => break Err(trouble),
+                Err(fault) => break Err(fault),
             }
             if freed.wrapping_sub(before) == most as u64 {
                 break Ok(Stopped::Over);
@@ -188,7 +188,7 @@ impl Engine {
                 Ok(Some(next)) if self.is_expired(&next) => break Ok(Stopped::AtExpired),
                 Ok(Some(next)) => found = next,
                 Ok(None) => break Ok(Stopped::Over),
-                Err(trouble) => break Err(trouble),
+                Err(fault) => break Err(fault),
             }
         };
         if freed != before {
@@ -224,7 +224,7 @@ impl Engine {
 
     /// Reads the senders' cursor once for a batch, unless it is known to be far enough.
     #[inline(always)]
-    fn look_at_sent(&self) {
+    fn refresh_sent_seen(&self) {
         let fixed = self.segment().fixed();
         let drained = fixed.receiver.drained_hint();
         if fixed.receiver.known_sent(drained) <= AHEAD as i64 {

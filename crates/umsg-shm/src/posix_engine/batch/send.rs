@@ -79,7 +79,7 @@ struct Filled<'a> {
     /// The priority of the last message, and the index of the message with which its run begins.
     key: usize,
     run: u64,
-    trouble: Option<Fault>,
+    fault: Option<Fault>,
 }
 
 /// Sends a whole batch at its turn.
@@ -233,10 +233,10 @@ impl Engine {
         sender.set_batch_end(sending, end);
         crash_point!(BATCH_NOTED);
         let filled = self.fill_batch(sending, me, batch, first, count);
-        match filled.trouble {
-            Some(trouble) if amount == Amount::All || filled.count == 0 => {
+        match filled.fault {
+            Some(fault) if amount == Amount::All || filled.count == 0 => {
                 take_back(sending, self.segment(), first, end)?;
-                return Err(trouble);
+                return Err(fault);
             }
             Some(_) => {
                 end = first.wrapping_add(filled.count);
@@ -268,7 +268,7 @@ impl Engine {
             gate: None,
             key: fixed.run.last_priority(sending),
             run: 0,
-            trouble: None,
+            fault: None,
         };
         for index in 0..count {
             let position = first.wrapping_add(index);
@@ -278,10 +278,9 @@ impl Engine {
                 self.segment().prefetch_to_write(slot);
             }
             let (message, key) = batch.message(index as usize);
-            if let Err(trouble) =
-                self.fill_one(sending, me, &mut filled, position, message, key, now)
+            if let Err(fault) = self.fill_one(sending, me, &mut filled, position, message, key, now)
             {
-                filled.trouble = Some(trouble);
+                filled.fault = Some(fault);
                 break;
             }
         }

@@ -131,13 +131,13 @@ impl Engine {
             State::Waiting if !self.has_room_now(receiving, node.wanted.get()) => return Ok(true),
             State::Waiting => {
                 node.offered_at.set(clock::monotonic());
-                let is_told = waiters::settle(node);
+                let is_notified = waiters::settle(node);
                 crash_point!(BATCH_TURN);
-                if is_told {
+                if is_notified {
                     wakes.add(index);
                 }
                 // If the waiter gave up or died instead, the next walk removes its node.
-                return Ok(is_told);
+                return Ok(is_notified);
             }
             State::Settled => {
                 if !waiters::is_over(node.offered_at.get(), SLICE, clock::monotonic()) {

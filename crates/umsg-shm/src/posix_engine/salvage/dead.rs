@@ -8,7 +8,7 @@ use crate::waiters::{self, List, State, Waiters};
 
 impl Engine {
     /// Takes dead waiters off the lists, at any place. Their offers go back by themselves.
-    pub(super) fn dismiss_dead(
+    pub(super) fn remove_dead(
         &self,
         receiving: ReceiverHeld<'_>,
         knows_threads: bool,

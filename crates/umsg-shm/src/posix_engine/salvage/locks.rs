@@ -85,7 +85,7 @@ mod tests {
     use crate::sys::thread;
 
     /// A thread that lives as long as any process.
-    const SOMEBODY: u32 = 1;
+    const OTHER_THREAD: u32 = 1;
 
     /// Salvages a queue with these lock words, for which there are no cells.
     fn salvage(receivers: u32, senders: u32) -> (Engine, Result<Salvaged, Fault>) {
@@ -100,9 +100,9 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_get_the_senders_lock_leaves_that_of_dead_receivers_to_be_repaired() {
+    fn a_salvage_without_the_sender_lock_leaves_the_lock_of_dead_receivers_to_be_repaired() {
         for (found, is_dead) in [(OWNER_DIED, true), (0, false)] {
-            let (engine, salvaged) = salvage(found, SOMEBODY);
+            let (engine, salvaged) = salvage(found, OTHER_THREAD);
             assert_eq!(salvaged, Err(Fault::Busy));
             let lock = &engine.segment().fixed().receiver.lock;
             assert_eq!((lock.is_orphaned(), lock.word()), (is_dead, found));

@@ -23,8 +23,8 @@
 //!   (of reservations and blocked senders) get none.
 
 mod dead;
-mod lay;
 mod locks;
+mod rebuild;
 mod room;
 mod survey;
 
@@ -48,7 +48,7 @@ use std::collections::BTreeSet;
 
 /// The owner of a message that is kept.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Home {
+enum Owner {
     /// A receiver holds it: it may come back to its place in the order.
     Held,
     /// A sender holds it: it has no place in the order yet.
@@ -60,7 +60,7 @@ enum Home {
 const LAST: (bool, u64) = (true, u64::MAX);
 
 /// A message that is kept: its place in the order (messages of the ring behind those of the store), and its slot.
-type Kept = ((bool, u64), u32, Home);
+type Kept = ((bool, u64), u32, Owner);
 
 impl salvage::Salvage for Engine {
     fn salvage(
@@ -76,9 +76,9 @@ impl salvage::Salvage for Engine {
         let real = real();
         let (real, slots) = match self.provide(real) {
             Ok(provided) => provided,
-            Err(trouble) => {
+            Err(fault) => {
                 locks.leave_as_found();
-                return Err(trouble);
+                return Err(fault);
             }
         };
         fixed.header.damage.begin_to_mend();
@@ -89,16 +89,16 @@ impl salvage::Salvage for Engine {
         give_back(slots);
         let mut wakes = DeferredWakes::default();
         let salvaged = self
-            .make_anew(locks.token(), real, slots)
+            .rebuild(locks.token(), real, slots)
             .and_then(|salvaged| {
                 self.serve(receiving, &mut wakes)?;
                 Ok(salvaged)
             });
         let salvaged = match salvaged {
             Ok(salvaged) => salvaged,
-            Err(trouble) => {
+            Err(fault) => {
                 locks.leave_broken();
-                return Err(trouble);
+                return Err(fault);
             }
         };
         self.update_wait_flags(receiving);
@@ -116,7 +116,7 @@ impl salvage::Salvage for Engine {
         let taken = self.with_receiver_lock(me, deadline, |receiving, wakes| {
             self.borrow_sender_lock(receiving, me, deadline)?;
             self.segment().fixed().sender.lock.give_back();
-            self.dismiss_dead(receiving, knows_threads)?;
+            self.remove_dead(receiving, knows_threads)?;
             self.reclaim_and_serve(receiving, wakes)
                 .map_err(Refused::from)
         });
@@ -138,7 +138,7 @@ impl salvage::Salvage for Engine {
 }
 
 impl Engine {
-    fn make_anew(&self, both: BothHeld<'_>, real: Real, slots: usize) -> Result<Salvaged, Fault> {
+    fn rebuild(&self, both: BothHeld<'_>, real: Real, slots: usize) -> Result<Salvaged, Fault> {
         let receiving = both.receiver();
         self.cut_to(both, real, slots);
         let mut salvage = Salvage::of(self, slots);
@@ -147,12 +147,12 @@ impl Engine {
         salvage.survey_holds();
         salvage.survey_nodes();
         crash_point!(SALVAGE_SURVEYED);
-        salvage.lay_arena(both, real)?;
+        salvage.rebuild_arena(both, real)?;
         salvage.number(both)?;
         crash_point!(SALVAGE_NUMBERED);
-        salvage.lay_ring(both)?;
+        salvage.rebuild_ring(both)?;
         crash_point!(SALVAGE_EMPTIED);
-        salvage.lay_store(receiving)?;
+        salvage.rebuild_store(receiving)?;
         Waiters::of(self.segment()).rebuild(receiving)?;
         Leases::of(self.segment()).rebuild(receiving)?;
         self.find_registration(receiving);
@@ -167,9 +167,9 @@ struct Salvage<'a> {
     engine: &'a Engine,
     slots: usize,
     /// The message of each slot, if it is kept.
-    homes: Vec<Option<(bool, u64, Home)>>,
+    messages: Vec<Option<(bool, u64, Owner)>>,
     /// Slots with a corrupt message.
-    nonsense: BTreeSet<u32>,
+    corrupt: BTreeSet<u32>,
     outcome: Salvaged,
 }
 
@@ -178,8 +178,8 @@ impl<'a> Salvage<'a> {
         Salvage {
             engine,
             slots,
-            homes: vec![None; slots],
-            nonsense: BTreeSet::new(),
+            messages: vec![None; slots],
+            corrupt: BTreeSet::new(),
             outcome: Salvaged::default(),
         }
     }
@@ -200,16 +200,16 @@ impl<'a> Salvage<'a> {
     }
 
     /// Keeps a message, unless its cell is corrupt or another word owns it. True if it is kept.
-    fn keep(&mut self, slot: u32, order: (bool, u64), home: Home) -> bool {
+    fn keep(&mut self, slot: u32, order: (bool, u64), owner: Owner) -> bool {
         if !self.is_whole(slot) {
-            self.nonsense.insert(slot);
+            self.corrupt.insert(slot);
             return false;
         }
-        match self.homes.get_mut(slot as usize) {
-            Some(free @ None) => *free = Some((order.0, order.1, home)),
+        match self.messages.get_mut(slot as usize) {
+            Some(free @ None) => *free = Some((order.0, order.1, owner)),
             // A holder outranks the queue.
-            Some(Some(taken)) if home != Home::Queued && taken.2 == Home::Queued => {
-                *taken = (order.0, order.1, home);
+            Some(Some(taken)) if owner != Owner::Queued && taken.2 == Owner::Queued => {
+                *taken = (order.0, order.1, owner);
             }
             _ => return false,
         }

@@ -36,7 +36,7 @@ impl Engine {
 
     fn provide_slots(&self, real: Real) -> Result<usize, Fault> {
         let slots = real.slots.clamp(1, self.segment().layout().slots);
-        let Err(trouble) = self.provide_for(real, slots) else {
+        let Err(fault) = self.provide_for(real, slots) else {
             return Ok(slots);
         };
         // A growing queue gets cells first, then links and entries. If memory for these was refused, the last cells
@@ -45,7 +45,7 @@ impl Engine {
         let is_unused = |slot| self.segment().cell(slot).is_ok_and(Cell::is_unused);
         match fewer != 0 && (fewer as u32..slots as u32).all(is_unused) {
             true => self.provide_for(real, fewer).map(|()| fewer),
-            false => Err(trouble),
+            false => Err(fault),
         }
     }
 

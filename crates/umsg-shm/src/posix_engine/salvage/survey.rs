@@ -1,7 +1,7 @@
 //! The survey of a salvage: finds the messages and their owners.
 
 use super::super::wait::lose_message;
-use super::{Home, LAST, Salvage};
+use super::{LAST, Owner, Salvage};
 use crate::leases::{self, Leases, State as LeaseState};
 use crate::posix_engine::segment::Cell;
 use crate::waiters::{self, List, State, Waiters};
@@ -26,7 +26,7 @@ impl Salvage<'_> {
             end = end.max(ahead + 1);
             // DRAIN_MARKED, SALVAGE_MARKED: the message was on its way into the store, and is no gap.
             if !is_stored {
-                self.keep(slot, (true, ahead), Home::Queued);
+                self.keep(slot, (true, ahead), Owner::Queued);
             }
         }
     }
@@ -57,7 +57,7 @@ impl Salvage<'_> {
     pub(super) fn survey_store(&mut self) {
         for (slot, cell) in self.cells() {
             if cell.is_stored() {
-                self.keep(slot, (false, cell.sequence()), Home::Queued);
+                self.keep(slot, (false, cell.sequence()), Owner::Queued);
             }
         }
     }
@@ -70,12 +70,12 @@ impl Salvage<'_> {
             // COMMIT_MARKED: the message is sent, and is in the store.
             let is_sent = state == LeaseState::Reserved && self.is_stored(slot);
             let is_held = state != LeaseState::Free && !is_sent && seen.insert(slot);
-            let (order, home) = match state {
-                LeaseState::Reserved => (LAST, Home::Unsent),
-                _ => ((false, self.sequence(slot)), Home::Held),
+            let (order, owner) = match state {
+                LeaseState::Reserved => (LAST, Owner::Unsent),
+                _ => ((false, self.sequence(slot)), Owner::Held),
             };
             if record.state.get() != LeaseState::Free as u32
-                && !(is_held && self.keep(slot, order, home))
+                && !(is_held && self.keep(slot, order, owner))
             {
                 leases::set(record, LeaseState::Free);
             }
@@ -124,7 +124,7 @@ impl Salvage<'_> {
             }
             (_, State::Waiting) if waiters::is_orphan(self.engine.segment(), node) => false,
             (List::Senders, State::Waiting) if slot != NO_SLOT => {
-                if !(self.is_whole(slot) && self.keep(slot, LAST, Home::Unsent)) {
+                if !(self.is_whole(slot) && self.keep(slot, LAST, Owner::Unsent)) {
                     lose_message(node);
                 }
                 true
@@ -136,7 +136,7 @@ impl Salvage<'_> {
     /// Stores a message that is not in the store, under `number`. Marks it at once, because the list of its node is
     /// removed next.
     fn store(&mut self, slot: u32, number: u64) {
-        if self.keep(slot, (false, number), Home::Queued)
+        if self.keep(slot, (false, number), Owner::Queued)
             && let Ok(cell) = self.engine.segment().cell(slot)
         {
             cell.set_sequence(number);
@@ -146,7 +146,7 @@ impl Salvage<'_> {
 
     /// Returns the greatest number of a kept message that was not in the ring.
     pub(super) fn greatest(&self) -> u64 {
-        let kept = self.homes.iter().flatten();
+        let kept = self.messages.iter().flatten();
         let numbers = kept.filter(|(is_in_ring, ..)| !is_in_ring);
         numbers.map(|(_, number, _)| *number).max().unwrap_or(0)
     }

@@ -44,7 +44,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::time::{Duration, SystemTime};
-use umsg_shm::posix_engine::Look;
+use umsg_shm::posix_engine::PeekedMessages;
 use umsg_shm::posix_engine::segment::{OnFull, Policy};
 use umsg_shm::sys::clock;
 
@@ -59,7 +59,7 @@ pub struct Snapshot {
     policy: Policy,
     /// Empty if it was not given.
     name: Vec<u8>,
-    look: Look,
+    look: PeekedMessages,
 }
 
 /// What a snapshot is of.

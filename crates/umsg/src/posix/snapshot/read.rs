@@ -9,7 +9,7 @@ use super::format::{
 use crc32fast::Hasher;
 use std::io::{self, BufReader, Read};
 use umsg_shm::posix_engine::segment::PRIORITIES;
-use umsg_shm::posix_engine::{Look, Seen};
+use umsg_shm::posix_engine::{PeekedMessages, Seen};
 
 /// How much room is made for bytes that have not come yet.
 const STEP: usize = 1 << 16;
@@ -36,7 +36,7 @@ impl Snapshot {
     pub fn read(from: impl Read) -> Result<Snapshot, SnapshotError> {
         let mut source = Source::new(from);
         let header = source.header()?;
-        let mut look = Look::default();
+        let mut look = PeekedMessages::default();
         for position in 0..header.messages {
             source.enter(SnapshotPart::Message(position));
             source.message(&header, &mut look)?;
@@ -115,7 +115,7 @@ impl<R: Read> Source<R> {
         Ok(())
     }
 
-    fn message(&mut self, header: &Header, look: &mut Look) -> Result<(), SnapshotError> {
+    fn message(&mut self, header: &Header, look: &mut PeekedMessages) -> Result<(), SnapshotError> {
         let record = Record::decode(&self.take()?);
         self.skip(header.record_head as usize - RECORD_HEAD)?;
         if record.len > header.message_size {

@@ -1,7 +1,7 @@
 //! Rebuilding everything around the messages that are kept.
 
 use super::super::wait::lose_message;
-use super::{Home, Kept, Salvage};
+use super::{Kept, Owner, Salvage};
 use crate::arena;
 use crate::crash::crash_point;
 use crate::fault::Fault;
@@ -16,11 +16,11 @@ use crate::waiters::{List, Waiters};
 impl Salvage<'_> {
     /// Rebuilds the arena: the blocks of messages that are kept, and the free blocks between them. A block that
     /// overlaps another is lost.
-    pub(super) fn lay_arena(&mut self, both: BothHeld<'_>, real: Real) -> Result<(), Fault> {
+    pub(super) fn rebuild_arena(&mut self, both: BothHeld<'_>, real: Real) -> Result<(), Fault> {
         let segment = self.engine.segment();
         let inline = segment.layout().inline();
         let tenants = self.cells().map(|(slot, cell)| {
-            let is_kept = self.homes[slot as usize].is_some();
+            let is_kept = self.messages[slot as usize].is_some();
             let len = cell.len();
             arena::Tenant {
                 slot,
@@ -29,18 +29,18 @@ impl Salvage<'_> {
             }
         });
         for slot in arena::lay(segment, both.sender(), tenants, real.arena)? {
-            self.homes[slot as usize] = None;
-            self.nonsense.insert(slot);
+            self.messages[slot as usize] = None;
+            self.corrupt.insert(slot);
         }
         crash_point!(SALVAGE_BLOCKS_LAID);
-        self.let_go_of_lost();
+        self.release_lost();
         Ok(())
     }
 
     /// Ends leases whose message was lost with its block. A waiting sender sends its lost message again.
-    fn let_go_of_lost(&mut self) {
+    fn release_lost(&mut self) {
         let segment = self.engine.segment();
-        let is_kept = |slot: u32| matches!(self.homes.get(slot as usize), Some(Some(_)));
+        let is_kept = |slot: u32| matches!(self.messages.get(slot as usize), Some(Some(_)));
         for (_, record) in Leases::of(segment).all() {
             if LeaseState::of(record) != LeaseState::Free && !is_kept(record.slot.get()) {
                 leases::set(record, LeaseState::Free);
@@ -49,7 +49,7 @@ impl Salvage<'_> {
         for (_, node) in Waiters::of(segment).all() {
             let slot = node.slot.get();
             if List::of(node) == List::Senders && slot != NO_SLOT && !is_kept(slot) {
-                self.nonsense.remove(&slot);
+                self.corrupt.remove(&slot);
                 lose_message(node);
             }
         }
@@ -57,10 +57,10 @@ impl Salvage<'_> {
 
     /// Lists the messages that are kept, in their order.
     fn kept(&self) -> Vec<Kept> {
-        let slots = (0_u32..).zip(&self.homes);
+        let slots = (0_u32..).zip(&self.messages);
         let mut kept: Vec<Kept> = slots
-            .filter_map(|(slot, home)| {
-                home.map(|(ring, number, home)| ((ring, number), slot, home))
+            .filter_map(|(slot, owner)| {
+                owner.map(|(ring, number, owner)| ((ring, number), slot, owner))
             })
             .collect();
         kept.sort_unstable();
@@ -73,8 +73,8 @@ impl Salvage<'_> {
         let kept = self.kept();
         // Messages of the ring come behind all others, even if a later salvage finds only them with new numbers.
         let mut last = self.greatest();
-        for ((is_in_ring, _), slot, home) in &kept {
-            if *is_in_ring && *home == Home::Queued {
+        for ((is_in_ring, _), slot, owner) in &kept {
+            if *is_in_ring && *owner == Owner::Queued {
                 let cell = segment.cell(*slot)?;
                 last = last.wrapping_add(1);
                 cell.set_sequence(last);
@@ -83,13 +83,13 @@ impl Salvage<'_> {
             }
         }
         let mut number = 0;
-        for (_, slot, home) in &kept {
+        for (_, slot, owner) in &kept {
             let cell = segment.cell(*slot)?;
-            if *home != Home::Unsent {
+            if *owner != Owner::Unsent {
                 number += 1;
                 cell.set_sequence(number);
             }
-            cell.set_stored(*home == Home::Queued);
+            cell.set_stored(*owner == Owner::Queued);
             crash_point!(SALVAGE_RENUMBERED);
         }
         segment.fixed().receiver.set_sequence(both, number);
@@ -97,7 +97,7 @@ impl Salvage<'_> {
     }
 
     /// Makes an empty ring of the free slots, from the senders' position on.
-    pub(super) fn lay_ring(&mut self, both: BothHeld<'_>) -> Result<(), Fault> {
+    pub(super) fn rebuild_ring(&mut self, both: BothHeld<'_>) -> Result<(), Fault> {
         let fixed = self.engine.segment().fixed();
         let sent = fixed.sender.next_position(both.sender());
         // The one-priority word has 48 bits for it.
@@ -105,7 +105,7 @@ impl Salvage<'_> {
         let mut free = 0;
         for (slot, cell) in self.cells() {
             cell.clear_stamp();
-            if self.homes[slot as usize].is_none() {
+            if self.messages[slot as usize].is_none() {
                 cell.forget();
                 Ring::of(self.engine.segment()).write(first.wrapping_add(free), slot);
                 free += 1;
@@ -117,14 +117,14 @@ impl Salvage<'_> {
     }
 
     /// Rebuilds the store.
-    pub(super) fn lay_store(&mut self, receiving: ReceiverHeld<'_>) -> Result<(), Fault> {
+    pub(super) fn rebuild_store(&mut self, receiving: ReceiverHeld<'_>) -> Result<(), Fault> {
         let segment = self.engine.segment();
         let receiver = &segment.fixed().receiver;
         let kept = self.kept();
         Priorities::of(segment).clear(receiving)?;
         receiver.set_stored(receiving, 0, 0);
-        for (_, slot, home) in &kept {
-            if *home != Home::Queued {
+        for (_, slot, owner) in &kept {
+            if *owner != Owner::Queued {
                 continue;
             }
             let found = self.engine.in_hand(receiving, *slot)?;
@@ -133,7 +133,7 @@ impl Salvage<'_> {
             self.engine.count_stored(receiving, found.len as u64, 1);
         }
         self.outcome.kept = kept.len() as u64;
-        self.outcome.lost = self.nonsense.len() as u64;
+        self.outcome.lost = self.corrupt.len() as u64;
         Ok(())
     }
 }
