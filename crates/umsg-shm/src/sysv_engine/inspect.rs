@@ -135,11 +135,11 @@ impl Engine {
             let control = &self.fixed().control;
             let (contents, uses) = (control.contents(), control.last_uses());
             Ok(Counts {
-                messages: contents.messages,
-                bytes: contents.bytes,
+                messages: contents.queued.messages,
+                bytes: contents.queued.bytes,
                 qbytes: contents.capacity,
-                leased: contents.leased,
-                leased_bytes: contents.leased_bytes,
+                leased: contents.leased.messages,
+                leased_bytes: contents.leased.bytes,
                 receivers: self.waiters().living(List::Receivers) as u32,
                 senders: self.waiters().living(List::Senders) as u32,
                 sent_at: uses.sent_at,

@@ -13,7 +13,7 @@
 //! | free | none of these holds | goes into the free list |
 
 use super::Engine;
-use super::segment::{Cell, Contents, Reply, Seat, Segment};
+use super::segment::{Cell, Reply, Seat, Segment, Sum};
 use crate::arena::{self, ArenaStore};
 use crate::crash::crash_point;
 use crate::fault::Fault;
@@ -53,16 +53,7 @@ pub(super) fn rebuild(receiving: ReceiverHeld<'_>, engine: &Engine) -> Result<()
     if segment.arena_dirty().get() != 0 {
         arena::rebuild(segment, receiving)?;
     }
-    control.recount(
-        receiving,
-        &Contents {
-            messages: counts.messages,
-            bytes: counts.bytes,
-            leased: held.messages,
-            leased_bytes: held.bytes,
-            capacity: control.capacity(),
-        },
-    );
+    control.recount(receiving, counts, held);
     Ok(())
 }
 
@@ -89,13 +80,6 @@ fn used_slots(receiving: ReceiverHeld<'_>, segment: &Segment) -> Result<usize, F
         }
     }
     Ok(used)
-}
-
-/// A number of messages, and their bytes.
-#[derive(Default)]
-struct Sum {
-    messages: u64,
-    bytes: u64,
 }
 
 impl Sum {

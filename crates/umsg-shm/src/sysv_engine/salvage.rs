@@ -126,7 +126,7 @@ impl Engine {
         rebuild(receiving, self)?;
         let contents = self.fixed().control.contents();
         Ok(Salvaged {
-            kept: contents.messages + contents.leased,
+            kept: contents.messages(),
             lost: corrupt.len() as u64,
         })
     }
@@ -258,9 +258,7 @@ impl Engine {
         }
         queued.sort_unstable();
         let greatest = queued.last().map_or(0, |(number, _)| *number);
-        let contents = control.contents();
-        let counted = contents.messages.saturating_add(contents.leased);
-        let counted = counted.saturating_sub(corrupt);
+        let counted = control.contents().messages().saturating_sub(corrupt);
         let mut last = control.last_number();
         let sent = queued.partition_point(|(number, _)| *number <= last);
         if last.abs_diff(greatest) > NEAR || (sent as u64) < counted.min(queued.len() as u64) {

@@ -39,7 +39,7 @@ impl Engine {
             return Level::new(1, 1);
         }
         let contents = self.fixed().control.contents();
-        Level::new(contents.messages, contents.room())
+        Level::new(contents.queued.messages, contents.room())
     }
 
     /// Shows pollers that the queue is going to be removed.

@@ -179,8 +179,8 @@ pub const DEFECTS: &[Defect] = &[
         what: "a repair counts a byte too many",
         by: By::Soak(Face::Sysv),
         file: "umsg-shm/src/sysv_engine/repair.rs",
-        old: "bytes: counts.bytes,",
-        new: "bytes: counts.bytes + 1,",
+        old: "control.recount(receiving, counts, held);",
+        new: "let counts = Sum { bytes: counts.bytes + 1, ..counts };\n    control.recount(receiving, counts, held);",
         finding: &["counts of an empty queue"],
     },
     Defect {

@@ -52,15 +52,18 @@ pub struct ControlBlock {
     pub doorbell: crate::doorbell::Words,
 }
 
+/// A number of messages, and their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sum {
+    pub(crate) messages: u64,
+    pub(crate) bytes: u64,
+}
+
 /// The counts of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Contents {
-    /// Queued messages and their bytes.
-    pub(crate) messages: u64,
-    pub(crate) bytes: u64,
-    /// Leased messages and their bytes.
-    pub(crate) leased: u64,
-    pub(crate) leased_bytes: u64,
+    pub(crate) queued: Sum,
+    pub(crate) leased: Sum,
     /// The bytes that may be queued.
     pub(crate) capacity: u64,
 }
@@ -69,19 +72,27 @@ impl Contents {
     /// Whether `messages` more messages of `bytes` bytes together fit. Source: msg_fits_inqueue in linux/ipc/msg.c.
     #[inline(always)]
     fn has_room(&self, messages: u64, bytes: u64) -> bool {
+        let Contents { queued, leased, .. } = self;
         let all = |some: u64, more: u64, held: u64| some.saturating_add(more).saturating_add(held);
-        all(self.bytes, bytes, self.leased_bytes) <= self.capacity
-            && all(self.messages, messages, self.leased) <= self.capacity
+        all(queued.bytes, bytes, leased.bytes) <= self.capacity
+            && all(queued.messages, messages, leased.messages) <= self.capacity
     }
 
     /// The bytes that fit, in one more message.
     #[inline(always)]
     pub(crate) fn room(&self) -> u64 {
+        let Contents { queued, leased, .. } = self;
         let left = |some: u64, held: u64| self.capacity.saturating_sub(some.saturating_add(held));
-        match left(self.messages, self.leased) {
+        match left(queued.messages, leased.messages) {
             0 => 0,
-            _ => left(self.bytes, self.leased_bytes),
+            _ => left(queued.bytes, leased.bytes),
         }
+    }
+
+    /// All messages that take room.
+    #[cfg(not(loom))]
+    pub(crate) fn messages(&self) -> u64 {
+        self.queued.messages.saturating_add(self.leased.messages)
     }
 }
 
@@ -103,23 +114,27 @@ impl ControlBlock {
         // Relaxed: see above.
         let load = |word: &AtomicU64| word.load(Ordering::Relaxed);
         Contents {
-            messages: self.messages().into(),
-            bytes: load(&self.bytes),
-            leased: load(&self.held),
-            leased_bytes: load(&self.held_bytes),
+            queued: Sum {
+                messages: self.messages().into(),
+                bytes: load(&self.bytes),
+            },
+            leased: Sum {
+                messages: load(&self.held),
+                bytes: load(&self.held_bytes),
+            },
             capacity: load(&self.capacity),
         }
     }
 
-    /// Replaces the counts, after a repair has counted the messages. The capacity stays.
-    pub(crate) fn recount(&self, _: ReceiverHeld<'_>, counted: &Contents) {
+    /// Replaces the counts, after a repair has counted the messages.
+    pub(crate) fn recount(&self, _: ReceiverHeld<'_>, queued: Sum, leased: Sum) {
         // Relaxed: under the lock.
         let store = |word: &AtomicU64, value| word.store(value, Ordering::Relaxed);
         self.messages
-            .store(counted.messages as u32, Ordering::Relaxed);
-        store(&self.bytes, counted.bytes);
-        store(&self.held, counted.leased);
-        store(&self.held_bytes, counted.leased_bytes);
+            .store(queued.messages as u32, Ordering::Relaxed);
+        store(&self.bytes, queued.bytes);
+        store(&self.held, leased.messages);
+        store(&self.held_bytes, leased.bytes);
     }
 
     /// The number of queued messages.

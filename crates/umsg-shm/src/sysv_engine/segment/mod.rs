@@ -30,8 +30,8 @@ mod words;
 #[cfg(not(loom))]
 pub use attach::{Summary, attach, is_marked_removed, mark_removed, summary, write_removed};
 pub use cell::Cell;
-pub(crate) use control::Contents;
 pub use control::ControlBlock;
+pub(crate) use control::Sum;
 #[cfg(not(loom))]
 pub use create::{Identity, create};
 pub use fixed::Fixed;
