@@ -101,7 +101,7 @@ impl Engine {
         Ok(result)
     }
 
-    /// Ends all waits, because the queue was removed. A waiter that the walk misses finds out after its slice.
+    /// Ends all waits, because the queue was removed. A waiter that gets no reply notices the removal after its slice.
     pub(super) fn dismiss(&self, receiving: ReceiverHeld<'_>, wakes: &mut DeferredWakes) {
         for list in [List::Receivers, List::Senders] {
             let told = self.each_seat(list, |waiter| {

@@ -1,4 +1,4 @@
-//! Repair of a queue whose lock is orphaned. The next owner of the lock makes it.
+//! Repair of a queue whose lock is orphaned, by the next owner of the lock.
 //!
 //! The repair trusts the states of cells, the numbers of messages, the words and lists of nodes, and the lease records. It
 //! rebuilds all other data. A repair may be killed at any point: the next owner of the lock starts over.
@@ -133,7 +133,7 @@ fn settle_senders(
     Ok(())
 }
 
-/// MSG_ADMITTED: numbers a message whose sender was told that the message is sent.
+/// MSG_ADMITTED: numbers a message whose sender has the reply that the message is sent.
 fn finish_admission(
     receiving: ReceiverHeld<'_>,
     engine: &Engine,

@@ -23,8 +23,8 @@ use rustix::fd::{AsFd, BorrowedFd};
 /// As [`posix::diagnose`](crate::posix::diagnose).
 ///
 /// # Errors
-/// As [`OpenOptions::open`](super::OpenOptions::open) of a queue that exists, but for [`SegmentError::Damaged`](crate::SegmentError::Damaged); `NotAQueue` if so little of its
-/// header is left that nothing can be said of it.
+/// As [`OpenOptions::open`](super::OpenOptions::open) of an existing queue, but for [`SegmentError::Damaged`](crate::SegmentError::Damaged).
+/// `NotAQueue` if too little of the header is left for a diagnosis.
 pub fn diagnose(namespace: &Namespace, key: i32) -> Result<Diagnosis, OpenError> {
     of_key(namespace, key, diagnosis::sysv::examine)
 }

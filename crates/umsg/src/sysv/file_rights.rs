@@ -42,7 +42,7 @@ pub(super) fn confirm(file: BorrowedFd<'_>, said: Rights) -> io::Result<Rights> 
 /// Gives a file access rights for all of `rights`. During a change, these are the rights before and after.
 ///
 /// # Errors
-/// EPERM unless the caller owns the file, or is root, or no change is needed; EOPNOTSUPP if a list is needed and the file
+/// EPERM unless the caller owns the file, or is root, or no change is needed. EOPNOTSUPP if a list is needed and the file
 /// system has none.
 pub(super) fn give(file: BorrowedFd<'_>, rights: &[Rights]) -> io::Result<()> {
     let stat = fs::fstat(file)?;

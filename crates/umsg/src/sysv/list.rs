@@ -67,7 +67,7 @@ fn is_its_own(files: &Files, index: u32, said: &Summary) -> Result<bool, OpenErr
     Ok(index_of(said.id) == index && is_labelled(files, said)?)
 }
 
-/// Returns the queue for whose index only a label speaks. Labels have no names by index, so all labels are read.
+/// Finds the queue of an index by its label. The names of labels do not contain the index, so all labels are read.
 fn by_label(files: &mut Files, index: u32) -> Result<Option<Entry>, OpenError> {
     let labels = files.entries()?;
     let label = labels.iter().rfind(|label| label.index == index);

@@ -39,9 +39,13 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// EMFILE, ENFILE; EACCES if the caller may make no file in the namespace; EINVAL if the queue was removed; EOPNOTSUPP of a queue
-    /// whose namespace is not known, or on a file system without access control lists, if the queue is another user's; ENOSPC, ENOMEM;
-    /// EAGAIN if a process was stopped inside of an operation on this queue; EBADMSG if the queue is damaged.
+    /// - EMFILE, ENFILE, ENOSPC, ENOMEM.
+    /// - EACCES if the caller may make no file in the namespace.
+    /// - EAGAIN if a process was stopped inside of an operation on this queue.
+    /// - EBADMSG if the queue is damaged.
+    /// - EINVAL if the queue was removed.
+    /// - EOPNOTSUPP if the queue's namespace is not known, or if the queue is another user's and the file system has no access
+    ///   control lists.
     ///
     /// # If the process dies
     /// After the death of a poller, other processes notify it in vain for a while. If a notifying process dies, the poller is

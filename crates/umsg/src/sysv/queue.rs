@@ -19,8 +19,8 @@ use umsg_shm::waiters::pacing::Waiting;
 /// Dropping it unmaps the queue; its messages stay until a process receives them or the queue is
 /// [removed](Queue::remove).
 ///
-/// The caller's permission is checked against the queue's mode at the first send and the first receive, and again after each
-/// change of the queue's owner or mode.
+/// The first send and the first receive check the caller's permission against the queue's mode. The next call checks it
+/// again after each change of the queue's owner or mode.
 ///
 /// # Threads
 /// A queue is `Send` and `Sync`. So are its leases: they belong to the process, and any of its threads may end them.

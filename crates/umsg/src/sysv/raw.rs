@@ -260,7 +260,7 @@ impl Used {
 pub enum Which {
     /// The first wanted message, and whether a longer message is cut off.
     Want(Want, bool),
-    /// A copy of the message at this position, and whether a longer message is cut off.
+    /// A copy of the message at this position, and whether MSG_NOERROR was set. A copy is never cut off.
     Copy(i64, bool),
 }
 
@@ -330,7 +330,7 @@ pub fn msgrcv(
     }
 }
 
-/// Finds the reason why a message of `len` bytes was refused with ENOMEM, as far as it shows now.
+/// Finds the resource for whose lack a message of `len` bytes was refused with ENOMEM, as far as the lack still shows.
 #[cold]
 pub fn why_no_memory(len: usize) -> super::SendError {
     // Memory comes into use in steps of at least this many bytes.

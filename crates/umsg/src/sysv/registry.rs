@@ -183,8 +183,8 @@ pub(super) fn behind(files: &mut Files, label: &Entry) -> Result<Behind, OpenErr
 
 /// Whether an intact header belongs to another queue than the label's.
 ///
-/// Then the file belongs to a queue with its own label (also if that has another index, and the file has two names), or to an
-/// unfinished queue, or the label is gone. Any other header is damaged.
+/// Then the file belongs to an unfinished queue, or to a queue with its own label, or the label is gone. The own label may have
+/// another index if the file has two names. Any other header is damaged.
 fn is_anothers(
     files: &Files,
     file: &OwnedFd,
@@ -282,7 +282,7 @@ pub(super) fn is_marked(files: &Files, index: u32) -> Result<bool, OpenError> {
     Ok(stat.is_some_and(|stat| is_marked_removed(stat.st_size as u64)))
 }
 
-/// Whether a queue has its label, without which it was not finished.
+/// Whether a queue has its label. A queue without a label is unfinished.
 pub(super) fn is_labelled(files: &Files, said: &Summary) -> Result<bool, OpenError> {
     label_of(files, said.key, said.id).map(|label| label.is_some())
 }

@@ -29,8 +29,10 @@ pub(super) fn removed(namespace: &Namespace, id: i32) {
     }
 }
 
-/// Removes the names of an unusable queue. If its file is of this version and has no other name, the file also says that the
-/// queue is removed, for processes that have it mapped.
+/// Removes the names of an unusable queue.
+///
+/// If the file is of this version and has no other name, the removal is also written into it, for processes that have the
+/// queue mapped.
 ///
 /// # Errors
 /// `NotOwner` unless the caller is the owner of the file, or has CAP_SYS_ADMIN; `Open` (EINVAL) if there is none.
@@ -142,8 +144,8 @@ fn take(files: &mut Files, index: u32, patience: Duration) -> bool {
         Ok(lock) => Some(lock),
     };
     // Checked again under the lock.
-    let is_his = matches!(files.stat(index), Ok(Some(stat)) if stat.st_uid == owner);
-    let taken = is_his && is_left(files, index) && take_left(files, index, owner);
+    let is_owners = matches!(files.stat(index), Ok(Some(stat)) if stat.st_uid == owner);
+    let taken = is_owners && is_left(files, index) && take_left(files, index, owner);
     drop(lock);
     taken
 }

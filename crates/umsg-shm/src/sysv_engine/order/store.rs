@@ -86,7 +86,7 @@ pub struct TypeRoots {
     /// The records of recent types, by the lowest bits of the types.
     pub(super) recent: [Guarded32; RECENT],
     // -- second line: only a type that comes or goes writes it
-    /// The first unused record; the number of records that were ever used; the number that has memory.
+    /// The first unused record, the number of records that were ever used, and the number with memory.
     pub(super) free: Guarded32,
     pub(super) used: Guarded32,
     pub(super) usable: Guarded32,

@@ -41,8 +41,7 @@ pub struct Summary {
 
 /// The length of the file of a removed queue whose names its remover could not take away, for a segment of `len` bytes.
 ///
-/// A segment consists of whole pages. The file of such a queue is a byte longer, so that a process that may not open the
-/// file sees that the queue was removed.
+/// A segment consists of whole pages. The extra byte shows the removal to a process that may not open the file.
 const fn removed_len(len: usize) -> usize {
     len + 1
 }
