@@ -5,7 +5,7 @@
 
 use super::held_messages::LeaseHandle;
 use super::receive::Found;
-use super::wait::Receipt;
+use super::wait::{Receipt, Taker};
 use super::{DeferredWakes, Engine, Refused};
 use crate::crash::crash_point;
 use crate::fault::Fault;
@@ -25,11 +25,14 @@ impl Receipt for Lease {
 
     fn take(
         &mut self,
-        receiving: ReceiverHeld<'_>,
-        engine: &Engine,
-        me: &Thread,
+        taker: Taker<'_>,
         wakes: &mut DeferredWakes,
     ) -> Result<LeaseHandle, Refused> {
+        let Taker {
+            receiving,
+            engine,
+            me,
+        } = taker;
         let Some(found) = engine.next(receiving, wakes)? else {
             return Err(Refused::NotNow);
         };
@@ -43,13 +46,12 @@ impl Receipt for Lease {
 
     fn accept(
         &mut self,
-        receiving: ReceiverHeld<'_>,
-        engine: &Engine,
-        me: &Thread,
+        taker: Taker<'_>,
         node: &Node,
         found: Found<'_>,
     ) -> Result<LeaseHandle, Refused> {
-        let handle = engine.keep(receiving, me, &found)?;
+        let (receiving, engine) = (taker.receiving, taker.engine);
+        let handle = engine.keep(receiving, taker.me, &found)?;
         Waiters::of(engine.segment()).remove(receiving, node)?;
         found.cell.forget();
         engine.note_lease(receiving);

@@ -1,7 +1,7 @@
 //! Receiving: the fast path, the store, and the search for a message in an empty queue.
 
 use super::tag::{MARK, priority_of};
-use super::wait::Receipt;
+use super::wait::{Receipt, Taker};
 use super::{DeferredWakes, Engine, Refused};
 use crate::counters::Event;
 use crate::crash::crash_point;
@@ -90,32 +90,24 @@ impl Receipt for Copy<'_> {
     type Outcome = Taken;
 
     #[inline(always)]
-    fn take(
-        &mut self,
-        receiving: ReceiverHeld<'_>,
-        engine: &Engine,
-        _: &Thread,
-        wakes: &mut DeferredWakes,
-    ) -> Result<Taken, Refused> {
+    fn take(&mut self, taker: Taker<'_>, wakes: &mut DeferredWakes) -> Result<Taken, Refused> {
+        let Taker {
+            receiving, engine, ..
+        } = taker;
         engine.receive_locked(receiving, self.buffer, wakes)
     }
 
     fn accept(
         &mut self,
-        receiving: ReceiverHeld<'_>,
-        engine: &Engine,
-        _: &Thread,
+        taker: Taker<'_>,
         node: &Node,
         found: Found<'_>,
     ) -> Result<Taken, Refused> {
+        let engine = taker.engine;
         engine
             .segment()
             .copy_out(found.cell, found.len, self.buffer)?;
-        // The node leaves its list before its slot is free: a node in the list of offers owns its slot.
-        Waiters::of(engine.segment()).remove(receiving, node)?;
-        found.cell.forget();
-        engine.free_slot(receiving, found.slot);
-        engine.note_receive();
+        engine.finish_offer(taker.receiving, node, &found)?;
         Ok(found.taken())
     }
 }
@@ -149,7 +141,7 @@ impl Engine {
             self.let_ringer_finish(me);
         }
         self.with_receiver_lock(me, deadline, |receiving, wakes| {
-            receipt.take(receiving, self, me, wakes)
+            receipt.take(self.taker(receiving, me), wakes)
         })
     }
 

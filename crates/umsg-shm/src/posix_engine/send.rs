@@ -306,8 +306,7 @@ impl Engine {
         let attempt = || self.try_send(me, message, key, deadline);
         match attempt() {
             Err(Refused::NotNow) => self.wait_for_room(me, 1, deadline, attempt, |calm| {
-                let sent = self.block_sender(me, message, key, calm, deadline)?;
-                Ok(sent.then_some(()))
+                self.block_sender(me, (message, key), calm, deadline)
             }),
             other => other.map_err(|refused| refused.by(deadline)),
         }

@@ -21,6 +21,14 @@ use crate::waiters::{NO_SLOT, Node};
 /// See [`wait::Enlisted`]. A waiting thread has the index of its node, and the node.
 pub(super) type Enlisted<'a, T> = wait::Enlisted<(u32, &'a Node), T>;
 
+/// A thread that takes messages under the receiver lock.
+#[derive(Clone, Copy)]
+pub(super) struct Taker<'a> {
+    pub(super) receiving: ReceiverHeld<'a>,
+    pub(super) engine: &'a Engine,
+    pub(super) me: &'a Thread,
+}
+
 /// How a receive takes its message: it copies the message out, or leases it.
 pub(super) trait Receipt {
     type Outcome;
@@ -28,9 +36,7 @@ pub(super) trait Receipt {
     /// Takes the message that is next in the queue, if there is one.
     fn take(
         &mut self,
-        receiving: ReceiverHeld<'_>,
-        engine: &Engine,
-        me: &Thread,
+        taker: Taker<'_>,
         wakes: &mut DeferredWakes,
     ) -> Result<Self::Outcome, Refused>;
 
@@ -38,33 +44,53 @@ pub(super) trait Receipt {
     /// the message.
     fn accept(
         &mut self,
-        receiving: ReceiverHeld<'_>,
-        engine: &Engine,
-        me: &Thread,
+        taker: Taker<'_>,
         node: &Node,
         found: Found<'_>,
     ) -> Result<Self::Outcome, Refused>;
 }
 
+/// The result of a wait in a list.
+pub(super) enum Waited<E, T> {
+    /// The caller was not enlisted, and took `E` at once or should try again.
+    Not(Option<E>),
+    /// The wait has this outcome.
+    Ended(T),
+}
+
+impl<E, T> Waited<E, T> {
+    /// Returns the outcome of the wait. None asks for another attempt.
+    pub(super) fn ended(self) -> Option<T> {
+        match self {
+            Waited::Ended(outcome) => Some(outcome),
+            Waited::Not(_) => None,
+        }
+    }
+}
+
 impl Engine {
-    /// Waits for a message with a node. None asks for another attempt.
-    pub(super) fn block_receiver<R: Receipt>(
-        &self,
-        me: &Thread,
-        receipt: &mut R,
-        calm: Calm<'_>,
-        deadline: Deadline,
-    ) -> Result<Option<R::Outcome>, Refused> {
+    /// Waits in a list with a node. `enlist` enlists the caller; `end_sleep` ends each sleep, until it returns an outcome.
+    pub(super) fn block<'a, S, E, T>(
+        &'a self,
+        me: &'a Thread,
+        subject: &mut S,
+        list: List,
+        (calm, deadline): (Calm<'a>, Deadline),
+        enlist: impl FnOnce(
+            &mut S,
+            ReceiverHeld<'_>,
+            &mut DeferredWakes,
+        ) -> Result<Enlisted<'a, E>, Refused>,
+        mut end_sleep: impl FnMut(&mut S, (u32, &'a Node), End) -> Result<Option<T>, Refused>,
+    ) -> Result<Waited<E, T>, Refused> {
         let mut wakes = DeferredWakes::default();
         let held = self.lock_receiver(me, deadline, &mut wakes)?;
-        let receiving = held.receiver();
-        let enlisted = self.enlist_receiver(receiving, me, receipt, &mut wakes);
+        let enlisted = enlist(subject, held.receiver(), &mut wakes);
         let Some((index, node, outer)) = self.begin(held, &mut wakes, &enlisted) else {
             self.segment().check()?;
-            return finish_early(enlisted, calm, deadline);
+            return finish_early(enlisted, calm, deadline).map(Waited::Not);
         };
         crash_point!(WAIT_NAMED);
-        let list = List::Receivers;
         let sleeper = Sleeper {
             me,
             node,
@@ -72,21 +98,47 @@ impl Engine {
             calm,
             deadline,
         };
-        let end = self.sleep(&sleeper, index);
-        crash_point!(WAIT_WOKEN);
-        // FOREIGN_MARK: a node that this thread has given up may belong to a thread with the same id in another PID
-        // namespace.
-        me.unname(outer);
-        match self.end_receiver(me, receipt, node, end, deadline) {
-            // The offer was withdrawn before this thread got the lock.
-            Err(Refused::NotNow) => Ok(None),
-            other => other.map(Some),
+        loop {
+            let end = self.sleep(&sleeper, index);
+            crash_point!(WAIT_WOKEN);
+            // FOREIGN_MARK: a node that this thread has given up may belong to a thread with the same id in another PID
+            // namespace.
+            me.unname(outer);
+            match end_sleep(subject, (index, node), end)? {
+                Some(outcome) => return Ok(Waited::Ended(outcome)),
+                None => me.rename(&node.word),
+            }
         }
+    }
+
+    /// Describes the calling thread to a [`Receipt`].
+    #[inline(always)]
+    pub(super) fn taker<'a>(&'a self, receiving: ReceiverHeld<'a>, me: &'a Thread) -> Taker<'a> {
+        Taker {
+            receiving,
+            engine: self,
+            me,
+        }
+    }
+
+    /// Takes the caller's node off its list after its offered message was copied out, and frees the slot.
+    pub(super) fn finish_offer(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        node: &Node,
+        found: &Found<'_>,
+    ) -> Result<(), Fault> {
+        // The node leaves its list before its slot is free: a node in the list of offers owns its slot.
+        Waiters::of(self.segment()).remove(receiving, node)?;
+        found.cell.forget();
+        self.free_slot(receiving, found.slot);
+        self.note_receive();
+        Ok(())
     }
 
     /// Releases the lock and wakes the waiters that were served. If the caller is enlisted, names its node to the
     /// kernel first.
-    pub(super) fn begin<'a, T>(
+    fn begin<'a, T>(
         &self,
         held: Held<'a>,
         wakes: &mut DeferredWakes,
@@ -108,6 +160,31 @@ impl Engine {
         begun
     }
 
+    /// Waits for a message with a node. None asks for another attempt.
+    pub(super) fn block_receiver<R: Receipt>(
+        &self,
+        me: &Thread,
+        receipt: &mut R,
+        calm: Calm<'_>,
+        deadline: Deadline,
+    ) -> Result<Option<R::Outcome>, Refused> {
+        let waited = self.block(
+            me,
+            receipt,
+            List::Receivers,
+            (calm, deadline),
+            |receipt, receiving, wakes| self.enlist_receiver(receiving, me, receipt, wakes),
+            |receipt, (_, node), end| match self.end_receiver(me, receipt, node, end, deadline) {
+                // The offer was withdrawn before this thread got the lock.
+                Err(Refused::NotNow) => Ok(Some(None)),
+                other => other.map(|outcome| Some(Some(outcome))),
+            },
+        )?;
+        Ok(match waited {
+            Waited::Not(outcome) | Waited::Ended(outcome) => outcome,
+        })
+    }
+
     /// Serves earlier waiters, then takes a message or enlists the caller.
     fn enlist_receiver<R: Receipt>(
         &self,
@@ -116,7 +193,8 @@ impl Engine {
         receipt: &mut R,
         wakes: &mut DeferredWakes,
     ) -> Result<Enlisted<'_, R::Outcome>, Refused> {
-        match receipt.take(receiving, self, me, wakes) {
+        let taker = self.taker(receiving, me);
+        match receipt.take(taker, wakes) {
             Err(Refused::NotNow) => {}
             other => return other.map(Enlisted::Done),
         }
@@ -151,7 +229,8 @@ impl Engine {
         deadline: Deadline,
     ) -> Result<R::Outcome, Refused> {
         let work = |receiving: ReceiverHeld<'_>, wakes: &mut DeferredWakes| {
-            let result = self.take_offer(receiving, me, receipt, (node, end), wakes);
+            let taker = self.taker(receiving, me);
+            let result = self.take_offer(taker, receipt, (node, end), wakes);
             waiters::give_up(node);
             self.update_wait_flags(receiving);
             result
@@ -195,69 +274,45 @@ impl Engine {
 
     fn take_offer<R: Receipt>(
         &self,
-        receiving: ReceiverHeld<'_>,
-        me: &Thread,
+        taker: Taker<'_>,
         receipt: &mut R,
         (node, end): (&Node, End),
         wakes: &mut DeferredWakes,
     ) -> Result<R::Outcome, Refused> {
-        if waiters::state(node) != State::Settled {
-            Waiters::of(self.segment()).remove(receiving, node)?;
-            self.segment().fixed().counters.count(Event::GivenUp);
-            // An expired or orphaned lease may give a message now.
-            if end == End::TimedOut && self.may_reclaim() {
-                return match receipt.take(receiving, self, me, wakes) {
-                    Err(Refused::NotNow) => Err(refused(end)),
-                    other => other,
-                };
-            }
-            return Err(refused(end));
+        let receiving = taker.receiving;
+        if waiters::state(node) == State::Settled {
+            let found = self.in_hand(receiving, node.slot.get())?;
+            return receipt.accept(taker, node, found);
         }
-        receipt.accept(
-            receiving,
-            self,
-            me,
-            node,
-            self.in_hand(receiving, node.slot.get())?,
-        )
+        Waiters::of(self.segment()).remove(receiving, node)?;
+        self.segment().fixed().counters.count(Event::GivenUp);
+        // An expired or orphaned lease may give a message now.
+        if end == End::TimedOut && self.may_reclaim() {
+            return match receipt.take(taker, wakes) {
+                Err(Refused::NotNow) => Err(refused(end)),
+                other => other,
+            };
+        }
+        Err(refused(end))
     }
 
-    /// Waits for room with a node. True if the message was sent; false asks for another attempt.
+    /// Waits for room with a node, until the message is sent. None asks for another attempt.
     pub(super) fn block_sender(
         &self,
         me: &Thread,
-        message: &[u8],
-        key: usize,
+        message: (&[u8], usize),
         calm: Calm<'_>,
         deadline: Deadline,
-    ) -> Result<bool, Refused> {
-        let mut wakes = DeferredWakes::default();
-        let held = self.lock_receiver(me, deadline, &mut wakes)?;
-        let receiving = held.receiver();
-        let enlisted = self.enlist_sender(receiving, me, message, key, deadline, &mut wakes);
-        let Some((index, node, outer)) = self.begin(held, &mut wakes, &enlisted) else {
-            return finish_early(enlisted, calm, deadline).map(|_| false);
-        };
-        crash_point!(WAIT_NAMED);
-        let list = List::Senders;
-        let sleeper = Sleeper {
+    ) -> Result<Option<()>, Refused> {
+        let waited = self.block(
             me,
-            node,
-            list,
-            calm,
-            deadline,
-        };
-        let result = loop {
-            let end = self.sleep(&sleeper, index);
-            crash_point!(WAIT_WOKEN);
-            // FOREIGN_MARK, as in `block_receiver`.
-            me.unname(outer);
-            match self.end_sender(me, (message, key), (index, node), end, deadline) {
-                Ok(None) => me.rename(&node.word),
-                other => break other,
-            }
-        };
-        result.map(|_| true)
+            &mut (),
+            List::Senders,
+            (calm, deadline),
+            |(), receiving, wakes| self.enlist_sender(receiving, me, message, deadline, wakes),
+            |(), node, end| self.end_sender(me, message, node, end, deadline),
+        )?;
+        Ok(waited.ended())
     }
 
     /// Writes the message into a slot and enlists the caller, unless there is room after all.
@@ -265,8 +320,7 @@ impl Engine {
         &self,
         receiving: ReceiverHeld<'_>,
         me: &Thread,
-        message: &[u8],
-        key: usize,
+        (message, key): (&[u8], usize),
         deadline: Deadline,
         wakes: &mut DeferredWakes,
     ) -> Result<Enlisted<'_, ()>, Refused> {

@@ -5,7 +5,7 @@
 //! are published once, at the end.
 
 use super::super::receive::{Found, Taken};
-use super::super::wait::Receipt;
+use super::super::wait::{Receipt, Taker};
 use super::super::{DeferredWakes, Engine, Refused};
 use crate::crash::crash_point;
 use crate::fault::Fault;
@@ -49,32 +49,24 @@ enum Stopped {
 impl<S: Sink + ?Sized> Receipt for Collect<'_, S> {
     type Outcome = usize;
 
-    fn take(
-        &mut self,
-        receiving: ReceiverHeld<'_>,
-        engine: &Engine,
-        _: &Thread,
-        wakes: &mut DeferredWakes,
-    ) -> Result<usize, Refused> {
+    fn take(&mut self, taker: Taker<'_>, wakes: &mut DeferredWakes) -> Result<usize, Refused> {
+        let Taker {
+            receiving, engine, ..
+        } = taker;
         engine.receive_batch_locked(receiving, self.most, self.sink, wakes)
     }
 
     fn accept(
         &mut self,
-        receiving: ReceiverHeld<'_>,
-        engine: &Engine,
-        _: &Thread,
+        taker: Taker<'_>,
         node: &Node,
         found: Found<'_>,
     ) -> Result<usize, Refused> {
+        let engine = taker.engine;
         // The sink has room for any first message, or for none: then the message goes back.
         let room = self.sink.place(found.len).ok_or(Refused::NotNow)?;
         engine.segment().copy_out(found.cell, found.len, room)?;
-        // The node leaves its list before the slot is free, as for a single message.
-        Waiters::of(engine.segment()).remove(receiving, node)?;
-        found.cell.forget();
-        engine.free_slot(receiving, found.slot);
-        engine.note_receive();
+        engine.finish_offer(taker.receiving, node, &found)?;
         self.sink.taken(found.taken());
         self.offered = true;
         Ok(1)

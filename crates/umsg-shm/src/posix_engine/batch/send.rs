@@ -277,9 +277,8 @@ impl Engine {
             {
                 self.segment().prefetch_to_write(slot);
             }
-            let (message, key) = batch.message(index as usize);
-            if let Err(fault) = self.fill_one(sending, me, &mut filled, position, message, key, now)
-            {
+            let message = batch.message(index as usize);
+            if let Err(fault) = self.fill_one(sending, me, &mut filled, position, message, now) {
                 filled.fault = Some(fault);
                 break;
             }
@@ -295,8 +294,7 @@ impl Engine {
         me: &Thread,
         filled: &mut Filled<'a>,
         position: u64,
-        message: &[u8],
-        key: usize,
+        (message, key): (&[u8], usize),
         now: u64,
     ) -> Result<(), Fault> {
         let priority = priority_of(key as u64);

@@ -10,7 +10,7 @@
 //!
 //! The node of a batch says nothing about messages: the gate alone decides whether they are sent.
 
-use super::super::wait::{Enlisted, finish_early, refused};
+use super::super::wait::{Enlisted, refused};
 use super::super::{DeferredWakes, Engine, Refused};
 use crate::counters::Event;
 use crate::crash::crash_point;
@@ -20,7 +20,7 @@ use crate::lock::tokens::{BothHeld, ReceiverHeld};
 use crate::sys::clock::{self, Deadline};
 use crate::sys::liveness::Liveness;
 use crate::sys::thread::{Calm, Thread};
-use crate::waiters::wait::{End, Sleeper};
+use crate::waiters::wait::End;
 use crate::waiters::{self, List, State, UNRANKED, Waiters};
 use crate::waiters::{NO_SLOT, Node};
 
@@ -49,32 +49,17 @@ impl Engine {
         calm: Calm<'_>,
         deadline: Deadline,
     ) -> Result<Option<T::Outcome>, Refused> {
-        let mut wakes = DeferredWakes::default();
-        let held = self.lock_receiver(me, deadline, &mut wakes)?;
-        let receiving = held.receiver();
-        let enlisted = self.enlist_batch(receiving, me, turn.wanted(), deadline, &mut wakes);
-        let Some((index, node, outer)) = self.begin(held, &mut wakes, &enlisted) else {
-            return finish_early(enlisted, calm, deadline).map(|_| None);
-        };
-        crash_point!(WAIT_NAMED);
-        let list = List::Senders;
-        let sleeper = Sleeper {
+        let waited = self.block(
             me,
-            node,
-            list,
-            calm,
-            deadline,
-        };
-        loop {
-            let end = self.sleep(&sleeper, index);
-            crash_point!(WAIT_WOKEN);
-            // FOREIGN_MARK, as in `block_receiver`.
-            me.unname(outer);
-            match self.end_batch(me, turn, (index, node), end, deadline) {
-                Ok(None) => me.rename(&node.word),
-                other => break other,
-            }
-        }
+            turn,
+            List::Senders,
+            (calm, deadline),
+            |turn, receiving, wakes| {
+                self.enlist_batch(receiving, me, turn.wanted(), deadline, wakes)
+            },
+            |turn, node, end| self.end_batch(me, turn, node, end, deadline),
+        )?;
+        Ok(waited.ended())
     }
 
     /// Enlists the caller, unless there is room after all.

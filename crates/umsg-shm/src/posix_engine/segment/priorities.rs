@@ -31,21 +31,22 @@ impl<'a> Priorities<'a> {
     /// Returns the highest priority that has messages.
     #[inline]
     pub(crate) fn highest(&self) -> Option<usize> {
-        let receiver = &self.segment.fixed().receiver;
-        let i = last_set(receiver.level2.get())?;
-        let j = last_set(receiver.level1.get(i)?.get())?;
-        let word = i * 64 + j;
-        let k = last_set(self.segment.level0(word).ok()?.get())?;
-        Some(word * 64 + k)
+        self.outermost(last_set)
     }
 
     /// Returns the lowest priority that has messages.
     pub(crate) fn lowest(&self) -> Option<usize> {
+        self.outermost(first_set)
+    }
+
+    /// Finds the priority at one end: `find` finds the bit at that end of a word.
+    #[inline(always)]
+    fn outermost(&self, find: impl Fn(u64) -> Option<usize>) -> Option<usize> {
         let receiver = &self.segment.fixed().receiver;
-        let i = first_set(receiver.level2.get())?;
-        let j = first_set(receiver.level1.get(i)?.get())?;
+        let i = find(receiver.level2.get())?;
+        let j = find(receiver.level1.get(i)?.get())?;
         let word = i * 64 + j;
-        let k = first_set(self.segment.level0(word).ok()?.get())?;
+        let k = find(self.segment.level0(word).ok()?.get())?;
         Some(word * 64 + k)
     }
 
