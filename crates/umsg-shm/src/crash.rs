@@ -247,17 +247,17 @@ points! {
     MSG_BATCH_FILLED;
     /// The last number of a batch is stored: all are sent, the repair puts them into the order.
     MSG_BATCH_SENT;
-    /// A blocked sender's message is written, no seat names it: never sent, the repair frees the slot.
+    /// A blocked sender's message is written, no waiter record names it: never sent, the repair frees the slot.
     MSG_PARKED;
-    /// A seat is filled and in no list: it is free again.
-    MSG_SEATED;
-    /// The seat is in its list, and the lock is held: the kernel does not know the node.
+    /// A waiter record is filled and in no list: it is free again.
+    MSG_CLAIMED;
+    /// The waiter record is in its list, and the lock is held: the kernel does not know the node.
     MSG_LISTED;
     /// The node is named to the kernel: the kernel marks it.
     MSG_NAMED;
     /// The waiter goes on and has not looked at its node: what it was given goes back, what it sent is sent.
     MSG_WOKEN;
-    /// A message is noted in a seat and not offered: it is still the queue's.
+    /// A message is noted in a waiter record and not offered: it is still the queue's.
     MSG_NOTED;
     /// A message is offered, and no list or count says so: it is the waiter's.
     MSG_OFFERED;

@@ -9,7 +9,7 @@ use crate::lock::tokens::ReceiverHeld;
 use crate::sync::{AtomicU32, AtomicU64, Guarded32, Guarded64, Ordering};
 use crate::sys::liveness::{Liveness, UNREGISTERED};
 use crate::sysv_engine::order::{Kind, Place, TypeIndexStore, TypeRoots};
-use crate::sysv_engine::segment::{Cell, Fixed, LIVE, Layout, Seat};
+use crate::sysv_engine::segment::{Cell, Fixed, LIVE, Layout, WaiterRecord};
 use crate::waiters::{Links, NODES, Node};
 use crate::waiters::{List, WaiterStore};
 
@@ -21,7 +21,7 @@ pub struct Inline(AtomicU64);
 pub struct Segment {
     layout: Layout,
     fixed: Box<Fixed>,
-    seats: Vec<Seat>,
+    waiters: Vec<WaiterRecord>,
     lease_records: Vec<LeaseRecord>,
     places: Vec<Place>,
     kinds: Vec<Kind>,
@@ -50,7 +50,7 @@ impl Segment {
         let segment = Segment {
             layout,
             fixed: Box::default(),
-            seats: some(NODES),
+            waiters: some(NODES),
             lease_records: some(layout.slots),
             places: some(layout.slots),
             kinds: some(layout.slots),
@@ -81,8 +81,8 @@ impl Segment {
         &self.fixed
     }
 
-    pub fn seat(&self, index: u32) -> Result<&Seat, Fault> {
-        self.seats.get(index as usize).ok_or(Fault::Damaged)
+    pub fn waiter_record(&self, index: u32) -> Result<&WaiterRecord, Fault> {
+        self.waiters.get(index as usize).ok_or(Fault::Damaged)
     }
 
     pub fn cell(&self, slot: u32) -> Result<&Cell, Fault> {
@@ -141,7 +141,7 @@ impl WaiterStore for Segment {
     }
 
     fn node(&self, index: u32) -> Result<&Node, Fault> {
-        self.seat(index).map(Seat::node)
+        self.waiter_record(index).map(WaiterRecord::node)
     }
 
     fn links(&self, list: List) -> Option<&Links> {

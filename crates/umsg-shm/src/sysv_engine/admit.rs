@@ -2,7 +2,7 @@
 
 use super::Engine;
 use super::segment::Reply;
-use super::wait::Seated;
+use super::wait::Waiter;
 use crate::crash::crash_point;
 use crate::fault::Fault;
 use crate::lock::deferred_wakes::DeferredWakes;
@@ -21,7 +21,7 @@ impl Engine {
         receiving: ReceiverHeld<'_>,
         wakes: &mut DeferredWakes,
     ) -> Result<(), Fault> {
-        self.each_seat(List::Senders, |waiter| {
+        self.each_waiter(List::Senders, |waiter| {
             if waiters::state(waiter.node()) != State::Waiting {
                 self.withdraw(receiving, waiter)?;
             } else if self.fits(waiter) {
@@ -32,14 +32,14 @@ impl Engine {
     }
 
     /// Whether there is room for the messages of a blocked sender.
-    pub(super) fn fits(&self, waiter: Seated<'_>) -> bool {
-        self.has_room(waiter.node().wanted.get().into(), waiter.seat.size())
+    pub(super) fn fits(&self, waiter: Waiter<'_>) -> bool {
+        self.has_room(waiter.node().wanted.get().into(), waiter.record.size())
     }
 
     fn let_in(
         &self,
         receiving: ReceiverHeld<'_>,
-        waiter: Seated<'_>,
+        waiter: Waiter<'_>,
         wakes: &mut DeferredWakes,
     ) -> Result<(), Fault> {
         let node = waiter.node();

@@ -37,12 +37,12 @@ impl Engine {
 
     /// Has all receivers check their permission again, and the senders for which there is room now. Source: msgctl_down in linux/ipc/msg.c.
     fn rejudge(&self, receiving: ReceiverHeld<'_>, wakes: &mut DeferredWakes) -> Result<(), Fault> {
-        self.each_seat(List::Receivers, |waiter| {
+        self.each_waiter(List::Receivers, |waiter| {
             let _ = self.reply(receiving, waiter, Reply::Rejudge, wakes);
             self.waiters().remove(receiving, waiter.node())?;
             Ok(ControlFlow::Continue(()))
         })?;
-        self.each_seat(List::Senders, |waiter| {
+        self.each_waiter(List::Senders, |waiter| {
             if waiters::state(waiter.node()) != State::Waiting {
                 self.withdraw(receiving, waiter)?;
             } else if self.fits(waiter) {
@@ -104,7 +104,7 @@ impl Engine {
     /// Ends all waits, because the queue was removed. A waiter that gets no reply notices the removal after its slice.
     pub(super) fn dismiss(&self, receiving: ReceiverHeld<'_>, wakes: &mut DeferredWakes) {
         for list in [List::Receivers, List::Senders] {
-            let told = self.each_seat(list, |waiter| {
+            let told = self.each_waiter(list, |waiter| {
                 let _ = self.reply(receiving, waiter, Reply::Removed, wakes);
                 self.waiters().remove(receiving, waiter.node())?;
                 Ok(ControlFlow::Continue(()))

@@ -81,7 +81,7 @@ fn a_removal_without_the_lock_ends_all_waiting_also_for_the_lock() {
     let engine = engine(1000);
     let lock = &engine.segment().fixed().control.lock;
     std::thread::scope(|scope| {
-        let seated = scope.spawn(|| {
+        let waiter = scope.spawn(|| {
             let ever = call(Deadline::Never);
             engine.receive(&ever, Want::Any, &mut [0; 8], false)
         });
@@ -102,7 +102,7 @@ fn a_removal_without_the_lock_ends_all_waiting_also_for_the_lock() {
         let removed = engine.remove_unlocked(|_| Ok::<(), ()>(()));
         assert_eq!(removed, Ok(Ok(())));
         assert_eq!(
-            seated.join().unwrap().err(),
+            waiter.join().unwrap().err(),
             Some(Refused::Own(Why::Removed))
         );
         assert_eq!(outside.join().unwrap(), Err(Refused::Own(Why::Removed)));

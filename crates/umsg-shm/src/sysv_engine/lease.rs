@@ -4,7 +4,7 @@
 //! the slot. A return, the holder's death, or the end of the time limit puts the message back by its number.
 
 use super::receive::{Found, Receipt, Step};
-use super::wait::{Call, Seated};
+use super::wait::{Call, Waiter};
 use super::{Engine, Refused};
 use crate::counters::Event;
 use crate::crash::crash_point;
@@ -50,7 +50,7 @@ impl Receipt for Lease {
     }
 
     /// Takes the lock again, because the lock guards the lease records.
-    fn accept(&mut self, me: Seated<'_>, step: Step<'_>) -> Result<Option<LeaseHandle>, Refused> {
+    fn accept(&mut self, me: Waiter<'_>, step: Step<'_>) -> Result<Option<LeaseHandle>, Refused> {
         let Step {
             engine,
             call,

@@ -285,10 +285,10 @@ impl Engine {
     }
 
     fn wake_one(&self, index: u32) {
-        if let Ok(seat) = self.segment.seat(index)
-            && seat.is_asleep()
+        if let Ok(record) = self.segment.waiter_record(index)
+            && record.is_asleep()
         {
-            futex::wake(&seat.node().word, 1);
+            futex::wake(&record.node().word, 1);
         }
     }
 

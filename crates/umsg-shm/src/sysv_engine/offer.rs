@@ -1,12 +1,12 @@
 //! Hand-off of messages to waiting receivers, and the fate of an offer that its receiver does not take. All under the lock.
 //!
-//! A hand-off notes the message in the seat and then settles the word of the seat's node. From then on the message belongs
-//! to the node, even while other words still say that the message is queued. The waiting thread copies the message and
-//! accepts it with one compare-and-swap. The next holder of the lock frees the slot.
+//! A hand-off notes the message in the receiver's waiter record, and then settles the word of the record's node. From then on
+//! the message belongs to the node, even while other words still say that the message is queued. The waiting thread copies the
+//! message and accepts it with one compare-and-swap. The next holder of the lock frees the slot.
 
 use super::Engine;
 use super::segment::Reply;
-use super::wait::Seated;
+use super::wait::Waiter;
 use crate::counters::Event;
 use crate::crash::crash_point;
 use crate::fault::Fault;
@@ -20,7 +20,7 @@ use crate::waiters::{self, List, State};
 use crate::waiters::{NODES, Node};
 use std::ops::ControlFlow;
 
-/// The most seats that a list can have. A longer list is corrupted: it leads back to itself.
+/// The most waiter records that a list can have. A longer list is corrupted: it leads back to itself.
 const BOUND: usize = NODES;
 
 /// The time after which an unanswered offer is taken back, in nanoseconds of the coarse clock.
@@ -30,11 +30,11 @@ const BOUND: usize = NODES;
 const TIME: u64 = SLICE - 10_000_000;
 
 impl Engine {
-    /// Visits the seats of a list in order, until a visit returns `Break`. A visit may take its seat off the list.
-    pub(super) fn each_seat(
+    /// Visits the waiter records of a list in order, until a visit returns `Break`. A visit may take its waiter record off the list.
+    pub(super) fn each_waiter(
         &self,
         list: List,
-        mut visit: impl FnMut(Seated<'_>) -> Result<ControlFlow<()>, Fault>,
+        mut visit: impl FnMut(Waiter<'_>) -> Result<ControlFlow<()>, Fault>,
     ) -> Result<(), Fault> {
         let waiters = self.waiters();
         let mut next = waiters.first(list)?;
@@ -42,8 +42,8 @@ impl Engine {
         while let Some((index, node)) = next {
             bound = bound.checked_sub(1).ok_or(Fault::Damaged)?;
             next = waiters.next(node)?;
-            let seat = self.segment().seat(index)?;
-            if visit(Seated { index, seat })?.is_break() {
+            let record = self.segment().waiter_record(index)?;
+            if visit(Waiter { index, record })?.is_break() {
                 break;
             }
         }
@@ -64,12 +64,12 @@ impl Engine {
         wakes: &mut DeferredWakes,
     ) -> Result<bool, Fault> {
         let mut taken = false;
-        self.each_seat(List::Receivers, |waiter| {
+        self.each_waiter(List::Receivers, |waiter| {
             if waiters::state(waiter.node()) != State::Waiting {
                 self.waiters().remove(receiving, waiter.node())?;
                 return Ok(ControlFlow::Continue(()));
             }
-            if !is_wanted(waiter.seat.want(), mtype) {
+            if !is_wanted(waiter.record.want(), mtype) {
                 return Ok(ControlFlow::Continue(()));
             }
             taken = self.offer_to(receiving, waiter, slot, len, wakes)?;
@@ -85,7 +85,7 @@ impl Engine {
     fn offer_to(
         &self,
         receiving: ReceiverHeld<'_>,
-        waiter: Seated<'_>,
+        waiter: Waiter<'_>,
         slot: u32,
         len: usize,
         wakes: &mut DeferredWakes,
@@ -96,8 +96,8 @@ impl Engine {
             self.waiters().remove(receiving, node)?;
             return Ok(false);
         }
-        if waiter.seat.size() < len as u64 {
-            waiter.seat.note_too_long(receiving, len);
+        if waiter.record.size() < len as u64 {
+            waiter.record.note_too_long(receiving, len);
             let _ = self.reply(receiving, waiter, Reply::TooSmall, wakes);
             self.waiters().remove(receiving, node)?;
             return Ok(false);
@@ -124,7 +124,7 @@ impl Engine {
     /// - The message of a dead thread or of a thread that gave up goes back to the queue.
     /// - An offer that is unanswered for [`TIME`] goes back, too: a stopped receiver must not withhold a message.
     ///
-    /// The offer that the caller itself has accepted comes first. So the caller uses one seat, and mostly the same.
+    /// The offer that the caller itself has accepted comes first. So the caller uses one waiter record, and mostly the same.
     /// The others follow in the order in which they were made, up to the first that still has time. So a call does not
     /// visit all receivers that are about to wake.
     #[inline(never)]
@@ -135,13 +135,13 @@ impl Engine {
         wakes: &mut DeferredWakes,
     ) -> Result<(), Fault> {
         if let Some(index) = me.taken_up.recall(self.address()) {
-            let node = self.segment().seat(index)?.node();
+            let node = self.segment().waiter_record(index)?.node();
             if List::of(node) == List::Offered && waiters::state(node) == State::Accepted {
                 self.clear_away(receiving, node)?;
             }
         }
         let now = clock::monotonic_coarse();
-        self.each_seat(List::Offered, |waiter| {
+        self.each_waiter(List::Offered, |waiter| {
             let node = waiter.node();
             match waiters::state(node) {
                 State::Accepted => self.clear_away(receiving, node)?,
@@ -182,7 +182,7 @@ impl Engine {
     fn put_back(
         &self,
         receiving: ReceiverHeld<'_>,
-        waiter: Seated<'_>,
+        waiter: Waiter<'_>,
         wakes: &mut DeferredWakes,
     ) -> Result<(), Fault> {
         let slot = waiter.node().slot.get();
@@ -222,7 +222,7 @@ impl Engine {
         receiving: ReceiverHeld<'_>,
         wakes: &mut DeferredWakes,
     ) -> Result<(), Fault> {
-        self.each_seat(List::Receivers, |waiter| {
+        self.each_waiter(List::Receivers, |waiter| {
             self.serve_receiver(receiving, waiter, wakes)
                 .map(|()| ControlFlow::Continue(()))
         })?;
@@ -234,7 +234,7 @@ impl Engine {
     pub(super) fn serve_one(
         &self,
         receiving: ReceiverHeld<'_>,
-        waiter: Seated<'_>,
+        waiter: Waiter<'_>,
         list: List,
         wakes: &mut DeferredWakes,
     ) -> Result<(), Fault> {
@@ -252,13 +252,13 @@ impl Engine {
     fn serve_receiver(
         &self,
         receiving: ReceiverHeld<'_>,
-        waiter: Seated<'_>,
+        waiter: Waiter<'_>,
         wakes: &mut DeferredWakes,
     ) -> Result<(), Fault> {
         if waiters::state(waiter.node()) != State::Waiting {
             return self.waiters().remove(receiving, waiter.node());
         }
-        let Some(slot) = self.order().first(waiter.seat.want())? else {
+        let Some(slot) = self.order().first(waiter.record.want())? else {
             return Ok(());
         };
         let len = self.len_of(self.segment().cell(slot)?)?;

@@ -2,7 +2,7 @@
 
 use super::segment::Cell;
 use super::segment::Choice;
-use super::wait::{Call, Enlisted, Seated};
+use super::wait::{Call, Enlisted, Waiter};
 use super::{Engine, Refused, Why};
 use crate::counters::Event;
 use crate::crash::crash_point;
@@ -35,8 +35,8 @@ pub(super) trait Receipt {
         step: Step<'_>,
     ) -> Result<Self::Outcome, Refused>;
 
-    /// Takes the message that was offered to the caller's seat, without the lock. Returns None if the offer was withdrawn.
-    fn accept(&mut self, me: Seated<'_>, step: Step<'_>) -> Result<Option<Self::Outcome>, Refused>;
+    /// Takes the message that was offered to the caller's waiter record, without the lock. Returns None if the offer was withdrawn.
+    fn accept(&mut self, me: Waiter<'_>, step: Step<'_>) -> Result<Option<Self::Outcome>, Refused>;
 }
 
 /// The step of a call that takes a message.
@@ -105,7 +105,7 @@ impl Receipt for Copy<'_> {
         Ok(taken)
     }
 
-    fn accept(&mut self, me: Seated<'_>, step: Step<'_>) -> Result<Option<Taken>, Refused> {
+    fn accept(&mut self, me: Waiter<'_>, step: Step<'_>) -> Result<Option<Taken>, Refused> {
         let taken = self.copy(step.engine, step.found)?;
         crash_point!(MSG_TAKEN_UP);
         step.call.unname();
@@ -125,7 +125,7 @@ impl Engine {
         self.take_or_wait(call, want, &mut Copy { buffer, truncate })
     }
 
-    /// Takes a message, or takes a seat under the same lock. Trying first, as a send does, would only take the lock twice.
+    /// Takes a message, or takes a waiter record under the same lock. Trying first, as a send does, would only take the lock twice.
     pub(super) fn take_or_wait<R: Receipt>(
         &self,
         call: &Call<'_>,
@@ -148,7 +148,7 @@ impl Engine {
                 other => other.map(Enlisted::Done),
             }
         };
-        let mut accept = |me: Seated<'_>| {
+        let mut accept = |me: Waiter<'_>| {
             let found = self.found(me.node().slot.get())?;
             let step = self.step(call, found);
             receipt.borrow_mut().accept(me, step)

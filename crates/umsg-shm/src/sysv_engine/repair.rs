@@ -13,7 +13,7 @@
 //! | free | none of these holds | goes into the free list |
 
 use super::Engine;
-use super::segment::{Cell, Reply, Seat, Segment, Sum};
+use super::segment::{Cell, Reply, Segment, Sum, WaiterRecord};
 use crate::arena::{self, ArenaStore};
 use crate::crash::crash_point;
 use crate::fault::Fault;
@@ -124,7 +124,7 @@ fn settle_senders(
                 continue;
             }
             State::Settled | State::Accepted | State::DiedSettled => {
-                finish_admission(receiving, engine, segment.seat(index)?)?;
+                finish_admission(receiving, engine, segment.waiter_record(index)?)?;
             }
             State::Free | State::DiedWaiting => {}
         }
@@ -137,10 +137,10 @@ fn settle_senders(
 fn finish_admission(
     receiving: ReceiverHeld<'_>,
     engine: &Engine,
-    seat: &Seat,
+    record: &WaiterRecord,
 ) -> Result<(), Fault> {
-    let slot = seat.node().slot.get();
-    if seat.reply() == Some(Reply::Sent) && slot != NO_SLOT && !is_sent(engine.segment(), slot)? {
+    let slot = record.node().slot.get();
+    if record.reply() == Some(Reply::Sent) && slot != NO_SLOT && !is_sent(engine.segment(), slot)? {
         engine.commit(receiving, slot)?;
     }
     Ok(())
@@ -152,12 +152,12 @@ fn finish_admission(
 /// message ends here.
 fn settle_receivers(segment: &Segment, survey: &mut Survey) -> Result<(), Fault> {
     for (index, node) in Waiters::of(segment).all() {
-        let seat = segment.seat(index)?;
+        let record = segment.waiter_record(index)?;
         match (List::of(node), state(node)) {
             (List::Receivers, State::Waiting) | (List::None | List::Senders, _) => {}
             // MSG_OFFERED: the message belongs to the node, unless a later lease has noted the slot.
             (List::Receivers | List::Offered, State::Settled | State::DiedSettled)
-                if has_message(seat, node.list.get()) && survey.note(node.slot.get()) =>
+                if has_message(record, node.list.get()) && survey.note(node.slot.get()) =>
             {
                 node.list.set(List::Offered as u32);
             }
@@ -173,8 +173,8 @@ fn settle_receivers(segment: &Segment, survey: &mut Survey) -> Result<(), Fault>
 }
 
 /// Whether the reply to a settled node is a message.
-fn has_message(seat: &Seat, list: u32) -> bool {
-    list == List::Offered as u32 || seat.reply() == Some(Reply::Message)
+fn has_message(record: &WaiterRecord, list: u32) -> bool {
+    list == List::Offered as u32 || record.reply() == Some(Reply::Message)
 }
 
 /// Whether the message in a slot is sent and not yet received.

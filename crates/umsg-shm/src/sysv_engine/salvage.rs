@@ -9,7 +9,7 @@
 //! only become smaller.
 
 use super::repair::rebuild;
-use super::segment::{Layout, Reply, Seat};
+use super::segment::{Layout, Reply, WaiterRecord};
 use super::{Engine, Refused};
 use crate::arena;
 use crate::crash::crash_point;
@@ -200,8 +200,8 @@ impl Engine {
                     let _ = waiters::unsettle(node);
                 }
                 List::Senders => {
-                    if let Ok(seat) = self.segment().seat(index) {
-                        have_sent_again(receiving, seat);
+                    if let Ok(record) = self.segment().waiter_record(index) {
+                        have_sent_again(receiving, record);
                     }
                 }
                 List::None => {}
@@ -281,8 +281,8 @@ impl Engine {
 }
 
 /// Has a blocked sender send its message again, in its old place among the waiters.
-fn have_sent_again(receiving: ReceiverHeld<'_>, seat: &Seat) {
-    if waiters::state(seat.node()) == State::Waiting {
-        let _ = seat.answer(receiving, Reply::Rejudge);
+fn have_sent_again(receiving: ReceiverHeld<'_>, record: &WaiterRecord) {
+    if waiters::state(record.node()) == State::Waiting {
+        let _ = record.answer(receiving, Reply::Rejudge);
     }
 }

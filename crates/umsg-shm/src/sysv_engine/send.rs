@@ -124,7 +124,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Parks the message of a sender that is going to block: writes it into a slot, and takes a seat for the sender.
+    /// Parks the message of a sender that is going to block: writes it into a slot, and takes a waiter record for the sender.
     fn park(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -139,8 +139,8 @@ impl Engine {
             messages: 1,
             bytes: message.len() as u64,
         };
-        match self.take_seat(receiving, call, choice) {
-            Ok(Some(seated)) => Ok(Enlisted::Waiting(seated)),
+        match self.claim_record(receiving, call, choice) {
+            Ok(Some(waiter)) => Ok(Enlisted::Waiting(waiter)),
             other => {
                 self.push_free(receiving, slot)?;
                 other.map(|_| Enlisted::NoNode).map_err(Refused::from)

@@ -282,9 +282,9 @@ fn corrupt_bytes_of_a_withdrawn_offer_are_no_damage() {
                 want: Want::Any,
                 longest: 8,
             };
-            let seated = engine.take_seat(receiving, &call, choice)?.unwrap();
-            assert!(engine.reply(receiving, seated, Reply::Message, wakes));
-            Ok(Enlisted::Waiting(seated))
+            let waiter = engine.claim_record(receiving, &call, choice)?.unwrap();
+            assert!(engine.reply(receiving, waiter, Reply::Message, wakes));
+            Ok(Enlisted::Waiting(waiter))
         };
         let outcome = engine.wait_for(&call, List::Receivers, &mut enlist, &mut |me| {
             assert!(!is_withdrawn || waiters::unsettle(me.node()));
@@ -313,7 +313,7 @@ fn nodes_that_a_thread_has_jumped_away_from_hold_up_a_message_together_as_long_a
     for _ in 0..50 {
         assert!(
             engine
-                .take_seat(ReceiverHeld::in_test(), &now(), choice())
+                .claim_record(ReceiverHeld::in_test(), &now(), choice())
                 .unwrap()
                 .is_some()
         );

@@ -1,4 +1,4 @@
-//! Waiting: a thread takes a seat, which says what the thread waits for, and sleeps in slices.
+//! Waiting: a thread takes a waiter record, which says what the thread waits for, and sleeps in slices.
 //!
 //! | reply | addressed to | the waiter |
 //! |---|---|---|
@@ -11,7 +11,7 @@
 //!
 //! A reply is stored before the node's word says that there is one ([`crate::waiters::settle`]).
 
-use super::segment::{Choice, Reply, Seat};
+use super::segment::{Choice, Reply, WaiterRecord};
 use super::{Engine, Refused, Why};
 use crate::counters::Event;
 use crate::crash::crash_point;
@@ -64,22 +64,22 @@ impl<'a> Call<'a> {
 }
 
 /// The outcome of an attempt; see [`wait::Enlisted`].
-pub(super) type Enlisted<'a, T> = wait::Enlisted<Seated<'a>, T>;
+pub(super) type Enlisted<'a, T> = wait::Enlisted<Waiter<'a>, T>;
 
-/// A seat, and its index.
+/// A waiter record, and its index.
 #[derive(Clone, Copy)]
-pub(super) struct Seated<'a> {
+pub(super) struct Waiter<'a> {
     pub(super) index: u32,
-    pub(super) seat: &'a Seat,
+    pub(super) record: &'a WaiterRecord,
 }
 
-impl<'a> Seated<'a> {
+impl<'a> Waiter<'a> {
     pub(super) fn node(self) -> &'a Node {
-        self.seat.node()
+        self.record.node()
     }
 }
 
-/// An attempt under the lock, which takes a seat if it fails.
+/// An attempt under the lock, which takes a waiter record if it fails.
 type Enlist<'e, 'a, T> =
     dyn FnMut(ReceiverHeld<'_>, &mut DeferredWakes) -> Result<Enlisted<'a, T>, Refused> + 'e;
 
@@ -89,11 +89,11 @@ impl Engine {
     pub(super) fn reply(
         &self,
         receiving: ReceiverHeld<'_>,
-        to: Seated<'_>,
+        to: Waiter<'_>,
         reply: Reply,
         wakes: &mut DeferredWakes,
     ) -> bool {
-        let settled = to.seat.answer(receiving, reply);
+        let settled = to.record.answer(receiving, reply);
         if settled {
             wakes.add(to.index);
         }
@@ -101,8 +101,8 @@ impl Engine {
     }
 
     /// Whether the waiter's permission was checked under the present rights. A change of the rights replies to all waiters, unless its process dies.
-    pub(super) fn is_judged(&self, waiter: Seated<'_>) -> bool {
-        waiter.seat.rights() == self.fixed().rights.version()
+    pub(super) fn is_judged(&self, waiter: Waiter<'_>) -> bool {
+        waiter.record.rights() == self.fixed().rights.version()
     }
 
     /// Attempts to send under the lock. If there is no room, waits for room until the call's deadline.
@@ -110,7 +110,7 @@ impl Engine {
         &'a self,
         call: &Call<'_>,
         mut attempt: impl FnMut(ReceiverHeld<'_>, &mut DeferredWakes) -> Result<(), Refused>,
-        mut take_seat: impl FnMut(ReceiverHeld<'_>) -> Result<Enlisted<'a, ()>, Refused>,
+        mut claim_record: impl FnMut(ReceiverHeld<'_>) -> Result<Enlisted<'a, ()>, Refused>,
     ) -> Result<(), Refused> {
         match self.with_lock(call.me, call.deadline, &mut attempt) {
             Err(Refused::NotNow) if !call.deadline.has_passed() => {}
@@ -120,19 +120,19 @@ impl Engine {
         let mut enlist = |receiving: ReceiverHeld<'_>, wakes: &mut DeferredWakes| match attempt(
             receiving, wakes,
         ) {
-            Err(Refused::NotNow) => take_seat(receiving),
+            Err(Refused::NotNow) => claim_record(receiving),
             other => other.map(Enlisted::Done),
         };
         self.wait_for(call, List::Senders, &mut enlist, &mut |_| Ok(Some(())))
     }
 
-    /// Takes a seat for the caller and puts it into its list. Returns None if all seats are in use.
-    pub(super) fn take_seat(
+    /// Takes a waiter record for the caller and puts it into its list. Returns None if all waiter records are in use.
+    pub(super) fn claim_record(
         &self,
         receiving: ReceiverHeld<'_>,
         call: &Call<'_>,
         choice: Choice,
-    ) -> Result<Option<Seated<'_>>, Fault> {
+    ) -> Result<Option<Waiter<'_>>, Fault> {
         let (slot, list) = match choice {
             Choice::Message { .. } => (NO_SLOT, List::Receivers),
             Choice::Room { slot, .. } => (slot, List::Senders),
@@ -143,34 +143,34 @@ impl Engine {
         if call.ticket.get() != 0 {
             node.ticket.set(call.ticket.get());
         }
-        let seat = self.segment().seat(index)?;
-        seat.begin(receiving, choice, call.rights);
-        crash_point!(MSG_SEATED);
+        let record = self.segment().waiter_record(index)?;
+        record.begin(receiving, choice, call.rights);
+        crash_point!(MSG_CLAIMED);
         self.waiters().insert(receiving, list, index)?;
         crash_point!(MSG_LISTED);
-        Ok(Some(Seated { index, seat }))
+        Ok(Some(Waiter { index, record }))
     }
 
-    /// Takes a seat as the outcome of a failed attempt.
+    /// Takes a waiter record as the outcome of a failed attempt.
     pub(super) fn enlist<T>(
         &self,
         receiving: ReceiverHeld<'_>,
         call: &Call<'_>,
         choice: Choice,
     ) -> Result<Enlisted<'_, T>, Refused> {
-        let seated = self.take_seat(receiving, call, choice)?;
-        Ok(seated.map_or(Enlisted::NoNode, Enlisted::Waiting))
+        let waiter = self.claim_record(receiving, call, choice)?;
+        Ok(waiter.map_or(Enlisted::NoNode, Enlisted::Waiting))
     }
 
-    /// Waits in a list. `enlist` attempts once more under the lock, and takes a seat if it fails.
+    /// Waits in a list. `enlist` attempts once more under the lock, and takes a waiter record if it fails.
     ///
-    /// `accept` takes the message that was offered to the seat, without the lock. It returns None if the offer was withdrawn.
+    /// `accept` takes the message that was offered to the waiter record, without the lock. It returns None if the offer was withdrawn.
     pub(super) fn wait_for<'a, T>(
         &'a self,
         call: &Call<'_>,
         list: List,
         enlist: &mut Enlist<'_, 'a, T>,
-        accept: &mut dyn FnMut(Seated<'_>) -> Result<Option<T>, Refused>,
+        accept: &mut dyn FnMut(Waiter<'_>) -> Result<Option<T>, Refused>,
     ) -> Result<T, Refused> {
         let mut is_over = false;
         loop {
@@ -192,7 +192,7 @@ impl Engine {
         call: &Call<'_>,
         list: List,
         enlist: &mut Enlist<'_, 'a, T>,
-        accept: &mut dyn FnMut(Seated<'_>) -> Result<Option<T>, Refused>,
+        accept: &mut dyn FnMut(Waiter<'_>) -> Result<Option<T>, Refused>,
     ) -> Result<Option<T>, Refused> {
         let mut wakes = DeferredWakes::default();
         let held = self.lock(call.me, call.deadline, &mut wakes)?;
@@ -200,10 +200,10 @@ impl Engine {
         let enlisted = self
             .enter(receiving, call.me, &mut wakes)
             .and_then(|()| enlist(receiving, &mut wakes));
-        let (seated, outer) = match enlisted {
-            Ok(Enlisted::Waiting(seated)) => {
-                let name = |held: Held<'_>| held.unlock_and_name(&seated.node().word);
-                (seated, self.leave(held, &wakes, name))
+        let (waiter, outer) = match enlisted {
+            Ok(Enlisted::Waiting(waiter)) => {
+                let name = |held: Held<'_>| held.unlock_and_name(&waiter.node().word);
+                (waiter, self.leave(held, &wakes, name))
             }
             other => {
                 self.leave(held, &wakes, Held::unlock);
@@ -215,17 +215,17 @@ impl Engine {
             }
         };
         crash_point!(MSG_NAMED);
-        let end = self.sleep(call, seated, list);
+        let end = self.sleep(call, waiter, list);
         crash_point!(MSG_WOKEN);
         call.outer.set(Some(outer));
-        let result = self.end_wait(call, seated, end, accept);
+        let result = self.end_wait(call, waiter, end, accept);
         call.unname();
         self.segment().check()?;
         result
     }
 
     /// Spins, then sleeps, until the node's word changes. The thread sleeps in slices, because a wake-up is lost if its waker dies.
-    fn sleep(&self, call: &Call<'_>, me: Seated<'_>, list: List) -> End {
+    fn sleep(&self, call: &Call<'_>, me: Waiter<'_>, list: List) -> End {
         let node = me.node();
         let settled = || waiters::state(node) != State::Waiting;
         if self.spin(call, settled) || give_way(settled) {
@@ -241,7 +241,7 @@ impl Engine {
         sleeper.sleep(
             &self.fixed().leases.due,
             || {
-                me.seat.fall_asleep();
+                me.record.fall_asleep();
                 // ASLEEP: pairs with the fence in `wake`.
                 fence(Ordering::SeqCst);
                 false
@@ -270,12 +270,12 @@ impl Engine {
     }
 
     /// Looks at the queue after a slice: makes up for a waker that died, and takes back overdue leases.
-    fn look_around(&self, call: &Call<'_>, me: Seated<'_>, list: List) -> Result<(), Refused> {
+    fn look_around(&self, call: &Call<'_>, me: Waiter<'_>, list: List) -> Result<(), Refused> {
         self.with_lock(
             call.me,
             call.deadline.or_slice(STOPPED),
             |receiving, wakes| {
-                // The offer to this seat was taken back: the seat goes into its list again.
+                // The offer to this waiter record was taken back: the waiter record goes into its list again.
                 if waiters::state(me.node()) == State::Waiting && List::of(me.node()) == List::None
                 {
                     self.waiters().insert(receiving, list, me.index)?;
@@ -291,15 +291,15 @@ impl Engine {
     fn end_wait<T>(
         &self,
         call: &Call<'_>,
-        me: Seated<'_>,
+        me: Waiter<'_>,
         end: End,
-        accept: &mut dyn FnMut(Seated<'_>) -> Result<Option<T>, Refused>,
+        accept: &mut dyn FnMut(Waiter<'_>) -> Result<Option<T>, Refused>,
     ) -> Result<Option<T>, Refused> {
         if end != End::Settled && self.gives_up(call, me)? {
             return Err(end.refused(Refused::Own(Why::Removed)));
         }
         let reply = match waiters::state(me.node()) {
-            State::Settled => me.seat.reply(),
+            State::Settled => me.record.reply(),
             // The offer was withdrawn.
             _ => Some(Reply::Retry),
         };
@@ -313,7 +313,7 @@ impl Engine {
             let _ = waiters::accept(me.node());
             return accept(me);
         }
-        let (ticket, longest) = (me.node().ticket.get(), me.seat.size());
+        let (ticket, longest) = (me.node().ticket.get(), me.record.size());
         call.unname();
         waiters::give_up(me.node());
         match reply {
@@ -337,7 +337,7 @@ impl Engine {
     fn end_offer<T>(
         &self,
         call: &Call<'_>,
-        me: Seated<'_>,
+        me: Waiter<'_>,
         taken: Result<Option<T>, Refused>,
     ) -> Result<Option<T>, Refused> {
         if matches!(taken, Ok(Some(_))) {
@@ -356,7 +356,7 @@ impl Engine {
     }
 
     /// Gives up a wait. Returns false if a reply came first.
-    fn gives_up(&self, call: &Call<'_>, me: Seated<'_>) -> Result<bool, Refused> {
+    fn gives_up(&self, call: &Call<'_>, me: Waiter<'_>) -> Result<bool, Refused> {
         let patience = Deadline::after(GRACE);
         // Taking the lock would name the node again.
         call.unname();
@@ -384,7 +384,7 @@ impl Engine {
     pub(super) fn withdraw(
         &self,
         receiving: ReceiverHeld<'_>,
-        waiter: Seated<'_>,
+        waiter: Waiter<'_>,
     ) -> Result<(), Fault> {
         let (node, list) = (waiter.node(), List::of(waiter.node()));
         self.waiters().remove(receiving, node)?;

@@ -26,8 +26,8 @@ use umsg_shm::repair::salvage::Real;
 use umsg_shm::sync::{Guarded32, Ordering};
 use umsg_shm::sysv_engine::Engine;
 use umsg_shm::sysv_engine::segment::{
-    CELL, Fixed, Header, LAYOUT_HASH, LIVE, LONGEST, Layout, MAGIC, MOST_BYTES, REMOVED, Seat,
-    Segment, VERSION, attach,
+    CELL, Fixed, Header, LAYOUT_HASH, LIVE, LONGEST, Layout, MAGIC, MOST_BYTES, REMOVED, Segment,
+    VERSION, WaiterRecord, attach,
 };
 use umsg_shm::waiters::List;
 use umsg_shm::waiters::Node;
@@ -205,7 +205,11 @@ impl Subject for Segment {
                 layout.places,
                 size_of::<LeaseRecord>(),
             ),
-            nodes: count(layout.seats, layout.lease_records, size_of::<Seat>()),
+            nodes: count(
+                layout.waiters,
+                layout.lease_records,
+                size_of::<WaiterRecord>(),
+            ),
             kinds: count(
                 layout.kinds,
                 layout.cells,
@@ -352,15 +356,15 @@ fn describe(segment: &Segment, namespace: &Namespace) -> Diagnosis {
 }
 
 fn wait(segment: &Segment, index: u32, node: &Node) -> Wait {
-    let seat = segment.seat(index).ok();
-    let size = seat.map_or(0, Seat::size);
-    match (List::of(node), seat) {
+    let record = segment.waiter_record(index).ok();
+    let size = record.map_or(0, WaiterRecord::size);
+    match (List::of(node), record) {
         (List::Senders, _) => Wait::Room {
             messages: node.wanted.get().max(1),
             bytes: Some(size),
         },
-        (_, Some(seat)) => Wait::Message {
-            want: seat.want(),
+        (_, Some(record)) => Wait::Message {
+            want: record.want(),
             longest: (size < segment.layout().msgmax as u64).then_some(size),
         },
         (_, None) => Wait::Message {

@@ -10,11 +10,11 @@ use std::time::Duration;
 use umsg::sysv::Want;
 
 /// Points of a process that begins to wait.
-const BEGINNING: &[&str] = crash_points![MSG_SEATED MSG_LISTED WAIT_UNNAMED MSG_NAMED];
+const BEGINNING: &[&str] = crash_points![MSG_CLAIMED MSG_LISTED WAIT_UNNAMED MSG_NAMED];
 
 /// And a sender, which leaves its message in a slot first.
 const PARKING: &[&str] = crash_points![
-    MSG_FILLED MSG_PARKED MSG_SEATED MSG_LISTED WAIT_UNNAMED MSG_NAMED
+    MSG_FILLED MSG_PARKED MSG_CLAIMED MSG_LISTED WAIT_UNNAMED MSG_NAMED
 ];
 
 fn wait_for_room(clerk: &mut Clerk<'_>) {

@@ -62,7 +62,7 @@ fn a_blocked_receiver_dies_and_swallows_nothing() {
         preemptions: 3,
     }
     .dies_at(&[
-        (Point::MSG_SEATED, There),
+        (Point::MSG_CLAIMED, There),
         (Point::MSG_LISTED, There),
         (Point::MSG_NAMED, There),
         (Point::MSG_WOKEN, There),
@@ -137,7 +137,7 @@ fn a_blocked_sender_dies_and_leaves_no_slot_behind() {
     }
     .dies_at(&[
         (Point::MSG_PARKED, Gone),
-        (Point::MSG_SEATED, Gone),
+        (Point::MSG_CLAIMED, Gone),
         (Point::MSG_LISTED, Either),
         (Point::MSG_NAMED, Either),
         (Point::MSG_WOKEN, Either),
@@ -226,7 +226,7 @@ fn who_repairs_wakes_everybody_beside_one_that_begins_to_wait() {
         world::doom(3, Death::At(Point::MSG_COPIED), 1);
         let victim = thread::live(3, |me| queue.receive(me, Any, Deadline::Passed));
         assert!(victim.is_none());
-        // One of them finds nothing, and is the first that ever takes a seat.
+        // One of them finds nothing, and is the first that ever takes a waiter record.
         let receivers =
             [1, 2].map(|tid| queue.spawn(tid, |queue, me| optional(queue.receive(me, Any, LATER))));
         let received = receivers.map(alive);

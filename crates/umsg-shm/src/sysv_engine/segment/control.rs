@@ -301,7 +301,7 @@ impl ControlBlock {
 
 /// The words that the modules of waiters, leases and the arena keep here.
 impl ControlBlock {
-    /// The ends of a list of seats.
+    /// The ends of a list of waiter records.
     #[inline(always)]
     pub(crate) fn links(&self, list: List) -> Option<&Links> {
         match list {

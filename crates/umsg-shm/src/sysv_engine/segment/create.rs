@@ -1,6 +1,6 @@
 //! Creation of a System V queue's segment.
 
-use super::{Fixed, LAYOUT_HASH, Layout, MAGIC, Permissions, Seat, Segment, VERSION};
+use super::{Fixed, LAYOUT_HASH, Layout, MAGIC, Permissions, Segment, VERSION, WaiterRecord};
 use crate::fault::AttachError;
 use crate::leases::LeaseRecord;
 use crate::memory::set_length;
@@ -35,7 +35,7 @@ pub fn create(
     set_length(file, layout.len)?;
     let segment = Segment::map(file, layout)?;
     segment.populate(0, size_of::<Fixed>())?;
-    segment.populate(layout.seats, PAGE)?;
+    segment.populate(layout.waiters, PAGE)?;
     // A lease needs no further memory: so leases can empty a queue whose namespace has no memory left.
     segment.populate(layout.lease_records, PAGE)?;
     fill_in(&segment, identity);
@@ -66,7 +66,7 @@ fn fill_in(segment: &Segment, identity: &Identity) {
     fixed
         .control
         .nodes
-        .set((PAGE / size_of::<Seat>()).min(NODES) as u32);
+        .set((PAGE / size_of::<WaiterRecord>()).min(NODES) as u32);
     let lease_records = PAGE / size_of::<LeaseRecord>();
     fixed.leases.usable.set(lease_records as u32);
     header.version.store(VERSION, Ordering::Relaxed);

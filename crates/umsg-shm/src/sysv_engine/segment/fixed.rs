@@ -124,7 +124,7 @@ const _: () = {
 /// Hashes this layout as [`crate::posix_engine::segment::LAYOUT_HASH`] hashes its own.
 #[cfg(not(loom))]
 const fn layout_hash() -> u32 {
-    use super::{Cell, Seat};
+    use super::{Cell, WaiterRecord};
     use crate::arena::GRANULE;
     use crate::leases::LeaseRecord;
     use crate::memory::fnv;
@@ -134,7 +134,7 @@ const fn layout_hash() -> u32 {
     fnv(&[
         size_of::<Fixed>(),
         size_of::<Cell>(),
-        size_of::<Seat>(),
+        size_of::<WaiterRecord>(),
         size_of::<Place>(),
         size_of::<Kind>(),
         size_of::<LeaseRecord>(),
@@ -155,7 +155,7 @@ const fn layout_hash() -> u32 {
         offset_of!(ControlBlock, doorbell),
         offset_of!(Cell, mtype),
         offset_of!(Node, since),
-        offset_of!(Seat, size),
+        offset_of!(WaiterRecord, size),
         super::layout::CELL,
         super::layout::MOST_SLOTS,
         NODES,

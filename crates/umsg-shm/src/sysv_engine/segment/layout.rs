@@ -1,6 +1,6 @@
 //! The layout of a System V queue's segment: a function of its capacity and of its longest message.
 
-use super::{Cell, Fixed, Seat};
+use super::{Cell, Fixed, WaiterRecord};
 use crate::arena::GRANULE;
 use crate::leases::LeaseRecord;
 use crate::sysv_engine::order::{Kind, Place};
@@ -35,7 +35,7 @@ pub struct Layout {
     pub capacity: u64,
     /// The longest message, in bytes.
     pub msgmax: usize,
-    pub seats: usize,
+    pub waiters: usize,
     pub lease_records: usize,
     pub places: usize,
     pub kinds: usize,
@@ -53,8 +53,8 @@ impl Layout {
     /// The layout of a queue that may hold up to `capacity` bytes in messages of up to `msgmax` bytes.
     pub fn new(capacity: u64, msgmax: usize) -> Layout {
         let slots = (capacity as usize).clamp(1, MOST_SLOTS) + NODES + SPARE;
-        let seats = size_of::<Fixed>().next_multiple_of(ALIGN);
-        let lease_records = seats + (NODES * size_of::<Seat>()).next_multiple_of(ALIGN);
+        let waiters = size_of::<Fixed>().next_multiple_of(ALIGN);
+        let lease_records = waiters + (NODES * size_of::<WaiterRecord>()).next_multiple_of(ALIGN);
         let places = lease_records + (slots * size_of::<LeaseRecord>()).next_multiple_of(ALIGN);
         let kinds = places + (slots * size_of::<Place>()).next_multiple_of(ALIGN);
         let cells = kinds + (slots * size_of::<Kind>()).next_multiple_of(ALIGN);
@@ -63,7 +63,7 @@ impl Layout {
         Layout {
             capacity,
             msgmax,
-            seats,
+            waiters,
             lease_records,
             places,
             kinds,
@@ -115,7 +115,7 @@ mod tests {
         ] {
             let layout = Layout::new(capacity, msgmax);
             let ends = [
-                (layout.seats, NODES * size_of::<Seat>()),
+                (layout.waiters, NODES * size_of::<WaiterRecord>()),
                 (
                     layout.lease_records,
                     layout.slots * size_of::<LeaseRecord>(),

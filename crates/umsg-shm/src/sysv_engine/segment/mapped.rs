@@ -1,7 +1,7 @@
 //! A mapped segment of a System V queue: access to its regions.
 
 use super::layout::CELL;
-use super::{Cell, Fixed, Layout, Seat};
+use super::{Cell, Fixed, Layout, WaiterRecord};
 use crate::arena;
 use crate::arena::{ArenaRoots, GRANULE};
 use crate::fault::Fault;
@@ -72,8 +72,8 @@ impl Segment {
     }
 
     #[inline(always)]
-    pub fn seat(&self, index: u32) -> Result<&Seat, Fault> {
-        self.entry(self.layout().seats, index, NODES)
+    pub fn waiter_record(&self, index: u32) -> Result<&WaiterRecord, Fault> {
+        self.entry(self.layout().waiters, index, NODES)
     }
 
     #[inline(always)]
@@ -112,13 +112,13 @@ impl Segment {
     pub fn memory(&self) -> u64 {
         let control = &self.fixed().control;
         let slots = (control.usable.get() as usize).min(self.layout().slots);
-        let seats = (control.nodes.get() as usize).min(NODES);
+        let waiters = (control.nodes.get() as usize).min(NODES);
         let kinds = (self.fixed().kinds.usable() as usize).min(self.layout().slots);
         let lease_records = (self.fixed().leases.usable.get() as usize).min(self.layout().slots);
-        (self.layout().seats
+        (self.layout().waiters
             + (kinds * size_of::<Kind>()).next_multiple_of(PAGE)
             + (lease_records * size_of::<LeaseRecord>()).next_multiple_of(PAGE)
-            + (seats * size_of::<Seat>()).next_multiple_of(PAGE)
+            + (waiters * size_of::<WaiterRecord>()).next_multiple_of(PAGE)
             + slots * (CELL + size_of::<Place>())) as u64
     }
 }
@@ -131,7 +131,7 @@ impl waiters::WaiterStore for Segment {
 
     #[inline(always)]
     fn node(&self, index: u32) -> Result<&Node, Fault> {
-        self.seat(index).map(Seat::node)
+        self.waiter_record(index).map(WaiterRecord::node)
     }
 
     #[inline(always)]
@@ -148,8 +148,11 @@ impl waiters::WaiterStore for Segment {
     }
 
     fn provide_nodes(&self, usable: u32, more: usize) -> Result<(), Fault> {
-        let seat = size_of::<Seat>();
-        self.populate(self.layout().seats + usable as usize * seat, more * seat)
+        let record = size_of::<WaiterRecord>();
+        self.populate(
+            self.layout().waiters + usable as usize * record,
+            more * record,
+        )
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Fixed     header · rights · control block · roots of the types · roots of the leases · roots of the arena · counters   (fixed.rs)
-//! seats     one for each blocked thread: its node and its wait
+//! waiters   one for each blocked thread: its node and its wait
 //! leases    one record a leased message
 //! places    one for each slot: the message's number and its neighbours
 //! kinds     one for each type of message: its record
@@ -24,7 +24,7 @@ mod layout;
 #[allow(unsafe_code, reason = "references into the mapping, copies in and out")]
 mod mapped;
 mod rights;
-mod seat;
+mod waiter;
 mod words;
 
 #[cfg(not(loom))]
@@ -45,8 +45,8 @@ pub use layout::{LONGEST, MOST_BYTES};
 #[cfg(not(loom))]
 pub use mapped::Segment;
 pub use rights::{LIVE, Permissions, REMOVED, Rights};
-pub use seat::Seat;
-pub(crate) use seat::{Choice, Reply};
+pub use waiter::WaiterRecord;
+pub(crate) use waiter::{Choice, Reply};
 pub use words::{CellWords, Words};
 
 #[cfg(loom)]

@@ -1,4 +1,4 @@
-//! The seat of a blocked thread: its node, the event for which it waits, and the reply that ends the wait.
+//! The waiter record of a blocked thread: its node, the event for which it waits, and the reply that ends the wait.
 
 use crate::lock::tokens::ReceiverHeld;
 use crate::sync::{AtomicU32, Guarded32, Guarded64, Ordering};
@@ -8,7 +8,7 @@ use crate::waiters::{self, Node};
 /// A node, and the wait of its thread.
 #[repr(C, align(128))]
 #[derive(Default)]
-pub struct Seat {
+pub struct WaiterRecord {
     node: Node,
     /// [`ANY`] to [`LOWEST`]: the messages that a receiver wants.
     choice: Guarded32,
@@ -24,13 +24,13 @@ pub struct Seat {
     asleep: AtomicU32,
 }
 
-/// Values of [`Seat::choice`].
+/// Values of [`WaiterRecord::choice`].
 const ANY: u32 = 0;
 const EXACTLY: u32 = 1;
 const EXCEPT: u32 = 2;
 const LOWEST: u32 = 3;
 
-/// The event for which a seat waits.
+/// The event for which a waiter record waits.
 #[derive(Clone, Copy)]
 pub(crate) enum Choice {
     /// A wanted message of at most `longest` bytes.
@@ -55,7 +55,7 @@ pub(crate) enum Reply {
     Removed = 6,
 }
 
-impl Seat {
+impl WaiterRecord {
     #[inline(always)]
     pub fn node(&self) -> &Node {
         &self.node
@@ -150,4 +150,4 @@ fn encode(want: Want) -> (u32, i64) {
 }
 
 #[cfg(not(loom))]
-const _: () = assert!(size_of::<Seat>() == 128);
+const _: () = assert!(size_of::<WaiterRecord>() == 128);
