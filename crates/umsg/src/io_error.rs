@@ -1,11 +1,11 @@
-//! The library's errors as those of std.
+//! Conversion of the library's errors to [`std::io::Error`].
 
 use crate::{namespace, posix, ring, sysv};
 use std::io;
 
 macro_rules! into_io_error {
     ($($error:ty),+ $(,)?) => {$(
-        /// Wraps the error; its kind is that of the errno.
+        /// Wraps the error. Its kind is the kind of the errno.
         impl From<$error> for io::Error {
             fn from(error: $error) -> io::Error {
                 let kind = io::Error::from_raw_os_error(error.errno()).kind();

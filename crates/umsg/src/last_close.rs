@@ -1,5 +1,5 @@
-//! A queue that goes when no process has it open any more, as a process that has it open sees it. How that is done is in
-//! `namespace/transient/`; the word that says whether it is due is here.
+//! Queues that are removed when the last process closes them. `namespace/transient/` removes the queue; this module reads the
+//! word of the queue that asks for the removal.
 
 use crate::namespace::{DeadLetterLabel, FileError, Namespace, NamespaceError, QueueName, Removal};
 use rustix::fd::BorrowedFd;
@@ -9,11 +9,11 @@ use std::mem::offset_of;
 use umsg_shm::posix_engine::segment::{Fixed, MAGIC, Rules};
 use umsg_shm::sys::stack::roomy;
 
-/// Where these words of [`Rules`] lie in a file.
+/// The offsets of these words of [`Rules`] in a file.
 const REMOVAL: usize = offset_of!(Fixed, rules) + Rules::REMOVAL;
 const LABEL: usize = offset_of!(Fixed, rules) + Rules::LABEL;
 
-/// Dropped by the process that has let go of a queue: the last one removes it.
+/// Removes the queue on drop if this process was the last one that had the queue open.
 #[derive(Debug)]
 pub(crate) struct LastClose {
     namespace: Namespace,
@@ -31,12 +31,12 @@ impl LastClose {
 
 impl Drop for LastClose {
     fn drop(&mut self) {
-        // If this fails, a later process that opens the name or makes a queue removes it.
+        // After a failure here, a later process that opens the name or makes a queue removes the queue.
         let _ = roomy(|| remove_unused(&self.namespace, &self.name));
     }
 }
 
-/// Removes a queue if it is one that goes, and no process has it open any more.
+/// Removes a queue if its options ask for that and no process has it open any more.
 pub(crate) fn remove_unused(namespace: &Namespace, name: &QueueName) -> Result<Removal, FileError> {
     let label = Cell::new(None);
     let removal = namespace.remove_unused(name, |file| {
@@ -49,7 +49,7 @@ pub(crate) fn remove_unused(namespace: &Namespace, name: &QueueName) -> Result<R
     Ok(removal)
 }
 
-/// Removes all queues that go and that no process has open any more. Answers which, without slashes.
+/// Removes all queues that are due for removal and that no process has open. Returns their names, without slashes.
 pub(crate) fn remove_all_unused(namespace: &Namespace) -> Result<Vec<OsString>, NamespaceError> {
     let labels = RefCell::new(Vec::new());
     let gone = namespace.remove_all_unused(|file| {
@@ -63,12 +63,12 @@ pub(crate) fn remove_all_unused(namespace: &Namespace) -> Result<Vec<OsString>, 
     Ok(gone)
 }
 
-/// Those that [`remove_all_unused`] would remove.
+/// Returns the names of the queues that [`remove_all_unused`] would remove.
 pub(crate) fn all_unused(namespace: &Namespace) -> Result<Vec<OsString>, NamespaceError> {
     namespace.all_unused(is_due)
 }
 
-/// Removes some queues that go and that no process has open any more, if there are any.
+/// Removes some of the queues that are due for removal and that no process has open.
 pub(crate) fn remove_some_unused(namespace: &Namespace) -> Result<(), NamespaceError> {
     match namespace.should_look_for_unused()? {
         true => remove_all_unused(namespace).map(drop),
@@ -76,25 +76,25 @@ pub(crate) fn remove_some_unused(namespace: &Namespace) -> Result<(), NamespaceE
     }
 }
 
-/// Whether a process has had a queue open.
+/// Whether the queue is to be removed: a process had the queue open before.
 fn is_due(file: BorrowedFd<'_>) -> bool {
     word(file, REMOVAL).is_some_and(|word| word as u32 == Rules::DUE)
 }
 
-/// Which label a queue has that names its dead-letter queue.
+/// Returns the label of a queue that names its dead-letter queue.
 pub(crate) fn dead_letter_label(file: BorrowedFd<'_>) -> Option<DeadLetterLabel> {
     let number = word(file, LABEL).filter(|number| *number != 0)?;
     let inode = rustix::fs::fstat(file).ok()?.st_ino;
     Some(DeadLetterLabel { inode, number })
 }
 
-/// Writes the number of a label where it was scribbled over.
+/// Writes the number of a label back into the file after another process has overwritten it.
 pub(crate) fn set_dead_letter_label(file: BorrowedFd<'_>, label: DeadLetterLabel) -> bool {
     let bytes = label.number.to_le_bytes();
     rustix::io::pwrite(file, &bytes, LABEL as u64) == Ok(bytes.len())
 }
 
-/// A word of a queue's rules. Read, not mapped: the file may be anything.
+/// Reads a word of a queue's rules. The word is read, not mapped, because the file may be anything.
 fn word(file: BorrowedFd<'_>, at: usize) -> Option<u64> {
     let word = |at: usize| {
         let mut bytes = [0; 8];

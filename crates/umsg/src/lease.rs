@@ -1,4 +1,4 @@
-//! Leases: messages that are received in place, of POSIX and of System V queues.
+//! Leases: messages that are received in place, from POSIX and System V queues.
 
 use crate::error::{LeaseError, QueueError};
 use std::fmt::{self, Debug, Formatter};
@@ -9,44 +9,44 @@ use umsg_shm::leases::{InPlace, LeaseHandle};
 use umsg_shm::sys::clock;
 use umsg_shm::waiters::wait::Refused;
 
-/// A queue that leases messages: what its engine does with a lease.
+/// A queue that leases messages. Its engine implements what a lease needs.
 pub trait Leasable {
-    /// The priority, or the type.
+    /// The priority of a POSIX message, or the type of a System V message.
     type Key: Copy + Debug;
-    /// Why the engine refuses a call.
+    /// The engine's own reason to refuse a call.
     type Own;
 
-    /// The first byte of a leased message.
+    /// Returns the address of the first byte of a leased message.
     fn place(&self, handle: &LeaseHandle<Self::Key>) -> Result<*mut u8, Fault>;
-    /// Lets a lease end by itself at `until`. False if it has ended.
+    /// Sets the time at which a lease ends by itself. Returns false if the lease has ended.
     fn limit(
         &self,
         handle: &LeaseHandle<Self::Key>,
         until: u64,
     ) -> Result<bool, Refused<Self::Own>>;
-    /// Ends a lease and its message. False if it has ended.
+    /// Ends a lease and removes its message. Returns false if the lease has ended.
     fn acknowledge(&self, handle: &LeaseHandle<Self::Key>) -> Result<bool, Refused<Self::Own>>;
-    /// Ends a lease and returns its message. False if it has ended.
+    /// Ends a lease and returns its message to the queue. Returns false if the lease has ended.
     fn give_back(&self, handle: &LeaseHandle<Self::Key>) -> Result<bool, Refused<Self::Own>>;
-    /// Ends a lease as if its time were up, without a lock.
+    /// Ends a lease without the lock, as a passed time limit does.
     fn expire(&self, handle: &LeaseHandle<Self::Key>);
-    /// Notes that the segment is damaged.
+    /// Marks the segment as damaged.
     fn note_damage(&self);
-    /// The time of a send.
+    /// Converts the stored time of a send.
     fn sent(sent_at: u64) -> SystemTime;
 }
 
-/// A message that was received where it lies: nothing is copied, and nothing is lost if its receiver dies. See the aliases of the two kinds of
-/// queues, [`posix::Lease`](crate::posix::Lease) and [`sysv::Lease`](crate::sysv::Lease).
+/// A message that was received in place: nothing is copied, and nothing is lost if its receiver dies. See the aliases of the two
+/// kinds of queues, [`posix::Lease`](crate::posix::Lease) and [`sysv::Lease`](crate::sysv::Lease).
 ///
-/// A lease belongs to a process: any of its threads may end it, in any order with others. It borrows the queue, so a thread that is to
-/// outlive the borrow needs the queue in an `Arc`, or a scope ([`std::thread::scope`]).
+/// A lease belongs to a process. Any thread of the process may end it, in any order with other leases. The lease borrows the
+/// queue. A thread that outlives the borrow needs the queue in an `Arc`, or a scope ([`std::thread::scope`]).
 #[must_use = "a lease that is dropped returns its message to the queue"]
 pub struct Lease<'q, Q: Leasable> {
     queue: &'q Q,
     pub(crate) handle: LeaseHandle<Q::Key>,
     place: InPlace,
-    /// Whether it is still to be returned.
+    /// Whether the message is still to be acknowledged or returned.
     is_open: AtomicBool,
 }
 
@@ -70,7 +70,7 @@ impl<'q, Q: Leasable> Lease<'q, Q> {
                 is_open: AtomicBool::new(true),
             }),
             Err(fault) => {
-                // No process has seen the message: it goes back, unless more is damaged than its place.
+                // The process has not used the message yet, so the message goes back, unless more than its place is damaged.
                 queue.expire(&handle);
                 Err(fault)
             }
@@ -93,7 +93,7 @@ impl<'q, Q: Leasable> Lease<'q, Q> {
         self.place.len()
     }
 
-    /// Returns how often the message has been delivered as a lease, this time included: 1 the first time.
+    /// Returns the number of leases of the message so far, this one included: 1 the first time.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -125,7 +125,7 @@ impl<'q, Q: Leasable> Lease<'q, Q> {
         self.handle.pid
     }
 
-    /// Returns the time of the send, to a few milliseconds.
+    /// Returns the time of the send, accurate to a few milliseconds.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -140,7 +140,7 @@ impl<'q, Q: Leasable> Lease<'q, Q> {
         Q::sent(self.handle.sent_at)
     }
 
-    /// Returns the address of the message, which is valid as long as the lease.
+    /// Returns the address of the message. The address is valid as long as the lease.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -170,16 +170,16 @@ impl<'q, Q: Leasable> Lease<'q, Q> {
     /// ```
     ///
     /// # Safety
-    /// No process may write the bytes as long as the slice is in use. Processes that keep to the protocol don't, until the
-    /// lease ends, which a [time limit](Self::limit) can bring about at any moment; a hostile one that may open the
-    /// queue always can. [`read_at`](Self::read_at) and [`to_vec`](Self::to_vec) are safe in any case.
+    /// No process may write the bytes as long as the slice is in use. A process that keeps to the protocol does not write them
+    /// before the lease ends; a [time limit](Self::limit) can end the lease at any moment. A hostile process that may open the
+    /// queue can write them at any time. [`read_at`](Self::read_at) and [`to_vec`](Self::to_vec) are always safe.
     #[allow(unsafe_code, reason = "shared memory as a slice")]
     pub unsafe fn bytes(&self) -> &[u8] {
         // SAFETY: by this function's own contract.
         unsafe { self.place.bytes() }
     }
 
-    /// Copies bytes of the message from `offset` on, and returns how many.
+    /// Copies bytes of the message from `offset` on. Returns the number of copied bytes.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -211,9 +211,10 @@ impl<'q, Q: Leasable> Lease<'q, Q> {
         self.place.to_vec()
     }
 
-    /// Lets the lease end by itself, `time` from now: the message then goes back to its place in the queue, whatever its holder does
-    /// meanwhile. It does so when a process finds the queue empty or full, or receives beside other leases. A receiver that goes to sleep
-    /// looks when the first lease ends, and all blocked receivers look ten times a second.
+    /// Sets a time limit: the lease ends by itself, `time` from now, and the message goes back to its place in the queue.
+    ///
+    /// A process ends the lease when it finds the queue empty or full, or when it receives while other leases exist. A receiver
+    /// that goes to sleep wakes up for the first lease that ends. Every blocked receiver checks the leases ten times a second.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -229,7 +230,7 @@ impl<'q, Q: Leasable> Lease<'q, Q> {
     /// ```
     ///
     /// # Errors
-    /// [`LeaseError::Ended`] (ESTALE) if an earlier limit has ended it.
+    /// [`LeaseError::Ended`] (ESTALE) if an earlier limit has ended the lease.
     pub fn limit(&self, time: Duration) -> Result<(), LeaseError> {
         self.if_ours(|| {
             let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
@@ -239,7 +240,7 @@ impl<'q, Q: Leasable> Lease<'q, Q> {
         })
     }
 
-    /// Ends the lease and the message: it is dealt with, and its room is free.
+    /// Ends the lease and removes the message: its room is free.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -253,18 +254,20 @@ impl<'q, Q: Leasable> Lease<'q, Q> {
     /// ```
     ///
     /// # Blocking
-    /// Only while a process is stopped inside of an operation on this queue.
+    /// Only while a process is stopped inside an operation on this queue.
     ///
     /// # Errors
-    /// [`LeaseError::Ended`] (ESTALE) if a time limit has ended the lease, if the queue was removed, or if this is a forked child of its
-    /// holder: then another process gets the message, or got it already. [`QueueError::WouldDeadlock`] (EDEADLK) in a signal handler that
-    /// has interrupted a call on the same queue: then the message goes back to its place within a tenth of a second, as after a time limit.
+    /// [`LeaseError::Ended`] (ESTALE) if a time limit has ended the lease, if the queue was removed, or if the caller is a
+    /// forked child of the lease's owner. After a time limit another process gets the message, or has received it already.
+    ///
+    /// [`QueueError::WouldDeadlock`] (EDEADLK) in a signal handler that has interrupted a call on the same queue. The message
+    /// then goes back to its place within a tenth of a second, as after a time limit.
     pub fn acknowledge(self) -> Result<(), LeaseError> {
         self.acknowledge_kept()
     }
 
-    /// [`acknowledge`](Self::acknowledge) for a process that keeps the lease: it goes on after `WouldDeadlock`, and has ended after any
-    /// other answer.
+    /// Acknowledges the message as [`acknowledge`](Self::acknowledge) does, and keeps the lease after `WouldDeadlock`. After
+    /// every other result the lease has ended.
     #[doc(hidden)]
     pub fn acknowledge_kept(&self) -> Result<(), LeaseError> {
         self.end(|| self.queue.acknowledge(&self.handle))
@@ -284,28 +287,29 @@ impl<'q, Q: Leasable> Lease<'q, Q> {
     /// ```
     ///
     /// # Errors
-    /// As [`acknowledge`](Self::acknowledge).
+    /// The errors of [`acknowledge`](Self::acknowledge).
     pub fn give_back(self) -> Result<(), LeaseError> {
         self.give_back_kept()
     }
 
-    /// [`give_back`](Self::give_back) for a process that keeps the lease, as [`acknowledge_kept`](Self::acknowledge_kept).
+    /// Returns the message as [`give_back`](Self::give_back) does, and keeps the lease after `WouldDeadlock`. After every other
+    /// result the lease has ended.
     #[doc(hidden)]
     pub fn give_back_kept(&self) -> Result<(), LeaseError> {
         self.end(|| self.queue.give_back(&self.handle))
     }
 
-    /// Ends the lease, and notes that there is nothing more to be returned, unless the queue's lock could not be had.
+    /// Ends the lease. The lease stays open only if the caller could not get the queue's lock.
     fn end(&self, end: impl FnOnce() -> Result<bool, Refused<Q::Own>>) -> Result<(), LeaseError> {
         let ended = self.if_ours(end);
         if ended != Err(QueueError::WouldDeadlock.into()) && self.place.is_ours() {
-            // Relaxed: spares the drop a second attempt, which would be in vain.
+            // Relaxed: the flag only saves the drop a second attempt.
             self.is_open.store(false, Ordering::Relaxed);
         }
         ended
     }
 
-    /// Does something with the lease, if it is this process's.
+    /// Runs an operation on the lease if the lease belongs to this process.
     fn if_ours(
         &self,
         work: impl FnOnce() -> Result<bool, Refused<Q::Own>>,
@@ -315,7 +319,7 @@ impl<'q, Q: Leasable> Lease<'q, Q> {
         }
         match work() {
             Ok(true) => Ok(()),
-            // The engine's own reason to refuse a lease is that its queue was removed.
+            // The engine refuses a lease only after the queue was removed.
             Ok(false) | Err(Refused::Own(_)) => Err(LeaseError::Ended),
             Err(Refused::Fault(Fault::OwnedByCaller)) => Err(QueueError::WouldDeadlock.into()),
             Err(_) => {
@@ -330,7 +334,7 @@ impl<Q: Leasable> Drop for Lease<'_, Q> {
     fn drop(&mut self) {
         if *self.is_open.get_mut() && self.give_back_kept() == Err(QueueError::WouldDeadlock.into())
         {
-            // A handler that has interrupted its own thread inside of the queue: there is no lock to be had, and no other process
+            // A handler has interrupted its own thread inside the queue, so the handler can't get the lock. No other process
             // changes the record meanwhile.
             self.queue.expire(&self.handle);
         }

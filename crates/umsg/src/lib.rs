@@ -1,5 +1,6 @@
-//! POSIX message queues, System V message queues and message rings in shared memory: the semantics of Linux, no system call on the
-//! fast path, no limits of the kernel, no root, no daemon, and safe against the death of any process at any instruction.
+//! POSIX message queues, System V message queues and message rings in shared memory. They have the semantics of Linux, make no
+//! system call on the fast path, need no root and no daemon, and have no limits of the kernel. They survive the death of any
+//! process at any instruction.
 //!
 //! ```
 //! # let dir = std::env::temp_dir().join(format!("umsg-lib-{}", std::process::id()));
@@ -24,18 +25,19 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! | what you look for | where |
+//! | subject | where |
 //! |---|---|
 //! | queues with a name, whose messages have priorities | [`posix`] |
 //! | queues with a key, whose messages have types | [`sysv`] |
-//! | messages for one receiver, which it can wait for in any number | [`ring`] |
-//! | queues in an event loop | [`posix::Queue::pollable`], [`sysv::Queue::pollable`]; in tokio's `aio`, with the feature `tokio` |
-//! | which directory holds the queues, and its limits | [`Namespace`], [`Limits`] |
-//! | handlers that use queues; files that are cut short | [`signals`] |
-//! | what is the matter with a queue | [`diagnosis`] |
+//! | messages for one receiver, which can wait for a number of them | [`ring`] |
+//! | queues in an event loop | [`posix::Queue::pollable`], [`sysv::Queue::pollable`]; for tokio: `aio`, with the feature `tokio` |
+//! | the directory of the queues, and its limits | [`Namespace`], [`Limits`] |
+//! | signal handlers that use queues, and truncated files | [`signals`] |
+//! | inspection and repair of a queue | [`diagnosis`] |
 //!
-//! docs/concepts.md explains how umsg works, ARCHITECTURE.md says where the code is. docs/format.md draws every byte of a segment, docs/protocols.md every state,
-//! barrier and crash point; docs/guarantees.md says what is promised, and which test shows it.
+//! docs/concepts.md explains how umsg works, and ARCHITECTURE.md says where the code is. docs/format.md draws every byte of a
+//! segment. docs/protocols.md lists every state, barrier and crash point. docs/guarantees.md names each promise and the test
+//! that shows it.
 #![deny(unsafe_code)]
 #![warn(missing_debug_implementations)]
 

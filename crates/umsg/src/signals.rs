@@ -1,19 +1,18 @@
-//! Signals that arrive inside a critical section are put off until it ends.
+//! Deferral of signals that arrive inside a critical section.
 //!
-//! A handler may send to the very queue whose lock its own thread holds. It would wait for itself. So a handler that
-//! is going to use umsg asks [`defer`] first: inside a critical section the signal is remembered, every further
-//! signal is masked in the interrupted context, and the handler returns at once; when the section ends, the signal is
-//! queued again with its siginfo, the mask is restored, and the kernel delivers it as if it had just arrived. A
-//! critical section is well below a microsecond long, so nobody notices.
+//! A handler may send to the very queue whose lock its own thread holds; the handler would wait for itself. A handler that uses
+//! umsg therefore calls [`defer`] first. Inside a critical section, `defer` records the signal and masks all further signals in
+//! the interrupted context, and the handler returns at once. When the section ends, the signal is queued again with its siginfo
+//! and the mask is restored. The kernel then delivers the signal as if it had just arrived. A critical section takes well below
+//! a microsecond, so the delay is not noticeable.
 //!
-//! Whether a thread is inside one is known from a private, thread-local depth, never from a lock word, which a peer
-//! can forge.
+//! A private, thread-local depth says whether a thread is inside a critical section. A lock word does not, because another
+//! process can forge a lock word.
 //!
-//! [`defer`] has a second effect, on the call that was interrupted. A blocking call ends with `Interrupted` (EINTR) when a
-//! handler without SA_RESTART runs while it sleeps (a call on a System V queue: with any handler): that much the kernel tells it.
-//! But it also spins before it sleeps, and wakes up every 100 ms to look around, and a handler that runs in these microseconds
-//! would go unnoticed. So `defer` counts handlers on their thread, and the call looks at the count before it sleeps, in one step
-//! with falling asleep.
+//! [`defer`] has a second effect, on the interrupted call. The kernel ends a blocking call with `Interrupted` (EINTR) when a
+//! handler without SA_RESTART runs while the call sleeps. A call on a System V queue ends with any handler. But a call also
+//! spins before it sleeps, and wakes up every 100 ms to check the queue. The call would miss a handler that runs in these
+//! microseconds. So `defer` counts handlers on their thread, and the call checks the count and falls asleep in one step.
 pub use real::{Caller, Handlers, all_handlers_defer, can_wait, defer, defer_with_flags};
 mod truncation;
 pub use truncation::{catch_truncation, guard_mappings, mend_truncation};
@@ -21,23 +20,23 @@ mod real {
     use umsg_shm::sys::thread::{self, Interruptions};
     use umsg_shm::sys::{critical, futex};
 
-    /// A thread whose blocking calls another thread may end: for the drop-in's pthread_cancel.
+    /// A thread whose blocking calls another thread may end. The drop-in needs it for pthread_cancel.
     #[doc(hidden)]
     #[derive(Clone, Copy, Debug)]
     pub struct Caller(&'static Interruptions);
 
     impl Caller {
-        /// The calling thread.
+        /// Returns the calling thread.
         pub fn current() -> Caller {
             Caller(&thread::current().interruptions)
         }
 
-        /// As an address, to be kept in an atomic word; not 0.
+        /// Returns an address for an atomic word. The address is not 0.
         pub fn address(self) -> usize {
             std::ptr::from_ref(self.0).expose_provenance()
         }
 
-        /// What [`address`](Self::address) gave.
+        /// Restores the thread from its [`address`](Self::address).
         ///
         /// # Safety
         /// The thread has not ended, or has ended and was not joined.
@@ -46,50 +45,51 @@ mod real {
             Caller(unsafe { &*std::ptr::with_exposed_provenance(address) })
         }
 
-        /// Has the call in which the thread is blocked, or the next one, end with `Interrupted` where it would block.
+        /// Ends the call in which the thread is blocked, or the next call that would block, with `Interrupted`.
         pub fn end_call(self) {
             self.0.want().into_iter().for_each(futex::wake_own);
         }
 
-        /// The handlers that have run on the calling thread so far.
+        /// Returns the count of the handlers that have run on the calling thread so far.
         pub fn handlers(self) -> Handlers {
             Handlers(self.0.counted())
         }
 
-        /// Whether a call of the calling thread was to end; from now on it is not.
+        /// Returns whether a call of the calling thread was to end, and clears that request.
         pub fn take_end(self) -> bool {
             self.0.take_wanted()
         }
     }
 
-    /// The handlers that had run on a thread at some time.
+    /// A count of the handlers that had run on a thread at some time.
     #[doc(hidden)]
     #[derive(Clone, Copy, Debug)]
     pub struct Handlers([u32; 2]);
 
     impl Handlers {
-        /// Whether handlers have run since on the same thread, all of them with SA_RESTART.
+        /// Returns whether handlers have run since on the same thread, all of them with SA_RESTART.
         pub fn are_followed_by_restarts(self) -> bool {
             let ([without_restart, any], now) = (self.0, Caller::current().handlers().0);
             now[0] == without_restart && now[1] != any
         }
     }
 
-    /// For the drop-in: from now on all handlers of this process that matter call [`defer`].
+    /// Declares that all relevant handlers of this process call [`defer`]. The drop-in calls this function.
     #[doc(hidden)]
     pub fn all_handlers_defer() {
         critical::note_that_all_handlers_defer();
     }
 
-    /// Whether a signal can be put off: not one that a thread's own instruction may have raised.
+    /// Returns whether a signal can be deferred. A signal that may come from the thread's own instruction can't.
     #[doc(hidden)]
     pub fn can_wait(signal: i32) -> bool {
         critical::can_be_put_off(signal)
     }
 
-    /// To be called first in a signal handler that uses umsg, or whose signal may interrupt a thread that does and
-    /// that then uses umsg: answers whether the handler has to return at once, because the signal is delivered again
-    /// as soon as the interrupted call has left its critical section.
+    /// Defers a signal that has interrupted a critical section. Returns whether the handler has to return at once; the signal is
+    /// delivered again as soon as the interrupted call has left its critical section.
+    ///
+    /// Call it first in a signal handler that uses umsg, or whose signal may interrupt a thread that uses umsg.
     ///
     /// ```no_run
     /// extern "C" fn handler(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
@@ -101,17 +101,16 @@ mod real {
     /// }
     /// ```
     ///
-    /// The handler must have been installed with SA_SIGINFO. Signals that an instruction raises itself (SIGSEGV,
-    /// SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT) are never put off. The drop-in does this for every handler.
+    /// The handler must have been installed with SA_SIGINFO. Signals that an instruction raises itself (SIGSEGV, SIGBUS, SIGFPE,
+    /// SIGILL, SIGTRAP, SIGSYS, SIGABRT) are never deferred. The drop-in defers signals for every handler.
     ///
-    /// If the handler was installed without SA_RESTART, which `defer` asks the kernel (one system call), a blocking call
-    /// that it interrupted ends with `Interrupted` (EINTR), be it asleep or about to sleep; one on a System V queue ends
-    /// whatever the handler was installed with. Without `defer`, or where
-    /// the kernel or a sandbox has no futex_waitv(2), a handler that runs just before the call falls asleep is missed,
-    /// and the call goes on.
+    /// `defer` asks the kernel for the handler's flags (one system call). If the handler was installed without SA_RESTART, a
+    /// blocking call that it interrupted ends with `Interrupted` (EINTR), asleep or about to sleep. A call on a System V queue
+    /// ends with any flags. Without `defer`, or where the kernel or a sandbox has no futex_waitv(2), the call misses a handler
+    /// that runs just before the call falls asleep, and goes on.
     ///
     /// # Safety
-    /// `info` and `context` are those that the kernel gave to the running handler.
+    /// `info` and `context` are the arguments that the kernel gave to the running handler.
     pub unsafe fn defer(
         signal: i32,
         info: *const libc::siginfo_t,
@@ -121,10 +120,10 @@ mod real {
         unsafe { enter(signal, info, context, || installed_flags(signal)) }
     }
 
-    /// [`defer`] for a process that knows the flags that the handler was installed with.
+    /// Defers a signal as [`defer`] does, for a process that knows the flags of the installed handler.
     ///
     /// # Safety
-    /// As for [`defer`].
+    /// The conditions of [`defer`].
     #[doc(hidden)]
     pub unsafe fn defer_with_flags(
         signal: i32,
@@ -137,7 +136,7 @@ mod real {
     }
 
     /// # Safety
-    /// As for [`defer`].
+    /// The conditions of [`defer`].
     unsafe fn enter(
         signal: i32,
         info: *const libc::siginfo_t,
@@ -154,11 +153,11 @@ mod real {
         false
     }
 
-    /// The flags that a signal's handler was installed with. The kernel keeps them when SA_RESETHAND has taken the handler.
+    /// Returns the flags of a signal's installed handler. The kernel keeps the flags after SA_RESETHAND has reset the handler.
     fn installed_flags(signal: i32) -> i32 {
-        // SAFETY: numbers and a pointer, for which zero is a value.
+        // SAFETY: `sigaction` consists of numbers and a pointer, for which zero is a value.
         let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-        // SAFETY: `action` is writable; nothing is installed. The function may be called in a handler.
+        // SAFETY: `action` is writable, and nothing is installed. sigaction(2) is async-signal-safe.
         unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut action) };
         action.sa_flags
     }

@@ -1,19 +1,20 @@
-//! What users of a namespace left that were killed, and would have removed themselves.
+//! Stale files: files that killed processes would have removed themselves.
 
 use crate::last_close::{all_unused, remove_all_unused};
 use crate::namespace::{Namespace, NamespaceError};
 use std::ffi::OsString;
 
-/// What [`Namespace::left_over`] found, or [`Namespace::sweep`] removed.
+/// The files that [`Namespace::left_over`] finds, or that [`Namespace::sweep`] removes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StaleFiles {
-    /// Names of queues that were made to be [removed](crate::posix::OpenOptions::remove_on_last_close) when no process has them open any more,
-    /// with their slashes, in order.
+    /// Names, with their slashes and in order, of queues that were made with
+    /// [`remove_on_last_close`](crate::posix::OpenOptions::remove_on_last_close) and that no process has open any more.
     pub queues: Vec<OsString>,
-    /// How many FIFOs by which queues were polled.
+    /// Number of stale FIFOs, through which processes polled queues.
     pub doorbells: usize,
-    /// How many files and directories that were to become queues or limits, and labels of dead-letter queues whose queues are gone.
+    /// Number of unfinished files and directories of queues and limits, and of labels of dead-letter queues whose queues are
+    /// gone.
     pub temporary: usize,
 }
 
@@ -28,7 +29,7 @@ impl StaleFiles {
         }
     }
 
-    /// Nothing was left.
+    /// Returns whether there are no stale files.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -48,7 +49,7 @@ fn with_slash(name: &OsString) -> OsString {
 }
 
 impl Namespace {
-    /// What [`sweep`](Self::sweep) would remove. Nothing is changed.
+    /// Returns the files that [`sweep`](Self::sweep) would remove. Nothing is changed.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -62,7 +63,7 @@ impl Namespace {
     /// Never. A process that opens one of these queues at the same moment may wait for some microseconds.
     ///
     /// # Errors
-    /// If the namespace can't be listed.
+    /// [`NamespaceError`] if the namespace can't be listed.
     pub fn left_over(&self) -> Result<StaleFiles, NamespaceError> {
         Ok(StaleFiles::new(
             all_unused(self)?,
@@ -71,9 +72,10 @@ impl Namespace {
         ))
     }
 
-    /// Removes what its last users would have removed if they had not been killed: queues that are
-    /// [to go with them](crate::posix::OpenOptions::remove_on_last_close), doorbells that no process polls, and what was half made. Of other
-    /// users only root can.
+    /// Removes stale files: queues made with [`remove_on_last_close`](crate::posix::OpenOptions::remove_on_last_close) that no
+    /// process has open, FIFOs that no process polls, and unfinished files.
+    ///
+    /// Only root can remove the files of other users.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -84,13 +86,13 @@ impl Namespace {
     /// ```
     ///
     /// # Blocking
-    /// For a millisecond a queue, if others look at it or remove it meanwhile.
+    /// For a millisecond a queue, if other processes inspect or remove the queue meanwhile.
     ///
     /// # Errors
-    /// If the namespace can't be listed.
+    /// [`NamespaceError`] if the namespace can't be listed.
     ///
     /// # If the process dies
-    /// Some is removed, the rest later.
+    /// Some of the files are removed. A later call removes the others.
     pub fn sweep(&self) -> Result<StaleFiles, NamespaceError> {
         Ok(StaleFiles::new(
             remove_all_unused(self)?,

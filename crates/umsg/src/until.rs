@@ -1,12 +1,12 @@
-//! How long a call waits.
+//! Limits of waiting.
 
 use std::time::{Duration, SystemTime};
 use umsg_shm::sys::clock::Deadline;
 
-/// How long a call waits: the argument of the methods whose names end with `_until`.
+/// Says how long a call waits: the argument of the methods whose names end with `_until`.
 ///
-/// `send` waits as with `Forever`, `try_send` as with `Now`, `send_timeout` as with `After`, and `send_deadline` as with `Time`; the same holds
-/// for all calls.
+/// `send` waits as with `Forever`, `try_send` as with `Now`, `send_timeout` as with `After`, and `send_deadline` as with `Time`.
+/// The other calls follow the same pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
     /// The call does not wait.
@@ -15,7 +15,7 @@ pub enum Until {
     Forever,
     /// The call waits for this duration, on the monotonic clock.
     After(Duration),
-    /// The call waits until this time, on the system's clock, as mq_timedsend(3) does.
+    /// The call waits until this time, on the system's clock (CLOCK_REALTIME), as mq_timedsend(3) does.
     Time(SystemTime),
 }
 
@@ -31,7 +31,7 @@ impl Until {
     }
 }
 
-/// A time as a deadline; one before 1970 has passed.
+/// Converts a time to a deadline. A time before 1970 has passed.
 pub(crate) fn realtime(time: SystemTime) -> Deadline {
     let since = time
         .duration_since(SystemTime::UNIX_EPOCH)

@@ -1,21 +1,21 @@
-//! Why a process is not told of a message.
+//! Errors of notification.
 
 use super::{Fault, QueueError};
 
-/// Why a process is not registered for a notification, or was not told.
+/// The reason why a process was not registered for a notification, or not notified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotifyError {
-    /// EBUSY: a process is registered, maybe this one.
+    /// EBUSY: a process is registered already, possibly this one.
     #[error("a process is already registered for notification by this queue")]
     Busy,
-    /// EINVAL: a signal's number is not from 0 to 64.
+    /// EINVAL: a signal's number is outside 0 to 64.
     #[error("a signal's number must be from 0 to 64, where 0 is no signal")]
     InvalidSignal,
-    /// EINVAL: of a `struct sigevent`, `sigev_notify` is none of SIGEV_NONE, SIGEV_SIGNAL and SIGEV_THREAD.
+    /// EINVAL: `sigev_notify` of a `struct sigevent` is none of SIGEV_NONE, SIGEV_SIGNAL and SIGEV_THREAD.
     #[error("sigev_notify must be SIGEV_NONE, SIGEV_SIGNAL or SIGEV_THREAD")]
     InvalidWay,
-    /// EINVAL: of a `struct sigevent` that asks for a thread, `sigev_notify_function` is NULL.
+    /// EINVAL: a `struct sigevent` asks for a thread, and its `sigev_notify_function` is NULL.
     #[error("sigev_notify_function is NULL: SIGEV_THREAD needs a function to call")]
     NoFunction,
     /// ENOMEM: the thread that waits for the notification can't be started.
@@ -23,7 +23,7 @@ pub enum NotifyError {
         "the thread that waits for the notification can't be started: raise the limit of processes (ulimit -u, pids.max) or of address space (ulimit -v)"
     )]
     NoThread,
-    /// The errno of the call: the kernel or a sandbox refuses a system call without which no signal comes.
+    /// The errno of the call: the kernel or a sandbox refuses a system call that notification by signals needs.
     #[error("{}", super::call_refused(call, &std::io::Error::from_raw_os_error(*.errno)))]
     CallRefused {
         /// The system call.
@@ -31,12 +31,12 @@ pub enum NotifyError {
         /// Its errno.
         errno: i32,
     },
-    /// ENOMEM: more than a thousand living processes were notified by this queue and have not run since.
+    /// ENOMEM: this queue notified more than a thousand living processes that have not run since.
     #[error(
         "1,032 processes were notified by this queue and have not run since: continue those that are stopped, or end them"
     )]
     TooManyUntold,
-    /// EAGAIN: a process was stopped inside of an operation on the queue.
+    /// EAGAIN: a process was stopped inside an operation on the queue.
     #[error("the queue is locked by a process that is stopped")]
     Unavailable,
     /// ETIMEDOUT: no message came before the deadline.
@@ -48,13 +48,13 @@ pub enum NotifyError {
     /// ECANCELED: the registration was taken away.
     #[error("the registration was removed")]
     Gone,
-    /// As for all kinds of queues.
+    /// The errors that all kinds of queues share.
     #[error(transparent)]
     Queue(#[from] QueueError),
 }
 
 impl NotifyError {
-    /// The error number that mq_notify(3) gives, or would give, for it.
+    /// Returns the error number of mq_notify(3), or the nearest number where mq_notify(3) has no such error.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;

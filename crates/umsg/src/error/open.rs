@@ -1,4 +1,4 @@
-//! Why there is no handle of a queue, or no end of its name.
+//! Errors of opening and unlinking queues.
 
 use super::{Fault, QueueError, SegmentError};
 use crate::namespace::{FileError, NamespaceError};
@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use umsg_shm::fault::AttachError;
 use umsg_shm::sys::required::Refused;
 
-/// Why a queue was not opened, created or attached to.
+/// The reason why a queue was not opened, created or attached to.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
@@ -22,13 +22,13 @@ pub enum OpenError {
     /// EINVAL: neither reading nor writing was asked for.
     #[error("choose an access mode: reading, writing, or both")]
     NoAccessMode,
-    /// ENOENT: no such queue.
+    /// ENOENT: no queue has this name.
     #[error("no queue has this name")]
     NotFound,
-    /// EEXIST: the queue exists and was to be created.
+    /// EEXIST: the queue exists, and the caller asked for a new one.
     #[error("a queue of this name exists already")]
     AlreadyExists,
-    /// EACCES: the queue's mode does not grant what was asked for.
+    /// EACCES: the queue's mode does not grant the requested access.
     #[error("permission denied by the queue's mode or by its directory")]
     PermissionDenied,
     /// EACCES: the queue's file has a second name, in this directory or in another one.
@@ -36,7 +36,7 @@ pub enum OpenError {
         "the queue's file has a second hard link, through which other users may use the queue: remove the link that the owner did not create (`find -samefile` shows both)"
     )]
     SecondName,
-    /// EACCES: a mode that lets some only send or only receive, in a namespace that refuses those, see
+    /// EACCES: the mode grants some users only sending or only receiving, and the namespace refuses such modes, see
     /// [`Limits::enforced_modes`](crate::Limits::enforced_modes).
     #[error(
         "mode {mode:04o} is refused, because the kernel can't enforce send-only or receive-only access: give owner, group and others both read and write, or neither, or change the limit enforced_modes"
@@ -45,20 +45,20 @@ pub enum OpenError {
         /// The mode, less the umask.
         mode: u32,
     },
-    /// EINVAL: zero, or beyond the namespace's limits.
+    /// EINVAL: an attribute is zero or exceeds the namespace's limits.
     #[error("{what} must be from 1 to {max}, not {value}{}", raise(.what, *.value, *.max))]
     InvalidAttributes {
-        /// Which attribute.
+        /// The name of the attribute.
         what: &'static str,
-        /// What was asked for.
+        /// The requested value.
         value: u64,
-        /// The namespace's limit, or that of all queues.
+        /// The limit of the namespace, or of all queues.
         max: u64,
     },
-    /// EINVAL: a limit of deliveries and no queue for what exceeds it.
+    /// EINVAL: a limit of deliveries was given without a dead-letter queue.
     #[error("a queue with a limit of deliveries needs a dead-letter queue")]
     NoDeadLetterQueue,
-    /// EINVAL: a queue that is its own dead-letter queue.
+    /// EINVAL: the queue was named as its own dead-letter queue.
     #[error("a queue can't be its own dead-letter queue")]
     OwnDeadLetterQueue,
     /// EINVAL: the dead-letter queue exists and has a smaller message size.
@@ -72,8 +72,8 @@ pub enum OpenError {
     /// ENOSPC: the namespace has as many queues as its limits allow.
     #[error("{}", too_many(*.0))]
     TooManyQueues(u32),
-    /// EAGAIN: the queue is one that is [removed](crate::posix::OpenOptions::remove_on_last_close) when no process has it open any more; a process
-    /// has been doing so for a second, as it was stopped or did not get a processor.
+    /// EAGAIN: a process has been [removing](crate::posix::OpenOptions::remove_on_last_close) the queue for a second. That
+    /// process was stopped or did not get a processor.
     #[error(
         "a process has been removing the queue for a second, and may be stopped: continue it, or end it (`fuser` on the queue's file names it)"
     )]
@@ -84,12 +84,12 @@ pub enum OpenError {
     /// The file of the queue can't be used, or a system call failed.
     #[error(transparent)]
     Segment(#[from] SegmentError),
-    /// As for all kinds of queues.
+    /// The errors that all kinds of queues share.
     #[error(transparent)]
     Queue(#[from] QueueError),
 }
 
-/// Whether a limit can be raised.
+/// Says whether a limit can be raised.
 fn raise(what: &str, value: u64, max: u64) -> &'static str {
     let most = match what {
         "message_size" => umsg_shm::posix_engine::segment::LARGEST_MESSAGE,
@@ -102,7 +102,7 @@ fn raise(what: &str, value: u64, max: u64) -> &'static str {
     }
 }
 
-/// What a limit of so many queues says to a process that wants another.
+/// Says what a process that wants another queue can do at this limit.
 fn too_many(limit: u32) -> String {
     match limit {
         0 => {
@@ -115,8 +115,8 @@ fn too_many(limit: u32) -> String {
 }
 
 impl OpenError {
-    /// Whether [`repair`](crate::posix::repair) may mend the queue that was refused. A damaged one that it can't mend has lost what all else follows
-    /// from, and can only be removed.
+    /// Returns whether [`repair`](crate::posix::repair) may repair the refused queue. A damaged queue beyond repair has lost its
+    /// basic attributes and can only be removed.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -131,7 +131,7 @@ impl OpenError {
         matches!(self, OpenError::Segment(error) if error.is_repairable())
     }
 
-    /// The error number that mq_open(3) gives, or would give, for it.
+    /// Returns the error number of mq_open(3), or the nearest number where mq_open(3) has no such error.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -166,7 +166,7 @@ impl OpenError {
         }
     }
 
-    /// Sorts an error of the system into the variants above.
+    /// Converts an error of the system to one of the variants above.
     pub(crate) fn from_errno(call: &'static str, errno: Errno) -> OpenError {
         match errno {
             Errno::NOENT => OpenError::NotFound,
@@ -248,20 +248,20 @@ impl From<Refused> for OpenError {
     }
 }
 
-/// Whether a call can be denied by modes. A call on a descriptor that is open can only be refused by a sandbox, which the error must
-/// not blame on the queue.
+/// Whether modes can deny a call. A call on an open descriptor can only be refused by a sandbox, and the error must not name the
+/// queue's mode as the cause.
 fn takes_a_path(call: &str) -> bool {
     call == "open"
 }
 
-/// Why a queue was not unlinked.
+/// The reason why a queue was not unlinked.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UnlinkError {
-    /// EINVAL, EACCES, ENAMETOOLONG, ENOENT: as for opening.
+    /// EINVAL, EACCES, ENAMETOOLONG, ENOENT: the errors of opening.
     #[error(transparent)]
     Name(OpenError),
-    /// ENOENT: no such queue.
+    /// ENOENT: no queue has this name.
     #[error("no queue has this name")]
     NotFound,
     /// EACCES: only a queue's owner, or root, may unlink it.
@@ -276,7 +276,7 @@ pub enum UnlinkError {
 }
 
 impl UnlinkError {
-    /// The error number that mq_unlink(3) gives, or would give, for it.
+    /// Returns the error number of mq_unlink(3), or the nearest number where mq_unlink(3) has no such error.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;

@@ -1,8 +1,8 @@
-//! The errors that operations on queues of all kinds share.
+//! Errors that operations on queues of all kinds share.
 
 use umsg_shm::fault::Fault;
 
-/// Why the memory of a queue or ring served no operation, whatever its kind.
+/// The reason why the memory of a queue or ring did not serve an operation of any kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum QueueError {
@@ -19,11 +19,11 @@ pub enum QueueError {
         "the namespace has reached its limit of bytes: receive messages, remove queues, or raise the limit max_bytes"
     )]
     OverLimit,
-    /// ENOSPC: the queue's file is as full as it can get. POSIX queues and rings reach this beyond 32 GiB, System V queues with some four
-    /// million messages.
+    /// ENOSPC: the queue's file has reached its largest size. POSIX queues and rings reach it beyond 32 GiB, System V queues
+    /// with some four million messages.
     #[error("the queue's file has no room for this message: receive messages first")]
     UsedUp,
-    /// EBADMSG: the shared memory holds what no operation could have left there.
+    /// EBADMSG: the shared memory holds a state that no operation leaves there.
     #[error("the queue's shared memory is damaged")]
     Damaged,
     /// EDEADLK: the calling thread was interrupted inside a call on the same queue, see [`crate::signals::defer`].
@@ -34,7 +34,7 @@ pub enum QueueError {
 }
 
 impl QueueError {
-    /// The error number that Linux gives, or would give, for it.
+    /// Returns the error number that Linux gives, or the nearest number where Linux has no such error.
     ///
     /// ```
     /// assert_eq!(umsg::QueueError::Damaged.errno(), libc::EBADMSG);
@@ -49,7 +49,7 @@ impl QueueError {
         }
     }
 
-    /// As [`errno`](Self::errno), of a call that has ENOMEM in place of ENOSPC, such as msgsnd(2).
+    /// Returns the [`errno`](Self::errno) of a call that has ENOMEM in place of ENOSPC, such as msgsnd(2).
     pub(crate) fn errno_without_nospc(&self) -> i32 {
         match self.errno() {
             libc::ENOSPC => libc::ENOMEM,
@@ -57,7 +57,7 @@ impl QueueError {
         }
     }
 
-    /// The error of an operation. `busy` is the operation's own for a lock that a stopped process holds.
+    /// Converts the fault of an operation. `busy` is the operation's own error for a lock that a stopped process holds.
     pub(crate) fn of<E: From<QueueError>>(fault: Fault, busy: E) -> E {
         let error = match fault {
             Fault::Damaged => QueueError::Damaged,
@@ -71,8 +71,8 @@ impl QueueError {
         error.into()
     }
 
-    /// As [`of`](Self::of), of an operation that uses no memory but what was populated when the queue was made, so that all lack of room is
-    /// lack of memory.
+    /// Converts a fault as [`of`](Self::of) does, for an operation that uses only memory that was populated when the queue was
+    /// made. Every lack of room is then a lack of memory.
     pub(crate) fn of_in_place<E: From<QueueError>>(fault: Fault, busy: E) -> E {
         match fault {
             Fault::NoSpace | Fault::OverLimit | Fault::UsedUp => QueueError::NoMemory.into(),

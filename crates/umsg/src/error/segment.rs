@@ -1,22 +1,23 @@
-//! The errors of files and system calls that opening a queue of any kind can meet.
+//! Errors of files and system calls when a queue of any kind is opened.
 
 use std::io;
 use umsg_shm::memory::OUT_OF_RANGE;
 use umsg_shm::sys::required::Refused;
 
-/// Why the file of a queue or ring can't be used.
+/// The reason why the file of a queue or ring can't be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SegmentError {
     /// EINVAL: the file is not a segment of this kind of queue.
     #[error("{0}: not a queue of umsg, or a queue of another kind")]
     NotAQueue(&'static str),
-    /// EINVAL: a segment of another version or layout.
+    /// EINVAL: the file is a segment of another version or layout.
     #[error("{}", other_version(*.found, *.expected))]
     OtherVersion {
         /// Version of the format in the file.
         found: u32,
-        /// Version of this library's format; the same if the layouts differ, whose number stands behind that of the format.
+        /// Version of this library's format. It equals `found` if only the layouts differ; the layout's number stands behind
+        /// that of the format.
         expected: u32,
     },
     /// EBADMSG: the header contradicts itself or the file's length.
@@ -30,7 +31,7 @@ pub enum SegmentError {
         /// Length of the file, in bytes.
         len: u64,
     },
-    /// EFBIG: the process may make no file of the queue's length.
+    /// EFBIG: the process may not make a file of the queue's length.
     #[error(
         "the queue's file needs {len} bytes, more than the process may make: raise the process's limit (ulimit -f), or make a smaller queue"
     )]
@@ -38,10 +39,10 @@ pub enum SegmentError {
         /// Length of the file, in bytes.
         len: u64,
     },
-    /// EMFILE or ENFILE: no descriptor is left. A queue keeps none, but some are needed for a moment.
+    /// EMFILE or ENFILE: no descriptor is left. A queue keeps no descriptor, but opening it needs some for a moment.
     #[error("no file descriptor is left: close some, or raise the limit (ulimit -n)")]
     TooManyFiles(i32),
-    /// The errno of the call: the kernel or a sandbox refuses a system call that no queue works without.
+    /// The errno of the call: the kernel or a sandbox refuses a system call that every queue needs.
     #[error("{}", super::call_refused(call, error))]
     CallRefused {
         /// The system call.
@@ -49,8 +50,9 @@ pub enum SegmentError {
         /// Its error.
         error: io::Error,
     },
-    /// The errno of the cause: processes of several PID or time namespaces use the queue, and this process can't register its life, a file in the
-    /// namespace's directory that the process keeps locked. Others would not learn of its death.
+    /// The errno of the cause: this process can't make its liveness file. Processes of several PID or time namespaces use the
+    /// queue; each registers with a file in the namespace's directory that it keeps locked. Without that file other processes
+    /// would not learn of this process's death.
     #[error(
         "this process can't make the file by which processes in other PID or time namespaces would learn of its death: {call}: {error}. Give it write access to the directory of queues, or run it in the namespaces of the queue's creator."
     )]
@@ -70,7 +72,7 @@ pub enum SegmentError {
     },
 }
 
-/// What is told of a queue whose format or layout is another: the field of its header that says so.
+/// Names the field of the header that shows another format or layout.
 fn other_version(found: u32, expected: u32) -> String {
     match found == expected {
         true => format!(
@@ -85,7 +87,8 @@ fn other_version(found: u32, expected: u32) -> String {
 }
 
 impl SegmentError {
-    /// Whether a repair may mend the queue. A damaged one that it can't mend has lost what all else follows from, and can only be removed.
+    /// Returns whether a repair may repair the queue. A damaged queue beyond repair has lost its basic attributes and can only
+    /// be removed.
     ///
     /// ```
     /// let error = umsg::SegmentError::NotAQueue("a directory");
@@ -96,7 +99,7 @@ impl SegmentError {
         matches!(self, SegmentError::Damaged(what) if *what != OUT_OF_RANGE)
     }
 
-    /// The error number that Linux gives, or would give, for it.
+    /// Returns the error number that Linux gives, or the nearest number where Linux has no such error.
     ///
     /// ```
     /// assert_eq!(umsg::SegmentError::TooManyFiles(libc::EMFILE).errno(), libc::EMFILE);

@@ -1,16 +1,16 @@
-//! Permission: what the file system enforces, and what the header adds.
+//! Permissions: those that the file system enforces, and those that the header adds.
 
 use rustix::fs::Stat;
 use rustix::thread::CapabilitySet;
 
-/// Receiving and sending, as bits of a mode's class.
+/// Receiving and sending, as the bits of one class of a mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Access {
     pub(super) read: bool,
     pub(super) write: bool,
 }
 
-/// The mode of a queue's file: a process that may do anything with the queue must be able to map it for writing.
+/// Returns the mode of a queue's file: a process that may use the queue must be able to map it for writing.
 pub(super) fn file_mode(mode: u32) -> u32 {
     [6, 3, 0]
         .iter()
@@ -19,15 +19,15 @@ pub(super) fn file_mode(mode: u32) -> u32 {
         .sum()
 }
 
-/// Whether the caller may open a queue of this mode, whose file belongs to the user and group of `stat`.
-/// Source: mq_open(3) and path_resolution(7).
+/// Returns whether the caller may open a queue of this mode. `stat` gives the user and group of the queue's file. Source:
+/// mq_open(3) and path_resolution(7).
 pub(super) fn is_granted(access: Access, mode: u32, stat: &Stat) -> bool {
     let wanted = u32::from(access.read) << 2 | u32::from(access.write) << 1;
     let granted = mode >> class_of_caller(stat) & 0o7;
     wanted & !granted == 0 || is_privileged(access)
 }
 
-/// How far the bits of the caller's class are shifted: owner 6, group 3, others 0.
+/// Returns the shift of the bits of the caller's class: owner 6, group 3, others 0.
 fn class_of_caller(stat: &Stat) -> u32 {
     if rustix::process::geteuid().as_raw() == stat.st_uid {
         return 6;

@@ -1,4 +1,4 @@
-//! Several messages in one call.
+//! Batches: several messages in one call.
 
 use super::queue::{Queue, Received};
 use crate::error::{ReceiveError, SendError};
@@ -8,12 +8,12 @@ use umsg_shm::posix_engine::batch::{self, Batch};
 use umsg_shm::posix_engine::{Engine, Taken};
 use umsg_shm::sys::thread;
 
-/// Messages that are somewhere: their bytes and their priority.
+/// Messages at any place in memory: their bytes and their priorities.
 #[doc(hidden)]
 pub trait Outgoing {
-    /// How many.
+    /// Returns the number of messages.
     fn count(&self) -> usize;
-    /// One of them. It may be asked for several times, and has to be the same each time.
+    /// Returns one of the messages. The engine may ask for a message several times, and every answer has to be the same.
     fn at(&self, index: usize) -> (&[u8], u32);
 }
 
@@ -29,7 +29,7 @@ impl Outgoing for [(&[u8], u32)] {
     }
 }
 
-/// Messages whose lengths and priorities were checked.
+/// Messages with checked lengths and priorities.
 struct Checked<'a, M: ?Sized>(&'a M);
 
 impl<M: Outgoing + ?Sized> Batch for Checked<'_, M> {
@@ -45,19 +45,21 @@ impl<M: Outgoing + ?Sized> Batch for Checked<'_, M> {
     }
 }
 
-/// Where received messages go.
+/// The destination of received messages.
 #[doc(hidden)]
 pub trait Incoming {
-    /// Room for the next message, which has `len` bytes: a slice of at least that length. None leaves it in the queue and
-    /// ends the call. Called with the queue's lock held: it must not use a queue, nor panic, nor wait. The first
-    /// time in a call it has to find room for the queue's message size, or the call receives nothing.
+    /// Returns room for the next message, which has `len` bytes: a slice of at least that length. `None` leaves the message in
+    /// the queue and ends the call.
+    ///
+    /// The engine holds the queue's lock during this call: the call must not use a queue, panic or wait. The first time in a
+    /// call the room must fit the queue's message size; otherwise the call receives nothing.
     fn place(&mut self, len: usize) -> Option<&mut [u8]>;
 
-    /// The message stands at the beginning of that room now.
+    /// Reports that the message stands at the beginning of that room.
     fn taken(&mut self, len: usize, priority: u32);
 }
 
-/// What the engine puts messages into.
+/// The engine's sink for received messages.
 struct Into<'a, I: ?Sized>(&'a mut I);
 
 impl<I: Incoming + ?Sized> batch::Sink for Into<'_, I> {
@@ -72,7 +74,7 @@ impl<I: Incoming + ?Sized> batch::Sink for Into<'_, I> {
     }
 }
 
-/// One after another into a buffer.
+/// Packs messages one after another into a buffer.
 struct Packed<'a> {
     buffer: &'a mut [u8],
     used: usize,
@@ -99,23 +101,24 @@ impl Incoming for Packed<'_> {
 
 /// # Sending batches
 impl Queue {
-    /// Sends all of these messages, each given as its bytes and its priority, or none: no receiver finds one of them while
-    /// another is not there yet. They take one lock and at most one round of wake-ups, and are delivered by
-    /// priority, those of one priority in the order given. No messages are sent at once.
+    /// Sends all of these messages or none, each given as its bytes and its priority. A receiver finds either all of them or
+    /// none in the queue. The batch takes one lock and at most one round of wake-ups. Messages are delivered by priority; those
+    /// of one priority in the given order. An empty batch is sent at once.
     ///
     /// # Blocking
-    /// Until there is room for all of them. A blocked batch has its place among the blocked senders; while it is first, the
-    /// room that there is is kept for it: a process that sends later finds the queue full.
+    /// Until there is room for all of them. A blocked batch has its place among the blocked senders. While the batch is first,
+    /// free room is kept for it: a process that sends later finds the queue full.
     ///
-    /// A full queue that [fails or drops](super::OnFull) does so for a batch as well: it drops the oldest messages of the
-    /// lowest priority until there is room for all; or the batch, if too many are better than the best of it.
+    /// A full queue that [fails or drops](super::OnFull) does so for a batch as well. It drops the oldest messages of the lowest
+    /// priority until there is room for the whole batch. If too many messages have a higher priority than the best of the batch,
+    /// the queue drops the batch.
     ///
     /// # Errors
-    /// [`SendError::BatchTooLarge`] (EMSGSIZE) if the queue never holds so many; all others of [`SendError`] but `Full` and
-    /// `TimedOut`. Nothing was sent then.
+    /// [`SendError::BatchTooLarge`] (EMSGSIZE) if the queue never holds so many messages; all others of [`SendError`] but `Full`
+    /// and `TimedOut`. After an error nothing was sent.
     ///
     /// # If the process dies
-    /// Before the call returns: all of them were sent, or none.
+    /// Before the call returns: all of the messages were sent, or none.
     ///
     /// ```
     /// # use umsg::{Namespace, posix::OpenOptions};
@@ -132,7 +135,7 @@ impl Queue {
         self.send_all_of(messages, Until::Forever)
     }
 
-    /// Sends all of these messages if there is room for them at once; otherwise as [`send_batch`](Self::send_batch).
+    /// Sends all of these messages if there is room for them at once; otherwise behaves as [`send_batch`](Self::send_batch).
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -145,15 +148,15 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// Never; if a process was stopped inside of an operation on this queue, the call returns after a second.
+    /// Never; if a process was stopped inside an operation on this queue, the call returns after a second.
     ///
     /// # Errors
-    /// [`SendError::Full`] (EAGAIN) and those of [`send_batch`](Self::send_batch). Nothing was sent then.
+    /// [`SendError::Full`] (EAGAIN) and those of [`send_batch`](Self::send_batch). After an error nothing was sent.
     pub fn try_send_batch(&self, messages: &[(&[u8], u32)]) -> Result<(), SendError> {
         self.send_all_of(messages, Until::Now)
     }
 
-    /// As [`send_batch`](Self::send_batch); waits for room at most `timeout`, on the monotonic clock.
+    /// Sends a batch as [`send_batch`](Self::send_batch) does; waits for room at most `timeout`, on the monotonic clock.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -167,7 +170,7 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// [`SendError::TimedOut`] (ETIMEDOUT) and those of [`send_batch`](Self::send_batch). Nothing was sent then.
+    /// [`SendError::TimedOut`] (ETIMEDOUT) and those of [`send_batch`](Self::send_batch). After an error nothing was sent.
     pub fn send_batch_timeout(
         &self,
         messages: &[(&[u8], u32)],
@@ -176,7 +179,7 @@ impl Queue {
         self.send_all_of(messages, Until::After(timeout))
     }
 
-    /// As [`send_batch`](Self::send_batch); waits for room at most until `deadline`, on the system's clock.
+    /// Sends a batch as [`send_batch`](Self::send_batch) does; waits for room at most until `deadline`, on the system's clock.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -190,7 +193,7 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// [`SendError::TimedOut`] (ETIMEDOUT) and those of [`send_batch`](Self::send_batch). Nothing was sent then.
+    /// [`SendError::TimedOut`] (ETIMEDOUT) and those of [`send_batch`](Self::send_batch). After an error nothing was sent.
     pub fn send_batch_deadline(
         &self,
         messages: &[(&[u8], u32)],
@@ -199,8 +202,8 @@ impl Queue {
         self.send_all_of(messages, Until::Time(deadline))
     }
 
-    /// Sends as many of these messages as there is room for, the first of them, as one batch. Answers how many: at
-    /// least one, unless none were given.
+    /// Sends the first of these messages, as many as there is room for, as one batch. Returns their number: at least one, unless
+    /// `messages` is empty.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -212,19 +215,20 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// While the queue is full: as [`send`](Self::send) of the first message. What else fits then follows as a second batch.
+    /// While the queue is full: as [`send`](Self::send) of the first message. The other messages that fit then follow as a
+    /// second batch.
     ///
     /// # Errors
-    /// All of [`SendError`] but `Full`, `TimedOut` and `BatchTooLarge`. Nothing was sent then. Each message is checked, also
-    /// one for which there is no room.
+    /// All of [`SendError`] but `Full`, `TimedOut` and `BatchTooLarge`. After an error nothing was sent. Each message is
+    /// checked, even one for which there is no room.
     ///
     /// # If the process dies
-    /// Before the call returns: some of the first messages were sent, each whole.
+    /// Before the call returns: some of the first messages were sent, each of them complete.
     pub fn send_some(&self, messages: &[(&[u8], u32)]) -> Result<usize, SendError> {
         self.send_some_of(messages, Until::Forever)
     }
 
-    /// As [`send_some`](Self::send_some), if there is room at once.
+    /// Sends messages as [`send_some`](Self::send_some) does, if there is room at once.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -236,15 +240,15 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// Never; if a process was stopped inside of an operation on this queue, the call returns after a second.
+    /// Never; if a process was stopped inside an operation on this queue, the call returns after a second.
     ///
     /// # Errors
-    /// [`SendError::Full`] (EAGAIN) and those of [`send_some`](Self::send_some). Nothing was sent then.
+    /// [`SendError::Full`] (EAGAIN) and those of [`send_some`](Self::send_some). After an error nothing was sent.
     pub fn try_send_some(&self, messages: &[(&[u8], u32)]) -> Result<usize, SendError> {
         self.send_some_of(messages, Until::Now)
     }
 
-    /// As [`send_some`](Self::send_some); waits for room at most `timeout`, on the monotonic clock.
+    /// Sends messages as [`send_some`](Self::send_some) does; waits for room at most `timeout`, on the monotonic clock.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -257,7 +261,7 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// [`SendError::TimedOut`] (ETIMEDOUT) and those of [`send_some`](Self::send_some). Nothing was sent then.
+    /// [`SendError::TimedOut`] (ETIMEDOUT) and those of [`send_some`](Self::send_some). After an error nothing was sent.
     pub fn send_some_timeout(
         &self,
         messages: &[(&[u8], u32)],
@@ -266,7 +270,7 @@ impl Queue {
         self.send_some_of(messages, Until::After(timeout))
     }
 
-    /// As [`send_some`](Self::send_some); waits for room at most until `deadline`, on the system's clock.
+    /// Sends messages as [`send_some`](Self::send_some) does; waits for room at most until `deadline`, on the system's clock.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -279,7 +283,7 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// [`SendError::TimedOut`] (ETIMEDOUT) and those of [`send_some`](Self::send_some). Nothing was sent then.
+    /// [`SendError::TimedOut`] (ETIMEDOUT) and those of [`send_some`](Self::send_some). After an error nothing was sent.
     pub fn send_some_deadline(
         &self,
         messages: &[(&[u8], u32)],
@@ -288,7 +292,7 @@ impl Queue {
         self.send_some_of(messages, Until::Time(deadline))
     }
 
-    /// [`send_batch`](Self::send_batch), of messages that lie anywhere.
+    /// Sends a batch as [`send_batch`](Self::send_batch) does, from messages at any place in memory.
     #[doc(hidden)]
     pub fn send_all_of<M: Outgoing + ?Sized>(
         &self,
@@ -312,7 +316,7 @@ impl Queue {
             .map_err(|refused| self.send_error(refused))
     }
 
-    /// [`send_some`](Self::send_some), of messages that lie anywhere.
+    /// Sends messages as [`send_some`](Self::send_some) does, from messages at any place in memory.
     #[doc(hidden)]
     pub fn send_some_of<M: Outgoing + ?Sized>(
         &self,
@@ -349,25 +353,26 @@ impl Queue {
     }
 }
 
-/// Bytes and messages that [`Queue::receive_each`] takes at a time, if the queue's messages are not longer.
+/// Bytes and messages that [`Queue::receive_each`] takes at a time. Longer messages of the queue need more bytes.
 const PIECE: (usize, usize) = (64 << 10, 256);
 
 /// # Receiving batches
 impl Queue {
-    /// Receives up to `received.len()` messages, those that are there, in order of delivery and under one lock. They stand
-    /// in `buffer` one right behind another, and `received` says how long each is. Answers how many there are: at least
-    /// one, unless `received` is empty. What does not fit stays in the queue. The buffer must have room for the queue's
-    /// message size, however short the messages are.
+    /// Receives up to `received.len()` messages that are in the queue, in order of delivery and under one lock. Returns their
+    /// number: at least one, unless `received` is empty.
+    ///
+    /// The messages stand in `buffer` one right behind another, and `received` gives the length of each. Messages that do not
+    /// fit stay in the queue. The buffer must have room for the queue's message size, however short the messages are.
     ///
     /// # Blocking
-    /// While the queue is empty, as [`receive`](Self::receive). With one message or more it does not wait for others.
-    /// While many are copied, other receivers wait.
+    /// While the queue is empty, as [`receive`](Self::receive). With one message or more the call does not wait for others.
+    /// Other receivers wait while the call copies the messages.
     ///
     /// # Errors
-    /// All of [`ReceiveError`] but `Empty` and `TimedOut`. Nothing was received then.
+    /// All of [`ReceiveError`] but `Empty` and `TimedOut`. After an error nothing was received.
     ///
     /// # If the process dies
-    /// Before the call returns: those messages are lost that were copied out already, the others are in the queue.
+    /// Before the call returns: the messages that the call has copied are lost. The other messages are in the queue.
     ///
     /// ```
     /// # use umsg::{Namespace, posix::{OpenOptions, Received}};
@@ -396,7 +401,7 @@ impl Queue {
         self.receive_packed(buffer, received, Until::Forever)
     }
 
-    /// As [`receive_batch`](Self::receive_batch), if there is a message at once.
+    /// Receives a batch as [`receive_batch`](Self::receive_batch) does, if there is a message at once.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -409,7 +414,7 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// Never; if a process was stopped inside of an operation on this queue, the call returns after a second.
+    /// Never; if a process was stopped inside an operation on this queue, the call returns after a second.
     ///
     /// # Errors
     /// [`ReceiveError::Empty`] (EAGAIN) and those of [`receive_batch`](Self::receive_batch).
@@ -421,7 +426,8 @@ impl Queue {
         self.receive_packed(buffer, received, Until::Now)
     }
 
-    /// As [`receive_batch`](Self::receive_batch); waits for a message at most `timeout`, on the monotonic clock.
+    /// Receives a batch as [`receive_batch`](Self::receive_batch) does; waits for a message at most `timeout`, on the monotonic
+    /// clock.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -445,7 +451,8 @@ impl Queue {
         self.receive_packed(buffer, received, Until::After(timeout))
     }
 
-    /// As [`receive_batch`](Self::receive_batch); waits for a message at most until `deadline`, on the system's clock.
+    /// Receives a batch as [`receive_batch`](Self::receive_batch) does; waits for a message at most until `deadline`, on the
+    /// system's clock.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -469,9 +476,10 @@ impl Queue {
         self.receive_packed(buffer, received, Until::Time(deadline))
     }
 
-    /// Receives up to `most` messages, those that are there, and has each visited: its bytes and its priority. They are
-    /// taken in pieces of up to 256, and visited when the queue's lock is dropped; `visit` may use the queue.
-    /// Answers how many there were: at least one, unless `most` is 0.
+    /// Receives up to `most` messages that are in the queue, and calls `visit` with the bytes and the priority of each. Returns
+    /// their number: at least one, unless `most` is 0.
+    ///
+    /// The messages are taken in pieces of up to 256. `visit` runs after the queue's lock is dropped, and may use the queue.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -488,13 +496,13 @@ impl Queue {
     /// While the queue is empty, as [`receive`](Self::receive).
     ///
     /// # Errors
-    /// As [`receive_batch`](Self::receive_batch).
+    /// The errors of [`receive_batch`](Self::receive_batch).
     ///
     /// # Panics
-    /// If `visit` does; the messages of the same piece that were not visited are lost then.
+    /// If `visit` panics. The messages of the same piece that were not visited yet are lost then.
     ///
     /// # If the process dies
-    /// As [`receive_batch`](Self::receive_batch); messages that were not visited yet are lost likewise.
+    /// As [`receive_batch`](Self::receive_batch). Messages that were not visited yet are lost, too.
     pub fn receive_each(
         &self,
         most: usize,
@@ -509,7 +517,7 @@ impl Queue {
             let piece = received.len().min(most - total);
             let count = match self.receive_packed(&mut buffer, &mut received[..piece], until) {
                 Ok(count) => count,
-                // What was visited was received, whatever keeps the others.
+                // The messages visited so far were received, whatever error the next ones meet.
                 Err(_) if total != 0 => break,
                 Err(error) => return Err(error),
             };
@@ -548,7 +556,8 @@ impl Queue {
         self.receive_into(&mut packed, most, until)
     }
 
-    /// [`receive_batch`](Self::receive_batch), to wherever messages are wanted. 0 if there is no room for the first.
+    /// Receives a batch as [`receive_batch`](Self::receive_batch) does, to any destination. Returns 0 if there is no room for
+    /// the first message.
     #[doc(hidden)]
     pub fn receive_into<I: Incoming + ?Sized>(
         &self,

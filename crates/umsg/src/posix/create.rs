@@ -1,4 +1,4 @@
-//! Creating queues: a file without a name is filled, and gets its name when it is whole.
+//! Creation of queues: a file without a name is filled, and gets its name when it is complete.
 
 use super::access::file_mode;
 use super::open::Opened;
@@ -27,8 +27,8 @@ impl OpenOptions {
         self.publish(unnamed, name)
     }
 
-    /// Creates a queue, with this mode whatever the umask, and has it filled before it gets its name: no process sees it half
-    /// full, and if filling fails or the process dies there is no queue.
+    /// Creates a queue of this mode, whatever the umask, and fills it before it gets its name. No process sees a half-filled
+    /// queue. If filling fails or the process dies, there is no queue.
     pub(super) fn create_filled<E: From<OpenError>>(
         &self,
         name: &OsStr,
@@ -48,12 +48,12 @@ impl OpenOptions {
         }
     }
 
-    /// What a queue that is created does with messages that it can't take, keep or deliver.
+    /// Sets a new queue's policy for messages that it can't accept, keep or deliver.
     pub(super) fn set_policy(&mut self, policy: &Policy) {
         self.policy = policy.clone();
     }
 
-    /// Makes a queue that has no name yet. Its mode is the given one, or that of the options, less the umask.
+    /// Makes a queue without a name. Its mode is the given mode, or the mode of the options less the umask.
     pub(super) fn build(
         &self,
         namespace: &Namespace,
@@ -116,7 +116,7 @@ impl OpenOptions {
         } = unnamed;
         let goes = self.policy.remove_on_last_close;
         let descriptor = match self.file_access() {
-            // That opening holds the queue, as long as it is mapped and no longer.
+            // Only this opening keeps the queue, as long as the queue is mapped.
             FileAccess::ReadWrite if !goes => None,
             other => Some(new.reopen(other, false)?),
         };
@@ -163,8 +163,8 @@ impl OpenOptions {
         Ok(())
     }
 
-    /// Makes the dead-letter queue if there is none, looks whether an existing one has the same owner and can take every
-    /// message, and labels the file of the new queue with its name.
+    /// Makes the dead-letter queue if it does not exist. Checks that an existing one has the same owner and accepts every
+    /// message. Labels the file of the new queue with the dead-letter queue's name.
     pub(super) fn provide_dead_letter_queue(
         &self,
         namespace: &Namespace,
@@ -188,7 +188,7 @@ impl OpenOptions {
             Ok(queue) if queue.attributes().message_size < layout.message_size => {
                 return Err(OpenError::DeadLetterQueueTooSmall);
             }
-            // Its mode may suit the processes that will send there.
+            // The mode of the dead-letter queue may suit the processes that will send there.
             Ok(_) | Err(OpenError::PermissionDenied) => {}
             Err(error) => return Err(error),
         }
@@ -200,7 +200,7 @@ impl OpenOptions {
     }
 }
 
-/// A whole queue that no other process can see yet.
+/// A complete queue that no other process can see yet.
 pub(super) struct Unnamed {
     new: Unpublished,
     label: Option<NewDeadLetterLabel>,
@@ -209,7 +209,7 @@ pub(super) struct Unnamed {
 }
 
 impl Unnamed {
-    /// Without a name it does not count in the namespace's limit of bytes.
+    /// Checks the namespace's limit of bytes, which does not count a file without a name.
     fn check_quota(&self, namespace: &Namespace) -> Result<(), OpenError> {
         let stat =
             rustix::fs::fstat(self.new.file()).map_err(|e| OpenError::from_errno("fstat", e))?;
@@ -231,7 +231,7 @@ fn check(what: &'static str, value: u32, max: u32) -> Result<(), OpenError> {
     })
 }
 
-/// Whether something of that name exists.
+/// Returns whether a queue of that name exists.
 pub(super) fn exists(namespace: &Namespace, name: &QueueName) -> bool {
     match namespace.open_queue(name, FileAccess::Read, false) {
         Err(FileError::NotFound) => false,
@@ -240,7 +240,7 @@ pub(super) fn exists(namespace: &Namespace, name: &QueueName) -> bool {
     }
 }
 
-/// Closes `file` and gives its number, which is the lower, to `descriptor`.
+/// Closes `file` and gives its number, which is the lower one, to `descriptor`.
 fn lower(file: OwnedFd, descriptor: OwnedFd) -> Result<OwnedFd, OpenError> {
     let mut file = file;
     rustix::io::dup3(&descriptor, &mut file, rustix::io::DupFlags::CLOEXEC)

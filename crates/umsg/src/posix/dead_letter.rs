@@ -1,13 +1,13 @@
-//! The dead-letter queue: where a queue's messages go that it could not keep or deliver.
+//! The dead-letter queue: the destination of messages that a queue could not keep or deliver.
 //!
-//! The caller that moves a message acts with its own rights, and every process that may use the queue can have written
-//! what the caller reads in the segment. Two things keep the caller from acting for such a process:
+//! The caller that moves a message acts with its own rights. Every process that may use the queue can have written the words
+//! that the caller reads in the segment. Two rules keep such a process from using the caller's rights:
 //!
-//! - the name comes from a label that only the owner of the queue's file can have made (`namespace/dead_letters.rs`);
-//! - the dead-letter queue belongs to the same owner as the queue. So nobody's messages are sent on to another user's
-//!   queue: neither by a queue that was made to do that, nor because another user has taken the name meanwhile.
+//! - The name comes from a label that only the owner of the queue's file can have made (`namespace/dead_letters.rs`).
+//! - The dead-letter queue belongs to the same owner as the queue. So no message reaches a queue of another user, even if a
+//!   queue was made for that purpose or another user has taken the name meanwhile.
 //!
-//! A message stays set aside as long as one of these does not hold; [`Undelivered`] says which.
+//! A message stays set aside as long as one of these rules does not hold; [`Undelivered`] says which.
 
 use super::options::OpenOptions;
 use super::queue::Queue;
@@ -27,25 +27,25 @@ use umsg_shm::posix_engine::{Chore, Engine, LeaseHandle};
 use umsg_shm::sys::clock::{self, Deadline};
 use umsg_shm::sys::thread;
 
-/// How long each step of a move waits for a lock whose owner is stopped: the calls that make it have deadlines.
+/// Time that each step of a move waits for a lock whose owner is stopped. The calls that move messages have deadlines.
 const PATIENCE: Duration = Duration::from_millis(10);
 
-/// Messages that a call moves at most: they are not what it was made for.
+/// The largest number of messages that one call moves: moving is not the call's purpose.
 const MOST: u32 = 16;
 
-/// Sends what an engine has set aside to the dead-letter queue.
+/// Sends the messages that an engine has set aside to the dead-letter queue.
 struct Mover {
     name: OsString,
     namespace: Namespace,
-    /// The user that owns the file of the queue, and must own that of the dead-letter queue.
+    /// The user that owns the file of the queue, and must own the file of the dead-letter queue.
     owner: u32,
-    /// The machine's clock at the last attempt that failed, in nanoseconds: one a tick of the coarse clock is enough.
+    /// The machine's clock at the last failed attempt, in nanoseconds: one attempt a tick of the coarse clock is enough.
     failed_at: AtomicU64,
-    /// Moves whose end could not be noted yet, and whether they succeeded.
+    /// Moves with an end that could not be recorded yet, and whether they succeeded.
     unfinished: Mutex<Vec<(LeaseHandle, bool)>>,
 }
 
-/// The chore of moving, for a queue that has a dead-letter queue.
+/// Returns the chore that moves messages, for a queue with a dead-letter queue.
 pub(super) fn chore(engine: &Engine, namespace: Option<&Namespace>, owner: u32) -> Option<Chore> {
     let mover = Mover {
         owner,
@@ -57,7 +57,7 @@ pub(super) fn chore(engine: &Engine, namespace: Option<&Namespace>, owner: u32) 
     Some(Chore::new(move |engine| mover.run(engine)))
 }
 
-/// Reads the label of a queue.
+/// Reads the label of a queue, and stores the name in the segment.
 pub(super) fn believe(segment: &mut Segment, namespace: Option<&Namespace>, file: &Stat) {
     let label = DeadLetterLabel {
         inode: file.st_ino,
@@ -73,12 +73,12 @@ fn name(namespace: &Namespace, label: DeadLetterLabel, owner: u32) -> Option<OsS
     Some(namespace.dead_letters(label, owner)?.with_slash())
 }
 
-/// Why messages stay set aside.
+/// The reason why messages stay set aside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Undelivered {
-    /// The queue's owner has named no dead-letter queue, though the queue's memory says so: a process wrote that there, or the
-    /// file or its label changed hands.
+    /// The queue's owner has named no dead-letter queue, though the queue's memory names one. A process has overwritten the
+    /// memory, or the file or its label has another owner since.
     #[error(
         "its owner has named no dead-letter queue, or the queue's file has another owner since"
     )]
@@ -97,11 +97,12 @@ pub enum Undelivered {
     Unusable,
 }
 
-/// What keeps the caller from moving what a queue has set aside. None: nothing, as long as the dead-letter queue has room.
+/// Returns the reason why the caller can't move a queue's set-aside messages. `None`: the caller can move them as soon as the
+/// dead-letter queue has room.
 pub(super) fn undelivered(queue: &Queue) -> Option<Undelivered> {
     let segment = queue.engine.segment();
     let policy = segment.policy();
-    // Relaxed: a figure for people.
+    // Relaxed: the number is only displayed.
     let aside = segment.fixed().leases.aside.load(Ordering::Relaxed);
     let is_any = policy.sets_aside() && aside != 0;
     if !is_any {
@@ -115,7 +116,7 @@ pub(super) fn undelivered(queue: &Queue) -> Option<Undelivered> {
     }
 }
 
-/// As [`undelivered`], of a queue's file.
+/// Returns the same as [`undelivered`], from a queue's file.
 pub(super) fn undelivered_of(file: BorrowedFd<'_>, namespace: &Namespace) -> Option<Undelivered> {
     let label = last_close::dead_letter_label(file)?;
     let owner = rustix::fs::fstat(file).ok()?.st_uid;
@@ -125,8 +126,8 @@ pub(super) fn undelivered_of(file: BorrowedFd<'_>, namespace: &Namespace) -> Opt
     }
 }
 
-/// Writes the number of the queue's label into its file, if the label is there and another number was scribbled over it.
-/// Whether it did.
+/// Writes the number of the queue's label into its file, if the label exists and another number has replaced it. Returns whether
+/// the number was written.
 pub(super) fn relabel(file: BorrowedFd<'_>, namespace: &Namespace) -> bool {
     let Ok(stat) = rustix::fs::fstat(file) else {
         return false;
@@ -138,9 +139,9 @@ pub(super) fn relabel(file: BorrowedFd<'_>, namespace: &Namespace) -> bool {
     }
 }
 
-/// Opens a dead-letter queue to send to it. It was there when the queue was created; a caller that finds it missing does
-/// not make another one, because that would belong to the first caller. The caller reads nothing of a file that belongs to another user than
-/// `owner`.
+/// Opens a dead-letter queue to send to it. The dead-letter queue existed when the queue was created. A caller that finds it
+/// missing does not make another one, because that queue would belong to the first caller. The caller reads nothing of a file
+/// that belongs to a user other than `owner`.
 fn open(name: &OsStr, namespace: &Namespace, owner: u32) -> Result<Queue, Undelivered> {
     match OpenOptions::open_of_owner(namespace, name, owner) {
         Ok(Some(queue)) => Ok(queue),
@@ -154,7 +155,7 @@ fn open(name: &OsStr, namespace: &Namespace, owner: u32) -> Result<Queue, Undeli
 impl Mover {
     fn run(&self, engine: &Engine) {
         let now = clock::monotonic_coarse();
-        // Relaxed: how often to try.
+        // Relaxed: the word only limits the rate of attempts.
         if self.failed_at.load(Ordering::Relaxed) == now {
             return;
         }
@@ -163,10 +164,10 @@ impl Mover {
         }
     }
 
-    /// None if something can't be done now: it stays set aside.
+    /// Moves some messages. `None` if a step can't be done now: the message stays set aside.
     fn move_some(&self, engine: &Engine) -> Option<()> {
         self.finish(engine)?;
-        // Opened each time: a process that keeps it would go on sending to one that was removed.
+        // Opened for each move: a kept handle would go on sending to a queue that was removed.
         let queue = open(&self.name, &self.namespace, self.owner).ok()?;
         let me = thread::current();
         for _ in 0..MOST {
@@ -175,14 +176,14 @@ impl Mover {
                 return Some(());
             };
             let sent = send(engine, &handle, &queue).is_some();
-            // It is in two queues if the process dies between.
+            // If the process dies before this call, the message is in two queues.
             self.end(engine, handle, sent)?;
             sent.then_some(())?;
         }
         Some(())
     }
 
-    /// Notes the end of a move, now or later.
+    /// Records the end of a move, now or later.
     fn end(&self, engine: &Engine, handle: LeaseHandle, sent: bool) -> Option<()> {
         let by = Deadline::after(PATIENCE);
         if engine
@@ -197,7 +198,7 @@ impl Mover {
 
     fn finish(&self, engine: &Engine) -> Option<()> {
         loop {
-            // Not waited for: a signal handler may have interrupted a process that holds it.
+            // try_lock: a signal handler may have interrupted the thread that holds this lock.
             let (handle, sent) = match self.unfinished.try_lock().ok()?.pop() {
                 Some(unfinished) => unfinished,
                 None => return Some(()),
@@ -207,7 +208,8 @@ impl Mover {
     }
 }
 
-/// Sends a copy. What the dead-letter queue has set aside itself is left where it is: two queues may be each other's.
+/// Sends a copy. The call moves no set-aside message of the dead-letter queue itself: two queues may be each other's dead-letter
+/// queue.
 fn send(engine: &Engine, handle: &LeaseHandle, to: &Queue) -> Option<()> {
     let mut data = vec![0; handle.len];
     InPlace::new(engine.place(handle).ok()?, handle.len).read_at(0, &mut data);

@@ -1,4 +1,4 @@
-//! What is the matter with a queue.
+//! Diagnosis and repair of a queue.
 
 use super::dead_letter;
 use crate::diagnosis::{self, Diagnosis, HoldKind, Repaired};
@@ -7,8 +7,8 @@ use crate::namespace::{FileAccess, Namespace, QueueName};
 use rustix::fd::{AsFd, BorrowedFd};
 use std::ffi::OsStr;
 
-/// Inspects a queue: blocked processes, the owners of its locks and whether they live, past repairs, what is wrong with its bytes. Nothing is
-/// changed and no lock taken; the queue may be so damaged that it can't be opened.
+/// Inspects a queue: blocked processes, the owners of its locks and whether they live, past repairs, and wrong bytes. The call
+/// changes nothing and takes no lock. It also inspects a queue that is too damaged to be opened.
 ///
 /// ```
 /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -20,11 +20,12 @@ use std::ffi::OsStr;
 /// ```
 ///
 /// # Blocking
-/// For some hundred milliseconds at most while the queue is never at rest; for a second where a lock's owner does not move.
+/// For some hundred milliseconds at most while the queue is in constant use; for a second while the owner of a lock makes no
+/// progress.
 ///
 /// # Errors
-/// As [`OpenOptions::open`](super::OpenOptions::open) of a queue to look at, but for [`SegmentError::Damaged`](crate::SegmentError::Damaged), which is what a diagnosis is
-/// about.
+/// The errors of [`OpenOptions::open`](super::OpenOptions::open) for inspection, without
+/// [`SegmentError::Damaged`](crate::SegmentError::Damaged): the diagnosis reports damage.
 pub fn diagnose(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<Diagnosis, OpenError> {
     let name = QueueName::parse(name.as_ref())?;
     let file = namespace.open_queue_file(&name, FileAccess::Read, false)?;
@@ -33,12 +34,12 @@ pub fn diagnose(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<Diagno
     Ok(diagnosis)
 }
 
-/// Repairs what [`diagnose`] finds wrong with a queue, as far as that can be done.
+/// Repairs the damage that [`diagnose`] finds in a queue, as far as possible.
 ///
-/// What the dead have left is taken up, as the next calls would. A queue whose bytes make no sense is made anew of the messages that are whole:
-/// their order is kept, and so are leases and waiters. Where its header is wrong in a word that follows from others, that is written. A
-/// mark of damage is taken away once nothing wrong is found any more. A process that goes on using the queue meanwhile may find it empty or full
-/// for a moment, or get EBADMSG; and one that scribbles on it goes on spoiling it.
+/// The repair finishes the work of dead processes, as the next calls would do. It rebuilds a corrupted queue from its intact
+/// messages, and keeps their order, leases and waiters. It corrects a wrong word of the header if other words determine that
+/// word. It clears the mark of damage once no fault is left. Meanwhile another process that uses the queue may find it empty or
+/// full for a moment, or get EBADMSG. A process that keeps overwriting the queue corrupts it again.
 ///
 /// ```
 /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -53,11 +54,11 @@ pub fn diagnose(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<Diagno
 /// As [`diagnose`], and a second for each lock that a process holds.
 ///
 /// # Errors
-/// As [`diagnose`]; the caller has to be allowed to read and write the queue's file. What could not be repaired is said in
-/// [`Repaired::failed`] and [`Repaired::after`].
+/// The errors of [`diagnose`]. The caller must have permission to read and write the queue's file. [`Repaired::failed`] and
+/// [`Repaired::after`] name the damage that remains.
 ///
 /// # If the process dies
-/// The queue is as wrong as before, or less; a repair can be done again.
+/// The queue is as damaged as before, or less. A repair can be repeated.
 pub fn repair(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<Repaired, OpenError> {
     let name = QueueName::parse(name.as_ref())?;
     let file = namespace.open_queue_file(&name, FileAccess::ReadWrite, false)?;
@@ -72,7 +73,7 @@ pub fn repair(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<Repaired
     Ok(repaired)
 }
 
-/// Adds why messages stay set aside, if there are any.
+/// Adds the reason why messages stay set aside, if there are any.
 fn note_undelivered(diagnosis: &mut Diagnosis, file: BorrowedFd<'_>, namespace: &Namespace) {
     let aside = diagnosis.holds.iter();
     let count = aside

@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 /// Removes a queue's name from the namespace that [`Namespace::resolve`] gives.
 ///
-/// The name is free at once; the queue lives on until the last process that has it open closes it.
+/// The name is free at once. The queue exists until the last process that has it open closes it.
 ///
 /// ```no_run
 /// umsg::posix::unlink("/orders")?;
@@ -20,8 +20,8 @@ use std::os::fd::{AsFd, OwnedFd};
 /// ```
 ///
 /// # Errors
-/// As mq_unlink(3): EINVAL, EACCES and ENAMETOOLONG for a name that can't be one, ENOENT, EACCES if the caller is
-/// neither the owner nor privileged. And EMFILE or ENFILE where no descriptor is left, for a queue that is
+/// The errors of mq_unlink(3): EINVAL, EACCES and ENAMETOOLONG for an invalid name; ENOENT; EACCES if the caller is neither the
+/// owner nor privileged. EMFILE or ENFILE if no descriptor is left for a queue that is
 /// [removed](OpenOptions::remove_on_last_close) when no process has it open any more.
 pub fn unlink(name: impl AsRef<OsStr>) -> Result<(), UnlinkError> {
     unlink_in(&Namespace::resolve()?, name)
@@ -59,14 +59,14 @@ pub fn unlink_in(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<(), U
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Listed {
-    /// Its name, with the slash: as [`OpenOptions::open`] takes it.
+    /// Its name with the slash, in the form that [`OpenOptions::open`] takes.
     pub name: OsString,
-    /// The queue, opened for receiving; or why it can't be.
+    /// The queue, opened for receiving, or the reason why it can't be opened.
     pub queue: Result<Queue, OpenError>,
 }
 
-/// The queues of a namespace, by name. The handles do not [count](OpenOptions::counted); queues that are
-/// [removed](OpenOptions::remove_on_last_close) when no process has them open any more, and of which no process has, are removed and not listed.
+/// Returns the queues of a namespace, by name. The handles do not [count](OpenOptions::counted). A queue with
+/// [`remove_on_last_close`](OpenOptions::remove_on_last_close) that no process has open is removed and not listed.
 ///
 /// ```
 /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -78,12 +78,12 @@ pub struct Listed {
 /// ```
 ///
 /// # Errors
-/// If the namespace can't be read.
+/// [`NamespaceError`] if the namespace can't be read.
 pub fn list(namespace: &Namespace) -> Result<Vec<Listed>, NamespaceError> {
     list_with(namespace, OpenOptions::new().read(true).counted(false))
 }
 
-/// As [`list`], but nothing is removed: queues of which no process has any open are listed, too.
+/// Returns the queues of a namespace as [`list`] does, but removes none: the result includes queues that no process has open.
 ///
 /// ```
 /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -94,7 +94,7 @@ pub fn list(namespace: &Namespace) -> Result<Vec<Listed>, NamespaceError> {
 /// ```
 ///
 /// # Errors
-/// As [`list`].
+/// The errors of [`list`].
 pub fn list_untouched(namespace: &Namespace) -> Result<Vec<Listed>, NamespaceError> {
     let mut options = OpenOptions::new();
     options.read(true).counted(false).remove_unused(false);
@@ -114,7 +114,7 @@ fn list_with(namespace: &Namespace, options: &OpenOptions) -> Result<Vec<Listed>
         .collect())
 }
 
-/// A queue that is being removed, which has a label that names its dead-letter queue.
+/// A queue that is being removed and has a label, which names its dead-letter queue.
 struct Labelled<'a> {
     namespace: &'a Namespace,
     file: OwnedFd,
@@ -122,7 +122,7 @@ struct Labelled<'a> {
 }
 
 impl<'a> Labelled<'a> {
-    /// None if the queue has none, or the caller can't read it: what stays is swept later.
+    /// Returns `None` if the queue has no label, or the caller can't read it. A later sweep removes the label.
     fn of(namespace: &'a Namespace, name: &QueueName) -> Option<Labelled<'a>> {
         let file = namespace
             .open_queue_file(name, FileAccess::Read, true)

@@ -1,4 +1,4 @@
-//! Receiving in place: leases.
+//! Leases: receiving in place.
 
 use super::queue::Queue;
 use crate::error::{Fault, ReceiveError};
@@ -9,14 +9,15 @@ use umsg_shm::posix_engine::{LeaseHandle, NoSlot, Refused};
 use umsg_shm::sys::clock::{self, Deadline};
 use umsg_shm::sys::thread;
 
-/// A message that was received where it lies: nothing is copied, and nothing is lost if its receiver dies.
+/// A message that was received in place: nothing is copied, and nothing is lost if its receiver dies.
 ///
-/// The message counts for the queue's capacity until it is [acknowledged](Self::acknowledge). Dropping the lease, the
-/// death of the process and the end of a [time limit](Self::limit) return the message to the head of its priority, and
-/// the next receiver gets it; [`deliveries`](Self::deliveries) then says how often it was delivered. Leases may be
-/// acknowledged in any order, by any thread of the process. A forked child does not own its parent's leases, and a process
-/// that becomes another program (exec) has let go of them where that can be seen: not if addresses are not random, and not
-/// by processes of other users.
+/// The message counts for the queue's capacity until it is [acknowledged](Self::acknowledge). The message returns to the head of
+/// its priority when the lease is dropped, when the process dies, or when a [time limit](Self::limit) ends. The next receiver
+/// gets it, and [`deliveries`](Self::deliveries) counts its leases. Any thread of the process may acknowledge leases, in any
+/// order.
+///
+/// A forked child does not own its parent's leases. A process that executes another program (exec) loses its leases where other
+/// processes can detect the exec: addresses must be random, and the processes must belong to the same user.
 ///
 /// ```
 /// # let dir = std::env::temp_dir().join(format!("umsg-lease-{}", std::process::id()));
@@ -42,7 +43,7 @@ use umsg_shm::sys::thread;
 pub type Lease<'q> = crate::lease::Lease<'q, Queue>;
 
 impl Queue {
-    /// Receives the message that is next where it lies. Source: none, the kernel's queues have no such call.
+    /// Receives the next message in place. Source: none, the kernel's queues have no such call.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -62,13 +63,13 @@ impl Queue {
     /// All of [`ReceiveError`] but `Empty`, `TimedOut` and `BufferTooSmall`.
     ///
     /// # If the process dies
-    /// The message goes back to the head of its priority: a process that finds the queue empty or full looks for dead holders,
-    /// and a blocked process does so ten times a second.
+    /// The message goes back to the head of its priority. A process that finds the queue empty or full checks for dead owners of
+    /// leases. A blocked process checks ten times a second.
     pub fn receive_lease(&self) -> Result<Lease<'_>, ReceiveError> {
         self.lease_by(Deadline::Never)
     }
 
-    /// As [`receive_lease`](Self::receive_lease), if there is a message at once.
+    /// Receives a message as [`receive_lease`](Self::receive_lease) does, if there is one at once.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -86,7 +87,7 @@ impl Queue {
         self.lease_by(Deadline::Passed)
     }
 
-    /// As [`receive_lease`](Self::receive_lease); waits at most `timeout`, on the monotonic clock.
+    /// Receives a message as [`receive_lease`](Self::receive_lease) does; waits at most `timeout`, on the monotonic clock.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -105,7 +106,7 @@ impl Queue {
         self.lease_by(Deadline::after(timeout))
     }
 
-    /// As [`receive_lease`](Self::receive_lease); waits at most until `deadline`, on the system's clock.
+    /// Receives a message as [`receive_lease`](Self::receive_lease) does; waits at most until `deadline`, on the system's clock.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -118,7 +119,7 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// As [`receive_lease_timeout`](Self::receive_lease_timeout).
+    /// The errors of [`receive_lease_timeout`](Self::receive_lease_timeout).
     pub fn receive_lease_deadline(&self, deadline: SystemTime) -> Result<Lease<'_>, ReceiveError> {
         self.lease_by(realtime(deadline))
     }
@@ -135,7 +136,7 @@ impl Queue {
         let lease = leased
             .and_then(|handle| Ok(Lease::of(self, handle)?))
             .map_err(|refused| self.receive_error(refused));
-        // After the message has its owner: moving takes time and can fail.
+        // Runs after the message has its owner: moving messages takes time and can fail.
         self.engine.do_chore();
         self.raise_fired(me, &lease);
         lease
@@ -201,7 +202,7 @@ mod tests {
     use crate::posix::OpenOptions;
     use tempfile::TempDir;
 
-    /// A queue in a directory of its own, and a message in it that does not fit into its cell.
+    /// Makes a queue in its own directory, with a message that is too long for its cell.
     fn queue_with_a_message() -> (TempDir, Queue) {
         let home = tempfile::tempdir_in("/dev/shm").unwrap();
         let mut options = OpenOptions::new();
@@ -212,7 +213,7 @@ mod tests {
         (home, queue)
     }
 
-    /// Does `work` as a handler does that has interrupted its thread while it held the lock.
+    /// Runs `work` as a signal handler that has interrupted its thread while the thread held the lock.
     fn inside_of_the_queue<T>(queue: &Queue, work: impl FnOnce() -> T) -> T {
         let lock = &queue.engine.segment().fixed().receiver.lock;
         let Ok((held, _)) = lock.lock(thread::current(), queue.engine.segment(), Deadline::Never)

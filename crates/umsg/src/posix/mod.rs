@@ -1,30 +1,32 @@
-//! POSIX message queues: messages with priorities, the highest first, first come first served within one.
+//! POSIX message queues: messages with priorities. The highest priority comes first; within one priority, the first message sent
+//! comes first.
 //!
-//! The semantics are those of Linux, mq_overview(7), down to the error numbers; where POSIX and Linux differ, Linux
-//! wins. What differs from the kernel's queues: no system call unless a process has to wait; limits that belong to the
-//! [namespace](crate::Namespace) and need no root; memory in proportion to what is queued, not to what was declared;
-//! relative time-outs; [`Queue::peek`] and [`Queue::messages`].
+//! The semantics are those of Linux, mq_overview(7), down to the error numbers. Where POSIX and Linux differ, Linux wins. The
+//! queues differ from the kernel's queues in these points: no system call unless a process has to wait; limits that belong to
+//! the [namespace](crate::Namespace) and need no root; memory in proportion to the queued messages, not to the declared
+//! capacity; relative time-outs; [`Queue::peek`] and [`Queue::messages`].
 //!
 //! Messages can be written and read in place: [`Queue::reserve`], [`Queue::receive_lease`].
 //!
 //! Several messages in one call: [`Queue::send_batch`], [`Queue::receive_batch`].
 //!
-//! A process can be told of a message without waiting for it: [`Queue::notify`], [`Queue::notify_waiter`]; and a queue can be polled
-//! along with sockets: [`Queue::pollable`].
+//! Notification of a message without waiting for it: [`Queue::notify`], [`Queue::notify_waiter`]. Polling of a queue along with
+//! sockets: [`Queue::pollable`].
 //!
-//! A queue can be told what to do with messages that it can't take, keep or deliver: [`OpenOptions::on_full`],
-//! [`OpenOptions::time_to_live`], [`OpenOptions::max_deliveries`], [`OpenOptions::dead_letter`].
+//! A queue's policy for messages that it can't accept, keep or deliver: [`OpenOptions::on_full`], [`OpenOptions::time_to_live`],
+//! [`OpenOptions::max_deliveries`], [`OpenOptions::dead_letter`].
 //!
-//! A queue's contents in a file, and back: [`Queue::snapshot`], [`Snapshot::restore`]. What is the matter with a queue: [`diagnose`], [`repair`].
+//! Saving a queue's contents to a file and restoring them: [`Queue::snapshot`], [`Snapshot::restore`]. Inspection and repair of
+//! a queue: [`diagnose`], [`repair`].
 //!
 //! # If a process dies
-//! A message whose send returned is in the queue, whole; one whose send did not return is there whole or not at all.
-//! A receiver that is killed takes with it at most the message that it was copying out. No thread waits for the dead.
+//! A message is complete in the queue if its send returned. If the send did not return, the message is complete in the queue or
+//! absent. A receiver that is killed loses at most the message that it was copying. No thread waits for a dead process.
 //!
 //! # Permissions
-//! A queue's mode has read permission for receiving and write permission for sending, as in the kernel. To do either,
-//! a process must map the queue's memory for writing; so the system enforces that those that may do neither have no
-//! access at all, while which of the two a process may do binds only programs that go through this library.
+//! Read permission in a queue's mode allows receiving, and write permission allows sending, as in the kernel. To do either, a
+//! process must map the queue's memory for writing. So the system denies all access to a user with neither permission. The
+//! library, not the system, enforces the difference between sending and receiving.
 
 mod access;
 mod batch;

@@ -1,4 +1,4 @@
-//! Notification: being told, once, that a message has come to the empty queue. Source: mq_notify(3).
+//! Notification: one message to a process when a message comes to the empty queue. Source: mq_notify(3).
 
 use super::queue::Queue;
 use crate::error::{Fault, NotifyError};
@@ -12,30 +12,30 @@ use umsg_shm::sys::futex::{self, Slept};
 use umsg_shm::sys::liveness;
 use umsg_shm::sys::{mask, process, thread};
 
-/// Largest number of a signal.
+/// The largest signal number.
 const SIGNALS: i32 = 64;
 
-/// How a process is told.
+/// How a process is notified.
 #[non_exhaustive]
 pub enum Notify {
-    /// Not at all: it only keeps others from registering.
+    /// No notification. The registration only keeps other processes from registering.
     Nothing,
-    /// By a signal to the process, with a value; its siginfo has SI_MESGQ, the value, and process and real user of the sender.
-    /// Signal 0 is none.
+    /// A signal to the process, with a value. Its siginfo has SI_MESGQ, the value, and the process and real user of the sender.
+    /// Signal 0 raises no signal.
     Signal {
         /// 0 to 64.
         signal: i32,
         /// `si_value`.
         value: usize,
     },
-    /// By a function, which must not take long: the thread that calls it is the only one of the process for all
-    /// notifications, has a small stack, and masks all signals. See [`Notify::call`].
+    /// A function that returns quickly. One thread of the process calls it for all notifications; that thread has a small stack
+    /// and masks all signals. See [`Notify::call`].
     Quick(Box<dyn FnOnce(Notified) + Send>),
 }
 
 impl Notify {
-    /// By a function, which is called in a thread of its own with no signal masked: what SIGEV_THREAD is in C. If there can be no
-    /// thread then, it is not called.
+    /// Returns a notification by a function that runs in its own thread, with no signal masked, as SIGEV_THREAD in C. If the
+    /// thread can't be started, the function is not called.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -54,12 +54,12 @@ impl Notify {
                 mask::clear();
                 function(by);
             };
-            // Detached. There is nobody to be told of an error.
+            // Detached: no caller is left that could get an error.
             drop(std::thread::Builder::new().spawn(work));
         }))
     }
 
-    /// By a signal with the value 0.
+    /// Returns a notification by a signal with the value 0.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -74,7 +74,7 @@ impl Notify {
         Notify::Signal { signal, value: 0 }
     }
 
-    /// By a signal, if there is one of that number.
+    /// Returns a notification by a signal, if the number is valid.
     pub(super) fn checked_signal(signal: i32, value: usize) -> Result<Notify, NotifyError> {
         match (0..=SIGNALS).contains(&signal) {
             true => Ok(Notify::Signal { signal, value }),
@@ -108,7 +108,7 @@ impl std::fmt::Debug for Notify {
     }
 }
 
-/// A registration for one notification. Dropping it takes it back, if it was not fired.
+/// A registration for one notification. Dropping it withdraws a registration that has not fired.
 #[derive(Debug)]
 #[must_use = "dropping it takes the registration back"]
 pub struct Registration<'a> {
@@ -117,7 +117,8 @@ pub struct Registration<'a> {
 }
 
 impl Registration<'_> {
-    /// Whether it waits for a message still. In a forked child it does not: it is its parent's.
+    /// Returns whether the registration still waits for a message. In a forked child it does not, because it belongs to the
+    /// parent.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -140,20 +141,20 @@ impl Drop for Registration<'_> {
     }
 }
 
-/// A registration whose owner waits for the notification. Dropping it takes it back.
+/// A registration whose owner waits for the notification. Dropping it withdraws the registration.
 #[derive(Debug)]
 #[must_use = "dropping it takes the registration back"]
 pub struct Awaited<'a> {
     queue: &'a Queue,
     index: u32,
     armed: u32,
-    /// The process that it belongs to.
+    /// The epoch of the process that owns the registration.
     epoch: u64,
     heard: Option<Notified>,
 }
 
 impl Awaited<'_> {
-    /// Waits until a message comes to the empty queue, which no blocked receiver takes. Once that was so it returns at once.
+    /// Waits until a message comes to the empty queue and no blocked receiver takes it. After that every call returns at once.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -166,7 +167,7 @@ impl Awaited<'_> {
     /// ```
     ///
     /// # Blocking
-    /// Until then.
+    /// Until the notification.
     ///
     /// # Errors
     /// [`NotifyError::Interrupted`] (EINTR); [`NotifyError::Gone`] (ECANCELED) in a forked child.
@@ -174,7 +175,7 @@ impl Awaited<'_> {
         self.wait_by(Deadline::Never)
     }
 
-    /// As [`wait`](Self::wait), at most for `timeout` on the monotonic clock.
+    /// Waits as [`wait`](Self::wait) does, at most for `timeout` on the monotonic clock.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -192,7 +193,7 @@ impl Awaited<'_> {
         self.wait_by(Deadline::after(timeout))
     }
 
-    /// As [`wait`](Self::wait), if it has happened.
+    /// Returns the notification if it has happened.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -206,7 +207,7 @@ impl Awaited<'_> {
     /// ```
     ///
     /// # Errors
-    /// As [`wait_timeout`](Self::wait_timeout).
+    /// The errors of [`wait_timeout`](Self::wait_timeout).
     pub fn try_wait(&mut self) -> Result<Notified, NotifyError> {
         self.wait_by(Deadline::Passed)
     }
@@ -234,7 +235,7 @@ impl Awaited<'_> {
             match futex::wait_in_calm(word, self.armed, calm, deadline.or_slice(SLICE)) {
                 Slept::Interrupted => return Err(NotifyError::Interrupted),
                 Slept::TimedOut if deadline.has_passed() => return Err(NotifyError::TimedOut),
-                // A sender may have died before it could fire.
+                // A sender may have died before it could notify.
                 Slept::TimedOut => engine.look_for_notice(me),
                 Slept::Awake => {}
             }
@@ -250,32 +251,32 @@ impl Drop for Awaited<'_> {
     fn drop(&mut self) {
         let engine = &self.queue.engine;
         if self.heard.is_none() && self.is_ours() && !engine.withdraw(self.index, self.armed) {
-            // It was fired, and no process has heard of it.
+            // The registration has fired, and no process has taken the notification.
             engine.acknowledge_notice(self.index, self.armed);
         }
     }
 }
 
-/// The registration with a queue.
+/// The registration of a process with a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Registered {
-    /// The process.
+    /// Process id of the registered process.
     pub pid: u32,
-    /// How it is told.
+    /// How the process is notified.
     pub kind: NotifyKind,
 }
 
 impl Queue {
-    /// Registers this process for the next message that comes to the empty queue and that no blocked receiver takes. It is told
-    /// once; then, or when what is returned is dropped, the registration is over. On a queue that holds messages it takes
-    /// effect when they have been received.
+    /// Registers this process for one notification: of the next message that comes to the empty queue and that no blocked
+    /// receiver takes. The registration ends with the notification, or when the returned value is dropped. On a queue with
+    /// messages the registration takes effect when they have been received.
     ///
     /// The registration ends with the process, also when it is killed. A forked child does not have it.
     ///
-    /// The first registration that has something to do starts a thread, which masks all signals and stays: it keeps the process from
-    /// ending when its last other thread calls pthread_exit(3), and from what only a process of one thread may do, as unshare(2) of a
-    /// user namespace or setns(2) into one. Do that before, or in a forked child.
+    /// The first registration with a signal or a function starts a thread, which masks all signals and stays. The thread keeps
+    /// the process alive after its last other thread calls pthread_exit(3). It also prevents calls that need a process of one
+    /// thread, such as unshare(2) of a user namespace, or setns(2) into one. Make such calls before, or in a forked child.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;

@@ -1,32 +1,33 @@
-//! SIGBUS: a page of a queue's file can't be had.
+//! SIGBUS: a page of a queue's file is not available.
 //!
 //! | cause | result |
 //! |---|---|
-//! | a process cuts the file short, and the page lies behind its end | mended |
-//! | the page is a hole, never used or punched, and the file system or its quota has no room for it | mended |
-//! | the file system, or swap, can't read or write the page: a disk, FUSE, or a network file system under `UMSG_DIR` | mended |
-//! | the page's memory is broken (BUS_MCEERR_AR) | not mended: the machine has failed, and the process ends |
-//! | the file lies on hugetlbfs, and its pool is empty | not mended: the kernel replaces no part of a large page |
-//! | the thread blocks SIGBUS | not mended: the kernel ends the process without asking a handler |
+//! | a process truncates the file, and the page lies behind its end | handled |
+//! | the page is a hole, never used or punched, and the file system or its quota has no room for it | handled |
+//! | the file system, or swap, can't read or write the page: a disk, FUSE, or a network file system under `UMSG_DIR` | handled |
+//! | the page's memory is broken (BUS_MCEERR_AR) | not handled: the machine has failed, and the process ends |
+//! | the file lies on hugetlbfs, and its pool is empty | not handled: the kernel replaces no part of a large page |
+//! | the thread blocks SIGBUS | not handled: the kernel ends the process without calling a handler |
 //! | a memory control group has no memory left | no SIGBUS: the kernel kills a process of the group, and a repair follows |
 //!
-//! *Mended* means: in this process a page of zeroes takes the page's place, the call fails with `Damaged` (EBADMSG), and so does
-//! every later call on this queue. Other processes are not affected. A system call on such a page fails with EFAULT and raises no
+//! *Handled* means: in this process a page of zeroes takes the page's place. The call and every later call on this queue fail
+//! with `Damaged` (EBADMSG). Other processes are not affected. A system call on such a page fails with EFAULT and raises no
 //! signal.
 //!
-//! The header is read with pread(2) before the file is mapped. The drop-in and the command mend from before the first mapping
-//! on ([`guard_mappings`]). A program that uses the library or the C library decides for itself: without [`catch_truncation`],
-//! or a call of [`mend_truncation`] in its own handler, each of these causes ends the process.
+//! The header is read with pread(2) before the file is mapped. The drop-in and the command handle SIGBUS from before the first
+//! mapping on ([`guard_mappings`]). A program that uses the library or the C library has to ask for that: it calls
+//! [`catch_truncation`], or [`mend_truncation`] in its own handler. Without them each of these causes ends the process.
 
 use std::io;
 use std::sync::OnceLock;
 use umsg_shm::sys::cut;
 
-/// The kernel's word for "the file has no such page".
+/// The kernel's code for an access to a page that the file does not have.
 const BUS_ADRERR: i32 = 2;
 
-/// From now on `guard` is called before each mapping of a queue's file: it makes sure that a handler of SIGBUS is installed, so that no
-/// access to a queue's memory comes before its handler. For programs that install handlers only if they use queues at all.
+/// Sets a function that runs before each mapping of a queue's file. The function makes sure that a handler of SIGBUS is
+/// installed before the first access to a queue's memory. It is meant for programs that install handlers only if they use queues
+/// at all.
 ///
 /// ```no_run
 /// fn guard() {
@@ -39,9 +40,11 @@ pub fn guard_mappings(guard: fn()) {
     cut::guard_by(guard);
 }
 
-/// To be called first in a handler of SIGBUS: answers whether the handler has to return at once, because a queue's file was cut
-/// short and what was touched was a page that it does not have any more. The call on the queue then fails with
-/// `Damaged` (EBADMSG), and so does every later one in this process.
+/// Handles a SIGBUS that a truncated queue's file has raised. Returns whether the handler has to return at once: the access hit
+/// a page that the file does not have any more. The call on the queue and every later call in this process then fail with
+/// `Damaged` (EBADMSG).
+///
+/// Call it first in a handler of SIGBUS.
 ///
 /// ```no_run
 /// extern "C" fn on_sigbus(signal: i32, info: *const libc::siginfo_t, _: *const libc::c_void) {
@@ -54,7 +57,7 @@ pub fn guard_mappings(guard: fn()) {
 /// ```
 ///
 /// # Safety
-/// `info` is what the kernel gave to the running handler, which was installed with SA_SIGINFO.
+/// `info` is the argument that the kernel gave to the running handler, which was installed with SA_SIGINFO.
 pub unsafe fn mend_truncation(signal: i32, info: *const libc::siginfo_t) -> bool {
     if signal != libc::SIGBUS {
         return false;
@@ -66,16 +69,18 @@ pub unsafe fn mend_truncation(signal: i32, info: *const libc::siginfo_t) -> bool
 
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 
-/// From now on a queue's file that is cut short is an error of the calls that touch it (`Damaged`, EBADMSG), and does not
-/// kill the process. Installs a handler of SIGBUS, which passes on what is not umsg's to the handler that was installed
-/// before. One that is installed later takes its place, and should call [`mend_truncation`] first. The drop-in and
-/// the command do this by themselves. Call it before the first queue is opened.
+/// Turns the truncation of a queue's file into an error (`Damaged`, EBADMSG) of the calls that touch the file. Without this call
+/// a truncated file ends the process.
 ///
-/// The same is done where a page can't be had for another reason: the file system or its quota has no room for a page that was never used or
-/// was punched out of the file, or can't read or write it.
+/// The function installs a handler of SIGBUS. The handler passes every signal that is not umsg's to the handler that was
+/// installed before. A handler that is installed later replaces it, and should call [`mend_truncation`] first. The drop-in and
+/// the command call this function themselves. Call it before the first queue is opened.
 ///
-/// A thread that blocks SIGBUS is not protected: the kernel kills the process. Neither is a process whose memory is broken (BUS_MCEERR_AR),
-/// or whose queue lies on hugetlbfs.
+/// The handler also covers a page that is not available for another reason. The file system or its quota may have no room for a
+/// page that was never used or was punched out of the file. Or the file system can't read or write the page.
+///
+/// A thread that blocks SIGBUS is not protected: the kernel kills the process. A process whose memory is broken (BUS_MCEERR_AR),
+/// or whose queue lies on hugetlbfs, is not protected either.
 ///
 /// ```no_run
 /// // Once, before other threads install handlers for SIGBUS.
@@ -84,12 +89,12 @@ static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 /// ```
 ///
 /// # Errors
-/// What sigaction(2) says.
+/// The error of sigaction(2).
 pub fn catch_truncation() -> io::Result<()> {
     if BEFORE.get().is_some() {
         return Ok(());
     }
-    // SAFETY: numbers and pointers, for which zero is a value.
+    // SAFETY: `sigaction` consists of numbers and pointers, for which zero is a value.
     let mut before: libc::sigaction = unsafe { std::mem::zeroed() };
     // SAFETY: `before` is writable; nothing is installed yet.
     if unsafe { libc::sigaction(libc::SIGBUS, std::ptr::null(), &raw mut before) } != 0 {
