@@ -106,21 +106,29 @@ impl super::batch::Batch for Pair<'_> {
     }
 }
 
+/// Makes a call while another thread forges a word again and again.
+fn while_forging<T>(forge: impl Fn() + Sync, call: impl FnOnce() -> T) -> T {
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                forge();
+            }
+        });
+        let result = call();
+        is_over.store(true, Ordering::Relaxed);
+        result
+    })
+}
+
 #[test]
 fn a_sender_lock_that_is_always_lent_is_busy() {
     let engine = engine();
-    let is_over = AtomicBool::new(false);
-    let sent = std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let lock = &engine.segment().fixed().sender.lock;
-            while !is_over.load(Ordering::Relaxed) {
-                lock.forge(LENT);
-            }
-        });
-        let sent = engine.try_send(thread::current(), b"x", 0, Deadline::Passed);
-        is_over.store(true, Ordering::Relaxed);
-        sent
-    });
+    let lock = &engine.segment().fixed().sender.lock;
+    let sent = while_forging(
+        || lock.forge(LENT),
+        || engine.try_send(thread::current(), b"x", 0, Deadline::Passed),
+    );
     // The call may have found the lock free for a moment.
     assert!(matches!(
         sent,
@@ -131,19 +139,14 @@ fn a_sender_lock_that_is_always_lent_is_busy() {
 #[test]
 fn a_wake_word_that_rings_for_ever_ends_a_timed_wait() {
     let engine = engine();
-    let is_over = AtomicBool::new(false);
-    let waited = std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let wake_word = engine.segment().fixed().words().wake_word;
-            while !is_over.load(Ordering::Relaxed) {
-                wake_word.fetch_add(1 << 8, Ordering::Relaxed);
-            }
-        });
-        let me = thread::current();
-        let waited = engine.wait_for_messages(me, 1, me.interruptions.calm(), soon());
-        is_over.store(true, Ordering::Relaxed);
-        waited
-    });
+    let wake_word = engine.segment().fixed().words().wake_word;
+    let me = thread::current();
+    let waited = while_forging(
+        || {
+            wake_word.fetch_add(1 << 8, Ordering::Relaxed);
+        },
+        || engine.wait_for_messages(me, 1, me.interruptions.calm(), soon()),
+    );
     assert_eq!(waited, Err(Refused::TimedOut));
 }
 
@@ -175,18 +178,11 @@ fn a_lock_with_an_impossible_owner_is_repaired_by_the_next_call() {
 #[test]
 fn a_receiver_lock_that_always_has_an_impossible_owner_is_busy() {
     let engine = engine();
-    let is_over = AtomicBool::new(false);
-    let received = std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let lock = &engine.segment().fixed().receiver.lock;
-            while !is_over.load(Ordering::Relaxed) {
-                lock.forge(LENT);
-            }
-        });
-        let received = engine.receive(thread::current(), &mut [0; 64], soon());
-        is_over.store(true, Ordering::Relaxed);
-        received
-    });
+    let lock = &engine.segment().fixed().receiver.lock;
+    let received = while_forging(
+        || lock.forge(LENT),
+        || engine.receive(thread::current(), &mut [0; 64], soon()),
+    );
     assert_eq!(received.err(), Some(Refused::TimedOut));
 }
 

@@ -83,7 +83,10 @@ impl Engine {
                 self.update_wait_flags(receiving);
             }
             let both = self.borrow_sender_lock(receiving, me, deadline)?;
-            let result = self.reserve_borrowed(both, me, len);
+            let result = match self.may_reserve(both) {
+                true => self.reserve_slot(both, me, len),
+                false => Err(Refused::NotNow),
+            };
             self.segment().fixed().sender.lock.give_back();
             result
         })
@@ -113,22 +116,10 @@ impl Engine {
         }
     }
 
-    /// Reserves a slot, unless senders wait or the queue is full.
-    fn reserve_borrowed(
-        &self,
-        both: BothHeld<'_>,
-        me: &Thread,
-        len: usize,
-    ) -> Result<LeaseHandle, Refused> {
-        let fixed = self.segment().fixed();
-        let waiters = Waiters::of(self.segment());
-        // Senders that wait for room come first.
-        if waiters.len(List::Senders) != 0
-            || !self.has_room(fixed.sender.next_position(both.sender()))
-        {
-            return Err(Refused::NotNow);
-        }
-        self.reserve_slot(both, me, len)
+    /// Whether the caller may reserve a slot: no sender waits, and the queue is not full.
+    fn may_reserve(&self, both: BothHeld<'_>) -> bool {
+        let position = self.segment().fixed().sender.next_position(both.sender());
+        Waiters::of(self.segment()).len(List::Senders) == 0 && self.has_room(position)
     }
 
     /// Reserves a slot, when there is room.

@@ -39,9 +39,9 @@ impl Engine {
             // A hint, read without the lock; the decision is made under it. Without the hint, each send to a polled
             // queue would take the sender lock only to release it for the receiver lock.
             let result = if self.must_ring() {
-                self.send_watched(me, message, key, deadline)
+                self.send_watched(me, (message, key), deadline)
             } else {
-                self.send_unwatched(me, message, key, deadline)?
+                self.send_unwatched(me, (message, key), deadline)?
             };
             self.segment().check()?;
             match result {
@@ -74,15 +74,14 @@ impl Engine {
     fn send_unwatched(
         &self,
         me: &Thread,
-        message: &[u8],
-        key: usize,
+        (message, key): (&[u8], usize),
         deadline: Deadline,
     ) -> Result<Result<(), Refused>, Fault> {
         let held = self.lock_sender(me, deadline)?;
         let sending = held.sender();
         if self.must_ring() {
             held.unlock();
-            return Ok(self.send_watched(me, message, key, deadline));
+            return Ok(self.send_watched(me, (message, key), deadline));
         }
         let result = self.send_locked(sending, me, message, key);
         held.unlock();

@@ -65,9 +65,9 @@ impl Engine {
         if deadline.has_passed() {
             return Err(Refused::NotNow.by(deadline));
         }
-        while !self.spin_for_messages(me, count, calm, deadline) {
+        while !self.spin_for_messages(me, count, (calm, deadline)) {
             if !self.pacing.only_spins() {
-                return self.sleep_for_messages(me, count, calm, deadline);
+                return self.sleep_for_messages(me, count, (calm, deadline));
             }
             if calm.is_over() {
                 return self.give_up_waiting(me, count, Refused::Interrupted);
@@ -84,8 +84,7 @@ impl Engine {
         &self,
         me: &Thread,
         count: u64,
-        calm: Calm<'_>,
-        deadline: Deadline,
+        (calm, deadline): (Calm<'_>, Deadline),
     ) -> Result<(), Refused> {
         self.segment().fixed().counters.count(Event::ReceiveBlocked);
         loop {
@@ -152,8 +151,7 @@ impl Engine {
         &self,
         me: &Thread,
         count: u64,
-        calm: Calm<'_>,
-        deadline: Deadline,
+        (calm, deadline): (Calm<'_>, Deadline),
     ) -> bool {
         let ready = || self.seems_to_have(count);
         let budget = self.pacing.allowance();

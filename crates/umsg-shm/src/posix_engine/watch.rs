@@ -72,8 +72,7 @@ impl Engine {
     pub(super) fn send_watched(
         &self,
         me: &Thread,
-        message: &[u8],
-        key: usize,
+        (message, key): (&[u8], usize),
         deadline: Deadline,
     ) -> Result<(), Refused> {
         let send = |engine: &Engine, sending: SenderHeld<'_>| {
