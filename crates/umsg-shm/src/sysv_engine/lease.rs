@@ -3,7 +3,7 @@
 //! A leased message is not queued, but takes room in the queue. It keeps its slot and its number. An acknowledgement frees
 //! the slot. A return, the holder's death, or the end of the time limit puts the message back by its number.
 
-use super::receive::{Found, Receipt, Step};
+use super::receive::{FoundMessage, Receipt, Step};
 use super::wait::{Call, Waiter};
 use super::{Engine, Refused};
 use crate::counters::Event;
@@ -82,7 +82,7 @@ impl Engine {
         &self,
         receiving: ReceiverHeld<'_>,
         me: &Thread,
-        found: Found<'_>,
+        found: FoundMessage<'_>,
     ) -> Result<LeaseHandle, Fault> {
         let deliveries = found.cell.returns().saturating_add(1);
         let leases = Leases::of(self.segment());

@@ -44,18 +44,18 @@ pub(super) trait Receipt {
 pub(super) struct Step<'a> {
     pub(super) engine: &'a Engine,
     pub(super) call: &'a Call<'a>,
-    pub(super) found: Found<'a>,
+    pub(super) found: FoundMessage<'a>,
 }
 
 /// A message of the queue; its length is checked.
 #[derive(Clone, Copy)]
-pub(super) struct Found<'a> {
+pub(super) struct FoundMessage<'a> {
     pub(super) slot: u32,
     pub(super) cell: &'a Cell,
     pub(super) len: usize,
 }
 
-impl Found<'_> {
+impl FoundMessage<'_> {
     pub(super) fn mtype(&self) -> i64 {
         self.cell.mtype()
     }
@@ -70,7 +70,7 @@ pub(super) struct Copy<'a> {
 
 impl Copy<'_> {
     #[inline(always)]
-    fn copy(&mut self, engine: &Engine, found: Found<'_>) -> Result<Taken, Fault> {
+    fn copy(&mut self, engine: &Engine, found: FoundMessage<'_>) -> Result<Taken, Fault> {
         let mtype = found.mtype();
         let len = engine
             .segment()
@@ -189,7 +189,7 @@ impl Engine {
     }
 
     #[inline(always)]
-    fn step<'a>(&'a self, call: &'a Call<'a>, found: Found<'a>) -> Step<'a> {
+    fn step<'a>(&'a self, call: &'a Call<'a>, found: FoundMessage<'a>) -> Step<'a> {
         Step {
             engine: self,
             call,
@@ -204,7 +204,7 @@ impl Engine {
         receiving: ReceiverHeld<'_>,
         want: Want,
         wakes: &mut DeferredWakes,
-    ) -> Result<Found<'_>, Refused> {
+    ) -> Result<FoundMessage<'_>, Refused> {
         if self.fixed().control.has_leased() {
             self.reclaim_if_due(receiving, wakes)?;
         }
@@ -215,10 +215,10 @@ impl Engine {
     }
 
     #[inline(always)]
-    pub(super) fn found(&self, slot: u32) -> Result<Found<'_>, Fault> {
+    pub(super) fn found(&self, slot: u32) -> Result<FoundMessage<'_>, Fault> {
         let cell = self.segment().cell(slot)?;
         let len = self.len_of(cell)?;
-        Ok(Found { slot, cell, len })
+        Ok(FoundMessage { slot, cell, len })
     }
 
     /// Ends a message that was copied out, and frees its slot.
@@ -226,7 +226,7 @@ impl Engine {
     pub(super) fn remove_and_free(
         &self,
         receiving: ReceiverHeld<'_>,
-        found: Found<'_>,
+        found: FoundMessage<'_>,
     ) -> Result<(), Fault> {
         found.cell.end();
         crash_point!(MSG_ENDED);

@@ -13,7 +13,7 @@
 
 use super::error::OpenError;
 use super::permission::{Rights, caller};
-use super::registry::{Got, PRIVATE, Wanted, find, judge};
+use super::registry::{GetRequest, Obtained, PRIVATE, find, judge};
 use super::{file_rights, sweep};
 use crate::error::QueueError;
 use crate::namespace::{
@@ -34,16 +34,20 @@ const NAPS: [Duration; 2] = [Duration::from_micros(200), Duration::from_millis(2
 ///
 /// # Errors
 /// All of [`OpenError`] but `NotFound` and `NoSuchId`.
-pub(super) fn create(namespace: &Namespace, key: i32, wanted: Wanted) -> Result<Got, OpenError> {
+pub(super) fn create(
+    namespace: &Namespace,
+    key: i32,
+    request: GetRequest,
+) -> Result<Obtained, OpenError> {
     let limits = namespace.limits()?;
-    let mode = wanted.mode & 0o777;
+    let mode = request.mode & 0o777;
     if !limits.allow_mode(mode) {
         return Err(OpenError::ModeNotEnforced { mode });
     }
     let [mut longest, most] = NAPS;
     let begin = Instant::now();
     loop {
-        match attempt(namespace, key, wanted, &limits) {
+        match attempt(namespace, key, request, &limits) {
             Err(OpenError::KeyTaken { .. }) if begin.elapsed() < WAIT => {}
             done => return done,
         }
@@ -57,12 +61,12 @@ pub(super) fn create(namespace: &Namespace, key: i32, wanted: Wanted) -> Result<
 fn attempt(
     namespace: &Namespace,
     key: i32,
-    wanted: Wanted,
+    request: GetRequest,
     limits: &Limits,
-) -> Result<Got, OpenError> {
+) -> Result<Obtained, OpenError> {
     let mut new = NewFile::create(namespace.msg_files()?)?;
     crash_point!(MSGGET_EMPTY);
-    let mut segment = build(&new, key, wanted.mode & 0o777, limits)?;
+    let mut segment = build(&new, key, request.mode & 0o777, limits)?;
     // Without a limit there is nothing to check.
     if limits.max_bytes.is_some() && !namespace.allows(0) {
         return Err(OpenError::Queue(QueueError::OverLimit));
@@ -73,10 +77,10 @@ fn attempt(
     if key != PRIVATE
         && let Some(found) = find(new.files(), key)?
     {
-        return judge(found, wanted).map(Got::Found);
+        return judge(found, request).map(Obtained::Existing);
     }
     name(&mut new, &segment, limits, &lock)?;
-    Ok(Got::Made(segment))
+    Ok(Obtained::Created(segment))
 }
 
 /// Builds a complete queue, apart from its identifier.

@@ -3,7 +3,7 @@
 use super::error::OpenError;
 use super::queue::Queue;
 pub(super) use super::registry::PRIVATE;
-use super::registry::{self, Wanted};
+use super::registry::{self, GetRequest};
 use crate::namespace::Namespace;
 
 /// Options for opening and creating a queue.
@@ -154,14 +154,14 @@ impl OpenOptions {
     /// During a creation: there is no queue, or a complete one.
     pub fn open(&self, key: i32) -> Result<Queue, OpenError> {
         let namespace = self.resolve()?;
-        let wanted = Wanted {
+        let request = GetRequest {
             create: self.create,
             exclusive: self.exclusive,
             mode: self.mode,
             asked: 0,
         };
-        let got = registry::get(&namespace, key, wanted)?;
-        Ok(Queue::new(got.attach(&namespace)?, &namespace))
+        let obtained = registry::get(&namespace, key, request)?;
+        Ok(Queue::new(obtained.attach(&namespace)?, &namespace))
     }
 
     /// Opens the queue with an identifier.

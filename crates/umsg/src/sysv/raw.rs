@@ -10,7 +10,7 @@ use super::Until;
 use super::attachments::{Attachments, InUse};
 use super::error::{OpenError, ReceiveError};
 use super::queue::{Queue, Received};
-use super::registry::{self, Got, Wanted};
+use super::registry::{self, GetRequest, Obtained};
 use crate::error::QueueError;
 use crate::namespace::Namespace;
 pub use control::{
@@ -44,16 +44,16 @@ pub fn msgget(key: i32, flags: i32) -> Result<i32, Errno> {
 pub fn get(key: i32, flags: i32) -> Result<i32, OpenError> {
     let namespace = Namespace::of_this_process()?;
     let mode = flags as u32 & 0o777;
-    let wanted = Wanted {
+    let request = GetRequest {
         create: flags & libc::IPC_CREAT != 0,
         exclusive: flags & libc::IPC_EXCL != 0,
         mode,
         asked: mode,
     };
-    let got = registry::get(namespace, key, wanted)?;
-    let id = got.id();
-    if matches!(got, Got::Made(_)) {
-        attach(id, Queue::new(got.attach(namespace)?, namespace));
+    let obtained = registry::get(namespace, key, request)?;
+    let id = obtained.id();
+    if matches!(obtained, Obtained::Created(_)) {
+        attach(id, Queue::new(obtained.attach(namespace)?, namespace));
     }
     Ok(id)
 }

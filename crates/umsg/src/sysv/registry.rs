@@ -23,7 +23,7 @@ pub const PRIVATE: i32 = 0;
 
 /// The arguments of msgget(2).
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wanted {
+pub(super) struct GetRequest {
     /// Whether to create a queue if there is none (IPC_CREAT), and to fail if there is one (IPC_EXCL).
     pub(super) create: bool,
     pub(super) exclusive: bool,
@@ -34,36 +34,36 @@ pub(super) struct Wanted {
 }
 
 /// An existing queue.
-pub(super) struct Found {
+pub(super) struct ExistingQueue {
     pub(super) id: i32,
     /// The file, open for reading and writing, and its summary; None if the caller may not open the file.
     pub(super) file: Option<(OwnedFd, Summary)>,
 }
 
 /// The queue that msgget(2) found or created.
-pub(super) enum Got {
-    Found(Found),
-    Made(Segment),
+pub(super) enum Obtained {
+    Existing(ExistingQueue),
+    Created(Segment),
 }
 
-impl Got {
+impl Obtained {
     /// The queue's identifier.
     pub(super) fn id(&self) -> i32 {
         match self {
-            Got::Found(found) => found.id,
-            Got::Made(segment) => segment.fixed().header.id(),
+            Obtained::Existing(found) => found.id,
+            Obtained::Created(segment) => segment.fixed().header.id(),
         }
     }
 
     /// Maps the queue.
     pub(super) fn attach(self, namespace: &Namespace) -> Result<Segment, OpenError> {
         match self {
-            Got::Made(segment) => Ok(segment),
-            Got::Found(Found {
+            Obtained::Created(segment) => Ok(segment),
+            Obtained::Existing(ExistingQueue {
                 file: Some((file, _)),
                 ..
             }) => map(&file, namespace),
-            Got::Found(_) => Err(OpenError::PermissionDenied),
+            Obtained::Existing(_) => Err(OpenError::PermissionDenied),
         }
     }
 }
@@ -72,13 +72,17 @@ impl Got {
 ///
 /// # Errors
 /// All of [`OpenError`] but `NoSuchId`.
-pub(super) fn get(namespace: &Namespace, key: i32, wanted: Wanted) -> Result<Got, OpenError> {
+pub(super) fn get(
+    namespace: &Namespace,
+    key: i32,
+    request: GetRequest,
+) -> Result<Obtained, OpenError> {
     if key == PRIVATE {
-        return create::create(namespace, key, wanted);
+        return create::create(namespace, key, request);
     }
     match find(&mut namespace.msg_files()?, key)? {
-        Some(found) => judge(found, wanted).map(Got::Found),
-        None if wanted.create => create::create(namespace, key, wanted),
+        Some(found) => judge(found, request).map(Obtained::Existing),
+        None if request.create => create::create(namespace, key, request),
         None => Err(OpenError::NotFound),
     }
 }
@@ -90,24 +94,24 @@ pub(super) fn get(namespace: &Namespace, key: i32, wanted: Wanted) -> Result<Got
 #[doc(hidden)]
 pub fn msgget(namespace: &Namespace, key: i32, flags: i32) -> Result<i32, OpenError> {
     let bits = flags as u32 & 0o777;
-    let wanted = Wanted {
+    let request = GetRequest {
         create: flags & libc::IPC_CREAT != 0,
         exclusive: flags & libc::IPC_EXCL != 0,
         mode: bits,
         asked: bits,
     };
-    get(namespace, key, wanted).map(|got| got.id())
+    get(namespace, key, request).map(|queue| queue.id())
 }
 
 /// Checks whether the caller gets an existing queue.
-pub(super) fn judge(found: Found, wanted: Wanted) -> Result<Found, OpenError> {
-    if wanted.create && wanted.exclusive {
+pub(super) fn judge(found: ExistingQueue, request: GetRequest) -> Result<ExistingQueue, OpenError> {
+    if request.create && request.exclusive {
         return Err(OpenError::AlreadyExists);
     }
     let granted = match &found.file {
-        Some((_, summary)) => Rights::of_summary(summary).grant(wanted.asked),
+        Some((_, summary)) => Rights::of_summary(summary).grant(request.asked),
         // A caller that asks for no permission gets the identifier.
-        None => wanted.asked & 0o777 == 0,
+        None => request.asked & 0o777 == 0,
     };
     match granted {
         true => Ok(found),
@@ -119,7 +123,7 @@ pub(super) fn judge(found: Found, wanted: Wanted) -> Result<Found, OpenError> {
 ///
 /// # Errors
 /// `NotAQueue`, `Damaged`, `OtherVersion` if it can't be used.
-pub(super) fn find(files: &mut Files, key: i32) -> Result<Option<Found>, OpenError> {
+pub(super) fn find(files: &mut Files, key: i32) -> Result<Option<ExistingQueue>, OpenError> {
     let Label::Of(id) = files.label(&label_name(key, 0))? else {
         return Ok(None);
     };
@@ -129,7 +133,7 @@ pub(super) fn find(files: &mut Files, key: i32) -> Result<Option<Found>, OpenErr
         Behind::Queue(file, said) => Some((file, said)),
         Behind::Unusable(_, error) => return Err(error),
     };
-    Ok(Some(Found { id, file }))
+    Ok(Some(ExistingQueue { id, file }))
 }
 
 /// The object to which a label leads.
