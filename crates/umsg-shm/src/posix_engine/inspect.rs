@@ -56,7 +56,7 @@ const ATTEMPTS: u32 = 64;
 
 impl Engine {
     /// Repairs the side of a dead receiver and ends orphaned records: the counts are right afterwards.
-    pub fn mend(&self, me: &Thread) {
+    pub fn repair_receivers(&self, me: &Thread) {
         if self.segment().fixed().receiver.lock.is_orphaned() || self.may_reclaim() {
             // If the lock is taken, its owner does this work.
             let _ = self.with_receiver_lock(me, Deadline::Passed, |receiving, wakes| {

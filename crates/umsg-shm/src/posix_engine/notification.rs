@@ -12,7 +12,7 @@
 //! | `turn << 2 \| FIRED` | fired; the record names the sender | its process, without the lock: free | free, by the process that registers next and finds no other record |
 //!
 //! Each change is one compare-and-swap: of a withdrawal and a message, one wins. A bit of `registered` says that the
-//! queue was empty. It is decided anew before each unlock of the receiver lock and before a message is taken. Messages
+//! queue was empty. It is decided again before each unlock of the receiver lock and before a message is taken. Messages
 //! that came and went in between therefore count. Only while the queue was empty does the attention word ask senders to
 //! decide.
 //!
@@ -456,7 +456,7 @@ impl Engine {
     }
 
     /// Fires at the end of a slice for a sender that died before it could, as blocked receivers look around.
-    pub fn look_for_notice(&self, me: &Thread) {
+    pub fn fire_if_due(&self, me: &Thread) {
         let is_orphaned = self.segment().fixed().receiver.lock.is_orphaned();
         if is_orphaned || (self.notice_wanted() != 0 && self.seems_filled()) {
             let patience = Deadline::after(Duration::from_nanos(SLICE));

@@ -36,7 +36,7 @@ impl Engine {
 
     /// Wakes senders that wait for room, to let them find the ring closed. If the lock is taken, this fails, and the
     /// senders look at the end of their slice.
-    pub fn send_senders_away(&self, me: &Thread) {
+    pub fn wake_senders(&self, me: &Thread) {
         let patience = Deadline::Never.or_slice(SLICE);
         let _ = self.with_receiver_lock(me, patience, |_, wakes| {
             let waiters = Waiters::of(self.segment());

@@ -125,7 +125,7 @@ impl Engine {
     /// Repairs both sides at the end of a slice: a sender may have died before it counted its message, or before it
     /// rang.
     fn repair_sides(&self, me: &Thread) {
-        self.mend(me);
+        self.repair_receivers(me);
         self.repair_sender_side(me);
     }
 

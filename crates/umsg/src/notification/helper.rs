@@ -71,7 +71,7 @@ impl Helper {
                     look_at = clock::monotonic().saturating_add(HELPER_SLICE);
                     engines
                         .iter()
-                        .for_each(|engine| engine.look_for_notice(thread::current()));
+                        .for_each(|engine| engine.fire_if_due(thread::current()));
                 }
                 continue;
             };

@@ -236,7 +236,7 @@ impl Awaited<'_> {
                 Slept::Interrupted => return Err(NotifyError::Interrupted),
                 Slept::TimedOut if deadline.has_passed() => return Err(NotifyError::TimedOut),
                 // A sender may have died before it could notify.
-                Slept::TimedOut => engine.look_for_notice(me),
+                Slept::TimedOut => engine.fire_if_due(me),
                 Slept::Awake => {}
             }
         }

@@ -83,7 +83,7 @@ impl Queue {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn readiness(&self) -> Readiness {
-        self.engine.mend(thread::current());
+        self.engine.repair_receivers(thread::current());
         self.engine.readiness(thread::current())
     }
 }

@@ -572,7 +572,7 @@ impl Queue {
     /// # Blocking
     /// After a process died inside of an operation on this queue: for the repair, and at most a second.
     pub fn attributes(&self) -> Attributes {
-        self.engine.mend(thread::current());
+        self.engine.repair_receivers(thread::current());
         status::attributes(&self.engine)
     }
 
@@ -591,7 +591,7 @@ impl Queue {
     /// # Blocking
     /// As [`attributes`](Self::attributes).
     pub fn status(&self) -> Status {
-        self.engine.mend(thread::current());
+        self.engine.repair_receivers(thread::current());
         status::status(self)
     }
 

@@ -116,7 +116,7 @@ impl Ring {
         }
         self.shared.ownership().close();
         crash_point!(RING_CLOSED);
-        self.shared.engine.send_senders_away(thread::current());
+        self.shared.engine.wake_senders(thread::current());
     }
 
     /// From now on messages of senders that `accept` answers false for are dropped when they are met, and counted in

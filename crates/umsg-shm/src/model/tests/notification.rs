@@ -46,7 +46,7 @@ fn wait(queue: &Queue, me: &Thread, place: Place, deadline: impl Fn() -> Deadlin
         let word = queue.engine().notice_word(place.0).expect("a record");
         futex::wait(word, place.1, deadline());
         if deadline() != Deadline::Never {
-            queue.engine().look_for_notice(me);
+            queue.engine().fire_if_due(me);
         }
     }
 }
@@ -308,7 +308,7 @@ fn a_receiver_that_dies_when_it_has_emptied_the_queue_does_not_hide_that() {
             assert_eq!(sent, Ok(()));
             assert!(thread::join(victim).is_none());
             // As the registered process does at the end of each slice.
-            queue.direct(|queue, me| queue.engine().look_for_notice(me));
+            queue.direct(|queue, me| queue.engine().fire_if_due(me));
             assert!(
                 is_fired(&queue, place),
                 "nobody would be told of the second"

@@ -167,7 +167,7 @@ fn senders_that_wait_for_room_learn_that_the_ring_is_closed() {
         let batch = ring.spawn(2, |ring, me| ring.send_batch(me, &[12], Deadline::Never));
         ring.direct(|ring, me| {
             ring.engine().segment().fixed().ownership.close();
-            ring.engine().send_senders_away(me);
+            ring.engine().wake_senders(me);
         });
         assert_eq!(alive(sender), Err(Refused::TimedOut));
         assert_eq!(alive(batch), Err(Refused::TimedOut));

@@ -83,21 +83,21 @@ impl Engine {
         sink: &mut S,
         deadline: Deadline,
     ) -> Result<usize, Refused> {
-        let mut gather = Collect {
+        let mut collect = Collect {
             sink,
             most,
             offered: false,
         };
-        let received = match self.try_take(me, &mut gather, deadline) {
-            Err(Refused::NotNow) => self.receive_slow(me, &mut gather, deadline)?,
+        let received = match self.try_take(me, &mut collect, deadline) {
+            Err(Refused::NotNow) => self.receive_slow(me, &mut collect, deadline)?,
             other => other.map_err(|refused| refused.by(deadline))?,
         };
-        if !gather.offered || most <= received {
+        if !collect.offered || most <= received {
             return Ok(received);
         }
         // The first message is received, even if the rest fails.
-        gather.most = most - received;
-        let more = self.try_take(me, &mut gather, deadline.or_slice(SLICE));
+        collect.most = most - received;
+        let more = self.try_take(me, &mut collect, deadline.or_slice(SLICE));
         Ok(received + more.unwrap_or(0))
     }
 

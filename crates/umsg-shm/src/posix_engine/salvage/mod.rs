@@ -13,7 +13,7 @@
 //! | nowhere | none of these holds | the slot is free |
 //!
 //! Positions go on from the senders' cursor, and all stamps are removed: an old stamp can't pass for a new one. Numbers
-//! begin anew. Both locks are held.
+//! begin again with 1. Both locks are held.
 //!
 //! A process that dies here leaves a queue with the mark of an unfinished salvage ([`crate::repair::log::Damage`]).
 //! Calls fail with EBADMSG until another salvage, which must find each message again. Two rules make that possible:

@@ -49,25 +49,25 @@ impl Cell {
         self.len.get() as usize
     }
 
-    /// The priority, and the mark beside it. Unchecked.
+    /// Returns the priority, and the mark beside it. Unchecked.
     #[inline(always)]
     pub fn key(&self) -> u64 {
         self.key.get()
     }
 
-    /// The process id of the sender.
+    /// Returns the process id of the sender.
     #[inline(always)]
     pub(crate) fn pid(&self) -> u32 {
         self.pid.get()
     }
 
-    /// The machine's clock at the send, in nanoseconds.
+    /// Returns the machine's clock at the send, in nanoseconds.
     #[inline(always)]
     pub(crate) fn sent_at(&self) -> u64 {
         self.sent_at.get()
     }
 
-    /// Sends the message anew: it is as old as its place in the queue.
+    /// Sets the time of the send to `now`, for a message that is admitted.
     pub(crate) fn renew(&self, now: u64) {
         self.sent_at.set(now);
     }
@@ -79,7 +79,7 @@ impl Cell {
         self.set_returns(returns, false);
     }
 
-    /// The number of the message in the store.
+    /// Returns the number of the message in the store.
     pub(crate) fn sequence(&self) -> u64 {
         self.sequence.get()
     }
@@ -89,7 +89,7 @@ impl Cell {
         self.sequence.set(sequence);
     }
 
-    /// The word that names the block of the slot, for [`crate::arena`].
+    /// Returns the word that names the block of the slot, for [`crate::arena`].
     #[inline(always)]
     pub fn block(&self) -> &Guarded32 {
         &self.block
@@ -102,7 +102,7 @@ impl Cell {
         self.stamp.load(Ordering::Relaxed).wrapping_sub(1)
     }
 
-    /// Takes the stamp away: no message was published here.
+    /// Removes the stamp: no message was published here.
     pub(crate) fn clear_stamp(&self) {
         // Release: before `batch_end`, in a repair. No receiver looks at these stamps before that of the gate.
         self.stamp.store(0, Ordering::Release);
@@ -133,7 +133,7 @@ impl Cell {
         self.stored.set(0);
     }
 
-    /// How often the message was leased and came back.
+    /// Returns how often the message was leased and came back.
     pub(crate) fn returns(&self) -> u32 {
         self.stored.get() >> 1
     }

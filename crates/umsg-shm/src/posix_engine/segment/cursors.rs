@@ -16,7 +16,7 @@ impl Fixed {
         self.sender.known_free(first) >= count
     }
 
-    /// How many slots are free.
+    /// Returns how many slots are free.
     pub(crate) fn free_slots(&self, both: BothHeld<'_>) -> u64 {
         let sent = self.sender.next_position(both.sender());
         self.published.freed(both.receiver()).wrapping_sub(sent)
@@ -35,7 +35,7 @@ impl Fixed {
         self.published.publish(receiving, removed, bytes);
     }
 
-    /// Makes senders forget room that is not there any more. Room that is kept from them stays kept.
+    /// Makes senders forget room that is gone. Room that is kept from them stays kept.
     pub(crate) fn forget_room(&self, _: BothHeld<'_>) {
         let removed = self.published.removed();
         if self.sender.removed_seen().wrapping_sub(removed) as i64 > 0 {
@@ -45,7 +45,7 @@ impl Fixed {
 
     /// Begins an empty ring at ring position `first` with `free` slots, for a queue of `max` messages.
     ///
-    /// The words are stored with release, as in a call: a process that reads them without a lock pairs with that.
+    /// All words are stored with release, as in other calls, for processes that read them without a lock.
     pub(crate) fn restart_ring(&self, both: BothHeld<'_>, first: u64, free: u64, max: usize) {
         let sending = both.sender();
         self.run.begin(sending, first, 0);

@@ -14,27 +14,27 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// Slots in circulation. Exact under either lock, otherwise a hint.
+    /// Returns the number of slots in circulation. Exact under either lock, otherwise a hint.
     #[inline(always)]
     pub fn slots(&self) -> u32 {
         // Relaxed: changes under both locks only.
         self.slots.load(Ordering::Relaxed)
     }
 
-    /// Puts slots into circulation: `slots` are from now on.
+    /// Sets the number of slots in circulation.
     pub(crate) fn set_slots(&self, _: BothHeld<'_>, slots: u32) {
         // Relaxed: as in `slots`.
         self.slots.store(slots, Ordering::Relaxed);
     }
 
-    /// Entries of the ring in use, minus one. Exact under either lock, otherwise a hint.
+    /// Returns the number of entries of the ring in use, minus one. Exact under either lock, otherwise a hint.
     #[inline(always)]
     pub(crate) fn ring_mask(&self) -> u32 {
         // Relaxed: changes under both locks only.
         self.ring_mask.load(Ordering::Relaxed)
     }
 
-    /// The same, for a thread that goes on to read an entry.
+    /// Returns the same mask to a thread that goes on to read an entry.
     #[inline(always)]
     pub(crate) fn ring_mask_with_entries(&self) -> u32 {
         // Acquire: WIDER. The mask changes only under both locks, but `seems_filled` reads it under none: this pairs with
@@ -42,7 +42,7 @@ impl Geometry {
         self.ring_mask.load(Ordering::Acquire)
     }
 
-    /// Makes the ring as long as `entries`, all of which are filled in.
+    /// Makes the ring `entries` long. All entries are filled in.
     pub(crate) fn widen_ring(&self, _: BothHeld<'_>, entries: usize) {
         // Release: WIDER. A spinner without a lock may use the new mask at once.
         self.ring_mask

@@ -55,7 +55,7 @@ impl Header {
         self.magic.store(MAGIC, store);
     }
 
-    /// The permission bits of the queue, as any process with write access may have set them.
+    /// Returns the permission bits of the queue. A process with write access may have set other bits, too.
     pub fn mode(&self) -> u32 {
         // Relaxed: a single word.
         self.mode.load(Ordering::Relaxed)
@@ -66,13 +66,13 @@ impl Header {
         self.mode.store(mode, Ordering::Relaxed);
     }
 
-    /// Process id of the creator.
+    /// Returns the process id of the creator.
     pub fn creator(&self) -> u32 {
         // Relaxed: written once, before any process could attach.
         self.creator.load(Ordering::Relaxed)
     }
 
-    /// CLOCK_REALTIME at the creation, in nanoseconds since 1970.
+    /// Returns CLOCK_REALTIME at the creation, in nanoseconds since 1970.
     pub fn created_at(&self) -> u64 {
         self.created_at.load(Ordering::Relaxed)
     }

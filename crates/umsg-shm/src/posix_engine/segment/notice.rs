@@ -5,14 +5,14 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// State: a process is registered.
 pub(crate) const ARMED: u32 = 1;
-/// State: the registration was fired; its process has not taken note yet.
+/// State: the registration was fired, and its process has not taken note yet.
 pub(crate) const FIRED: u32 = 2;
 /// The bits of a word that hold the state.
 pub(crate) const STATE: u32 = 3;
 /// Added to the word at each registration.
 const TURN: u32 = 4;
 
-/// In place of a user: no user has this number.
+/// Stands for a user that was not asked for. No user has this number.
 pub(crate) const NOT_ASKED: u32 = u32::MAX;
 
 /// Registrations for a notification that a queue has room for from the start: the armed one, and those that were fired and
@@ -42,12 +42,12 @@ pub struct Notice {
 }
 
 impl Notice {
-    /// The state with its turn. What was written before it is visible to the caller.
+    /// Returns the state with its turn. The words written before it are visible to the caller.
     pub(crate) fn word(&self) -> u32 {
         self.word.load(Ordering::Acquire)
     }
 
-    /// The futex of the registered process, and of a sender that fired.
+    /// Returns the futex of the registered process, and of a sender that fired.
     pub(crate) fn futex(&self) -> &AtomicU32 {
         &self.word
     }
@@ -88,7 +88,7 @@ impl Notice {
         armed & STATE == ARMED && self.change(armed, after)
     }
 
-    /// Frees the record, if its word still is `word`.
+    /// Frees the record, if its word still is `word`. False if the word has changed.
     pub(crate) fn free(&self, word: u32) -> bool {
         self.change(word, word & !STATE)
     }
@@ -99,21 +99,21 @@ impl Notice {
             .is_ok()
     }
 
-    /// How the process is notified, and by which signal.
+    /// Returns how the process is notified, and by which signal.
     pub(crate) fn means(&self) -> (u32, u32) {
         // Relaxed: for people, and for how long to wait.
         let signal = self.signal.load(Ordering::Relaxed);
         (self.what.load(Ordering::Relaxed), signal)
     }
 
-    /// The registered process, and its birth.
+    /// Returns the registered process, and its birth.
     pub fn owner(&self) -> (u32, u64) {
         // Relaxed: a hint, which the process itself confirms.
         let birth = self.birth.load(Ordering::Relaxed);
         (self.pid.load(Ordering::Relaxed), birth)
     }
 
-    /// Which of the registrations of that process.
+    /// Returns which of the registrations of that process this is.
     pub fn ticket(&self) -> u64 {
         // Relaxed: a hint, which the process itself confirms.
         self.ticket.load(Ordering::Relaxed)
@@ -125,14 +125,14 @@ impl Notice {
         self.sender.store(pack(pid, user), Ordering::Relaxed);
     }
 
-    /// The sender of the message that fired, and its real user or [`NOT_ASKED`].
+    /// Returns the sender of the message that fired, and its real user or [`NOT_ASKED`].
     pub(crate) fn sender(&self) -> (u32, u32) {
         // Relaxed: the word has published it.
         let found = self.sender.load(Ordering::Relaxed);
         (found as u32, (found >> 32) as u32)
     }
 
-    /// Notes the real user of the sender `pid`, unless the record has become another process's meanwhile.
+    /// Notes the real user of the sender `pid`, unless another process has taken the record meanwhile.
     pub(crate) fn set_user(&self, pid: u32, user: u32) {
         let _ = self.sender.compare_exchange(
             pack(pid, NOT_ASKED),
@@ -152,12 +152,12 @@ fn pack(pid: u32, user: u32) -> u64 {
     u64::from(pid) | u64::from(user) << 32
 }
 
-/// The word of a registration before it was fired.
+/// Returns the word of a registration before it was fired.
 pub fn armed(fired: u32) -> u32 {
     fired & !STATE | ARMED
 }
 
-/// The word of a registration once it was fired.
+/// Returns the word of a registration once it was fired.
 pub(crate) fn fired(armed: u32) -> u32 {
     armed & !STATE | FIRED
 }

@@ -30,7 +30,7 @@ pub struct Ownership {
 }
 
 impl Ownership {
-    /// Makes the queue a ring of so many entries, before another process sees it.
+    /// Makes the queue a ring of `entries` entries, before another process sees it.
     pub fn begin(&self, entries: u32, state: u32) {
         self.entries.store(entries, Ordering::Relaxed);
         // Release: a process that finds a ring sees what was written before.
@@ -44,21 +44,21 @@ impl Ownership {
         self.birth.store(birth, Ordering::Relaxed);
     }
 
-    /// The process that receives, and its birth. 0 of a queue that is no ring.
+    /// Returns the process that receives, and its birth. 0 for a queue that is no ring.
     pub fn owner(&self) -> (u32, u64) {
         // Relaxed: stored before the ring can be found.
         let birth = self.birth.load(Ordering::Relaxed);
         (self.pid.load(Ordering::Relaxed), birth)
     }
 
-    /// Whether messages are taken: 0 for a queue, else [`DISABLED`], [`ENABLED`], [`CLOSED`]. What the owner did before it
-    /// changed the state is visible to the caller.
+    /// Returns the state: 0 for a queue, else [`DISABLED`], [`ENABLED`] or [`CLOSED`]. The owner's work before the
+    /// change of state is visible to the caller.
     #[inline(always)]
     pub fn state(&self) -> u32 {
         self.state.load(Ordering::Acquire)
     }
 
-    /// Takes messages from now on, unless the ring is closed.
+    /// Enables the ring, unless it is closed.
     pub fn enable(&self) {
         // Release: what was done before is seen by senders that find the ring enabled.
         let _ =
@@ -66,34 +66,34 @@ impl Ownership {
                 .compare_exchange(DISABLED, ENABLED, Ordering::Release, Ordering::Relaxed);
     }
 
-    /// Takes no messages any more.
+    /// Closes the ring.
     pub fn close(&self) {
         self.state.store(CLOSED, Ordering::Release);
     }
 
-    /// Messages that the ring was made for.
+    /// Returns the number of messages that the ring was made for.
     pub fn entries(&self) -> u32 {
         // Relaxed: stored before the ring can be found.
         self.entries.load(Ordering::Relaxed)
     }
 
-    /// The number of another sender.
+    /// Gives out the number of another sender.
     pub fn add_sender(&self) -> u32 {
         // Relaxed, here and below: a counter.
         self.senders.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// How many senders got a number.
+    /// Returns how many senders have a number.
     pub fn senders(&self) -> u32 {
         self.senders.load(Ordering::Relaxed)
     }
 
-    /// The number of another descriptor.
+    /// Gives out the number of another descriptor.
     pub fn add_descriptor(&self) -> u32 {
         self.descriptors.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// How many descriptors got a number.
+    /// Returns how many descriptors have a number.
     pub fn descriptors(&self) -> u32 {
         self.descriptors.load(Ordering::Relaxed)
     }
@@ -103,12 +103,12 @@ impl Ownership {
         self.dropped.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Messages that senders chose to drop because there was no room.
+    /// Returns how many messages senders chose to drop because there was no room.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// The random part of the name of the poll FIFO.
+    /// Returns the random part of the name of the poll FIFO.
     pub fn fifo_number(&self) -> u64 {
         // Relaxed: stored before the ring can be found.
         self.doorbell.load(Ordering::Relaxed)

@@ -16,35 +16,35 @@ pub struct Published {
 }
 
 impl Published {
-    /// The ring position behind the last free slot.
+    /// Returns the ring position behind the last free slot.
     #[inline(always)]
     pub(crate) fn freed(&self, _: ReceiverHeld<'_>) -> u64 {
         // Relaxed: only holders of the receiver lock store it.
         self.freed.load(Ordering::Relaxed)
     }
 
-    /// The same for a sender: the ring entries and the emptied cells before it are visible to the caller.
+    /// Returns the same position to a sender: the ring entries and the empty cells before it are visible.
     #[inline(always)]
     pub(crate) fn freed_so_far(&self) -> u64 {
         // Acquire: FREED. Pairs with the release in `free_up_to`.
         self.freed.load(Ordering::Acquire)
     }
 
-    /// Gives senders the slots up to ring position `freed`: their entries are written.
+    /// Gives the slots before ring position `freed` to senders. Their entries are written.
     #[inline(always)]
     pub(crate) fn free_up_to(&self, _: ReceiverHeld<'_>, freed: u64) {
         // Release: FREED. Pairs with the acquire in `freed_so_far`: the entry is there, and the receiver is done with the cell.
         self.freed.store(freed, Ordering::Release);
     }
 
-    /// How many messages have left the queue. Their slots are free for the caller.
+    /// Returns how many messages have left the queue. Their slots are free for the caller.
     #[inline(always)]
     pub(crate) fn removed(&self) -> u64 {
         // Acquire: ROOM. `freed` is stored before `removed`.
         self.removed.load(Ordering::Acquire)
     }
 
-    /// How many bytes have left the queue.
+    /// Returns how many bytes have left the queue.
     pub(crate) fn removed_bytes(&self) -> u64 {
         self.removed_bytes.load(Ordering::Acquire)
     }

@@ -35,7 +35,7 @@ pub struct ReceiverSide {
     pub(super) level2: Guarded64,
     /// Messages that are held beyond a call: they count for the queue's capacity, and are not queued.
     pub(super) held: AtomicU64,
-    /// Blocked threads that want a message, want to send, have been offered a message.
+    /// Lists of blocked threads: receivers, senders, and receivers with an offer.
     pub(super) receivers: Links,
     pub(super) senders: Links,
     pub(super) offered: Links,
@@ -54,46 +54,46 @@ pub struct ReceiverSide {
     pub(super) level1: [Guarded64; LEVEL1],
     /// Repairs since creation: of the sender side, of the receiver side.
     pub(super) repairs: [AtomicU32; 2],
-    /// What the doorbell shows, and which it is.
+    /// The level that the doorbell shows, and its FIFO.
     pub(super) doorbell: Words,
     /// Registrations for a notification beyond the fixed ones that are real memory.
     pub(super) notices: AtomicU32,
 }
 
 impl ReceiverSide {
-    /// The ring position of the next message to be taken from the ring.
+    /// Returns the ring position of the next message to be taken from the ring.
     #[inline(always)]
     pub(crate) fn drained(&self, _: ReceiverHeld<'_>) -> u64 {
         // Relaxed: only holders of the receiver lock store it.
         self.drained.load(Ordering::Relaxed)
     }
 
-    /// The same without the lock: the caller reads nothing earlier that it reads afterwards.
+    /// Returns the same position without the lock. The caller's later reads are not moved before this one.
     #[inline(always)]
     pub(crate) fn drained_so_far(&self) -> u64 {
         self.drained.load(Ordering::Acquire)
     }
 
-    /// The same as a hint, or behind a fence of the caller.
+    /// Returns the same position as a hint, or for a caller with its own fence.
     #[inline(always)]
     pub(crate) fn drained_hint(&self) -> u64 {
         self.drained.load(Ordering::Relaxed)
     }
 
-    /// Messages in the store.
+    /// Returns the number of messages in the store.
     #[inline(always)]
     pub(crate) fn stored(&self, _: ReceiverHeld<'_>) -> u64 {
         // Relaxed: only holders of the receiver lock store it.
         self.stored.load(Ordering::Relaxed)
     }
 
-    /// The same without the lock: the caller reads nothing earlier that it reads afterwards.
+    /// Returns the same number without the lock. The caller's later reads are not moved before this one.
     #[inline(always)]
     pub(crate) fn stored_so_far(&self) -> u64 {
         self.stored.load(Ordering::Acquire)
     }
 
-    /// The same as a hint.
+    /// Returns the same number as a hint.
     #[inline(always)]
     pub(crate) fn stored_hint(&self) -> u64 {
         self.stored.load(Ordering::Relaxed)
@@ -122,7 +122,7 @@ impl ReceiverSide {
         self.set_stored(receiving, messages, bytes);
     }
 
-    /// Sets what the store holds. Receivers look at it without the lock: a repair sets it once, at its end.
+    /// Sets the counts of the store. Receivers read them without the lock: a repair sets them once, at its end.
     #[inline(always)]
     pub(crate) fn set_stored(&self, _: ReceiverHeld<'_>, messages: u64, bytes: u64) {
         // Relaxed: read under the lock.
@@ -131,7 +131,7 @@ impl ReceiverSide {
         self.stored.store(messages, Ordering::Release);
     }
 
-    /// The number of the next message that comes to the store.
+    /// Gives out the number of the next message that comes to the store.
     pub(crate) fn next_sequence(&self, _: ReceiverHeld<'_>) -> u64 {
         self.sequence.set(self.sequence.get().wrapping_add(1));
         self.sequence.get()
@@ -149,7 +149,7 @@ impl ReceiverSide {
         self.sequence.set(sequence);
     }
 
-    /// How far senders are beyond ring position `position`, as last seen.
+    /// Returns how far senders were beyond ring position `position` at the last look.
     #[inline(always)]
     pub(crate) fn known_sent(&self, position: u64) -> i64 {
         self.sent_seen.get().wrapping_sub(position) as i64
@@ -161,18 +161,18 @@ impl ReceiverSide {
         self.sent_seen.set(sent);
     }
 
-    /// Messages that are held beyond a call: exact under the receiver lock, otherwise a hint.
+    /// Returns how many messages are held beyond a call. Exact under the receiver lock, otherwise a hint.
     #[inline(always)]
     pub(crate) fn held(&self) -> u64 {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// The same without the lock: the caller reads nothing earlier that it reads afterwards.
+    /// Returns the same number without the lock. The caller's later reads are not moved before this one.
     pub(crate) fn held_so_far(&self) -> u64 {
         self.held.load(Ordering::Acquire)
     }
 
-    /// Counts messages that are held from now on, or (a negative number) no more.
+    /// Adds `change` to the number of messages that are held beyond a call.
     pub(crate) fn count_held(&self, _: ReceiverHeld<'_>, change: i64) {
         // Relaxed: under the receiver lock; read elsewhere as a hint.
         let held = self.held.load(Ordering::Relaxed);
@@ -180,7 +180,7 @@ impl ReceiverSide {
             .store(held.wrapping_add_signed(change), Ordering::Relaxed);
     }
 
-    /// How many messages have left the queue: those taken from the ring, less those stored and held.
+    /// Returns how many messages have left the queue: those taken from the ring, less those stored and held.
     #[inline(always)]
     pub(crate) fn removed(&self, receiving: ReceiverHeld<'_>) -> u64 {
         let drained = self.drained(receiving);
@@ -189,7 +189,7 @@ impl ReceiverSide {
             .wrapping_sub(self.held())
     }
 
-    /// How many messages and how many bytes have left the queue.
+    /// Returns how many messages and how many bytes have left the queue.
     #[inline(always)]
     pub(super) fn removed_with_bytes(&self, receiving: ReceiverHeld<'_>) -> (u64, u64) {
         // Relaxed: only holders of the receiver lock store these.
@@ -202,19 +202,20 @@ impl ReceiverSide {
         (removed, removed_bytes)
     }
 
-    /// What says whether a process is registered for a notification: exact under the receiver lock, otherwise a hint.
+    /// Returns the word that says whether a process is registered for a notification. Exact under the receiver lock,
+    /// otherwise a hint.
     #[inline(always)]
     pub(crate) fn registration(&self) -> u32 {
         self.registered.load(Ordering::Relaxed)
     }
 
-    /// Sets what says whether a process is registered.
+    /// Sets the word that says whether a process is registered.
     pub(crate) fn set_registration(&self, _: ReceiverHeld<'_>, registration: u32) {
         // Release: for the death of this thread only, as for a guarded word.
         self.registered.store(registration, Ordering::Release);
     }
 
-    /// Registrations beyond the fixed ones that are real memory, also for a caller without the lock.
+    /// Returns how many registrations beyond the fixed ones are real memory. Valid without the lock, too.
     pub(crate) fn more_notices(&self) -> u32 {
         // Acquire: pairs with the release in `set_more_notices`.
         self.notices.load(Ordering::Acquire)
@@ -231,7 +232,7 @@ impl ReceiverSide {
         self.nodes.set(count as u32);
     }
 
-    /// What an operation needs of the doorbell of this process.
+    /// Returns access to the doorbell for one operation of this process.
     #[inline(always)]
     pub(crate) fn ringer<'a>(&'a self, doorbell: &'a Doorbell) -> Ringer<'a> {
         Ringer {
@@ -247,7 +248,7 @@ impl ReceiverSide {
         &self.doorbell
     }
 
-    /// The number in the name of the poll FIFO.
+    /// Returns the number in the name of the poll FIFO.
     pub fn fifo_number(&self) -> u64 {
         self.doorbell.name.get()
     }
@@ -264,18 +265,18 @@ impl ReceiverSide {
         self.last_receive.store(now, Ordering::Relaxed);
     }
 
-    /// The machine's clock at the last receive, in nanoseconds.
+    /// Returns the machine's clock at the last receive, in nanoseconds.
     pub fn last_receive(&self) -> u64 {
         self.last_receive.load(Ordering::Relaxed)
     }
 
-    /// Repairs since creation: of the sender side, of the receiver side.
+    /// Returns the repairs since creation: of the sender side, of the receiver side.
     pub fn repairs(&self) -> [u32; 2] {
         // Relaxed: numbers for people.
         [0, 1].map(|side: usize| self.repairs[side].load(Ordering::Relaxed))
     }
 
-    /// Begins anew at ring position `first`, with no bytes taken.
+    /// Begins again at ring position `first`, with no bytes taken.
     pub(super) fn restart(&self, first: u64) {
         for bytes in &self.bytes {
             bytes.store(0, Ordering::Release);

@@ -13,7 +13,8 @@ pub struct Run {
 }
 
 impl Run {
-    /// The word, read before a stamp. RUN: a message of another priority that was sent before this call has changed it.
+    /// Returns the word, for a caller that reads a stamp next. RUN: a message of another priority that was sent before
+    /// this call has changed the word.
     #[inline(always)]
     pub(crate) fn before_stamp(&self) -> u64 {
         self.word.load(Ordering::Acquire)
@@ -26,14 +27,15 @@ impl Run {
         self.word.load(Ordering::Relaxed) == run
     }
 
-    /// The priority of the last message.
+    /// Returns the priority of the last message.
     #[inline(always)]
     pub(crate) fn last_priority(&self, _: SenderHeld<'_>) -> usize {
         // Relaxed: only holders of the sender lock store the word.
         self.word.load(Ordering::Relaxed) as u16 as usize
     }
 
-    /// Says that every message from `position` on has this priority. To be called before the message at `position` is stamped.
+    /// Notes that every message from `position` on has this priority. To be called before the message at `position` is
+    /// stamped.
     pub(crate) fn begin(&self, _: SenderHeld<'_>, position: u64, priority: usize) {
         // Release: RUN. A receiver that sees a stamp of another priority sees another word.
         self.word
@@ -41,8 +43,8 @@ impl Run {
     }
 }
 
-/// Whether every message from ring position `drained` on has the priority of the run: the run began there or before.
-/// Positions are compared in the 48 bits that the word has for them.
+/// Whether every message from ring position `drained` on has the priority of the run. The word has 48 bits for a
+/// position: the comparison uses these.
 #[inline(always)]
 pub fn has_begun(run: u64, drained: u64) -> bool {
     drained.wrapping_sub(run >> 16) << 16 >> 63 == 0

@@ -35,26 +35,26 @@ pub struct SenderSide {
 }
 
 impl SenderSide {
-    /// The ring position of the next message.
+    /// Returns the ring position of the next message.
     #[inline(always)]
     pub(crate) fn next_position(&self, _: SenderHeld<'_>) -> u64 {
         // Relaxed: only holders of the sender lock store it.
         self.sent.load(Ordering::Relaxed)
     }
 
-    /// The ring position up to which messages are sent. They are visible to the caller.
+    /// Returns the ring position up to which messages are sent. Those messages are visible to the caller.
     #[inline(always)]
     pub(crate) fn sent(&self) -> u64 {
         self.sent.load(Ordering::Acquire)
     }
 
-    /// The same as a hint.
+    /// Returns the same as [`sent`](Self::sent) as a hint: the messages may not be visible.
     #[inline(always)]
     pub fn sent_hint(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
     }
 
-    /// Adds the bytes of the message at `position` to those that count once it is sent. Before the message is published.
+    /// Prepares the count of bytes for the message at `position`. To be called before the message is published.
     #[inline(always)]
     pub(crate) fn prepare_bytes(&self, _: SenderHeld<'_>, position: u64, len: usize) {
         // Relaxed: the store to `sent` publishes them.
@@ -70,7 +70,7 @@ impl SenderSide {
         self.sent.store(next, Ordering::Release);
     }
 
-    /// Bytes that were ever sent through the ring up to `sent`, which is the end of an unfinished batch or not.
+    /// Returns the bytes that were ever sent up to `sent`. With `is_batch`, `sent` is the end of an unfinished batch.
     pub(crate) fn bytes_sent(&self, sent: u64, is_batch: bool) -> u64 {
         // Acquire: the next read of a cursor is not earlier.
         match is_batch {
@@ -79,19 +79,20 @@ impl SenderSide {
         }
     }
 
-    /// Says that a batch ends at ring position `end`, before the stamps of a repair's interest are stored.
+    /// Notes that a batch ends at ring position `end`. A repair reads this: the note precedes the stamps of the batch.
     pub(crate) fn set_batch_end(&self, _: SenderHeld<'_>, end: u64) {
         // Release: before the stamps, and after those that were taken back.
         self.batch_end.store(end, Ordering::Release);
     }
 
-    /// Ring position behind the current batch or the last one.
+    /// Returns the ring position behind the current batch or the last one.
     pub(crate) fn batch_end(&self) -> u64 {
         // Acquire: nothing that belongs to the batch is read earlier.
         self.batch_end.load(Ordering::Acquire)
     }
 
-    /// Adds the bytes of the batch from ring position `first` on to those that count once it is sent. Before its gate is stamped.
+    /// Prepares the count of bytes for the batch from ring position `first` on. To be called before its gate is
+    /// stamped.
     pub(crate) fn prepare_batch_bytes(&self, _: SenderHeld<'_>, first: u64, bytes: u64) {
         let before = self.bytes[first as usize & 1].load(Ordering::Relaxed);
         // Release: before the stamp, for a repair.
@@ -99,7 +100,7 @@ impl SenderSide {
             .store(before.wrapping_add(bytes), Ordering::Release);
     }
 
-    /// Counts a batch as sent. Which element of `bytes` counts follows from the parity of the cursor: the cursor moves by
+    /// Counts a batch as sent. The parity of the cursor selects the element of `bytes` that counts: the cursor moves by
     /// odd numbers only.
     pub(crate) fn count_batch(&self, sending: SenderHeld<'_>, end: u64) {
         // Relaxed: under the sender lock.
@@ -115,7 +116,7 @@ impl SenderSide {
         step(end);
     }
 
-    /// How many slots are known to be free from ring position `position` on.
+    /// Returns how many slots are known to be free from ring position `position` on.
     #[inline(always)]
     pub(crate) fn known_free(&self, position: u64) -> u64 {
         self.freed_seen.get().wrapping_sub(position)
@@ -126,7 +127,7 @@ impl SenderSide {
         self.freed_seen.set(freed);
     }
 
-    /// How many messages had left the queue when a sender last looked.
+    /// Returns how many messages had left the queue at the last look of a sender.
     #[inline(always)]
     pub(crate) fn removed_seen(&self) -> u64 {
         self.removed_seen.get()
@@ -138,7 +139,7 @@ impl SenderSide {
         self.removed_seen.set(removed);
     }
 
-    /// Makes a queue of `max` messages look full to senders, until one looks again: KEPT.
+    /// Makes a queue of `max` messages look full to senders until one looks again: KEPT.
     pub(crate) fn keep_room(&self, sending: SenderHeld<'_>, max: usize) {
         let sent = self.next_position(sending);
         self.removed_seen.set(sent.wrapping_sub(max as u64));
@@ -171,7 +172,7 @@ impl SenderSide {
         self.last_send.store(now, Ordering::Relaxed);
     }
 
-    /// The machine's clock at the last send, in nanoseconds.
+    /// Returns the machine's clock at the last send, in nanoseconds.
     pub fn last_send(&self) -> u64 {
         self.last_send.load(Ordering::Relaxed)
     }
@@ -182,7 +183,7 @@ impl SenderSide {
         self.add_fifo_page(0);
     }
 
-    /// Begins anew at ring position `first`, with no bytes sent.
+    /// Begins again at ring position `first`, with no bytes sent.
     pub(super) fn restart(&self, sending: SenderHeld<'_>, first: u64) {
         self.set_batch_end(sending, first);
         for bytes in &self.bytes {

@@ -18,21 +18,21 @@ pub(crate) const TURN: u32 = 4;
 pub struct WaitFlags {
     /// Which waiters want to be served, see [`crate::posix_engine`]; 0 for none.
     pub(super) attention: AtomicU32,
-    /// Of a ring: the wake word of its receiver.
+    /// The wake word of a ring's receiver.
     pub(super) wake_word: AtomicU32,
     /// The ring position from which on senders ring.
     threshold: AtomicU64,
 }
 
 impl WaitFlags {
-    /// Which waiters want to be served.
+    /// Returns which waiters want to be served.
     #[inline(always)]
     pub fn attention(&self) -> u32 {
         // Relaxed: ATTENTION. The caller places the barrier, or holds the lock under which the flag is set.
         self.attention.load(Ordering::Relaxed)
     }
 
-    /// Sets these bits of the attention word as in `flags`.
+    /// Sets the bits `bits` of the attention word as in `flags`.
     pub(crate) fn set_attention(&self, _: ReceiverHeld<'_>, bits: u32, flags: u32) {
         // Relaxed: ATTENTION. A thread that begins to wait adds the fence; to clear a flag needs none.
         let others = self.attention.load(Ordering::Relaxed) & !bits;
@@ -64,12 +64,12 @@ impl WaitFlags {
         self.wake_word.load(Ordering::Relaxed) & (ARMED | POLLED) != 0
     }
 
-    /// The wake word. The threshold of its turn is visible to the caller.
+    /// Returns the wake word. The threshold of its turn is visible to the caller.
     pub(crate) fn wake_word(&self) -> u32 {
         self.wake_word.load(Ordering::Acquire)
     }
 
-    /// The threshold of the turn that [`wake_word`](Self::wake_word) returned, or of a later turn.
+    /// Returns the threshold of the turn that [`wake_word`](Self::wake_word) returned, or of a later turn.
     pub(crate) fn threshold(&self) -> u64 {
         // Relaxed: if the threshold is of a later turn, the compare-and-swap of `take_ring` fails.
         self.threshold.load(Ordering::Relaxed)
@@ -86,7 +86,7 @@ impl WaitFlags {
             .is_ok()
     }
 
-    /// The futex on which the receiver of the ring sleeps.
+    /// Returns the futex on which the receiver of the ring sleeps.
     pub(crate) fn futex(&self) -> &AtomicU32 {
         &self.wake_word
     }
