@@ -49,7 +49,7 @@ fn messages_that_follow_one_another_in_a_circle_are_damage() {
 }
 
 #[test]
-fn all_types_can_be_asked_for_whatever_their_number() {
+fn all_types_can_be_listed_for_any_forged_number_of_messages() {
     let engine = engine(1000);
     engine.send(&now(), 7, b"message").unwrap();
     let words = engine.segment().fixed().words();
@@ -191,7 +191,7 @@ fn an_overwritten_state_is_damage_and_no_removal() {
 }
 
 #[test]
-fn a_repair_looks_at_no_more_slots_than_were_ever_filled_whatever_their_number_says() {
+fn a_repair_visits_only_slots_that_were_ever_filled() {
     let engine = engine(1 << 20);
     for n in 0..6000 {
         engine.send(&now(), n % 7 + 1, b"message").unwrap();

@@ -153,7 +153,7 @@ impl Engine {
     }
 
     /// Whether the cell of a slot describes a possible message.
-    fn is_whole(&self, slot: u32) -> bool {
+    fn is_intact(&self, slot: u32) -> bool {
         let Ok(cell) = self.segment().cell(slot) else {
             return false;
         };
@@ -166,7 +166,7 @@ impl Engine {
     fn end_corrupt_messages(&self, corrupt: &mut BTreeSet<u32>) -> Result<(), Fault> {
         for slot in 0..self.segment().places() {
             let cell = self.segment().cell(slot)?;
-            if cell.is_queued() && !self.is_whole(slot) {
+            if cell.is_queued() && !self.is_intact(slot) {
                 corrupt.insert(slot);
                 cell.end();
             }
@@ -179,7 +179,7 @@ impl Engine {
         let mut seen = BTreeSet::new();
         for (_, record) in Leases::of(self.segment()).all() {
             let slot = record.slot.get();
-            let is_lease = LeaseState::of(record) == LeaseState::Leased && self.is_whole(slot);
+            let is_lease = LeaseState::of(record) == LeaseState::Leased && self.is_intact(slot);
             if !(is_lease && seen.insert(slot)) {
                 leases::set(record, LeaseState::Free);
             }
@@ -191,7 +191,7 @@ impl Engine {
         let mut seen = BTreeSet::new();
         for (index, node) in self.waiters().all() {
             let slot = node.slot.get();
-            let mut is_own = || self.is_whole(slot) && seen.insert(slot);
+            let mut is_own = || self.is_intact(slot) && seen.insert(slot);
             match List::of(node) {
                 List::Senders if slot == NO_SLOT || is_own() => continue,
                 List::Receivers => continue,

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_in_use_stays_when_it_is_let_go() {
+    fn a_queue_in_use_stays_mapped_after_a_detachment() {
         table!(TABLE, COUNT);
         let first = TABLE.attach(3, fake(3, &COUNT)).unwrap();
         let second = TABLE.get(3).unwrap();
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_is_kept_may_be_let_go_by_another_thread() {
+    fn another_thread_may_detach_from_a_queue_that_is_kept() {
         table!(TABLE, COUNT);
         assert!(TABLE.keep(3).is_none());
         drop(TABLE.attach(3, fake(3, &COUNT)));
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn letting_go_of_an_old_queue_leaves_the_one_that_took_its_place() {
+    fn detaching_from_an_old_queue_leaves_the_queue_that_took_its_place() {
         table!(TABLE, COUNT);
         let old = TABLE.attach(3, fake(3, &COUNT)).unwrap();
         let new = 3 + INDICES as i32;
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn removed_queues_are_let_go_within_one_round_of_sweeps() {
+    fn removed_queues_are_detached_within_one_round_of_sweeps() {
         table!(TABLE, COUNT);
         for id in 0..100 {
             let queue = TABLE.attach(id * 300, fake(id * 300, &COUNT)).unwrap();
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_attach_use_and_let_go_at_once_find_what_they_asked_for() {
+    fn threads_that_attach_use_and_detach_at_once_find_the_right_queue() {
         table!(TABLE, COUNT);
         let rounds = if cfg!(miri) { 30 } else { 20_000 };
         std::thread::scope(|scope| {

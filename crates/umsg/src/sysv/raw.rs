@@ -362,7 +362,7 @@ mod tests {
     use libc::{EINVAL, IPC_NOWAIT, MSG_EXCEPT, MSG_NOERROR};
 
     #[test]
-    fn the_arguments_of_msgrcv_say_what_is_wanted() {
+    fn the_arguments_of_msgrcv_select_a_message() {
         let wants = [
             (0, 0, Want::Any),
             (0, MSG_EXCEPT, Want::Any),
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_no_identifier_and_no_type_is_judged_without_a_namespace() {
+    fn an_impossible_identifier_or_type_is_refused_without_a_namespace() {
         for id in [-1, i32::MIN] {
             assert_eq!(find(id).err(), Some(EINVAL));
         }

@@ -141,7 +141,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 1 } else { 96 }))]
 
     #[test]
-    fn the_order_delivers_what_a_plain_list_would(
+    fn the_order_delivers_the_same_as_a_plain_list(
         types in prop_oneof![Just(1_i64), Just(2), Just(5), Just(300)],
         seed in any::<u64>(),
         steps in prop::collection::vec((0..8_u8, any::<u16>(), want(), 0..400_u32), 1..300),
@@ -479,7 +479,7 @@ fn without_memory_a_new_type_takes_the_record_of_an_idle_one_or_is_refused() {
 }
 
 #[test]
-fn what_is_no_type_is_refused() {
+fn a_type_below_one_is_refused() {
     let records = Records::new(4);
     let order = Order::of(&records);
     for mtype in [0, -1, i64::MIN] {
