@@ -90,7 +90,7 @@ pub struct Engine {
     /// Shows pollers the queue's level.
     doorbell: Doorbell,
     /// Wakes waiters before the lock is released; for a measurement.
-    pub wakes_inside: std::sync::atomic::AtomicBool,
+    wakes_inside: std::sync::atomic::AtomicBool,
 }
 
 impl Engine {
@@ -104,6 +104,13 @@ impl Engine {
             pacing: Pacing::default(),
             wakes_inside: std::sync::atomic::AtomicBool::new(false),
         }
+    }
+
+    /// Makes calls wake waiters before they release the lock, or after; for a measurement.
+    pub fn set_wakes_inside(&self, inside: bool) {
+        // Relaxed: a setting.
+        self.wakes_inside
+            .store(inside, std::sync::atomic::Ordering::Relaxed);
     }
 
     #[inline(always)]

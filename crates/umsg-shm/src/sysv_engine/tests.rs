@@ -32,7 +32,7 @@ pub(crate) fn engine(qbytes: u64) -> Engine {
 
 pub(crate) fn call(deadline: Deadline) -> Call<'static> {
     let mut call = Call::new(thread::current(), deadline);
-    call.rights = 1;
+    call.set_rights(1);
     call
 }
 

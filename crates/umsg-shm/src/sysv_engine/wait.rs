@@ -34,7 +34,7 @@ pub struct Call<'a> {
     pub(crate) calm: Calm<'a>,
     pub(crate) deadline: Deadline,
     /// The version of the queue's rights under which the caller's permission was checked.
-    pub rights: u32,
+    pub(super) rights: u32,
     /// The ticket of an earlier wait of this call, which keeps its place among the waiters; 0 for none.
     ticket: Cell<u64>,
     /// The word that the thread had named to the kernel before it named its node; None while it names no node.
@@ -51,6 +51,12 @@ impl<'a> Call<'a> {
             ticket: Cell::new(0),
             outer: Cell::new(None),
         }
+    }
+
+    /// Notes the version of the queue's rights under which the caller's permission was checked.
+    #[inline(always)]
+    pub fn set_rights(&mut self, version: u32) {
+        self.rights = version;
     }
 
     /// Withdraws the node's name from the kernel's list, before the thread gives the node up.

@@ -59,7 +59,7 @@ pub(super) fn typed(copy: sysv_engine::segment::Segment, findings: &mut Findings
     let mut buffer = vec![0; copy.layout().msgmax];
     let engine = sysv_engine::Engine::new(copy);
     let mut call = Call::new(thread::current(), Deadline::Passed);
-    call.rights = version;
+    call.set_rights(version);
     let wants = [
         Want::Any,
         Want::Lowest(i64::MAX),

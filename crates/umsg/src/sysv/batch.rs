@@ -190,7 +190,7 @@ impl Queue {
         let batch = OutOf(messages);
         let mut call = Call::new(thread::current(), until.deadline());
         loop {
-            call.rights = self.may_send()?;
+            call.set_rights(self.may_send()?);
             let (count, bytes) = (batch.count(), batch.bytes());
             if !self.engine.can_hold(count as u64, bytes) {
                 return Err(SendError::BatchTooLarge {

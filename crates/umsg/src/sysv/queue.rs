@@ -285,7 +285,7 @@ impl Queue {
         self.check_to_send(mtype, message.len())?;
         let mut call = Call::new(thread::current(), deadline);
         loop {
-            call.rights = self.may_send()?;
+            call.set_rights(self.may_send()?);
             match self.engine.send(&call, mtype, message) {
                 Ok(()) => return Ok(()),
                 Err(Refused::Own(Why::Rejudge)) => {}
@@ -588,7 +588,7 @@ impl Queue {
     ) -> Result<T, ReceiveError> {
         let mut call = Call::new(thread::current(), deadline);
         loop {
-            call.rights = self.may_receive()?;
+            call.set_rights(self.may_receive()?);
             match work(&call) {
                 Err(Refused::Own(Why::Rejudge)) => {}
                 other => return other.map_err(|refused| self.receive_error(refused)),
@@ -612,8 +612,6 @@ impl Queue {
     /// Wakes served waiters before a call releases the queue's lock, as Linux did until 2016; for a measurement.
     #[doc(hidden)]
     pub fn set_wake_inside_lock(&self, inside: bool) {
-        self.engine
-            .wakes_inside
-            .store(inside, std::sync::atomic::Ordering::Relaxed);
+        self.engine.set_wakes_inside(inside);
     }
 }

@@ -61,7 +61,7 @@ impl Queue {
         let mut call = Call::new(me, by);
         loop {
             let rights = &self.fixed().rights;
-            call.rights = rights.version_to_check();
+            call.set_rights(rights.version_to_check());
             if rights.mode() & needs != needs {
                 return Err(Failed::Denied);
             }
