@@ -22,15 +22,16 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A call first tries; it waits only if there is no message, or no room, by the queue's [descriptor](crate::posix::Queue::pollable), which
-//! the runtime polls along with its sockets. What is tried is done at once, or not at all: so a future that is dropped, by a time-out
-//! or by `select!`, has received nothing that would be lost, and has sent nothing. A process that is on the other side need not know of it:
-//! another task, thread or process, with these calls or with any others.
+//! A call first tries the operation. If there is no message, or no room, the call waits on the queue's
+//! [descriptor](crate::posix::Queue::pollable), which the runtime polls along with its sockets. Each attempt completes at once
+//! or does nothing. So a future that is dropped, by a time-out or by `select!`, has lost no message and has sent none. The other
+//! side needs no tokio: it can be a task, thread or process, with these calls or with any others.
 //!
 //! Receiving from rings: [`AsyncRing`](crate::ring::AsyncRing).
 //!
 //! # Blocking
-//! The calls never block, one case apart: if a process was stopped inside of an operation on the queue, an attempt takes up to a second.
+//! The calls never block, with one exception: if a process was stopped inside an operation on the queue, an attempt takes up to
+//! a second.
 
 pub mod posix;
 pub mod sysv;
@@ -40,7 +41,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// A queue's descriptor, as the runtime polls it.
+/// A queue's descriptor, registered with the runtime.
 #[derive(Debug)]
 struct Polled(AsyncFd<OwnedFd>);
 
@@ -48,14 +49,14 @@ impl Polled {
     fn new(descriptor: BorrowedFd<'_>) -> io::Result<Polled> {
         let descriptor = descriptor.try_clone_to_owned()?;
         let both = Interest::READABLE | Interest::WRITABLE;
-        // SAFETY: the descriptor is the registration's own, which closes it when it ends, and always the same.
+        // SAFETY: the registration owns the descriptor, closes it at its end, and always returns the same one.
         Ok(Polled(unsafe {
             AsyncFd::register_with_interest(descriptor, both)?
         }))
     }
 
-    /// Tries, and tries again whenever the queue may be ready for it, until it succeeds; None: the runtime shuts down. `may` says after
-    /// an attempt in vain whether it might succeed all the same, because a peer was stopped.
+    /// Repeats an attempt whenever the queue may be ready for it, until the attempt succeeds. Returns `None` if the runtime
+    /// shuts down. `may` says after a failed attempt whether a new attempt might succeed at once, because a peer was stopped.
     async fn until<T>(
         &self,
         interest: Interest,
@@ -63,7 +64,7 @@ impl Polled {
         mut attempt: impl FnMut() -> Option<T>,
     ) -> Option<T> {
         loop {
-            // Before the attempt: what is told meanwhile is not forgotten.
+            // Before the attempt: an event that arrives meanwhile is not lost.
             let mut ready = self.0.ready(interest).await.ok()?;
             if let Some(outcome) = attempt() {
                 return Some(outcome);

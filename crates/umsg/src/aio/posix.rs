@@ -7,19 +7,19 @@ use tokio::io::Interest;
 use tokio::sync::Mutex;
 use umsg_shm::posix_engine::segment::OnFull;
 
-/// A [queue](posix::Queue) for tokio. Tasks that share it take turns: those that wait to receive get messages in the order in which they
-/// began, and so do those that wait to send get room.
+/// A [queue](posix::Queue) for tokio. Tasks that share it take turns: receiving tasks get messages, and sending tasks get room,
+/// in the order in which they began to wait.
 #[derive(Debug)]
 pub struct Queue {
     polled: Polled,
-    /// Whose turn it is.
+    /// The turns of the receiving tasks.
     receivers: Mutex<()>,
     senders: Mutex<()>,
     queue: posix::Queue,
 }
 
 impl Queue {
-    /// Registers a queue with the runtime that this is called in.
+    /// Registers a queue with the runtime of the calling task.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -34,10 +34,10 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// As [`pollable`](posix::Queue::pollable).
+    /// The errors of [`pollable`](posix::Queue::pollable).
     ///
     /// # Panics
-    /// Outside of a runtime with its I/O enabled.
+    /// Outside a runtime with its I/O enabled.
     pub fn new(queue: posix::Queue) -> io::Result<Queue> {
         Ok(Queue {
             polled: Polled::new(queue.pollable()?)?,
@@ -63,7 +63,8 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// All of [`SendError`] but `TimedOut`; `Full` only of a queue that never lets senders wait, and `Interrupted` if the runtime shuts down.
+    /// All of [`SendError`] but `TimedOut`; `Full` only for a queue that never lets senders wait, and `Interrupted` if the
+    /// runtime shuts down.
     ///
     /// # Cancel safety
     /// A future that is dropped before it is ready has sent nothing.
@@ -85,7 +86,7 @@ impl Queue {
         sent.unwrap_or(Err(SendError::Interrupted))
     }
 
-    /// Receives the message that is next; waits while there is none. The buffer must have room for the queue's message size.
+    /// Receives the next message; waits while there is none. The buffer must have room for the queue's message size.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -123,7 +124,7 @@ impl Queue {
         received.unwrap_or(Err(ReceiveError::Interrupted))
     }
 
-    /// Receives a message into a vector of its own; otherwise as [`receive`](Self::receive).
+    /// Receives a message into a new vector; otherwise behaves as [`receive`](Self::receive).
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -139,7 +140,7 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// As [`receive`](Self::receive).
+    /// The errors of [`receive`](Self::receive).
     pub async fn receive_vec(&self) -> Result<Message, ReceiveError> {
         let mut data = vec![0; self.queue.engine.segment().layout().message_size];
         let received = self.receive(&mut data).await?;
@@ -150,7 +151,7 @@ impl Queue {
         })
     }
 
-    /// The queue, for what needs no waiting.
+    /// Returns the queue, for calls that do not wait.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -167,7 +168,7 @@ impl Queue {
         &self.queue
     }
 
-    /// The queue back.
+    /// Returns the queue, and ends its registration.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;

@@ -7,11 +7,11 @@ use std::io;
 use tokio::io::Interest;
 use tokio::task::coop::consume_budget;
 
-/// A [queue](sysv::Queue) for tokio. Tasks that share it wait for messages of different types; those for which a message comes, or room, try
-/// in the order in which they began to wait.
+/// A [queue](sysv::Queue) for tokio. Tasks that share it can wait for messages of different types. When a message or room
+/// becomes available, the tasks that wait for it try in the order in which they began to wait.
 ///
-/// While there is one in any process, each send and each receive on the queue costs a system call, for waiters for other
-/// messages than there are, or for more room.
+/// While any process has such a queue, each send and each receive on the queue costs a system call. The call serves tasks that
+/// wait for other messages than those in the queue, or for more room.
 #[derive(Debug)]
 pub struct Queue {
     polled: Polled,
@@ -19,7 +19,7 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// Registers a queue with the runtime that this is called in.
+    /// Registers a queue with the runtime of the calling task.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -34,10 +34,10 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// As [`pollable`](sysv::Queue::pollable).
+    /// The errors of [`pollable`](sysv::Queue::pollable).
     ///
     /// # Panics
-    /// Outside of a runtime with its I/O enabled.
+    /// Outside a runtime with its I/O enabled.
     pub fn new(queue: sysv::Queue) -> io::Result<Queue> {
         Ok(Queue {
             polled: Polled::new(queue.pollable_with(Edges::All)?)?,
@@ -82,7 +82,7 @@ impl Queue {
         sent.unwrap_or(Err(SendError::Interrupted))
     }
 
-    /// Receives the first message that is wanted; waits while there is none.
+    /// Receives the first message that matches `want`; waits while there is none.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -120,7 +120,7 @@ impl Queue {
         received.unwrap_or(Err(ReceiveError::Interrupted))
     }
 
-    /// The queue, for what needs no waiting.
+    /// Returns the queue, for calls that do not wait.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -137,7 +137,7 @@ impl Queue {
         &self.queue
     }
 
-    /// The queue back.
+    /// Returns the queue, and ends its registration.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;

@@ -1,5 +1,6 @@
-//! Errors: one enum an operation family, over one core. [`QueueError`] has what all operations of all kinds of queues share, [`SegmentError`] what
-//! opening them shares. Those of sending, receiving and leasing on POSIX queues stand here.
+//! Errors: one enum for each family of operations. [`QueueError`] has the errors that all operations on all kinds of queues
+//! share, [`SegmentError`] those that opening them shares. This module has the errors of sending, receiving and leasing on POSIX
+//! queues.
 
 mod notify;
 mod open;
@@ -13,18 +14,18 @@ pub use segment::SegmentError;
 
 pub(crate) use umsg_shm::fault::Fault;
 
-/// What is said of a system call that is refused.
+/// Describes a system call that the kernel or a sandbox refuses.
 pub(crate) fn call_refused(call: &str, error: &std::io::Error) -> String {
     format!(
         "the system refuses {call}(2) ({error}), which umsg needs. Allow the call in the sandbox, for example in its seccomp filter."
     )
 }
 
-/// Why a message was not sent.
+/// The reason why a message was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
-    /// EAGAIN: the queue is full, or its lock is held by a stopped process, and the call must not block.
+    /// EAGAIN: the call must not block, and the queue is full or a stopped process holds its lock.
     #[error("the queue is full")]
     Full,
     /// ETIMEDOUT: the deadline passed before there was room.
@@ -38,7 +39,7 @@ pub enum SendError {
         /// The queue's message size, in bytes.
         max: usize,
     },
-    /// EMSGSIZE: more messages were to be sent as one than the queue can hold.
+    /// EMSGSIZE: the batch has more messages than the queue can hold.
     #[error("a batch of {messages} messages is too large: the queue holds at most {max}")]
     BatchTooLarge {
         /// Messages in the batch.
@@ -55,13 +56,13 @@ pub enum SendError {
     /// EINTR: a signal handler ran while the call waited.
     #[error("interrupted by a signal handler")]
     Interrupted,
-    /// As for all kinds of queues.
+    /// The errors that all kinds of queues share.
     #[error(transparent)]
     Queue(#[from] QueueError),
 }
 
 impl SendError {
-    /// The error number that mq_send(3) gives, or would give, for it.
+    /// Returns the error number of mq_send(3), or the nearest number where mq_send(3) has no such error.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -91,11 +92,11 @@ impl From<Fault> for SendError {
     }
 }
 
-/// Why no message was received.
+/// The reason why no message was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReceiveError {
-    /// EAGAIN: the queue is empty, or its lock is held by a stopped process, and the call must not block.
+    /// EAGAIN: the call must not block, and the queue is empty or a stopped process holds its lock.
     #[error("the queue is empty")]
     Empty,
     /// ETIMEDOUT: the deadline passed before a message came.
@@ -117,13 +118,13 @@ pub enum ReceiveError {
     /// EINTR: a signal handler ran while the call waited.
     #[error("interrupted by a signal handler")]
     Interrupted,
-    /// As for all kinds of queues.
+    /// The errors that all kinds of queues share.
     #[error(transparent)]
     Queue(#[from] QueueError),
 }
 
 impl ReceiveError {
-    /// The error number that mq_receive(3) gives, or would give, for it.
+    /// Returns the error number of mq_receive(3), or the nearest number where mq_receive(3) has no such error.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -151,20 +152,20 @@ impl From<Fault> for ReceiveError {
     }
 }
 
-/// Why a lease could not be ended or limited.
+/// The reason why a lease could not be ended or limited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LeaseError {
-    /// ESTALE: its time limit has ended it, or the caller is a forked child of its holder.
+    /// ESTALE: a time limit has ended the lease, or the caller is a forked child of the lease's owner.
     #[error("the lease has ended: its message is back in the queue, or another process holds it")]
     Ended,
-    /// As for all kinds of queues.
+    /// The errors that all kinds of queues share.
     #[error(transparent)]
     Queue(#[from] QueueError),
 }
 
 impl LeaseError {
-    /// The error number that the C library gives for it.
+    /// Returns the error number that the C library gives for the error.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;

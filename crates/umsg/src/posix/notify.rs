@@ -290,16 +290,16 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// Only while a process is stopped inside of an operation on this queue, or while 256 functions of this process have not been
-    /// called yet that were to be: for a second at most, each.
+    /// Only while a process is stopped inside an operation on this queue, or while 256 functions of this process still wait for
+    /// their call: for a second at most, each.
     ///
     /// # Errors
-    /// [`NotifyError::Busy`] (EBUSY) if a process is registered, maybe this one; [`NotifyError::InvalidSignal`] (EINVAL);
+    /// [`NotifyError::Busy`] (EBUSY) if a process is registered, possibly this one; [`NotifyError::InvalidSignal`] (EINVAL);
     /// `NoMemory`, `NoThread` and `TooManyUntold` (ENOMEM); `CallRefused`; `Unavailable`, `Damaged`, `WouldDeadlock`.
     ///
     /// # If the process dies
-    /// It is registered no more as soon as another registers. A sender that dies between sending and notifying is stood in
-    /// for within a tenth of a second.
+    /// The registration of a dead process ends as soon as another process registers. If a sender dies between sending and
+    /// notifying, another process notifies within a tenth of a second.
     pub fn notify(&self, how: Notify) -> Result<Registration<'_>, NotifyError> {
         Ok(Registration {
             ticket: self.register(how)?,
@@ -307,7 +307,7 @@ impl Queue {
         })
     }
 
-    /// Registers this process, as [`notify`](Self::notify) does, to be told when it waits for it.
+    /// Registers this process as [`notify`](Self::notify) does. The process gets the notification by waiting for it.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -321,7 +321,7 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// As [`notify`](Self::notify).
+    /// The errors of [`notify`](Self::notify).
     pub fn notify_waiter(&self) -> Result<Awaited<'_>, NotifyError> {
         let registered = notification::register_to_wait(&self.engine);
         let (index, armed) = registered.map_err(|error| self.notify_error(error))?;
@@ -334,10 +334,10 @@ impl Queue {
         })
     }
 
-    /// As [`notify`](Self::notify); the registration stays until [`withdraw_notification`].
+    /// Registers this process as [`notify`](Self::notify) does. The registration stays until [`withdraw_notification`].
     ///
     /// # Errors
-    /// As [`notify`](Self::notify).
+    /// The errors of [`notify`](Self::notify).
     #[doc(hidden)]
     pub fn register(&self, how: Notify) -> Result<u64, NotifyError> {
         let deed = how.deed()?;
@@ -364,7 +364,7 @@ impl Queue {
         }
     }
 
-    /// The process that is registered, if it lives.
+    /// Returns the registered process, if it lives.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -391,14 +391,14 @@ pub(super) fn registered(engine: &posix_engine::Engine) -> Option<Registered> {
     })
 }
 
-/// Takes back this process's registration with the queue whose file has that device and inode number, if it has one: what
-/// mq_notify(3) does with NULL, and what closing any descriptor of the queue does.
+/// Withdraws this process's registration with the queue whose file has that device and inode number, if there is one.
+/// mq_notify(3) does so with NULL, and so does closing any descriptor of the queue.
 #[doc(hidden)]
 pub fn withdraw_notification(identity: (u64, u64)) {
     notification::withdraw_from(identity);
 }
 
-/// Whether this process may be registered anywhere.
+/// Returns whether this process may be registered with any queue.
 #[doc(hidden)]
 #[inline]
 pub fn has_notifications() -> bool {

@@ -34,17 +34,17 @@ impl OpenOptions {
     /// ```
     ///
     /// # Errors
-    /// As mq_open(3); see [`OpenError`] for each errno.
+    /// The errors of mq_open(3); see [`OpenError`] for each errno.
     ///
     /// # If the process dies
-    /// While it creates a queue: there is no queue, or a whole one.
+    /// While it creates a queue: there is no queue, or a complete one.
     pub fn open(&self, name: impl AsRef<OsStr>) -> Result<Queue, OpenError> {
         let name = QueueName::parse(name.as_ref())?;
         self.open_named(&self.resolve()?, &name)
     }
 
-    /// As [`open`](Self::open), and with it a descriptor of the queue's file, on the lowest free number: with the
-    /// access mode of these options, FD_CLOEXEC, and O_NONBLOCK if asked for. For the drop-in, whose mqd_t it is.
+    /// Opens the queue as [`open`](Self::open) does, and returns a descriptor of its file as well. The descriptor has the lowest
+    /// free number, the access mode of these options, FD_CLOEXEC, and O_NONBLOCK on request. It is the drop-in's mqd_t.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -61,7 +61,7 @@ impl OpenOptions {
     /// ```
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// The errors of [`open`](Self::open).
     pub fn open_with_descriptor(
         &self,
         name: impl AsRef<OsStr>,
@@ -79,8 +79,8 @@ impl OpenOptions {
                 }
                 Opened::Existing(queue) => queue,
             };
-            // The file was mapped through a descriptor for reading and writing that is closed by now: this one has the
-            // lowest number, and a process with a single descriptor left can open a queue.
+            // The descriptor that mapped the file for reading and writing is closed by now. So this descriptor gets the lowest
+            // number, and a process with a single descriptor left can open a queue.
             let descriptor = match namespace.open_queue_file(&name, self.file_access(), nonblocking)
             {
                 Err(FileError::NotFound) => continue,
@@ -93,7 +93,7 @@ impl OpenOptions {
         Err(keeps_changing())
     }
 
-    /// For names that come from the directory itself.
+    /// Opens a queue whose name comes from the directory itself.
     pub(super) fn open_named(
         &self,
         namespace: &Namespace,
@@ -120,14 +120,14 @@ impl OpenOptions {
             match self.open_existing(namespace, name) {
                 Err(OpenError::NotFound) if self.create => {}
                 Ok(_) if self.create && self.exclusive => return Err(OpenError::AlreadyExists),
-                // It is there, whatever is wrong with it or with our permission.
+                // The queue exists, even if it is damaged or the caller has no permission.
                 Err(_) if self.create && self.exclusive && exists(namespace, name) => {
                     return Err(OpenError::AlreadyExists);
                 }
                 other => return Ok(Opened::Existing(other?)),
             }
             match self.create_new(namespace, name) {
-                // Another process was first; its queue is the one.
+                // Another process was first, and the next attempt opens its queue.
                 Err(OpenError::AlreadyExists) if !self.exclusive => {}
                 other => return other,
             }
@@ -141,7 +141,7 @@ impl OpenOptions {
         name: &QueueName,
     ) -> Result<Queue, OpenError> {
         let (last_close, file) = self.find(namespace, name)?;
-        // In the kernel's order: a missing queue is reported first, and one may be created with no access at all.
+        // In the kernel's order: a missing queue is reported first, and a queue may be created with no access at all.
         if !self.access.read && !self.access.write {
             return Err(OpenError::NoAccessMode);
         }
@@ -149,13 +149,14 @@ impl OpenOptions {
         let mut segment = segment::attach(file.as_fd())?;
         match self.counted {
             true => segment.join(namespace.host())?,
-            // A look needs no life.
+            // An inspection needs no liveness file.
             false => segment.count_in(namespace.host()),
         }
         self.open_attached(namespace, segment, &stat, last_close)
     }
 
-    /// Opens a queue to send to it, if its file belongs to `owner`. None if the file is another user's: then the caller has read nothing of it.
+    /// Opens a queue to send to it, if its file belongs to `owner`. Returns `None` for a file of another user; the caller has
+    /// then read nothing of it.
     pub(super) fn open_of_owner(
         namespace: &Namespace,
         name: &OsStr,
@@ -182,7 +183,7 @@ impl OpenOptions {
         stat: &Stat,
         last_close: Option<LastClose>,
     ) -> Result<Queue, OpenError> {
-        // Relaxed: an old mode is as good as a new one to a call that runs beside chmod.
+        // Relaxed: a call that runs beside chmod may see the old mode or the new one.
         let mode = segment.fixed().header.mode();
         if !is_granted(self.access, mode, stat) {
             return Err(OpenError::PermissionDenied);
@@ -193,8 +194,8 @@ impl OpenOptions {
         Ok(Queue::new(segment, Some(namespace), self.access, stat))
     }
 
-    /// The file of a queue that exists. If it goes with its last user, it is held by this opening of the file; then a process that drops it has to
-    /// drop the other afterwards.
+    /// Finds the file of an existing queue. If the queue is removed on the last close, this opening of the file holds the queue;
+    /// the caller has to drop the two values in order.
     pub(super) fn find(
         &self,
         namespace: &Namespace,
@@ -207,7 +208,7 @@ impl OpenOptions {
             if !goes {
                 return Ok((None, file));
             }
-            // Whom it fails, for want of a descriptor for example, takes the queue as it is.
+            // A process that can't remove the queue, for lack of a descriptor for example, opens it as it is.
             if self.remove_unused
                 && attempts < ATTEMPTS
                 && let Ok(Removal::Gone) = last_close::remove_unused(namespace, name)
@@ -238,13 +239,13 @@ impl OpenOptions {
     }
 }
 
-/// A queue that was there, or a new one with a descriptor of its file.
+/// A queue that existed, or a new one with a descriptor of its file.
 pub(super) enum Opened {
     Existing(Queue),
     Created(Queue, OwnedFd),
 }
 
-/// Other processes have created and removed a queue of the name at each attempt.
+/// Returns the error for a name whose queue other processes created and removed at each attempt.
 #[cold]
 fn keeps_changing() -> OpenError {
     OpenError::from_errno("open", rustix::io::Errno::AGAIN)
@@ -255,7 +256,7 @@ fn set_nonblocking(descriptor: &OwnedFd) -> Result<(), OpenError> {
         .map_err(|e| OpenError::from_errno("fcntl", e))
 }
 
-/// Device and inode number.
+/// Returns device and inode number.
 pub(super) fn identity(file: BorrowedFd<'_>) -> Result<(u64, u64), OpenError> {
     let stat = rustix::fs::fstat(file).map_err(|e| OpenError::from_errno("fstat", e))?;
     Ok((stat.st_dev, stat.st_ino))

@@ -1,4 +1,4 @@
-//! How a queue is opened, and with which attributes it is created.
+//! Options for opening and creating queues.
 
 use super::access::Access;
 use crate::namespace::Namespace;
@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 use umsg_shm::posix_engine::segment::{OnFull, Policy};
 
-/// How a queue is opened, and with which attributes it is created.
+/// Options that say how a queue is opened, and with which attributes it is created.
 ///
 /// ```
 /// # let dir = std::env::temp_dir().join(format!("umsg-options-{}", std::process::id()));
@@ -49,8 +49,8 @@ impl Default for OpenOptions {
 }
 
 impl OpenOptions {
-    /// Neither receiving nor sending; an existing queue; mode 0600 and the namespace's default attributes (10 messages
-    /// of 8192 bytes unless changed) if one is created.
+    /// Returns options for neither receiving nor sending, and for an existing queue. A created queue has mode 0600 and the
+    /// namespace's default attributes: 10 messages of 8192 bytes unless changed.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -79,7 +79,7 @@ impl OpenOptions {
         }
     }
 
-    /// To receive.
+    /// Opens the queue for receiving.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -96,7 +96,7 @@ impl OpenOptions {
         self
     }
 
-    /// To send.
+    /// Opens the queue for sending.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -113,7 +113,7 @@ impl OpenOptions {
         self
     }
 
-    /// Create the queue if there is none of the name (O_CREAT). An existing one keeps its attributes.
+    /// Creates the queue if none has the name (O_CREAT). An existing queue keeps its attributes.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -131,7 +131,7 @@ impl OpenOptions {
         self
     }
 
-    /// Fail if there is a queue of the name (O_EXCL); only together with [`create`](Self::create).
+    /// Fails if a queue has the name (O_EXCL). The option takes effect only together with [`create`](Self::create).
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -149,13 +149,15 @@ impl OpenOptions {
         self
     }
 
-    /// Permission bits of a queue that is created, before the umask: r to receive, w to send.
+    /// Sets the permission bits of a created queue, before the umask: r to receive, w to send.
     ///
-    /// A process that may do either needs the queue's file mapped for writing. So the system keeps out users that may do neither, and the library keeps one that
-    /// may do one from doing the other: that binds programs that use the library, not one that writes to the file itself. Such a
-    /// program can read, forge and spoil messages of that queue, and nothing else (see `docs/protocols.md`, section 10). Where not
-    /// all that may send are to be trusted with what the others send, give each of them a queue of its own with mode 0600, or 0660 and a
-    /// group of two: what these modes say, the system enforces.
+    /// To send or to receive, a process needs the queue's file mapped for writing. The system denies all access to users with
+    /// neither permission. The library enforces the difference between send-only and receive-only access; that binds programs
+    /// that use the library, but not a process that writes to the file itself. Such a process can read, forge and corrupt
+    /// messages of that queue, and nothing else (see `docs/protocols.md`, section 10).
+    ///
+    /// If the senders must not see each other's messages, give each sender its own queue with mode 0600, or 0660 and a group of
+    /// two users. The system enforces these modes.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -174,7 +176,7 @@ impl OpenOptions {
         self
     }
 
-    /// How many messages a queue that is created may hold: 1 to the namespace's limit, at most 1,048,576.
+    /// Sets the capacity of a created queue, in messages: 1 to the namespace's limit, at most 1,048,576.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -193,7 +195,7 @@ impl OpenOptions {
         self
     }
 
-    /// How long a message may be in a queue that is created, in bytes: 1 to the namespace's limit, at most 16 MiB.
+    /// Sets the largest message of a created queue, in bytes: 1 to the namespace's limit, at most 16 MiB.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -212,7 +214,8 @@ impl OpenOptions {
         self
     }
 
-    /// What a send does that finds a queue full which is created so. Default: it waits.
+    /// Sets the overflow policy of a created queue: the behaviour of a send that finds the queue full. By default the send
+    /// waits.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -233,10 +236,12 @@ impl OpenOptions {
         self
     }
 
-    /// How long a message of a queue that is created stays worth delivering: one that is older is dropped when it is met,
-    /// or goes to the [dead-letter queue](Self::dead_letter). Zero, the default, is for ever. Until they are met, messages
-    /// that are too old count as queued. The age is measured on a clock that no process can
-    /// set, to a few milliseconds, without the time that the machine is suspended.
+    /// Sets the time to live of messages in a created queue. A receiver that finds an older message drops it, or moves it to the
+    /// [dead-letter queue](Self::dead_letter). Zero, the default, is no limit. Until a receiver finds them, expired messages
+    /// count as queued.
+    ///
+    /// The age is measured on a clock that no process can set, accurate to a few milliseconds. It does not include the time that
+    /// the machine is suspended.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -255,8 +260,8 @@ impl OpenOptions {
         self
     }
 
-    /// How often a message of a queue that is created may be [leased](super::Queue::receive_lease): one that came back so often goes
-    /// to the [dead-letter queue](Self::dead_letter), which must be named too. 0, the default, is any number.
+    /// Sets how often a message of a created queue may be [leased](super::Queue::receive_lease). A message that came back so
+    /// often goes to the [dead-letter queue](Self::dead_letter), which must be named, too. 0, the default, is no limit.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -275,16 +280,19 @@ impl OpenOptions {
         self
     }
 
-    /// The queue that gets what a queue that is created could not keep or deliver, with the same priority: in the same
-    /// namespace, and created along with this one, with the same attributes and mode and no policy of its own, if there is none. It is not
-    /// made again later, for then it would belong to the user that comes first, and stays when this queue goes. The process that
-    /// finds such a message sends it there with its own rights. While that is not possible, the message stays set aside: it takes
-    /// memory, but no place in its queue, as long as there are no more than 1,024 of them;
-    /// [`Status::undelivered`](super::Status::undelivered) says why. A process that dies while it moves a message may leave it in both.
+    /// Sets the dead-letter queue of a created queue. The dead-letter queue gets the messages that the queue could not keep or
+    /// deliver, with the same priority. It lies in the same namespace. If it does not exist, it is created along with this
+    /// queue, with the same attributes and mode and no policy of its own. It stays when this queue is removed. If it is missing
+    /// later, it is not made again, because it would belong to the first user that finds it missing.
     ///
-    /// Both queues must belong to the same user, when this one is created and when a message is moved: so no queue has its
-    /// receivers write to a queue of another user. If the file of either changes hands, messages stay set aside until both have one
-    /// owner, which must also be that of this queue's label (`chown -h`; see `docs/format.md`).
+    /// The process that finds such a message moves it with its own rights. While the move is not possible, the message stays set
+    /// aside; [`Status::undelivered`](super::Status::undelivered) gives the reason. A message set aside takes memory. It takes
+    /// no place in its queue as long as at most 1,024 messages are set aside. If a process dies while it moves a message, the
+    /// message may be in both queues.
+    ///
+    /// Both queues must belong to the same user, when this queue is created and when a message is moved. So no queue makes its
+    /// receivers write to a queue of another user. If the owner of either file changes, messages stay set aside until both files
+    /// and this queue's label have one owner (`chown -h`; see `docs/format.md`).
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -306,18 +314,21 @@ impl OpenOptions {
         self
     }
 
-    /// Whether a queue that is created is removed when no process has it open any more, messages and all. Default: it stays until it
-    /// is [unlinked](super::unlink).
+    /// Sets whether a created queue is removed, with its messages, when no process has it open any more. By default the queue
+    /// stays until it is [unlinked](super::unlink).
     ///
-    /// A process has the queue open until the handle is dropped, or the process ends, by whatever death, or executes another
-    /// program; a forked child has it open, too, as long as it does not drop its copy of the handle. A process that drops the last handle removes the queue. If the last
-    /// user was killed, or forgot the handle, the queue goes when a process next opens or creates one of its name, creates one like it, or
-    /// lists the namespace ([`list`](super::list), `umsg ls`, `umsg gc`): none of them finds it.
+    /// A process has the queue open until it drops the handle, ends in any way, or executes another program. A forked child has
+    /// the queue open, too, until it drops its copy of the handle. The process that drops the last handle removes the queue.
     ///
-    /// System V queues have no handles that could be closed, and a ring ends with its owner: neither can be made so.
+    /// If the last process was killed or leaked its handle, another process removes the queue later and does not find it. That
+    /// process opens or creates a queue of the name, creates another queue of this kind, or lists the namespace
+    /// ([`list`](super::list), `umsg ls`, `umsg gc`).
     ///
-    /// Costs some system calls when the queue is opened and closed, and no descriptor. In a namespace of several users only the queue's owner
-    /// and root can remove it: if another user closes it last it stays, as it is, until one of them comes by, or a process opens it again.
+    /// The option exists only for POSIX queues: System V queues have no handles to close, and a ring ends with its owner.
+    ///
+    /// The option costs some system calls when the queue is opened and closed, and no descriptor. In a namespace of several
+    /// users only the queue's owner and root can remove the queue. If another user closes it last, the queue stays until the
+    /// owner or root uses the namespace, or a process opens the queue again.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -337,9 +348,9 @@ impl OpenOptions {
         self
     }
 
-    /// Whether the handle counts as having the queue open, where the queue is [removed](Self::remove_on_last_close) when no process has.
-    /// Default: it does. One that does not, for a look at a queue, neither keeps it nor removes it; a queue that is created so waits for the
-    /// first handle that counts.
+    /// Sets whether the handle counts as an open handle of a queue with [`remove_on_last_close`](Self::remove_on_last_close). By
+    /// default it counts. A handle that does not count, for inspection, neither keeps nor removes the queue. A queue that is
+    /// created with such a handle waits for the first handle that counts.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -358,8 +369,9 @@ impl OpenOptions {
         self
     }
 
-    /// Whether a queue is removed, and not found, that [goes with its last user](Self::remove_on_last_close) and that no process has open any
-    /// more. Default: it is. Otherwise it is opened, as for a list of what would be removed.
+    /// Sets whether opening removes a queue with [`remove_on_last_close`](Self::remove_on_last_close) that no process has open,
+    /// and then does not find it. By default it does. Otherwise the queue is opened, for example to list the queues that would
+    /// be removed.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -378,7 +390,7 @@ impl OpenOptions {
         self
     }
 
-    /// The namespace, in place of the one that [`Namespace::resolve`] gives.
+    /// Sets the namespace, in place of the one that [`Namespace::resolve`] gives.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;

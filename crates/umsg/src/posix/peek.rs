@@ -1,4 +1,4 @@
-//! Looking at messages that stay in the queue.
+//! Peeking: reading messages that stay in the queue.
 
 use super::queue::Queue;
 use crate::error::ReceiveError;
@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use umsg_shm::posix_engine::{PeekedMessages, Seen};
 use umsg_shm::sys::{clock, thread};
 
-/// A message that was looked at and stays in the queue.
+/// A message that was peeked at and stays in the queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Peeked {
@@ -16,9 +16,9 @@ pub struct Peeked {
     pub priority: u32,
     /// Process id of the sender.
     pub pid: u32,
-    /// When it was sent, to a few milliseconds.
+    /// The time of the send, accurate to a few milliseconds.
     pub sent: SystemTime,
-    /// How often it was leased and came back.
+    /// Number of leases after which the message came back.
     pub returns: u32,
 }
 
@@ -33,7 +33,7 @@ impl Peeked {
         }
     }
 
-    /// How long ago the message was sent; zero if the system's clock was set back since.
+    /// Returns the time since the send; zero if the system's clock was set back since.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -52,7 +52,8 @@ impl Peeked {
 }
 
 impl Queue {
-    /// The n-th message in order of delivery, counted from 0, without removing it. None if there are fewer.
+    /// Returns the n-th message in order of delivery, counted from 0, and leaves it in the queue. `None` if there are fewer
+    /// messages.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -66,17 +67,18 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// Others that receive wait meanwhile: for a time in proportion to `n`, some nanoseconds a message.
+    /// Other receivers wait meanwhile: for a time in proportion to `n`, some nanoseconds a message.
     ///
     /// # Errors
-    /// As [`messages`](Self::messages).
+    /// The errors of [`messages`](Self::messages).
     pub fn peek(&self, n: usize) -> Result<Option<Peeked>, ReceiveError> {
         Ok(self.peeked(n, 1)?.pop())
     }
 
-    /// Up to `most` messages in order of delivery, without removing them: as they were at one instant. Those that a blocked
-    /// receiver was given, that a blocked sender waits with, or that are leased are not among them; those that are too old
-    /// for the queue are, until a receiver meets them.
+    /// Returns up to `most` messages in order of delivery, as they were at one instant, and leaves them in the queue.
+    ///
+    /// The result includes expired messages that no receiver has found yet. It leaves out messages that were handed to a blocked
+    /// receiver, messages of blocked senders, and leased messages.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -90,14 +92,14 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// Others that receive wait meanwhile, for as long as copying takes; senders do not.
+    /// Other receivers wait meanwhile, for as long as copying takes. Senders do not wait.
     ///
     /// # Errors
-    /// [`ReceiveError::NotReadable`], `Damaged`, `WouldDeadlock`; `NoMemory` if there is none for the copies; `TimedOut` if
-    /// a process was stopped a second ago or more inside of an operation on this queue.
+    /// [`ReceiveError::NotReadable`], `Damaged`, `WouldDeadlock`; `NoMemory` if there is no memory for the copies; `TimedOut` if
+    /// a process was stopped a second ago or more inside an operation on this queue.
     ///
     /// # If the process dies
-    /// Nothing is lost: a process that receives next goes on.
+    /// Nothing is lost: the next receiver goes on.
     pub fn messages(&self, most: usize) -> Result<Vec<Peeked>, ReceiveError> {
         self.peeked(0, most)
     }
@@ -108,7 +110,7 @@ impl Queue {
         Ok(messages.collect())
     }
 
-    /// Up to `most` messages behind the first `skip`.
+    /// Returns up to `most` messages behind the first `skip`.
     pub(super) fn look(&self, skip: usize, most: usize) -> Result<PeekedMessages, ReceiveError> {
         if !self.access.read {
             return Err(ReceiveError::NotReadable);

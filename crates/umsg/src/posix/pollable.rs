@@ -7,18 +7,22 @@ use umsg_shm::doorbell::{Edges, Readiness};
 use umsg_shm::sys::thread;
 
 impl Queue {
-    /// A descriptor for poll(2), select(2), epoll(7) or any event loop: readable (POLLIN) while there is a message, writable (POLLOUT)
-    /// while there is room, whatever the handle may do. It shows the queue to every process that has it, is opened by the first
-    /// call and stays the same until the queue is dropped. What is there is received and sent through the queue: the descriptor itself
-    /// is only to be polled and passed on; the queue closes it.
+    /// Returns a descriptor for poll(2), select(2), epoll(7) or any event loop. It is readable (POLLIN) while there is a
+    /// message, and writable (POLLOUT) while there is room, whatever the handle's access. It shows the queue to every process
+    /// that has the descriptor.
     ///
-    /// Messages and room are shown as Linux shows those of its own queues, one thing apart: where all messages are
+    /// The first call opens the descriptor; it stays the same until the queue is dropped, which closes it. Use the descriptor
+    /// only for polling and for passing on. Send and receive through the queue.
+    ///
+    /// The descriptor shows messages and room as Linux does for its own queues, with one exception. Where all messages are
     /// [leased](Queue::receive_lease) and the queue has no room left, the descriptor is writable, though nothing can be sent.
     ///
-    /// Where another user's processes may use the queue, a thread of the library passes on to this process's pollers what those change.
+    /// Where processes of another user may use the queue, a thread of the library passes their changes on to this process's
+    /// pollers.
     ///
-    /// While a process has the descriptor open, a send or a receive on this queue that empties or fills it, or ends that, costs
-    /// a system call. Nobody pays for it else: once all have closed it, or died, the others find out after some hundred messages.
+    /// While a process has the descriptor open, each send or receive that empties or fills the queue, or ends that state, costs
+    /// a system call. Other calls cost nothing more. After every process has closed the descriptor or died, the other processes
+    /// notice that within some hundred messages.
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("umsg-poll-{}", std::process::id()));
@@ -38,19 +42,20 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// EMFILE, ENFILE; EACCES if the caller may make no file in the namespace; EOPNOTSUPP of a queue whose namespace is not known;
-    /// ENOSPC, ENOMEM; EAGAIN if a process was stopped
-    /// inside of an operation on this queue; EBADMSG if the queue is damaged.
+    /// EMFILE, ENFILE; EACCES if the caller may make no file in the namespace; EOPNOTSUPP if the queue's namespace is not known;
+    /// ENOSPC, ENOMEM; EAGAIN if a process was stopped inside an operation on this queue; EBADMSG if the queue is damaged.
     ///
     /// # If the process dies
-    /// If a poller dies, other processes ring in vain for a while. If a process dies that rings, a poller is told.
+    /// If a poller dies, other processes signal its descriptor in vain for a while. If a process dies while it signals, a poller
+    /// still gets the event.
     #[inline]
     pub fn pollable(&self) -> io::Result<BorrowedFd<'_>> {
         self.pollable_with(Edges::Changes)
     }
 
-    /// As [`pollable`](Self::pollable), for a process that asks for edges (EPOLLET) and wants to be told of more than changes. From then on this
-    /// costs every process that uses the queue, until no process has the descriptor open any more.
+    /// Returns a descriptor as [`pollable`](Self::pollable) does, for a process that polls for edges (EPOLLET) and wants events
+    /// beyond changes of state. From then on every process that uses the queue pays a system call for these events, until no
+    /// process has the descriptor open any more.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -66,14 +71,14 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// As [`pollable`](Self::pollable).
+    /// The errors of [`pollable`](Self::pollable).
     #[inline]
     pub fn pollable_with(&self, edges: Edges) -> io::Result<BorrowedFd<'_>> {
         self.engine.pollable(thread::current(), edges.flags())
     }
 
-    /// What a poll that does not wait would say, without a system call. Shown as to a poller: a message that is being handed to a
-    /// blocked receiver is not there.
+    /// Returns the result of a poll that does not wait, without a system call. As for a poller, a message that is being handed
+    /// to a blocked receiver is not included.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;

@@ -24,25 +24,25 @@ use umsg_shm::waiters::pacing::Waiting;
 
 /// An open message queue. Threads may share it, and a forked child may go on using it.
 ///
-/// Dropping it unmaps the queue; its messages stay until a process receives them or the queue is
-/// [unlinked](super::unlink), unless it was made to [go with its last user](OpenOptions::remove_on_last_close).
+/// Dropping it unmaps the queue. The messages stay until a process receives them or the queue is [unlinked](super::unlink). A
+/// queue with [`remove_on_last_close`](OpenOptions::remove_on_last_close) is removed with its last handle.
 ///
 /// # Threads
-/// A queue is `Send` and `Sync`. So are its leases and reservations: they belong to the process, and any of its threads may end them.
-/// They borrow the queue, so a thread that takes one along needs a scope ([`std::thread::scope`]), or borrows from a queue that
-/// lives as long as the program. A forked child may use the queue, and none of its parent's leases.
+/// A queue is `Send` and `Sync`. So are its leases and reservations: they belong to the process, and any of its threads may end
+/// them. They borrow the queue. A thread that takes one along needs a scope ([`std::thread::scope`]), or a queue that lives as
+/// long as the program. A forked child may use the queue, and none of its parent's leases.
 #[derive(Debug)]
 pub struct Queue {
     pub(crate) engine: Engine,
-    /// In which its file lies, if that is known.
+    /// The namespace of the queue's file, if it is known.
     pub(super) namespace: Option<Namespace>,
     pub(super) access: Access,
-    /// Of the file: device and inode number, owner and group.
+    /// The file's device and inode number, owner and group.
     identity: (u64, u64),
     pub(super) owner: (u32, u32),
 }
 
-/// A received message, its bytes being in the caller's buffer.
+/// A received message. Its bytes are in the caller's buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Received {
     /// Length in bytes.
@@ -61,7 +61,7 @@ pub struct Message {
 }
 
 impl Queue {
-    /// `namespace`: that in which the queue's file lies, if it is known.
+    /// Makes a handle. `namespace` is the namespace of the queue's file, if it is known.
     pub(super) fn new(
         mut segment: Segment,
         namespace: Option<&Namespace>,
@@ -82,8 +82,8 @@ impl Queue {
         }
     }
 
-    /// Opens a queue for sending and receiving, and creates it (mode 0600) if there is none. An existing queue keeps its
-    /// own attributes. `message_size` is in bytes.
+    /// Opens a queue for sending and receiving, and creates it (mode 0600) if there is none. An existing queue keeps its own
+    /// attributes. `message_size` is in bytes.
     ///
     /// ```no_run
     /// let queue = umsg::posix::Queue::create("/orders", 1_000, 256)?;
@@ -92,7 +92,7 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// As [`OpenOptions::open`].
+    /// The errors of [`OpenOptions::open`].
     pub fn create(
         name: impl AsRef<OsStr>,
         max_messages: u32,
@@ -116,17 +116,18 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// As [`OpenOptions::open`].
+    /// The errors of [`OpenOptions::open`].
     pub fn open(name: impl AsRef<OsStr>) -> Result<Queue, OpenError> {
         OpenOptions::new().read(true).write(true).open(name)
     }
 
-    /// Attaches to the queue whose file is open as `descriptor`, for what the descriptor's access mode allows. The
-    /// descriptor stays the caller's: inherited, received over a socket, or made by [`OpenOptions::open_with_descriptor`].
+    /// Attaches to the queue whose file is open as `descriptor`, for the access that the descriptor's access mode allows. The
+    /// caller keeps the descriptor. It may be inherited, received over a socket, or made by
+    /// [`OpenOptions::open_with_descriptor`].
     ///
-    /// Of a queue that is [removed](OpenOptions::remove_on_last_close) when no process has it open any more, the handle counts as having it open,
-    /// if the caller can open the file anew: not where another user's file was passed to it, or no descriptor is left; nor by the descriptor that
-    /// was made together with the queue.
+    /// The handle of a queue with [`remove_on_last_close`](OpenOptions::remove_on_last_close) counts as an open handle if the
+    /// caller can open the file anew. It does not count in three cases: the file of another user was passed to the caller, no
+    /// descriptor is left, or the descriptor was made together with the queue.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -144,7 +145,8 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// [`SegmentError::NotAQueue`](crate::SegmentError::NotAQueue) if the descriptor is something else; otherwise as [`OpenOptions::open`].
+    /// [`SegmentError::NotAQueue`](crate::SegmentError::NotAQueue) if the descriptor is not a queue's; otherwise the errors of
+    /// [`OpenOptions::open`].
     pub fn from_fd(descriptor: BorrowedFd<'_>) -> Result<Queue, OpenError> {
         let flags =
             rustix::fs::fcntl_getfl(descriptor).map_err(|e| OpenError::from_errno("fcntl", e))?;
@@ -157,12 +159,13 @@ impl Queue {
         let found = found(descriptor);
         let goes = matches!(found, Some((_, Some(_))));
         let is_enough = access.read && access.write;
-        // Declared before the file: that goes first.
+        // Declared before the file, because the file is dropped first.
         let mut last_close = None;
         let file = match is_enough && !goes {
             true => None,
             false => match reopen(descriptor, &stat) {
-                // Such as a process that gave up its user. It has the queue as others have theirs, and does not count.
+                // The caller may not open the file anew, for example after it gave up its user. It has the queue open, and the
+                // handle does not count.
                 Err(_) if is_enough => None,
                 file => Some(file?),
             },
@@ -202,7 +205,7 @@ impl Queue {
     /// All of [`SendError`] but `Full` and `TimedOut`.
     ///
     /// # If the process dies
-    /// Before the call returns: the message was sent whole, or not at all.
+    /// Before the call returns: the message was sent completely, or not at all.
     #[inline]
     pub fn send(&self, message: &[u8], priority: u32) -> Result<(), SendError> {
         self.send_by(message, priority, Deadline::Never, true)
@@ -222,7 +225,7 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// Never; if a process was stopped inside of an operation on this queue, the call returns after a second.
+    /// Never; if a process was stopped inside an operation on this queue, the call returns after a second.
     ///
     /// # Errors
     /// [`SendError::Full`] (EAGAIN) and the others of [`SendError`] but `TimedOut`.
@@ -231,8 +234,8 @@ impl Queue {
         self.send_by(message, priority, Deadline::Passed, false)
     }
 
-    /// As [`try_send`](Self::try_send), for a call that waits until `deadline` if there is no room: beside a stopped process
-    /// it returns by then, too.
+    /// Sends a message as [`try_send`](Self::try_send) does, for a call that waits until `deadline` if there is no room. If a
+    /// process is stopped inside an operation, the call returns by `deadline`, too.
     #[doc(hidden)]
     pub fn try_send_until(
         &self,
@@ -255,7 +258,7 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// While the queue is full, or a process is stopped inside of an operation on it: until the time is over.
+    /// While the queue is full, or a process is stopped inside an operation on it, until the time is over.
     ///
     /// # If the process dies
     /// As for [`send`](Self::send).
@@ -322,7 +325,7 @@ impl Queue {
         result.map_err(|refused| self.send_error(refused))
     }
 
-    /// Whether the handle may send, and the queue takes messages of so many bytes.
+    /// Checks that the handle may send, and that the queue takes messages of `len` bytes.
     #[inline(always)]
     pub(super) fn check_to_send(&self, len: usize) -> Result<(), SendError> {
         if !self.access.write {
@@ -349,8 +352,8 @@ impl Queue {
         }
     }
 
-    /// Receives the message that is next: the oldest of the highest priority. The buffer must have room for the queue's
-    /// message size, however short the message is. Source: mq_receive(3).
+    /// Receives the next message: the oldest of the highest priority. The buffer must have room for the queue's message size,
+    /// however short the message is. Source: mq_receive(3).
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -371,7 +374,7 @@ impl Queue {
     /// All of [`ReceiveError`] but `Empty` and `TimedOut`.
     ///
     /// # If the process dies
-    /// Before the call returns: the message is still in the queue, or lost if it was already copied out.
+    /// Before the call returns: the message is still in the queue, or lost if the call had copied it already.
     #[inline]
     pub fn receive(&self, buffer: &mut [u8]) -> Result<Received, ReceiveError> {
         self.receive_by(buffer, Deadline::Never, true)
@@ -391,7 +394,7 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// Never; if a process was stopped inside of an operation on this queue, the call returns after a second.
+    /// Never; if a process was stopped inside an operation on this queue, the call returns after a second.
     ///
     /// # Errors
     /// [`ReceiveError::Empty`] (EAGAIN) and the others of [`ReceiveError`] but `TimedOut`.
@@ -400,8 +403,8 @@ impl Queue {
         self.receive_by(buffer, Deadline::Passed, false)
     }
 
-    /// As [`try_receive`](Self::try_receive), for a call that waits until `deadline` if there is no message: beside a
-    /// stopped process it returns by then, too.
+    /// Receives a message as [`try_receive`](Self::try_receive) does, for a call that waits until `deadline` if there is no
+    /// message. If a process is stopped inside an operation, the call returns by `deadline`, too.
     #[doc(hidden)]
     pub fn try_receive_until(
         &self,
@@ -426,7 +429,7 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// While the queue is empty, or a process is stopped inside of an operation on it: until the time is over.
+    /// While the queue is empty, or a process is stopped inside an operation on it, until the time is over.
     ///
     /// # If the process dies
     /// As for [`receive`](Self::receive).
@@ -471,7 +474,7 @@ impl Queue {
         self.receive_by(buffer, realtime(deadline), true)
     }
 
-    /// Receives a message into a vector of its own; otherwise as [`receive`](Self::receive).
+    /// Receives a message into a new vector; otherwise behaves as [`receive`](Self::receive).
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -484,7 +487,7 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// As [`receive`](Self::receive).
+    /// The errors of [`receive`](Self::receive).
     pub fn receive_vec(&self) -> Result<Message, ReceiveError> {
         let mut data = vec![0; self.engine.segment().layout().message_size];
         let received = self.receive(&mut data)?;
@@ -495,7 +498,7 @@ impl Queue {
         })
     }
 
-    /// At the end of a receive: the notification of a message that was received came before.
+    /// Raises, at the end of a receive, the signal of a notification that fired before the message was received.
     #[inline(always)]
     pub(super) fn raise_fired<T, E>(&self, me: &thread::Thread, received: &Result<T, E>) {
         if received.is_ok() && crate::notification::concerns(me) {
@@ -557,7 +560,7 @@ impl Queue {
         }
     }
 
-    /// The queue's attributes and what it holds now.
+    /// Returns the queue's attributes and its current contents in numbers.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -570,13 +573,13 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// After a process died inside of an operation on this queue: for the repair, and at most a second.
+    /// After a process died inside an operation on this queue: for the repair, and at most a second.
     pub fn attributes(&self) -> Attributes {
         self.engine.repair_receivers(thread::current());
         status::attributes(&self.engine)
     }
 
-    /// All that can be said about the queue.
+    /// Returns the complete status of the queue.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -595,7 +598,7 @@ impl Queue {
         status::status(self)
     }
 
-    /// Chooses how calls on this handle wait.
+    /// Sets how calls on this handle wait.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -608,7 +611,7 @@ impl Queue {
         self.engine.pacing.set(waiting);
     }
 
-    /// Device and inode number of the queue's file: equal for two handles of one queue.
+    /// Returns device and inode number of the queue's file. They are equal for two handles of one queue.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -624,7 +627,7 @@ impl Queue {
         self.identity
     }
 
-    /// The queue's permission bits.
+    /// Returns the queue's permission bits.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -678,14 +681,14 @@ impl Queue {
     }
 }
 
-/// Opens the file that a descriptor leads to, for reading and writing: an opening of its own.
+/// Opens the file of a descriptor anew, for reading and writing.
 fn reopen(descriptor: BorrowedFd<'_>, stat: &Stat) -> Result<OwnedFd, OpenError> {
     let path = format!("/proc/self/fd/{}", descriptor.as_raw_fd());
     let open = |access: OFlags| {
         rustix::fs::open(&path, access | OFlags::CLOEXEC, Mode::empty())
             .map_err(|e| OpenError::from_errno("open", e))
     };
-    // What is none of ours must not be opened for writing just to find that out.
+    // A file of another kind must not be opened for writing just for this check.
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Err(OpenError::Segment(SegmentError::NotAQueue(
             "not a regular file",
@@ -701,8 +704,8 @@ fn reopen(descriptor: BorrowedFd<'_>, stat: &Stat) -> Result<OwnedFd, OpenError>
     Ok(file)
 }
 
-/// The namespace that a queue's file lies in, and the queue's name if it goes with its last user; None if it has no name any more, or lies where
-/// the caller may not look.
+/// Returns the namespace of a queue's file, and the queue's name if the queue is removed on the last close. `None` if the queue
+/// has no name any more, or the caller may not read its directory.
 fn found(descriptor: BorrowedFd<'_>) -> Option<(Namespace, Option<QueueName>)> {
     let path = std::fs::read_link(format!("/proc/self/fd/{}", descriptor.as_raw_fd())).ok()?;
     let found = whereabouts(&path)?;
@@ -719,13 +722,13 @@ fn slashed(name: &OsStr) -> OsString {
     whole
 }
 
-/// The name, with its slash, of the queue whose file has this path. For the drop-in, which looks at no other file.
+/// Returns the name, with its slash, of the queue whose file has this path. For the drop-in, which checks no other file.
 #[doc(hidden)]
 pub fn name_of_file(path: &Path) -> Option<OsString> {
     whereabouts(path).map(|found| slashed(found.name))
 }
 
-/// When an attempt of a call with this deadline gives up waiting for a stopped process.
+/// Returns the time at which an attempt of a call with this deadline stops waiting for a stopped process.
 fn no_later_than(deadline: SystemTime) -> Deadline {
     realtime(deadline).or_slice(STOPPED)
 }

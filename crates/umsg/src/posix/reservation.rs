@@ -1,4 +1,4 @@
-//! Sending in place: reservations.
+//! Reservations: sending in place.
 
 use super::queue::Queue;
 use crate::error::{Fault, SendError};
@@ -10,11 +10,11 @@ use umsg_shm::posix_engine::{Engine, LeaseHandle, Refused};
 use umsg_shm::sys::clock::Deadline;
 use umsg_shm::sys::thread;
 
-/// Room in a queue for a message that is written where it will lie, and sent by [`commit`](Self::commit).
+/// Room in a queue for a message that is written in place, and sent by [`commit`](Self::commit).
 ///
-/// It counts for the queue's capacity from the beginning. Others send meanwhile: the message takes its place behind
-/// those of its priority that were sent before the commit. Dropping the reservation, or the death of the process, gives
-/// the room back. A forked child does not own its parent's reservations; exec ends them as it ends leases.
+/// The reservation counts for the queue's capacity from the beginning. Other processes can send meanwhile: the message takes its
+/// place behind those of its priority that were sent before the commit. Dropping the reservation, or the death of the process,
+/// frees the room. A forked child does not own its parent's reservations. An exec ends reservations as it ends leases.
 ///
 /// ```
 /// # let dir = std::env::temp_dir().join(format!("umsg-reserve-{}", std::process::id()));
@@ -39,12 +39,12 @@ pub struct Reservation<'q> {
     queue: &'q Queue,
     handle: LeaseHandle,
     place: InPlace,
-    /// Whether the room is still to be given back.
+    /// Whether the room is still to be returned.
     open: bool,
 }
 
 impl Queue {
-    /// Reserves room for a message of `len` bytes, to be written in place. What the room holds at first is arbitrary:
+    /// Reserves room for a message of `len` bytes, to be written in place. The room's first contents are arbitrary: bytes of
     /// earlier messages may show. Source: none, the kernel's queues have no such call.
     ///
     /// ```
@@ -66,13 +66,13 @@ impl Queue {
     /// All of [`SendError`] but `Full`, `TimedOut` and `PriorityTooHigh`.
     ///
     /// # If the process dies
-    /// The room is free again: a process that finds the queue full looks for dead holders, and a blocked process does so ten times a
-    /// second.
+    /// The room is free again. A process that finds the queue full checks for dead owners of reservations. A blocked process
+    /// checks ten times a second.
     pub fn reserve(&self, len: usize) -> Result<Reservation<'_>, SendError> {
         self.reserve_by(len, Deadline::Never)
     }
 
-    /// As [`reserve`](Self::reserve), if there is room at once.
+    /// Reserves room as [`reserve`](Self::reserve) does, if there is room at once.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -89,7 +89,7 @@ impl Queue {
         self.reserve_by(len, Deadline::Passed)
     }
 
-    /// As [`reserve`](Self::reserve); waits at most `timeout`, on the monotonic clock.
+    /// Reserves room as [`reserve`](Self::reserve) does; waits at most `timeout`, on the monotonic clock.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -111,7 +111,7 @@ impl Queue {
         self.reserve_by(len, Deadline::after(timeout))
     }
 
-    /// As [`reserve`](Self::reserve); waits at most until `deadline`, on the system's clock.
+    /// Reserves room as [`reserve`](Self::reserve) does; waits at most until `deadline`, on the system's clock.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -124,7 +124,7 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// As [`reserve_timeout`](Self::reserve_timeout).
+    /// The errors of [`reserve_timeout`](Self::reserve_timeout).
     pub fn reserve_deadline(
         &self,
         len: usize,
@@ -149,7 +149,7 @@ impl Queue {
                 open: true,
             }),
             Err(trouble) => {
-                // In vain if more is damaged than where it lies, or an owner is stopped.
+                // This fails if more than the message's place is damaged, or a lock's owner is stopped.
                 let _ = self.engine.cancel(me, &handle, deadline);
                 Err(self.send_error(trouble.into()))
             }
@@ -158,7 +158,7 @@ impl Queue {
 }
 
 impl Reservation<'_> {
-    /// Length of the message, in bytes.
+    /// Returns the length of the message, in bytes.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -173,8 +173,8 @@ impl Reservation<'_> {
         self.place.len()
     }
 
-    /// Where the message will lie. Valid as long as the reservation, and not to be written by a forked child: it is the
-    /// parent's message there.
+    /// Returns the address of the message's room. The address is valid as long as the reservation. A forked child must not write
+    /// there: the message belongs to its parent.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -191,7 +191,7 @@ impl Reservation<'_> {
         self.place.start()
     }
 
-    /// The room as a slice.
+    /// Returns the room as a slice.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -205,16 +205,17 @@ impl Reservation<'_> {
     /// ```
     ///
     /// # Safety
-    /// No other process may touch the bytes as long as the slice is in use; a forked child must not ask for it, because they are its
-    /// parent's. Processes that keep to the protocol don't; a hostile
-    /// one that may open the queue can. [`write_at`](Self::write_at) is safe in any case.
+    /// No other process may touch the bytes as long as the slice is in use. A forked child must not call this method, because
+    /// the bytes belong to its parent. A process that keeps to the protocol does not touch them; a hostile process that may open
+    /// the queue can. [`write_at`](Self::write_at) is always safe.
     #[allow(unsafe_code, reason = "shared memory as a slice")]
     pub unsafe fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: by this function's own contract.
         unsafe { self.place.bytes_mut() }
     }
 
-    /// Copies bytes to `offset`; answers how many had room: none in a forked child, where the message is its parent's.
+    /// Copies bytes to `offset`. Returns the number of copied bytes: 0 in a forked child, where the message belongs to the
+    /// parent.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -228,7 +229,7 @@ impl Reservation<'_> {
         self.place.write_at(offset, bytes)
     }
 
-    /// Makes the message shorter: only its first `len` bytes are sent. In a forked child the parent's message keeps its length.
+    /// Shortens the message: only its first `len` bytes are sent. In a forked child the parent's message keeps its length.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -258,14 +259,14 @@ impl Reservation<'_> {
     /// ```
     ///
     /// # Blocking
-    /// Only while a process is stopped inside of an operation on this queue.
+    /// Only while a process is stopped inside an operation on this queue.
     ///
     /// # Errors
     /// [`SendError::PriorityTooHigh`] (EINVAL); [`SendError::NotWritable`] (EBADF) in a forked child; `NoMemory`, `NoSpace`,
-    /// `Damaged`, `WouldDeadlock`. The room is then given back; after `WouldDeadlock` that may take a tenth of a second.
+    /// `Damaged`, `WouldDeadlock`. After an error the room is returned; after `WouldDeadlock` that may take a tenth of a second.
     ///
     /// # If the process dies
-    /// Before the call returns: the message was sent whole, or not at all.
+    /// Before the call returns: the message was sent completely, or not at all.
     pub fn commit(mut self, priority: u32) -> Result<(), SendError> {
         if !Engine::is_priority(priority) {
             return Err(SendError::PriorityTooHigh);
@@ -285,7 +286,7 @@ impl Reservation<'_> {
                 self.open = false;
                 Ok(())
             }
-            // No process takes a living process's reservation away but one that corrupts the queue.
+            // Only a process that corrupts the queue takes away the reservation of a living process.
             Ok(false) => Err(self.queue.send_error(Fault::Damaged.into())),
             Err(refused) => Err(self.queue.send_error(refused)),
         }
@@ -293,16 +294,16 @@ impl Reservation<'_> {
 }
 
 impl Reservation<'_> {
-    /// Has the room go back as if its holder were dead: for a handler that has interrupted its own thread inside of the queue,
-    /// where there is no lock to be had.
+    /// Returns the room as if its owner were dead. For a handler that has interrupted its own thread inside the queue and can't
+    /// get the lock.
     #[cold]
     fn abandon(&self) {
         let holds = Leases::of(self.queue.engine.segment());
-        // The lock is this very thread's: no other process changes records meanwhile, and what was interrupted finds a holder that
-        // died, as it may at any moment.
+        // This very thread holds the lock, so no other process changes records meanwhile. The interrupted call finds a dead
+        // owner, as it may at any moment.
         if let Ok(Some(record)) = holds.find(self.handle.index, self.handle.ticket, State::Reserved)
         {
-            // That of no process of this id: this one was born at another time.
+            // No process with this id was born at the changed time.
             record.birth.set(record.birth.get() ^ 1);
         }
     }
@@ -315,7 +316,7 @@ impl Drop for Reservation<'_> {
                 self.queue
                     .engine
                     .cancel(thread::current(), &self.handle, Deadline::Never);
-            // Everything else is in vain: the queue is damaged.
+            // Every other error means that the queue is damaged.
             if cancelled == Err(Refused::Fault(Fault::OwnedByCaller)) {
                 self.abandon();
             }
@@ -350,7 +351,7 @@ mod tests {
             },
         ] {
             let room = queue.reserve_timeout(8, Duration::from_secs(10)).unwrap();
-            // As a handler that has interrupted its thread while it held the lock.
+            // Simulates a handler that has interrupted its thread while the thread held the lock.
             let lock = &queue.engine.segment().fixed().receiver.lock;
             let Ok((held, _)) =
                 lock.lock(thread::current(), queue.engine.segment(), Deadline::Never)

@@ -1,13 +1,12 @@
-//! C's `struct sigevent` as a [`Notify`]: for the C library and the drop-in.
+//! Conversion of C's `struct sigevent` to a [`Notify`], for the C library and the drop-in.
 
 use super::{Notify, NotifyError};
 use crate::error::QueueError;
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 
-/// `void (*)(union sigval)`, called as a thread's first function: a pointer and a `union sigval` are passed alike, and nobody
-/// looks at the result of a detached thread. So no frame of ours is below the program's function, which may end its
-/// thread.
+/// `void (*)(union sigval)`, called as a thread's first function. A pointer and a `union sigval` are passed alike, and the
+/// result of a detached thread is not used. So the library has no frame below the program's function, which may end its thread.
 type Function = extern "C" fn(*mut c_void) -> *mut c_void;
 
 /// The members of `struct sigevent` from `sigev_value` on, as glibc and musl lay them out on 64-bit machines.
@@ -23,7 +22,7 @@ struct Event {
 
 const _: () = assert!(size_of::<Event>() <= size_of::<libc::sigevent>());
 
-/// What a program asks for.
+/// Converts the notification that a program asks for.
 ///
 /// # Errors
 /// [`NotifyError::InvalidWay`], [`NotifyError::InvalidSignal`], [`NotifyError::NoFunction`] (EINVAL), [`QueueError::NoMemory`](crate::QueueError::NoMemory).
@@ -31,7 +30,7 @@ const _: () = assert!(size_of::<Event>() <= size_of::<libc::sigevent>());
 /// # Safety
 /// `event` is readable. If it asks for a thread, its function is one and its attributes are initialised, or NULL.
 pub unsafe fn wanted(event: *const libc::sigevent) -> Result<Notify, NotifyError> {
-    // SAFETY: readable by this function's contract, and no longer. Unaligned as the kernel would take it.
+    // SAFETY: readable by this function's contract, and no longer. Unaligned as the kernel accepts it.
     let event = unsafe { event.cast::<Event>().read_unaligned() };
     match event.notify {
         libc::SIGEV_NONE => Ok(Notify::Nothing),
@@ -43,7 +42,7 @@ pub unsafe fn wanted(event: *const libc::sigevent) -> Result<Notify, NotifyError
 }
 
 /// # Safety
-/// As for [`wanted`].
+/// The conditions of [`wanted`].
 unsafe fn thread(event: &Event) -> Result<Notify, NotifyError> {
     let function = event.function.ok_or(NotifyError::NoFunction)?;
     // SAFETY: by this function's contract.
@@ -94,20 +93,20 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// A thread's attributes, which the program may destroy as soon as it is registered.
+/// A thread's attributes. The program may destroy its own copy after the registration.
 struct Attributes(Box<libc::pthread_attr_t>);
 
 // SAFETY: numbers, and addresses that are only handed to pthread_create.
 unsafe impl Send for Attributes {}
 
 impl Attributes {
-    /// Those of a detached thread, else as the program's.
+    /// Copies the program's attributes, and makes the thread detached.
     ///
     /// # Safety
     /// `from` is NULL or initialised.
     unsafe fn copied(from: *const libc::pthread_attr_t) -> Option<Attributes> {
         let mut room = Box::new(MaybeUninit::<libc::pthread_attr_t>::uninit());
-        // SAFETY: there is room for what is initialised.
+        // SAFETY: there is room for the attributes.
         if unsafe { libc::pthread_attr_init(room.as_mut_ptr()) } != 0 {
             return None;
         }
@@ -123,7 +122,7 @@ impl Attributes {
         Some(attributes)
     }
 
-    /// Starts a thread with no signal masked. If that can't be there is nobody to be told.
+    /// Starts a thread with no signal masked. If the thread can't be started, the error is lost: no caller is left.
     fn start(mut self, function: Function, value: *mut c_void) {
         let unmasks = self.unmask();
         let mut thread = MaybeUninit::uninit();
@@ -135,12 +134,12 @@ impl Attributes {
         };
         match unmasks {
             true => start(),
-            // The thread begins with the mask of its maker: a handler may run here in between.
+            // The thread inherits the mask of its maker: a handler may run here in between.
             false => umsg_shm::sys::mask::unmasked(start),
         };
     }
 
-    /// Has the thread begin with no signal masked, where libc can do so: glibc since 2.32.
+    /// Makes the thread begin with no signal masked, where libc can do so: glibc since 2.32.
     fn unmask(&mut self) -> bool {
         type Setter =
             unsafe extern "C" fn(*mut libc::pthread_attr_t, *const libc::sigset_t) -> c_int;
@@ -151,7 +150,7 @@ impl Attributes {
             return false;
         }
         let mut none = MaybeUninit::uninit();
-        // SAFETY: the symbol of this name has this signature; the set is filled in first, and copied.
+        // SAFETY: the symbol of this name has this signature; the set is initialised first, and copied.
         unsafe {
             libc::sigemptyset(none.as_mut_ptr());
             std::mem::transmute::<*mut c_void, Setter>(found)(&raw mut *self.0, none.as_ptr()) == 0
@@ -161,12 +160,12 @@ impl Attributes {
 
 impl Drop for Attributes {
     fn drop(&mut self) {
-        // SAFETY: they are initialised, and used no more.
+        // SAFETY: they are initialised, and not used again.
         unsafe { libc::pthread_attr_destroy(&raw mut *self.0) };
     }
 }
 
-/// Copies what can be asked for. What was never set is set to what it is anyway.
+/// Copies each attribute that libc can return. An attribute that was never set gets its default value.
 ///
 /// # Safety
 /// Both are initialised.
@@ -174,13 +173,13 @@ unsafe fn copy(from: *const libc::pthread_attr_t, to: *mut libc::pthread_attr_t)
     let (mut size, mut number, mut address) = (0, 0, std::ptr::null_mut());
     // SAFETY: numbers, for which zero is a value.
     let mut parameters: libc::sched_param = unsafe { std::mem::zeroed() };
-    // SAFETY: both by this function's contract; the rest are places for what is asked.
+    // SAFETY: both by this function's contract; the other arguments are places for results.
     unsafe {
         if pthread_attr_getguardsize(from, &raw mut size) == 0 {
             pthread_attr_setguardsize(to, size);
         }
         if pthread_attr_getstack(from, &raw mut address, &raw mut size) == 0
-            // Of attributes without a stack glibc says that it ends at address 0.
+            // For attributes without a stack, glibc gives a stack that ends at address 0.
             && address.addr().wrapping_add(size) != 0
             && !address.is_null()
         {
@@ -201,15 +200,15 @@ unsafe fn copy(from: *const libc::pthread_attr_t, to: *mut libc::pthread_attr_t)
     }
 }
 
-/// The processors that the thread may run on. Without a choice glibc says all.
+/// Copies the set of processors for the thread. Without a choice glibc gives all processors.
 ///
 /// # Safety
-/// As for [`copy`].
+/// The conditions of [`copy`].
 unsafe fn copy_processors(from: *const libc::pthread_attr_t, to: *mut libc::pthread_attr_t) {
     // SAFETY: bits, for which zero is a value.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
     let len = size_of::<libc::cpu_set_t>();
-    // SAFETY: both by this function's contract; the set is as long as is said.
+    // SAFETY: both by this function's contract; the set has the given length.
     unsafe {
         if pthread_attr_getaffinity_np(from, len, &raw mut set) == 0
             && (0..libc::CPU_SETSIZE as usize).any(|cpu| !libc::CPU_ISSET(cpu, &set))

@@ -1,4 +1,4 @@
-//! What a queue says of itself.
+//! Status of a queue.
 
 use super::dead_letter::{self, Undelivered};
 use super::notify::{self, Registered};
@@ -15,29 +15,29 @@ use umsg_shm::sys::clock;
 use umsg_shm::sys::liveness::Liveness;
 use umsg_shm::waiters::{List, Waiters};
 
-/// The attributes that mq_getattr(3) gives, and the bytes that are queued.
+/// The attributes that mq_getattr(3) gives, and the number of queued bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Attributes {
-    /// How many messages the queue may hold.
+    /// Capacity of the queue, in messages.
     pub max_messages: usize,
-    /// How long a message may be, in bytes.
+    /// Length of the longest message, in bytes.
     pub message_size: usize,
-    /// How many messages are queued now.
+    /// Number of queued messages.
     pub messages: usize,
-    /// How many bytes these have together.
+    /// Number of queued bytes.
     pub bytes: u64,
-    /// How many messages are reserved: written in place and not committed. They count for the capacity.
+    /// Number of reserved messages: written in place and not committed. They count for the capacity.
     pub reserved: usize,
-    /// How many messages are leased: received in place and not acknowledged. They count for the capacity.
+    /// Number of leased messages: received in place and not acknowledged. They count for the capacity.
     pub leased: usize,
 }
 
-/// All that can be said about a queue without looking at its messages.
+/// The complete status of a queue, without its messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Status {
-    /// See [`Attributes`].
+    /// The attributes.
     pub attributes: Attributes,
     /// Permission bits.
     pub mode: u32,
@@ -45,41 +45,42 @@ pub struct Status {
     pub uid: u32,
     /// The owner's group id.
     pub gid: u32,
-    /// Process id of the creator; 0 if the queue was created in another PID or time namespace, where the number means another process.
+    /// Process id of the creator. 0 if the queue was created in another PID or time namespace, where the number means another
+    /// process.
     pub creator: u32,
-    /// When the queue was created.
+    /// Time of the queue's creation.
     pub created: SystemTime,
-    /// Threads that wait for room, without those that were killed meanwhile.
+    /// Threads that wait for room, without killed ones.
     pub blocked_senders: usize,
-    /// Threads that wait for a message, without those that were killed meanwhile.
+    /// Threads that wait for a message, without killed ones.
     pub blocked_receivers: usize,
-    /// When the last message was sent, to a few milliseconds; None if never.
+    /// Time of the last send, accurate to a few milliseconds; `None` if there was none.
     pub last_send: Option<SystemTime>,
-    /// When the last message was received, to a few milliseconds; None if never.
+    /// Time of the last receive, accurate to a few milliseconds; `None` if there was none.
     pub last_receive: Option<SystemTime>,
-    /// Slots in circulation: the most messages that were ever queued at once, and some.
+    /// Number of slots in use or free: slightly more than the most messages that were ever queued at once.
     pub slots: usize,
     /// Bytes of memory in use by slots and blocks.
     pub memory: u64,
-    /// How often what happened.
+    /// Counts of events.
     pub statistics: Statistics,
-    /// What a send does that finds the queue full.
+    /// The queue's overflow policy.
     pub on_full: OnFull,
-    /// How old a message may get; None for any age.
+    /// The largest age of a message; `None` for no limit.
     pub time_to_live: Option<Duration>,
-    /// How often a message may be leased; None for any number.
+    /// How often a message may be leased; `None` for no limit.
     pub max_deliveries: Option<u32>,
-    /// The queue that gets what this one could not keep or deliver.
+    /// The dead-letter queue, which gets the messages that this queue could not keep or deliver.
     pub dead_letter: Option<OsString>,
     /// Whether the queue is removed when no process has it open any more.
     pub remove_on_last_close: bool,
-    /// Messages on their way there.
+    /// Number of messages set aside for the dead-letter queue.
     pub set_aside: usize,
-    /// Why the caller can't move them there. None if it can, as soon as there is room.
+    /// The reason why the caller can't move them there. `None` if it can, as soon as there is room.
     pub undelivered: Option<Undelivered>,
     /// The process that is registered for a notification, if it lives.
     pub registered: Option<Registered>,
-    /// Whether something was found in the queue's memory that no operation could have left there.
+    /// Whether the queue's memory held a state that no operation leaves there.
     pub damaged: bool,
 }
 
@@ -87,15 +88,15 @@ statistics! {
     events {
         /// Messages that were dropped because the queue was full.
         Dropped: dropped,
-        /// Messages that were older than the queue lets them get.
+        /// Messages that exceeded the queue's time to live.
         Expired: expired,
         /// Messages that were moved to the dead-letter queue.
         DeadLettered: dead_lettered,
     }
     repairs {
-        /// Repairs of the senders' side after a death.
+        /// Repairs of the senders' side after a process's death.
         sender_repairs,
-        /// Repairs of the receivers' side after a death.
+        /// Repairs of the receivers' side after a process's death.
         receiver_repairs,
     }
 }
@@ -113,7 +114,7 @@ pub(super) fn attributes(engine: &Engine) -> Attributes {
     }
 }
 
-/// A queue's permission bits, whatever else was scribbled there.
+/// Returns a queue's permission bits, without other bits that a process may have written there.
 pub(super) fn mode(fixed: &Fixed) -> u32 {
     fixed.header.mode() & 0o7777
 }
@@ -122,7 +123,7 @@ pub(super) fn status(queue: &Queue) -> Status {
     let (engine, (uid, gid)) = (&queue.engine, queue.owner);
     let fixed = engine.segment().fixed();
     let (waiters, policy) = (Waiters::of(engine.segment()), engine.policy());
-    // Relaxed: each figure for itself is right; together they are a snapshot only of a queue at rest.
+    // Relaxed: each figure is right by itself. All figures together are a snapshot only of an idle queue.
     let slots = fixed.geometry.slots() as usize;
     let [sender_repairs, receiver_repairs] = fixed.receiver.repairs();
     Status {
@@ -154,12 +155,12 @@ pub(super) fn status(queue: &Queue) -> Status {
     }
 }
 
-/// A reading of the machine's clock as a time; 0 is never.
+/// Converts a reading of the machine's clock to a time; 0 is never.
 fn moment(at: u64) -> Option<SystemTime> {
     (at != 0).then(|| clock::shown(at))
 }
 
-/// Nanoseconds since 1970 as a time; 0 is never.
+/// Converts nanoseconds since 1970 to a time; 0 is never.
 pub(super) fn time(nanoseconds: u64) -> Option<SystemTime> {
     (nanoseconds != 0).then(|| SystemTime::UNIX_EPOCH + Duration::from_nanos(nanoseconds))
 }

@@ -1,17 +1,17 @@
-//! Why a snapshot was not taken, written, read or restored.
+//! Errors of taking, writing, reading and restoring snapshots.
 
 use crate::error::{OpenError, ReceiveError, SendError};
 use std::fmt;
 use std::io;
 
-/// Why a snapshot was not taken, written or read.
+/// The reason why a snapshot was not taken, written or read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SnapshotError {
-    /// The queue can't be looked at; its errno.
+    /// The messages of the queue can't be read; the errno of that error.
     #[error(transparent)]
     Queue(#[from] ReceiveError),
-    /// ENOMEM: no memory for the messages.
+    /// ENOMEM: there is no memory for the messages.
     #[error("no memory left for the messages")]
     NoMemory,
     /// The snapshot could not be written; the writer's errno, EIO if it has none.
@@ -20,10 +20,10 @@ pub enum SnapshotError {
     /// The snapshot could not be read; the reader's errno, EIO if it has none.
     #[error("reading the snapshot: {0}")]
     Read(io::Error),
-    /// EINVAL: the input does not begin as a snapshot does.
+    /// EINVAL: the input does not begin with the header of a snapshot.
     #[error("not a snapshot of a queue")]
     NotASnapshot,
-    /// EINVAL: a snapshot of a version that this one can't read.
+    /// EINVAL: this library can't read the snapshot's format.
     #[error(
         "the snapshot has format {found}, which this version of umsg can't read; it reads {expected}"
     )]
@@ -36,25 +36,25 @@ pub enum SnapshotError {
     /// EBADMSG: the input ends too early.
     #[error("the snapshot was cut short: it ends at byte {at}, in {part}")]
     Truncated {
-        /// What was being read.
+        /// The part that was being read.
         part: SnapshotPart,
-        /// Bytes that were there.
+        /// Number of bytes in the input.
         at: u64,
     },
-    /// EBADMSG: the input is not what was written.
+    /// EBADMSG: the input was altered after it was written.
     #[error("the snapshot is damaged: in {part}, which begins at byte {at}, {what}")]
     Damaged {
-        /// What was being read.
+        /// The part that was being read.
         part: SnapshotPart,
-        /// Where that part begins, in bytes from the beginning.
+        /// Offset of that part in the file, in bytes.
         at: u64,
-        /// What is wrong with it.
+        /// The fault.
         what: &'static str,
     },
 }
 
 impl SnapshotError {
-    /// The error number for it.
+    /// Returns the error number.
     ///
     /// ```
     /// let error = umsg::posix::Snapshot::read(&mut &b"no snapshot"[..]).unwrap_err();
@@ -82,7 +82,7 @@ pub enum SnapshotPart {
     Header,
     /// The message at this position in order of delivery, counted from 0.
     Message(u64),
-    /// What stands behind the last message.
+    /// The bytes behind the last message.
     Trailer,
 }
 
@@ -96,11 +96,11 @@ impl fmt::Display for SnapshotPart {
     }
 }
 
-/// Why a snapshot was not restored.
+/// The reason why a snapshot was not restored.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RestoreError {
-    /// The queue was not created; its errno.
+    /// The queue was not created; the errno of that error.
     #[error(transparent)]
     Open(#[from] OpenError),
     /// EMSGSIZE: nothing was sent, because a message is longer than the queue's message size, both in bytes.
@@ -118,18 +118,18 @@ pub enum RestoreError {
     /// EAGAIN: nothing was sent, because the queue has no room for all messages.
     #[error("the snapshot holds {messages} messages, and the queue has room for {room}")]
     NoRoom {
-        /// How many messages the snapshot holds.
+        /// Number of messages in the snapshot.
         messages: usize,
-        /// How many more the queue could hold.
+        /// Number of messages that the queue has room for.
         room: usize,
     },
-    /// A message was refused; the errno of the refusal. Nothing was sent, and no queue made.
+    /// The queue refused a message; the errno of that error. Nothing was sent, and no queue was made.
     #[error(transparent)]
     Send(#[from] SendError),
 }
 
 impl RestoreError {
-    /// The error number for it.
+    /// Returns the error number.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;

@@ -2,48 +2,48 @@
 
 use umsg_shm::posix_engine::segment::{LARGEST_MESSAGE, MOST_MESSAGES, OnFull, Policy};
 
-/// A byte that is no text, the name, and what a transfer as text would change.
+/// Begins with a byte that is no text, then the name, then bytes that a transfer as text would change.
 pub(super) const MAGIC: [u8; 8] = *b"\x89umsg\r\n\x1a";
-/// How the trailer begins.
+/// The first bytes of the trailer.
 pub(super) const END: [u8; 8] = *b"umsg-end";
-/// A reader refuses another major version, and skips what a later minor one adds.
+/// A reader refuses another major version, and skips the additions of a later minor version.
 pub(super) const MAJOR: u16 = 1;
-/// 0 where that suffices.
+/// A writer uses minor version 0 where that suffices.
 pub(super) const MINOR: u16 = 1;
 /// A bit of the flags, which version 1.1 has behind the names.
 const REMOVE_ON_LAST_CLOSE: u32 = 1;
 /// Magic, version, length of the header.
 pub(super) const START: usize = 16;
-/// A header without names, and the longest that is read.
+/// Length of a header without names, and of the longest header that is read.
 pub(super) const LEAST_HEADER: usize = 80;
 pub(super) const LONGEST_HEADER: usize = 65_536;
-/// What precedes a message's bytes, and the longest of it that is read.
+/// Length of the head of a message's record, and of the longest head that is read.
 pub(super) const RECORD_HEAD: usize = 24;
 pub(super) const LONGEST_RECORD_HEAD: usize = 4096;
-/// A CRC-32 of all bytes of the file before it that are not such a checksum themselves.
+/// Length of a CRC-32. It covers all bytes of the file before it, except other checksums.
 pub(super) const CHECKSUM: usize = 4;
-/// A slash and a name.
+/// Length of a slash and a name.
 pub(super) const LONGEST_NAME: usize = 256;
 
-/// What a header says.
+/// The contents of a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) max_messages: u32,
     pub(super) message_size: u32,
     pub(super) mode: u32,
-    /// Bytes before each message's own.
+    /// Bytes before the data of each message.
     pub(super) record_head: u32,
     pub(super) messages: u64,
     pub(super) bytes: u64,
     /// When the snapshot was taken, in nanoseconds since 1970.
     pub(super) taken: u64,
     pub(super) policy: Policy,
-    /// Empty if it was not given.
+    /// Empty if the caller gave no name.
     pub(super) name: Vec<u8>,
 }
 
 impl Header {
-    /// The header's bytes, but for the checksum.
+    /// Encodes the header, without the checksum.
     pub(super) fn encode(&self) -> Vec<u8> {
         let policy = &self.policy;
         let dead_letter = policy.dead_letter.as_deref().unwrap_or_default();
@@ -81,7 +81,7 @@ impl Header {
         bytes
     }
 
-    /// From the bytes behind the start; what follows the names is of a later version, flags of 1.1.
+    /// Decodes the bytes behind the start. The bytes behind the names are of a later version, or the flags of 1.1.
     pub(super) fn decode(bytes: &[u8]) -> Result<Header, &'static str> {
         let mut fields = Fields(bytes);
         let (mut header, on_full) =
@@ -148,7 +148,7 @@ impl Header {
     }
 }
 
-/// What stands before a message's bytes.
+/// The bytes before a message's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) len: u32,
@@ -181,14 +181,14 @@ impl Record {
     }
 }
 
-/// `N` of the bytes, from `at` on; there have to be so many.
+/// Returns `N` of the bytes, from `at` on. There must be at least that many.
 pub(super) fn part<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     let mut part = [0; N];
     part.copy_from_slice(&bytes[at..at + N]);
     part
 }
 
-/// Takes numbers from the beginning of bytes.
+/// Takes numbers from the beginning of a byte slice.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {

@@ -1,4 +1,4 @@
-//! A queue's messages in a file, as they were at one instant; and a queue made of them.
+//! Snapshots: a queue's messages at one instant, in a file, and a new queue made of them.
 //!
 //! ```text
 //!   queue --- of ---> Snapshot --- write ---> file --- read ---> Snapshot --- restore ---> new queue
@@ -6,7 +6,7 @@
 //!        the lock
 //! ```
 //!
-//! docs/snapshot.md specifies the file byte by byte. Checksums cover all of it, so what was cut short or altered is refused.
+//! docs/snapshot.md specifies the file byte by byte. Checksums cover all of it, so a truncated or altered file is refused.
 //!
 //! ```
 //! # let dir = std::env::temp_dir().join(format!("umsg-snapshot-{}", std::process::id()));
@@ -48,7 +48,7 @@ use umsg_shm::posix_engine::PeekedMessages;
 use umsg_shm::posix_engine::segment::{OnFull, Policy};
 use umsg_shm::sys::clock;
 
-/// A queue's attributes and messages at one instant, in memory of its own.
+/// A queue's attributes and messages at one instant, in memory of the process.
 #[derive(Debug)]
 pub struct Snapshot {
     max_messages: u32,
@@ -57,36 +57,36 @@ pub struct Snapshot {
     /// Nanoseconds since 1970.
     taken: u64,
     policy: Policy,
-    /// Empty if it was not given.
+    /// Empty if the caller gave no name.
     name: Vec<u8>,
     look: PeekedMessages,
 }
 
-/// What a snapshot is of.
+/// The queue's attributes at the time of the snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SnapshotInfo {
-    /// The queue's name, if the maker of the snapshot gave it.
+    /// The queue's name, if the caller gave it.
     pub name: Option<OsString>,
-    /// How many messages the queue may hold.
+    /// Capacity of the queue, in messages.
     pub max_messages: usize,
-    /// How long a message may be, in bytes.
+    /// Length of the longest message, in bytes.
     pub message_size: usize,
     /// The queue's permission bits.
     pub mode: u32,
-    /// How many messages were queued.
+    /// Number of queued messages.
     pub messages: usize,
-    /// How many bytes these have together.
+    /// Number of queued bytes.
     pub bytes: u64,
-    /// When the snapshot was taken.
+    /// Time of the snapshot.
     pub taken: SystemTime,
-    /// What a send does that finds the queue full.
+    /// The queue's overflow policy.
     pub on_full: OnFull,
-    /// How old a message may get; None for any age.
+    /// The largest age of a message; `None` for no limit.
     pub time_to_live: Option<Duration>,
-    /// How often a message may be leased; None for any number.
+    /// How often a message may be leased; `None` for no limit.
     pub max_deliveries: Option<u32>,
-    /// The queue that gets what this one could not keep or deliver.
+    /// The dead-letter queue, which gets the messages that the queue could not keep or deliver.
     pub dead_letter: Option<OsString>,
     /// Whether the queue is removed when no process has it open any more.
     pub remove_on_last_close: bool,
@@ -102,15 +102,15 @@ pub struct SavedMessage<'a> {
     pub priority: u32,
     /// Process id of the sender.
     pub pid: u32,
-    /// When it was sent, to a few milliseconds.
+    /// Time of the send, accurate to a few milliseconds.
     pub sent: SystemTime,
-    /// How often it was leased and came back.
+    /// Number of leases after which the message came back.
     pub returns: u32,
 }
 
 impl Queue {
-    /// Writes a snapshot of the queue: its attributes, and all messages as they are at one instant. The queue is not changed.
-    /// To give the snapshot the queue's name, use [`Snapshot::of`], [`Snapshot::named`] and [`Snapshot::write`].
+    /// Writes a snapshot of the queue: its attributes and all messages as they are at one instant. The call does not change the
+    /// queue. To store the queue's name in the snapshot, use [`Snapshot::of`], [`Snapshot::named`] and [`Snapshot::write`].
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -123,13 +123,14 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// Others that receive wait while the messages are copied, as in [`messages`](Self::messages); not while they are written.
+    /// Other receivers wait while the messages are copied, as in [`messages`](Self::messages). They do not wait while the
+    /// messages are written.
     ///
     /// # Errors
     /// [`SnapshotError::Queue`], with the errors of [`messages`](Self::messages); [`SnapshotError::Write`].
     ///
     /// # If the process dies
-    /// The queue loses nothing; what was written by then is refused when it is read.
+    /// The queue loses nothing. A later read refuses the incomplete file.
     pub fn snapshot(&self, to: impl Write) -> Result<SnapshotInfo, SnapshotError> {
         let snapshot = Snapshot::of(self)?;
         snapshot.write(to)?;
@@ -153,7 +154,7 @@ impl Snapshot {
     /// As [`Queue::messages`].
     ///
     /// # Errors
-    /// As [`Queue::messages`].
+    /// The errors of [`Queue::messages`].
     pub fn of(queue: &Queue) -> Result<Snapshot, ReceiveError> {
         let mut look = queue.look(0, usize::MAX)?;
         for seen in &mut look.messages {
@@ -171,7 +172,8 @@ impl Snapshot {
         })
     }
 
-    /// With the queue's name, of at most 256 bytes, which a queue's handle does not know: for those that restore it.
+    /// Adds the queue's name, of at most 256 bytes, which a handle does not know. A process that restores the snapshot can use
+    /// the name.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -188,7 +190,7 @@ impl Snapshot {
         self
     }
 
-    /// What the snapshot is of.
+    /// Returns the queue's attributes at the time of the snapshot.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -217,7 +219,7 @@ impl Snapshot {
         }
     }
 
-    /// The messages in order of delivery.
+    /// Returns the messages in order of delivery.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;

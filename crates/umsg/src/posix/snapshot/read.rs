@@ -1,4 +1,4 @@
-//! Reading a snapshot: every byte is input, and no more memory is taken than bytes have come.
+//! Reading of snapshots: every byte is checked, and memory grows only with the bytes that were read.
 
 use super::Snapshot;
 use super::error::{SnapshotError, SnapshotPart};
@@ -11,13 +11,13 @@ use std::io::{self, BufReader, Read};
 use umsg_shm::posix_engine::segment::PRIORITIES;
 use umsg_shm::posix_engine::{PeekedMessages, Seen};
 
-/// How much room is made for bytes that have not come yet.
+/// Room for bytes that were not read yet.
 const STEP: usize = 1 << 16;
 
 impl Snapshot {
     /// Reads a snapshot, to the end of the input.
     ///
-    /// Memory is taken as bytes come, in proportion to them, whatever the input says of its length.
+    /// Memory is allocated in proportion to the bytes read, whatever length the input claims.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -31,8 +31,8 @@ impl Snapshot {
     /// ```
     ///
     /// # Errors
-    /// [`SnapshotError::NotASnapshot`], `OtherVersion`, `Truncated`, `Damaged`, `NoMemory`, `Read`. A file that was cut short
-    /// or of which a byte was altered is refused.
+    /// [`SnapshotError::NotASnapshot`], `OtherVersion`, `Truncated`, `Damaged`, `NoMemory`, `Read`. A file that was truncated,
+    /// or with an altered byte, is refused.
     pub fn read(from: impl Read) -> Result<Snapshot, SnapshotError> {
         let mut source = Source::new(from);
         let header = source.header()?;
@@ -60,12 +60,12 @@ impl Snapshot {
     }
 }
 
-/// Counts what it reads, and keeps a checksum of it.
+/// Counts the bytes that it reads, and computes their checksum.
 struct Source<R> {
     from: BufReader<R>,
     checksum: Hasher,
     at: u64,
-    /// What is being read, and where it began.
+    /// The part that is being read, and its offset.
     part: SnapshotPart,
     began: u64,
 }
@@ -101,7 +101,7 @@ impl<R: Read> Source<R> {
         Header::decode(&rest).map_err(|what| self.damaged(what))
     }
 
-    /// What is short and wrong is not a snapshot that was cut short.
+    /// Reads the magic number. A short input with wrong bytes is no snapshot, and not a truncated one.
     fn magic(&mut self) -> Result<(), SnapshotError> {
         let mut magic = [0; MAGIC.len()];
         let came = self.read(&mut magic)?;
@@ -165,7 +165,7 @@ impl<R: Read> Source<R> {
         Ok(bytes)
     }
 
-    /// Appends `len` bytes to what is there.
+    /// Appends the next `len` bytes of the input to `to`.
     fn append(&mut self, len: usize, to: &mut Vec<u8>) -> Result<(), SnapshotError> {
         let mut left = len;
         while left != 0 {
@@ -178,7 +178,7 @@ impl<R: Read> Source<R> {
         Ok(())
     }
 
-    /// Passes over what a later version put there.
+    /// Skips bytes that a later version added.
     fn skip(&mut self, len: usize) -> Result<(), SnapshotError> {
         self.append(len, &mut Vec::new())
     }
@@ -206,7 +206,7 @@ impl<R: Read> Source<R> {
         Ok(())
     }
 
-    /// As many bytes as there are, up to the buffer's length.
+    /// Reads available bytes, up to the buffer's length.
     fn read(&mut self, buffer: &mut [u8]) -> Result<usize, SnapshotError> {
         let mut came = 0;
         while came < buffer.len() {

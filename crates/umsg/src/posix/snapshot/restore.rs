@@ -1,4 +1,4 @@
-//! A queue made of a snapshot, or a snapshot's messages in a queue that exists.
+//! Restoring: a new queue made of a snapshot, or a snapshot's messages sent to an existing queue.
 
 use super::Snapshot;
 use super::error::RestoreError;
@@ -9,11 +9,12 @@ use umsg_shm::posix_engine::Seen;
 use umsg_shm::sys::thread;
 
 impl Snapshot {
-    /// Creates the queue `name` with the attributes, the policy and the messages of the snapshot. Of the options count the access and the
-    /// namespace; the mode is the snapshot's, whatever the umask. Each message keeps its priority, its place, its sender's
-    /// process id, the time when it was sent, and how often it came back from a lease.
+    /// Creates the queue `name` with the attributes, the policy and the messages of the snapshot. Only the access and the
+    /// namespace of the options count; the mode is the snapshot's, whatever the umask. Each message keeps its priority, its
+    /// place, its sender's process id, the time of its send, and the number of leases after which it came back.
     ///
-    /// A queue holds more messages than it may if some came back to it; then the new one may hold as many.
+    /// A queue holds more messages than its capacity if returned leases have filled it beyond that. The new queue may then hold
+    /// as many.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -29,11 +30,11 @@ impl Snapshot {
     /// ```
     ///
     /// # Errors
-    /// [`RestoreError::Open`]: the queue exists (EEXIST), or the namespace's limits are too low for it;
-    /// [`RestoreError::Send`] with ENOSPC or ENOMEM. Then there is no queue.
+    /// [`RestoreError::Open`]: the queue exists (EEXIST), or the namespace's limits are too low for it; [`RestoreError::Send`]
+    /// with ENOSPC or ENOMEM. After an error there is no queue.
     ///
     /// # If the process dies
-    /// There is no queue, or a whole one: it gets its name when all messages are in it.
+    /// There is no queue, or a complete one: the queue gets its name after all messages are in it.
     pub fn restore(
         &self,
         name: impl AsRef<OsStr>,
@@ -50,8 +51,8 @@ impl Snapshot {
         })
     }
 
-    /// Sends all messages to a queue that exists, behind those of the same priority that it holds. It keeps its own attributes;
-    /// the messages are the caller's, sent now.
+    /// Sends all messages to an existing queue, behind those of the same priority that it holds. The queue keeps its own
+    /// attributes. The messages have the caller as their sender, and the present time as their time of sending.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -68,7 +69,7 @@ impl Snapshot {
     /// Never, as [`Queue::try_send_batch`].
     ///
     /// # Errors
-    /// [`RestoreError::TooLong`], `NoRoom`, `Send`. Nothing was sent.
+    /// [`RestoreError::TooLong`], `NoRoom`, `Send`. After an error nothing was sent.
     ///
     /// # If the process dies
     /// All messages were sent, or none.
@@ -99,7 +100,7 @@ impl Snapshot {
 }
 
 impl Queue {
-    /// Sends a message as it was once. Only to a queue that has no name yet.
+    /// Sends a message with its saved sender and time. Only for a queue that has no name yet.
     fn send_saved(&self, seen: &Seen, bytes: &[u8]) -> Result<(), RestoreError> {
         self.engine
             .send_saved(thread::current(), seen, bytes)

@@ -1,4 +1,4 @@
-//! Writing a snapshot.
+//! Writing of snapshots.
 
 use super::Snapshot;
 use super::error::SnapshotError;
@@ -7,7 +7,7 @@ use crc32fast::Hasher;
 use std::io::{self, BufWriter, Write};
 
 impl Snapshot {
-    /// Writes the snapshot; returns how many bytes it has.
+    /// Writes the snapshot. Returns its length in bytes.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -20,7 +20,7 @@ impl Snapshot {
     /// ```
     ///
     /// # Errors
-    /// [`SnapshotError::Write`]; what was written by then is refused when it is read.
+    /// [`SnapshotError::Write`]. A later read refuses the incomplete file.
     pub fn write(&self, to: impl Write) -> Result<u64, SnapshotError> {
         let mut sink = Sink {
             to: BufWriter::new(to),
@@ -68,7 +68,7 @@ impl Snapshot {
     }
 }
 
-/// Counts what it writes, and keeps a checksum of it.
+/// Counts the bytes that it writes, and computes their checksum.
 struct Sink<W: Write> {
     to: BufWriter<W>,
     checksum: Hasher,
@@ -81,7 +81,7 @@ impl<W: Write> Sink<W> {
         self.put_unsummed(bytes)
     }
 
-    /// Not itself summed: a CRC of bytes and their own CRC is the same whatever the bytes are.
+    /// Writes the checksum, which is not part of the sum: the CRC of bytes and their own CRC is a constant.
     fn put_checksum(&mut self) -> io::Result<()> {
         let sum = self.checksum.clone().finalize();
         self.put_unsummed(&sum.to_le_bytes())
