@@ -1,5 +1,5 @@
-//! Messages that are held beyond a call: the common part of leases and reservations, and the end of records whose
-//! holder died or whose time is up. The states stand in [`crate::leases`].
+//! Messages that are held beyond a call: the common part of leases and reservations. It ends records after the holder's
+//! death or after their time. The states stand in [`crate::leases`].
 
 use super::receive::Found;
 use super::{DeferredWakes, Engine, Refused};

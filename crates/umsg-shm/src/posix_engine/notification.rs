@@ -16,8 +16,8 @@
 //! that came and went in between therefore count. Only while the queue was empty does the attention word ask senders to
 //! decide.
 //!
-//! Only the registered process acts on a record, and it knows the action from its own memory: a process with write
-//! access to the segment can't have a signal sent to another process.
+//! Only the registered process acts on a record, and it knows the action from its own memory. A process with write access
+//! to the segment therefore can't have a signal sent to another process.
 
 use super::{DeferredWakes, Engine, NOTICE, Refused};
 use crate::crash::crash_point;

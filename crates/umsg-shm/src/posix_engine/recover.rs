@@ -13,7 +13,7 @@ use crate::leases::{self, Leases};
 use crate::lock::tokens::{ReceiverHeld, SenderHeld};
 use crate::posix_engine::Priorities;
 use crate::posix_engine::segment::{Ring, Segment};
-use crate::repair::survey::Survey;
+use crate::repair::survey::{Queued, Survey};
 use crate::sync::{Ordering, fence};
 use crate::sys::scratch::Scratch;
 use crate::waiters::{List, State, Waiters, state};
@@ -74,7 +74,10 @@ pub(crate) fn receiver_side(receiving: ReceiverHeld<'_>, engine: &Engine) -> Res
     survey_holds(receiving, engine, &mut survey)?;
     settle_nodes(receiving, engine, &mut survey)?;
     survey_ring(receiving, segment, &mut survey)?;
-    let mut stored = survey_store(segment, &mut survey)?;
+    let mut stored = survey.list_queued(|slot| {
+        let cell = segment.cell(slot)?;
+        Ok(cell.is_stored().then(|| cell.sequence()))
+    })?;
     crash_point!(REPAIR_SURVEYED);
     rebuild_store(receiving, engine, &mut stored)?;
     crash_point!(REPAIR_STORED);
@@ -231,31 +234,11 @@ fn survey_ring(
     Ok(())
 }
 
-/// A stored message: its sequence number and its slot.
-type Stored = (u64, u32);
-
-/// Notes and lists the slots that are marked as stored.
-fn survey_store(segment: &Segment, survey: &mut Survey) -> Result<Scratch<Stored>, Fault> {
-    let mut count = 0;
-    let slots = survey.slots();
-    let mut stored = Scratch::<Stored>::new(slots)?;
-    for slot in 0..slots {
-        let cell = segment.cell(slot as u32)?;
-        if !survey.has(slot) && cell.is_stored() {
-            survey.note(slot as u32);
-            stored[count] = (cell.sequence(), slot as u32);
-            count += 1;
-        }
-    }
-    stored.truncate(count);
-    Ok(stored)
-}
-
 /// Rebuilds the store from the marked messages.
 fn rebuild_store(
     receiving: ReceiverHeld<'_>,
     engine: &Engine,
-    stored: &mut Scratch<Stored>,
+    stored: &mut Scratch<Queued>,
 ) -> Result<(), Fault> {
     let segment = engine.segment();
     let receiver = &segment.fixed().receiver;

@@ -3,6 +3,9 @@
 use crate::fault::Fault;
 use crate::sys::scratch::Scratch;
 
+/// A queued message: its sequence number and its slot.
+pub(crate) type Queued = (u64, u32);
+
 /// Of so many slots, those that are accounted for.
 pub(crate) struct Survey {
     seen: Scratch<u8>,
@@ -32,5 +35,26 @@ impl Survey {
             Some(seen) => std::mem::replace(seen, 1) == 0,
             None => false,
         }
+    }
+
+    /// Notes and lists the slots of queued messages that are not noted yet. `number` returns the sequence number of a queued
+    /// message.
+    pub(crate) fn list_queued(
+        &mut self,
+        number: impl Fn(u32) -> Result<Option<u64>, Fault>,
+    ) -> Result<Scratch<Queued>, Fault> {
+        let mut count = 0;
+        let mut queued = Scratch::<Queued>::new(self.slots())?;
+        for slot in 0..self.slots() as u32 {
+            if !self.has(slot as usize)
+                && let Some(number) = number(slot)?
+            {
+                self.note(slot);
+                queued[count] = (number, slot);
+                count += 1;
+            }
+        }
+        queued.truncate(count);
+        Ok(queued)
     }
 }

@@ -19,7 +19,7 @@ use crate::crash::crash_point;
 use crate::fault::Fault;
 use crate::leases::{self, Leases, State as LeaseState};
 use crate::lock::tokens::ReceiverHeld;
-use crate::repair::survey::Survey;
+use crate::repair::survey::{Queued, Survey};
 use crate::sys::scratch::Scratch;
 use crate::sysv_engine::order::{Order, TypeIndexStore};
 use crate::waiters::NO_SLOT;
@@ -43,7 +43,10 @@ pub(super) fn rebuild(receiving: ReceiverHeld<'_>, engine: &Engine) -> Result<()
     let held = survey_leases(segment, &mut survey)?;
     settle_senders(receiving, engine, &mut survey)?;
     settle_receivers(segment, &mut survey)?;
-    let mut queued = survey_queued(segment, &mut survey)?;
+    let mut queued = survey.list_queued(|slot| match is_sent(segment, slot)? {
+        true => Ok(Some(segment.place(slot)?.sequence())),
+        false => Ok(None),
+    })?;
     crash_point!(MSG_SURVEYED);
     let counts = rebuild_order(receiving, segment, &mut queued)?;
     crash_point!(MSG_ORDERED);
@@ -182,25 +185,6 @@ fn is_sent(segment: &Segment, slot: u32) -> Result<bool, Fault> {
     let sequence = segment.place(slot)?.sequence();
     let last = segment.fixed().control.last_number();
     Ok(segment.cell(slot)?.is_queued() && last.wrapping_sub(sequence) as i64 >= 0)
-}
-
-/// The number and the slot of a queued message.
-type Queued = (u64, u32);
-
-/// Notes the slots of queued messages, and lists these messages.
-fn survey_queued(segment: &Segment, survey: &mut Survey) -> Result<Scratch<Queued>, Fault> {
-    let slots = survey.slots();
-    let mut queued = Scratch::<Queued>::new(slots)?;
-    let mut count = 0;
-    for slot in 0..slots as u32 {
-        if !survey.has(slot as usize) && is_sent(segment, slot)? {
-            survey.note(slot);
-            queued[count] = (segment.place(slot)?.sequence(), slot);
-            count += 1;
-        }
-    }
-    queued.truncate(count);
-    Ok(queued)
 }
 
 fn rebuild_order(

@@ -44,8 +44,8 @@ pub const DEFECTS: &[Defect] = &[
         what: "a repair forgets one of the messages in the store",
         by: By::Soak(Face::Posix),
         file: "umsg-shm/src/posix_engine/recover.rs",
-        old: "if !survey.has(slot) && cell.is_stored() {",
-        new: "if !survey.has(slot) && cell.is_stored() && slot != 5 {",
+        old: "Ok(cell.is_stored().then(|| cell.sequence()))",
+        new: "Ok((cell.is_stored() && slot != 5).then(|| cell.sequence()))",
         finding: &["messages are lost", "half of the batch"],
     },
     Defect {

@@ -15,8 +15,8 @@ const TURN: u32 = 4;
 /// Stands for a user that was not asked for. No user has this number.
 pub(crate) const NOT_ASKED: u32 = u32::MAX;
 
-/// Registrations for a notification that a queue has room for from the start: the armed one, and those that were fired and
-/// whose processes have not taken note yet. Further ones lie in a region of their own.
+/// Records for registrations that a queue has from the start: for the armed registration, and for fired registrations whose
+/// processes have not taken note yet. Further records lie in a region of their own.
 #[cfg(not(loom))]
 pub(crate) const NOTICES: usize = 8;
 #[cfg(loom)]
