@@ -28,7 +28,7 @@ pub struct ReceiverSide {
     /// Messages in the store, and their bytes.
     pub(super) stored: AtomicU64,
     pub(super) stored_bytes: AtomicU64,
-    /// The last read of [`SenderSide::sent`](super::SenderSide): up to there the ring is worth fetching ahead.
+    /// The last read of [`SenderSide::sent`](super::sender::SenderSide): up to there the ring is worth fetching ahead.
     sent_seen: Guarded64,
     // -- second line: what each receive reads, and a sender that finds no room; written when a thread blocks or holds a message
     /// Third level of the priority bitmap.
