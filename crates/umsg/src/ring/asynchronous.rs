@@ -9,8 +9,8 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use umsg_shm::sys::clock::Deadline;
 
-/// The receiving end of a ring for tokio. It waits by the ring's [descriptor](Ring::pollable): no thread of its own, and no
-/// system call for a message that is there.
+/// The receiving end of a ring for tokio. It waits on the ring's [descriptor](Ring::pollable). It needs no thread, and no system
+/// call for a message that is already there.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
@@ -26,13 +26,13 @@ use umsg_shm::sys::clock::Deadline;
 /// ```
 #[derive(Debug)]
 pub struct AsyncRing {
-    /// Another descriptor of the ring's socket.
+    /// A second descriptor of the ring's socket.
     descriptor: AsyncFd<OwnedFd>,
     ring: Ring,
 }
 
 impl AsyncRing {
-    /// Registers a ring with the runtime that this is called in.
+    /// Registers a ring with the runtime of the calling task.
     ///
     /// ```
     /// # let mut ring = umsg::ring::Options::new().create()?;
@@ -45,13 +45,13 @@ impl AsyncRing {
     /// ```
     ///
     /// # Errors
-    /// Those of the system.
+    /// The errors of the system.
     ///
     /// # Panics
-    /// Outside of a runtime with its I/O enabled.
+    /// Outside a runtime with its I/O enabled.
     pub fn new(mut ring: Ring) -> std::io::Result<AsyncRing> {
         let descriptor = ring.pollable().try_clone_to_owned()?;
-        // SAFETY: the descriptor is the registration's own, which closes it when it ends, and always the same.
+        // SAFETY: the registration owns the descriptor, closes it at its end, and always returns the same one.
         let descriptor =
             unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE)? };
         Ok(AsyncRing { descriptor, ring })
@@ -79,7 +79,7 @@ impl AsyncRing {
                 Err(ReceiveError::Empty) => {}
                 other => break other?,
             }
-            // The ring's bell is armed: the next message makes the descriptor readable.
+            // The ring's wake word is armed: the next message makes the descriptor readable.
             let ready = self.descriptor.readable().await;
             ready
                 .map_err(|_| ReceiveError::Queue(QueueError::Damaged))?
@@ -88,7 +88,7 @@ impl AsyncRing {
         self.ring.message(taken)
     }
 
-    /// The ring, for what needs no waiting.
+    /// Returns the ring, for calls that do not wait.
     ///
     /// ```
     /// # let mut ring = umsg::ring::Options::new().create()?;
@@ -104,7 +104,7 @@ impl AsyncRing {
         &mut self.ring
     }
 
-    /// The ring back.
+    /// Returns the ring, and ends its registration.
     ///
     /// ```
     /// # let mut ring = umsg::ring::Options::new().create()?;

@@ -1,4 +1,4 @@
-//! What is the matter with a ring.
+//! Diagnosis and repair of a ring.
 
 use super::directory::button;
 use super::error::RingError;
@@ -9,7 +9,8 @@ use crate::namespace::{FileAccess, Namespace, QueueName, RINGS};
 use rustix::fd::AsFd;
 use std::ffi::OsStr;
 
-/// Looks at a named ring, as [`posix::diagnose`](crate::posix::diagnose) does at a queue. Its one receiver holds no lock while it waits.
+/// Inspects a named ring, as [`posix::diagnose`](crate::posix::diagnose) does a queue. The ring's receiver holds no lock while
+/// it waits.
 ///
 /// ```
 /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -24,7 +25,7 @@ use std::ffi::OsStr;
 /// As [`posix::diagnose`](crate::posix::diagnose).
 ///
 /// # Errors
-/// As [`find`](super::find), but for damage.
+/// The errors of [`find`](super::find), without damage.
 pub fn diagnose(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<Diagnosis, RingError> {
     let name = QueueName::parse(name.as_ref()).map_err(OpenError::from)?;
     let file = namespace.open_file_in(RINGS, &name, FileAccess::Read, false);
@@ -33,7 +34,8 @@ pub fn diagnose(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<Diagno
     Ok(of_payload(diagnosis))
 }
 
-/// Repairs a named ring, as [`posix::repair`](crate::posix::repair) does a queue. That of a dead receiver can only be removed.
+/// Repairs a named ring, as [`posix::repair`](crate::posix::repair) does a queue. The ring of a dead receiver can only be
+/// removed.
 ///
 /// ```
 /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -48,7 +50,7 @@ pub fn diagnose(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<Diagno
 /// As [`posix::repair`](crate::posix::repair).
 ///
 /// # Errors
-/// As [`diagnose`].
+/// The errors of [`diagnose`].
 ///
 /// # If the process dies
 /// As [`posix::repair`](crate::posix::repair).
@@ -57,7 +59,7 @@ pub fn repair(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<Repaired
     let file = namespace.open_file_in(RINGS, &name, FileAccess::ReadWrite, false);
     let file = file.map_err(super::directory::file_error)?;
     let repaired = diagnosis::posix::mend(file.as_fd(), namespace)?;
-    // A poller is told by senders, one of whom may have died; a ring too many does no harm.
+    // Senders ring for a poller, and a sender may have died before it rang. An unnecessary ring does no harm.
     if !repaired.done.is_empty() {
         button(namespace, file.as_fd())?.press();
     }
@@ -68,7 +70,7 @@ pub fn repair(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<Repaired
     })
 }
 
-/// Counts bytes as those that send and receive do: without `user_data`, `res` and `flags`, which lie before each payload.
+/// Counts the bytes of payloads, as senders and receivers do: without the `user_data`, `res` and `flags` before each payload.
 fn of_payload(mut diagnosis: Diagnosis) -> Diagnosis {
     let head = HEAD as u64;
     if let Some(contents) = &mut diagnosis.contents {

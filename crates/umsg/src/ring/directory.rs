@@ -25,11 +25,11 @@ use umsg_shm::sys::process;
 pub struct Listed {
     /// Its name, with the slash.
     pub name: OsString,
-    /// What it says of itself; or why it says nothing.
+    /// The state of the ring, or the reason why it can't be read.
     pub found: Result<Found, RingError>,
 }
 
-/// What a ring says of itself, and whose file it is.
+/// The state of a ring, and the owner of its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Found {
@@ -37,11 +37,11 @@ pub struct Found {
     pub uid: u32,
     /// The owner's group id.
     pub gid: u32,
-    /// The rest.
+    /// The state of the ring.
     pub status: Status,
 }
 
-/// The rings of a namespace, by name.
+/// Returns the rings of a namespace, by name.
 ///
 /// ```
 /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -53,7 +53,7 @@ pub struct Found {
 /// ```
 ///
 /// # Errors
-/// If the namespace can't be read.
+/// [`NamespaceError`] if the namespace can't be read.
 pub fn list(namespace: &Namespace) -> Result<Vec<Listed>, NamespaceError> {
     let names = namespace.ring_names()?.into_iter();
     let listed = names.map(|name| Listed {
@@ -64,7 +64,7 @@ pub fn list(namespace: &Namespace) -> Result<Vec<Listed>, NamespaceError> {
     Ok(listed.filter(|listed| !is_gone(listed)).collect())
 }
 
-/// Looks at a named ring, which takes the right to send.
+/// Returns the state of a named ring. The caller needs permission to send.
 ///
 /// ```
 /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -77,13 +77,13 @@ pub fn list(namespace: &Namespace) -> Result<Vec<Listed>, NamespaceError> {
 /// ```
 ///
 /// # Errors
-/// As [`Sender::open_in`].
+/// The errors of [`Sender::open_in`].
 pub fn find(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<Found, RingError> {
     let name = QueueName::parse(name.as_ref()).map_err(OpenError::from)?;
     find_named(namespace, &name)
 }
 
-/// Takes away the name of a ring whose owner has died without doing so, and all that it leaves in the namespace.
+/// Removes the name of a ring whose owner has died, and all stale files of the ring in the namespace.
 ///
 /// ```
 /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -96,15 +96,15 @@ pub fn find(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<Found, Rin
 /// ```
 ///
 /// # Errors
-/// [`RingError::Owned`] if the owner lives: it removes the name itself. ENOENT; EACCES if the caller is neither the file's owner
-/// nor root; EINVAL, EACCES and ENAMETOOLONG for a name that can't be one.
+/// [`RingError::Owned`] if the owner lives: the owner removes the name itself. ENOENT; EACCES if the caller is neither the
+/// file's owner nor root; EINVAL, EACCES and ENAMETOOLONG for an invalid name.
 pub fn unlink_in(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<(), RingError> {
     let name = QueueName::parse(name.as_ref()).map_err(OpenError::from)?;
     remove(namespace, &name, false)
 }
 
-/// As [`unlink_in`], whether the owner lives or not. A living owner keeps its ring, and senders that have opened it; no process finds it
-/// any more.
+/// Removes a name as [`unlink_in`] does, even if the owner lives. A living owner keeps its ring, and so do senders that have
+/// opened it. No other process finds the ring any more.
 ///
 /// ```
 /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -117,7 +117,7 @@ pub fn unlink_in(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<(), R
 /// ```
 ///
 /// # Errors
-/// As [`unlink_in`], without `Owned`.
+/// The errors of [`unlink_in`], without `Owned`.
 pub fn unlink_anyway_in(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<(), RingError> {
     let name = QueueName::parse(name.as_ref()).map_err(OpenError::from)?;
     remove(namespace, &name, true)
@@ -130,7 +130,7 @@ pub(super) fn remove(
 ) -> Result<(), RingError> {
     let file = match open_file(namespace, name) {
         Ok(file) => file,
-        // No file, or whose it is can't be told: it can't be locked either.
+        // The file does not exist or its owner can't be determined, so the file can't be locked either.
         Err(error) if anyway || has_no_owner(&error) => {
             return namespace.unlink_file_in(RINGS, name).map_err(file_error);
         }
@@ -154,7 +154,7 @@ pub(super) fn remove(
     }
 }
 
-/// Whether what has the name is no ring: then nobody owns it.
+/// Whether the file of that name is no ring: then it has no owner.
 fn has_no_owner(error: &RingError) -> bool {
     matches!(
         error,
@@ -166,7 +166,8 @@ fn has_no_owner(error: &RingError) -> bool {
     )
 }
 
-/// Removes a file, under its lock and unless another has its name by now; with its doorbell, if no process receives by that.
+/// Removes a file under its lock, unless another file has its name by now. Removes its doorbell, too, if no process receives
+/// through it.
 fn remove_file(
     namespace: &Namespace,
     name: &QueueName,
@@ -179,10 +180,10 @@ fn remove_file(
         return Err(RingError::Owned(last));
     }
     if named(namespace, name)? != inode(file.as_fd())? {
-        // Another process was first.
+        // Another process has removed the file first.
         return Ok(());
     }
-    // A living owner's senders go on ringing.
+    // The senders of a living owner still use the doorbell.
     if is_left {
         let stat = rustix::fs::fstat(file).map_err(|e| OpenError::from_errno("fstat", e))?;
         namespace.remove_sockets_of_rings(&place::prefix(stat.st_ino), stat.st_uid);
@@ -196,7 +197,7 @@ fn inode(file: BorrowedFd<'_>) -> Result<u64, OpenError> {
     Ok(stat.st_ino)
 }
 
-/// The inode number of the file that has the name.
+/// Returns the inode number of the file that has the name.
 fn named(namespace: &Namespace, name: &QueueName) -> Result<u64, RingError> {
     Ok(inode(open_file(namespace, name)?.as_fd())?)
 }
@@ -208,7 +209,7 @@ pub(super) fn file_error(error: FileError) -> RingError {
     }
 }
 
-/// The process that receives, if it lives.
+/// Returns the receiving process, if it lives.
 fn owner(segment: &Segment) -> Option<u32> {
     let (pid, birth) = segment.fixed().ownership.owner();
     (pid != 0 && !liveness::is_dead(segment, birth, |birth| process::is_dead(pid, birth)))
@@ -252,7 +253,7 @@ fn attach_file(namespace: &Namespace, file: BorrowedFd<'_>) -> Result<Segment, R
     Ok(segment)
 }
 
-/// The button of the ring in a file.
+/// Returns the button of the ring in a file.
 pub(super) fn button(namespace: &Namespace, file: BorrowedFd<'_>) -> Result<Button, RingError> {
     button_of(namespace, file, &attach_file(namespace, file)?)
 }
@@ -282,7 +283,7 @@ pub(super) fn open(namespace: &Namespace, name: &OsStr) -> Result<Sender, RingEr
 pub(super) struct Name {
     namespace: Namespace,
     name: QueueName,
-    /// Of its file.
+    /// The inode number of the ring's file.
     inode: u64,
 }
 
@@ -299,8 +300,8 @@ impl Name {
         })
     }
 
-    /// Takes the name away, unless it is another ring's by now; a process that has the ring open keeps it. It takes no descriptor: a
-    /// process that has none left would keep others from the name for as long as it lives.
+    /// Removes the name, unless another ring has it by now. A process that has the ring open keeps it. The removal needs no
+    /// descriptor: otherwise a process without a free descriptor would block the name for as long as it lives.
     pub(super) fn remove(self) {
         let path = self.namespace.path().join(RINGS);
         let path = path.join(self.name.as_os_str());
@@ -376,7 +377,7 @@ mod tests {
         let damaged = std::fs::File::open(&path).unwrap();
         let slower = || Options::new().create_in(&namespace, "/r");
         std::thread::scope(|scope| {
-            // Stands for the faster one, which has the lock.
+            // Stands for the faster process, which has the lock.
             let locked = Locked::of(damaged.as_fd()).unwrap();
             let slower = scope.spawn(slower);
             std::thread::sleep(std::time::Duration::from_millis(100));

@@ -1,4 +1,4 @@
-//! The doorbell: a datagram socket that makes a ring's descriptor readable, and by which descriptors come.
+//! The doorbell: a datagram socket that makes a ring's descriptor readable, and through which senders pass descriptors.
 //!
 //! ```text
 //!   sender                      receiver's socket                 receiver
@@ -6,8 +6,8 @@
 //!   passes a descriptor  ---->                                     keeps the descriptor for its message
 //! ```
 //!
-//! A ring without a name has a pair of sockets, a named one a socket in its namespace beside its file: see `place.rs`. A sender rings only if
-//! the receiver is about to poll, which the ring's bell says: no system call otherwise.
+//! A ring without a name has a pair of sockets. A named ring has a socket in its namespace beside its file, see `place.rs`. A
+//! sender rings only if the receiver is about to poll, which the ring's wake word says. Otherwise a send makes no system call.
 
 use super::place::{Address, Place};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -24,33 +24,33 @@ use std::mem::MaybeUninit;
 use std::path::PathBuf;
 use umsg_shm::sys::limit;
 
-/// Which message a descriptor goes with: the number that stands in `res` of the message, unlike that of the ring's other
-/// descriptors.
+/// Says which message a descriptor belongs to: the number in `res` of the message. Each descriptor of the ring has another
+/// number.
 pub(super) type Ticket = i32;
 
 /// Bytes of a datagram that brings a descriptor.
 const LABEL: usize = size_of::<Ticket>();
 
-/// Descriptors that may wait for their messages, at most; with more, the oldest are closed.
+/// The largest number of descriptors that wait for their messages. Beyond it the oldest are closed.
 const MOST: u64 = 1024;
 
-/// How many may: senders must not use up what the receiver needs for others.
+/// Returns how many descriptors may wait: senders must not use up the receiver's descriptors.
 fn most() -> usize {
     limit::of_descriptors().map_or(MOST, |limit| (limit / 4).min(MOST)) as usize
 }
 
-/// Where senders ring.
+/// The sender's end of a doorbell.
 #[derive(Debug)]
 pub(super) enum Button {
-    /// Within a process and its forked children.
+    /// A doorbell within a process and its forked children.
     Paired(OwnedFd),
-    /// In a namespace.
+    /// A doorbell in a namespace.
     Named(Place),
 }
 
 impl Button {
-    /// Makes the receiver's descriptor readable. False if that could not be done, and another process should: for a named ring it takes
-    /// a descriptor. In vain if there is no receiver.
+    /// Makes the receiver's descriptor readable. Returns false if that was not possible and another process should ring: for a
+    /// named ring a sender needs a descriptor. Without a receiver the call has no effect.
     pub(super) fn press(&self) -> bool {
         is_rung(match self {
             Button::Paired(socket) => ring_pair(socket.as_fd()),
@@ -59,7 +59,7 @@ impl Button {
         })
     }
 
-    /// Passes a descriptor on.
+    /// Passes a descriptor to the receiver.
     ///
     /// # Errors
     /// ENOENT, ECONNREFUSED if the owner of the ring has no socket there.
@@ -74,7 +74,7 @@ impl Button {
     }
 }
 
-/// Passes a descriptor to a socket at an address; to the connected one if there is none.
+/// Passes a descriptor to a socket at an address, or to the connected socket without an address.
 fn pass_by(
     socket: BorrowedFd<'_>,
     to: Option<&SocketAddrUnix>,
@@ -108,7 +108,7 @@ fn ring_at(socket: BorrowedFd<'_>, address: &SocketAddrUnix) -> io::Result<usize
     )
 }
 
-/// A socket that is full is readable; where there is none any more, no process is to be told.
+/// A full socket is readable. If there is no socket any more, no process polls.
 fn is_rung(outcome: io::Result<usize>) -> bool {
     matches!(
         outcome,
@@ -125,20 +125,20 @@ fn unnamed_socket() -> io::Result<OwnedFd> {
     )
 }
 
-/// The receiver's end.
+/// The receiver's end of a doorbell.
 #[derive(Debug)]
 pub(super) struct Doorbell {
     socket: OwnedFd,
-    /// Removed when the ring is dropped.
+    /// The path of the socket, which is removed when the ring is dropped.
     path: Option<PathBuf>,
     /// Descriptors that came before their messages, oldest first.
     waiting: VecDeque<(Ticket, OwnedFd)>,
-    /// How many were passed on when they were last taken in.
+    /// The count of passed descriptors when the receiver last took them in.
     taken_in: u32,
 }
 
 impl Doorbell {
-    /// A doorbell and its button, of a ring without a name.
+    /// Makes a doorbell and its button, for a ring without a name.
     pub(super) fn pair() -> io::Result<(Doorbell, Button)> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let kind = match cfg!(miri) {
@@ -149,7 +149,7 @@ impl Doorbell {
         Ok((Doorbell::new(ours, None), Button::Paired(theirs)))
     }
 
-    /// The doorbell of a named ring, at its path. A process that may write there may ring, and pass descriptors.
+    /// Makes the doorbell of a named ring, at its path. A process with write access may ring, and pass descriptors.
     pub(super) fn at(path: PathBuf, mode: u32) -> io::Result<Doorbell> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
@@ -168,18 +168,18 @@ impl Doorbell {
         }
     }
 
-    /// Rings by itself. As the receiver's own socket rings it takes no further descriptor.
+    /// Rings from the receiver's side. The call uses the receiver's own socket, and no further descriptor.
     pub(super) fn ring(&self, button: &Button) {
         let _ = match button {
             Button::Paired(socket) => ring_pair(socket.as_fd()),
-            // The receiver made the socket and did not remove it yet: nothing else has its name.
+            // The receiver made the socket and has not removed it yet, so no other file has its name.
             Button::Named(place) => Address::of(place.path())
                 .and_then(|address| ring_at(self.socket.as_fd(), address.socket())),
         };
     }
 
-    /// Takes in what was passed on, of which there are so many by now, when the ring is empty. Some will have no message, because
-    /// that found no room, or its sender died: they would keep the socket full, and others could pass on no more.
+    /// Takes in the passed descriptors when the ring is empty; `passed` is their count by now. Some have no message, because the
+    /// message found no room or its sender died. These descriptors would fill the socket, and other senders could pass no more.
     #[inline]
     pub(super) fn take_in(&mut self, passed: u32) {
         if self.taken_in != passed {
@@ -188,32 +188,32 @@ impl Doorbell {
         }
     }
 
-    /// The descriptor that is readable when it was rung.
+    /// Returns the descriptor that is readable after a ring.
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 
-    /// It is another process's: dropping it leaves its path.
+    /// Gives the doorbell up: it belongs to another process, and dropping it leaves its path.
     pub(super) fn leave(&mut self) {
         self.path = None;
     }
 
-    /// Takes everything out of the socket.
+    /// Takes all datagrams out of the socket.
     pub(super) fn empty(&mut self) {
         while let Ok(Some(arrived)) = self.take_one() {
             let Some((label, descriptor)) = arrived else {
                 continue;
             };
             if self.waiting.len() >= most() {
-                // Its sender died before it sent the message.
+                // The descriptor's sender died before it sent the message.
                 self.waiting.pop_front();
             }
             self.waiting.push_back((label, descriptor));
         }
     }
 
-    /// The descriptor that goes with a message. `button`: by which the doorbell is rung anew if a process polls it, because what said
-    /// that there are more messages is taken out with the descriptors.
+    /// Returns the descriptor of a message. The call takes datagrams out of the socket, and with them the signal that there are
+    /// more messages. If a process polls the doorbell, `button` is given, and the call rings again.
     pub(super) fn fetch(&mut self, ticket: Ticket, button: Option<&Button>) -> Option<OwnedFd> {
         self.find(ticket).or_else(|| {
             self.empty();
@@ -229,7 +229,8 @@ impl Doorbell {
         self.waiting.remove(index).map(|(_, descriptor)| descriptor)
     }
 
-    /// None if there is nothing more; else what came, none if it only rang.
+    /// Takes one datagram out of the socket. Returns `None` if there is none; the inner value is `None` if the datagram only
+    /// rang.
     fn take_one(&mut self) -> io::Result<Option<Option<(Ticket, OwnedFd)>>> {
         let mut label = [0; LABEL];
         let mut space =
@@ -257,7 +258,7 @@ impl Doorbell {
 }
 
 impl Doorbell {
-    /// Takes the doorbell's path away.
+    /// Removes the doorbell's path.
     pub(super) fn unhang(&mut self) {
         if let Some(path) = self.path.take() {
             let _ = rustix::fs::unlink(path);

@@ -2,7 +2,7 @@
 
 use crate::error::{Fault, OpenError, QueueError, SegmentError};
 
-/// Why a message was not sent.
+/// The reason why a message was not sent.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
@@ -15,13 +15,13 @@ pub enum SendError {
     /// EOWNERDEAD: the ring's owner died.
     #[error("the ring's owner died")]
     OwnerDead,
-    /// EAGAIN: as many messages wait as the ring and its overflow hold.
+    /// EAGAIN: the ring and its overflow are full.
     #[error("the ring and its overflow are full")]
     Full,
     /// ETIMEDOUT: the deadline passed before there was room.
     #[error("timed out waiting for room in the ring")]
     TimedOut,
-    /// EMSGSIZE: the payload is longer than the ring was made for, both in bytes.
+    /// EMSGSIZE: the payload is longer than the ring's longest payload, both in bytes.
     #[error("a payload of {len} bytes is too long: this ring takes at most {max} bytes")]
     TooLong {
         /// Length of the payload.
@@ -29,7 +29,7 @@ pub enum SendError {
         /// The longest payload.
         max: usize,
     },
-    /// EMSGSIZE: more messages were to be sent as one than the ring and its overflow hold.
+    /// EMSGSIZE: the batch has more messages than the ring and its overflow hold.
     #[error(
         "a batch of {messages} messages is too large: the ring holds {max}, its overflow included"
     )]
@@ -42,7 +42,7 @@ pub enum SendError {
     /// EINTR: a signal handler ran while the call waited.
     #[error("interrupted by a signal handler")]
     Interrupted,
-    /// EAGAIN: as many descriptors are on their way as a socket holds (`net.unix.max_dgram_qlen`, mostly 10, and one more).
+    /// EAGAIN: as many descriptors are on their way as a socket holds: `net.unix.max_dgram_qlen`, mostly 10, and one more.
     #[error(
         "too many descriptors are on their way to the receiver: try again after it has received"
     )]
@@ -50,13 +50,13 @@ pub enum SendError {
     /// The descriptor could not be passed on.
     #[error("the descriptor could not be passed on: {0}")]
     Descriptor(std::io::Error),
-    /// As for all kinds of queues.
+    /// The errors that all kinds of queues share.
     #[error(transparent)]
     Queue(#[from] QueueError),
 }
 
 impl SendError {
-    /// Its error number.
+    /// Returns the error number.
     ///
     /// ```
     /// # let mut ring = umsg::ring::Options::new().create()?;
@@ -88,7 +88,7 @@ impl From<Fault> for SendError {
     }
 }
 
-/// Why no message was received.
+/// The reason why no message was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReceiveError {
@@ -110,13 +110,13 @@ pub enum ReceiveError {
     /// EPERM: this is a forked child of the ring's owner, and may only send.
     #[error("only the ring's owner can receive, and this process is a forked child of the owner")]
     NotOwner,
-    /// As for all kinds of queues.
+    /// The errors that all kinds of queues share.
     #[error(transparent)]
     Queue(#[from] QueueError),
 }
 
 impl ReceiveError {
-    /// Its error number.
+    /// Returns the error number.
     ///
     /// ```
     /// # let mut ring = umsg::ring::Options::new().create()?;
@@ -137,7 +137,7 @@ impl ReceiveError {
 }
 
 impl From<Fault> for ReceiveError {
-    /// A receiver uses what was populated when the ring was made.
+    /// A receiver uses only memory that was populated when the ring was made.
     fn from(fault: Fault) -> Self {
         QueueError::of_in_place(fault, ReceiveError::Empty)
     }
@@ -149,33 +149,33 @@ impl From<umsg_shm::fault::AttachError> for RingError {
     }
 }
 
-/// Why a ring was not made or opened.
+/// The reason why a ring was not made or opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RingError {
-    /// EINVAL: the number of entries, or with the overflow, is 0 or more than a ring can have.
+    /// EINVAL: the number of entries, or of entries and overflow, is 0 or exceeds the limit of rings.
     #[error("the number of entries, overflow included, must be from 1 to {max}, not {value}")]
     InvalidEntries {
-        /// What was asked for.
+        /// The requested number.
         value: u64,
-        /// The most.
+        /// The largest number.
         max: u64,
     },
     /// ENOENT: no ring has this name.
     #[error("no ring has this name")]
     NotFound,
-    /// EINVAL: the file is a queue, and no ring.
+    /// EINVAL: the file is a queue, not a ring.
     #[error("the queue of this name is not a ring")]
     NotARing,
-    /// EBUSY: another process that lives owns the ring.
+    /// EBUSY: another living process owns the ring.
     #[error("process {0} owns the ring")]
     Owned(u32),
-    /// As for queues.
+    /// The errors that opening a queue and opening a ring share.
     #[error("{}", of_a_ring(.0))]
     Open(#[from] OpenError),
 }
 
-/// What an error of opening a queue says if it was a ring.
+/// Describes an error of opening a queue in terms of a ring.
 fn of_a_ring(error: &OpenError) -> String {
     let text = match error {
         OpenError::InvalidName => {
@@ -211,7 +211,7 @@ fn of_a_ring(error: &OpenError) -> String {
 }
 
 impl RingError {
-    /// Its error number.
+    /// Returns the error number.
     ///
     /// ```
     /// let error = umsg::ring::Options::new().entries(0).create().unwrap_err();

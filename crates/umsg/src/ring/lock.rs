@@ -1,7 +1,7 @@
-//! The lock under which the name of a dead owner's ring is taken away.
+//! The lock that protects the removal of a dead owner's ring.
 //!
-//! It is one of that ring's *file*: of two that find the owner dead, the slower one sees under the lock that the name is another
-//! file's by now. Otherwise it would take the faster one's new ring away.
+//! The lock belongs to the *file* of that ring. If two processes find the owner dead, the slower one sees under the lock that
+//! another file has the name by now. Without the lock the slower process would remove the new ring of the faster one.
 
 use rustix::fd::BorrowedFd;
 use rustix::fs::{FlockOperation, flock};
@@ -9,18 +9,18 @@ use rustix::io::Errno;
 use std::time::Duration;
 use umsg_shm::sys::thread::{self, Thread};
 
-/// How often the lock is tried, and how long between: a process holds it for some microseconds.
+/// How often the lock is tried, and the pause between. A process holds it for some microseconds.
 const ATTEMPTS: u32 = 2000;
 const NAP: Duration = Duration::from_millis(1);
 
-/// The lock of a dead ring's file. The kernel drops it when its holder dies.
+/// The lock of a dead ring's file. The kernel releases it when its owner dies.
 pub(super) struct Locked<'a> {
     file: BorrowedFd<'a>,
     me: &'static Thread,
 }
 
 impl<'a> Locked<'a> {
-    /// None if a process keeps it.
+    /// Takes the lock. Returns `None` if another process keeps it.
     pub(super) fn of(file: BorrowedFd<'a>) -> Option<Locked<'a>> {
         // A signal handler that makes a ring of this name would wait for its own thread.
         let me = thread::current();
@@ -42,7 +42,7 @@ impl<'a> Locked<'a> {
 }
 
 impl Drop for Locked<'_> {
-    /// Closing would not do: a child that another thread forks meanwhile has the lock too.
+    /// Unlocks explicitly: after a close, a child that another thread forked meanwhile would still hold the lock.
     fn drop(&mut self) {
         let _ = flock(self.file, FlockOperation::Unlock);
         self.me.critical.leave();

@@ -1,15 +1,15 @@
-//! What goes through a ring.
+//! Messages of a ring.
 
 use std::os::fd::OwnedFd;
 use zerocopy::{Immutable, IntoBytes};
 
-/// Bytes of payload that a message carries in itself.
+/// The longest payload of a [`Post`], in bytes.
 pub const INLINE: usize = 64;
 
-/// Bytes before the payload.
+/// Length of the fields before the payload, in bytes.
 pub(super) const HEAD: usize = 16;
 
-/// A message to be sent: what a completion of io_uring says, and up to [`INLINE`] bytes.
+/// A message to be sent: the fields of a completion of io_uring, and up to [`INLINE`] bytes.
 ///
 /// ```
 /// use umsg::ring::Post;
@@ -26,7 +26,7 @@ pub struct Post {
 }
 
 impl Post {
-    /// A message with this `user_data`, a `res` and `flags` of 0, and no payload.
+    /// Returns a message with this `user_data`, a `res` and `flags` of 0, and no payload.
     ///
     /// ```
     /// # let mut ring = umsg::ring::Options::new().create()?;
@@ -48,7 +48,7 @@ impl Post {
         }
     }
 
-    /// With this `res`.
+    /// Sets `res`.
     ///
     /// ```
     /// # let mut ring = umsg::ring::Options::new().create()?;
@@ -66,7 +66,7 @@ impl Post {
         self
     }
 
-    /// With these `flags`: all bits are the sender's.
+    /// Sets `flags`. All bits are free for the sender's use.
     ///
     /// ```
     /// # let mut ring = umsg::ring::Options::new().create()?;
@@ -84,7 +84,7 @@ impl Post {
         self
     }
 
-    /// With this payload.
+    /// Sets the payload.
     ///
     /// ```
     /// # let mut ring = umsg::ring::Options::new().create()?;
@@ -97,7 +97,7 @@ impl Post {
     /// ```
     ///
     /// # Panics
-    /// If it is longer than [`INLINE`] bytes: see [`Sender::send_long`](super::Sender::send_long).
+    /// If the payload is longer than [`INLINE`] bytes: see [`Sender::send_long`](super::Sender::send_long).
     #[inline]
     #[must_use]
     pub fn payload(mut self, payload: &[u8]) -> Post {
@@ -106,13 +106,13 @@ impl Post {
         self
     }
 
-    /// As it lies in the ring.
+    /// Returns the bytes of the message in the ring.
     #[inline]
     pub(super) fn wire(&self) -> &[u8] {
         &self.as_bytes()[..HEAD + self.len as usize]
     }
 
-    /// Of one with a longer payload.
+    /// Returns the bytes of the message in the ring, with a longer payload.
     pub(super) fn wire_with(&self, payload: &[u8]) -> Vec<u8> {
         let mut wire = self.as_bytes()[..HEAD].to_vec();
         wire.extend_from_slice(payload);
@@ -120,12 +120,13 @@ impl Post {
     }
 }
 
-/// The sender of a message: its process, and the number of its [`Sender`](super::Sender), which tells senders of one process apart.
+/// The identity of a message's sender: its process, and the number of its [`Sender`](super::Sender), which tells senders of one
+/// process apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Tag {
     /// Process id.
     pub pid: u32,
-    /// The sender's number, unlike that of any other sender of the ring.
+    /// The sender's number, which no other sender of the ring has.
     pub index: u32,
 }
 
@@ -133,21 +134,21 @@ pub struct Tag {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Message<'a> {
-    /// As sent.
+    /// The value that the sender gave.
     pub user_data: u64,
-    /// As sent; of a message that brings a descriptor: its number in this process.
+    /// The value that the sender gave. For a message with a descriptor: the descriptor's number in this process.
     pub res: i32,
-    /// As sent.
+    /// The value that the sender gave.
     pub flags: u32,
-    /// Its bytes.
+    /// The payload.
     pub payload: &'a [u8],
     /// The sender.
     pub tag: Tag,
-    /// The descriptor that it brings.
+    /// The descriptor that came with the message.
     pub descriptor: Option<OwnedFd>,
 }
 
-/// What a sender notes beside a message, in the 48 bits of the engine's mark.
+/// The sender's record of a message, in the 48 bits of the engine's mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
     pub(super) index: u32,
@@ -170,7 +171,7 @@ impl Mark {
     }
 }
 
-/// What stands before the payload: user_data, res, flags. None of a message that is too short to be one.
+/// Reads user_data, res and flags, which precede the payload. Returns `None` if the message is too short for them.
 pub(super) fn head(wire: &[u8]) -> Option<(u64, i32, u32)> {
     let user_data = u64::from_ne_bytes(wire.get(..8)?.try_into().ok()?);
     let res = i32::from_ne_bytes(wire.get(8..12)?.try_into().ok()?);

@@ -1,10 +1,11 @@
-//! Message rings: messages posted to a thread or a process that is their one receiver, as io_uring's MSG_RING posts
-//! completions to another ring. Nothing has to be built of a queue and a wake-up, and it works where io_uring is switched off.
+//! Message rings: messages to the one receiver of the ring, a thread or a process. A sender posts them as io_uring's MSG_RING
+//! posts completions to another ring. A ring replaces a queue with a separate wake-up, and works where io_uring is disabled.
 //!
-//! A message is `user_data`, `res`, `flags`, and up to 64 bytes; longer payloads where the ring was made for them. Posting
-//! involves the receiver only if it sleeps; one that waits for `n` messages is woken once, when the `n`th is there.
-//! More messages than entries keep their order and are all delivered, up to a bound; past it the sender chooses: an error,
-//! waiting, or counting a drop.
+//! A message is `user_data`, `res`, `flags`, and up to 64 bytes. A ring can be made for longer payloads. Posting involves the
+//! receiver only if the receiver sleeps. A receiver that waits for `n` messages is woken once, when the `n`th is there.
+//!
+//! More messages than entries go to the overflow: all are delivered, in order, up to a bound. Beyond the bound the sender gets
+//! an error, waits, or counts a dropped message, as it chooses.
 //!
 //! ```
 //! use umsg::ring::{Options, Post, Until};
@@ -18,11 +19,11 @@
 //! ```
 //!
 //! # CPU time
-//! What waiting costs is counted, see [`Status`].
+//! [`Status`] counts the CPU time of waiting.
 //!
 //! # If a process dies
-//! A sender that is killed leaves a whole message or none, and holds up nobody. If the owner dies, senders are told so
-//! ([`SendError::OwnerDead`]): a send within ten milliseconds, a sender that waits for room within a tenth of a second.
+//! A sender that is killed leaves a complete message or none, and holds up no other process. If the owner dies, senders get
+//! [`SendError::OwnerDead`]: a send within ten milliseconds, a sender that waits for room within a tenth of a second.
 
 #[cfg(feature = "tokio")]
 #[allow(unsafe_code, reason = "a descriptor is registered with tokio")]

@@ -1,4 +1,4 @@
-//! Making and opening rings.
+//! Options for making rings.
 
 use super::directory::{self, Name};
 use super::doorbell::{Button, Doorbell};
@@ -20,7 +20,7 @@ use umsg_shm::sys::random::random;
 use umsg_shm::sys::required;
 use umsg_shm::sys::{file, process, thread};
 
-/// What a ring is to be.
+/// Options that say how a ring is made.
 ///
 /// ```
 /// use umsg::ring::{Options, Post};
@@ -47,7 +47,8 @@ impl Default for Options {
 }
 
 impl Options {
-    /// 1,024 entries, 65,536 more in the overflow, payloads of up to 64 bytes, enabled, mode 0600.
+    /// Returns options for 1,024 entries, 65,536 more in the overflow, payloads of up to 64 bytes, an enabled ring, and mode
+    /// 0600.
     ///
     /// ```
     /// use umsg::ring::Options;
@@ -66,7 +67,7 @@ impl Options {
         }
     }
 
-    /// How many messages the ring holds without overflow.
+    /// Sets how many messages the ring holds without overflow.
     ///
     /// ```
     /// use umsg::ring::Options;
@@ -80,7 +81,8 @@ impl Options {
         self
     }
 
-    /// How many more it holds, in order, before senders are told that it is full. They take memory only while they are there.
+    /// Sets how many more messages the ring holds, in order, before it is full. They take memory only while they are in the
+    /// ring.
     ///
     /// ```
     /// use umsg::ring::Options;
@@ -97,7 +99,7 @@ impl Options {
         self
     }
 
-    /// The longest payload, in bytes, for [`Sender::send_long`](super::Sender::send_long); at least 64.
+    /// Sets the longest payload, in bytes, for [`Sender::send_long`](super::Sender::send_long); at least 64.
     ///
     /// ```
     /// use umsg::ring::Options;
@@ -111,7 +113,7 @@ impl Options {
         self
     }
 
-    /// Whether senders are refused until [`Ring::enable`].
+    /// Sets whether the ring refuses senders until [`Ring::enable`].
     ///
     /// ```
     /// use umsg::ring::Options;
@@ -127,7 +129,7 @@ impl Options {
         self
     }
 
-    /// Permission bits of a named ring, before the umask: a user that may write may send.
+    /// Sets the permission bits of a named ring, before the umask: a user with write permission may send.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -154,7 +156,7 @@ impl Options {
     /// ```
     ///
     /// # Errors
-    /// [`RingError::InvalidEntries`]; as for opening queues.
+    /// [`RingError::InvalidEntries`], and the errors of opening queues.
     pub fn create(&self) -> Result<Ring, RingError> {
         required::check_for_rings().map_err(OpenError::from)?;
         let file =
@@ -165,8 +167,8 @@ impl Options {
         Ok(Ring::new(Shared::new(segment, button), doorbell, None))
     }
 
-    /// Makes a ring that other processes find by its name, a slash and up to 255 bytes, in a namespace. The name goes when the
-    /// ring is dropped; a ring whose owner has died is replaced.
+    /// Makes a ring with a name, a slash and up to 255 bytes, by which other processes of the namespace find it. The name is
+    /// removed when the ring is dropped. A ring whose owner has died is replaced.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -181,10 +183,10 @@ impl Options {
     /// ```
     ///
     /// # Errors
-    /// [`RingError::Owned`] if another process has a ring of this name; as for opening queues.
+    /// [`RingError::Owned`] if another process has a ring of this name, and the errors of opening queues.
     ///
     /// # If the process dies
-    /// While it makes the ring: there is none, or a whole one. Afterwards senders are told that the owner is dead.
+    /// While the call makes the ring: there is no ring, or a complete one. Afterwards senders learn that the owner is dead.
     pub fn create_in(
         &self,
         namespace: &Namespace,
@@ -192,7 +194,7 @@ impl Options {
     ) -> Result<Ring, RingError> {
         required::check_for_rings().map_err(OpenError::from)?;
         let name = QueueName::parse(name.as_ref()).map_err(|error| match error {
-            // A bare slash, of which to look for a ring is fine.
+            // A ring can be looked up by a bare slash, but not made.
             NameError::NotFound => OpenError::InvalidName,
             other => other.into(),
         })?;
@@ -218,13 +220,13 @@ impl Options {
                             Ok(Ring::new(shared, doorbell, Some(name)))
                         }
                         Err(error) => {
-                            // A ring that no process can wait for is none.
+                            // Without a doorbell no process can wait for the ring.
                             name.remove();
                             Err(error.into())
                         }
                     };
                 }
-                // One whose owner has died makes room.
+                // The ring of a dead owner is removed.
                 Err(FileError::AlreadyExists) => match directory::remove(namespace, &name, false) {
                     Ok(()) | Err(RingError::NotFound) => {}
                     Err(error) => return Err(error),
@@ -249,19 +251,19 @@ impl Options {
     }
 }
 
-/// Names this process as the one that receives, before others see the segment.
+/// Records this process as the receiver, before other processes see the segment.
 fn name_owner(segment: &Segment) {
     let me = thread::current();
     let birth = liveness::birth(segment, || process::birth(me.pid()));
     segment.fixed().ownership.name_owner(me.pid(), birth);
 }
 
-/// A user that may write may send, and has to map the file for reading and writing.
+/// Returns the mode of the file: a user who may send has to map the file for reading and writing.
 fn file_mode(mode: u32) -> u32 {
     ((mode >> 1 & 0o111) * 6) | 0o600
 }
 
-/// The doorbell of a ring that has just got its name.
+/// Makes the doorbell of a ring that has just got its name.
 fn doorbell_of(
     namespace: &Namespace,
     file: BorrowedFd<'_>,

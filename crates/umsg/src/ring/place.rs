@@ -1,11 +1,11 @@
-//! The place of a named ring's doorbell: no other user takes it first, and no other user's socket passes for it.
+//! The place of a named ring's doorbell. No other user can take the place first, and no other user's socket is mistaken for it.
 //!
 //! The directory `ring/` may be open to all users. The name of a doorbell has a random part, so no other user can take the name before the receiver
 //! does. The directory is sticky: while the socket has its name, only the receiver's user and root can remove it. Afterwards another user may put
 //! anything there. So a sender identifies the socket each time, and sends to the identified object:
 //!
-//! 1. open(2) with `O_PATH` names the file and opens nothing.
-//! 2. fstat(2) of that descriptor says whether it is a socket of the user that owns the ring's file.
+//! 1. open(2) with `O_PATH` identifies the file and does not open it.
+//! 2. fstat(2) on that descriptor says whether it is a socket of the user that owns the ring's file.
 //! 3. The descriptor's link in /proc is the address: it leads to that very socket.
 //!
 //! The random part is a number in the segment, which senders may overwrite. The inode number before it is that of the ring's file, which the segment
@@ -19,7 +19,7 @@ use rustix::net::SocketAddrUnix;
 use std::path::{Path, PathBuf};
 use umsg_shm::posix_engine::segment::Segment;
 
-/// See the module.
+/// The place of a doorbell.
 #[derive(Debug)]
 pub(super) struct Place {
     path: PathBuf,
@@ -28,7 +28,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// The place of the doorbell of the ring in a file.
+    /// Returns the place of the doorbell of the ring in a file.
     pub(super) fn of(
         namespace: &Namespace,
         file: BorrowedFd<'_>,
@@ -47,7 +47,7 @@ impl Place {
         &self.path
     }
 
-    /// Sends to the socket at this place, if it is the ring's.
+    /// Sends to the socket at this place, if the socket belongs to the ring.
     ///
     /// # Errors
     /// ENOENT if the ring's owner has no socket there.
@@ -65,7 +65,7 @@ impl Place {
         };
         self.check(&fs::fstat(&seen)?)?;
         match send(&SocketAddrUnix::new(proc_link(seen.as_fd()).path())?) {
-            // The socket is there, so /proc is not.
+            // The socket exists, so /proc is missing.
             Err(Errno::NOENT) => self.reach_by_name(Errno::NOENT, send),
             outcome => outcome,
         }
@@ -79,8 +79,8 @@ impl Place {
         }
     }
 
-    /// Sends by the path, where /proc or a further descriptor is missing. Another user may put a socket there after the check, so the ring has to
-    /// be the caller's or root's.
+    /// Sends by the path, if /proc or a further descriptor is missing. Another user may put a socket there after the check. So
+    /// the ring must belong to the caller or root.
     fn reach_by_name<T>(
         &self,
         error: Errno,
@@ -93,15 +93,15 @@ impl Place {
     }
 }
 
-/// What the names of the doorbells of a file begin with.
+/// Returns the first part of the names of a file's doorbells.
 pub(super) fn prefix(inode: u64) -> String {
     format!(".bell-{inode}-")
 }
 
-/// The address of a path, which may be longer than the 107 bytes that an address has room for.
+/// The address of a path. The path may be longer than the 107 bytes of an address.
 pub(super) struct Address {
     socket: SocketAddrUnix,
-    /// The directory, if the way to the socket begins at its descriptor.
+    /// The directory, if the path to the socket begins at its descriptor.
     _directory: Option<OwnedFd>,
 }
 

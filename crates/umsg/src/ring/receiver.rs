@@ -21,22 +21,22 @@ use umsg_shm::waiters::pacing::Waiting;
 /// Messages that [`Ring::drain`] takes under one lock.
 const TOGETHER: usize = 32;
 
-/// The receiving end of a ring, and the only one. Dropping it closes the ring: senders are told so. It receives in the process that
-/// made it; in a forked child, which may send, it says [`ReceiveError::NotOwner`] (EPERM).
+/// The receiving end of a ring, and the only one. Dropping it closes the ring, and senders then get an error. Only the process
+/// that made it can receive. A forked child may send; its receives fail with [`ReceiveError::NotOwner`] (EPERM).
 #[derive(Debug)]
 pub struct Ring {
     pub(super) shared: Arc<Shared>,
-    /// Room for messages that were taken, so many bytes each.
+    /// Room for received messages, in rows of equal length.
     buffer: Vec<u8>,
     stride: usize,
     taken: Vec<Taken>,
     doorbell: Doorbell,
-    /// A process polls the descriptor: it is readable unless the ring is empty and its bell armed.
+    /// A process polls the descriptor. The descriptor is readable unless the ring is empty and its wake word armed.
     polled: bool,
     filter: Option<Filter>,
-    /// Messages that the filter did not let in.
+    /// Number of messages that the filter refused.
     refused: u64,
-    /// Removes what a named ring leaves in its namespace.
+    /// Removes a named ring's files from its namespace.
     pub(super) name: Option<Name>,
 }
 
@@ -57,7 +57,7 @@ impl Ring {
         }
     }
 
-    /// Whether this process is the ring's owner, which receives. False in a forked child.
+    /// Returns whether this process is the ring's owner, which receives. False in a forked child.
     ///
     /// ```
     /// # let mut ring = umsg::ring::Options::new().create()?;
@@ -70,7 +70,7 @@ impl Ring {
         self.shared.is_owned()
     }
 
-    /// A sending end for this process's threads and forked children.
+    /// Returns a sending end for this process's threads and forked children.
     ///
     /// ```
     /// # let mut ring = umsg::ring::Options::new().create()?;
@@ -84,7 +84,7 @@ impl Ring {
         Sender::new(Arc::clone(&self.shared))
     }
 
-    /// Lets senders in, of a ring that was made disabled. Of its owner; in a forked child it does nothing.
+    /// Enables a ring that was made disabled: it accepts senders from now on. In a forked child the call has no effect.
     ///
     /// ```
     /// let ring = umsg::ring::Options::new().disabled(true).create()?;
@@ -100,8 +100,8 @@ impl Ring {
         crash_point!(RING_ENABLED);
     }
 
-    /// Closes the ring: senders are refused from now on, those that wait for room too. What was sent before can still be received.
-    /// Of its owner; in a forked child it does nothing.
+    /// Closes the ring: it refuses senders from now on, including those that wait for room. Messages that were sent before can
+    /// still be received. In a forked child the call has no effect.
     ///
     /// ```
     /// # let mut ring = umsg::ring::Options::new().create()?;
@@ -119,9 +119,9 @@ impl Ring {
         self.shared.engine.wake_senders(thread::current());
     }
 
-    /// From now on messages of senders that `accept` answers false for are dropped when they are met, and counted in
-    /// [`refused`](Ring::refused). They count as [`available`](Ring::available) before. A call whose time is over drops at most as
-    /// many as the ring holds, however many come meanwhile.
+    /// Sets a filter: a receive drops each message whose sender `accept` returns false for, and counts it in
+    /// [`refused`](Ring::refused). Until then such messages count as [`available`](Ring::available). After its deadline a call
+    /// drops at most as many messages as the ring holds, however many come meanwhile.
     ///
     /// ```
     /// # let mut ring = umsg::ring::Options::new().create()?;
@@ -136,7 +136,7 @@ impl Ring {
         self.filter = Some(Filter(Box::new(accept)));
     }
 
-    /// Messages that were dropped because of their senders.
+    /// Returns the number of messages that the filter has dropped.
     ///
     /// ```
     /// # let mut ring = umsg::ring::Options::new().create()?;
@@ -151,8 +151,8 @@ impl Ring {
         self.refused
     }
 
-    /// A descriptor that was [passed](Sender::pass_fd) without a message, by the ticket that its sender was given. None in a forked
-    /// child: it would take its parent's.
+    /// Takes a descriptor that was [passed](Sender::pass_fd) without a message, by the ticket that its sender got. Returns
+    /// `None` in a forked child, because the descriptor belongs to the parent.
     ///
     /// ```
     /// # let mut ring = umsg::ring::Options::new().create()?;
@@ -170,7 +170,7 @@ impl Ring {
         self.doorbell.fetch(ticket, button)
     }
 
-    /// How this end waits; [`Waiting::Adaptive`] unless set.
+    /// Sets how this end waits; the default is [`Waiting::Adaptive`].
     ///
     /// ```
     /// # let mut ring = umsg::ring::Options::new().create()?;
@@ -182,7 +182,7 @@ impl Ring {
         self.shared.engine.pacing.set(waiting);
     }
 
-    /// Messages that can be received now.
+    /// Returns the number of messages that can be received now.
     ///
     /// ```
     /// # let mut ring = umsg::ring::Options::new().create()?;
@@ -195,7 +195,7 @@ impl Ring {
         self.shared.engine.available()
     }
 
-    /// Receives the next message, if there is one.
+    /// Receives the next message, if there is one at once.
     ///
     /// ```
     /// # let mut ring = umsg::ring::Options::new().create()?;
@@ -210,7 +210,7 @@ impl Ring {
     /// [`ReceiveError::Empty`], `Damaged`, `WouldDeadlock`.
     ///
     /// # If the process dies
-    /// Before the call returns: the message is in the ring, or lost if it was already copied out.
+    /// Before the call returns: the message is in the ring, or lost if the call had copied it already.
     #[inline]
     pub fn try_receive(&mut self) -> Result<Message<'_>, ReceiveError> {
         self.recv_by(Deadline::Passed)
@@ -228,7 +228,7 @@ impl Ring {
     /// ```
     ///
     /// # Blocking
-    /// While there is none.
+    /// While there is no message.
     ///
     /// # Errors
     /// [`ReceiveError::Interrupted`], `Damaged`, `WouldDeadlock`.
@@ -256,7 +256,7 @@ impl Ring {
         self.recv_by(Deadline::after(timeout))
     }
 
-    /// Receives the next message; waits for it as `until` says.
+    /// Receives the next message; waits for it as long as `until` says.
     ///
     /// ```
     /// # let mut ring = umsg::ring::Options::new().create()?;
@@ -272,12 +272,14 @@ impl Ring {
         self.recv_by(until.deadline())
     }
 
-    /// A descriptor that is readable while there are messages, for poll, epoll, tokio and io_uring. From the first call on
-    /// an empty ring has a sender make it readable; it stays so until [`try_receive`](Ring::try_receive) or
-    /// [`drain`](Ring::drain) have found the ring empty. A process that asks for edges (EPOLLET) goes on until that: until `try_receive` says `Empty`
-    /// or `drain` answers 0. One `drain` may leave messages that came meanwhile, of which no further edge tells.
+    /// Returns a descriptor that is readable while there are messages, for poll, epoll, tokio and io_uring. From the first call
+    /// on, a sender makes the descriptor of an empty ring readable. The descriptor stays readable until
+    /// [`try_receive`](Ring::try_receive) or [`drain`](Ring::drain) finds the ring empty.
     ///
-    /// In a forked child it is its parent's, and tells what that one has to do.
+    /// A process that polls for edges (EPOLLET) has to repeat until `try_receive` returns `Empty` or `drain` returns 0. One
+    /// `drain` may leave messages that came meanwhile, and no further edge reports them.
+    ///
+    /// In a forked child the descriptor belongs to the parent, and shows the parent's messages.
     ///
     /// ```
     /// # let mut ring = umsg::ring::Options::new().create()?;
@@ -297,7 +299,7 @@ impl Ring {
         self.doorbell.descriptor()
     }
 
-    /// The ring was found empty: from now on its descriptor says so, unless there are messages again.
+    /// Silences the descriptor of a ring that was found empty. Rings again if messages have come meanwhile.
     #[cold]
     fn silence_or_ring(&mut self) {
         self.doorbell.empty();
@@ -306,7 +308,7 @@ impl Ring {
         }
     }
 
-    /// A wait has had the bell for itself: what there is, and what comes, the descriptor has to say again.
+    /// Makes the descriptor show messages again, after a wait has used the wake word for itself.
     fn speak_again(&mut self) {
         if self.polled {
             self.silence_or_ring();
@@ -319,7 +321,7 @@ impl Ring {
         self.message(taken)
     }
 
-    /// What was taken into the buffer.
+    /// Returns the message that was taken into the buffer.
     #[inline]
     pub(super) fn message(&mut self, taken: Taken) -> Result<Message<'_>, ReceiveError> {
         let button = self.polled.then_some(&*self.shared.button);
@@ -327,7 +329,7 @@ impl Ring {
             .ok_or(ReceiveError::Queue(QueueError::Damaged))
     }
 
-    /// A forked child has the ring in its memory, and is not the one that receives.
+    /// Checks that this process is not a forked child, which has the ring in its memory and does not receive.
     #[inline(always)]
     fn check_owner(&self) -> Result<(), ReceiveError> {
         match self.shared.is_owned() {
@@ -346,7 +348,7 @@ impl Ring {
         let (mut waited, mut dropped) = (false, 0);
         let taken = loop {
             match engine.try_receive(me, &mut self.buffer, deadline) {
-                // A peer that says that there are messages, where none can be taken, has overwritten the ring.
+                // A peer that announces messages, where none can be taken, has overwritten the ring.
                 Err(Refused::NotNow) if waited && deadline.has_passed() => {
                     self.speak_again();
                     return Err(ReceiveError::TimedOut);
@@ -373,7 +375,7 @@ impl Ring {
                     let button = self.polled.then_some(&*self.shared.button);
                     drop_descriptor(&self.buffer, taken, &mut self.doorbell, button);
                     dropped += 1;
-                    // No more can have been there at first: senders that go on do not keep a call beyond its time.
+                    // The ring held no more messages at first: busy senders do not keep a call beyond its deadline.
                     if dropped >= at_first && deadline.has_passed() {
                         self.speak_again();
                         return Err(match deadline {
@@ -386,14 +388,14 @@ impl Ring {
             }
         };
         if waited && self.polled {
-            // The bell was rung for the wait: what else there is, the descriptor has to say.
+            // The wake-up was for the wait: the descriptor has to show the other messages.
             self.doorbell.ring(&self.shared.button);
         }
         Ok(taken)
     }
 
-    /// Waits until `at_least` messages are there, and is woken once, when the last of them is. Answers how many are
-    /// known to be there, without asking senders for more: [`available`](Ring::available) does.
+    /// Waits until `at_least` messages are there, with one wake-up, when the last of them is. Returns the number of known
+    /// messages. The call does not ask senders for more; [`available`](Ring::available) does.
     ///
     /// ```
     /// # let mut ring = umsg::ring::Options::new().create()?;
@@ -405,12 +407,12 @@ impl Ring {
     /// ```
     ///
     /// # Blocking
-    /// As `until` says. A batch that waits for room may be what is missing: do not wait for a process that sends batches to a ring
-    /// with more than the ring holds less a batch.
+    /// As long as `until` says. A batch may wait for the room that the awaited messages take. If senders send batches, wait for
+    /// at most the ring's capacity less a batch.
     ///
     /// # Errors
-    /// [`ReceiveError::TimedOut`], [`ReceiveError::Empty`] for [`Until::Now`], `Interrupted`; [`ReceiveError::TooMany`] of more messages than
-    /// entries and overflow hold; `NotOwner`.
+    /// [`ReceiveError::TimedOut`], [`ReceiveError::Empty`] for [`Until::Now`], `Interrupted`; [`ReceiveError::TooMany`] for more
+    /// messages than entries and overflow hold; `NotOwner`.
     pub fn wait(&mut self, at_least: u64, until: Until) -> Result<u64, ReceiveError> {
         self.check_owner()?;
         let max = self.shared.engine.segment().layout().max_messages as u64;
@@ -426,8 +428,8 @@ impl Ring {
         waited.map(|()| self.shared.engine.known().max(at_least))
     }
 
-    /// Receives all messages that are there, and calls `visit` with each. Answers how many. Messages that come meanwhile may be
-    /// among them, but it returns though senders go on: 0 alone says that the ring was found empty.
+    /// Receives all messages that are there, and calls `visit` with each. Returns their number. Messages that come meanwhile may
+    /// be among them, but the call ends even if senders go on. Only 0 means that the ring was found empty.
     ///
     /// ```
     /// # let mut ring = umsg::ring::Options::new().create()?;
@@ -446,7 +448,7 @@ impl Ring {
         self.drain_some(u64::MAX, visit)
     }
 
-    /// As [`drain`](Ring::drain), of at most `most` messages.
+    /// Receives messages as [`drain`](Ring::drain) does, at most `most`.
     ///
     /// ```
     /// # let mut ring = umsg::ring::Options::new().create()?;
@@ -458,14 +460,14 @@ impl Ring {
     /// ```
     ///
     /// # Errors
-    /// As [`drain`](Ring::drain).
+    /// The errors of [`drain`](Ring::drain).
     pub fn drain_some(
         &mut self,
         most: u64,
         mut visit: impl FnMut(Message<'_>),
     ) -> Result<u64, ReceiveError> {
         self.check_owner()?;
-        // No more can have been there at first.
+        // The ring held no more messages at first.
         let bound = most.min(self.shared.engine.segment().layout().max_messages as u64);
         let together = self.buffer.len() / self.stride;
         let button = self.polled.then(|| Arc::clone(&self.shared.button));
@@ -500,7 +502,7 @@ impl Ring {
         Ok(count)
     }
 
-    /// Tells the next wait whether it is in the midst of a stream: whether several messages had gathered.
+    /// Tells the next wait whether several messages were ready, as in a stream.
     #[inline]
     fn note_pace(&self, count: u64) {
         let pacing = &self.shared.engine.pacing;
@@ -510,7 +512,7 @@ impl Ring {
         pacing.found_nothing();
     }
 
-    /// Takes up to so many messages under one lock.
+    /// Takes up to `most` messages under one lock.
     fn take_together(&mut self, most: usize) -> Result<usize, Refused> {
         self.taken.clear();
         let mut rows = Rows {
@@ -524,13 +526,13 @@ impl Ring {
     }
 }
 
-/// How many descriptors were passed on.
+/// Returns the number of passed descriptors.
 #[inline]
 fn passed(shared: &Shared) -> u32 {
     shared.ownership().descriptors()
 }
 
-/// Whose messages are let in.
+/// Says which senders' messages are accepted.
 struct Filter(Box<dyn FnMut(Tag) -> bool + Send>);
 
 impl std::fmt::Debug for Filter {
@@ -560,7 +562,8 @@ impl Drop for Ring {
             return;
         }
         self.close();
-        // The doorbell first: with the name, the next to make a ring of that name finds what is left.
+        // The doorbell first: as long as the name exists, the next process that makes a ring of that name finds the stale
+        // files.
         self.doorbell.unhang();
         crash_point!(RING_UNHUNG);
         if let Some(name) = self.name.take() {
@@ -569,7 +572,7 @@ impl Drop for Ring {
     }
 }
 
-/// What lies in the buffer. `button`: see [`Doorbell::fetch`].
+/// Returns the message in the buffer. `button`: see [`Doorbell::fetch`].
 #[inline]
 fn message<'a>(
     wire: &'a [u8],
@@ -594,13 +597,13 @@ fn message<'a>(
     })
 }
 
-/// Closes the descriptor of a message that is not let in: else those that nobody fetches would fill the doorbell.
+/// Closes the descriptor of a refused message. Otherwise descriptors without a receiver would fill the doorbell.
 #[inline]
 fn drop_descriptor(wire: &[u8], taken: Taken, doorbell: &mut Doorbell, button: Option<&Button>) {
     drop(message(wire, taken, doorbell, button));
 }
 
-/// A descriptor and its number; of one that did not come, -EBADF.
+/// Returns a descriptor and its number; -EBADF for a descriptor that did not come.
 fn number_of(descriptor: Option<OwnedFd>) -> (Option<OwnedFd>, i32) {
     let number = descriptor.as_ref().map_or(-libc::EBADF, AsRawFd::as_raw_fd);
     (descriptor, number)

@@ -17,9 +17,9 @@ use umsg_shm::sys::clock::Deadline;
 use umsg_shm::sys::required;
 use umsg_shm::sys::thread;
 
-/// A sending end of a ring. Clones are told apart by their [`tag`](Sender::tag); threads may share one.
+/// A sending end of a ring. Each clone has its own [`tag`](Sender::tag); threads may share one.
 ///
-/// What a sender wrote before a send is seen by a process that has received the message.
+/// A process that has received a message sees all that the sender wrote before the send.
 #[derive(Debug)]
 pub struct Sender {
     pub(super) shared: Arc<Shared>,
@@ -34,12 +34,12 @@ impl Clone for Sender {
 
 impl Sender {
     pub(super) fn new(shared: Arc<Shared>) -> Sender {
-        // Relaxed: only has to be unlike others.
+        // Relaxed: the index only has to be unique.
         let index = shared.ownership().add_sender();
         Sender { shared, index }
     }
 
-    /// Opens the ring of a name for sending, in the namespace that [`Namespace::resolve`](crate::Namespace::resolve) gives.
+    /// Opens a named ring for sending, in the namespace that [`Namespace::resolve`](crate::Namespace::resolve) gives.
     ///
     /// ```no_run
     /// let sender = umsg::ring::Sender::open("/jobs")?;
@@ -56,7 +56,7 @@ impl Sender {
         )
     }
 
-    /// As [`open`](Sender::open), in a namespace.
+    /// Opens a named ring for sending, in a namespace.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -79,7 +79,7 @@ impl Sender {
         directory::open(namespace, name.as_ref())
     }
 
-    /// How the receiver tells this sender from others.
+    /// Returns the tag by which the receiver tells this sender from others.
     ///
     /// ```
     /// # let mut ring = umsg::ring::Options::new().create()?;
@@ -96,7 +96,7 @@ impl Sender {
         }
     }
 
-    /// The longest payload that the ring takes, in bytes.
+    /// Returns the longest payload that the ring takes, in bytes.
     ///
     /// ```
     /// # let mut ring = umsg::ring::Options::new().create()?;
@@ -127,7 +127,7 @@ impl Sender {
     /// All of [`SendError`] but `Full` and `TimedOut`.
     ///
     /// # If the process dies
-    /// Before the call returns: the message was sent whole, or not at all; others' messages are not held up.
+    /// Before the call returns: the message was sent completely, or not at all. Messages of other senders are not held up.
     #[inline]
     pub fn send(&self, post: &Post) -> Result<(), SendError> {
         self.send_wire(post.wire(), 0, Deadline::Never)
@@ -144,7 +144,7 @@ impl Sender {
     /// ```
     ///
     /// # Blocking
-    /// Never; if a process was stopped inside of a send, the call returns after a second.
+    /// Never; if a process was stopped inside a send, the call returns after a second.
     ///
     /// # Errors
     /// [`SendError::Full`] and the others of [`SendError`] but `TimedOut`.
@@ -170,7 +170,7 @@ impl Sender {
         self.send_wire(post.wire(), 0, Deadline::after(timeout))
     }
 
-    /// Sends a message; waits for room as `until` says.
+    /// Sends a message; waits for room as long as `until` says.
     ///
     /// ```
     /// # let mut ring = umsg::ring::Options::new().create()?;
@@ -181,7 +181,7 @@ impl Sender {
     /// ```
     ///
     /// # Errors
-    /// As [`send_timeout`](Sender::send_timeout); [`SendError::Full`] for [`Until::Now`].
+    /// The errors of [`send_timeout`](Sender::send_timeout); [`SendError::Full`] for [`Until::Now`].
     pub fn send_until(&self, post: &Post, until: Until) -> Result<(), SendError> {
         self.send_wire(post.wire(), 0, until.deadline())
     }
@@ -198,13 +198,13 @@ impl Sender {
     /// ```
     ///
     /// # Errors
-    /// As [`send_timeout`](Sender::send_timeout).
+    /// The errors of [`send_timeout`](Sender::send_timeout).
     pub fn send_deadline(&self, post: &Post, deadline: SystemTime) -> Result<(), SendError> {
         self.send_wire(post.wire(), 0, realtime(deadline))
     }
 
-    /// Sends a message if there is room at once; else it is dropped and counted in
-    /// [`Status::dropped`](super::Status::dropped). True if it was sent.
+    /// Sends a message if there is room at once; otherwise drops it and counts it in
+    /// [`Status::dropped`](super::Status::dropped). Returns true if the message was sent.
     ///
     /// ```
     /// let ring = umsg::ring::Options::new().entries(1).overflow(0).create()?;
@@ -216,12 +216,13 @@ impl Sender {
     /// ```
     ///
     /// # Errors
-    /// As [`try_send`](Sender::try_send) without `Full`.
+    /// The errors of [`try_send`](Sender::try_send) without `Full`.
     pub fn send_or_drop(&self, post: &Post) -> Result<bool, SendError> {
         self.or_drop(self.try_send(post))
     }
 
-    /// As [`send_or_drop`](Sender::send_or_drop), with a payload as for [`send_long`](Sender::send_long).
+    /// Sends or drops a message as [`send_or_drop`](Sender::send_or_drop) does, with a payload as for
+    /// [`send_long`](Sender::send_long).
     ///
     /// ```
     /// let mut ring = umsg::ring::Options::new().longest(1024).create()?;
@@ -232,7 +233,7 @@ impl Sender {
     /// ```
     ///
     /// # Errors
-    /// As [`send_long`](Sender::send_long), without `Full` and `TimedOut`.
+    /// The errors of [`send_long`](Sender::send_long), without `Full` and `TimedOut`.
     pub fn send_long_or_drop(&self, post: &Post, payload: &[u8]) -> Result<bool, SendError> {
         self.or_drop(self.send_long(post, payload, Until::Now))
     }
@@ -259,10 +260,10 @@ impl Sender {
     /// ```
     ///
     /// # Blocking
-    /// As `until` says.
+    /// As long as `until` says.
     ///
     /// # Errors
-    /// As [`send`](Sender::send), and [`SendError::TooLong`].
+    /// The errors of [`send`](Sender::send), and [`SendError::TooLong`].
     pub fn send_long(&self, post: &Post, payload: &[u8], until: Until) -> Result<(), SendError> {
         self.check_len(payload.len())?;
         self.send_wire(&post.wire_with(payload), 0, until.deadline())
@@ -276,8 +277,9 @@ impl Sender {
         Ok(())
     }
 
-    /// Sends a message that brings a descriptor: the receiver gets one of its own for the same open file, in
-    /// [`Message::descriptor`](super::Message::descriptor), and its number in place of `res`. The sender keeps its own.
+    /// Sends a message with a descriptor. The receiver gets a new descriptor of the same open file in
+    /// [`Message::descriptor`](super::Message::descriptor), and its number in place of `res`. The sender keeps its own
+    /// descriptor.
     ///
     /// ```
     /// # let mut ring = umsg::ring::Options::new().create()?;
@@ -292,11 +294,11 @@ impl Sender {
     /// ```
     ///
     /// # Blocking
-    /// As `until` says.
+    /// As long as `until` says.
     ///
     /// # Errors
-    /// As [`send`](Sender::send); [`SendError::TooManyDescriptors`] if the receiver has not taken in those that it was sent;
-    /// [`SendError::Descriptor`] if it can't be passed on.
+    /// The errors of [`send`](Sender::send); [`SendError::TooManyDescriptors`] if the receiver has not taken in earlier
+    /// descriptors; [`SendError::Descriptor`] if the descriptor can't be passed.
     ///
     /// # If the process dies
     /// Before the call returns: the message was sent with its descriptor, or not at all.
@@ -310,7 +312,7 @@ impl Sender {
         self.send_wire(post.wire(), WITH_DESCRIPTOR, until.deadline())
     }
 
-    /// Passes a descriptor on without a message. The receiver finds it by the ticket that is answered:
+    /// Passes a descriptor without a message. Returns a ticket, by which the receiver finds the descriptor with
     /// [`Ring::take_fd`](super::Ring::take_fd).
     ///
     /// ```
@@ -329,23 +331,23 @@ impl Sender {
     /// `OwnerDead`.
     pub fn pass_fd(&self, descriptor: BorrowedFd<'_>) -> Result<i32, SendError> {
         self.shared.check_state()?;
-        // Never negative: in C that is an error.
+        // Never negative, because a negative value is an error in C.
         let ticket = self.shared.ownership().add_descriptor().cast_signed() & i32::MAX;
         let passed = self.shared.button.pass(ticket, descriptor);
         crash_point!(RING_PASSED);
         passed.map_err(|error| match self.shared.check_receiver() {
             Err(error) => error,
             Ok(()) if error == Errno::AGAIN => SendError::TooManyDescriptors,
-            // The receiver's end is closed: its owner is becoming another program, which its process does not show yet. Or who has
-            // found that out has taken the doorbell away.
+            // The receiver's end is closed: its owner is executing another program, which its process does not show yet. Or
+            // another process has found that out and has removed the doorbell.
             Ok(()) if matches!(error, Errno::CONNREFUSED | Errno::NOENT) => SendError::OwnerDead,
             Ok(()) => SendError::Descriptor(error.into()),
         })?;
         Ok(ticket)
     }
 
-    /// Sends a message, and posts what came of it to another ring, mostly the sender's own: `completion` with a `res` of 0, or
-    /// of the negative error number.
+    /// Sends a message, and posts the outcome to another ring, mostly the sender's own: `completion` with a `res` of 0, or of
+    /// the negative error number.
     ///
     /// ```
     /// # let mut ring = umsg::ring::Options::new().create()?;
@@ -359,10 +361,10 @@ impl Sender {
     /// ```
     ///
     /// # Blocking
-    /// As `until` says, on this ring; never on the other.
+    /// As long as `until` says, on this ring; never on the other.
     ///
     /// # Errors
-    /// Those of [`try_send`](Sender::try_send) to the other ring. What became of the message, the completion says.
+    /// The errors of [`try_send`](Sender::try_send) to the other ring. The completion has the outcome of the message itself.
     pub fn send_completing(
         &self,
         post: &Post,
@@ -375,8 +377,8 @@ impl Sender {
         own.try_send(&completion.res(res))
     }
 
-    /// Sends several messages as one: there is one reservation and at most one wake-up, and no process receives some of them
-    /// without the others. Waits until there is room for all.
+    /// Sends several messages as one. The batch takes one reservation and at most one wake-up, and a receiver finds all of its
+    /// messages or none. Waits until there is room for all.
     ///
     /// ```
     /// # let mut ring = umsg::ring::Options::new().create()?;
@@ -387,12 +389,13 @@ impl Sender {
     /// ```
     ///
     /// # Errors
-    /// As [`send`](Sender::send); [`SendError::BatchTooLarge`] if the ring and its overflow never hold so many.
+    /// The errors of [`send`](Sender::send); [`SendError::BatchTooLarge`] if the ring and its overflow never hold so many
+    /// messages.
     pub fn send_batch(&self, posts: &[Post]) -> Result<(), SendError> {
         self.send_batch_until(posts, Until::Forever)
     }
 
-    /// As [`send_batch`](Sender::send_batch), if there is room for all at once.
+    /// Sends a batch as [`send_batch`](Sender::send_batch) does, if there is room for all messages at once.
     ///
     /// ```
     /// # let mut ring = umsg::ring::Options::new().create()?;
@@ -403,12 +406,12 @@ impl Sender {
     /// ```
     ///
     /// # Errors
-    /// As [`try_send`](Sender::try_send).
+    /// The errors of [`try_send`](Sender::try_send).
     pub fn try_send_batch(&self, posts: &[Post]) -> Result<(), SendError> {
         self.send_batch_until(posts, Until::Now)
     }
 
-    /// As [`send_batch`](Sender::send_batch); waits as `until` says.
+    /// Sends a batch as [`send_batch`](Sender::send_batch) does; waits as long as `until` says.
     ///
     /// ```
     /// # let mut ring = umsg::ring::Options::new().create()?;
@@ -420,7 +423,7 @@ impl Sender {
     /// ```
     ///
     /// # Errors
-    /// As [`send_batch`](Sender::send_batch), and [`SendError::TimedOut`].
+    /// The errors of [`send_batch`](Sender::send_batch), and [`SendError::TimedOut`].
     pub fn send_batch_until(&self, posts: &[Post], until: Until) -> Result<(), SendError> {
         self.shared.check_state()?;
         let me = thread::current();
@@ -478,7 +481,7 @@ impl Sender {
     fn error(&self, refused: Refused) -> SendError {
         match refused {
             Refused::NotNow | Refused::Own(_) => SendError::Full,
-            // A wait ends before its time if no process receives any more.
+            // A wait ends before its deadline if no process receives any more.
             Refused::TimedOut => match self.shared.check_receiver() {
                 Err(error) => error,
                 Ok(()) => SendError::TimedOut,
@@ -494,7 +497,7 @@ impl Sender {
     }
 }
 
-/// Posts as the engine takes them.
+/// The messages of a batch, for the engine.
 struct Posts<'a> {
     posts: &'a [Post],
     label: usize,

@@ -1,4 +1,4 @@
-//! What both ends of a ring have: the engine, and the ring's state in the segment.
+//! The state that both ends of a ring share: the engine, and the ring's state in the segment.
 
 use super::doorbell::Button;
 use super::error::SendError;
@@ -12,18 +12,18 @@ use umsg_shm::sys::liveness;
 use umsg_shm::sys::thread::{self, Thread};
 use umsg_shm::sys::{clock, process};
 
-/// How long it is believed that the owner lives, in nanoseconds.
+/// The time for which an observed owner counts as living, in nanoseconds.
 const TRUST: u64 = 10_000_000;
 
-/// See the module.
+/// The shared state of both ends.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) engine: Engine,
-    /// Where descriptors go, and who makes the receiver's own readable.
+    /// The button of the doorbell, through which descriptors pass.
     pub(super) button: Arc<Button>,
-    /// The process that is the ring's owner, if it is the one that this was made in. An id alone may be another's by now.
+    /// The id of this process if it owns the ring. The id in the segment alone may belong to another process by now.
     own: u32,
-    /// The machine's clock when it was last seen that the owner lives.
+    /// The machine's clock when the owner was last seen alive.
     owner_seen: AtomicU64,
 }
 
@@ -47,19 +47,19 @@ impl Shared {
         &self.engine.segment().fixed().ownership
     }
 
-    /// The longest payload, in bytes.
+    /// Returns the longest payload, in bytes.
     #[inline(always)]
     pub(super) fn longest(&self) -> usize {
         self.engine.segment().layout().message_size - HEAD
     }
 
-    /// Whether the calling process is the ring's owner: known without what senders could scribble over.
+    /// Returns whether the calling process is the ring's owner. The answer does not depend on words that senders can overwrite.
     #[inline(always)]
     pub(super) fn is_owned(&self) -> bool {
         self.own == thread::current().pid()
     }
 
-    /// Begins to fetch the cell that the next message goes to: its receiver is looking at it.
+    /// Prefetches the cell of the next message, because the receiver reads that cell at present.
     #[inline(always)]
     pub(super) fn prefetch(&self) {
         let segment = self.engine.segment();
@@ -69,7 +69,7 @@ impl Shared {
         }
     }
 
-    /// Whether messages are taken.
+    /// Checks that the ring accepts messages.
     #[inline(always)]
     pub(super) fn check_state(&self) -> Result<(), SendError> {
         if self.ownership().state() == ENABLED {
@@ -91,14 +91,14 @@ impl Shared {
         }
     }
 
-    /// Whether the owner lives, as of ten milliseconds ago: to ask costs some microseconds.
+    /// Checks that the owner was alive within the last ten milliseconds. A check of the process costs some microseconds.
     #[inline(always)]
     pub(super) fn check_owner(&self, me: &Thread) -> Result<(), SendError> {
         if self.own == me.pid() {
             return Ok(());
         }
         let now = clock::monotonic_coarse();
-        // Relaxed: a hint when to ask.
+        // Relaxed: the word only limits the rate of checks.
         if now.wrapping_sub(self.owner_seen.load(Ordering::Relaxed)) < TRUST {
             return Ok(());
         }
@@ -110,12 +110,12 @@ impl Shared {
         if self.engine.has_lost_its_owner() {
             return Err(SendError::OwnerDead);
         }
-        // Relaxed: a hint when to ask.
+        // Relaxed: the word only limits the rate of checks.
         self.owner_seen.store(now, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Whether a process receives, as of now. For a sender that was refused and does not know why.
+    /// Checks that a process receives now. For a sender that the ring refused without a reason.
     #[cold]
     pub(super) fn check_receiver(&self) -> Result<(), SendError> {
         self.check_state()?;
@@ -123,7 +123,7 @@ impl Shared {
     }
 }
 
-/// This process's id if it owns the ring; else 0.
+/// Returns this process's id if it owns the ring; otherwise 0.
 fn owning_process(segment: &Segment) -> u32 {
     let me = thread::current().pid();
     let (pid, birth) = segment.fixed().ownership.owner();

@@ -1,4 +1,4 @@
-//! What can be said of a ring.
+//! Status of a ring.
 
 use super::message::HEAD;
 use super::receiver::Ring;
@@ -13,79 +13,80 @@ use umsg_shm::sys::liveness;
 use umsg_shm::sys::process;
 use umsg_shm::waiters::{List, Waiters};
 
-/// The state of a ring, as of a moment ago. What is counted, is since the ring was made.
+/// The state of a ring at a recent moment. The counts begin when the ring was made.
 ///
 /// # CPU time
-/// What a receiver spends on waiting is [`time_spun`](Status::time_spun), some microseconds for each time that it
-/// [`slept`](Status::slept), and less than a microsecond for each time that it gave way to others, of which there are up to four
-/// before it sleeps, and which are not counted; while it is [asleep](Status::time_asleep) it takes none. Both times are measured where it waits,
-/// and cost nothing where a message is there. Other processes see a spin that paid when the next wait begins. A process that waits by the ring's
-/// descriptor, waits elsewhere: that is not counted.
+/// A receiver's CPU time of waiting has three parts: [`time_spun`](Status::time_spun), some microseconds for each time that it
+/// [`slept`](Status::slept), and less than a microsecond for each yield. There are up to four yields before a sleep, and they
+/// are not counted. While the receiver is [asleep](Status::time_asleep), it takes no CPU time.
+///
+/// Both times are measured while the receiver waits, and cost nothing if a message is there. Other processes see the time of a
+/// successful spin when the next wait begins. A wait on the ring's descriptor is not counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Status {
-    /// Messages that the ring was made for, and how many more overflow.
+    /// Messages that the ring holds without overflow.
     pub entries: u32,
-    /// See [`entries`](Status::entries).
+    /// Messages that the overflow holds.
     pub overflow: u32,
     /// The longest payload, in bytes.
     pub longest: usize,
-    /// Messages that wait.
+    /// Messages that wait for the receiver.
     pub messages: u64,
-    /// How many of them are beyond the [`entries`](Status::entries).
+    /// Messages beyond the [`entries`](Status::entries).
     pub overflowing: u64,
-    /// Whether senders are let in.
+    /// Whether the ring accepts senders.
     pub enabled: bool,
-    /// Whether it was closed.
+    /// Whether the ring was closed.
     pub closed: bool,
-    /// The process that receives.
+    /// Process id of the receiver.
     pub owner: u32,
-    /// Whether that process lives, as far as can be told.
+    /// Whether the receiver lives, as far as this process can find out.
     pub owner_alive: bool,
-    /// Permission bits: a user that may write may send.
+    /// Permission bits: a user with write permission may send.
     pub mode: u32,
-    /// When the ring was made.
+    /// Time of the ring's creation.
     pub created: SystemTime,
     /// Bytes of memory in use.
     pub memory: u64,
-    /// How many senders were made.
+    /// Number of senders that were made.
     pub senders: u32,
-    /// Threads that wait for room, without those that were killed meanwhile.
+    /// Threads that wait for room, without killed ones.
     pub blocked_senders: usize,
     /// Sends that found no room and waited.
     pub sends_blocked: u64,
-    /// Messages that senders have dropped.
+    /// Messages that senders dropped.
     pub dropped: u64,
-    /// How often the receiver went to sleep, and how often it did not need to because a message came while it looked.
+    /// How often the receiver went to sleep.
     pub slept: u64,
-    /// See [`slept`](Status::slept).
+    /// How often the receiver did not sleep, because a message came while it spun.
     pub spun: u64,
-    /// How long the receiver spun, looking for messages: CPU time, unless others ran in its place. Of a spin that paid, what
-    /// came after its last look at the clock (less than a microsecond) is not counted: the message is not kept back for it.
+    /// Time that the receiver spun: CPU time, unless other threads ran in its place. The end of a successful spin, after its
+    /// last reading of the clock, is not counted: less than a microsecond.
     pub time_spun: Duration,
-    /// How long the receiver slept.
+    /// Time that the receiver slept.
     pub time_asleep: Duration,
     /// Repairs after a process died in the middle of a call.
     pub repairs: u32,
-    /// Something was found in the ring's memory that no operation could have left there.
+    /// Whether the ring's memory held a state that no operation leaves there.
     pub damaged: bool,
 }
 
 impl Shared {
     fn status(&self) -> Status {
         let mut status = status(self.engine.segment(), self.engine.available());
-        // Of this process's receiver; others learn of it at the next wait.
+        // The uncounted time of this process's receiver. Other processes see it at the next wait.
         status.time_spun += Duration::from_nanos(self.engine.pacing.uncounted());
         status
     }
 }
 
-/// Of the ring in a segment, with so many messages.
+/// Returns the status of the ring in a segment, with that number of messages.
 pub(super) fn status(segment: &Segment, messages: u64) -> Status {
     let (fixed, layout) = (segment.fixed(), segment.layout());
     let (ownership, header) = (&fixed.ownership, &fixed.header);
     let sum = |event| fixed.counters.sum(event);
-    // Relaxed: for people.
+    // Relaxed: the numbers are only displayed.
     let (entries, state) = (ownership.entries(), ownership.state());
     let (owner, birth) = ownership.owner();
     let slots = fixed.geometry.slots() as usize;
@@ -119,7 +120,7 @@ pub(super) fn status(segment: &Segment, messages: u64) -> Status {
 }
 
 impl Ring {
-    /// The state of the ring.
+    /// Returns the state of the ring.
     ///
     /// ```
     /// # let mut ring = umsg::ring::Options::new().create()?;
@@ -133,7 +134,7 @@ impl Ring {
 }
 
 impl Sender {
-    /// The state of the ring.
+    /// Returns the state of the ring.
     ///
     /// ```
     /// # let mut ring = umsg::ring::Options::new().create()?;
@@ -154,8 +155,8 @@ mod tests {
     const WAIT: Duration = Duration::from_millis(30);
     const NONE: Duration = Duration::ZERO;
 
-    /// The state of a ring whose receiver has waited, once it `shows` what it has to: on a busy machine others may run for
-    /// most of a wait, before the receiver spins or sleeps at all.
+    /// Returns the state of a ring whose receiver has waited, once the state meets the condition `shows`. On a busy machine
+    /// other threads may run for most of a wait, before the receiver spins or sleeps at all.
     fn waited(waiting: Waiting, shows: impl Fn(&Status) -> bool) -> Status {
         let wait = || {
             let mut ring = Options::new().entries(4).create().unwrap();
@@ -188,7 +189,7 @@ mod tests {
     fn a_spin_that_paid_is_counted_when_the_next_one_begins_and_known_before() {
         let mut ring = Options::new().entries(4).create().unwrap();
         ring.set_waiting(Waiting::Spinning);
-        // On a busy machine a message may be there before the receiver looks for it.
+        // On a busy machine a message may be there before the receiver spins.
         while ring.status().spun == 0 {
             let sender = ring.sender();
             let late = std::thread::spawn(move || {

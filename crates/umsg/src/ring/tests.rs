@@ -1,9 +1,9 @@
-//! Both ends of a ring.
+//! Tests of both ends of a ring.
 
 use super::*;
 use std::time::Duration;
 
-/// Messages of one of several senders.
+/// Messages of each sender.
 const ROUNDS: u64 = if cfg!(miri) { 10 } else { 2000 };
 
 fn ring(entries: u32, overflow: u32) -> Ring {
@@ -76,7 +76,7 @@ fn a_receiver_is_woken_when_the_last_message_that_it_waits_for_is_there() {
     let begun = std::time::Instant::now();
     assert!(ring.wait(16, Until::Forever).unwrap() >= 16);
     assert_eq!(ring.status().slept, 1);
-    // The bell was armed before the sleep, and for the look after it; and at each slice in between.
+    // The wake word was armed before the sleep, for the check after the sleep, and at each slice in between.
     let slices = begun.elapsed().as_millis() as u32 / 100;
     let turns = ring.shared.engine.turns();
     assert!(turns <= 2 + slices, "woken in vain: {turns} turns");
@@ -335,7 +335,7 @@ fn a_flood_of_messages_that_are_not_wanted_keeps_no_call_beyond_its_time() {
     let sender = ring.sender();
     let send = move || sender.try_send(&Post::new(1));
     send().unwrap();
-    // Each that is dropped is followed by another.
+    // Each dropped message is followed by another.
     let mut dropped = 0;
     ring.accept_only(move |_| {
         dropped += 1;
@@ -347,7 +347,7 @@ fn a_flood_of_messages_that_are_not_wanted_keeps_no_call_beyond_its_time() {
     let waited = ring.receive_timeout(Duration::from_millis(1));
     assert_eq!(waited.unwrap_err(), ReceiveError::TimedOut);
     assert!(ring.available() > 0 && ring.refused() > 4);
-    // A poller is told of what is left.
+    // The descriptor shows the remaining messages to a poller.
     assert!(is_readable(&mut ring));
     assert_eq!(ring.try_receive().unwrap_err(), ReceiveError::Empty);
     assert!(is_readable(&mut ring));
@@ -407,7 +407,7 @@ fn descriptors_whose_messages_found_no_room_keep_no_others_out() {
     let file = std::fs::File::open("/dev/null").unwrap();
     let send = |n| sender.send_fd(&Post::new(n), file.as_fd(), Until::Now);
     sender.send(&Post::new(1)).unwrap();
-    // Until the socket is full, or there are as many as one could ever hold.
+    // Sends until the socket is full, or until the largest possible number of descriptors is on its way.
     let refused = (0..1000).find_map(|_| match send(2) {
         Err(SendError::Full) => None,
         other => Some(other),

@@ -1,4 +1,4 @@
-//! Rings: one thread receives.
+//! Rings with several sending threads.
 
 use super::{INLINE, Options, Post, Sender, Until};
 use std::sync::Mutex;
@@ -11,7 +11,7 @@ fn send(sender: &Sender, messages: &[Vec<u8>]) {
     }
 }
 
-/// Their numbers and their beginnings.
+/// Sends batches that are made of numbers and their first bytes.
 fn send_together(sender: &Sender, messages: &[Vec<u8>]) {
     let post = |bytes: &Vec<u8>| {
         let begin = &bytes[..bytes.len().min(INLINE)];
