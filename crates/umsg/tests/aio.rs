@@ -97,7 +97,7 @@ fn tasks_that_share_a_queue_get_messages_in_turn_and_none_twice() {
 }
 
 #[test]
-fn who_waits_longest_is_served_first() {
+fn the_longest_waiter_is_served_first() {
     let (_place, queue) = Place::new().with_queue("/q", 4, 8);
     one_thread().block_on(async {
         let queue = Arc::new(posix::Queue::new(queue).unwrap());

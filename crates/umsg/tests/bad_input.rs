@@ -1,7 +1,7 @@
 //! What can be wrong with a name, a file, a directory or a file system: each a specific error, no crash, nothing lost.
 
-#[path = "bad_input/holds.rs"]
-mod holds;
+#[path = "bad_input/leases.rs"]
+mod leases;
 #[path = "bad_input/namespaces.rs"]
 mod namespaces;
 mod support;
@@ -12,7 +12,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use support::child::{Child, Exit};
 use support::place::Place;
-use support::scarce::{NOBODY, become_nobody, in_child, is_root};
+use support::scarce::{NOBODY, drop_to_unprivileged_user, in_child, is_root};
 use umsg::SegmentError;
 use umsg::posix::{OpenError, OpenOptions, Queue, ReceiveError, SendError};
 use umsg::{Namespace, NamespaceError};

@@ -83,7 +83,7 @@ fn a_sender_that_dies_has_called_the_function_of_another_process() {
 }
 
 #[test]
-fn who_dies_while_it_registers_or_takes_it_back_is_registered_no_more() {
+fn a_process_that_dies_while_it_registers_or_withdraws_is_registered_no_more() {
     in_rounds(
         &[
             "NOTICE_FILLED",
@@ -102,7 +102,7 @@ fn who_dies_while_it_registers_or_takes_it_back_is_registered_no_more() {
 }
 
 #[test]
-fn a_sender_is_not_held_up_by_who_dies_when_it_has_raised_its_signal() {
+fn a_sender_is_not_held_up_by_a_process_that_dies_after_raising_its_signal() {
     let (place, queue) = Place::in_turn().with_queue("/q", 4, 8);
     for _ in 0..ROUNDS {
         let mut owner = Child::run(|| {
@@ -123,7 +123,7 @@ fn a_sender_is_not_held_up_by_who_dies_when_it_has_raised_its_signal() {
 }
 
 #[test]
-fn a_receiver_that_dies_when_it_has_emptied_the_queue_leaves_nobody_untold() {
+fn a_receiver_that_dies_after_emptying_the_queue_leaves_no_process_without_notification() {
     in_rounds(
         &["RECEIVE_TAKEN", "RECEIVE_FREED"],
         |place, queue, point| {

@@ -79,13 +79,13 @@ crash_tests! {
     tables: [sending::ALL, sending::GROWING, receiving::ALL, holding::ALL, waiting::ALL];
     every_named_point_is_killed_at_in_some_scenario
         => expect_kills_at_every_point(scenarios(), CREATE_POINTS, OTHER_FILES);
-    a_killed_sender_leaves_a_whole_message_or_none_and_stops_nobody
+    a_killed_sender_leaves_a_whole_message_or_none_and_stops_no_process
         => kill_at_every_point("killed senders", sending::ALL);
-    a_killed_receiver_takes_at_most_its_own_message_along_and_stops_nobody
+    a_killed_receiver_takes_at_most_its_own_message_along_and_stops_no_process
         => kill_at_every_point("killed receivers", receiving::ALL);
     what_a_killed_holder_leased_is_delivered_again_and_what_it_reserved_is_free
         => kill_at_every_point("killed holders", holding::ALL);
-    a_process_killed_while_it_waits_stops_nobody
+    a_process_killed_while_it_waits_stops_no_process
         => kill_at_every_point("killed waiters", waiting::ALL);
     a_process_killed_while_a_queue_grows_loses_no_slot
         => kill_at_every_point("killed growers", sending::GROWING);
@@ -96,7 +96,7 @@ crash_tests! {
 }
 
 #[test]
-fn who_is_killed_while_taking_back_a_batch_is_itself_repaired() {
+fn a_process_killed_while_taking_back_a_batch_is_itself_repaired() {
     let _turn = turn();
     let mut figures = Figures::default();
     let scenario = named("sends batches").unwrap();

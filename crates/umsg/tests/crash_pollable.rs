@@ -184,7 +184,7 @@ fn dies(place: &Place, point: &str, work: fn(&Queue)) {
 }
 
 #[test]
-fn who_dies_when_it_begins_to_poll_leaves_nothing_watched() {
+fn a_process_that_dies_when_it_begins_to_poll_leaves_nothing_watched() {
     let _turn = turn();
     for point in ["BELL_MADE", "BELL_NAMED", "BELL_WATCHED"] {
         let (place, queue) = Place::new().with_queue("/q", DEPTH, 8);
@@ -200,7 +200,7 @@ fn who_dies_when_it_begins_to_poll_leaves_nothing_watched() {
 }
 
 #[test]
-fn who_dies_when_it_finds_nobody_polling_leaves_a_queue_that_can_be_polled() {
+fn a_process_that_dies_when_it_finds_no_poller_leaves_a_queue_that_can_be_polled() {
     let _turn = turn();
     for point in ["BELL_FORGOTTEN", "BELL_UNNAMED"] {
         let (place, queue) = Place::new().with_queue("/q", DEPTH, 8);
@@ -326,7 +326,7 @@ fn expect_to_be_polled(place: &Place, queue: &sysv::Queue, point: &str) {
 }
 
 #[test]
-fn who_dies_when_it_begins_to_poll_a_system_v_queue_leaves_nothing_watched() {
+fn a_process_that_dies_when_it_begins_to_poll_a_system_v_queue_leaves_nothing_watched() {
     let _turn = turn();
     for point in ["BELL_MADE", "BELL_NAMED", "BELL_WATCHED"] {
         let (place, queue) = Place::new().with_sysv_queue(7);
@@ -339,7 +339,7 @@ fn who_dies_when_it_begins_to_poll_a_system_v_queue_leaves_nothing_watched() {
 }
 
 #[test]
-fn who_dies_when_it_finds_nobody_polling_leaves_a_system_v_queue_that_can_be_polled() {
+fn a_process_that_dies_when_it_finds_no_poller_leaves_a_system_v_queue_that_can_be_polled() {
     let _turn = turn();
     for point in ["BELL_FORGOTTEN", "BELL_UNNAMED"] {
         let (place, queue) = Place::new().with_sysv_queue(7);

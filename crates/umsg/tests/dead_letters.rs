@@ -102,7 +102,7 @@ fn what_a_sender_writes_in_a_segment_moves_no_message_to_another_queue() {
 }
 
 #[test]
-fn nobody_names_a_dead_letter_queue_of_another_user() {
+fn no_process_names_a_dead_letter_queue_of_another_user() {
     let _turn = turn();
     let Some(place) = Everybodys::new() else {
         return;
@@ -237,7 +237,7 @@ fn messages_stay_set_aside_until_queue_label_and_dead_letter_queue_have_one_owne
 }
 
 #[test]
-fn a_repair_finds_the_label_of_a_queue_that_was_scribbled_over() {
+fn a_repair_finds_the_label_of_a_corrupted_queue() {
     let place = Place::in_turn();
     let mut options = umsg::posix::OpenOptions::new();
     options.read(true).write(true).create(true);

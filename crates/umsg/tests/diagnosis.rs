@@ -129,7 +129,7 @@ fn a_queue_that_is_being_used_is_never_said_to_be_damaged() {
 }
 
 #[test]
-fn who_died_with_which_lock_is_named_and_so_is_who_repaired() {
+fn a_diagnosis_names_the_dead_lock_owner_and_the_repairer() {
     for (point, side) in [
         ("SEND_FILLED", Side::Senders),
         ("SEND_PUBLISHED", Side::Senders),
@@ -176,7 +176,7 @@ fn who_died_with_which_lock_is_named_and_so_is_who_repaired() {
 }
 
 #[test]
-fn who_died_in_a_system_v_queue_is_named_and_so_is_who_repaired() {
+fn a_diagnosis_of_a_system_v_queue_names_the_dead_lock_owner_and_the_repairer() {
     let (place, queue) = Place::new().with_sysv_queue(0x77);
     let look = || sysv::diagnose(&place.namespace, 0x77).expect("a diagnosis");
     assert!(look().is_healthy());
@@ -197,7 +197,7 @@ fn who_died_in_a_system_v_queue_is_named_and_so_is_who_repaired() {
 }
 
 #[test]
-fn a_ring_whose_receiver_died_is_not_healthy_and_says_who_it_was() {
+fn a_ring_whose_receiver_died_is_not_healthy_and_names_the_receiver() {
     let place = Place::new();
     let make = || ring::Options::new().create_in(&place.namespace, "/r");
     let mut owner = Child::run(|| {
@@ -221,7 +221,7 @@ fn a_ring_whose_receiver_died_is_not_healthy_and_says_who_it_was() {
 }
 
 #[test]
-fn who_died_with_both_locks_left_one_of_them_lent() {
+fn a_process_that_died_with_both_locks_left_one_of_them_lent() {
     let (place, queue) = Place::new().with_queue("/q", 1000, 100);
     let died = dies_at("GROW_LENT", || while queue.try_send(b"fills", 1).is_ok() {});
     let diagnosis = diagnose(&place);
@@ -296,7 +296,7 @@ fn an_owner_that_lives_and_does_not_go_on_is_told_of_after_a_second() {
 }
 
 #[test]
-fn who_waits_is_named_with_what_for_and_for_how_long() {
+fn a_diagnosis_names_each_waiter_its_reason_and_its_time() {
     let (place, queue) = Place::new().with_queue("/q", 2, 100);
     let receiver = Child::run(|| queue.receive(&mut [0; 100]).map_or(1, |_| 0));
     assert!(wait_until(PATIENCE, || diagnose(&place).blocked.len() == 1));
@@ -381,7 +381,7 @@ fn holders_and_the_registered_are_named_and_those_that_died_are_told_of() {
 }
 
 #[test]
-fn who_polls_is_named() {
+fn a_diagnosis_names_each_poller() {
     let (place, queue) = Place::new().with_queue("/q", 10, 100);
     let _descriptor = queue.pollable().unwrap();
     let pids: Vec<_> = diagnose(&place).pollers.iter().map(|who| who.pid).collect();
@@ -443,7 +443,7 @@ fn bytes_that_no_operation_could_have_left_are_found_where_they_are() {
 }
 
 #[test]
-fn a_mark_of_damage_names_who_made_it() {
+fn a_mark_of_damage_names_its_maker() {
     let (place, queue) = Place::new().with_queue("/q", 10, 100);
     queue.try_send(b"", 0).unwrap();
     // A length that no message has.

@@ -305,7 +305,7 @@ fn pollers_of_several_users_are_all_told_of_messages_and_of_room() {
 }
 
 #[test]
-fn who_asks_for_every_edge_is_told_of_each_message_of_another_user() {
+fn a_poller_of_every_edge_gets_each_message_of_another_user() {
     let Some(place) = Everybodys::new() else {
         return;
     };
@@ -371,7 +371,7 @@ fn a_watch_of_dead_pollers_ends_when_another_user_comes_by() {
 }
 
 #[test]
-fn nobody_opens_a_fifo_of_another_user() {
+fn no_process_opens_a_fifo_of_another_user() {
     let Some(place) = Everybodys::new() else {
         return;
     };
@@ -409,7 +409,7 @@ fn nobody_opens_a_fifo_of_another_user() {
 }
 
 #[test]
-fn a_segment_that_names_the_doorbell_of_another_queue_rings_nobody() {
+fn a_segment_that_names_the_doorbell_of_another_queue_rings_no_poller() {
     let Some(place) = Everybodys::new() else {
         return;
     };

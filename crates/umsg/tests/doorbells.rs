@@ -92,7 +92,7 @@ fn a_queue_that_is_closed_takes_its_doorbell_along_unless_others_poll() {
 }
 
 #[test]
-fn a_stranger_who_fills_or_empties_the_fifo_stops_nobody() {
+fn another_user_that_fills_or_empties_the_fifo_stops_no_process() {
     let (place, queue) = Place::new().with_queue("/q", 2, SIZE as u32);
     let descriptor = queue.pollable_with(Edges::All).unwrap();
     let stranger = descriptor.try_clone_to_owned().unwrap();
@@ -355,7 +355,7 @@ fn a_queue_whose_doorbell_is_gone_is_watched_no_more() {
 }
 
 #[test]
-fn a_process_that_rings_rarely_finds_out_that_nobody_polls() {
+fn a_process_that_rings_rarely_finds_out_that_no_process_polls() {
     let (place, queue) = Place::new().with_queue("/q", 4, SIZE as u32);
     let mut poller = lasting_poller(&place);
     send_and_receive(&queue, 1);

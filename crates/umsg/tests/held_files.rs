@@ -206,7 +206,7 @@ fn while_a_stranger_holds_the_locks_of_the_directories_queues_are_opened_and_use
 }
 
 #[test]
-fn a_fifo_whose_lock_a_stranger_holds_keeps_nobody_from_a_queue() {
+fn a_fifo_whose_lock_another_user_holds_keeps_no_process_from_a_queue() {
     let Some(place) = queues() else { return };
     let _ring = ring_owner(&place);
     let holder = holder(STRANGER, || {

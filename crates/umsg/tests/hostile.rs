@@ -241,7 +241,7 @@ fn limit_addresses() {
 }
 
 #[test]
-fn who_scribbles_over_a_posix_queue_crashes_and_hangs_nobody() {
+fn a_process_that_overwrites_a_posix_queue_crashes_and_hangs_no_other() {
     let plain = posix::Posix {
         with_policies: false,
     };
@@ -252,11 +252,11 @@ fn who_scribbles_over_a_posix_queue_crashes_and_hangs_nobody() {
 }
 
 #[test]
-fn who_scribbles_over_a_system_v_queue_crashes_and_hangs_nobody() {
+fn a_process_that_overwrites_a_system_v_queue_crashes_and_hangs_no_other() {
     attack("System V queues", &[&sysv::SysV]);
 }
 
 #[test]
-fn who_scribbles_over_a_ring_crashes_and_hangs_nobody() {
+fn a_process_that_overwrites_a_ring_crashes_and_hangs_no_other() {
     attack("rings", &[&ring::Rings]);
 }

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use support::child::{Child, Exit};
 use support::place::Place;
-use support::scarce::{become_nobody, entries, in_child, is_root, leave_descriptors};
+use support::scarce::{drop_to_unprivileged_user, entries, in_child, is_root, leave_descriptors};
 use support::shared::{Shared, Zeroed};
 use support::{turn, wait_until};
 use umsg::posix::{self, Notify, OpenError, OpenOptions, Queue, RestoreError, Snapshot};
@@ -176,7 +176,7 @@ fn a_child_that_executes_another_program_has_it_no_more() {
 }
 
 #[test]
-fn a_queue_whose_users_were_all_killed_goes_with_whoever_comes_by() {
+fn a_queue_whose_users_were_all_killed_is_removed_by_the_next_process() {
     let _turn = turn();
     type Come = (&'static str, fn(&Place));
     let comes: &[Come] = &[

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use support::child::{Child, Exit};
 use support::place::Place;
-use support::scarce::{become_nobody, is_root};
+use support::scarce::{drop_to_unprivileged_user, is_root};
 use support::shared::{Shared, Zeroed};
 use support::wait_until;
 use umsg::SegmentError;
@@ -350,7 +350,7 @@ fn lives(place: &Place) -> usize {
 
 /// Opens the queue and the System V queue as another user does that can't be registered, at home or in another PID namespace.
 fn opens_as_another(place: &Place, is_expected: bool) -> i32 {
-    become_nobody();
+    drop_to_unprivileged_user();
     let mut options = OpenOptions::new();
     options.read(true).write(true).namespace(&place.namespace);
     let opened = options.open("/q").map(drop);

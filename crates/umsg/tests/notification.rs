@@ -81,7 +81,7 @@ fn a_function_may_register_again() {
 }
 
 #[test]
-fn who_waits_is_told_by_whom() {
+fn a_waiter_learns_which_process_sent() {
     let (place, queue) = Place::new().with_queue("/q", 4, 8);
     let mut awaited = queue.notify_waiter().unwrap();
     assert_eq!(awaited.try_wait(), Err(NotifyError::TimedOut));
@@ -282,7 +282,7 @@ fn a_registration_is_not_a_forked_childs() {
 }
 
 #[test]
-fn a_mapping_outlives_its_queue_as_long_as_somebody_waits_for_it() {
+fn a_mapping_outlives_its_queue_as_long_as_a_process_waits_for_it() {
     let (place, queue) = Place::new().with_queue("/q", 4, 8);
     let (how, told) = telling();
     std::mem::forget(queue.notify(how).unwrap());
@@ -314,7 +314,7 @@ fn a_batch_notifies_once_and_a_returned_lease_notifies() {
 }
 
 #[test]
-fn who_sends_beside_a_registration_never_leaves_a_message_that_nobody_is_told_of() {
+fn a_send_beside_a_registration_never_leaves_a_message_without_notification() {
     const MESSAGES: u32 = 20_000;
     let (place, queue) = Place::new().with_queue("/q", 64, 8);
     let mut senders = [(); 2].map(|()| {
@@ -353,7 +353,7 @@ struct Seen {
 unsafe impl Zeroed for Seen {}
 
 #[test]
-fn a_forged_record_has_no_signal_sent_to_anybody() {
+fn a_forged_record_makes_no_process_send_a_signal() {
     let (place, queue) = Place::new().with_queue("/q", 4, 8);
     let seen: Shared<Seen> = Shared::new();
     let mut bystander = Child::run(|| {
@@ -387,7 +387,7 @@ fn a_forged_record_has_no_signal_sent_to_anybody() {
 }
 
 #[test]
-fn who_was_held_up_by_one_process_that_does_not_raise_its_signal_is_not_by_the_next() {
+fn a_sender_waits_for_only_one_process_that_does_not_raise_its_signal() {
     let (place, queue) = Place::new().with_queue("/q", 4, 8);
     let file = file_of(&place);
     let write = |value: u32, at: u64| file.write_all_at(&value.to_le_bytes(), at).unwrap();
@@ -447,7 +447,7 @@ fn a_forged_record_of_one_queue_does_not_fire_a_registration_with_another() {
 }
 
 #[test]
-fn a_file_that_is_cut_short_under_who_waits_for_its_queue_ends_nobody() {
+fn a_file_that_is_truncated_under_a_waiter_for_its_queue_ends_no_process() {
     let place = Place::new();
     let path = place.path().join("mq/q");
     let mut owner = Child::run(|| {
@@ -478,7 +478,7 @@ fn a_file_that_is_cut_short_under_who_waits_for_its_queue_ends_nobody() {
 }
 
 #[test]
-fn scribbled_records_make_errors_and_nothing_worse() {
+fn corrupted_records_make_errors_and_nothing_worse() {
     let place = Place::new();
     let mut random = support::Random::new(5);
     for _ in 0..200 {

@@ -341,7 +341,7 @@ fn a_dead_letter_queue_that_was_removed_takes_nothing_along() {
 }
 
 #[test]
-fn what_is_set_aside_is_bounded_and_lost_by_nobody() {
+fn messages_set_aside_are_bounded_and_never_lost() {
     let place = Place::new();
     let dead = place.create("/dead", 1, 100);
     let queue = queue(&place, |options| {

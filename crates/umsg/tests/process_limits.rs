@@ -9,7 +9,9 @@ use std::time::Duration;
 use support::child::{Child, Exit};
 use support::face::{Face, Told};
 use support::place::Place;
-use support::scarce::{InUse, become_nobody, entries, in_child, is_root, leave_descriptors, limit};
+use support::scarce::{
+    InUse, drop_to_unprivileged_user, entries, in_child, is_root, leave_descriptors, limit,
+};
 use umsg::Namespace;
 use umsg::posix::{Notify, NotifyError};
 
@@ -87,7 +89,7 @@ fn what_is_open_is_used_without_any_descriptor<F: Face>() {
 }
 
 #[test]
-fn who_can_not_poll_for_want_of_descriptors_can_when_there_are_some() {
+fn a_process_that_can_not_poll_for_lack_of_descriptors_can_when_there_are_some() {
     let place = Place::new();
     in_child(|| {
         let queue = place.create("/q", 4, 8);
@@ -178,7 +180,7 @@ fn repair_later<F: Face>(place: &Place, directory: &str, lock: u64) -> i32 {
 }
 
 #[test]
-fn a_limit_on_threads_is_told_to_who_wants_to_be_notified_and_to_nobody_else() {
+fn a_limit_on_threads_is_reported_by_a_registration_and_by_no_other_call() {
     if !is_root() {
         return;
     }
@@ -187,7 +189,7 @@ fn a_limit_on_threads_is_told_to_who_wants_to_be_notified_and_to_nobody_else() {
     std::fs::set_permissions(place.path(), all).unwrap();
     Namespace::at(place.path()).unwrap();
     in_child(|| {
-        become_nobody();
+        drop_to_unprivileged_user();
         let namespace = Namespace::at(place.path()).unwrap();
         let queue = umsg::posix::OpenOptions::new()
             .read(true)

@@ -222,8 +222,7 @@ fn a_batch_that_never_fits_is_not_called_full() {
 }
 
 #[test]
-fn who_passes_a_descriptor_to_a_ring_whose_doorbell_was_taken_away_is_told_that_it_has_lost_its_owner()
- {
+fn passing_a_descriptor_to_a_ring_without_its_doorbell_fails_with_owner_dead() {
     let place = Place::new();
     let ring = Options::new().create_in(&place.namespace, "/left").unwrap();
     let sender = Sender::open_in(&place.namespace, "/left").unwrap();

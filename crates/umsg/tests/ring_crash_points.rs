@@ -55,7 +55,7 @@ fn kill_often(scenario: &Scenario, point: &str, figures: &mut Figures) {
 }
 
 #[test]
-fn a_sender_that_is_killed_at_any_point_leaves_a_whole_message_or_none_and_stops_nobody() {
+fn a_sender_that_is_killed_at_any_point_leaves_a_whole_message_or_none_and_stops_no_process() {
     kill_senders(&[
         "sends to a sleeper",
         "sends to a receiver that waits for several",
@@ -64,7 +64,7 @@ fn a_sender_that_is_killed_at_any_point_leaves_a_whole_message_or_none_and_stops
 }
 
 #[test]
-fn a_sender_that_is_killed_keeps_nothing_from_who_polls() {
+fn a_sender_that_is_killed_keeps_nothing_from_a_poller() {
     kill_senders(&["sends to a poller", "passes descriptors"]);
 }
 
@@ -306,7 +306,7 @@ fn an_owner_that_is_killed_while_it_repairs_is_missed_and_replaced() {
 }
 
 #[test]
-fn a_descriptor_whose_sender_died_before_its_message_is_in_nobodys_way() {
+fn a_descriptor_whose_sender_died_before_its_message_blocks_no_other() {
     let place = Place::in_turn();
     let mut ring = Options::new().create_in(&place.namespace, NAME).unwrap();
     let file = std::fs::File::open("/dev/null").unwrap();

@@ -95,7 +95,7 @@ fn blocked(place: &Place) -> usize {
 }
 
 #[test]
-fn a_queue_that_was_scribbled_over_keeps_its_whole_messages_in_their_order() {
+fn a_corrupted_queue_keeps_its_intact_messages_in_order() {
     let fifo = 12_288;
     for (what, offset, bytes, lost) in [
         ("sent", 528, &[0xff; 4][..], 0),
@@ -178,7 +178,7 @@ fn works_after_draining(queue: &Queue) {
 }
 
 #[test]
-fn whatever_was_scribbled_a_queue_that_is_said_to_be_healthy_works() {
+fn a_corrupted_queue_that_is_reported_healthy_works() {
     let place = Place::new();
     drop(filled(&place));
     let whole = fs::read(path(&place)).unwrap();
@@ -210,7 +210,7 @@ fn whatever_was_scribbled_a_queue_that_is_said_to_be_healthy_works() {
 }
 
 #[test]
-fn who_waits_goes_on_waiting_and_leases_last_while_a_queue_is_made_anew() {
+fn waiters_go_on_waiting_and_leases_last_while_a_queue_is_rebuilt() {
     let (place, queue) = Place::new().with_queue("/q", 3, 400);
     queue.try_send(&[1; 300], 0).unwrap();
     let lease = queue.try_receive_lease().unwrap();
@@ -279,7 +279,7 @@ fn a_repair_takes_up_what_the_dead_have_left_and_leaves_the_rest_alone() {
 }
 
 #[test]
-fn nothing_is_repaired_beside_a_stopped_owner_and_a_lock_of_nobody_is_freed() {
+fn nothing_is_repaired_beside_a_stopped_owner_and_a_lock_without_an_owner_is_freed() {
     let place = Place::new();
     let (queue, held) = filled(&place);
     let mut child = Child::run(|| {

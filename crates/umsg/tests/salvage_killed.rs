@@ -364,7 +364,7 @@ fn light_fuse() {
 }
 
 /// At any time while it makes the queue anew.
-fn kill_while_mending<K: Kind>(seed: u64) {
+fn kill_while_repairing<K: Kind>(seed: u64) {
     let mut random = Random::new(seed);
     let mut half_made = 0;
     for round in 0..ROUNDS {
@@ -445,7 +445,7 @@ fn kill_one_of_two<K: Kind>(seed: u64) {
 fn kill<K: Kind>() {
     kill_at_points::<K>();
     kill_at_random::<K>(support::now());
-    kill_while_mending::<K>(support::now());
+    kill_while_repairing::<K>(support::now());
     kill_one_of_two::<K>(support::now());
 }
 

@@ -30,7 +30,7 @@ fn is_refused(place: &Everybodys, name: &str) {
 }
 
 #[test]
-fn nobody_talks_to_the_users_of_another_name_of_a_queues_file() {
+fn no_process_talks_to_the_users_of_another_name_of_a_queues_file() {
     let Some(place) = Everybodys::new() else {
         return;
     };

@@ -85,15 +85,15 @@ crash_tests! {
     tables: [sending::ALL, receiving::ALL, holding::ALL, waiting::ALL, changing::ALL];
     every_named_point_is_killed_at_in_some_scenario
         => expect_kills_at_every_point(scenarios(), &[CREATE_POINTS, REMOVE_POINTS].concat(), OTHER_FILES);
-    a_killed_sender_leaves_a_whole_message_or_none_and_stops_nobody
+    a_killed_sender_leaves_a_whole_message_or_none_and_stops_no_process
         => kill_at_every_point("killed senders", sending::ALL);
-    a_killed_receiver_takes_at_most_its_own_message_along_and_stops_nobody
+    a_killed_receiver_takes_at_most_its_own_message_along_and_stops_no_process
         => kill_at_every_point("killed receivers", receiving::ALL);
     what_a_killed_holder_leased_is_delivered_again
         => kill_at_every_point("killed holders", holding::ALL);
-    a_process_killed_while_it_waits_stops_nobody
+    a_process_killed_while_it_waits_stops_no_process
         => kill_at_every_point("killed waiters", waiting::ALL);
-    a_process_killed_while_it_changes_a_queue_stops_nobody
+    a_process_killed_while_it_changes_a_queue_stops_no_process
         => kill_at_every_point("killed administrators", changing::ALL);
     a_repairer_that_is_killed_is_itself_repaired
         => kill_repairers(DEADLY, named);
@@ -135,7 +135,7 @@ fn a_queue_whose_creator_is_killed_exists_whole_or_not_at_all() {
 }
 
 #[test]
-fn a_queue_whose_remover_is_killed_is_gone_for_all_who_wait() {
+fn a_queue_whose_remover_is_killed_is_gone_for_all_waiters() {
     let _turn = turn();
     for point in REMOVE_POINTS {
         for full in [false, true] {

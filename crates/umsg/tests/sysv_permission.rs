@@ -419,7 +419,7 @@ fn what_root_gives_away_belongs_to_the_new_owner_names_and_all() {
 }
 
 #[test]
-fn a_new_owner_who_does_not_own_the_file_is_told_what_he_can_not_change() {
+fn a_new_owner_that_does_not_own_the_file_learns_which_rights_it_can_not_change() {
     with_both(|place| {
         let id = provide(place, MAKER, 0o600);
         let ours = Ours(&place.namespace);
@@ -500,7 +500,7 @@ fn narrow(place: &Place, id: i32, mode: u32) {
 }
 
 #[test]
-fn who_forges_a_queues_rights_keeps_no_access_when_its_owner_narrows_the_mode() {
+fn a_forger_of_a_queues_rights_keeps_no_access_when_its_owner_narrows_the_mode() {
     const PEER: User = User(1003, 1003, &[]);
     with_both(|place| {
         // By its owner, and by root.
@@ -520,7 +520,7 @@ fn who_forges_a_queues_rights_keeps_no_access_when_its_owner_narrows_the_mode() 
 }
 
 #[test]
-fn who_forges_a_queues_owner_does_not_keep_the_owner_from_removing_it() {
+fn a_forger_of_a_queues_owner_does_not_keep_the_owner_from_removing_it() {
     const PEER: User = User(1003, 1003, &[]);
     with_both(|place| {
         let id = provide(place, MAKER, 0o666);
@@ -533,7 +533,7 @@ fn who_forges_a_queues_owner_does_not_keep_the_owner_from_removing_it() {
 }
 
 #[test]
-fn who_was_a_queues_owner_cannot_forge_to_be_its_creator() {
+fn a_former_owner_of_a_queue_cannot_forge_to_be_its_creator() {
     const PEER: User = User(1003, 1003, &[]);
     with_both(|place| {
         for giver in [MAKER, ROOT] {
@@ -556,7 +556,7 @@ fn who_was_a_queues_owner_cannot_forge_to_be_its_creator() {
 }
 
 #[test]
-fn who_is_blocked_is_judged_again_when_the_rights_change() {
+fn a_blocked_process_is_checked_again_when_the_rights_change() {
     with_both(|place| {
         let queue = OpenOptions::new()
             .namespace(&place.namespace)

@@ -56,7 +56,7 @@ fn a_system_v_queue_shows_messages_and_bytes_of_room() {
 }
 
 #[test]
-fn who_polls_a_system_v_queue_learns_that_it_was_removed() {
+fn a_poller_of_a_system_v_queue_learns_that_it_was_removed() {
     let (place, queue) = Place::in_turn().with_sysv_queue(KEY);
     let set = Epoll::new(
         queue.pollable().unwrap(),

@@ -85,7 +85,7 @@ fn queues_without_a_key_are_distinct_and_found_by_their_identifier() {
 }
 
 #[test]
-fn who_wants_a_new_queue_is_told_that_there_is_one() {
+fn a_request_for_a_new_queue_fails_if_there_is_one() {
     let place = Place::new();
     make(&place.namespace, KEY).unwrap();
     let exclusive = options(&place.namespace)
@@ -320,7 +320,7 @@ fn the_mode_is_taken_whole_and_what_follows_for_the_file_from_it() {
 }
 
 #[test]
-fn what_strangers_put_among_the_queues_is_nobodys_queue_and_in_nobodys_way() {
+fn foreign_files_among_the_queues_are_no_queues_and_block_no_process() {
     let place = Place::new();
     let at = |name: &str| place.path().join("msg").join(name);
     fs::write(at("0"), b"no queue at all").unwrap();

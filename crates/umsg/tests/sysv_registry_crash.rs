@@ -235,7 +235,7 @@ fn a_killed_sweeper_is_swept_after() {
 }
 
 #[test]
-fn a_queue_whose_changer_is_killed_lets_in_who_may_before_or_after() {
+fn a_queue_whose_changer_is_killed_has_the_old_rights_or_the_new() {
     let _turn = turn();
     for point in CHANGE {
         let Some(place) = all_users() else { return };
@@ -277,7 +277,7 @@ fn a_queue_whose_changer_is_killed_lets_in_who_may_before_or_after() {
 }
 
 #[test]
-fn a_limit_of_queues_does_not_count_what_the_dead_left() {
+fn a_limit_of_queues_does_not_count_stale_files() {
     let place = Place::in_turn();
     let limits = umsg::Limits {
         msgmni: 3,

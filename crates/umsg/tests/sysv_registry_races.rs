@@ -231,7 +231,7 @@ fn lock_all(path: &Path, held: &mut Vec<fs::File>) {
 }
 
 #[test]
-fn what_a_stranger_locks_keeps_nobody_from_making_changing_and_removing_queues() {
+fn the_locks_of_another_user_keep_no_process_from_making_changing_and_removing_queues() {
     let _turn = turn();
     let Some(place) = all_users() else { return };
     let shared = Shared::<Race>::new();
@@ -266,7 +266,7 @@ fn what_a_stranger_locks_keeps_nobody_from_making_changing_and_removing_queues()
 }
 
 #[test]
-fn of_many_users_that_want_a_keys_queue_one_gets_it_whoever_left_a_label_there() {
+fn of_many_users_that_want_a_keys_queue_one_gets_it_whichever_user_left_a_key_symlink() {
     let _turn = turn();
     let Some(place) = all_users() else { return };
     let users = [VICTIM, STRANGER, 0];

@@ -133,7 +133,7 @@ fn a_ring_that_was_cut_short_is_damaged() {
 }
 
 #[test]
-fn who_waits_in_a_queue_that_is_cut_short_is_told() {
+fn a_waiter_in_a_truncated_queue_gets_an_error() {
     let place = Place::in_turn();
     let (empty, sysv_queue) = (place.create("/q", 1, 100), place.create_sysv(7));
     let mut waiting = [
@@ -168,7 +168,7 @@ fn who_waits_in_a_queue_that_is_cut_short_is_told() {
 }
 
 #[test]
-fn files_that_are_cut_and_lengthened_at_random_crash_and_hang_nobody() {
+fn files_that_are_truncated_and_lengthened_at_random_crash_and_hang_no_process() {
     let place = Place::in_turn();
     let rounds = 30;
     for round in 0..rounds {

@@ -236,7 +236,7 @@ fn stream(send: impl Fn(u32) + Send, mut receive: impl FnMut() -> u32) {
 }
 
 #[test]
-fn those_who_wait_while_a_counter_passes_its_end_are_served() {
+fn waiters_are_served_while_a_counter_passes_its_end() {
     for end in ENDS {
         let (place, queue) = Place::new().with_queue("/q", 3, 4);
         count_from(&Words::of(&place.path().join("mq/q")), end - BEFORE);

@@ -17,8 +17,8 @@ const FLAGS: &str = "-Zsanitizer=thread --cfg rustix_use_libc";
 /// Integration tests whose threads share what they open: of two mappings of one file the sanitizer does not know that they are one.
 const TESTS: [&str; 8] = [
     "batches",
-    "holds",
-    "holds_random",
+    "leases",
+    "leases_random",
     "policies",
     "ring",
     "ring_model",

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_may_send_or_receive_may_map_the_file_and_nobody_else() {
+    fn users_that_may_send_or_receive_may_map_the_file_and_no_others() {
         assert_eq!(file_mode(0o600), 0o600);
         assert_eq!(file_mode(0o420), 0o660);
         assert_eq!(file_mode(0o204), 0o606);

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_lies_nowhere_is_not_kept_by_who_can_not_lease_it() {
+    fn a_message_without_a_place_is_not_kept_by_a_failed_lease() {
         let (_home, queue) = queue_with_a_message();
         let lease = queue.try_receive_lease().unwrap();
         let cell = queue.engine.segment().cell(lease.handle.slot).unwrap();

@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn who_finds_a_damaged_file_takes_no_new_ring_away_that_has_its_name_meanwhile() {
+    fn a_process_that_finds_a_damaged_file_removes_no_new_ring_of_its_name() {
         let (_home, namespace) = namespace();
         let path = namespace.path().join(RINGS).join("r");
         std::fs::write(&path, b"no ring at all").unwrap();

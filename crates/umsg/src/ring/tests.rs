@@ -354,7 +354,7 @@ fn a_flood_of_messages_that_are_not_wanted_keeps_no_call_beyond_its_time() {
 }
 
 #[test]
-fn who_polls_and_takes_one_message_at_a_time_misses_none_that_brings_a_descriptor() {
+fn a_poller_that_takes_one_message_at_a_time_misses_none_with_a_descriptor() {
     use std::os::fd::AsFd as _;
     let mut ring = ring(64, 0);
     let sender = ring.sender();

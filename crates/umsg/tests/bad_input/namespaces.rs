@@ -39,7 +39,7 @@ fn a_queue_whose_mode_grants_nothing_is_denied() {
     ] {
         let place = shared_place(mode);
         in_child(|| {
-            become_nobody();
+            drop_to_unprivileged_user();
             let namespace = Namespace::at(place.path()).unwrap();
             for (reads, writes) in [(true, false), (false, true), (true, true)] {
                 let result = OpenOptions::new()
@@ -147,7 +147,7 @@ fn a_namespace_that_may_not_be_written_or_searched_says_which() {
     chmod(place.path(), 0o755);
     chmod(&place.path().join("mq"), 0o755);
     in_child(|| {
-        become_nobody();
+        drop_to_unprivileged_user();
         let namespace = Namespace::at(place.path()).unwrap();
         let error = create(&namespace, "/new").unwrap_err();
         expect_error!(
@@ -164,7 +164,7 @@ fn a_namespace_that_may_not_be_written_or_searched_says_which() {
     });
     chmod(place.path(), 0o700);
     in_child(|| {
-        become_nobody();
+        drop_to_unprivileged_user();
         let error = Namespace::at(place.path()).unwrap_err();
         expect_error!(error, NamespaceError::NotAccessible { .. }, libc::EACCES);
         0

@@ -95,7 +95,7 @@ pub fn reserve(actor: &mut Actor<'_>, rounds: usize) {
 }
 
 /// A process that leases some messages and reserves some room, and ends without a word.
-pub fn leave_holds(actor: &mut Actor<'_>) {
+pub fn leave_leases(actor: &mut Actor<'_>) {
     let mut holder = Child::run(|| {
         let leases: Vec<_> = (0..4)
             .map(|_| actor.lease(How::Try).expect("a message"))

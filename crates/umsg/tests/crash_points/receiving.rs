@@ -24,7 +24,7 @@ pub const ALL: &[Scenario] = &[
     })
     .prefill(|actor| {
         send_mixed(actor, 4);
-        leave_holds(actor);
+        leave_leases(actor);
     })
     .passes(3)
     .dies_at(crash_points![RETURN_MARKED RECEIVE_RETURNED RECEIVE_FREED]),

@@ -53,7 +53,7 @@ pub const ALL: &[Scenario] = &[
     .shape(SHALLOW)
     .prefill(|actor| {
         send_mixed(actor, 26);
-        leave_holds(actor);
+        leave_leases(actor);
     })
     .dies_at(crash_points![RETURN_MARKED RECEIVE_RETURNED RESERVE_HELD]),
     Scenario::new("sends short messages of one priority", |actor| {

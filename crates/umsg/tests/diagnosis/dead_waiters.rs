@@ -94,7 +94,7 @@ fn is_asleep(pid: i32) -> bool {
 }
 
 #[test]
-fn who_died_while_it_waited_is_told_of_not_counted_and_taken_away() {
+fn a_waiter_that_died_is_reported_not_counted_and_removed() {
     for (kind, call) in [
         (Kind::Posix, Call::Receive),
         (Kind::Posix, Call::Send),

@@ -35,7 +35,7 @@ fn assert_is_repaired(patient: &mut Patient, what: &str) {
 }
 
 #[test]
-fn a_lock_that_names_nobody_there_could_be_is_told_of_and_reset() {
+fn a_lock_with_an_impossible_thread_id_is_reported_and_reset() {
     for (kind, word) in KINDS
         .iter()
         .flat_map(|&kind| NOBODY.map(|word| (kind, word)))
@@ -56,7 +56,7 @@ fn a_lock_that_names_nobody_there_could_be_is_told_of_and_reset() {
 }
 
 #[test]
-fn what_a_lock_guards_that_names_nobody_is_checked() {
+fn the_state_under_a_lock_with_an_impossible_thread_id_is_checked() {
     for kind in KINDS {
         let patient = Patient::new(kind);
         for &lock in patient.locks() {

@@ -376,12 +376,12 @@ const PLAIN: Posix = Posix {
 };
 
 #[test]
-fn no_value_at_a_boundary_in_a_posix_queue_crashes_or_hangs_anybody() {
+fn no_value_at_a_boundary_in_a_posix_queue_crashes_or_hangs_a_process() {
     try_all("POSIX", &PLAIN, None);
 }
 
 #[test]
-fn no_value_at_a_boundary_in_a_queue_with_policies_crashes_or_hangs_anybody() {
+fn no_value_at_a_boundary_in_a_queue_with_policies_crashes_or_hangs_a_process() {
     let strict = Posix {
         with_policies: true,
     };
@@ -390,7 +390,7 @@ fn no_value_at_a_boundary_in_a_queue_with_policies_crashes_or_hangs_anybody() {
 
 /// A full queue with two dead blocked senders, one of them with a batch, a lease and a reservation of the dead.
 #[test]
-fn no_value_at_a_boundary_beside_dead_senders_crashes_or_hangs_anybody() {
+fn no_value_at_a_boundary_beside_dead_senders_crashes_or_hangs_a_process() {
     let stage: Stage = |place| {
         let queue = place.open(posix::NAME);
         std::mem::forget(queue.receive_lease().expect("a message"));
@@ -407,7 +407,7 @@ fn no_value_at_a_boundary_beside_dead_senders_crashes_or_hangs_anybody() {
 
 /// An empty queue with dead blocked receivers, and a dead registration.
 #[test]
-fn no_value_at_a_boundary_beside_dead_receivers_crashes_or_hangs_anybody() {
+fn no_value_at_a_boundary_beside_dead_receivers_crashes_or_hangs_a_process() {
     let stage: Stage = |place| {
         let queue = place.open(posix::NAME);
         let mut buffer = [0; SIZE];
@@ -423,13 +423,13 @@ fn no_value_at_a_boundary_beside_dead_receivers_crashes_or_hangs_anybody() {
 }
 
 #[test]
-fn no_value_at_a_boundary_in_a_system_v_queue_crashes_or_hangs_anybody() {
+fn no_value_at_a_boundary_in_a_system_v_queue_crashes_or_hangs_a_process() {
     try_all("System V", &SysV, None);
 }
 
 /// A full queue with a dead blocked sender, a dead receiver of a type that there is not, and a lease of the dead.
 #[test]
-fn no_value_at_a_boundary_beside_dead_users_of_a_system_v_queue_crashes_or_hangs_anybody() {
+fn no_value_at_a_boundary_beside_dead_users_of_a_system_v_queue_crashes_or_hangs_a_process() {
     let stage: Stage = |place| {
         let queue = place.open_sysv(sysv::KEY);
         std::mem::forget(queue.receive_lease(Want::Any).expect("a message"));
@@ -447,6 +447,6 @@ fn no_value_at_a_boundary_beside_dead_users_of_a_system_v_queue_crashes_or_hangs
 }
 
 #[test]
-fn no_value_at_a_boundary_in_a_ring_crashes_or_hangs_anybody() {
+fn no_value_at_a_boundary_in_a_ring_crashes_or_hangs_a_process() {
     try_all("ring", &Rings, None);
 }

@@ -62,7 +62,7 @@ fn a_queue_is_found_by_its_descriptor_whatever_it_is_called() {
 }
 
 #[test]
-fn who_can_not_open_the_file_anew_has_the_queue_by_its_descriptor_all_the_same() {
+fn a_process_that_can_not_open_the_file_anew_has_the_queue_by_its_descriptor() {
     let place = Place::in_turn();
     let _first = create(&place);
     let (queue, descriptor) = options(&place).open_with_descriptor("/q", false).unwrap();
@@ -82,7 +82,7 @@ fn who_can_not_open_the_file_anew_has_the_queue_by_its_descriptor_all_the_same()
     }
     allow_all(&place);
     in_child(|| {
-        become_nobody();
+        drop_to_unprivileged_user();
         use_it()
     });
     assert_eq!(look(&place).unwrap().identity(), queue.identity());
@@ -110,7 +110,7 @@ fn allow_all(place: &Place) {
 }
 
 #[test]
-fn who_may_not_remove_a_queue_locks_it_at_no_time() {
+fn a_process_that_may_not_remove_a_queue_never_locks_it() {
     let place = Place::in_turn();
     if !is_root() {
         return;
@@ -122,7 +122,7 @@ fn who_may_not_remove_a_queue_locks_it_at_no_time() {
     rustix::fs::chmod(&file, rustix::fs::Mode::from_raw_mode(0o666)).unwrap();
     user.kill();
     in_child(|| {
-        become_nobody();
+        drop_to_unprivileged_user();
         // It would die with the lock.
         crash::arm("TRANSIENT_LOCKED", 1);
         assert!(place.namespace.sweep().unwrap().is_empty());

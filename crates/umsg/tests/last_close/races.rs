@@ -41,7 +41,7 @@ fn hammer(work: impl Fn() + Sync) {
 }
 
 #[test]
-fn who_only_looks_at_what_is_left_keeps_no_last_user_from_removing_it() {
+fn an_inspection_keeps_no_last_user_from_removing_a_queue() {
     let place = Place::in_turn();
     let file = place.path().join("mq/q/queue");
     let end = Instant::now() + HAMMERED;
@@ -68,7 +68,7 @@ fn who_only_looks_at_what_is_left_keeps_no_last_user_from_removing_it() {
 }
 
 #[test]
-fn who_opens_while_the_last_user_closes_has_the_queue_that_others_find() {
+fn a_process_that_opens_while_the_last_user_closes_has_the_queue_that_others_find() {
     let place = Place::in_turn();
     let told = Shared::<Told>::new();
     hammer(|| {
@@ -81,7 +81,7 @@ fn who_opens_while_the_last_user_closes_has_the_queue_that_others_find() {
 }
 
 #[test]
-fn who_has_found_a_queue_and_is_overtaken_by_its_last_user_finds_it_no_more() {
+fn a_process_that_has_found_a_queue_and_is_overtaken_by_its_last_user_finds_it_no_more() {
     let place = Place::in_turn();
     let told = Shared::<Told>::new();
     let mut last = user(&place, &told);
@@ -138,7 +138,7 @@ fn users_that_are_killed_at_any_time_leave_no_queue_that_others_do_not_find() {
 }
 
 #[test]
-fn nobody_who_goes_takes_away_a_queue_that_stays() {
+fn no_process_that_ends_removes_a_queue_that_stays() {
     let place = Place::in_turn();
     let told = Shared::<Told>::new();
     hammer(|| {
@@ -165,7 +165,7 @@ fn nobody_who_goes_takes_away_a_queue_that_stays() {
 }
 
 #[test]
-fn who_is_killed_while_it_makes_or_removes_one_is_in_nobodys_way() {
+fn a_process_killed_while_it_makes_or_removes_a_queue_blocks_no_other() {
     let _turn = turn();
     for point in [
         "CREATE_EMPTY",

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_ring_that_was_scribbled_over_keeps_its_whole_messages_and_its_receiver() {
+fn a_corrupted_ring_keeps_its_intact_messages_and_its_receiver() {
     let place = Place::new();
     let mut receiver = ring::Options::new()
         .entries(8)
@@ -29,7 +29,7 @@ fn a_ring_that_was_scribbled_over_keeps_its_whole_messages_and_its_receiver() {
 }
 
 #[test]
-fn who_polls_a_ring_is_told_by_a_repair_of_what_a_dead_sender_has_sent() {
+fn a_repair_wakes_a_poller_of_a_ring_for_the_messages_of_a_dead_sender() {
     for is_damaged in [false, true] {
         let place = Place::new();
         let options = ring::Options::new();

@@ -57,7 +57,7 @@ fn sysv_works(queue: &sysv::Queue) {
 }
 
 #[test]
-fn a_system_v_queue_that_was_scribbled_over_keeps_its_whole_messages_in_their_order() {
+fn a_corrupted_system_v_queue_keeps_its_intact_messages_in_order() {
     for (what, offset, bytes) in [
         ("free slots", 256 + 8, &[0xff; 4][..]),
         ("messages", 256 + 12, &[0xff; 4]),
@@ -92,8 +92,7 @@ fn a_system_v_queue_that_was_scribbled_over_keeps_its_whole_messages_in_their_or
 }
 
 #[test]
-fn messages_that_were_sent_after_the_number_of_the_last_one_was_scribbled_over_are_kept_with_the_others()
- {
+fn messages_that_were_sent_after_the_last_number_was_corrupted_are_kept_with_the_others() {
     let place = Place::new();
     let queue = sysv_queue(&place);
     write(&place.path().join("msg/0"), 256 + 16, &[0; 8]);
@@ -106,7 +105,7 @@ fn messages_that_were_sent_after_the_number_of_the_last_one_was_scribbled_over_a
 }
 
 #[test]
-fn a_queue_whose_capacity_was_scribbled_over_is_not_cut_to_it() {
+fn a_queue_with_a_corrupted_capacity_is_not_cut_to_it() {
     let place = Place::new();
     drop(sysv_queue(&place));
     let path = place.path().join("msg/0");
@@ -134,7 +133,7 @@ fn extents(file: &fs::File) -> Vec<(u64, u64)> {
 }
 
 #[test]
-fn whatever_was_scribbled_a_system_v_queue_that_is_said_to_be_healthy_works() {
+fn a_corrupted_system_v_queue_that_is_reported_healthy_works() {
     let mut random = Random::new(9);
     for round in 0..40 {
         let place = Place::new();

@@ -3,7 +3,7 @@
 use super::paths::{self, LONG};
 use crate::support::child::{Child, Exit};
 use crate::support::place::Place;
-use crate::support::scarce::{LEFT_OUT, NOBODY, become_nobody, is_root, mount_private};
+use crate::support::scarce::{LEFT_OUT, NOBODY, drop_to_unprivileged_user, is_root, mount_private};
 use crate::support::users::all_users;
 use crate::support::wait_until;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -119,7 +119,7 @@ fn without_proc_the_first_call_says_so() {
                 return LEFT_OUT;
             }
             if user == NOBODY {
-                become_nobody();
+                drop_to_unprivileged_user();
             }
             let outcome = match is_named {
                 true => Namespace::at(shared.path()),
@@ -211,7 +211,7 @@ fn where_proc_goes_later_the_living_are_not_taken_for_dead() {
 }
 
 #[test]
-fn a_sender_that_sees_no_namespace_any_more_ends_nobodys_watch() {
+fn a_sender_that_sees_no_namespace_any_more_ends_no_watch() {
     if !is_root() {
         return;
     }
@@ -249,7 +249,7 @@ fn all_paths_work_where_proc_hides_the_processes_of_others() {
         let is_mounted =
             unshare_mounts() && mount(Some(c"proc"), c"/proc", Some(c"proc"), 0, c"hidepid=2");
         if is_mounted {
-            become_nobody();
+            drop_to_unprivileged_user();
         }
         is_mounted
     });

@@ -75,7 +75,7 @@ fn a_handler_uses_a_queue_while_its_thread_is_about_to_for_the_first_time() {
 /// Its number is not that of its parent, which has used the queue before.
 #[cfg(feature = "crash-points")]
 #[test]
-fn who_dies_in_a_handler_in_its_first_call_leaves_its_lock_to_others() {
+fn a_process_that_dies_in_a_handler_in_its_first_call_leaves_its_lock_to_others() {
     let (_place, queue) = Place::new().with_queue("/q", 4, 64);
     queue.try_send(b"first", 0).unwrap();
     let mut child = Child::run(|| {

@@ -36,7 +36,7 @@ fn scribble(place: &Place) {
 }
 
 #[test]
-fn a_thread_that_signals_interrupt_all_the_time_gets_a_lock_that_nobody_has() {
+fn a_thread_that_signals_interrupt_all_the_time_gets_a_free_lock() {
     let (place, queue) = Place::new().with_sysv_queue(KEY);
     let signal = libc::SIGUSR2;
     interrupt_by(signal);

@@ -260,17 +260,17 @@ fn soak(depth: u32, in_place: bool, in_order: bool, what: &'static str) {
 }
 
 #[test]
-fn random_kills_around_a_shallow_queue_lose_nothing_and_stop_nobody() {
+fn random_kills_around_a_shallow_queue_lose_nothing_and_stop_no_process() {
     soak(10, false, false, "POSIX, 10 messages");
 }
 
 #[test]
-fn random_kills_around_a_deep_queue_lose_nothing_and_stop_nobody() {
+fn random_kills_around_a_deep_queue_lose_nothing_and_stop_no_process() {
     soak(1000, false, false, "POSIX, 1000 messages");
 }
 
 #[test]
-fn random_kills_of_those_that_hold_messages_in_place_lose_nothing_and_stop_nobody() {
+fn random_kills_of_lease_owners_lose_nothing_and_stop_no_process() {
     let what = "POSIX, 20 messages, half of them in place";
     soak(20, true, false, what);
 }

@@ -414,6 +414,6 @@ fn expect_promptness(ring: &mut Ring, what: &str) {
 }
 
 #[test]
-fn random_kills_of_senders_and_owners_lose_nothing_and_stop_nobody() {
+fn random_kills_of_senders_and_owners_lose_nothing_and_stop_no_process() {
     harass::soak("rings", 1, Soak::new);
 }

@@ -265,12 +265,12 @@ fn soak(qbytes: u64, in_order: bool, what: &'static str) {
 }
 
 #[test]
-fn random_kills_around_a_small_queue_lose_nothing_and_stop_nobody() {
+fn random_kills_around_a_small_queue_lose_nothing_and_stop_no_process() {
     soak(1000, false, "System V, 1,000 bytes");
 }
 
 #[test]
-fn random_kills_around_a_large_queue_lose_nothing_and_stop_nobody() {
+fn random_kills_around_a_large_queue_lose_nothing_and_stop_no_process() {
     soak(16_384, false, "System V, 16,384 bytes");
 }
 

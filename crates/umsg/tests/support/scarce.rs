@@ -38,7 +38,7 @@ pub fn is_root() -> bool {
 }
 
 /// Gives up root for good. In a child.
-pub fn become_nobody() {
+pub fn drop_to_unprivileged_user() {
     // SAFETY: ids of this process only, which has one thread.
     let done = unsafe {
         libc::setgroups(0, std::ptr::null()) == 0

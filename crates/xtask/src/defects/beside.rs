@@ -9,7 +9,7 @@ pub const DEFECTS: &[Defect] = &[
         what: "messages of the ring are kept only as far as their senders have counted them",
         by: By::Test(
             "salvage",
-            "a_queue_that_was_scribbled_over_keeps_its_whole_messages_in_their_order",
+            "a_corrupted_queue_keeps_its_intact_messages_in_order",
         ),
         file: "umsg-shm/src/posix_engine/salvage/survey.rs",
         old: "            if ahead > end {\n",
@@ -21,7 +21,7 @@ pub const DEFECTS: &[Defect] = &[
         what: "messages of the store are kept in the order of their slots, from behind",
         by: By::Test(
             "salvage",
-            "a_queue_that_was_scribbled_over_keeps_its_whole_messages_in_their_order",
+            "a_corrupted_queue_keeps_its_intact_messages_in_order",
         ),
         file: "umsg-shm/src/posix_engine/salvage/survey.rs",
         old: "self.keep(slot, (false, cell.sequence()), Owner::Queued);",
@@ -33,7 +33,7 @@ pub const DEFECTS: &[Defect] = &[
         what: "what is leased is queued, too, after a repair",
         by: By::Test(
             "salvage",
-            "who_waits_goes_on_waiting_and_leases_last_while_a_queue_is_made_anew",
+            "waiters_go_on_waiting_and_leases_last_while_a_queue_is_rebuilt",
         ),
         file: "umsg-shm/src/posix_engine/salvage/rebuild.rs",
         old: "            if *owner != Owner::Queued {\n",
@@ -45,7 +45,7 @@ pub const DEFECTS: &[Defect] = &[
         what: "messages are numbered anew in the order of their slots",
         by: By::Test(
             "salvage",
-            "a_system_v_queue_that_was_scribbled_over_keeps_its_whole_messages_in_their_order",
+            "a_corrupted_system_v_queue_keeps_its_intact_messages_in_order",
         ),
         file: "umsg-shm/src/sysv_engine/salvage.rs",
         old: "        queued.sort_unstable();\n",
@@ -57,7 +57,7 @@ pub const DEFECTS: &[Defect] = &[
         what: "the message that was sent last is taken for one that was not",
         by: By::Test(
             "salvage",
-            "a_system_v_queue_that_was_scribbled_over_keeps_its_whole_messages_in_their_order",
+            "a_corrupted_system_v_queue_keeps_its_intact_messages_in_order",
         ),
         file: "umsg-shm/src/sysv_engine/salvage.rs",
         old: "            if was > last {\n",
@@ -69,7 +69,7 @@ pub const DEFECTS: &[Defect] = &[
         what: "who died with a lock is not named",
         by: By::Test(
             "diagnosis",
-            "who_died_with_which_lock_is_named_and_so_is_who_repaired",
+            "a_diagnosis_names_the_dead_lock_owner_and_the_repairer",
         ),
         file: "umsg/src/diagnosis/locks.rs",
         old: "(0, true) => Owner::Died((last != 0).then(|| Process::numbered(last))),",
@@ -93,7 +93,7 @@ pub const DEFECTS: &[Defect] = &[
         what: "a lock that says that it is lent, and that nobody lends, is taken for healthy",
         by: By::Test(
             "diagnosis",
-            "a_lock_that_names_nobody_there_could_be_is_told_of_and_reset",
+            "a_lock_with_an_impossible_thread_id_is_reported_and_reset",
         ),
         file: "umsg/src/diagnosis/locks.rs",
         old: "lent.for_each(|lock| lock.owner = Owner::Impossible);",
@@ -129,7 +129,7 @@ pub const DEFECTS: &[Defect] = &[
         what: "who opens a queue while its last user removes it has one that others do not find",
         by: By::Test(
             "last_close",
-            "who_has_found_a_queue_and_is_overtaken_by_its_last_user_finds_it_no_more",
+            "a_process_that_has_found_a_queue_and_is_overtaken_by_its_last_user_finds_it_no_more",
         ),
         file: "umsg/src/namespace/transient/mod.rs",
         old: "        0 => Ok(Hold::Gone),\n",
@@ -159,7 +159,7 @@ pub const DEFECTS: &[Defect] = &[
         what: "who waits for a lock, or for a message, looks by itself too seldom",
         by: By::Test(
             "crash_points",
-            "a_killed_sender_leaves_a_whole_message_or_none_and_stops_nobody",
+            "a_killed_sender_leaves_a_whole_message_or_none_and_stops_no_process",
         ),
         file: "umsg-shm/src/lock/mod.rs",
         old: "pub const SLICE: u64 = 100_000_000;",
@@ -183,7 +183,7 @@ pub const DEFECTS: &[Defect] = &[
         what: "a thread takes itself for known before its number is: a handler takes locks in its parent's name",
         by: By::Test(
             "signals",
-            "who_dies_in_a_handler_in_its_first_call_leaves_its_lock_to_others",
+            "a_process_that_dies_in_a_handler_in_its_first_call_leaves_its_lock_to_others",
         ),
         file: "umsg-shm/src/sys/thread.rs",
         old: "            let epoch = process::begin_epoch();\n",

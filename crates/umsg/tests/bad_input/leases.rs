@@ -34,7 +34,7 @@ fn use_in_place(queue: &Queue) {
 }
 
 #[test]
-fn scribbled_records_of_what_is_held_make_errors_and_nothing_worse() {
+fn corrupted_lease_records_make_errors_and_nothing_worse() {
     let mut random = support::Random::new(7);
     for round in 0..150 {
         let (place, queue) = Place::new().with_queue("/q", 10, 100);

@@ -82,7 +82,7 @@ fn a_limited_lease_ends_by_itself() {
 }
 
 #[test]
-fn what_the_dead_held_comes_back() {
+fn leases_of_dead_processes_come_back() {
     let (place, queue) = Place::new().with_queue("/q", 3, 100);
     for data in [b"a", b"b"] {
         queue.try_send(data, 4).unwrap();
@@ -176,7 +176,7 @@ fn comes_back(queue: &Queue) -> bool {
 }
 
 #[test]
-fn a_holder_that_becomes_another_program_has_let_go() {
+fn an_owner_that_executes_another_program_loses_its_leases() {
     let random = std::fs::read_to_string("/proc/sys/kernel/randomize_va_space").unwrap();
     if random.trim() == "0" {
         eprintln!("left out: addresses are not random here");
@@ -200,7 +200,7 @@ fn a_holder_that_becomes_another_program_has_let_go() {
 }
 
 #[test]
-fn a_process_whose_first_thread_has_ended_holds_on() {
+fn a_process_whose_first_thread_has_ended_keeps_its_leases() {
     let (place, queue) = Place::new().with_queue("/q", 2, 100);
     queue.try_send(b"job", 0).unwrap();
     let mut holder = Child::run(|| {
