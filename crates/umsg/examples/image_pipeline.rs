@@ -1,4 +1,4 @@
-//! Images of a megabyte on their way through three processes, and nobody copies one.
+//! Images of a megabyte that pass through three processes without a copy.
 //!
 //! ```text
 //! cargo run --release --example image_pipeline
@@ -66,7 +66,7 @@ fn open(directory: &Path, name: &str) -> Result<Queue, Box<dyn Error>> {
     Ok(options.open(name)?)
 }
 
-/// What the camera sees: a number at the beginning, and a pattern.
+/// Fills the image of the camera: a number at the beginning, and a pattern.
 fn expose(image: &mut [u8], number: u64) {
     image.fill(number as u8);
     image[..8].copy_from_slice(&number.to_le_bytes());

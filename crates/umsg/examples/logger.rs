@@ -51,7 +51,7 @@ fn main() -> Fallible<()> {
     Ok(())
 }
 
-/// Takes its time for each line; answers how many there were, and how many errors.
+/// Processes the lines slowly. Returns the number of lines and of errors.
 fn collect(log: &umsg::posix::Queue) -> Fallible<(u32, u32)> {
     let (mut collected, mut errors) = (0, 0);
     let mut buffer = [0; 120];

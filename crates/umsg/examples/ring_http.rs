@@ -85,7 +85,7 @@ fn serve(mut stream: TcpStream, worker: usize) -> std::io::Result<()> {
     let mut line = String::new();
     let mut request = BufReader::new(&stream);
     request.read_line(&mut line)?;
-    // What is not read would be answered by a reset of the connection.
+    // If bytes stay unread, the close resets the connection.
     let mut header = String::new();
     while request.read_line(&mut header)? > 2 {
         header.clear();

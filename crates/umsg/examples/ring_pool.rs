@@ -1,5 +1,5 @@
-//! A pool of threads fed by rings: each worker has its own, so no two of them meet at a queue, and what is done comes back by
-//! the ring of who asked.
+//! A pool of threads fed by rings. Each worker has its own ring, so no two workers compete for a queue. The results come back
+//! through the ring of the asking thread.
 
 use std::thread::JoinHandle;
 use umsg::ring::{Options, Post, Ring, Sender, Until};

@@ -4,9 +4,9 @@
 //! cargo run --release --example work_queue
 //! ```
 //!
-//! The job of the killed worker is back at the head of the queue for another one; a job that killed its workers three times
-//! would end up in the dead-letter queue. Every job is done at least once: who must not do one twice keeps a record of those
-//! that are done, and looks there when [`Lease::deliveries`](umsg::posix::Lease::deliveries) says that it is not the first.
+//! The job of the killed worker returns to the head of the queue, for another worker. A job that killed its workers three times
+//! would end up in the dead-letter queue. Every job is done at least once. A program that must not repeat a job keeps a record of
+//! the finished ones, and checks it when [`Lease::deliveries`](umsg::posix::Lease::deliveries) is more than 1.
 
 use std::collections::BTreeMap;
 use std::error::Error;

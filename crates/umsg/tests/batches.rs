@@ -49,7 +49,7 @@ fn bytes(&(fill, len, _): &Letter) -> Vec<u8> {
     (0..len).map(|at| fill.wrapping_add(at as u8)).collect()
 }
 
-/// What a queue should hold.
+/// The expected contents of a queue.
 #[derive(Default)]
 struct Model(BTreeMap<u32, VecDeque<Vec<u8>>>);
 

@@ -24,7 +24,7 @@ fn die_at(place: &Place, point: &str, work: impl FnOnce(&Queue)) {
     victim.expect(Exit::Signal(libc::SIGKILL), point);
 }
 
-/// Takes what is there; then a message is told of, and told of once.
+/// Receives all messages. Fails unless the next message is then notified exactly once.
 fn expect_to_work(queue: &Queue, point: &str) {
     while queue.try_receive(&mut [0; 8]).is_ok() {}
     let mut awaited = queue.notify_waiter().expect(point);

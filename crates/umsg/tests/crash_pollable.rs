@@ -14,7 +14,7 @@ use umsg::posix::Queue;
 use umsg::sysv::{self, Change, Want};
 use umsg_shm::crash;
 
-/// What the queue holds at most.
+/// Capacity of the queue.
 const DEPTH: u32 = 2;
 
 fn polled(descriptor: BorrowedFd<'_>) -> (bool, bool) {

@@ -168,7 +168,7 @@ fn dies_calling(poll: impl FnOnce(&dyn Fn()) -> i32, send: impl Fn()) {
     let mut sender = as_user(STRANGER, || {
         ready.await_one();
         send();
-        // The helper stands by, since the poller was told.
+        // The helper is running, because the poller was woken.
         ready.await_one();
         umsg_shm::crash::arm("BELL_CALLED", 1);
         send();

@@ -77,12 +77,12 @@ fn fill_to_the_end_of_memory<F: Face>(namespace: &Namespace, texts: &[&str]) {
             let (sent, told) = fill(&line, F::GROUPS, length);
             told.says(F::NO_SPACE, texts);
             assert!(sent > 50, "only {sent} messages of {length} bytes fit");
-            // A blocking call is told too, at once.
+            // A blocking call fails at once, too.
             let waited = line.send_timeout(&vec![0; length], Duration::from_secs(50));
             waited.unwrap_err().says(F::NO_SPACE, texts);
             check_filled(&mut line, sent, length);
         }
-        // What is used up for long messages serves short ones, and the other way round.
+        // Memory of long messages serves short ones, and the other way round.
         let shorter = if length == 16 { 24 } else { 60 };
         let (sent, _) = fill(&line, F::GROUPS, shorter);
         assert!(sent > 8, "{sent}");
@@ -178,7 +178,7 @@ fn a_file_system_without_inodes_is_told_to_creators_and_leaves_nothing_behind<F:
                     Ok(line) => line.remove(namespace),
                     Err(told) => told.says(libc::ENOSPC, &FULL),
                 }
-                // What the user keeps for the next one stays.
+                // Memory that the user keeps for the next message stays.
                 let user = rustix::process::geteuid().as_raw();
                 let _ = std::fs::remove_dir_all(place.join(format!("own/{user}")));
                 assert_eq!(entries(place), before);

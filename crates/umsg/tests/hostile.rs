@@ -51,7 +51,7 @@ fn time() -> Duration {
     Duration::from_secs(seconds) / 3
 }
 
-/// What the doctor found: nothing; something that it repaired, or could not; nothing that it could look at.
+/// The doctor's result: healthy, repaired, not repairable, or not readable.
 const HEALTHY: i32 = 0;
 const CURED: i32 = 1;
 const INCURABLE: i32 = 2;
@@ -215,7 +215,7 @@ impl Round<'_> {
         }
     }
 
-    /// What was attacked can be made anew.
+    /// Fails unless the attacked queue can be made anew.
     fn bystander(&self) {
         Child::run(|| {
             catch_truncation().expect("a handler");

@@ -20,7 +20,7 @@ const MOST: usize = 12;
 const LONGEST: u32 = 5000;
 const HOLDERS: usize = 3;
 
-/// What a holder is told to do: the operation and three numbers.
+/// A command to a lease's owner: the operation and three numbers.
 type Command = [u32; 4];
 
 const SEND: u32 = 0;
@@ -34,7 +34,7 @@ const GIVE_BACK: u32 = 7;
 const EXPIRE: u32 = 8;
 const OPERATIONS: u32 = 9;
 
-/// What it answers.
+/// The result of a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Reply {
     /// Whether it could be done.
@@ -161,7 +161,7 @@ struct Message {
     bytes: Vec<u8>,
 }
 
-/// What a queue has to do, said plainly.
+/// A plain model of a queue.
 #[derive(Default)]
 struct Model {
     /// By priority, the highest last; within one by sequence.
@@ -225,7 +225,7 @@ impl Model {
         }
     }
 
-    /// Carries a command out; answers what the queue has to answer.
+    /// Executes a command on the model. Returns the result that the queue must give.
     fn act(&mut self, who: usize, [operation, a, b, c]: Command) -> Reply {
         match operation {
             SEND | RESERVE if !self.has_room() => done(false),

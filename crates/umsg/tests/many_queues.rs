@@ -15,11 +15,11 @@ fn many() -> u64 {
     std::env::var("UMSG_MANY_QUEUES").map_or(1000, |many| many.parse().unwrap())
 }
 
-/// How many before it is looked what is in use: what is made once is there then.
+/// Rounds before the first measurement: by then, everything that is made only once exists.
 const FIRST: u64 = 300;
 /// Bytes that malloc may keep beyond what it kept before.
 const SLACK: u64 = 64 << 10;
-/// What a thread of the library's takes back may take that thread so long, on a machine that has much else to do.
+/// The longest time that the library's thread needs to release a file on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Does something again and again, in a process of its own.

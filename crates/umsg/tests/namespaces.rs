@@ -1,7 +1,7 @@
 //! Processes of several PID and time namespaces that use one queue, with equal thread ids.
 //!
 //! The process of the test uses no queue itself. So a child that it forks counts as at home in the namespaces in which it uses a queue first,
-//! as a program of a container does; a child that such a process forks into other namespaces is a stray.
+//! as a program of a container does; a child that such a process forks into other namespaces is in a foreign namespace.
 
 mod support;
 
@@ -127,7 +127,7 @@ trait Both {
     fn receive(&self) -> Result<Option<u32>, String>;
 }
 
-/// A message tells its number in each of its words: a damaged one does not.
+/// A message repeats its number in each of its words; a damaged message does not.
 type Message = [u8; 48];
 
 fn message(number: u32) -> Message {

@@ -1,4 +1,4 @@
-//! Being told of a message: the native face. What the kernel does too is in the conformance cases, and in the drop-in's tests.
+//! Notification through the native face. Behaviour that the kernel shares is tested by the conformance cases and the drop-in's tests.
 
 mod support;
 
@@ -20,7 +20,7 @@ fn receive(queue: &Queue) {
     queue.try_receive(&mut [0; 8]).unwrap();
 }
 
-/// A function that tells the test which process sent, and the other end.
+/// Returns a function that reports the sending process, and the receiving end of the report.
 fn telling() -> (Notify, mpsc::Receiver<Notified>) {
     let (tell, told) = mpsc::channel();
     (Notify::call(move |by| tell.send(by).unwrap()), told)
@@ -345,7 +345,7 @@ fn a_send_beside_a_registration_never_leaves_a_message_without_notification() {
 
 #[derive(Default)]
 struct Seen {
-    /// What the bystander's handler has seen.
+    /// The signals that the bystander's handler has seen.
     signals: AtomicU32,
 }
 
@@ -404,7 +404,7 @@ fn a_sender_waits_for_only_one_process_that_does_not_raise_its_signal() {
         begun.elapsed()
     };
     let first = hold_up();
-    // What is held up soon after may be the same call. A busy machine may let time pass in between.
+    // A delay soon afterwards may belong to the same call. On a busy machine time may pass in between.
     let later = [(); 5].map(|()| hold_up());
     assert!(
         later.iter().any(|time| *time < first / 2),
@@ -461,7 +461,7 @@ fn a_file_that_is_truncated_under_a_waiter_for_its_queue_ends_no_process() {
             .unwrap()
             .set_len(0)
             .unwrap();
-        // The helper looks at its records ten times a second; what it was to call it drops.
+        // The helper checks its records ten times a second, and drops the function that it was to call.
         assert!(
             told.recv_timeout(LONG)
                 .is_err_and(|error| error == mpsc::RecvTimeoutError::Disconnected)

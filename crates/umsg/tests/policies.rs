@@ -70,7 +70,7 @@ fn a_full_queue_drops_the_oldest_of_the_lowest_priority() {
         (status.statistics.dropped, status.on_full),
         (3, OnFull::DropOldest)
     );
-    // What is held can't be dropped.
+    // Leased messages can't be dropped.
     let rooms = [(); 3].map(|()| queue.reserve(1).unwrap());
     assert_eq!(queue.try_send(b"g", 0), Err(SendError::Full));
     drop(rooms);

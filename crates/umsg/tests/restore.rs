@@ -187,7 +187,7 @@ fn leased_messages_are_in_a_snapshot_once_they_came_back() {
     assert_eq!(data(&queue), [b"two"]);
     assert_eq!(Snapshot::of(&queue).unwrap().info().messages, 1);
     child.kill();
-    // Holders are looked at anew when the coarse clock has moved on.
+    // The owners of leases are checked again when the coarse clock has moved on.
     assert!(wait_until(Duration::from_secs(10), || {
         data(&queue) == [b"one", b"two"]
     }));

@@ -2,7 +2,7 @@
 //!
 //! A sender dies: what it had sent is there, in order and whole, and at most one more send of it; a bystander's messages are all
 //! there; no process is held up; a newcomer sends; and the ring takes exactly as many messages as it should. The owner dies:
-//! each sender is told so, also one that was waiting for room; another process makes a ring of that name, and nothing is left behind.
+//! each sender gets an error, also a sender that was waiting for room; another process makes a ring of that name, and nothing is left behind.
 
 #[path = "ring_crash_points/mod.rs"]
 mod parts;
@@ -77,7 +77,7 @@ fn a_sender_that_is_killed_while_a_ring_overflows_or_is_full_loses_no_room() {
     ]);
 }
 
-/// Sends for ever, waiting for room; ends when it is told that no process receives.
+/// Sends without end and waits for room. Ends with the error that no process receives.
 fn send_until_refused(place: &Place, in_batches: bool) -> i32 {
     let opened = wait_until(STUCK, || Sender::open_in(&place.namespace, NAME).is_ok());
     if !opened {
@@ -101,7 +101,7 @@ fn send_until_refused(place: &Place, in_batches: bool) -> i32 {
     }
 }
 
-/// What is in the rings' directory.
+/// Returns the files of the rings' directory.
 fn left(place: &Place) -> usize {
     std::fs::read_dir(place.path().join("ring"))
         .unwrap()
@@ -267,7 +267,7 @@ fn what_dead_senders_left_is_kept_when_the_ring_is_made_anew() {
     figures.print("made anew after a death");
 }
 
-/// A ring whose owner receives nothing until it is told to.
+/// A ring whose owner receives nothing before the order to do so.
 fn create_large(place: &Place) -> Ring {
     let mut options = Options::new();
     options.entries(8).overflow(4000);

@@ -49,7 +49,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What a ring is, said plainly.
+/// A plain model of a ring.
 struct Model {
     /// Sender, number, length.
     messages: VecDeque<(usize, u64, usize)>,
@@ -62,7 +62,7 @@ struct Model {
 }
 
 impl Model {
-    /// What a send of so many messages comes to.
+    /// Returns the result of a send of messages with these lengths.
     fn send(&mut self, sender: usize, lengths: &[usize]) -> Result<(), SendError> {
         if let Err(error) = &self.state {
             return Err(same(error));

@@ -223,8 +223,8 @@ impl Kind for OfRing {
     }
 }
 
-/// Scribbles, has a repair killed by `kill`, and sees what comes of it. The killer answers nothing of a repair that was quicker. Answers which
-/// mark the dead one left.
+/// Corrupts a queue, has `kill` kill a repair, and checks the result. The killer returns `None` for a repair that was quicker.
+/// Returns the mark that the dead repair left.
 fn kill_one<K: Kind>(
     scribble: usize,
     what: &str,
@@ -248,7 +248,7 @@ fn kill_one<K: Kind>(
     };
     let repaired = kind.repair();
     assert!(repaired.after.is_healthy(), "{what}: {repaired:#?}");
-    // What was leased was so by us, and is: a copy of the queue knows all others.
+    // This process held the leased messages, and still does: a copy of the queue has all others.
     let found = kind.drain();
     let mut whole = K::new();
     let whole = whole.drain();

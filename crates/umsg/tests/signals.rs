@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use support::place::Place;
 use umsg::posix::{Queue, ReceiveError, SendError, Waiting};
 
-/// What the handler works on, and what it did.
+/// The handler's queue, and its results.
 static QUEUE: AtomicPtr<Queue> = AtomicPtr::new(std::ptr::null_mut());
 static RUNS: AtomicU64 = AtomicU64::new(0);
 static DEFERRED: AtomicU64 = AtomicU64::new(0);

@@ -253,7 +253,7 @@ fn filled(place: &Place, messages: &[(Vec<u8>, u32)], size: u32) -> Queue {
     queue
 }
 
-/// What a queue has to hold after these were sent.
+/// Returns the contents that a queue must have after these messages were sent.
 fn in_order(messages: &[(Vec<u8>, u32)]) -> Vec<(Vec<u8>, u32)> {
     let mut order = messages.to_vec();
     order.sort_by_key(|(_, priority)| std::cmp::Reverse(*priority));

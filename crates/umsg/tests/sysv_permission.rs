@@ -221,7 +221,7 @@ impl Queues for Ours<'_> {
     }
 }
 
-/// Asks both the same; the answers have to be the same.
+/// Asks both the same question. The answers have to be equal.
 macro_rules! same {
     ($place:expr, $what:expr, |$queues:ident| $call:expr) => {{
         let ours = {

@@ -111,7 +111,7 @@ mod kernel {
 
     pub fn send(id: i32, len: usize) {
         let message = [1_u8; 8 + 4096];
-        // SAFETY: a type and as many bytes as are said, a live local.
+        // SAFETY: a type and the given number of bytes, in a live local.
         let result = unsafe { libc::msgsnd(id, message.as_ptr().cast(), len, libc::IPC_NOWAIT) };
         assert_eq!(result, 0);
     }
@@ -133,7 +133,7 @@ mod kernel {
     }
 }
 
-/// What a child ends with that can't do its part.
+/// Exit status of a child that can't do its part.
 const LEFT_OUT: i32 = 77;
 
 #[track_caller]
@@ -498,7 +498,7 @@ fn a_damaged_or_foreign_header_is_told_and_not_believed() {
     let error = find(&place.namespace, KEY).unwrap_err();
     assert_eq!(error.errno(), libc::EBADMSG, "{error}");
     good.set_len(len).unwrap();
-    // All but the first page is gone; it is not looked at before it is used.
+    // All pages but the first are gone; the attach does not touch them.
     drop(find(&place.namespace, KEY).unwrap());
 }
 

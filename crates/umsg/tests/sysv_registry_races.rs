@@ -39,7 +39,7 @@ fn find(place: &Place, key: i32) -> Result<Queue, OpenError> {
 struct Race {
     ready: AtomicU32,
     go: AtomicU32,
-    /// Identifier plus one; 0 for a process that was told that there is a queue.
+    /// Identifier plus one; 0 for a process whose call failed because the queue exists.
     found: [AtomicU32; PROCESSES],
 }
 

@@ -21,7 +21,7 @@ use umsg::sysv::{self, Want};
 const NOT_SENT: SendError = SendError::Queue(QueueError::Damaged);
 const NOT_RECEIVED: ReceiveError = ReceiveError::Queue(QueueError::Damaged);
 const STUCK: Duration = Duration::from_secs(20);
-/// What a call that does not block, or whose time is over, may take.
+/// The longest time of a call that does not block, or whose deadline has passed.
 const LIMIT: Duration = Duration::from_secs(2);
 /// Bytes of a page.
 const PAGE: u64 = 4096;

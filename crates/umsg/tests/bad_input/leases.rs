@@ -7,7 +7,7 @@ const HOLDING: u64 = 1024;
 const HOLDS: u64 = 589_824;
 const HOLD: u64 = 48;
 
-/// Uses everything that goes by those records. What the calls answer does not matter, but that they do.
+/// Makes all calls that use those records. Every call has to return, with any result.
 fn use_in_place(queue: &Queue) {
     let soon = std::time::Duration::from_millis(1);
     let mut held = Vec::new();

@@ -155,7 +155,7 @@ fn a_namespace_that_may_not_be_written_or_searched_says_which() {
             OpenError::Namespace(NamespaceError::NotWritable { .. }),
             libc::EACCES
         );
-        // What is there can be used.
+        // The existing queue can be used.
         assert_eq!(
             open(&namespace, "/q").unwrap().receive_vec().unwrap().data,
             b"kept"

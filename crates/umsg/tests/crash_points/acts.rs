@@ -68,7 +68,7 @@ pub fn receive(actor: &mut Actor<'_>, count: usize) {
     }
 }
 
-/// Leases what there is: acknowledges one, keeps one, returns one, and so on. What is kept is held until the end.
+/// Leases all messages: acknowledges one, keeps one, returns one, and so on. The kept leases last until the end.
 pub fn lease(actor: &mut Actor<'_>, rounds: usize) {
     let mut kept = Vec::new();
     for _ in 0..rounds {

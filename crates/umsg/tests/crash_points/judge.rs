@@ -65,7 +65,7 @@ impl Stage<'_> {
         }
     }
 
-    /// What is left is counted exactly, and comes out in order.
+    /// Fails unless the remaining messages are counted exactly and come out in order.
     fn judge_the_rest(&self, prefilled: usize, what: &str) {
         let before = self.queue.attributes();
         let left = self.drain();

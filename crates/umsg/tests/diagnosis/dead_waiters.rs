@@ -1,4 +1,4 @@
-//! Threads that were killed while they waited: they are told of, not counted as waiting, and taken away.
+//! Threads that were killed while they waited: a diagnosis reports them, does not count them as waiting, and a repair removes them.
 
 use crate::patient::{KEY, Kind, Patient};
 use crate::support::child::Child;
@@ -10,7 +10,7 @@ use umsg::sysv::Want;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What a thread waits for.
+/// The reason of a thread's wait.
 #[derive(Clone, Copy, Debug)]
 enum Call {
     Receive,
@@ -72,7 +72,7 @@ fn prepare(patient: &mut Patient, call: Call) {
     }
 }
 
-/// How many are said to wait.
+/// Returns the reported number of waiters.
 fn blocked(patient: &Patient) -> usize {
     match (&patient.queue, &patient.sysv_queue, &patient.ring) {
         (Some(queue), _, _) => {

@@ -1,4 +1,4 @@
-//! A queue of each kind with two messages, to be looked at and repaired.
+//! A queue of each kind with two messages, for diagnosis and repair.
 
 use crate::support::place::Place;
 use std::fs::File;

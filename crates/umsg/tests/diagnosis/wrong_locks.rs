@@ -1,5 +1,5 @@
-//! Locks that say what can't be: they are told of and taken back, what they guard is looked at nevertheless, and nobody loses a lock
-//! that he may have.
+//! Locks with impossible owners: a diagnosis reports them and checks the state that they guard, and a repair resets them. No thread
+//! loses a lock that it may hold.
 
 use crate::patient::{KINDS, Kind, Patient};
 use crate::support::child::Child;
@@ -11,7 +11,7 @@ const LONG: Duration = Duration::from_secs(60);
 /// "Lent", alone and with the bits beside it; and the smallest number that no thread has.
 const NOBODY: [u32; 4] = [0x3fff_ffff, 0xbfff_ffff, 0xffff_ffff, 0x0040_0000];
 
-/// Where a queue's wrong lock is told of.
+/// Returns the report of a queue's wrong lock.
 #[track_caller]
 fn assert_one_is_stuck(diagnosis: &Diagnosis, says: &str) {
     let problems = &diagnosis.problems;

@@ -195,7 +195,7 @@ fn all_are_asked_for() -> bool {
 /// Whether all of that has been done.
 type IsSet = fn(&Place) -> bool;
 
-/// What is done to a new queue before the cases, in a process of its own that is killed in the midst of it.
+/// Prepares a new queue before the cases, in a separate process that is killed in the middle.
 type Stage = fn(&Place);
 
 /// A place for each process that tries its part of the cases.

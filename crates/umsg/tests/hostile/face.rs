@@ -1,4 +1,4 @@
-//! What the three faces have in common for a process that attacks them.
+//! The common interface of the three faces for an attacking process.
 
 use super::guards::Guards;
 use super::support::Random;
@@ -29,7 +29,7 @@ pub trait Face {
     fn take_turns(&self, place: &Place, turns: Turns<'_>);
     /// Opens and lists what is there, and looks what is the matter with it.
     fn look_in(&self, place: &Place, watch: Watch<'_>);
-    /// What the doctor makes of what is left; none if there is no queue any more that it could look at.
+    /// Returns the doctor's result on the remaining queue; `None` if there is no readable queue any more.
     fn cure(&self, place: &Place) -> Option<Repaired>;
     /// Takes out what there is, sends and receives: fails if a call does.
     fn expect_to_work(&self, place: &Place);
@@ -83,7 +83,7 @@ pub fn use_again<Q, E: Numbered>(
     act: impl Fn(&Q, &mut Buffer, &mut Random),
 ) {
     while watch.goes_on() {
-        // What the attack makes of it may look like a removed queue.
+        // The corrupted queue may look like a removed one.
         let opened = file().map(|file| Guards::around(&file, || watch.call(&open)));
         let Some((Some(queue), guards)) = opened else {
             std::thread::sleep(Duration::from_micros(100));

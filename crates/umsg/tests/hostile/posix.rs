@@ -209,7 +209,7 @@ impl Victim<'_, Queue> {
         }
     }
 
-    /// Polls, and asks to be told.
+    /// Polls, and registers for a notification.
     fn look_after(&mut self, random: &mut Random) {
         let (queue, watch) = (self.queue, self.watch);
         match random.below(4) {

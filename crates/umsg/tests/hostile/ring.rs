@@ -74,7 +74,7 @@ impl Face for Rings {
     }
 
     fn remake(&self, place: &Place) {
-        // What the attack has left may say that it belongs to a process that lives.
+        // The corrupted ring may name a living process as its owner.
         let _ = umsg::ring::unlink_anyway_in(&place.namespace, NAME);
         let mut ring = options().create_in(&place.namespace, NAME).expect("a ring");
         let sender = ring.sender();

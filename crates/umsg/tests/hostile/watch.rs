@@ -16,7 +16,7 @@ pub const GRACE: Duration = match cfg!(debug_assertions) {
     true => Duration::from_secs(5),
     false => Duration::from_secs(1),
 };
-/// What the measuring itself may add: the watch looks every few milliseconds.
+/// The measuring error: the watch checks every few milliseconds.
 const TOLERANCE: Duration = Duration::from_millis(100);
 
 /// How long a call may last that waits for a lock as long as that has an owner: the attack is over before.
@@ -44,7 +44,7 @@ pub struct Record {
     calls: AtomicU64,
     /// By error number; that of successes is 0.
     outcomes: [AtomicU64; ERRORS],
-    /// What the attacker did.
+    /// The attacker's actions.
     pub words: AtomicU64,
     pub pages: AtomicU64,
     pub cuts: AtomicU64,
@@ -236,7 +236,7 @@ pub struct Watchdog {
     pids: [i32; VICTIMS],
     looked_at: u64,
     waited: [u64; VICTIMS],
-    /// The call that each was in when last looked at, and what it has taken so far.
+    /// The call of each victim at the last check, and its time so far.
     seen: [(u64, u64); VICTIMS],
     pub longest: Duration,
 }
@@ -255,12 +255,12 @@ impl Watchdog {
         }
     }
 
-    /// How long a victim has been in its call when it was last looked at.
+    /// The time that a victim had been in its call at the last check.
     pub fn taken(&self, role: usize) -> Duration {
         Duration::from_nanos(self.seen[role].1)
     }
 
-    /// Looks at all victims. Answers what to say of one that has been in a call for too long.
+    /// Checks all victims. Returns a report on a victim that has been in a call for too long.
     pub fn look(&mut self, record: &Record) -> Result<(), String> {
         let now = now();
         let passed = (now - self.looked_at).min(LATE);

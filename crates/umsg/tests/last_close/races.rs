@@ -1,4 +1,4 @@
-//! Queues that go while others open them, look at them or are killed: no process is left with one that others do not find.
+//! Queues that are removed while other processes open them, inspect them or are killed. No process keeps a queue that others do not find.
 
 use super::*;
 use crate::support::child::stop;

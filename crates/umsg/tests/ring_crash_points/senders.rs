@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 use umsg::ring::{Post, SendError, Sender, Until};
 
-/// What the owner does while the victim sends.
+/// The owner's part while the victim sends.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Owner {
     /// Sleeps until there is a message.
@@ -56,7 +56,7 @@ impl Scenario {
     }
 }
 
-/// What a sender that may die leaves for its judge.
+/// The record of a sender that may die, for the judge.
 pub struct Life {
     /// Messages whose send returned, and that are being sent.
     pub sent: AtomicU64,
@@ -126,7 +126,7 @@ pub fn send_long(sender: &Sender, life: &Life) {
     }
 }
 
-/// What a long payload has more than a short one, in bytes.
+/// Difference of a long and a short payload, in bytes.
 pub const LONG: usize = 1000;
 
 pub fn flood(sender: &Sender, life: &Life) {

@@ -109,7 +109,7 @@ impl Stage<'_> {
         Some(child.pid() as u32)
     }
 
-    /// What the bystander sends from now on comes, and it can end.
+    /// Fails unless the bystander's next messages arrive and the bystander can end.
     fn expect_bystander_to_go_on(&mut self, mut bystander: Child) {
         let (pid, life) = (bystander.pid() as u32, &self.lives[1]);
         let enough = life.sent.load(SeqCst) + 5;
@@ -141,7 +141,7 @@ impl Stage<'_> {
     }
 }
 
-/// Sends until it is told to end; waits for room where there is none.
+/// Sends until it gets the order to end. Waits for room in a full ring.
 fn stand_by(sender: &Sender, life: &Life) {
     while life.end.load(SeqCst) == 0 {
         life.send(1, |posts| sender.send(&posts[0]));

@@ -77,7 +77,7 @@ fn a_priority_that_there_is_no_room_for_leaves_the_queue_as_it_was() {
     works(&queue, 50, 400);
 }
 
-/// Sends messages of several priorities until there is no more room, and answers how many.
+/// Sends messages of several priorities until there is no more room. Returns their number.
 fn send_all_there_is_room_for(queue: &Queue) -> usize {
     let mut sent = 0;
     loop {

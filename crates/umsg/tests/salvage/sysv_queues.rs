@@ -29,7 +29,7 @@ fn sysv_queue(place: &Place) -> sysv::Queue {
     queue
 }
 
-/// Receives all messages; answers the first byte of each.
+/// Receives all messages. Returns the first byte of each.
 fn drain_sysv(queue: &sysv::Queue) -> Vec<u8> {
     let (mut buffer, mut found) = ([0; 8192], Vec::new());
     loop {

@@ -41,7 +41,7 @@ const OLDER: &[libc::c_long] = numbers! {
 #[cfg(not(target_arch = "x86_64"))]
 const OLDER: &[libc::c_long] = &[];
 
-/// What a profile allows beyond what both do, and its answers to other calls.
+/// The calls that a profile allows beyond the common ones, and its results for other calls.
 pub struct Profile {
     pub allows: &'static [libc::c_long],
     pub answers: &'static [(libc::c_long, i32)],

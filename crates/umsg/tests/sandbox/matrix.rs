@@ -10,7 +10,7 @@ use umsg::Namespace;
 
 const REFUSALS: [i32; 4] = [libc::ENOSYS, libc::EPERM, libc::EINVAL, libc::EACCES];
 
-/// What a child exits with whose first call failed and named the system call.
+/// Exit status of a child whose first call failed and named the system call.
 const NAMED: i32 = 3;
 /// The first call failed, and did not name it.
 const UNNAMED: i32 = 4;
@@ -43,7 +43,7 @@ fn names(path: &Path, call: &str, error: &str) -> bool {
     has_errno_only || error.contains(stem) || OTHER_WORDS.iter().any(is_known)
 }
 
-/// What is wrong with a path where a call is refused.
+/// Returns the fault of a path where a call is refused.
 fn walk_without(path: &Path, (name, number): (&str, libc::c_long), errno: i32) -> Option<String> {
     let place = Place::new();
     path.furnish(&place);

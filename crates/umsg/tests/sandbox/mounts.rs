@@ -1,4 +1,4 @@
-//! What a sandbox mounts: no /proc, a /proc without other users' processes, a root that is read-only, no /dev/shm.
+//! The mounts of a sandbox: no /proc, a /proc without other users' processes, a root that is read-only, no /dev/shm.
 
 use super::paths::{self, LONG};
 use crate::support::child::{Child, Exit};
@@ -227,7 +227,7 @@ fn a_sender_that_sees_no_namespace_any_more_ends_no_watch() {
         0
     });
     expect_well(&mut child);
-    // A sender that sees the namespace tells of the message before, too.
+    // A sender that sees the namespace notifies of the message before, too.
     let mut child = Child::run(|| {
         open(&namespace, "/there").send(b"2", 0).unwrap();
         0
@@ -261,7 +261,7 @@ fn all_paths_work_where_the_root_is_read_only() {
     walk_all_in(|| unshare_mounts() && mount(None, c"/", None, read_only, c""));
 }
 
-/// What a child says of its namespace where something else is at /dev/shm, or at /dev.
+/// Returns a child's report on its namespace where another mount is at /dev/shm, or at /dev.
 fn expect_error(surround: impl Fn() -> bool, is_expected: impl Fn(&NamespaceError) -> bool) {
     if !is_root() {
         return;

@@ -70,7 +70,7 @@ fn watch(listener: &OwnedFd, note: &mut dyn FnMut(libc::c_long)) {
         unsafe {
             let mut told: libc::seccomp_notif = std::mem::zeroed();
             if libc::ioctl(fd, RECEIVE, &raw mut told) != 0 {
-                // A signal ended the call before it was told of.
+                // A signal ended the call before the supervisor was notified.
                 continue;
             }
             note(told.data.nr.into());

@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicI64, AtomicPtr, AtomicU32, Ordering};
 use std::thread;
 use umsg::posix::Queue;
 
-/// What the handler works on, and how often it came by.
+/// The handler's queue, and the number of its runs.
 static QUEUE: AtomicPtr<Queue> = AtomicPtr::new(std::ptr::null_mut());
 static RUNS: AtomicU32 = AtomicU32::new(0);
-/// What the call answers that is trapped.
+/// The result of the trapped call.
 static ANSWER: AtomicI64 = AtomicI64::new(0);
 
 /// From now on a system call of this thread fails with SIGSYS.

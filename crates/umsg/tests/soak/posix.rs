@@ -1,4 +1,4 @@
-//! The soak of POSIX queues: with and without waiting, in batches, in place, told by poll and by notifications.
+//! The soak of POSIX queues: with and without waiting, in batches, in place, with poll and with notifications.
 
 use super::queues::{CallError, Kind, SIZE, Soak, done};
 use crate::support::Random;

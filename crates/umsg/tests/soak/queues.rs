@@ -86,7 +86,7 @@ pub trait Kind: Sync + Sized {
     fn wait_for_message(queue: &Self::Queue);
     fn wake_receiver(queue: &Self::Queue);
     fn wait_for_room(queue: &Self::Queue);
-    /// Fails unless a process that registered for a notification is told at once.
+    /// Fails unless a registered process is notified at once.
     fn check_notification(_queue: &Self::Queue) {}
     fn repair(place: &Place) -> Repaired;
     /// Removes the queue. Returns the directory of its kind, in which no file may be left.
@@ -99,7 +99,7 @@ pub trait CallError: Display {
     fn is_usual(&self) -> bool;
 }
 
-/// What a successful call returned; none if it ended as any call may.
+/// Returns the result of a successful call; `None` if the call ended with an error that any call may give.
 pub fn done<T, E: CallError>(result: Result<T, E>) -> Option<T> {
     match result {
         Ok(done) => Some(done),
@@ -308,7 +308,7 @@ impl<K: Kind> Soak<K> {
         K::check_memory(&self.queue, before, what);
     }
 
-    /// A receiver, a sender and a poller that wait are told at once.
+    /// Fails unless a receiver, a sender and a poller that wait wake up at once.
     fn check_promptness(&self, what: &str) {
         let queue = &self.queue;
         let empty = || while self.receive() {};

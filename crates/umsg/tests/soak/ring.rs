@@ -42,7 +42,7 @@ unsafe impl Zeroed for Account {}
 
 struct Soak {
     place: Place,
-    /// What is passed on with messages.
+    /// The file that is passed on with messages.
     parcel: OwnedFd,
     journal: Shared<Journal>,
     account: Shared<Account>,
@@ -369,7 +369,7 @@ impl Work for Soak {
     }
 }
 
-/// The receiver, a blocked sender and a poller are told at once.
+/// Fails unless the receiver, a blocked sender and a poller wake up at once.
 fn expect_promptness(ring: &mut Ring, what: &str) {
     let sender = ring.sender();
     // A poller never looks up by itself, and sleeps once.

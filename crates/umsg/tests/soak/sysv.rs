@@ -1,5 +1,5 @@
 //! The soak of System V queues: messages of six types, batches, leases, receivers with another wish at each call, with and without
-//! waiting, told by poll.
+//! waiting, with poll.
 
 use super::queues::{CallError, Kind, SIZE, Soak, done};
 use crate::support::Random;

@@ -49,7 +49,7 @@ pub fn stop() {
     unsafe { libc::raise(libc::SIGSTOP) };
 }
 
-/// What a child exits with that panicked.
+/// Exit status of a child that panicked.
 pub const PANICKED: i32 = 101;
 
 /// A forked child. Killed and reaped when dropped.

@@ -1,4 +1,4 @@
-//! What event loops are told of a descriptor.
+//! Events of a descriptor in an event loop.
 
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -14,7 +14,7 @@ pub fn polled(descriptor: BorrowedFd<'_>) -> PollFlags {
     entries[0].revents()
 }
 
-/// What a poll of at most ten seconds says.
+/// Returns the result of a poll of at most ten seconds.
 pub fn poll_for(descriptor: BorrowedFd<'_>, what: PollFlags) -> PollFlags {
     let mut entries = [PollFd::from_borrowed_fd(descriptor, what)];
     let patience = Timespec {
@@ -43,7 +43,7 @@ impl Epoll {
         Epoll(set)
     }
 
-    /// What is told now; None if nothing is.
+    /// Returns the present events; `None` if there are none.
     pub fn told(&self) -> Option<EventFlags> {
         let mut events = Vec::with_capacity(4);
         epoll::wait(

@@ -7,7 +7,7 @@ use umsg::{Namespace, posix, sysv};
 /// Messages that a [`Face`] holds at most, as far as there is memory.
 const MOST: u32 = 100_000;
 
-/// What a program is told: the error number and the text.
+/// The error of a program: the error number and the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
     pub errno: i32,
@@ -53,7 +53,7 @@ told!(
 /// A queue or ring of messages of up to 4,096 bytes.
 pub trait Face: Sized {
     const NAME: &'static str;
-    /// What a send fails with for want of space: msgsnd(2) knows no ENOSPC.
+    /// The error of a send for lack of space: msgsnd(2) has no ENOSPC.
     const NO_SPACE: i32;
     /// Messages come in this many groups, the last one first; those of one in the order in which they were sent.
     const GROUPS: u64;

@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
-/// The descriptor that is told of faults, and tells no process. Source: userfaultfd(2).
+/// The descriptor that gets page faults. Source: userfaultfd(2).
 static FAULTS: AtomicI32 = AtomicI32::new(-1);
 
 /// The kernel's numbers. Source: linux/userfaultfd.h.
@@ -20,7 +20,7 @@ const PAGE: usize = 4096;
 /// its own (FUSE) to the same end.
 pub fn prepare() {
     let mut api = [API, 0, 0];
-    // SAFETY: numbers; a structure of the length that the number of the call tells, which lives as long as the call.
+    // SAFETY: numbers; a structure of the length that the call's number defines, which lives as long as the call.
     let faults = unsafe {
         let faults = libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC | libc::O_NONBLOCK);
         libc::ioctl(faults as i32, UFFDIO_API as _, api.as_mut_ptr());
@@ -77,7 +77,7 @@ fn sleep_over_a_page(file: File, call: fn(i32, usize)) -> io::Result<()> {
 /// The address of a page that is not there.
 fn page() -> io::Result<usize> {
     let faults = FAULTS.load(Ordering::Relaxed);
-    // SAFETY: a new mapping; a structure of the length that the number of the call tells, which lives as long as the call.
+    // SAFETY: a new mapping; a structure of the length that the call's number defines, which lives as long as the call.
     unsafe {
         let rights = libc::PROT_READ | libc::PROT_WRITE;
         let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;

@@ -45,7 +45,7 @@ pub struct Message {
     pub ending: AtomicU32,
 }
 
-/// What is known of one process, or thread.
+/// The record of one process or thread.
 #[repr(C)]
 pub struct Role {
     /// While it is inside of receives, how many messages those may take; else 0.
@@ -70,7 +70,7 @@ pub struct Role {
     pub longest: AtomicU64,
 }
 
-/// What is known of all that send, or of all that receive.
+/// The record of all senders, or of all receivers.
 #[repr(C)]
 pub struct Kind {
     /// By which crash points they have come, one bit each.
@@ -156,7 +156,7 @@ pub enum Deed {
     Idle,
     /// A handler used the queue.
     Handled,
-    /// A process was told by poll, or by a notification.
+    /// A process was woken by poll, or by a notification.
     Polled,
     Notified,
 }

@@ -1,4 +1,4 @@
-//! What the tests at named points share: a process that takes part, how long any process may stall, and what was seen.
+//! Helpers of the tests at named points: a process that takes part, the longest stall of a process, and the observations.
 
 use super::milliseconds;
 use std::collections::BTreeMap;
@@ -32,7 +32,7 @@ const LEAST: u32 = 3;
 const MOST: u32 = 60;
 const PATIENCE: Duration = Duration::from_millis(80);
 
-/// What the bystander does while the victim dies.
+/// The bystander's part while the victim dies.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Bystander {
     /// Has the queue open and goes on when the victim is dead.
@@ -51,7 +51,7 @@ impl Bystander {
     }
 }
 
-/// What the victim does in batches.
+/// The victim's operations in batches.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Batches {
     None,
@@ -61,7 +61,7 @@ pub enum Batches {
     Receives,
 }
 
-/// What the observer does once the victim is blocked.
+/// The observer's part once the victim is blocked.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Nudge {
     Nothing,
@@ -78,7 +78,7 @@ pub enum Repairer<'a> {
     Watched(&'a Shared<Way>),
     /// One that dies at this point.
     DiesAt(&'a str),
-    /// `umsg doctor --repair`, which is told that bytes are wrong and makes the queue anew.
+    /// `umsg doctor --repair`, which finds wrong bytes and rebuilds the queue.
     MakesAnew,
 }
 
@@ -131,8 +131,8 @@ impl Way {
     }
 }
 
-/// The rounds of kills at one point: as many as there is patience for, or as UMSG_CRASH_ROUNDS says; and further ones until a process dies, who on
-/// a busy machine may come by seldom.
+/// The rounds of kills at one point: as many as the limit of time allows, or UMSG_CRASH_ROUNDS of them. Further rounds follow until
+/// a process dies, because on a busy machine a process may reach the point seldom.
 pub struct Rounds {
     asked: Option<u32>,
     begun: Instant,

@@ -1,4 +1,4 @@
-//! What the tests that kill and starve share: a directory of their own, processes, memory that outlives them, and the
+//! Helpers of the tests that kill and starve processes: a directory of their own, processes, memory that outlives them, and the
 //! record of every message.
 #![allow(dead_code, unused_imports, reason = "each test uses a part")]
 

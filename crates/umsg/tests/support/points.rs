@@ -37,7 +37,7 @@ const PLACES: &[(&str, &[Face])] = &[
     ("namespace/transient/", &[Posix]),
 ];
 
-/// What a face never comes by, though it uses the file; and why.
+/// Crash points that a face never reaches though it uses the file, with the reason.
 const NEVER: &[(Face, &str, &str)] = &[
     (Ring, "SEND_RUN_CHANGED", "its messages have no priorities"),
     (Ring, "SERVE_NOTED", "its receiver leaves no node"),
@@ -45,7 +45,7 @@ const NEVER: &[(Face, &str, &str)] = &[
     (Ring, "SERVE_TAKEN", "its receiver leaves no node"),
 ];
 
-/// What a repair comes by and no other process.
+/// Crash points that only a repair reaches.
 const REPAIRS: [&str; 3] = [
     "posix_engine/recover.rs",
     "sysv_engine/repair.rs",

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// A user that owns nothing.
 pub const NOBODY: u32 = 65534;
-/// What a child exits with that could not get the surroundings it needs.
+/// Exit status of a child that could not set up its environment.
 pub const LEFT_OUT: i32 = 77;
 
 /// Runs `work` in a child, as root, if this is root. In the child a failed assertion is a failed test.
@@ -99,7 +99,7 @@ pub fn mount_private(at: &Path, options: &str) -> bool {
     }
 }
 
-/// Changes what [`mount_private`] was told.
+/// Changes the options of [`mount_private`].
 pub fn remount(at: &Path, options: &str) {
     let at = CString::new(at.to_str().unwrap()).unwrap();
     let options = CString::new(options).unwrap();

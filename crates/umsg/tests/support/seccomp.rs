@@ -1,6 +1,6 @@
 //! Filters of system calls (seccomp): a test's own processes and threads, of which some calls fail or kill.
 
-/// What is filtered: a system call, or only the uses of it that have this 32-bit value as the argument of this index.
+/// The subject of a filter: a system call, or only its uses with this 32-bit value as the argument of this index.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
     pub number: libc::c_long,
@@ -43,7 +43,7 @@ pub fn allow_only(calls: &[libc::c_long], errno: i32) {
 }
 
 /// From now on each call of this thread, and of the threads and processes that it starts, is made once a supervisor has let it pass.
-/// Returns the descriptor on which the supervisor is told: seccomp_unotify(2).
+/// Returns the supervisor's descriptor, see seccomp_unotify(2).
 #[track_caller]
 pub fn supervise() -> i32 {
     let mut filter = vec![ret(libc::SECCOMP_RET_USER_NOTIF)];

@@ -8,7 +8,7 @@ pub struct Saved {
     pub pid: u32,
     pub sent: u64,
     pub returns: u32,
-    /// What a later version adds to the record's head.
+    /// The additions of a later version to the record's head.
     pub added: Vec<u8>,
 }
 
@@ -26,7 +26,7 @@ pub struct Written {
     pub max_deliveries: u32,
     pub name: Vec<u8>,
     pub dead_letter: Vec<u8>,
-    /// What a later version adds to the header.
+    /// The additions of a later version to the header.
     pub added: Vec<u8>,
     /// In place of the right counts of messages and bytes.
     pub counts: Option<(u64, u64)>,

@@ -81,7 +81,7 @@ pub fn receive_batches(clerk: &mut Clerk<'_>, count: usize, most: usize) {
     }
 }
 
-/// Leases what there is: acknowledges one, keeps one, returns one, and so on. What is kept is held until the end.
+/// Leases all messages: acknowledges one, keeps one, returns one, and so on. The kept leases last until the end.
 pub fn lease(clerk: &mut Clerk<'_>, rounds: usize) {
     let mut kept = Vec::new();
     for _ in 0..rounds {

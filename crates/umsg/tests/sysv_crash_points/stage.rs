@@ -15,7 +15,7 @@ use umsg::sysv::{self, Queue, Waiting, Want};
 pub const KEY: i32 = 0x5e1f;
 pub const QBYTES: usize = 16_384;
 
-/// What a blocked receiver wants.
+/// The message selection of a blocked receiver.
 pub const WANTED: u16 = 3;
 
 pub struct Sysv;

@@ -85,7 +85,7 @@ fn is_met(kind: &Kind, number: usize) -> bool {
 pub(super) fn arm(mark: Option<Mark>) {
     #[cfg(feature = "crash-points")]
     {
-        // What the supervisor came by itself.
+        // A crash point that the supervisor itself has reached.
         umsg_shm::crash::forget();
         if let Some(mark) = mark {
             umsg_shm::crash::arm(mark.name, mark.nth);

@@ -18,7 +18,7 @@ pub(super) const STORM: i32 = libc::SIGUSR2;
 const VISIT: Duration = Duration::from_secs(1);
 const STUCK: Duration = Duration::from_secs(60);
 
-/// Lives as the process of a role until told to end.
+/// Runs as the process of a role until the order to end.
 pub(super) fn live<W: Work>(work: &W, role: usize, seed: u64, mark: Option<Mark>) {
     let mut random = Random::new(seed);
     aim::arm(mark);
@@ -82,7 +82,7 @@ fn hurry_or_dawdle<W: Work>(work: &W, role: usize, random: &mut Random) {
     }
 }
 
-/// What a handler works on.
+/// The queue of a handler.
 struct Scene {
     work: *const (),
     tool: *const (),

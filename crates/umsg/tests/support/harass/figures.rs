@@ -1,10 +1,10 @@
-//! What was done, and what came of it.
+//! Figures of a soak: actions and results.
 
 use crate::support::journal::{DEEDS, Deed, Journal};
 use std::fmt;
 use std::time::Duration;
 
-/// What was done to the workers in one round, or in several, and by them.
+/// The actions on the workers, and of the workers, in one round or in several.
 #[derive(Clone, Default)]
 pub struct Figures {
     pub rounds: u64,

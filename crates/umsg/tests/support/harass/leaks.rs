@@ -46,7 +46,7 @@ impl Leaks {
     }
 }
 
-/// Whether it is one of those that a process keeps once it has told pollers of an edge: a pipe, and /dev/null.
+/// Whether the descriptor is one that a process keeps after it has woken pollers of an edge: a pipe, and /dev/null.
 fn is_kept(file: &Path) -> bool {
     file == "/dev/null" || file.as_os_str().as_encoded_bytes().starts_with(b"pipe:")
 }

@@ -71,7 +71,7 @@ pub fn is_thread(index: usize) -> bool {
     index % PARTS < THREADS
 }
 
-/// What the workers do.
+/// The part of the workers.
 pub trait Work: Sync + Sized {
     /// What the threads of a process share: the queue, opened by it.
     type Tool: Sync;
@@ -95,7 +95,7 @@ pub trait Work: Sync + Sized {
         DESCRIPTORS
     }
     fn journal(&self) -> &Journal;
-    /// What is known of the kind of a role.
+    /// The properties of a role.
     fn kind(&self, role: usize) -> &Kind {
         &self.journal().kinds[usize::from(role >= self.senders())]
     }

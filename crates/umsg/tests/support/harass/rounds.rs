@@ -1,4 +1,4 @@
-//! A soak in rounds: each is judged by itself, and said.
+//! A soak in rounds: each round is judged and reported by itself.
 
 use super::{Figures, Leaks, Work, harass};
 use crate::support::{now, turn};
@@ -61,7 +61,7 @@ impl Rounds {
         Some((seed, left.min(ROUND)))
     }
 
-    /// What a round has come to, once it was judged.
+    /// The result of a judged round.
     fn note(&mut self, round: &Figures) {
         self.all.add(round);
         if self.time > ROUND {

@@ -39,7 +39,7 @@ impl Worker {
     }
 }
 
-/// The call that was going on in a thread when its progress was last looked at.
+/// The call of a thread when its progress was last checked.
 #[derive(Clone, Copy, Default)]
 struct Watch {
     begun: u64,
@@ -219,7 +219,7 @@ impl<W: Work> Supervisor<'_, W> {
         );
     }
 
-    /// What the dead may have taken along.
+    /// The messages that dead processes may have taken along.
     fn note_dead_hands(&mut self, role: usize) {
         let numbers = role * PARTS..(role + 1) * PARTS;
         self.seen.in_dead_hands += self.work.journal().look_into_hands(numbers);

@@ -27,7 +27,7 @@ use umsg_shm::crash;
 
 /// A kind of queue.
 pub trait Kind: Sized + 'static {
-    /// What a scenario says of its queue, and what a queue is like of which it says nothing.
+    /// A scenario's settings of its queue, with defaults.
     type Shape: Copy;
     const SHAPE: Self::Shape;
     type Queue;
@@ -114,7 +114,7 @@ macro_rules! sending_worker {
     };
 }
 
-/// What a process does in its part.
+/// The part of a process.
 pub trait Worker {
     fn me(&self) -> &Role;
 
@@ -138,7 +138,7 @@ pub enum Refusal {
     Empty,
 }
 
-/// What was there when a victim died, and what it may have taken along.
+/// The messages that existed when a victim died, and those that the victim may have taken along.
 pub struct Death {
     /// So many messages were sent before any process died.
     pub prefilled: usize,
@@ -393,7 +393,7 @@ impl<'a, K: Kind> Stage<'a, K> {
     }
 }
 
-/// A bystander that is blocked most of the time, until it is told to go.
+/// A bystander that is blocked most of the time, until it gets the order to end.
 fn stand_by<K: Kind>(worker: &mut K::Worker<'_>, kind: Bystander) {
     let [first, second] = K::OFFERED;
     loop {

@@ -1,4 +1,4 @@
-//! What a victim does until it dies, and around what.
+//! Scenarios: the operations of a victim until it dies, and the state around it.
 
 use super::Kind;
 use crate::support::killing::{Batches, Bystander, Nudge};
