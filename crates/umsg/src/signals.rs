@@ -27,11 +27,13 @@ mod real {
 
     impl Caller {
         /// Returns the calling thread.
+        #[must_use]
         pub fn current() -> Caller {
             Caller(&thread::current().interruptions)
         }
 
         /// Returns an address for an atomic word. The address is not 0.
+        #[must_use]
         pub fn address(self) -> usize {
             std::ptr::from_ref(self.0).expose_provenance()
         }
@@ -40,6 +42,7 @@ mod real {
         ///
         /// # Safety
         /// The thread has not ended, or has ended and was not joined.
+        #[must_use]
         pub unsafe fn at(address: usize) -> Caller {
             // SAFETY: `address` is that of a field of the thread's storage, which lives as long as the caller promises.
             Caller(unsafe { &*std::ptr::with_exposed_provenance(address) })
@@ -51,11 +54,13 @@ mod real {
         }
 
         /// Returns the count of the handlers that have run on the calling thread so far.
+        #[must_use]
         pub fn handlers(self) -> Handlers {
             Handlers(self.0.counted())
         }
 
         /// Returns whether a call of the calling thread was to end, and clears that request.
+        #[must_use]
         pub fn take_end(self) -> bool {
             self.0.take_wanted()
         }
@@ -68,6 +73,7 @@ mod real {
 
     impl Handlers {
         /// Returns whether handlers have run since on the same thread, all of them with SA_RESTART.
+        #[must_use]
         pub fn are_followed_by_restarts(self) -> bool {
             let ([without_restart, any], now) = (self.0, Caller::current().handlers().0);
             now[0] == without_restart && now[1] != any
@@ -82,6 +88,7 @@ mod real {
 
     /// Returns whether a signal can be deferred. A signal that may come from the thread's own instruction can't.
     #[doc(hidden)]
+    #[must_use]
     pub fn can_wait(signal: i32) -> bool {
         critical::can_be_put_off(signal)
     }

@@ -37,6 +37,7 @@ impl StaleFiles {
     /// assert!(namespace.left_over()?.is_empty());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.queues.is_empty() && self.doorbells == 0 && self.temporary == 0
     }

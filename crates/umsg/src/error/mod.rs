@@ -73,6 +73,7 @@ impl SendError {
     /// assert_eq!(too_high.errno(), libc::EINVAL);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[must_use]
     pub fn errno(&self) -> i32 {
         match self {
             SendError::Full => libc::EAGAIN,
@@ -134,6 +135,7 @@ impl ReceiveError {
     /// assert_eq!(empty.errno(), libc::EAGAIN);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[must_use]
     pub fn errno(&self) -> i32 {
         match self {
             ReceiveError::Empty => libc::EAGAIN,
@@ -179,6 +181,7 @@ impl LeaseError {
     /// assert_eq!(lease.acknowledge().unwrap_err().errno(), libc::ESTALE);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[must_use]
     pub fn errno(&self) -> i32 {
         match self {
             LeaseError::Ended => libc::ESTALE,

@@ -65,6 +65,7 @@ impl NotifyError {
     /// assert_eq!(second.errno(), libc::EBUSY);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[must_use]
     pub fn errno(&self) -> i32 {
         match self {
             NotifyError::CallRefused { errno, .. } => *errno,

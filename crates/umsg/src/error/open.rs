@@ -127,6 +127,7 @@ impl OpenError {
     /// assert!(!error.is_repairable(), "there is no such queue");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[must_use]
     pub fn is_repairable(&self) -> bool {
         matches!(self, OpenError::Segment(error) if error.is_repairable())
     }
@@ -142,6 +143,7 @@ impl OpenError {
     /// assert_eq!(error.errno(), libc::ENOENT);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[must_use]
     pub fn errno(&self) -> i32 {
         match self {
             OpenError::InvalidName
@@ -285,6 +287,7 @@ impl UnlinkError {
     /// assert_eq!(error.errno(), libc::ENOENT);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[must_use]
     pub fn errno(&self) -> i32 {
         match self {
             UnlinkError::Name(error) => error.errno(),

@@ -40,6 +40,7 @@ impl QueueError {
     /// assert_eq!(umsg::QueueError::Damaged.errno(), libc::EBADMSG);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[must_use]
     pub fn errno(&self) -> i32 {
         match self {
             QueueError::NoMemory => libc::ENOMEM,

@@ -95,6 +95,7 @@ impl SegmentError {
     /// assert!(!error.is_repairable());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[must_use]
     pub fn is_repairable(&self) -> bool {
         matches!(self, SegmentError::Damaged(what) if *what != OUT_OF_RANGE)
     }
@@ -105,6 +106,7 @@ impl SegmentError {
     /// assert_eq!(umsg::SegmentError::TooManyFiles(libc::EMFILE).errno(), libc::EMFILE);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[must_use]
     pub fn errno(&self) -> i32 {
         match self {
             SegmentError::NotAQueue(_) | SegmentError::OtherVersion { .. } => libc::EINVAL,

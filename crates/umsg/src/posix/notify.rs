@@ -70,6 +70,7 @@ impl Notify {
     /// assert!(!registration.is_armed());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[must_use]
     pub fn signal(signal: i32) -> Notify {
         Notify::Signal { signal, value: 0 }
     }
@@ -130,6 +131,7 @@ impl Registration<'_> {
     /// assert!(!registration.is_armed());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[must_use]
     pub fn is_armed(&self) -> bool {
         notification::is_armed(self.ticket)
     }
@@ -401,6 +403,7 @@ pub fn withdraw_notification(identity: (u64, u64)) {
 /// Returns whether this process may be registered with any queue.
 #[doc(hidden)]
 #[inline]
+#[must_use]
 pub fn has_notifications() -> bool {
     notification::any()
 }

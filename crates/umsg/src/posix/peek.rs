@@ -44,6 +44,7 @@ impl Peeked {
     /// assert!(oldest.age() < std::time::Duration::from_secs(60));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[must_use]
     pub fn age(&self) -> Duration {
         SystemTime::now()
             .duration_since(self.sent)

@@ -724,6 +724,7 @@ fn slashed(name: &OsStr) -> OsString {
 
 /// Returns the name, with its slash, of the queue whose file has this path. For the drop-in, which checks no other file.
 #[doc(hidden)]
+#[must_use]
 pub fn name_of_file(path: &Path) -> Option<OsString> {
     whereabouts(path).map(|found| slashed(found.name))
 }

@@ -169,6 +169,7 @@ impl Reservation<'_> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[expect(clippy::len_without_is_empty, reason = "a message is no container")]
+    #[must_use]
     pub fn len(&self) -> usize {
         self.place.len()
     }

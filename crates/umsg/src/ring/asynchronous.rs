@@ -116,6 +116,7 @@ impl AsyncRing {
     /// # })?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[must_use]
     pub fn into_inner(self) -> Ring {
         self.ring
     }

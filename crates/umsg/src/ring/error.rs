@@ -66,6 +66,7 @@ impl SendError {
     /// assert_eq!(closed.errno(), libc::EPIPE);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[must_use]
     pub fn errno(&self) -> i32 {
         match self {
             SendError::Disabled => libc::EBADFD,
@@ -124,6 +125,7 @@ impl ReceiveError {
     /// assert_eq!(ring.try_receive().unwrap_err().errno(), libc::EAGAIN);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[must_use]
     pub fn errno(&self) -> i32 {
         match self {
             ReceiveError::Empty => libc::EAGAIN,
@@ -218,6 +220,7 @@ impl RingError {
     /// assert_eq!(error.errno(), libc::EINVAL);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[must_use]
     pub fn errno(&self) -> i32 {
         match self {
             RingError::InvalidEntries { .. } | RingError::NotARing => libc::EINVAL,

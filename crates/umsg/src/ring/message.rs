@@ -38,6 +38,7 @@ impl Post {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[inline]
+    #[must_use]
     pub fn new(user_data: u64) -> Post {
         Post {
             user_data,

@@ -57,6 +57,7 @@ impl Options {
     /// assert!(ring.try_receive().is_err());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[must_use]
     pub fn new() -> Options {
         Options {
             entries: 1024,

@@ -66,6 +66,7 @@ impl Ring {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[inline]
+    #[must_use]
     pub fn is_own(&self) -> bool {
         self.shared.is_owned()
     }
@@ -80,6 +81,7 @@ impl Ring {
     /// assert_eq!(ring.receive()?.user_data, 7);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[must_use]
     pub fn sender(&self) -> Sender {
         Sender::new(Arc::clone(&self.shared))
     }
@@ -147,6 +149,7 @@ impl Ring {
     /// assert_eq!(ring.refused(), 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[must_use]
     pub fn refused(&self) -> u64 {
         self.refused
     }
@@ -191,6 +194,7 @@ impl Ring {
     /// assert_eq!(ring.available(), 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[must_use]
     pub fn available(&self) -> u64 {
         self.shared.engine.available()
     }

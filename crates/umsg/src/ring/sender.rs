@@ -89,6 +89,7 @@ impl Sender {
     /// assert_eq!(ring.receive()?.tag, sender.tag());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[must_use]
     pub fn tag(&self) -> Tag {
         Tag {
             pid: thread::current().pid(),
@@ -104,6 +105,7 @@ impl Sender {
     /// assert!(sender.longest() >= 64, "bytes");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[must_use]
     pub fn longest(&self) -> usize {
         self.shared.longest()
     }

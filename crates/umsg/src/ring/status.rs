@@ -128,6 +128,7 @@ impl Ring {
     /// assert_eq!(ring.status().blocked_senders, 0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[must_use]
     pub fn status(&self) -> Status {
         self.shared.status()
     }
@@ -142,6 +143,7 @@ impl Sender {
     /// assert_eq!(sender.status().blocked_senders, 0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[must_use]
     pub fn status(&self) -> Status {
         self.shared.status()
     }

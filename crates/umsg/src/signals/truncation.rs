@@ -58,6 +58,7 @@ pub fn guard_mappings(guard: fn()) {
 ///
 /// # Safety
 /// `info` is the argument that the kernel gave to the running handler, which was installed with SA_SIGINFO.
+#[must_use]
 pub unsafe fn mend_truncation(signal: i32, info: *const libc::siginfo_t) -> bool {
     if signal != libc::SIGBUS {
         return false;

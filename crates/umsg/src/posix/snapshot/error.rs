@@ -61,6 +61,7 @@ impl SnapshotError {
     /// assert_eq!(error.errno(), libc::EINVAL);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[must_use]
     pub fn errno(&self) -> i32 {
         match self {
             SnapshotError::Queue(error) => error.errno(),
@@ -142,6 +143,7 @@ impl RestoreError {
     /// assert_eq!(error.errno(), libc::EEXIST);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[must_use]
     pub fn errno(&self) -> i32 {
         match self {
             RestoreError::Open(error) => error.errno(),

@@ -230,6 +230,7 @@ impl Snapshot {
     /// assert!(snapshot.messages().all(|message| message.priority == 7));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[must_use]
     pub fn messages(&self) -> impl ExactSizeIterator<Item = SavedMessage<'_>> {
         self.look.iter().map(|(seen, data)| SavedMessage {
             data,
