@@ -1,27 +1,26 @@
-//! Blocked threads: the node that each leaves, and the lists of them.
+//! Blocked threads: the node of each, and the lists of nodes.
 //!
-//! A node's word is a futex in the kernel's robust form, and the thread names it to the kernel while it sleeps:
+//! The word of a node is a robust futex. The thread names it to the kernel while it sleeps:
 //!
 //! | word | state | may leave it | if the thread dies |
 //! |---|---|---|---|
-//! | 0 | free, or given up by its owner | the holder of the lock reuses it | - |
-//! | tid | waiting | holder: to offered. Owner: to 0 | the kernel stores OWNER_DIED |
-//! | tid \| WAITERS | settled: a message is offered to a receiver, a sender's message is admitted | owner: to 0, or to accepted. Holder: an offer that is not taken up goes back to waiting | the kernel stores OWNER_DIED \| WAITERS |
-//! | WAITERS | accepted: the owner has copied its message, or knows that its own is sent, and is gone. Typed queues only | the holder frees a receiver's slot, then reuses the node | - |
-//! | OWNER_DIED [\| WAITERS] | its thread is dead | the holder reuses it; an offered message goes back to the head | - |
+//! | 0 | free, or given up by its owner | the owner of the lock reuses it | - |
+//! | tid | waiting | owner of the lock: to settled. Node's thread: to 0 | the kernel stores OWNER_DIED |
+//! | tid \| WAITERS | settled: a message is offered to a receiver, or a sender's message is admitted | node's thread: to 0, or to accepted. Owner of
+//! the lock: an offer that is not accepted goes back to waiting | the kernel stores OWNER_DIED \| WAITERS |
+//! | WAITERS | accepted: the thread has copied its message, or knows that its own is sent, and is gone. System V queues only | the owner of the lock
+//! frees a receiver's slot, then reuses the node | - |
+//! | OWNER_DIED [\| WAITERS] | its thread is dead | the owner of the lock reuses it; an offered message goes back to the head | - |
 //!
-//! Each change of the word is one compare-and-swap, and the loser obeys. Lists and all other fields belong to the
-//! holder of the lock, which need not be the node's owner. The lock is that under which messages are received; where the
-//! nodes lie, and the heads of the lists, a [`WaiterStore`] knows.
+//! Each change of the word is one compare-and-swap; a thread that loses it accepts the other change. The lock under which messages are received
+//! protects the lists and all other fields. A [`WaiterStore`] knows where the nodes and the heads of the lists lie.
 //!
-//! What has been settled may be more than a message: what the holder writes beside the node before it settles, the owner
-//! reads once it sees the word. It is the owner's to read as long as the word says so; a process that takes an offer back may find
-//! that the owner is still reading. So an owner that copies without the lock believes its copy only once [`accept`] has
-//! succeeded, and a node whose offer was taken back is offered nothing before its owner has enlisted again: a copy of
-//! one message never passes for another.
+//! The owner of the lock may write more than a message beside the node before it settles the node; the node's thread reads it after it sees the word.
+//! A process that takes an offer back may do so while the thread still reads. Therefore a thread that copies without the lock trusts its copy only
+//! after [`accept`] has succeeded. A node whose offer was taken back gets no new offer before its thread has enlisted again, so that a copy of one
+//! message never passes for another.
 //!
-//! A list is sorted by rank and by ticket, which grows with each claim. A node that was taken off a list and is
-//! inserted again gets its old place among the others.
+//! A list is sorted by rank, then by ticket, which grows with each claim. A node that is removed and inserted again therefore gets its old place.
 
 mod node;
 pub mod pacing;
@@ -38,22 +37,22 @@ use crate::sys::futex::{self, Slept};
 use crate::sys::liveness::{self, Liveness};
 use crate::sys::thread::{Calm, Thread};
 
-/// Which list a node is in.
+/// The list that a node is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum List {
-    /// In none: free; an accepted sender; a receiver that did not take up an offer and has to look by itself.
+    /// No list: the node is free, belongs to an accepted sender, or to a receiver that did not accept an offer and has to try again itself.
     None = 0,
-    /// Wants a message.
+    /// Receivers that wait for a message.
     Receivers = 1,
-    /// Has been offered one.
+    /// Receivers with an offered message.
     Offered = 2,
-    /// Wants to send.
+    /// Senders that wait for room.
     Senders = 3,
 }
 
 impl List {
-    /// The list that a node says it is in.
+    /// Returns the list that the node names.
     pub fn of(node: &Node) -> List {
         match node.list.get() {
             1 => List::Receivers,
@@ -64,29 +63,28 @@ impl List {
     }
 }
 
-/// What a node's word says.
+/// The state in a node's word.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Free, or given up.
+    /// The node is free, or was given up.
     Free,
-    /// Its thread waits.
+    /// The thread waits.
     Waiting,
-    /// A message is offered to it, or its message is admitted.
+    /// A message is offered to the thread, or the thread's message is admitted.
     Settled,
-    /// Its thread has copied the message that was offered: the message is received, and the slot is nobody's. Or it knows
-    /// that the message that it left is sent.
+    /// The thread has copied the offered message: the message is received, and its slot can be freed. Or the thread knows that its message is sent.
     Accepted,
-    /// Its thread died while waiting.
+    /// The thread died while it waited.
     DiedWaiting,
-    /// Its thread died after the outcome was settled and before it took note.
+    /// The thread died after the node was settled, before it read the outcome.
     DiedSettled,
 }
 
 /// Reads a node's state.
 pub fn state(node: &Node) -> State {
-    // Acquire: HANDOVER. Pairs with the release in `settle`: the slot and what is in it are seen.
-    // ACCEPT. Pairs with the release in `accept`: the owner has read the slot.
+    // Acquire: HANDOVER pairs with the release in `settle`, and makes the slot and its contents visible. ACCEPT pairs with the release in `accept`:
+    // the thread has read the slot.
     let word = node.word.load(Ordering::Acquire);
     match (word & TID != 0, word & OWNER_DIED != 0, word & WAITERS != 0) {
         (true, _, false) => State::Waiting,
@@ -98,11 +96,11 @@ pub fn state(node: &Node) -> State {
     }
 }
 
-/// Offers the message in the node's slot, or admits it. False if the thread has given up or died.
+/// Offers the message in the node's slot, or admits it. Returns false if the thread has given up or died.
 #[must_use]
 pub(crate) fn settle(node: &Node) -> bool {
     let word = node.word.load(Ordering::Relaxed);
-    // Release: HANDOVER. The thread may be gone after this: its futex address stays mapped, nothing else is touched.
+    // Release: HANDOVER. After this the thread may be gone. Its futex address stays mapped, and nothing else is accessed.
     word & TID != 0
         && word & WAITERS == 0
         && node
@@ -111,7 +109,7 @@ pub(crate) fn settle(node: &Node) -> bool {
             .is_ok()
 }
 
-/// Takes an offer back. False if the thread has given up or died meanwhile.
+/// Takes an offer back. Returns false if the thread has given up or died meanwhile.
 #[must_use]
 pub(crate) fn unsettle(node: &Node) -> bool {
     let word = node.word.load(Ordering::Relaxed);
@@ -123,13 +121,12 @@ pub(crate) fn unsettle(node: &Node) -> bool {
             .is_ok()
 }
 
-/// The owner takes up its offer, without the lock: the one change that makes a receive of a copied message take effect.
-/// False if the offer was taken back, and what was copied is void. A sender that takes note of its admission does the
-/// same: its node has to say that the message is sent until it is off its list.
+/// Accepts an offer, without the lock. This change makes the receive of a copied message take effect. Returns false if the offer was taken back: then
+/// the copy is invalid. An admitted sender calls this, too: its node has to show that the message is sent until it is removed from its list.
 #[must_use]
 pub(crate) fn accept(node: &Node) -> bool {
     let word = node.word.load(Ordering::Relaxed);
-    // Release: ACCEPT. The slot is used again by the process that sees this.
+    // Release: ACCEPT. A process that sees the new state reuses the slot.
     word & TID != 0
         && word & WAITERS != 0
         && node
@@ -138,14 +135,14 @@ pub(crate) fn accept(node: &Node) -> bool {
             .is_ok()
 }
 
-/// The owner lets go of its node, in whatever state it is. Without the lock: the next holder sees to the rest.
+/// Gives the node up, in any state, without the lock. The next owner of the lock cleans up.
 pub(crate) fn give_up(node: &Node) {
-    // Release: a process that reuses the node comes after everything that its owner did with it. A swap, so that it has a place
-    // among the other changes of the word, which all are read-modify-writes.
+    // Release: a process that reuses the node sees everything that the thread did with it. All changes of the word are read-modify-writes, so that
+    // they have one order; therefore this is a swap.
     node.word.swap(0, Ordering::Release);
 }
 
-/// The owner gives up a node that is still waiting, without the lock. False if the outcome was settled first.
+/// Gives a waiting node up, without the lock. Returns false if the node was settled first.
 #[must_use]
 pub(crate) fn give_up_waiting(node: &Node) -> bool {
     let word = node.word.load(Ordering::Relaxed);
@@ -157,11 +154,11 @@ pub(crate) fn give_up_waiting(node: &Node) -> bool {
             .is_ok()
 }
 
-/// How far the time of an offer may lie ahead: processes read the machine's clock one after the other.
+/// The most by which the time of an offer may lie in the future, because processes read the clock one after the other.
 const AHEAD: u64 = 1_000_000_000;
 
-/// Whether an offer, or a look, has been over for so long at a time. All are readings of the machine's clock in nanoseconds; one that lies
-/// far ahead was written by a peer that scribbles.
+/// Returns whether at least `time` has passed since `since`. Times are nanoseconds of the monotonic clock. A time far in the future was forged, and
+/// counts as long ago.
 pub(crate) fn is_over(since: u64, time: u64, now: u64) -> bool {
     match now.checked_sub(since) {
         Some(passed) => passed >= time,
@@ -169,35 +166,35 @@ pub(crate) fn is_over(since: u64, time: u64, now: u64) -> bool {
     }
 }
 
-/// Where the nodes of a queue lie, and the lists of them.
+/// Access to the nodes of a queue and their lists.
 pub trait WaiterStore: Liveness + Sized {
-    /// Whether processes of several PID or time namespaces use the queue: the form of the lock.
+    /// Returns whether processes of several PID or time namespaces use the queue, which decides the form of the lock.
     fn is_shared(&self) -> bool;
 
     fn node(&self, index: u32) -> Result<&Node, Fault>;
 
-    /// None for [`List::None`].
+    /// Returns the ends of a list. None for [`List::None`].
     fn links(&self, list: List) -> Option<&Links>;
 
-    /// The ticket that was given last.
+    /// The last ticket that was issued.
     fn ticket(&self) -> &Guarded64;
 
-    /// Nodes that are real memory.
+    /// The number of nodes that are real memory.
     fn nodes_in_use(&self) -> &Guarded32;
 
-    /// Makes `more` nodes behind the `usable` first ones real memory.
+    /// Makes `more` nodes after the first `usable` ones real memory.
     fn provide_nodes(&self, usable: u32, more: usize) -> Result<(), Fault>;
 }
 
-/// The lists of a segment's nodes. Everything here is called under the lock.
+/// The lists of a segment's nodes.
 pub struct Waiters<'a, S> {
     segment: &'a S,
 }
 
-/// Longest list that a walk follows: a longer one was scribbled into a circle.
+/// The longest list that a walk follows: a longer one is corrupted into a cycle.
 const BOUND: usize = NODES;
 
-/// How long a thread that can't sleep on its word waits until it looks again, in nanoseconds.
+/// The time after which a thread that can't sleep on its word reads the word again, in nanoseconds.
 const NAP: u64 = 1_000_000;
 
 impl<'a, S: WaiterStore> Waiters<'a, S> {
@@ -206,21 +203,21 @@ impl<'a, S: WaiterStore> Waiters<'a, S> {
         Waiters { segment }
     }
 
-    /// How many nodes a list has.
+    /// Returns the number of nodes in a list.
     #[inline(always)]
     pub fn len(&self, list: List) -> u32 {
-        // Relaxed: under the lock exact, otherwise a hint.
+        // Relaxed: exact under the lock, otherwise a hint.
         self.links(list)
             .map_or(0, |links| links.len.load(Ordering::Relaxed))
     }
 
-    /// How many threads wait in a list: the dead, whom the system has marked, are in it until a process comes to their nodes.
+    /// Returns the number of living threads in a list. Nodes of dead threads stay in the list until a process removes them.
     pub fn living(&self, list: List) -> usize {
         let waits = |node: &Node| {
             List::of(node) == list && matches!(state(node), State::Waiting | State::Settled)
         };
         match self.len(list) {
-            // The threads of a model need no figures.
+            // A model needs no counts.
             len if len == 0 || cfg!(loom) => len as usize,
             _ => self.all().filter(|(_, node)| waits(node)).count(),
         }
@@ -231,12 +228,12 @@ impl<'a, S: WaiterStore> Waiters<'a, S> {
         self.segment.links(list)
     }
 
-    /// The first node of a list.
+    /// Returns the first node of a list.
     pub(crate) fn first(&self, list: List) -> Result<Option<(u32, &'a Node)>, Fault> {
         self.at(self.links(list).map_or(0, |links| links.head.get()))
     }
 
-    /// The node behind another in its list.
+    /// Returns the next node in the list.
     pub(crate) fn next(&self, node: &Node) -> Result<Option<(u32, &'a Node)>, Fault> {
         self.at(node.next.get())
     }
@@ -248,7 +245,7 @@ impl<'a, S: WaiterStore> Waiters<'a, S> {
         Ok(Some((index, self.segment.node(index)?)))
     }
 
-    /// Puts a node into a list, behind those of the same or a better rank that came before it.
+    /// Inserts a node into a list, behind earlier nodes of the same or a better rank.
     pub(crate) fn insert(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -259,7 +256,7 @@ impl<'a, S: WaiterStore> Waiters<'a, S> {
             return Ok(());
         };
         let node = self.segment.node(index)?;
-        // A waiter that has been offered a message is not served by rank any more.
+        // Rank no longer matters after a message has been offered.
         let after = match list {
             List::Offered => links.tail.get(),
             _ => self.place(links, node)?,
@@ -273,7 +270,7 @@ impl<'a, S: WaiterStore> Waiters<'a, S> {
         Ok(())
     }
 
-    /// The last node of a list that comes before `node`, as index + 1; 0 if none does.
+    /// Returns the last node of a list that precedes `node`, as index + 1; 0 for none.
     fn place(&self, links: &Links, node: &Node) -> Result<u32, Fault> {
         let (mut after, mut steps) = (links.tail.get(), 0);
         while let Some((_, before)) = self.at(after)? {
@@ -289,7 +286,7 @@ impl<'a, S: WaiterStore> Waiters<'a, S> {
         Ok(after)
     }
 
-    /// Links a node behind the one that `after` names, or at the head.
+    /// Links a node behind the node `after`, or at the head.
     fn link(
         &self,
         _: ReceiverHeld<'_>,
@@ -315,16 +312,15 @@ impl<'a, S: WaiterStore> Waiters<'a, S> {
         Ok(())
     }
 
-    /// Takes a node off the list that it is in, if it is in one.
+    /// Removes a node from its list, if it is in one.
     pub(crate) fn remove(&self, receiving: ReceiverHeld<'_>, node: &Node) -> Result<(), Fault> {
         self.unlink(receiving, node)?;
         node.list.set(List::None as u32);
         Ok(())
     }
 
-    /// Takes all receivers of a node's thread off their list, whose offer has expired. A thread that jumps out of a handler (siglongjmp)
-    /// leaves the node of the call that it was in: however many there are, they hold up one message for one slice. A node whose thread
-    /// still waits is listed again at the end of its slice.
+    /// Removes from the list all receivers of the thread whose offer has expired. A thread that leaves a call with siglongjmp(3) leaves its node
+    /// behind. Even many such nodes delay one message by one slice only. A thread that still waits enlists its node again at the end of its slice.
     pub(crate) fn pass_over(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -345,7 +341,7 @@ impl<'a, S: WaiterStore> Waiters<'a, S> {
         Err(Fault::Damaged)
     }
 
-    /// Moves a node to another list. What the node says of its list changes with one store: a repair goes by that.
+    /// Moves a node to another list. One store changes the list that the node names; a repair relies on it.
     pub(crate) fn relocate(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -377,8 +373,8 @@ impl<'a, S: WaiterStore> Waiters<'a, S> {
         Ok(())
     }
 
-    /// A node for the calling thread, in no list and waiting. None if all are taken. Nodes of the same rank are served in
-    /// order of arrival; [`UNRANKED`] stands for that of the thread.
+    /// Claims a node for the calling thread, waiting and in no list. Returns None if all nodes are in use. Nodes of the same rank are served in order
+    /// of arrival; [`UNRANKED`] stands for the thread's own rank.
     pub(crate) fn claim(
         &self,
         _: ReceiverHeld<'_>,
@@ -397,7 +393,7 @@ impl<'a, S: WaiterStore> Waiters<'a, S> {
         node.rank.set(rank);
         node.tid.set(thread.tid());
         node.pid.set(thread.pid());
-        // In shared form the thread's start time means nothing to others: its process's life stands for it.
+        // In shared form, processes of other namespaces can't use the thread's start time: the liveness id of its process takes its place.
         let birth = match self.segment.is_shared() {
             true => liveness::birth(self.segment, || thread.birth()),
             false => thread.birth(),
@@ -406,20 +402,19 @@ impl<'a, S: WaiterStore> Waiters<'a, S> {
         node.ticket.set(ticket.get());
         #[cfg(not(loom))]
         node.since.set(crate::sys::clock::milliseconds());
-        // Release: a process that finds the node by a scan after our death sees it whole.
+        // Release: a process that finds the node after the death of this thread sees all its fields.
         node.word.store(thread.tid(), Ordering::Release);
         Ok(Some((index, node)))
     }
 
-    /// Whether no process needs the node: in no list, and free or its thread marked dead. (A dead thread's node whose slot
-    /// still counts is in a list.)
+    /// Returns whether the node can be reused: it is in no list, and free or its thread is marked dead. A dead thread's node whose slot still counts
+    /// is in a list.
     fn is_free(node: &Node) -> bool {
         List::of(node) == List::None && !matches!(state(node), State::Waiting | State::Settled)
     }
 
-    /// Finds a node, first among those in use, then by bringing a page more into use, at last among those whose
-    /// threads are proved dead. The search begins where `whose` number points to, so that a thread mostly gets the node that it
-    /// had before: its lines are still near.
+    /// Finds a node: first among those in use, then on a new page, and last among those whose threads are proved dead. The search begins at a place
+    /// derived from `whose`, so that a thread usually gets its previous node, whose cache lines are still near.
     fn find_free(&self, whose: u32) -> Result<Option<u32>, Fault> {
         let usable = self.usable();
         for step in 0..usable {
@@ -428,7 +423,7 @@ impl<'a, S: WaiterStore> Waiters<'a, S> {
                 return Ok(Some(index));
             }
         }
-        // Without memory for more it goes on with those that there are: to wait is no reason for an error.
+        // Without memory for another page, the search continues with the existing nodes: a wait must not fail for that reason.
         if (usable as usize) < NODES && self.grow(usable).is_ok() {
             return Ok(Some(usable));
         }
@@ -442,7 +437,7 @@ impl<'a, S: WaiterStore> Waiters<'a, S> {
         Ok(())
     }
 
-    /// Nodes that are real memory: those of every process that waits are among them.
+    /// Returns the number of nodes that are real memory. The nodes of all waiting threads are among them.
     pub(crate) fn usable(&self) -> u32 {
         self.segment.nodes_in_use().get().min(NODES as u32)
     }
@@ -457,7 +452,7 @@ impl<'a, S: WaiterStore> Waiters<'a, S> {
         Ok(None)
     }
 
-    /// Rebuilds the lists from the nodes: after the death of a holder of the lock.
+    /// Rebuilds the lists from the nodes, after the death of the lock's owner.
     pub(crate) fn rebuild(&self, receiving: ReceiverHeld<'_>) -> Result<(), Fault> {
         for list in [List::Receivers, List::Offered, List::Senders] {
             if let Some(links) = self.links(list) {
@@ -476,23 +471,23 @@ impl<'a, S: WaiterStore> Waiters<'a, S> {
         Ok(())
     }
 
-    /// Every node that has ever been used.
+    /// Iterates over all nodes that were ever used.
     pub(crate) fn all(&self) -> impl Iterator<Item = (u32, &'a Node)> + use<'a, S> {
         let (segment, usable) = (self.segment, self.usable());
         (0..usable).filter_map(move |index| Some((index, segment.node(index).ok()?)))
     }
 }
 
-/// The rank of a thread that is neither a real-time nor a nice one.
+/// The rank of a thread with the default scheduling policy and nice value.
 const ORDINARY: u32 = 120;
 
-/// The rank of a node whose thread was not asked for its own yet: alone in a list it needs none.
+/// The rank of a node whose thread's rank is not yet known: a node that is alone in its list needs none.
 pub(crate) const UNRANKED: u32 = u32::MAX;
 
-/// What a list is sorted by. Asks the kernel for the thread's rank, once for each wait in company.
+/// Returns the sort key of a node. Asks the kernel for the thread's rank, once per wait beside other threads.
 fn key(node: &Node) -> (u32, u64) {
     if node.rank.get() == UNRANKED {
-        // A thread of another PID namespace is ranked as an ordinary one.
+        // A thread of another PID namespace gets the default rank.
         let rank = match liveness::life_of(node.birth.get()) {
             None => crate::sys::thread::rank(node.tid.get()),
             Some(_) => ORDINARY,
@@ -502,24 +497,24 @@ fn key(node: &Node) -> (u32, u64) {
     (node.rank.get(), node.ticket.get())
 }
 
-/// Whether no thread waits at a node that may be in a list. The node of a thread that is dead though the system did not mark it is given up
-/// if `knows_threads`, one that names no thread in any case.
+/// Returns whether no thread waits at a node that may be in a list. If `knows_threads`, gives up the node of a dead thread that the kernel did not
+/// mark. A node that names an impossible thread is always given up.
 #[cfg(not(loom))]
 pub(crate) fn is_deserted(lives: &dyn Liveness, node: &Node, knows_threads: bool) -> bool {
     match state(node) {
         State::Free | State::DiedWaiting => true,
         State::Waiting => {
-            // A thread names itself twice; a peer that scribbles, mostly not.
+            // A thread names itself in two fields; an overwritten node rarely agrees in both.
             let is_forged = node.word.load(Ordering::Relaxed) & TID != node.tid.get();
             (is_forged || knows_threads && is_orphan(lives, node)) && give_up_waiting(node)
         }
-        // A batch whose turn it was. What else was settled is a process's, and in another list.
+        // A batch whose turn it was. All other settled nodes are in other lists.
         State::DiedSettled => List::of(node) == List::Senders && node.slot.get() == NO_SLOT,
         State::Settled | State::Accepted => false,
     }
 }
 
-/// Whether the node's thread is proved dead though the kernel did not mark the word.
+/// Returns whether the node's thread is proved dead although the kernel did not mark the word.
 pub(crate) fn is_orphan(lives: &dyn Liveness, node: &Node) -> bool {
     let (pid, tid, birth) = (node.pid.get(), node.tid.get(), node.birth.get());
     liveness::is_dead(lives, birth, |birth| {
@@ -527,15 +522,15 @@ pub(crate) fn is_orphan(lives: &dyn Liveness, node: &Node) -> bool {
     })
 }
 
-/// Sleeps while the node of the calling thread waits, until woken or until `slice`. No process can sleep on a word that a peer has
-/// forged to name another thread: then it looks again in a moment, and not at once.
+/// Sleeps while the node of the calling thread waits, until a wake-up or until `slice`. If the word was forged to name another thread, the thread
+/// can't sleep on it, and reads the word again after a short time.
 pub(crate) fn sleep(node: &Node, me: &Thread, calm: Calm<'_>, slice: Deadline) -> Slept {
     let slept = futex::wait_in_calm(&node.word, me.tid(), calm, slice);
     let is_forged = || {
         let word = node.word.load(Ordering::Relaxed);
         word & TID != me.tid() && word & TID != 0
     };
-    // In a model nobody forges.
+    // In a model, no thread forges words.
     if cfg!(loom) || slept != Slept::Awake || !is_forged() {
         return slept;
     }
@@ -546,7 +541,7 @@ pub(crate) fn sleep(node: &Node, me: &Thread, calm: Calm<'_>, slice: Deadline) -
     }
 }
 
-/// The futex that a node's thread sleeps on.
+/// Returns the futex on which the node's thread sleeps.
 pub(crate) fn futex(node: &Node) -> &AtomicU32 {
     &node.word
 }
@@ -567,7 +562,7 @@ mod tests {
         index
     }
 
-    /// The list from its head, checked to be the same from its tail.
+    /// Returns the list from its head, and checks that the reverse list is the same.
     fn listed(segment: &Segment) -> Vec<u32> {
         let waiters = Waiters::of(segment);
         let links = waiters.links(List::Receivers).unwrap();

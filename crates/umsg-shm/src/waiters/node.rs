@@ -2,26 +2,26 @@
 
 use crate::sync::{AtomicU32, Guarded32, Guarded64};
 
-/// Threads that can be blocked on a queue with their place kept; further ones look again every millisecond.
+/// The number of threads that can wait in order. Further threads retry every millisecond.
 #[cfg(not(loom))]
 pub const NODES: usize = 4096;
 #[cfg(loom)]
 pub const NODES: usize = 4;
 
-/// What a blocked thread leaves for those that may end its waiting; see [`super`].
+/// The record of a blocked thread, for the threads that end its wait; see [`super`].
 #[repr(C, align(64))]
 #[derive(Default)]
 pub struct Node {
     /// The state, and the futex that the thread sleeps on; see the table in [`super`].
     pub(crate) word: AtomicU32,
-    /// Which list the node is in.
+    /// The list that the node is in.
     pub list: Guarded32,
     /// Neighbours in that list, as index + 1; 0 for none.
     pub next: Guarded32,
     pub previous: Guarded32,
-    /// A blocked sender's own message, [`NO_SLOT`] of a batch; the message offered to a receiver.
+    /// The slot of a blocked sender's message ([`NO_SLOT`] for a batch), or of the message offered to a receiver.
     pub slot: Guarded32,
-    /// The thread's scheduling rank, once a thread waits beside it: lower is served first.
+    /// The thread's scheduling rank; lower ranks are served first. It is set when a second thread waits.
     pub rank: Guarded32,
     /// The thread, its process and its start time in clock ticks since boot: proof of its death where the kernel
     /// could not mark the word.
@@ -30,17 +30,16 @@ pub struct Node {
     pub birth: Guarded64,
     /// Order of arrival among equal ranks.
     pub ticket: Guarded64,
-    /// The machine's clock, in nanoseconds, at the offer; of a batch, since when it is its
-    /// turn, before that when a process last asked whether its thread lives.
+    /// The time of the offer, in nanoseconds of the monotonic clock. For a batch: the time when its turn began, or before that, the time of the last
+    /// check that its thread lives.
     pub(crate) offered_at: Guarded64,
-    /// Of a batch: how many messages it waits to send at once.
+    /// For a batch: the number of its messages.
     pub wanted: Guarded32,
-    /// Since when it waits: the machine's clock in milliseconds, modulo 2^32. For people.
+    /// The start of the wait in milliseconds of the monotonic clock, modulo 2^32. For diagnosis.
     pub since: Guarded32,
 }
 
-/// In place of a slot: the node of a sender that waits for room for a whole batch. Its messages are nowhere but in its
-/// own memory.
+/// Marks, in place of a slot, the node of a sender that waits for room for a whole batch. The messages are in the sender's own memory.
 pub const NO_SLOT: u32 = u32::MAX;
 
 /// Ends and length of a list of nodes. Ends are index + 1; 0 for none.
@@ -49,7 +48,7 @@ pub const NO_SLOT: u32 = u32::MAX;
 pub struct Links {
     pub head: Guarded32,
     pub tail: Guarded32,
-    /// Read by spinners and by `status` as a hint.
+    /// Spinning threads and `status` read it as a hint.
     pub len: AtomicU32,
 }
 

@@ -1,16 +1,14 @@
-//! How long a call looks before it sleeps.
+//! Pacing: how long a call spins before it sleeps.
 //!
-//! A sleep costs its waker more than a microsecond and its sleeper several, so a call that finds nothing first looks
-//! again for some microseconds, as long as that has paid lately: each spin that found something makes the next one
-//! longer, each that did not halves it, and after a few in vain the next waits don't spin. On a single processor
-//! nobody spins. Before it sleeps, a call gives way a few times: where sender and receiver share a processor, the other
-//! one then runs at once, and neither has to sleep and be woken.
+//! A sleep costs the waker more than a microsecond, and the sleeper several. Therefore a call that finds nothing spins for some microseconds, as long
+//! as that has paid recently. Each successful spin lengthens the next one, and each unsuccessful spin halves it. After a few unsuccessful spins, the
+//! next waits do not spin. On a single processor no thread spins. Before it sleeps, a call yields the processor a few times: if sender and receiver
+//! share a processor, the other thread runs at once, without a sleep and a wake-up.
 //!
-//! *When* it looks matters too. Two cores that pass a cache line to and fro for each message move some three million
-//! messages a second; a receiver that lets a few gather moves several times as many. So a receiver that finds nothing
-//! in the middle of a stream looks away for half a microsecond. Whether it is one, it knows from how many messages it
-//! got since it last waited; in a ping-pong that is always one, and it looks without a pause. A sender that finds no room
-//! does the same: its looks would take the line away on which each receive says that there is some.
+//! The pauses between reads matter, too. Two cores that exchange a cache line for each message move about three million messages a second. A receiver
+//! that lets a few messages gather moves several times as many. Therefore a receiver that finds nothing in a stream reads nothing for half a
+//! microsecond. It recognises a stream by the number of messages since its last wait: in a ping-pong the number is always one, and the receiver reads
+//! without a pause. A sender that finds no room pauses, too: its reads would take away the cache line on which each receive announces room.
 
 use crate::lock::SLICE;
 use crate::sync::spin_hint;
@@ -19,62 +17,62 @@ use crate::sys::cpu;
 use crate::sys::thread::Calm;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// How a call on this handle waits for a message or for room.
+/// How calls on a handle wait for a message or for room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Waiting {
-    /// Spins for some microseconds as long as that has paid lately and there is another processor, then sleeps.
+    /// Spins for some microseconds if that has paid recently and the machine has another processor, then sleeps.
     #[default]
     Adaptive,
-    /// Gives way to other threads a few times, then sleeps: the least CPU time.
+    /// Yields the processor a few times, then sleeps: the least CPU time.
     Blocking,
-    /// Spins until the deadline: the least latency, and a processor's whole time.
+    /// Spins until the deadline: the least latency, at the cost of a whole processor.
     Spinning,
 }
 
 /// The longest spin, and the first one, in nanoseconds.
 const LONGEST: u32 = 50_000;
 const FIRST: u32 = 20_000;
-/// A spin shorter than this is not worth its while.
+/// The shortest useful spin, in nanoseconds.
 const SHORTEST: u32 = 2_000;
-/// After spinning has not paid, so many waits do without before it is tried again, and twice as many each time that this
-/// does not pay either: threads that share a processor never gain by it.
+/// The number of waits without a spin after spinning has not paid. It doubles each time that the next trial does not pay either: threads that share a
+/// processor never gain by spinning.
 const PAUSE: u32 = 64;
 const LONGEST_PAUSE: u32 = 1_024;
-/// How long it is tried again, in nanoseconds, at least. If waits have followed each other faster than the longest spin, a
-/// quarter longer than from one to the next: what comes every 20 µs is met by that, and never by a shorter spin.
+/// The shortest trial spin, in nanoseconds. If the time between waits is shorter than the longest spin, the trial lasts a quarter longer than that
+/// time: only such a spin meets messages that come every 20 µs.
 const AGAIN: u32 = 5_000;
-/// Looks between two readings of the clock.
+/// The number of reads between two readings of the clock.
 const LOOKS: u32 = 16;
-/// How long a stream's receiver looks away, in nanoseconds: so long for each message that the queue can hold, ...
+/// The pause of a stream's receiver, in nanoseconds, for each message that the queue can hold.
 const GATHER_EACH: u64 = 20;
-/// ... and at most so long.
+/// The longest pause of a stream's receiver, in nanoseconds.
 const GATHER: u64 = 500;
-/// A stream's sender: the queue is full, and no thread waits for what it sends.
+/// The pause of a stream's sender, in nanoseconds: the queue is full, and no thread waits for its messages.
 const GATHER_ROOM: u64 = 4_000;
-/// In a ping-pong, every so many waits it is tried whether messages gather after all.
+/// The number of waits in a ping-pong between two trials of a pause.
 const TRIAL: u32 = 64;
 
-/// What a handle remembers of its waits. Private to the process; a race between its threads costs a wrong guess. On lines
-/// of its own: a process that waits writes it, and what lies beside it in a handle is read by all processes.
+/// The history of waits of a handle. It is private to the process; a race between threads costs a wrong guess. It has its own cache lines, because
+/// waits write it, and all threads read the neighbouring fields.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct Pacing {
     mode: AtomicU32,
-    /// How long the next wait spins, in nanoseconds; below [`SHORTEST`]: not at all, and how many more waits not.
+    /// The length of the next spin, in nanoseconds. A value below [`SHORTEST`] is the number of waits without a spin.
     budget: AtomicU32,
-    /// How long the next pause is.
+    /// The length of the next pause without spins, in waits.
     pause: AtomicU32,
-    /// When the last wait of a pause began, in nanoseconds of the monotonic clock.
+    /// The start of the last wait in a pause, in nanoseconds of the monotonic clock.
     began: AtomicU64,
-    /// Messages received one after another, now and until nothing was found last.
+    /// The numbers of messages received without a wait: in the present run, and in the previous one.
     streak: AtomicU32,
     last_streak: AtomicU32,
-    /// 0: let messages gather. Otherwise after how many waits to try it.
+    /// 0 lets messages gather. Otherwise the number of waits until the next trial.
     trial: AtomicU32,
-    /// The same of room: after how many waits less one.
+    /// The same for room: the number of waits until the next trial, less one.
     room_trial: AtomicU32,
-    /// Nanoseconds of a spin that paid, until they are counted: not while its message waits to be received.
+    /// The nanoseconds of a successful spin that are not yet counted: counting would delay the receive of the message.
     uncounted: AtomicU64,
 }
 
@@ -94,7 +92,7 @@ impl Default for Pacing {
     }
 }
 
-// Relaxed throughout: heuristics.
+// All accesses are Relaxed: the values are heuristics.
 impl Pacing {
     pub fn set(&self, waiting: Waiting) {
         self.mode.store(waiting as u32, Relaxed);
@@ -109,12 +107,12 @@ impl Pacing {
         }
     }
 
-    /// Whether waits never sleep.
+    /// Returns whether waits never sleep.
     pub(crate) fn only_spins(&self) -> bool {
         self.mode() == Waiting::Spinning
     }
 
-    /// How long to spin now, in nanoseconds; 0 for not at all, u32::MAX for until the deadline.
+    /// Returns the length of the next spin, in nanoseconds; 0 for no spin, u32::MAX for a spin until the deadline.
     pub(crate) fn allowance(&self) -> u32 {
         match self.mode() {
             Waiting::Blocking => return 0,
@@ -142,7 +140,7 @@ impl Pacing {
         }
     }
 
-    /// Draws the lesson from a spin of up to `budget` nanoseconds.
+    /// Adapts the next spin to the result of a spin of up to `budget` nanoseconds.
     pub(crate) fn learn(&self, budget: u32, paid: bool) {
         let next = match paid {
             true => {
@@ -159,24 +157,24 @@ impl Pacing {
         self.budget.store(next, Relaxed);
     }
 
-    /// Keeps the time of a spin that paid for the next wait to count.
+    /// Keeps the time of a successful spin, for the next wait to count.
     pub(crate) fn count_later(&self, time: u64) {
         self.uncounted.store(time, Relaxed);
     }
 
-    /// What was kept, once.
+    /// Returns the kept time, and clears it.
     pub(crate) fn take_uncounted(&self) -> u64 {
         let time = self.uncounted();
         self.uncounted.store(0, Relaxed);
         time
     }
 
-    /// What was kept.
+    /// Returns the kept time.
     pub fn uncounted(&self) -> u64 {
         self.uncounted.load(Relaxed)
     }
 
-    /// Counts a received message; answers how many came before it without a pause.
+    /// Counts a received message, and returns the number of messages that came before it without a wait.
     #[inline(always)]
     pub fn received(&self) -> u32 {
         let streak = self.streak.load(Relaxed);
@@ -184,7 +182,7 @@ impl Pacing {
         streak
     }
 
-    /// Notes that nothing was found.
+    /// Records that a call found nothing.
     #[inline(always)]
     pub fn found_nothing(&self) {
         let streak = self.streak.load(Relaxed);
@@ -194,7 +192,7 @@ impl Pacing {
         }
     }
 
-    /// How long a receiver that found nothing looks away, in nanoseconds.
+    /// Returns the pause of a receiver that found nothing, in nanoseconds.
     pub(crate) fn gathering_time(&self, max_messages: usize) -> u64 {
         let streaming = self.last_streak.load(Relaxed) > 1;
         let gather = match (streaming, self.trial.load(Relaxed)) {
@@ -210,8 +208,7 @@ impl Pacing {
         }
     }
 
-    /// How long a sender that found no room looks away, in nanoseconds. What came of it is to be
-    /// [learned](Self::learn_of_room).
+    /// Returns the pause of a sender that found no room, in nanoseconds. The caller reports the result with [`learn_of_room`](Self::learn_of_room).
     pub(crate) fn room_gathering_time(&self, max_messages: usize) -> u64 {
         let left = self.room_trial.load(Relaxed).saturating_sub(1);
         self.room_trial.store(left, Relaxed);
@@ -222,15 +219,15 @@ impl Pacing {
         }
     }
 
-    /// Draws the lesson from having looked away: whether room has gathered for more than was wanted. If not, the receiver is
-    /// slow, or shares a processor with this sender, or other senders took the room.
+    /// Adapts the next pause to the result of one: whether room has gathered for more than one message. If not, the receiver is slow or shares a
+    /// processor with this sender, or other senders took the room.
     pub(crate) fn learn_of_room(&self, has_gathered: bool) {
         self.room_trial
             .store(if has_gathered { 0 } else { TRIAL }, Relaxed);
     }
 }
 
-/// How long to spin for a trial, if the wait before began so long ago.
+/// Returns the length of a trial spin, from the time since the start of the previous wait.
 fn trial(since: u64) -> u32 {
     match u32::try_from(since + since / 4) {
         Ok(budget) if budget <= LONGEST => budget.max(AGAIN),
@@ -238,8 +235,8 @@ fn trial(since: u64) -> u32 {
     }
 }
 
-/// Looks until `ready`, at most `budget` nanoseconds (u32::MAX: a slice, after which an attempt looks for the dead), and not
-/// beyond the end of the calm.
+/// Spins until `ready`, for at most `budget` nanoseconds, and not beyond the end of the calm. u32::MAX means a slice, after which an attempt checks
+/// for dead processes.
 pub(crate) fn spin_until(
     budget: u32,
     calm: Calm<'_>,
@@ -249,16 +246,15 @@ pub(crate) fn spin_until(
     spin_timed(budget, calm, deadline, ready).paid
 }
 
-/// What came of a spin.
+/// The result of a spin.
 #[must_use]
 pub(crate) struct Spun {
     pub(crate) paid: bool,
-    /// How long it took, in nanoseconds, up to its last look at the clock: another, for the looks since, would be at the
-    /// expense of a process that has just found what it looked for.
+    /// The time of the spin, in nanoseconds, up to its last reading of the clock. One more reading would delay a successful spin.
     pub(crate) time: u64,
 }
 
-/// As [`spin_until`], and says how long it took.
+/// Spins like [`spin_until`], and returns the time.
 pub(crate) fn spin_timed(
     budget: u32,
     calm: Calm<'_>,
@@ -290,12 +286,12 @@ pub(crate) fn spin_timed(
     }
 }
 
-/// How often a call gives way before it sleeps.
+/// The number of times that a call yields the processor before it sleeps.
 const YIELDS: u32 = 4;
 
-/// Lets others run on this processor, and looks after each turn whether that was of use.
+/// Yields the processor to other threads, and checks `ready` after each time.
 pub(crate) fn give_way(ready: impl Fn() -> bool) -> bool {
-    // The threads of a model sleep at once: there is nothing to be gained, and loom would let them look for ever.
+    // In a model, threads sleep at once: yielding gains nothing, and loom would let them spin endlessly.
     let yields = if cfg!(loom) { 0 } else { YIELDS };
     (0..yields).any(|_| {
         cpu::give_way();
@@ -303,7 +299,7 @@ pub(crate) fn give_way(ready: impl Fn() -> bool) -> bool {
     })
 }
 
-/// Looks at nothing that others write, for so many nanoseconds.
+/// Reads no shared memory for `time` nanoseconds.
 pub(crate) fn look_away(time: u64) {
     if time == 0 {
         return;
@@ -353,7 +349,7 @@ mod tests {
         }
         let pacing = Pacing::default();
         let mut budgets = Vec::new();
-        // Each pause is twice as long as the one before.
+        // Each pause is twice as long as the previous one.
         for pause in [PAUSE, 2 * PAUSE] {
             loop {
                 let budget = pacing.allowance();

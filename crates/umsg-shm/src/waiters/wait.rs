@@ -1,4 +1,4 @@
-//! The waiting shell of both engines: an attempt in vain becomes a wait, and a wait is a sleep in slices.
+//! The wait of both engines: after an attempt that fails, a thread waits, and sleeps in slices.
 
 use super::{List, Node, State, state};
 use crate::fault::Fault;
@@ -9,19 +9,19 @@ use crate::sys::futex::{self, Slept};
 use crate::sys::thread::{Calm, Thread};
 use std::time::Duration;
 
-/// How long a call sleeps that finds no node free, in nanoseconds.
+/// The sleep of a call that finds no free node, in nanoseconds.
 const NAP: u64 = 1_000_000;
 
-/// How far the coarse clock, by which leases end, is behind at most where it ticks 250 times a second, in nanoseconds.
+/// The most by which the coarse clock, which decides the end of leases, lags at 250 ticks a second, in nanoseconds.
 const TICK: u64 = 4_000_000;
 
-/// How long the end of a timed wait waits for the lock.
+/// The time that the end of a timed wait waits for the lock.
 pub(crate) const GRACE: Duration = Duration::from_millis(10);
 
-/// Why an attempt did not succeed. `Own` holds the reasons of one engine alone.
+/// The reason why an attempt failed. `Own` has the reasons of one engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused<Own> {
-    /// No room, or no message that is wanted.
+    /// The queue has no room, or no message that the caller selects.
     NotNow,
     /// The deadline passed.
     TimedOut,
@@ -34,7 +34,7 @@ pub enum Refused<Own> {
 }
 
 impl<Own> Refused<Own> {
-    /// The answer of a call with this deadline: after a time-out of its own that, else that it would have to block.
+    /// Turns a time-out into `NotNow` for a call that must not block.
     pub(crate) fn by(self, deadline: Deadline) -> Self {
         match (self, deadline) {
             (
@@ -46,7 +46,7 @@ impl<Own> Refused<Own> {
         }
     }
 
-    /// What went wrong for a process that wants nothing but a lock: its owner does not let go, if it is nothing worse.
+    /// Returns the fault of a process that only wanted a lock: at least, its owner does not release it.
     #[cfg(not(loom))]
     pub(crate) fn trouble(self) -> Fault {
         match self {
@@ -62,41 +62,41 @@ impl<Own> From<Fault> for Refused<Own> {
     }
 }
 
-/// What became of an attempt to begin waiting.
+/// The result of an attempt to enlist.
 pub(crate) enum Enlisted<Waiting, T> {
-    /// There was no need to.
+    /// The operation succeeded without a wait.
     Done(T),
-    /// All nodes are taken, or all slots.
+    /// All nodes, or all slots, are in use.
     NoNode,
     /// The node is in its list.
     Waiting(Waiting),
 }
 
-/// Why a sleep is over.
+/// The reason why a sleep ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// The node's word has changed.
     Settled,
     TimedOut,
     Interrupted,
-    /// No process can end the wait any more.
+    /// No other process can end the wait.
     Abandoned,
 }
 
 impl End {
-    /// The answer of a call whose wait came to nothing. `abandoned` is the engine's answer to [`End::Abandoned`].
+    /// Returns the refusal of a call whose wait failed. `abandoned` is the engine's refusal for [`End::Abandoned`].
     pub(crate) fn refused<Own>(self, abandoned: Refused<Own>) -> Refused<Own> {
         match self {
             End::Interrupted => Refused::Interrupted,
             End::TimedOut => Refused::TimedOut,
             End::Abandoned => abandoned,
-            // The outcome was withdrawn, or its node says otherwise than its list.
+            // The outcome was withdrawn, or the node contradicts its list.
             End::Settled => Refused::NotNow,
         }
     }
 }
 
-/// Waits after an attempt in vain, and attempts again, until the deadline. `wait` returns None for another attempt.
+/// Alternates attempts and waits until an attempt succeeds or the deadline passes. `wait` returns None for another attempt.
 pub(crate) fn wait_and_attempt<T, Own, C: ?Sized>(
     call: &mut C,
     deadline: Deadline,
@@ -134,8 +134,8 @@ impl Sleeper<'_> {
 
     /// Sleeps until the node's word changes, in slices: a wake-up can be lost with its waker.
     ///
-    /// `announce` runs before each sleep, `look_around` after each slice. Both return whether the wait is abandoned. `lease_end` is the
-    /// time at which the first lease ends by itself, 0 for never.
+    /// `announce` runs before each sleep, `look_around` after each slice. Both return whether the wait is abandoned. `lease_end` is the first expiry
+    /// of a lease, 0 for never.
     pub(crate) fn sleep(
         &self,
         lease_end: &AtomicU64,
@@ -155,16 +155,16 @@ impl Sleeper<'_> {
                 Slept::TimedOut if self.deadline.has_passed() => return End::TimedOut,
                 Slept::TimedOut if look_around() => return End::Abandoned,
                 Slept::Awake if self.is_settled() => return End::Settled,
-                // A peer that scribbles can wake us for ever.
+                // A hostile process could wake this thread endlessly.
                 Slept::Awake if self.deadline.has_passed() => return End::TimedOut,
                 Slept::Awake | Slept::TimedOut => {}
             }
         }
     }
 
-    /// How long a sleep may last, in nanoseconds: a receiver looks for the message of a lease when that ends by itself.
+    /// Returns the longest sleep, in nanoseconds. A receiver wakes up when a lease expires, because its message may return.
     fn slice(&self, lease_end: &AtomicU64) -> u64 {
-        // Relaxed: as of a moment ago; the next slice sees a later change.
+        // Relaxed: a later change is seen in the next slice.
         match (self.list, lease_end.load(Ordering::Relaxed)) {
             (List::Receivers, end) if end != 0 => {
                 let rest = end.saturating_sub(clock::monotonic());
