@@ -55,19 +55,26 @@ impl Polled {
         }))
     }
 
-    /// Repeats an attempt whenever the queue may be ready for it, until the attempt succeeds. Returns `None` if the runtime
-    /// shuts down. `may` says after a failed attempt whether a new attempt might succeed at once, because a peer was stopped.
-    async fn until<T>(
+    /// Repeats an attempt, at once and whenever the queue may be ready for it, until the attempt gives a result. Returns
+    /// `interrupted` if the runtime shuts down. `may` says after a failed attempt whether a new attempt might succeed at once,
+    /// because a peer was stopped.
+    async fn until<T, E>(
         &self,
         interest: Interest,
         may: impl Fn() -> bool,
-        mut attempt: impl FnMut() -> Option<T>,
-    ) -> Option<T> {
+        mut attempt: impl FnMut() -> Option<Result<T, E>>,
+        interrupted: E,
+    ) -> Result<T, E> {
+        if let Some(outcome) = attempt() {
+            return outcome;
+        }
         loop {
             // Before the attempt: an event that arrives meanwhile is not lost.
-            let mut ready = self.0.ready(interest).await.ok()?;
+            let Ok(mut ready) = self.0.ready(interest).await else {
+                return Err(interrupted);
+            };
             if let Some(outcome) = attempt() {
-                return Some(outcome);
+                return outcome;
             }
             if may() {
                 tokio::task::yield_now().await;

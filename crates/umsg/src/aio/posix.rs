@@ -78,12 +78,10 @@ impl Queue {
             Err(SendError::Full) if waits => None,
             other => Some(other),
         };
-        if let Some(outcome) = attempt() {
-            return outcome;
-        }
         let may = || self.queue.readiness().writable;
-        let sent = self.polled.until(Interest::WRITABLE, may, attempt).await;
-        sent.unwrap_or(Err(SendError::Interrupted))
+        self.polled
+            .until(Interest::WRITABLE, may, attempt, SendError::Interrupted)
+            .await
     }
 
     /// Receives the next message; waits while there is none. The buffer must have room for the queue's message size.
@@ -112,16 +110,14 @@ impl Queue {
     /// As for [`posix::Queue::receive`].
     pub async fn receive(&self, buffer: &mut [u8]) -> Result<Received, ReceiveError> {
         let _turn = self.receivers.lock().await;
-        let mut attempt = || match self.queue.try_receive(buffer) {
+        let attempt = || match self.queue.try_receive(buffer) {
             Err(ReceiveError::Empty) => None,
             other => Some(other),
         };
-        if let Some(outcome) = attempt() {
-            return outcome;
-        }
         let may = || self.queue.readiness().readable;
-        let received = self.polled.until(Interest::READABLE, may, attempt).await;
-        received.unwrap_or(Err(ReceiveError::Interrupted))
+        self.polled
+            .until(Interest::READABLE, may, attempt, ReceiveError::Interrupted)
+            .await
     }
 
     /// Receives a message into a new vector; otherwise behaves as [`receive`](Self::receive).

@@ -74,12 +74,10 @@ impl Queue {
             Err(SendError::Full) => None,
             other => Some(other),
         };
-        if let Some(outcome) = attempt() {
-            return outcome;
-        }
         let never = || false;
-        let sent = self.polled.until(Interest::WRITABLE, never, attempt).await;
-        sent.unwrap_or(Err(SendError::Interrupted))
+        self.polled
+            .until(Interest::WRITABLE, never, attempt, SendError::Interrupted)
+            .await
     }
 
     /// Receives the first message that matches `want`; waits while there is none.
@@ -108,16 +106,19 @@ impl Queue {
     /// As for [`sysv::Queue::receive`].
     pub async fn receive(&self, want: Want, buffer: &mut [u8]) -> Result<Received, ReceiveError> {
         consume_budget().await;
-        let mut attempt = || match self.queue.try_receive(want, buffer) {
+        let attempt = || match self.queue.try_receive(want, buffer) {
             Err(ReceiveError::NoMessage) => None,
             other => Some(other),
         };
-        if let Some(outcome) = attempt() {
-            return outcome;
-        }
         let never = || false;
-        let received = self.polled.until(Interest::READABLE, never, attempt).await;
-        received.unwrap_or(Err(ReceiveError::Interrupted))
+        self.polled
+            .until(
+                Interest::READABLE,
+                never,
+                attempt,
+                ReceiveError::Interrupted,
+            )
+            .await
     }
 
     /// Returns the queue, for calls that do not wait.

@@ -12,6 +12,7 @@ pub use open::{OpenError, UnlinkError};
 pub use queue::QueueError;
 pub use segment::SegmentError;
 
+pub(crate) use queue::from_fault;
 pub(crate) use umsg_shm::fault::Fault;
 
 /// Describes a system call that the kernel or a sandbox refuses.
@@ -87,11 +88,7 @@ impl SendError {
     }
 }
 
-impl From<Fault> for SendError {
-    fn from(fault: Fault) -> Self {
-        QueueError::of(fault, SendError::Full)
-    }
-}
+from_fault!(SendError, of, Full);
 
 /// The reason why no message was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -148,11 +145,7 @@ impl ReceiveError {
     }
 }
 
-impl From<Fault> for ReceiveError {
-    fn from(fault: Fault) -> Self {
-        QueueError::of(fault, ReceiveError::Empty)
-    }
-}
+from_fault!(ReceiveError, of, Empty);
 
 /// The reason why a lease could not be ended or limited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,6 +1,6 @@
 //! Errors of notification.
 
-use super::{Fault, QueueError};
+use super::{QueueError, from_fault};
 
 /// The reason why a process was not registered for a notification, or not notified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -83,9 +83,5 @@ impl NotifyError {
     }
 }
 
-impl From<Fault> for NotifyError {
-    /// A registration takes no memory of the namespace.
-    fn from(fault: Fault) -> Self {
-        QueueError::of_in_place(fault, NotifyError::Unavailable)
-    }
-}
+// A registration takes no memory of the namespace.
+from_fault!(NotifyError, of_in_place, Unavailable);

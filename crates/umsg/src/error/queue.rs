@@ -81,3 +81,16 @@ impl QueueError {
         }
     }
 }
+
+/// Implements the conversion of a fault for errors of operations. The last argument is the error for a lock that a stopped process
+/// holds.
+macro_rules! from_fault {
+    ($error:ident, $convert:ident, $busy:ident) => {
+        impl From<$crate::error::Fault> for $error {
+            fn from(fault: $crate::error::Fault) -> Self {
+                $crate::error::QueueError::$convert(fault, $error::$busy)
+            }
+        }
+    };
+}
+pub(crate) use from_fault;

@@ -1,6 +1,6 @@
 //! Errors of rings, and their errno.
 
-use crate::error::{Fault, OpenError, QueueError, SegmentError};
+use crate::error::{OpenError, QueueError, SegmentError, from_fault};
 
 /// The reason why a message was not sent.
 #[derive(Debug, thiserror::Error)]
@@ -83,11 +83,7 @@ impl SendError {
     }
 }
 
-impl From<Fault> for SendError {
-    fn from(fault: Fault) -> Self {
-        QueueError::of(fault, SendError::Full)
-    }
-}
+from_fault!(SendError, of, Full);
 
 /// The reason why no message was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -138,12 +134,8 @@ impl ReceiveError {
     }
 }
 
-impl From<Fault> for ReceiveError {
-    /// A receiver uses only memory that was populated when the ring was made.
-    fn from(fault: Fault) -> Self {
-        QueueError::of_in_place(fault, ReceiveError::Empty)
-    }
-}
+// A receiver uses only memory that was populated when the ring was made.
+from_fault!(ReceiveError, of_in_place, Empty);
 
 impl From<umsg_shm::fault::AttachError> for RingError {
     fn from(error: umsg_shm::fault::AttachError) -> Self {
