@@ -4,7 +4,7 @@ use crate::last_close::{all_unused, remove_all_unused};
 use crate::namespace::{Namespace, NamespaceError};
 use std::ffi::OsString;
 
-/// The files that [`Namespace::left_over`] finds, or that [`Namespace::sweep`] removes.
+/// The files that [`Namespace::stale_files`] finds, or that [`Namespace::sweep`] removes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StaleFiles {
@@ -12,20 +12,20 @@ pub struct StaleFiles {
     /// [`remove_on_last_close`](crate::posix::OpenOptions::remove_on_last_close) and that no process has open any more.
     pub queues: Vec<OsString>,
     /// Number of stale FIFOs, through which processes polled queues.
-    pub doorbells: usize,
+    pub poll_fifos: usize,
     /// Number of unfinished files and directories of queues and limits, and of labels of dead-letter queues whose queues are
     /// gone.
-    pub temporary: usize,
+    pub incomplete: usize,
 }
 
 impl StaleFiles {
-    fn new(names: Vec<OsString>, doorbells: usize, temporary: usize) -> StaleFiles {
+    fn new(names: Vec<OsString>, poll_fifos: usize, incomplete: usize) -> StaleFiles {
         let mut queues: Vec<OsString> = names.iter().map(with_slash).collect();
         queues.sort_unstable();
         StaleFiles {
             queues,
-            doorbells,
-            temporary,
+            poll_fifos,
+            incomplete,
         }
     }
 
@@ -34,12 +34,12 @@ impl StaleFiles {
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
     /// # let namespace = umsg::Namespace::at(dir.path())?;
-    /// assert!(namespace.left_over()?.is_empty());
+    /// assert!(namespace.stale_files()?.is_empty());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.queues.is_empty() && self.doorbells == 0 && self.temporary == 0
+        self.queues.is_empty() && self.poll_fifos == 0 && self.incomplete == 0
     }
 }
 
@@ -55,7 +55,7 @@ impl Namespace {
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
     /// # let namespace = umsg::Namespace::at(dir.path())?;
-    /// let stale = namespace.left_over()?;
+    /// let stale = namespace.stale_files()?;
     /// assert!(stale.is_empty(), "{stale:?}");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -65,7 +65,7 @@ impl Namespace {
     ///
     /// # Errors
     /// [`NamespaceError`] if the namespace can't be listed.
-    pub fn left_over(&self) -> Result<StaleFiles, NamespaceError> {
+    pub fn stale_files(&self) -> Result<StaleFiles, NamespaceError> {
         Ok(StaleFiles::new(
             all_unused(self)?,
             self.stale_fifos()?,

@@ -193,7 +193,7 @@ fn a_process_that_dies_when_it_begins_to_poll_leaves_nothing_watched() {
         });
         send_and_receive(&queue, 1000);
         let descriptor = queue.pollable().unwrap();
-        assert_eq!(place.bells().len(), 1, "{point}");
+        assert_eq!(place.poll_fifos().len(), 1, "{point}");
         place.open("/q").try_send(b"x", 0).unwrap();
         assert_eq!(polled(descriptor), (true, true), "{point}");
     }
@@ -218,7 +218,7 @@ fn a_process_that_dies_when_it_finds_no_poller_leaves_a_queue_that_can_be_polled
         send_and_receive(&queue, 1000);
         let descriptor = queue.pollable().unwrap();
         assert_eq!(
-            (place.bells().len(), polled(descriptor)),
+            (place.poll_fifos().len(), polled(descriptor)),
             (1, (false, true)),
             "{point}"
         );
@@ -319,7 +319,7 @@ fn dies_sysv(place: &Place, point: &str, work: fn(&sysv::Queue)) {
 /// There is one doorbell, and it shows what others send.
 fn expect_to_be_polled(place: &Place, queue: &sysv::Queue, point: &str) {
     let descriptor = queue.pollable().unwrap();
-    assert_eq!(place.bells().len(), 1, "{point}");
+    assert_eq!(place.poll_fifos().len(), 1, "{point}");
     assert_eq!(polled(descriptor), (false, true), "{point}");
     place.open_sysv(7).try_send(1, b"x").unwrap();
     assert_eq!(polled(descriptor), (true, true), "{point}");

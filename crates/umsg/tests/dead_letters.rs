@@ -317,11 +317,11 @@ fn a_killed_creator_leaves_a_label_that_is_swept_and_no_queue() {
             panic!("{point}: one label");
         };
         // A label of this moment may be that of a queue in the making.
-        assert_eq!(place.namespace.sweep().unwrap().temporary, 0, "{point}");
+        assert_eq!(place.namespace.sweep().unwrap().incomplete, 0, "{point}");
         age(label);
         let left = usize::from(!exists);
-        assert_eq!(place.namespace.left_over().unwrap().temporary, left);
-        assert_eq!(place.namespace.sweep().unwrap().temporary, left, "{point}");
+        assert_eq!(place.namespace.stale_files().unwrap().incomplete, left);
+        assert_eq!(place.namespace.sweep().unwrap().incomplete, left, "{point}");
         assert_eq!(labels(place.path()).len(), usize::from(exists), "{point}");
     }
     assert_eq!(make().status().dead_letter, Some("/dead".into()));

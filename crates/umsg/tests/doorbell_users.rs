@@ -396,7 +396,7 @@ fn no_process_opens_a_fifo_of_another_user() {
             other.try_send(b"2", 0).unwrap();
             assert_eq!(poll_for(descriptor, PollFlags::IN), PollFlags::IN);
             queue.try_receive(&mut [0; 8]).unwrap();
-            place.namespace().left_over().unwrap();
+            place.namespace().stale_files().unwrap();
             place.namespace().sweep().unwrap();
             0
         });

@@ -38,10 +38,10 @@ fn a_killed_poller_is_forgotten_after_some_hundred_operations() {
     });
     rustix::io::read(&ready, &mut [0; 1]).unwrap();
     send_and_receive(&queue, 1000);
-    assert_eq!(place.bells().len(), 1, "it is polled");
+    assert_eq!(place.poll_fifos().len(), 1, "it is polled");
     child.kill();
     send_and_receive(&queue, 1000);
-    assert_eq!(place.bells().len(), 0, "no process polls it");
+    assert_eq!(place.poll_fifos().len(), 0, "no process polls it");
     // It can be polled anew.
     let descriptor = queue.pollable().unwrap();
     place.open("/q").send(b"m", 0).unwrap();
@@ -64,7 +64,7 @@ fn a_killed_poller_is_forgotten_by_processes_that_send_one_message_each() {
         0
     });
     sender.expect(Exit::Code(0), "a sender");
-    assert_eq!(place.bells().len(), 0, "no process polls it");
+    assert_eq!(place.poll_fifos().len(), 0, "no process polls it");
     queue.try_receive(&mut [0; SIZE]).unwrap();
 }
 
@@ -75,11 +75,11 @@ fn a_queue_that_is_closed_takes_its_doorbell_along_unless_others_poll() {
     let two = place.open("/q");
     one.pollable().unwrap();
     let kept = two.pollable().unwrap().try_clone_to_owned().unwrap();
-    assert_eq!(place.bells().len(), 1);
+    assert_eq!(place.poll_fifos().len(), 1);
     drop(one);
     drop(two);
     assert_eq!(
-        place.bells().len(),
+        place.poll_fifos().len(),
         1,
         "a process has a copy of the descriptor"
     );
@@ -88,7 +88,7 @@ fn a_queue_that_is_closed_takes_its_doorbell_along_unless_others_poll() {
     assert!(polled(kept.as_fd()).contains(PollFlags::IN));
     drop(kept);
     send_and_receive(&queue, 1000);
-    assert_eq!(place.bells().len(), 0);
+    assert_eq!(place.poll_fifos().len(), 0);
 }
 
 #[test]
@@ -259,7 +259,7 @@ fn leave_a_doorbell_that_is_swept(place: &Place) {
     });
     poller.expect(Exit::Code(0), "a poller");
     place.create("/other", 4, SIZE as u32).pollable().unwrap();
-    place.expect_no_bells("the sweep");
+    place.expect_no_poll_fifos("the sweep");
 }
 
 /// A process that polls the queue, one word of its segment: docs/format.md, section 2.
@@ -347,7 +347,7 @@ fn a_queue_whose_doorbell_is_gone_is_watched_no_more() {
         assert_ne!(watched(&place), 0);
         poller.kill();
         place.create("/other", 4, SIZE as u32).pollable().unwrap();
-        place.expect_no_bells("the sweep");
+        place.expect_no_poll_fifos("the sweep");
         let sender = if knows { &known } else { &queue };
         send_and_receive(sender, 300);
         assert_eq!(watched(&place), 0);
@@ -363,7 +363,7 @@ fn a_process_that_rings_rarely_finds_out_that_no_process_polls() {
     std::thread::sleep(Duration::from_millis(1100));
     send_and_receive(&queue, 1);
     assert_eq!(watched(&place), 0);
-    place.expect_no_bells("the sender");
+    place.expect_no_poll_fifos("the sender");
 }
 
 #[test]

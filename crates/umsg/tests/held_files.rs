@@ -155,7 +155,7 @@ fn look_around(place: &Everybodys) {
     place.open("/q").status();
     assert!(posix::diagnose(namespace, "/q").unwrap().is_healthy());
     assert!(sysv::diagnose(namespace, KEY).unwrap().is_healthy());
-    namespace.left_over().unwrap();
+    namespace.stale_files().unwrap();
     namespace.sweep().unwrap();
 }
 

@@ -186,13 +186,13 @@ fn a_queue_whose_users_were_all_killed_is_removed_by_the_next_process() {
         ("sweeps it", |place| {
             // A process that only lists stale files leaves them there.
             for _ in 0..2 {
-                assert_eq!(place.namespace.left_over().unwrap().queues, ["/q"]);
+                assert_eq!(place.namespace.stale_files().unwrap().queues, ["/q"]);
                 let listed = posix::list_untouched(&place.namespace).unwrap();
                 assert_eq!(listed.len(), 1);
                 assert_eq!(listed[0].queue.as_ref().unwrap().attributes().messages, 1);
             }
             assert_eq!(place.namespace.sweep().unwrap().queues, ["/q"]);
-            assert!(place.namespace.left_over().unwrap().is_empty());
+            assert!(place.namespace.stale_files().unwrap().is_empty());
             assert!(place.namespace.sweep().unwrap().is_empty());
         }),
         ("opens the queue", |place| {

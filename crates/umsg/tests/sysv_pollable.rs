@@ -67,21 +67,21 @@ fn a_poller_of_a_system_v_queue_learns_that_it_was_removed() {
     assert_eq!(set.told(), Some(EventFlags::IN | EventFlags::OUT));
     let error = queue.try_receive(Want::Any, &mut []).unwrap_err();
     assert_eq!(error, umsg::sysv::ReceiveError::Removed);
-    assert_eq!(place.bells().len(), 1);
+    assert_eq!(place.poll_fifos().len(), 1);
     drop(queue);
-    assert_eq!(place.bells().len(), 0);
+    assert_eq!(place.poll_fifos().len(), 0);
 }
 
 #[test]
 fn a_killed_poller_of_a_system_v_queue_is_forgotten() {
     let (place, queue) = Place::in_turn().with_sysv_queue(KEY);
     leave_poller(&place);
-    assert!(place.bells().len() <= 1);
+    assert!(place.poll_fifos().len() <= 1);
     for _ in 0..1000 {
         queue.send(1, b"m").unwrap();
         queue.receive(Want::Any, &mut [0; 8]).unwrap();
     }
-    assert_eq!(place.bells().len(), 0);
+    assert_eq!(place.poll_fifos().len(), 0);
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn a_sender_that_found_no_doorbell_of_a_system_v_queue_tells_the_next_poller() {
     leave_poller(&place);
     // Another queue's poller sweeps.
     place.create("/other", 4, 8).pollable().unwrap();
-    place.expect_no_bells("the sweep");
+    place.expect_no_poll_fifos("the sweep");
     sender.send(1, b"1").unwrap();
     let poller = place.open_sysv(KEY);
     let descriptor = poller.pollable().unwrap();

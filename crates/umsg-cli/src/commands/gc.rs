@@ -97,7 +97,7 @@ impl Gc {
         let namespace = place::existing(cli)?;
         let left = match self.remove {
             true => namespace.sweep()?,
-            false => namespace.left_over()?,
+            false => namespace.stale_files()?,
         };
         let mut all = match self.leftovers {
             true => Vec::new(),
@@ -201,7 +201,7 @@ impl Gc {
             "" => " no queues",
             names => names,
         };
-        let (fifos, incomplete) = (left.doorbells, left.temporary);
+        let (fifos, incomplete) = (left.poll_fifos, left.incomplete);
         let fate = match self.remove {
             true => "removed",
             false => "would be removed with --remove",
@@ -313,8 +313,8 @@ impl<'a> Report<'a> {
                     .iter()
                     .map(|name| name.to_string_lossy().into_owned())
                     .collect(),
-                poll_fifos: left.doorbells,
-                incomplete: left.temporary,
+                poll_fifos: left.poll_fifos,
+                incomplete: left.incomplete,
                 fate: match removed {
                     true => Fate::Removed,
                     false => Fate::Stale,

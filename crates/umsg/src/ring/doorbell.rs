@@ -259,7 +259,7 @@ impl Doorbell {
 
 impl Doorbell {
     /// Removes the doorbell's path.
-    pub(super) fn unhang(&mut self) {
+    pub(super) fn remove_path(&mut self) {
         if let Some(path) = self.path.take() {
             let _ = rustix::fs::unlink(path);
         }
@@ -268,6 +268,6 @@ impl Doorbell {
 
 impl Drop for Doorbell {
     fn drop(&mut self) {
-        self.unhang();
+        self.remove_path();
     }
 }

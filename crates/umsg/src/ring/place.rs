@@ -146,11 +146,11 @@ mod tests {
         let namespace = Namespace::at(home.path()).unwrap();
         let ring = Options::new().create_in(&namespace, "/r").unwrap();
         let sender = Sender::open_in(&namespace, "/r").unwrap();
-        let doorbell = bells(&namespace).remove(0);
+        let doorbell = doorbells(&namespace).remove(0);
         (home, namespace, ring, sender, doorbell)
     }
 
-    fn bells(namespace: &Namespace) -> Vec<PathBuf> {
+    fn doorbells(namespace: &Namespace) -> Vec<PathBuf> {
         let entries = std::fs::read_dir(namespace.path().join(RINGS)).unwrap();
         let paths = entries.map(|entry| entry.unwrap().path());
         paths
@@ -219,8 +219,8 @@ mod tests {
         let (_home, namespace, ring, _sender, doorbell) = named();
         let mut other = Options::new().create_in(&namespace, "/other").unwrap();
         other.pollable();
-        let bells = bells(&namespace);
-        let of_other = bells.iter().find(|path| **path != doorbell).unwrap();
+        let doorbells = doorbells(&namespace);
+        let of_other = doorbells.iter().find(|path| **path != doorbell).unwrap();
         let name = of_other.to_str().unwrap();
         let number = u64::from_str_radix(&name[name.len() - 16..], 16).unwrap();
         ring.shared.ownership().set_fifo_number(number);

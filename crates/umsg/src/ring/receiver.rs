@@ -298,14 +298,14 @@ impl Ring {
     pub fn pollable(&mut self) -> BorrowedFd<'_> {
         if !self.polled && self.is_own() {
             self.polled = true;
-            self.silence_or_ring();
+            self.update_descriptor();
         }
         self.doorbell.descriptor()
     }
 
     /// Silences the descriptor of a ring that was found empty. Rings again if messages have come meanwhile.
     #[cold]
-    fn silence_or_ring(&mut self) {
+    fn update_descriptor(&mut self) {
         self.doorbell.empty();
         if !self.shared.engine.arm_for_polling(thread::current()) {
             self.doorbell.ring(&self.shared.button);
@@ -313,9 +313,9 @@ impl Ring {
     }
 
     /// Makes the descriptor show messages again, after a wait has used the wake word for itself.
-    fn speak_again(&mut self) {
+    fn restore_descriptor(&mut self) {
         if self.polled {
-            self.silence_or_ring();
+            self.update_descriptor();
         }
     }
 
@@ -354,7 +354,7 @@ impl Ring {
             match engine.try_receive(me, &mut self.buffer, deadline) {
                 // A peer that announces messages, where none can be taken, has overwritten the ring.
                 Err(Refused::NotNow) if waited && deadline.has_passed() => {
-                    self.speak_again();
+                    self.restore_descriptor();
                     return Err(ReceiveError::TimedOut);
                 }
                 Err(Refused::NotNow) if deadline != Deadline::Passed => {
@@ -362,13 +362,13 @@ impl Ring {
                     let calm = me.interruptions.calm();
                     if let Err(refused) = engine.wait_for_messages(me, 1, calm, deadline) {
                         let error = error(&self.shared, refused);
-                        self.speak_again();
+                        self.restore_descriptor();
                         return Err(error);
                     }
                     waited = true;
                 }
                 Err(Refused::NotNow) if self.polled => {
-                    self.silence_or_ring();
+                    self.update_descriptor();
                     return Err(ReceiveError::Empty);
                 }
                 Err(Refused::NotNow) => {
@@ -381,7 +381,7 @@ impl Ring {
                     dropped += 1;
                     // The ring held no more messages at first: busy senders do not keep a call beyond its deadline.
                     if dropped >= at_first && deadline.has_passed() {
-                        self.speak_again();
+                        self.restore_descriptor();
                         return Err(match deadline {
                             Deadline::Passed => ReceiveError::Empty,
                             _ => ReceiveError::TimedOut,
@@ -428,7 +428,7 @@ impl Ring {
         let calm = me.interruptions.calm();
         let waited = engine.wait_for_messages(me, at_least, calm, until.deadline());
         let waited = waited.map_err(|refused| error(&self.shared, refused));
-        self.speak_again();
+        self.restore_descriptor();
         waited.map(|()| self.shared.engine.known().max(at_least))
     }
 
@@ -498,7 +498,7 @@ impl Ring {
         }
         self.note_pace(count);
         if self.polled && self.available() == 0 {
-            self.silence_or_ring();
+            self.update_descriptor();
         }
         if !self.polled {
             self.doorbell.take_in(passed(&self.shared));
@@ -568,7 +568,7 @@ impl Drop for Ring {
         self.close();
         // The doorbell first: as long as the name exists, the next process that makes a ring of that name finds the stale
         // files.
-        self.doorbell.unhang();
+        self.doorbell.remove_path();
         crash_point!(RING_UNHUNG);
         if let Some(name) = self.name.take() {
             name.remove();

@@ -102,11 +102,11 @@ impl Shared {
         if now.wrapping_sub(self.owner_seen.load(Ordering::Relaxed)) < TRUST {
             return Ok(());
         }
-        self.ask_for_owner(now)
+        self.check_owner_process(now)
     }
 
     #[cold]
-    fn ask_for_owner(&self, now: u64) -> Result<(), SendError> {
+    fn check_owner_process(&self, now: u64) -> Result<(), SendError> {
         if self.engine.has_lost_its_owner() {
             return Err(SendError::OwnerDead);
         }
@@ -119,7 +119,7 @@ impl Shared {
     #[cold]
     pub(super) fn check_receiver(&self) -> Result<(), SendError> {
         self.check_state()?;
-        self.ask_for_owner(clock::monotonic_coarse())
+        self.check_owner_process(clock::monotonic_coarse())
     }
 }
 

@@ -126,7 +126,7 @@ fn a_process_that_may_not_remove_a_queue_never_locks_it() {
         // It would die with the lock.
         crash::arm("TRANSIENT_LOCKED", 1);
         assert!(place.namespace.sweep().unwrap().is_empty());
-        assert!(place.namespace.left_over().unwrap().is_empty());
+        assert!(place.namespace.stale_files().unwrap().is_empty());
         assert_eq!(posix::list(&place.namespace).unwrap().len(), 1);
         0
     });

@@ -48,7 +48,7 @@ fn an_inspection_keeps_no_last_user_from_removing_a_queue() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while Instant::now() < end {
-                // As `left_over` does, which the scheduler interrupts.
+                // As `stale_files` does, which the scheduler interrupts.
                 if let Ok(file) = File::open(&file) {
                     let _ = flock(&file, FlockOperation::NonBlockingLockExclusive);
                     std::thread::sleep(Duration::from_micros(50));
@@ -132,7 +132,7 @@ fn users_that_are_killed_at_any_time_leave_no_queue_that_others_do_not_find() {
     println!("{kills} kills");
     let left = place.namespace.sweep().unwrap();
     assert!(left.queues.is_empty());
-    println!("{} temporary directories", left.temporary);
+    println!("{} temporary directories", left.incomplete);
     expect_gone(&place);
     expect_nothing_else(&place, "after the sweep");
 }
@@ -215,8 +215,8 @@ fn what_a_dead_maker_left_is_counted_and_swept() {
         0
     });
     maker.expect(Exit::Signal(libc::SIGKILL), "the maker");
-    assert_eq!(place.namespace.left_over().unwrap().temporary, 1);
-    assert_eq!(place.namespace.sweep().unwrap().temporary, 1);
-    assert!(place.namespace.left_over().unwrap().is_empty());
+    assert_eq!(place.namespace.stale_files().unwrap().incomplete, 1);
+    assert_eq!(place.namespace.sweep().unwrap().incomplete, 1);
+    assert!(place.namespace.stale_files().unwrap().is_empty());
     expect_nothing_else(&place, "after the sweep");
 }

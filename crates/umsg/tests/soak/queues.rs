@@ -231,7 +231,7 @@ impl<K: Kind> Work for Soak<K> {
         let directory = K::remove(self.queue, &self.place);
         drop(self.journal);
         leaks.expect_none(&[&directory], what);
-        self.place.expect_no_bells(what);
+        self.place.expect_no_poll_fifos(what);
     }
 }
 

@@ -48,16 +48,16 @@ impl Place {
     }
 
     /// The doorbells of queues that are polled.
-    pub fn bells(&self) -> Vec<String> {
+    pub fn poll_fifos(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.path().join("bell")).expect("the directory");
         let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
         names.collect()
     }
 
     /// No process polls any more, and so no doorbell is left.
-    pub fn expect_no_bells(&self, what: &str) {
-        let bells = self.bells();
-        assert!(bells.is_empty(), "{what}: left: {bells:?}");
+    pub fn expect_no_poll_fifos(&self, what: &str) {
+        let fifos = self.poll_fifos();
+        assert!(fifos.is_empty(), "{what}: left: {fifos:?}");
     }
 
     pub fn path(&self) -> &Path {
