@@ -1,7 +1,7 @@
-//! A process's ends of a doorbell: the descriptor that it polls, and one by which it rings.
+//! The descriptors of a doorbell in a process: one that it polls, and one that it rings.
 //!
-//! Both are kept as numbers in atomic words: threads of a process ring under the queue's lock, but a peer can scribble in that.
-//! A process that rings takes the descriptor out of its word meanwhile; a process that finds none opens another.
+//! Atomic words hold both as numbers. Threads of a process ring under the queue's lock, but a hostile process can overwrite the lock. Therefore a
+//! thread removes the descriptor from its word while it rings; a thread that finds no descriptor opens another.
 
 use super::Lookup;
 use super::helper::{self, Feed, Hears};
@@ -24,45 +24,45 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 /// No descriptor.
 const NONE: RawFd = -1;
-/// How long a doorbell that can't be opened is not tried again, in nanoseconds.
+/// The time after which a doorbell that could not be opened is tried again, in nanoseconds.
 const BLIND: u64 = 100_000_000;
-/// A process looks whether a watched queue still is: at its first operation, at each of this number, and when so much time has passed
-/// since it looked last, in nanoseconds.
+/// A process checks whether a queue is still polled: at its first operation, at every `LOOK`th one, and after this time since the last check, in
+/// nanoseconds.
 const LOOK: u32 = 256;
 const LOOK_TIME: u64 = 1_000_000_000;
 
-/// A process's ends of a queue's doorbell.
+/// The descriptors of a queue's doorbell in a process.
 #[derive(Debug)]
 pub(crate) struct Doorbell {
     host: Option<Arc<dyn Host>>,
     /// The queue's file.
     file: FileIdentity,
-    /// What this process polls; [`NONE`]. Opened once, closed when the queue is.
+    /// The descriptor that this process polls, or [`NONE`]. It is opened once, and closed with the queue.
     polled: AtomicI32,
-    /// The name of that one's, 0 if it is the process's own; and what was asked for: see [`super::LEVELS`].
+    /// The name of the polled FIFO, 0 for a private one; and the requested flags, see [`super::LEVELS`].
     polled_name: AtomicU64,
     asked: AtomicU32,
     polled_file: Sighting,
-    /// Whether a helper feeds that one; in which process one does (its epoch), and by which ticket it stops.
+    /// Whether a helper feeds the polled FIFO; the epoch of the helper's process; and the ticket that stops the helper.
     needs_help: AtomicBool,
     helped_in: AtomicU64,
     ticket: AtomicU64,
-    /// What the helper's word said when the level was last shown here.
+    /// The value of the helper's word when the FIFO last showed the level.
     called: AtomicU32,
-    /// What it rings by otherwise: the number plus one, and above it half of the name; 0 for none.
+    /// The descriptor that the process rings if it does not poll: the number plus one, and half of the name in the upper bits; 0 for none.
     rung: AtomicU64,
     rung_file: Sighting,
-    /// The doorbell that could not be opened, and until when (CLOCK_MONOTONIC_COARSE) that is not tried again. Of others it says nothing.
+    /// The name of the doorbell that could not be opened, and the time (CLOCK_MONOTONIC_COARSE) of the next attempt. Other names are not affected.
     blind_name: AtomicU64,
     blind_until: AtomicU64,
     operations: AtomicU32,
-    /// When it was last looked whether a process polls (CLOCK_MONOTONIC_COARSE).
+    /// The time of the last check whether a process polls (CLOCK_MONOTONIC_COARSE).
     looked_at: AtomicU64,
-    /// How many operations in a row found nothing to do.
+    /// The number of consecutive operations that found nothing to do.
     vain: AtomicU32,
 }
 
-/// A doorbell that nobody watches any more: locked, or gone.
+/// A doorbell that no process polls any more: exclusively locked, or missing.
 pub(crate) struct Left<'a> {
     host: &'a Arc<dyn Host>,
     name: FifoName,
@@ -70,7 +70,7 @@ pub(crate) struct Left<'a> {
 }
 
 impl Left<'_> {
-    /// Takes its name away.
+    /// Removes the FIFO's name.
     pub(crate) fn remove(self) {
         if self.locked.is_some() {
             self.host.remove_fifo(self.name);
@@ -101,10 +101,10 @@ impl Doorbell {
         }
     }
 
-    /// What this process polls, if it has asked for as much.
+    /// Returns the polled descriptor, if the process has requested these flags.
     #[inline]
     fn polled(&self, wanted: u32) -> Option<BorrowedFd<'_>> {
-        // Acquire: stored last by the thread that opened it.
+        // Acquire: the thread that opened the descriptor stores the number last.
         if wanted & !self.asked.load(Ordering::Acquire) != 0 || self.lacks_help() {
             return None;
         }
@@ -117,13 +117,13 @@ impl Doorbell {
                 self.forget_polled(number);
                 None
             }
-            // SAFETY: it is ours, and stays open as long as `self`.
+            // SAFETY: this doorbell owns the descriptor, and keeps it open as long as `self`.
             number => Some(unsafe { BorrowedFd::borrow_raw(number) }),
         }
     }
 
-    /// What this process polls, after `begin` if it has not asked for as much. Before a first poll, which may make a doorbell, some that nobody
-    /// needs are removed. Not under the queue's lock.
+    /// Returns the polled descriptor, and calls `begin` before if the process has not requested these flags. Before a first poll, which may create a
+    /// FIFO, it removes some unused FIFOs. The caller does not hold the queue's lock.
     #[inline]
     pub(crate) fn polled_after(
         &self,
@@ -144,9 +144,9 @@ impl Doorbell {
         self.polled(wanted).ok_or_else(|| Errno::AGAIN.into())
     }
 
-    /// From now on this process polls this one, if it polled none. Answers the name of the one that it does.
+    /// Makes a FIFO the polled one, if the process polls none. Returns the name of the polled FIFO.
     fn poll(&self, bell: Own, name: u64) -> u64 {
-        // Where it can't be looked at it is not taken for ours.
+        // A descriptor that can't be checked does not count as the library's.
         let _ = self.polled_file.begin(&bell);
         let number = bell.into_number();
         let was = self
@@ -165,9 +165,8 @@ impl Doorbell {
         }
     }
 
-    /// Opens the doorbell that this process is to poll, or makes it, and locks it. `name` is the number that the segment holds, 0 for none.
-    /// Returns the number that the segment is to hold. It is 0 if the FIFO of that number is another user's: then this process polls a
-    /// FIFO of its own. The caller holds the queue's lock.
+    /// Opens or creates the FIFO that this process polls, and locks it. `name` is the number in the segment, 0 for none. Returns the new number for
+    /// the segment. It is 0 if the FIFO belongs to another user: then this process polls a private FIFO. The caller holds the queue's lock.
     pub(crate) fn open(&self, name: u64) -> io::Result<u64> {
         if self.polled.load(Ordering::Relaxed) != NONE {
             return Ok(self.polled_name.load(Ordering::Acquire));
@@ -208,30 +207,30 @@ impl Doorbell {
         }
     }
 
-    /// A helper is to feed what this process polls.
+    /// Records that the polled FIFO needs a helper.
     pub(crate) fn need_help(&self) {
         self.needs_help.store(true, Ordering::Relaxed);
     }
 
-    /// Whether a helper is needed that this process does not have, maybe because it was forked.
+    /// Returns whether the process needs a helper and has none, for example after a fork.
     #[inline]
     fn lacks_help(&self) -> bool {
         self.needs_help.load(Ordering::Relaxed)
             && self.helped_in.load(Ordering::Relaxed) != process::epoch()
     }
 
-    /// Whether this process polls a FIFO of its own, as the shared one is another user's. Under the queue's lock.
+    /// Returns whether this process polls a private FIFO because the shared one belongs to another user. The caller holds the queue's lock.
     pub(crate) fn polls_privately(&self) -> bool {
         // Relaxed: changed under the lock.
         self.polled.load(Ordering::Relaxed) != NONE && self.polled_name.load(Ordering::Relaxed) == 0
     }
 
-    /// That FIFO.
+    /// Returns the private FIFO, if the process polls one.
     pub(crate) fn private_feed(&self) -> Option<Feed> {
         self.polls_privately().then(|| self.feed(0)).flatten()
     }
 
-    /// What a helper is to feed.
+    /// Returns the FIFO for a helper.
     fn feed(&self, wanted: u32) -> Option<Feed> {
         let number = self.polled.load(Ordering::Relaxed);
         let name = self.polled_name.load(Ordering::Acquire);
@@ -240,7 +239,7 @@ impl Doorbell {
             .then(|| Feed::new(number, self.polled_file.copy(), name, all))
     }
 
-    /// Has what a helper is to feed fed for the first time; nothing if no helper is needed. Under the queue's lock.
+    /// Shows the level in the FIFO of a helper for the first time. Does nothing if no helper is needed. The caller holds the queue's lock.
     pub(crate) fn feed_first(&self, wanted: u32, hear: impl FnOnce(&Feed) -> u32) {
         if let Some(feed) = self.feed(wanted) {
             // Relaxed: read again by the same thread.
@@ -248,10 +247,10 @@ impl Doorbell {
         }
     }
 
-    /// Begins the helper that this process needs, or begins it anew for what was asked since. Not under the queue's lock.
+    /// Starts the helper that this process needs, or restarts it for new flags. The caller does not hold the queue's lock.
     ///
     /// # Errors
-    /// EAGAIN if there can be no thread, and what is polled depends on it.
+    /// EAGAIN if no thread can be started, and the polled FIFO depends on it.
     pub(crate) fn get_help(&self, queue: impl FnOnce() -> Arc<dyn Hears>) -> io::Result<()> {
         let Some(feed) = self.feed(0) else {
             return Ok(());
@@ -282,12 +281,12 @@ impl Doorbell {
         }
     }
 
-    /// So much was asked for, and is.
+    /// Adds requested flags.
     pub(crate) fn has_asked(&self, wanted: u32) {
         self.asked.fetch_or(wanted, Ordering::Release);
     }
 
-    /// The FIFO of this name, to ring by.
+    /// Returns the FIFO of this name, to ring it.
     pub(crate) fn fifo(&self, name: u64) -> Lookup<PollFifo<'_>> {
         let now = clock::monotonic_coarse();
         let polled = self.polled.load(Ordering::Relaxed);
@@ -298,7 +297,7 @@ impl Doorbell {
             }
             return Lookup::Found(PollFifo::of(self, polled, 0, now));
         }
-        // Taken out: so no other process closes it.
+        // The number is removed from its word, so that no other thread closes the descriptor.
         let place = self.rung.swap(0, Ordering::AcqRel);
         if place != 0 {
             let number = number_of(place);
@@ -313,7 +312,7 @@ impl Doorbell {
         self.open_poll_fifo(name, now)
     }
 
-    /// The ringing is done.
+    /// Returns the descriptor to its word after the ring.
     pub(super) fn put_back(&self, place: u64) {
         let other = self.rung.swap(place, Ordering::AcqRel);
         if other != 0 {
@@ -353,7 +352,7 @@ impl Doorbell {
         }
     }
 
-    /// The program has closed what it polled: no process polls here any more, until a process asks again.
+    /// Records that the program has closed the polled descriptor: this process no longer polls, until it requests a descriptor again.
     #[cold]
     fn forget_polled(&self, number: RawFd) {
         self.asked.store(0, Ordering::Relaxed);
@@ -362,7 +361,7 @@ impl Doorbell {
             .compare_exchange(number, NONE, Ordering::AcqRel, Ordering::Relaxed);
     }
 
-    /// Counts an operation; true if it is one that looks whether a process polls. Processes that do few look after some time.
+    /// Counts an operation. Returns true if this one checks whether a process still polls. Processes with few operations check after some time.
     pub(crate) fn is_time_to_look(&self) -> bool {
         // Relaxed: under the queue's lock, and about.
         let count = self.operations.load(Ordering::Relaxed).wrapping_add(1);
@@ -380,7 +379,7 @@ impl Doorbell {
         is_time
     }
 
-    /// Counts an operation that found nothing to do; true if the one before did neither.
+    /// Counts an operation that found nothing to do. Returns true if the previous one found nothing either.
     pub(crate) fn is_in_vain_again(&self) -> bool {
         // Relaxed: under the queue's lock, and about.
         let before = self.vain.load(Ordering::Relaxed);
@@ -388,16 +387,16 @@ impl Doorbell {
         before != 0
     }
 
-    /// An operation found something to do.
+    /// Records that an operation found something to do.
     pub(crate) fn note_progress(&self) {
         self.vain.store(0, Ordering::Relaxed);
     }
 
-    /// The doorbell, if no process polls it any more.
+    /// Returns the doorbell, if no process polls it any more.
     pub(crate) fn left(&self, name: u64) -> Option<Left<'_>> {
         let host = self.host.as_ref()?;
         let name = self.name(name);
-        // One of its own: a lock belongs to the opening, and this process may have inherited what others poll.
+        // A new opening: a lock belongs to an opening of the file, and this process may have inherited a descriptor that others poll.
         let locked = match host.open_fifo(name) {
             Ok(bell) => {
                 flock(&bell, FlockOperation::NonBlockingLockExclusive).ok()?;
@@ -409,7 +408,7 @@ impl Doorbell {
         Some(Left { host, name, locked })
     }
 
-    /// Closes what this process polls. True if it polled.
+    /// Closes the polled descriptor. Returns true if the process polled.
     pub(crate) fn close_polled(&self) -> bool {
         self.end_help();
         self.asked.store(0, Ordering::Relaxed);
@@ -442,13 +441,13 @@ fn number_of(place: u64) -> RawFd {
     (place as u32).wrapping_sub(1) as RawFd
 }
 
-/// Whether there is no FIFO of this name: nothing, or something else.
+/// Returns whether the error means that no FIFO has this name.
 fn is_gone(error: Errno) -> bool {
     matches!(error, Errno::NOENT | Errno::NXIO | Errno::LOOP)
 }
 
-/// Opens a doorbell to poll it. None if it is to be replaced: it is gone, or about to go. Under the queue's lock, which keeps the
-/// segment's name from changing.
+/// Opens a FIFO to poll it. Returns None if it has to be replaced: it is gone, or about to be removed. The caller holds the queue's lock, so that the
+/// name in the segment does not change.
 fn find_locked(host: &Arc<dyn Host>, name: FifoName) -> io::Result<Option<Own>> {
     let bell = match host.open_fifo(name) {
         Err(error) if is_gone(error) => return Ok(None),
@@ -456,23 +455,23 @@ fn find_locked(host: &Arc<dyn Host>, name: FifoName) -> io::Result<Option<Own>> 
     };
     match flock(&bell, FlockOperation::NonBlockingLockShared) {
         Ok(()) => Ok(host.leads_to(name, bell.as_fd()).then_some(bell)),
-        // Locked exclusively: no process polls it, and it is being removed.
+        // The FIFO is exclusively locked: no process polls it, and another process removes it.
         Err(Errno::WOULDBLOCK) => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-/// Packets do not merge, and there is room for as many as there are things to show.
+/// Sets the FIFO up: packets do not merge, and it has room for all levels.
 fn prepare(bell: &Own) -> io::Result<()> {
     fcntl_setfl(bell, OFlags::NONBLOCK | OFlags::DIRECT)?;
     let size = SIZE * page_size();
-    // Setting it, even to what it is, tells every process that polls to look again: see `nudge`.
+    // Setting the size wakes every poller, even if the size stays the same: see `nudge`.
     if fcntl_getpipe_size(bell)? == size {
         return Ok(());
     }
     for _ in 0..FOREIGN {
         match fcntl_setpipe_size(bell, size) {
-            // It holds more.
+            // The FIFO holds more packets.
             Err(Errno::BUSY) => drop(io::read(bell, &mut [0; 64])),
             other => return other.map(drop),
         }

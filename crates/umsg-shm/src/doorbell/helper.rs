@@ -1,20 +1,20 @@
-//! Threads that pass a queue's level on to pollers which the queue's other users can't ring: processes of other users may not touch a FIFO.
+//! Helper threads, which pass a queue's level on to pollers of other users: a process must not use a FIFO of another user.
 //!
 //! ```text
 //!   sender, another user          the segment                helper, in the poller's process      poller
 //!   calls + 1, wakes       ->     calls          ->          takes the lock, shows the level ->   is told by the FIFO
 //! ```
 //!
-//! | FIFO | helped if |
+//! | FIFO | needs a helper |
 //! |---|---|
-//! | the shared one of the poller's user | others may open the queue's file, or have used the queue before |
-//! | the process's own, because the shared one is another user's | always |
+//! | the shared one of the poller's user | if other users may open the queue's file, or have used the queue before |
+//! | a private one, because the shared one belongs to another user | always |
 //!
-//! A helper sets a flag (HELPED, PRIVATE) under the queue's lock before it sleeps; the process that calls takes it down. So a dead helper costs
-//! others one call. A caller that dies between the number and the wake-up delays it by a slice.
+//! A helper sets a flag (HELPED, PRIVATE) under the queue's lock before it sleeps; a process that calls the helper clears it. So a dead helper costs
+//! other processes one call. A caller that dies between the new number and the wake-up delays the helper by a slice.
 //!
-//! One thread serves up to 127 queues. It masks all signals, and lives as long as its process. A forked child begins its own when it asks for
-//! a descriptor again. The child lets go of the queues that its parent's helpers serve when it closes one of them or begins a helper.
+//! One thread serves up to 127 queues. It masks all signals, and runs as long as its process. A forked child starts its own helper when it requests a
+//! descriptor again. The child releases the queues of its parent's helpers when it closes one of them or starts a helper.
 
 use super::descriptor::{Doorbell, PollFifo};
 use super::kept_descriptor::Sighting;
@@ -27,22 +27,22 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 
-/// So many queues a helper can wait for, besides for being told of another.
+/// The number of queues that a helper can wait for, beside its table's word.
 const MOST: usize = futex::MOST_WORDS - 1;
-/// Bytes.
+/// The size of a helper's stack, in bytes.
 const STACK: usize = 128 << 10;
-/// How long a helper sleeps at most while it has queues to wait for, in nanoseconds.
+/// The longest sleep of a helper with queues, in nanoseconds.
 const SLICE: u64 = 1_000_000_000;
-/// How long a helper waits for a queue's lock, and until it tries again, in nanoseconds.
+/// The time that a helper waits for a queue's lock, and the time until its next attempt, in nanoseconds.
 pub(crate) const PATIENCE: u64 = 10_000_000;
 
 /// A FIFO that a helper feeds.
 #[derive(Debug)]
 pub(crate) struct Feed {
-    /// The descriptor, which stays open until the helper was told to stop.
+    /// The descriptor, which stays open until the helper has stopped.
     number: RawFd,
     sighting: Sighting,
-    /// The FIFO's name, if it is one that the segment may name; 0 if it has none.
+    /// The name of a shared FIFO; 0 for a private one.
     pub(crate) name: u64,
     pub(crate) wanted: u32,
 }
@@ -61,7 +61,7 @@ impl Feed {
         self.wanted & (MESSAGES | ROOM) != 0
     }
 
-    /// The FIFO, unless the program has closed its descriptor.
+    /// Returns the FIFO, unless the program has closed its descriptor.
     pub(super) fn fifo<'a>(&self, bell: &'a Doorbell) -> Option<PollFifo<'a>> {
         let now = clock::monotonic_coarse();
         let is_ours = self.sighting.is_still(self.number, now);
@@ -69,15 +69,15 @@ impl Feed {
     }
 }
 
-/// A queue that can be looked at for a helper: a mapping of its own, which no handle's end takes away.
+/// A queue that a helper serves: it has its own mapping, which stays when a handle is closed.
 pub(crate) trait Hears: Send + Sync {
-    /// Shows what there is. The number to sleep on; None if the lock was not to be had.
+    /// Shows the level. Returns the value to sleep on; None if the lock could not be taken.
     fn hear(&self, feed: &Feed) -> Option<u32>;
-    /// The word to sleep on.
+    /// Returns the word to sleep on.
     fn calls(&self) -> &AtomicU32;
 }
 
-/// A queue, and the FIFO that shows it.
+/// A queue, and the FIFO that shows its level.
 struct Watch {
     queue: Arc<dyn Hears>,
     feed: Feed,
@@ -86,17 +86,17 @@ struct Watch {
 struct Entry {
     ticket: u64,
     watch: Arc<Watch>,
-    /// What the word says until the helper is called.
+    /// The value of the word until the helper is called.
     value: u32,
-    /// The lock was not to be had: the helper tries again.
+    /// The lock could not be taken: the helper tries again.
     is_late: bool,
-    /// The helper uses the FIFO: the entry stays.
+    /// The helper uses the FIFO, so the entry must stay.
     is_served: bool,
     helper: &'static Helper,
 }
 
 struct Helper {
-    /// Changes when there is something else to wait for.
+    /// Changes when the set of queues changes.
     changes: AtomicU32,
 }
 
@@ -106,18 +106,18 @@ struct Entries {
     helpers: Vec<&'static Helper>,
 }
 
-/// The entries of one process. In a forked child no helper serves them.
+/// The entries of one process. A forked child has no helper for them.
 struct Table {
     epoch: u64,
     entries: Mutex<Entries>,
-    /// A helper has served an entry.
+    /// Signals that a helper has served an entry.
     served: Condvar,
 }
 
 static TABLE: AtomicPtr<Table> = AtomicPtr::new(std::ptr::null_mut());
 static TICKETS: AtomicU64 = AtomicU64::new(1);
 
-/// The entries, locked; no handler runs meanwhile. No queue is locked under this lock, so each thread has it for a moment only.
+/// The locked entries. Signals are masked meanwhile. No queue is locked under this lock, so each thread holds it only briefly.
 struct Locked {
     entries: MutexGuard<'static, Entries>,
     _masked: Masked,
@@ -143,7 +143,7 @@ impl Locked {
     }
 }
 
-/// The table that this leads to, if it is this process's.
+/// Returns the table, if it belongs to this process.
 fn of_this_process(table: *mut Table) -> Option<&'static Table> {
     // SAFETY: a non-null TABLE was leaked by `table`, and is never freed.
     let table = unsafe { table.as_ref()? };
@@ -151,7 +151,7 @@ fn of_this_process(table: *mut Table) -> Option<&'static Table> {
 }
 
 fn existing() -> Option<&'static Table> {
-    // Acquire: what it points to.
+    // Acquire: makes the table's contents visible.
     of_this_process(TABLE.load(Ordering::Acquire))
 }
 
@@ -166,13 +166,13 @@ fn table() -> &'static Table {
         entries: Mutex::default(),
         served: Condvar::new(),
     }));
-    // Two threads may begin at once: the first wins.
+    // Two threads may create the table at the same time: the first one wins.
     let _ = TABLE.compare_exchange(found, fresh, Ordering::AcqRel, Ordering::Acquire);
     existing().unwrap_or(fresh)
 }
 
-/// Lets go of the queues that the helpers of this process's parent serve, which the child would have open as long as it lives. In vain if
-/// another thread was using the table at the fork.
+/// Releases the queues that the helpers of the parent process serve: otherwise the child would keep them open. Has no effect if another thread used
+/// the table at the fork.
 fn forget_inherited(table: *mut Table) {
     // SAFETY: as in `of_this_process`.
     let Some(table) = (unsafe { table.as_ref() }) else {
@@ -185,17 +185,17 @@ fn forget_inherited(table: *mut Table) {
         Err(TryLockError::WouldBlock) => return,
     };
     let inherited = std::mem::take(&mut entries.all);
-    // The end of a queue may use the table.
+    // Dropping a queue may use the table.
     drop(entries);
     drop(inherited);
 }
 
-/// Has a helper feed a FIFO from now on. A ticket by which it stops, and the epoch of this process; None if there can be no thread.
+/// Starts feeding a FIFO by a helper. Returns the ticket that stops it, and the epoch of this process. None if no thread can be started.
 pub(super) fn begin(queue: Arc<dyn Hears>, feed: Feed, value: u32) -> Option<(u64, u64)> {
     let table = table();
     let mut locked = Locked::of(table);
     let helper = locked.entries.helper_for_one_more()?;
-    // Relaxed: only unlike others.
+    // Relaxed: the number only has to be unique.
     let ticket = TICKETS.fetch_add(1, Ordering::Relaxed);
     locked.entries.all.push(Entry {
         ticket,
@@ -209,10 +209,10 @@ pub(super) fn begin(queue: Arc<dyn Hears>, feed: Feed, value: u32) -> Option<(u6
     Some((ticket, table.epoch))
 }
 
-/// Has the helper use a FIFO no more. When this returns, it does not.
+/// Stops feeding a FIFO. After the return, the helper does not use the FIFO.
 ///
 /// # Blocking
-/// While the helper serves this very FIFO: it waits [`PATIENCE`] for the queue's lock.
+/// While the helper serves this FIFO; the helper waits at most [`PATIENCE`] for the queue's lock.
 pub(super) fn end(ticket: u64) {
     let found = TABLE.load(Ordering::Acquire);
     let Some(table) = of_this_process(found) else {
@@ -260,18 +260,18 @@ impl Entry {
     }
 }
 
-/// An entry that a helper serves, without the table's lock. What came of it is noted when this is dropped.
+/// An entry that a helper serves without the table's lock. Dropping it records the result.
 struct Service {
     table: &'static Table,
     ticket: u64,
-    /// Let go of before the entry may end: so the entry has the last one.
+    /// Released before the entry may end, so that the entry has the last reference.
     watch: Option<Arc<Watch>>,
     heard: Option<u32>,
 }
 
 impl Service {
-    /// Of the first entry of a helper from this position on that was called, if any was; `from` moves behind it. Others that change places
-    /// meanwhile are found the next time, as the helper does not sleep on a word that was called.
+    /// Returns the first called entry of a helper from the position `from` on, and moves `from` behind it. Entries that change places meanwhile are
+    /// found the next time, because the helper does not sleep on a word that was called.
     fn next(table: &'static Table, helper: &'static Helper, from: &mut usize) -> Option<Service> {
         let mut locked = Locked::of(table);
         let mut entries = locked.entries.all.iter_mut().enumerate().skip(*from);
@@ -309,7 +309,7 @@ impl Drop for Service {
 
 impl Helper {
     fn note_change(&self) {
-        // Release: what was changed in the table.
+        // Release: makes the changes of the table visible.
         self.changes.fetch_add(1, Ordering::Release);
         futex::wake(&self.changes, 1);
     }
@@ -329,7 +329,7 @@ impl Helper {
         }
     }
 
-    /// Serves those that were called, and says on which words to sleep.
+    /// Serves the called entries, and collects the words to sleep on.
     fn look(&'static self, words: &mut [(*mut u32, u32)]) -> (usize, bool) {
         let (mut len, mut tries_again) = (1, false);
         let Some(table) = existing() else {
@@ -341,7 +341,7 @@ impl Helper {
         }
         let locked = Locked::of(table);
         for entry in locked.entries.all.iter().filter(|e| e.is_of(self)) {
-            // On a word that was called already it would not sleep.
+            // The helper would not sleep on a word that was already called.
             if entry.is_late && entry.is_called() {
                 tries_again = true;
             } else if let Some(place) = words.get_mut(len) {
@@ -359,7 +359,7 @@ mod tests {
     use std::sync::atomic::AtomicBool;
     use std::time::{Duration, Instant};
 
-    /// A queue that does not let a helper go until it is told to.
+    /// A queue that blocks a helper until the test releases it.
     #[derive(Default)]
     struct Slow {
         calls: AtomicU32,
@@ -375,7 +375,7 @@ mod tests {
         }
     }
 
-    /// Whether it comes true within a while.
+    /// Returns whether the condition becomes true within some time.
     fn becomes(is: impl Fn() -> bool) -> bool {
         let end = Instant::now() + Duration::from_secs(20);
         while !is() && Instant::now() < end {

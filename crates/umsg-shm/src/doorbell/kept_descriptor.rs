@@ -1,5 +1,5 @@
-//! Descriptors that the library opens for itself and keeps as numbers: threads of a process use them under a queue's lock, but a peer can
-//! scribble in that, and a program may close what it does not know.
+//! Descriptors that the library opens for itself and keeps as numbers. Threads of a process use them under a queue's lock, but a hostile process can
+//! overwrite the lock, and a program may close descriptors that it did not open.
 
 use crate::sys::clock;
 use crate::sys::reserved_descriptors;
@@ -9,22 +9,21 @@ use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Descriptors of ours have numbers above half of those there can be, at most above this: programs expect theirs to be low.
+/// The library's descriptors have high numbers, because programs expect low ones for themselves: above half of the limit, or above this number.
 const HIGH: u64 = 512;
 
-/// Which file a descriptor is, and when that was looked at last: a program may close what it does not know, and the number then be
-/// another file's.
+/// The file of a descriptor, and the time of the last check: a program may close the descriptor, and the number may then belong to another file.
 #[derive(Debug)]
 pub(super) struct Sighting {
     device: AtomicU64,
     inode: AtomicU64,
-    /// CLOCK_MONOTONIC_COARSE.
+    /// The time of the last check (CLOCK_MONOTONIC_COARSE).
     at: AtomicU64,
-    /// [`reserved_descriptors::given`] then.
+    /// The value of [`reserved_descriptors::given`] at that time.
     given: AtomicU32,
 }
 
-// Relaxed throughout: the number by which a descriptor is known is published afterwards.
+// All accesses are Relaxed: the descriptor's number is published afterwards.
 impl Sighting {
     pub(super) const fn none() -> Sighting {
         Sighting {
@@ -35,7 +34,7 @@ impl Sighting {
         }
     }
 
-    /// What is known of it, for another that looks at the same descriptor.
+    /// Returns a copy, for another user of the same descriptor.
     pub(super) fn copy(&self) -> Sighting {
         let copy = Sighting::none();
         copy.device
@@ -45,7 +44,7 @@ impl Sighting {
         copy
     }
 
-    /// Sees a descriptor for the first time.
+    /// Records the file of a new descriptor.
     pub(super) fn begin(&self, own: &Own) -> io::Result<()> {
         let stat = fstat(own)?;
         self.device.store(stat.st_dev, Ordering::Relaxed);
@@ -56,14 +55,14 @@ impl Sighting {
         Ok(())
     }
 
-    /// Whether a number of the library's was given to the program since.
+    /// Returns whether a number of the library was given to the program since the last check.
     #[inline(always)]
     pub(super) fn is_doubtful(&self) -> bool {
         self.given.load(Ordering::Relaxed) != reserved_descriptors::given()
     }
 
-    /// Whether a descriptor still is that file, at this reading of CLOCK_MONOTONIC_COARSE: it is looked at once a tick, and when some
-    /// number was given away.
+    /// Returns whether the descriptor is still the same file at time `now` (CLOCK_MONOTONIC_COARSE). The check runs once a tick, and after a number
+    /// was given to the program.
     pub(super) fn is_still(&self, number: RawFd, now: u64) -> bool {
         if self.at.load(Ordering::Relaxed) == now && !self.is_doubtful() {
             return true;
@@ -71,7 +70,7 @@ impl Sighting {
         self.given
             .store(reserved_descriptors::given(), Ordering::Relaxed);
         self.at.store(now, Ordering::Relaxed);
-        // SAFETY: whatever has this number now, it is only looked at.
+        // SAFETY: the descriptor with this number, whichever it is now, is only inspected.
         let file = unsafe { BorrowedFd::borrow_raw(number) };
         let is_still = fstat(file).is_ok_and(|stat| {
             stat.st_dev == self.device.load(Ordering::Relaxed)
@@ -84,7 +83,7 @@ impl Sighting {
     }
 }
 
-/// Moves a descriptor to a high number, if there is one.
+/// Moves a descriptor to a high number, if one is free.
 pub(super) fn raise(bell: OwnedFd) -> io::Result<Own> {
     let most = crate::sys::limit::of_descriptors().unwrap_or(u64::MAX);
     let least = (most / 2).min(HIGH) as RawFd;
@@ -103,13 +102,13 @@ impl Own {
         Own(ManuallyDrop::new(file))
     }
 
-    /// It stays open, and marked.
+    /// Returns the number. The descriptor stays open and marked.
     pub(super) fn into_number(self) -> RawFd {
         ManuallyDrop::new(self).0.as_raw_fd()
     }
 
     /// # Safety
-    /// The number came from [`Own::into_number`], and is in no other owner.
+    /// The number came from [`Own::into_number`], and no other `Own` has it.
     pub(super) unsafe fn at(number: RawFd) -> Own {
         // SAFETY: by this function's contract.
         Own(ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(number) }))
@@ -124,9 +123,9 @@ impl AsFd for Own {
 
 impl Drop for Own {
     fn drop(&mut self) {
-        // First: no process can close a marked number where the drop-in stands before close.
+        // The mark is removed first: where the drop-in intercepts close(2), a marked number can't be closed.
         reserved_descriptors::unmark(self.0.as_raw_fd());
-        // SAFETY: once, and it is not used again.
+        // SAFETY: this runs once, and the value is not used afterwards.
         unsafe { ManuallyDrop::drop(&mut self.0) };
     }
 }

@@ -1,6 +1,6 @@
-//! The doorbell: a descriptor by which any event loop learns what a queue in memory is ready for.
+//! The doorbell: a descriptor that shows an event loop what a queue in memory is ready for.
 //!
-//! It is a FIFO that the processes of one user share: the kernel itself tells all pollers what it shows, also those that were given the
+//! The doorbell is a FIFO that the processes of one user share. The kernel itself notifies all pollers, including processes that received the
 //! descriptor and know nothing of queues.
 //!
 //! | the FIFO holds | poll(2) says | shown while |
@@ -9,19 +9,19 @@
 //! | one to three packets | IN and OUT | there are messages, and room |
 //! | four packets, all that fits | IN | there is no room |
 //!
-//! A thread that changes the queue changes the FIFO, under the queue's lock, and only while a process watches: the segment says so. What becomes
-//! possible is shown *before* it is, what ends is taken back *after* it has: so a process that is killed in between leaves a poller
-//! that looks in vain, never one that is not told. A process that looks meanwhile waits for the lock.
+//! A thread that changes the queue also changes the FIFO, under the queue's lock. It does so only while the segment says that a process polls. The
+//! FIFO shows a message or room *before* it exists, and withdraws it *after* it is gone. If the thread is killed in between, a poller wakes up for
+//! nothing, but no poller misses an event. A poller that tries the queue meanwhile waits for the lock.
 //!
-//! A process that has the FIFO open to poll it holds a shared flock(2) on it, which the kernel drops when the last copy of the
-//! descriptor is closed, by whatever death. A process that can lock it exclusively knows that nobody watches any more.
+//! A polling process holds a shared flock(2) on the FIFO. The kernel releases it when the last copy of the descriptor is closed, also after a death.
+//! A process that gets an exclusive lock therefore knows that no process polls any more.
 //!
-//! A process can hold a FIFO's lock in the kernel for as long as it likes, and open(2), read(2), and write(2) of the FIFO then wait without
-//! end. So no process opens, reads or writes a FIFO of another user. Its name begins with the inode number of the queue's file, which each
-//! process finds out by itself: a segment can name no other queue's FIFO. Between users, [`helper`] passes the level on.
+//! A process can hold the FIFO's internal lock in the kernel for any time, and open(2), read(2) and write(2) of the FIFO then block. Therefore a
+//! process never opens, reads or writes a FIFO of another user. The FIFO's name begins with the inode number of the queue's file, which each process
+//! reads itself, so that a segment can't name the FIFO of another queue. Between users, a [`helper`] passes the level on.
 //!
-//! A peer that breaks these rules can wake pollers for nothing, or not wake them, as it can take their messages away. It stops
-//! nobody: the FIFO is never waited for.
+//! A hostile process can wake pollers for nothing, or leave them asleep, just as it can take their messages. It can't block other processes: no
+//! operation waits for the FIFO.
 
 #[cfg(not(loom))]
 #[allow(unsafe_code, reason = "descriptors that are kept as numbers")]
@@ -55,45 +55,45 @@ use crate::sync::{AtomicU32, Ordering};
 #[cfg(not(loom))]
 use {crate::fault::Fault, rustix::io::Errno, std::time::Duration};
 
-/// Packets that fit into the FIFO. One would do to show that there are messages and room; where all pollers are to look again though
-/// nothing else is to be shown, one comes or goes.
+/// The capacity of the FIFO, in packets. One packet suffices to show messages and room. A packet is added or removed if all pollers have to check the
+/// queue again while the level stays the same.
 pub(crate) const FULL: u32 = 4;
 
-/// [`Words::watched`]: a process polls.
+/// A flag of [`Words::watched`]: a process polls.
 pub(crate) const LEVELS: u32 = 1;
-/// A process wants to be told after each send and receive while there are messages.
+/// A process wants an edge after each send and receive while the queue has messages.
 pub(crate) const MESSAGES: u32 = 2;
-/// The same while there is room.
+/// The same while the queue has room.
 pub(crate) const ROOM: u32 = 4;
 
-/// A helper of the processes that poll the shared FIFO sleeps on [`Words::calls`]. Cleared by the call.
+/// A helper of processes that poll the shared FIFO sleeps on [`Words::calls`]. The call clears the flag.
 pub(crate) const HELPED: u32 = 8;
-/// A helper of a process that polls a FIFO of its own does. Cleared by the call.
+/// A helper of a process with a private FIFO sleeps on [`Words::calls`]. The call clears the flag.
 pub(crate) const PRIVATE: u32 = 16;
 
-/// Whether a helper was called since it read `value` in [`Words::calls`].
+/// Returns whether a helper was called after it read `value` in [`Words::calls`].
 pub(crate) fn is_called(calls: &AtomicU32, value: u32) -> bool {
-    // Acquire: pairs with the release in `Ringer::call`, which has taken the helper's flag down before.
+    // Acquire: pairs with the release in `Ringer::call`, which clears the helper's flag before.
     calls.load(Ordering::Acquire) != value
 }
 
-/// How long a process that begins to poll, and one that stops polling, waits for a lock whose owner is stopped.
+/// The time that a process waits for a lock with a stopped owner when it begins or stops polling.
 #[cfg(not(loom))]
 pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 #[cfg(not(loom))]
 pub(crate) const GRACE: Duration = Duration::from_millis(10);
 
-/// What came of looking for the FIFO of a name.
+/// The result of a search for the FIFO of a name.
 pub(crate) enum Lookup<G> {
-    /// It can be rung.
+    /// The FIFO is usable.
     Found(G),
-    /// There is none. A poller locks the FIFO before the segment names it, and a locked FIFO keeps its name: so no process polls.
+    /// The FIFO does not exist. A poller locks the FIFO before the segment names it, and a locked FIFO keeps its name. So no process polls.
     Missing,
     /// This process can't open it at present.
     Unavailable,
 }
 
-/// Why a queue can't be polled.
+/// The reason why a queue can't be polled.
 #[cfg(not(loom))]
 pub(crate) fn why_not(trouble: Fault) -> Errno {
     match trouble {
@@ -105,18 +105,18 @@ pub(crate) fn why_not(trouble: Fault) -> Errno {
     }
 }
 
-/// When a poller that asked for edges (EPOLLET) is told of them.
+/// The events that an edge-triggered poller (EPOLLET) receives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Edges {
-    /// Whenever the queue becomes readable, and whenever it becomes writable: enough for a poller that then goes on until the queue is empty,
-    /// or full. Sends and receives that change neither cost nothing more.
+    /// An event when the queue becomes readable, and when it becomes writable. This suffices for a poller that then continues until the queue is
+    /// empty or full. Other sends and receives cost nothing more.
     #[default]
     Changes,
-    /// A process that polls for messages (EPOLLIN), also after each send and each receive that leaves some, as Linux does for its own queues. A
-    /// system call each.
+    /// In addition, an EPOLLIN event after each send, and after each receive that leaves messages, as for Linux's own queues. Each costs a system
+    /// call.
     Messages,
-    /// As `Messages`, and a process that polls for room (EPOLLOUT) after each that leaves some.
+    /// In addition to `Messages`, an EPOLLOUT event after each send and receive that leaves room.
     All,
 }
 
@@ -130,11 +130,11 @@ impl Edges {
     }
 }
 
-/// What a queue is ready for at a moment: what poll(2) with no time-out says of its descriptor.
+/// The readiness of a queue at a moment, as poll(2) without a wait reports it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Readiness {
-    /// There is a message: POLLIN.
+    /// The queue has a message: POLLIN.
     pub readable: bool,
-    /// There is room: POLLOUT.
+    /// The queue has room: POLLOUT.
     pub writable: bool,
 }

@@ -1,4 +1,4 @@
-//! A FIFO to ring by.
+//! The FIFO of a doorbell.
 
 use super::spare;
 use super::{Doorbell, FULL};
@@ -9,12 +9,12 @@ use rustix::pipe::{SpliceFlags, fcntl_setpipe_size, splice, tee};
 use std::cmp::Ordering::{Equal, Greater, Less};
 use std::os::fd::{BorrowedFd, RawFd};
 
-/// Its size, in pages: one for each packet.
+/// The size of the FIFO, in pages: one for each packet.
 pub(super) const SIZE: usize = FULL as usize;
-/// Packets of a FIFO that was filled by another process are thrown away, at most so many.
+/// The maximum number of packets that are discarded from a FIFO that another process has filled.
 pub(super) const FOREIGN: u32 = 64;
 
-/// What a packet is.
+/// The contents of a packet.
 const PACKET: &[u8; 1] = b".";
 
 const NOT_WAITING: SpliceFlags = SpliceFlags::NONBLOCK;
@@ -23,9 +23,9 @@ const NOT_WAITING: SpliceFlags = SpliceFlags::NONBLOCK;
 pub(crate) struct PollFifo<'a> {
     bell: &'a Doorbell,
     number: RawFd,
-    /// Where it is put back; 0 if it is what the process polls.
+    /// The word's value to restore; 0 if the process polls this descriptor.
     place: u64,
-    /// CLOCK_MONOTONIC_COARSE when it was taken.
+    /// The time (CLOCK_MONOTONIC_COARSE) when the descriptor was taken.
     now: u64,
 }
 
@@ -40,12 +40,11 @@ impl PollFifo<'_> {
     }
 
     pub(super) fn file(&self) -> BorrowedFd<'_> {
-        // SAFETY: it was taken out of its place until `self` is dropped, or stays open as long as the doorbell.
+        // SAFETY: the descriptor was removed from its word until `self` is dropped, or it stays open as long as the doorbell.
         unsafe { BorrowedFd::borrow_raw(self.number) }
     }
 
-    /// Has it hold so many packets instead of so many; one system call, unless others have filled or emptied it. Loudly: every process that
-    /// polls is told to look again, whatever for.
+    /// Changes the number of packets, with one system call unless other processes have changed the FIFO. `loudly` wakes all pollers, for any event.
     pub(crate) fn change(&self, from: u32, to: u32, loudly: bool) {
         let is_done = match (to.cmp(&from), loudly) {
             (Greater, false) if to - from == 1 => self.write(),
@@ -63,12 +62,12 @@ impl PollFifo<'_> {
         }
     }
 
-    /// One packet more. Wakes pollers for messages. False if that was not to be done.
+    /// Adds a packet, which wakes pollers for messages. Returns false on failure.
     fn write(&self) -> bool {
         io::write(self.file(), PACKET) == Ok(1)
     }
 
-    /// So many more. Tells all processes: the kernel says of what comes from another pipe only that something has changed.
+    /// Adds packets from another pipe. This wakes all pollers, because the kernel reports no specific event for it.
     fn insert(&self, packets: u32) -> bool {
         let len = packets as usize;
         spare::SOURCE
@@ -76,10 +75,10 @@ impl PollFifo<'_> {
             .is_some_and(|source| tee(source, self.file(), len, NOT_WAITING) == Ok(len))
     }
 
-    /// So many packets less. Wakes pollers for room if it was full.
+    /// Removes packets. Wakes pollers for room if the FIFO was full.
     fn read(&self, packets: u32) -> bool {
         let mut left = packets as usize;
-        // What was written comes one at a time.
+        // Each read returns one packet.
         while left != 0 {
             match io::read(self.file(), &mut [0; SIZE][..left]) {
                 Ok(read @ 1..) => left -= read,
@@ -89,7 +88,7 @@ impl PollFifo<'_> {
         true
     }
 
-    /// So many packets less. Tells all processes, as [`insert`](Self::insert) does.
+    /// Removes packets, and wakes all pollers, as [`insert`](Self::insert) does.
     fn throw_away(&self, packets: u32) -> bool {
         let len = packets as usize;
         spare::SINK
@@ -97,12 +96,12 @@ impl PollFifo<'_> {
             .is_some_and(|sink| splice(self.file(), None, sink, None, len, NOT_WAITING) == Ok(len))
     }
 
-    /// Tells every process that polls to look again: setting a pipe's size, even to what it is, does.
+    /// Wakes every poller: setting the size of a pipe does so, even if the size stays the same.
     pub(crate) fn nudge(&self) {
         let _ = fcntl_setpipe_size(self.file(), SIZE * page_size());
     }
 
-    /// Whether pollers see what so many packets show.
+    /// Returns whether poll(2) reports what this number of packets shows.
     pub(crate) fn shows(&self, packets: u32) -> bool {
         let mut polled = [PollFd::from_borrowed_fd(
             self.file(),
@@ -110,23 +109,23 @@ impl PollFifo<'_> {
         )];
         let shown = match poll(&mut polled, Some(&Default::default())) {
             Ok(_) => polled[0].revents(),
-            // What can't be looked at is not to be put right.
+            // A FIFO that can't be inspected can't be corrected.
             Err(_) => return true,
         };
         let has = |flag| shown.contains(flag);
         (has(PollFlags::IN), has(PollFlags::OUT)) == (packets != 0, packets < FULL)
     }
 
-    /// Has it hold so many packets, whatever it held.
+    /// Sets the number of packets, whatever the FIFO holds.
     pub(crate) fn hold(&self, packets: u32) {
         self.adjust(packets);
-        // Others may have put longer packets there, or changed its size.
+        // Other processes may have written longer packets, or changed the size.
         if !self.shows(packets) {
             self.refill(packets);
         }
     }
 
-    /// Throws away what it holds, and puts so many packets there.
+    /// Discards the contents, and adds packets.
     #[cold]
     fn refill(&self, packets: u32) {
         for _ in 0..FOREIGN {
@@ -140,7 +139,7 @@ impl PollFifo<'_> {
         }
     }
 
-    /// Has it hold so many bytes, each of which is a packet unless others wrote there. What is right stays.
+    /// Corrects the number of bytes, each of which is a packet unless other processes wrote to the FIFO. A correct number stays.
     fn adjust(&self, packets: u32) {
         let held = || io::ioctl_fionread(self.file()).unwrap_or(0);
         for _ in 0..FOREIGN {
@@ -148,7 +147,7 @@ impl PollFifo<'_> {
             if more == 0 {
                 break;
             }
-            // Others may have put longer ones there.
+            // Other processes may have written longer packets.
             let most = more.min(FOREIGN.into()) as usize;
             let _ = io::read(self.file(), &mut [0; FOREIGN as usize][..most]);
         }

@@ -1,4 +1,4 @@
-//! From a queue to its doorbell: what the segment says of it, and the steps of ringing. All under the queue's lock.
+//! Ringing: the doorbell's words in the segment, and the steps that change the FIFO, under the queue's lock.
 
 use super::{Doorbell, FULL, HELPED, LEVELS, Lookup, MESSAGES, PRIVATE, ROOM, Readiness};
 use crate::crash::crash_point;
@@ -15,28 +15,28 @@ use super::helper::Feed;
 #[cfg(loom)]
 use crate::model::doorbell::{Feed, PollFifo};
 
-/// What there is: messages, and room.
+/// The readable and writable bits of a level.
 const IN: u32 = 1;
 const OUT: u32 = 2;
 
-/// [`Words::shown`]: how many packets the FIFO holds, at most [`FULL`].
+/// Mask of [`Words::shown`]: the number of packets in the FIFO, at most [`FULL`].
 const PACKETS: u32 = 7;
-/// And: a process is ringing, or has died at it: what the FIFO holds has to be counted.
+/// Flag of [`Words::shown`]: a process is ringing, or has died while ringing. The packets have to be counted.
 const BUSY: u32 = 8;
-/// And: the process that repaired after that could not count it: one that can does.
+/// Flag of [`Words::shown`]: the process that repaired could not count the packets. The next process that can does so.
 const UNKNOWN: u32 = 16;
 
-/// [`Words::heard`], beside IN and OUT: a helper wants to be called by each send and receive.
+/// Flag of [`Words::heard`], beside IN and OUT: a helper wants a call for each send and receive.
 const EDGES: u32 = 4;
-/// And: a process that may not ring the FIFO has used the queue while no helper stood by: the next poller needs one.
+/// Flag of [`Words::heard`]: a process that must not ring the FIFO has used the queue without a helper. The next poller needs one.
 const FOREIGN: u32 = 8;
 
-/// How ready a queue is.
+/// The readiness of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Level {
     /// Messages that can be received.
     pub(crate) messages: u32,
-    /// For how many more there is room; or for how many bytes.
+    /// The room for further messages, in messages or in bytes.
     pub(crate) room: u32,
 }
 
@@ -49,13 +49,13 @@ impl Level {
         }
     }
 
-    /// As it will be when so many messages have come, and so much room.
+    /// Returns the level after a change of messages and room.
     pub(crate) fn after(self, messages: i64, room: i64) -> Level {
         let add = |count: u32, more: i64| (i64::from(count) + more).max(0) as u64;
         Level::new(add(self.messages, messages), add(self.room, room))
     }
 
-    /// What is shown. A FIFO can't show that there is neither a message nor room (all is leased): then it shows room.
+    /// Returns the bits that the FIFO shows. A FIFO can't show a queue with neither messages nor room (all messages are leased): then it shows room.
     fn bits(self) -> u32 {
         match (self.messages != 0, self.room != 0) {
             (true, true) => IN | OUT,
@@ -71,7 +71,7 @@ impl Level {
         }
     }
 
-    /// Which pollers that asked for every edge are told of it.
+    /// Returns the edge flags of pollers that get an event for this level.
     fn edges(self) -> u32 {
         match self.bits() {
             IN => MESSAGES,
@@ -85,12 +85,12 @@ impl Level {
     }
 }
 
-/// How many packets the FIFO holds, as far as [`Words::shown`] says, where a peer can scribble.
+/// Returns the number of packets that [`Words::shown`] claims, which a hostile process can forge.
 fn held(shown: u32) -> u32 {
     (shown & PACKETS).min(FULL)
 }
 
-/// What so many packets show.
+/// Returns the bits that a number of packets shows.
 fn shows(packets: u32) -> u32 {
     match packets {
         0 => OUT,
@@ -99,7 +99,7 @@ fn shows(packets: u32) -> u32 {
     }
 }
 
-/// How many packets show it, of a FIFO that holds so many: as few as possible are put there, or taken.
+/// Returns the number of packets that shows these bits, with the smallest change from the present number.
 fn packets(bits: u32, held: u32) -> u32 {
     match bits & (IN | OUT) {
         IN => FULL,
@@ -108,7 +108,7 @@ fn packets(bits: u32, held: u32) -> u32 {
     }
 }
 
-/// Another number that shows the same, if there is one.
+/// Returns another number of packets that shows the same, if one exists.
 fn beside(packets: u32) -> u32 {
     match packets {
         0 | FULL.. => packets,
@@ -117,35 +117,35 @@ fn beside(packets: u32) -> u32 {
     }
 }
 
-/// What a segment says of its doorbell, apart from whether it is watched: nobody touches it while it is not.
+/// The doorbell's words in a segment, without the flags of pollers. No process uses them while no process polls.
 #[repr(C)]
 #[derive(Default)]
 pub struct Words {
-    /// What the FIFO holds.
+    /// The contents of the FIFO.
     pub(crate) shown: Guarded32,
-    /// On which processor a process rings at the moment, plus one; 0: no process does. A hint.
+    /// The processor on which a process is ringing, plus one; 0 for none. A hint.
     pub(crate) rung_on: Loose32,
-    /// The level that was told last to pollers that asked for every edge.
+    /// The level of the last event for pollers that want every edge.
     pub(crate) told: Guarded64,
-    /// The FIFO's name ends with this number; 0: there is none.
+    /// The number at the end of the FIFO's name; 0 for no FIFO.
     pub name: Guarded64,
-    /// Grows with each call to the helpers, which sleep on it.
+    /// Grows with each call of the helpers, which sleep on it.
     pub(crate) calls: AtomicU32,
     /// The level that private FIFOs show while [`PRIVATE`] is set.
     pub(crate) heard: Guarded32,
 }
 
-/// What one operation needs of a doorbell.
+/// A doorbell in the course of one operation.
 pub(crate) struct Ringer<'a> {
-    /// What pollers watch: [`LEVELS`], [`MESSAGES`], [`ROOM`]; 0 for none. Looked at by each operation.
+    /// The flags of pollers: [`LEVELS`], [`MESSAGES`], [`ROOM`]; 0 for none. Each operation reads them.
     pub(crate) watched: &'a Guarded32,
     pub(crate) words: &'a Words,
     pub(crate) doorbell: &'a Doorbell,
 }
 
 impl Ringer<'_> {
-    /// Shows the level `then`, which the operation's next step brings about, while the queue is still at `now`. A poller of edges
-    /// (EPOLLET) is also told of a message before it is sent; of one that is received, afterwards (`settle`).
+    /// Shows the level `then`, which the next step of the operation produces, while the queue is still at level `now`. An edge-triggered poller gets
+    /// the event of a sent message before the send, and the event of a received one afterwards (`settle`).
     pub(crate) fn foretell(&self, _: ReceiverHeld<'_>, now: Level, then: Level) {
         self.doorbell.note_progress();
         let heard = self.words.heard.get();
@@ -160,7 +160,7 @@ impl Ringer<'_> {
         self.count_if_unknown(now);
         let shown = self.words.shown.get();
         if shown & BUSY != 0 {
-            // Foretold before, by this operation: it does so for each of its messages.
+            // This operation has already shown the level: it does so for each of its messages.
             return;
         }
         let held = held(shown);
@@ -178,7 +178,7 @@ impl Ringer<'_> {
         crash_point!(BELL_FORETOLD);
     }
 
-    /// Shows what is, at the end of an operation.
+    /// Shows the present level, at the end of an operation.
     #[cfg_attr(
         loom,
         allow(unused_variables, reason = "no model has a FIFO of its own")
@@ -209,7 +209,7 @@ impl Ringer<'_> {
             self.words.shown.set(shown | BUSY);
             match self.ring(held, bits, now) {
                 Some(rung) => to = rung,
-                // It shows what it did: the next operation of a process that can ring makes up for it.
+                // The FIFO keeps its level: the next operation of a process that can ring corrects it.
                 None => return self.words.shown.set(held | unknown),
             }
         }
@@ -217,17 +217,18 @@ impl Ringer<'_> {
         crash_point!(BELL_SETTLED);
     }
 
-    /// Whether a process rings on the caller's processor. So it was interrupted, maybe by whom it woke, and goes on when that one sleeps.
+    /// Returns whether a process is ringing on the caller's processor. That process was interrupted, possibly by the woken one, and continues when
+    /// the caller sleeps.
     pub(crate) fn is_rung_here(&self) -> bool {
         self.words.rung_on.get() == cpu::current() as u32 + 1
     }
 
-    /// Shows what is, whatever the FIFO holds: after a death under the lock.
+    /// Shows the present level after a death under the lock, whatever the FIFO holds.
     pub(crate) fn mend(&self, _: ReceiverHeld<'_>, now: Level) {
         self.hold(now, true);
     }
 
-    /// Has the FIFO show what is, and if asked to, all pollers look again.
+    /// Makes the FIFO show the present level, and wakes all pollers if `nudge` is set.
     fn hold(&self, now: Level, nudge: bool) {
         if self.watched.get() & PRIVATE != 0 {
             self.call(PRIVATE);
@@ -250,8 +251,8 @@ impl Ringer<'_> {
         self.words.shown.set(to);
     }
 
-    /// Has the FIFO show this, and all pollers look again, without the queue's lock: nothing is noted in the segment, so that a process that has the lock
-    /// and is in the middle of ringing ends as it would.
+    /// Makes the FIFO show these bits, and wakes all pollers, without the queue's lock. It changes nothing in the segment, so that a process that is
+    /// ringing under the lock is not disturbed.
     #[cfg(not(loom))]
     pub(crate) fn show_unlocked(&self, level: Level) {
         if self.watched.get() & (PRIVATE | HELPED) != 0 {
@@ -265,20 +266,20 @@ impl Ringer<'_> {
         }
     }
 
-    /// Before anything is shown: makes up for a repair by a process that had no descriptor left.
+    /// Counts the packets if a repair could not, because its process had no free descriptor.
     fn count_if_unknown(&self, now: Level) {
         if self.words.shown.get() & UNKNOWN != 0 {
             self.hold(now, true);
         }
     }
 
-    /// Whether pollers that asked for every edge have to be told of this level.
+    /// Returns whether pollers that want every edge need an event for this level.
     fn tells_edges(&self, level: Level) -> bool {
         self.watched.get() & (MESSAGES | ROOM) != 0 && self.words.told.get() != level.word()
     }
 
-    /// Has a FIFO that holds so many packets show this, and tells pollers that asked for every edge of the level. Answers how many it holds then;
-    /// nothing if this process can't ring.
+    /// Makes a FIFO with `from` packets show `bits`, with an event for pollers that want every edge. Returns the new number of packets; None if this
+    /// process can't ring.
     fn ring(&self, from: u32, bits: u32, level: Level) -> Option<u32> {
         let Some(fifo) = self.fifo() else {
             self.call_for_help();
@@ -291,7 +292,7 @@ impl Ringer<'_> {
         } else {
             0
         };
-        // The kernel itself wakes pollers for messages at each write, and pollers for room when a full pipe is read.
+        // The kernel wakes pollers for messages at each write, and pollers for room when a full pipe is read.
         let told = match from {
             _ if to > from => MESSAGES,
             FULL.. if to < from => ROOM,
@@ -310,8 +311,8 @@ impl Ringer<'_> {
         Some(to)
     }
 
-    /// The FIFO, if this process can ring it. A FIFO that is gone ends the watch: the next poller makes another and shows what
-    /// there is by then.
+    /// Returns the FIFO, if this process can ring it. A missing FIFO ends the watch: the next poller creates another and shows the level of that
+    /// time.
     fn fifo(&self) -> Option<PollFifo<'_>> {
         match self.doorbell.fifo(self.words.name.get()) {
             Lookup::Found(fifo) => Some(fifo),
@@ -326,8 +327,8 @@ impl Ringer<'_> {
         }
     }
 
-    /// Has all helpers look what there is, and takes flags down that they set again. So the caller pays once, whether they live or not.
-    /// A process with a private FIFO leaves the flag of those up: at the end of its operation it shows its own what there is.
+    /// Calls all helpers, and clears their flags, which living helpers set again. So a dead helper costs one call. A process with a private FIFO
+    /// keeps the flag of private FIFOs: it shows the level in its own FIFO at the end of its operation.
     fn call(&self, flags: u32) {
         let kept = if self.doorbell.polls_privately() {
             PRIVATE
@@ -335,14 +336,14 @@ impl Ringer<'_> {
             0
         };
         self.watched.set(self.watched.get() & !(flags & !kept));
-        // Release: a helper that sees the new number finds the flags taken down. It looks at the queue under the lock.
+        // Release: a helper that sees the new number finds the flags cleared. It reads the level under the lock.
         self.words.calls.fetch_add(1, Ordering::Release);
         crash_point!(BELL_CALLED);
         futex::wake(&self.words.calls, i32::MAX);
     }
 
-    /// Used where this process can't ring. Calls the helper of a living poller, which shows the level itself. All of `watched` is cleared,
-    /// and each living helper sets its flag again: a watch whose pollers are all dead ends here.
+    /// Calls the helpers if this process can't ring; a helper shows the level itself. This clears all of `watched`, and each living helper sets its
+    /// flag again: a watch whose pollers are all dead ends here.
     fn call_for_help(&self) {
         match self.watched.get() {
             0 => {}
@@ -354,8 +355,8 @@ impl Ringer<'_> {
         }
     }
 
-    /// After an operation that found no message, or no room. The second in a row was probably woken by a FIFO that shows what is not there:
-    /// then the FIFO is compared with the queue, and made to show what is.
+    /// Checks the FIFO after an operation that found no message or no room. After the second one in a row, the FIFO probably shows a wrong level:
+    /// then it is compared with the queue and corrected.
     pub(crate) fn look_after_vain_call(&self, _: ReceiverHeld<'_>, now: Level) {
         let is_shown = self.watched.get() & LEVELS != 0 && self.words.shown.get() & BUSY == 0;
         if !self.doorbell.is_in_vain_again() || !is_shown {
@@ -370,7 +371,7 @@ impl Ringer<'_> {
         }
     }
 
-    /// Now and then looks whether a process still watches. True if no process does: then no process is told any more.
+    /// Checks from time to time whether a process still polls. Returns true if none does: then ringing ends.
     pub(crate) fn forget_if_left(&self, _: ReceiverHeld<'_>) -> bool {
         if self.watched.get() & LEVELS != 0 && self.doorbell.is_time_to_look() {
             self.forget();
@@ -378,7 +379,7 @@ impl Ringer<'_> {
         self.watched.get() == 0
     }
 
-    /// Stops ringing, if no process polls the FIFO. True if nobody watches any more.
+    /// Stops ringing if no process polls the FIFO. Returns true if no process polls any more.
     pub(crate) fn forget(&self) -> bool {
         if let Some(left) = self.doorbell.left(self.words.name.get()) {
             self.unwatch();
@@ -394,21 +395,21 @@ impl Ringer<'_> {
         crash_point!(BELL_UNNAMED);
     }
 
-    /// From now on a process watches the FIFO of this name, and wants this.
+    /// Begins the watch of a process that polls the FIFO of this name with these flags.
     pub(crate) fn begin(&self, name: u64, wanted: u32, now: Level) {
         self.words.name.set(name);
         crash_point!(BELL_NAMED);
         self.watched.set(self.watched.get() | LEVELS | wanted);
         crash_point!(BELL_WATCHED);
-        // Others may poll already: what no process has changed is no edge for them.
+        // Other processes may already poll: an unchanged level must not be an edge for them.
         self.hold(now, self.words.shown.get() & BUSY != 0);
     }
 
-    /// Has a helper's FIFO show what there is, and has the helper called when that changes: the number on which it sleeps.
+    /// Shows the level in a helper's FIFO, and requests a call when it changes. Returns the number on which the helper sleeps.
     pub(crate) fn hear(&self, _: ReceiverHeld<'_>, feed: &Feed, now: Level) -> u32 {
         let is_shared = feed.name != 0 && feed.name == self.words.name.get();
         let to = packets(now.bits(), held(self.words.shown.get()));
-        // An unchanged level is no edge for processes that poll already.
+        // An unchanged level must not be an edge for processes that already poll.
         let is_edge = !is_shared || self.words.told.get() != now.word();
         if let Some(fifo) = feed.fifo(self.doorbell) {
             fifo.hold(to);
@@ -429,15 +430,15 @@ impl Ringer<'_> {
             self.words.heard.set(kept | edges | now.bits());
             self.watched.set(watched | PRIVATE);
         }
-        // Relaxed: changed under the lock.
+        // Relaxed: changes only under the lock.
         self.words.calls.load(Ordering::Relaxed)
     }
 }
 
 #[cfg(not(loom))]
 impl Ringer<'_> {
-    /// From now on this process polls, too, and wants this. Opens the doorbell, or makes one.
-    /// `mode` is the queue's: its maker has mapped the file before the file got it.
+    /// Begins the watch of this process with these flags, and opens or creates the FIFO. `mode` is the queue's mode; the creator mapped the file
+    /// before it set the mode.
     pub(crate) fn begin_here(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -462,14 +463,14 @@ impl Ringer<'_> {
         Ok(())
     }
 
-    /// Has this process's private FIFO, if it has one, show what there is: what it has done itself is shown when the operation ends.
+    /// Shows the level in this process's private FIFO, if it has one, at the end of its own operation.
     fn show_own(&self, receiving: ReceiverHeld<'_>, now: Level) {
         if let Some(feed) = self.doorbell.private_feed() {
             let _ = self.hear(receiving, &feed, now);
         }
     }
 
-    /// Has a helper's FIFO show everything, as a queue can't be used any more: a poller finds out. The number to sleep on.
+    /// Makes a helper's FIFO show messages and room, because the queue is no longer usable: a poller then finds out. Returns the number to sleep on.
     pub(crate) fn show_damage(&self, feed: &Feed) -> u32 {
         if let Some(fifo) = feed.fifo(self.doorbell) {
             fifo.hold(packets(IN | OUT, 1));

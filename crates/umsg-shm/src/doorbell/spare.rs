@@ -1,7 +1,7 @@
-//! What packets come from and go to where all processes that poll a doorbell are to be told: the kernel tells all processes of what is moved between a
-//! pipe and something else, and of what is read or written only those whom it may concern.
+//! Source and sink of packets that wake all pollers. The kernel wakes all pollers for data that is moved between a pipe and another file (tee(2),
+//! splice(2)); for reads and writes, it wakes only pollers of the matching event.
 //!
-//! A descriptor each a process, opened when it is needed first, and never closed.
+//! Each process has one descriptor of each. It is opened on first use, and never closed.
 
 use super::kept_descriptor::{Own, Sighting, raise};
 use super::poll_fifo::SIZE;
@@ -11,12 +11,12 @@ use rustix::pipe::{IoSliceRaw, PipeFlags, SpliceFlags, pipe_with, vmsplice};
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicI32, Ordering};
 
-/// A pipe that holds packets, as many as a doorbell does: they are duplicated.
+/// A pipe with as many packets as a doorbell holds: tee(2) duplicates them.
 pub(super) static SOURCE: Spare = Spare::new(source);
 /// /dev/null.
 pub(super) static SINK: Spare = Spare::new(sink);
 
-/// None yet.
+/// No descriptor yet.
 const NONE: RawFd = -1;
 
 /// See the module.
@@ -35,20 +35,20 @@ impl Spare {
         }
     }
 
-    /// The descriptor, at this reading of CLOCK_MONOTONIC_COARSE. None if it can't be opened.
+    /// Returns the descriptor at time `now` (CLOCK_MONOTONIC_COARSE). None if it can't be opened.
     pub(super) fn file(&self, now: u64) -> Option<BorrowedFd<'_>> {
-        // Acquire: what it was seen to be.
+        // Acquire: makes the record of its file visible.
         let number = match self.number.load(Ordering::Acquire) {
             NONE => self.find()?,
             known if self.sighting.is_still(known, now) => known,
             other => {
-                // The program has closed it.
+                // The program has closed the descriptor.
                 let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
                 let _ = self.number.compare_exchange(other, NONE, success, failure);
                 self.find()?
             }
         };
-        // SAFETY: open, as nobody of ours closes it.
+        // SAFETY: the descriptor is open, because the library never closes it.
         Some(unsafe { BorrowedFd::borrow_raw(number) })
     }
 
@@ -70,11 +70,11 @@ impl Spare {
 }
 
 fn source() -> io::Result<OwnedFd> {
-    /// In memory that no process writes: the kernel takes the packets from where they are.
+    /// Read-only memory: the kernel refers to the packets in place.
     static PACKET: [u8; 1] = *b".";
     let (source, filler) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
     let all = [(); SIZE].map(|()| IoSliceRaw::from_slice(&PACKET));
-    // SAFETY: nobody ever writes there.
+    // SAFETY: the memory is never written.
     unsafe { vmsplice(&filler, &all, SpliceFlags::empty()) }?;
     Ok(source)
 }

@@ -1,19 +1,19 @@
-//! The watch of a queue, the same over both engines: an engine says where the doorbell's words are and how ready its queue is.
+//! The watch of a queue, shared by both engines. An engine provides the doorbell's words and the level of its queue.
 
 use super::{Level, Ringer};
 use crate::lock::tokens::ReceiverHeld;
 
-/// A queue that processes can poll. All methods run under the lock under which messages are received.
+/// A queue that processes can poll. The lock under which messages are received protects all methods.
 pub(crate) trait Watched {
     fn ringer(&self) -> Ringer<'_>;
 
-    /// The level for a call that would receive or send now. It is exact while a process polls.
+    /// Returns the level for a call that would receive or send now. It is exact while a process polls.
     fn level(&self, receiving: ReceiverHeld<'_>) -> Level;
 
-    /// Whether a blocked thread takes these messages, or this room: then they change nothing for a poller. (Linux does the same.)
+    /// Returns whether a blocked thread takes these messages, or this room: then nothing changes for a poller. Linux does the same.
     fn is_taken(&self, messages: i64, room: i64) -> bool;
 
-    /// No process polls any more.
+    /// Ends the watch: no process polls any more.
     fn end_watch(&self, receiving: ReceiverHeld<'_>);
 
     #[inline(always)]
@@ -21,7 +21,7 @@ pub(crate) trait Watched {
         self.ringer().watched.get() != 0
     }
 
-    /// Shows what the next step makes possible: so many messages, and so much room.
+    /// Shows the level that the next step produces, with these additional messages and this additional room.
     #[inline(always)]
     fn foretell_doorbell(&self, receiving: ReceiverHeld<'_>, messages: i64, room: i64) {
         if self.is_watched() {
@@ -38,7 +38,7 @@ pub(crate) trait Watched {
         }
     }
 
-    /// Shows what is. The last step before the lock is dropped.
+    /// Shows the present level, as the last step before the lock is released.
     #[inline(always)]
     fn settle_doorbell(&self, receiving: ReceiverHeld<'_>) {
         if self.is_watched() {
@@ -55,7 +55,7 @@ pub(crate) trait Watched {
         }
     }
 
-    /// After an operation that found nothing to do: the doorbell may have shown a message, or room, that is not there.
+    /// Checks the doorbell after an operation that found nothing to do: the doorbell may have shown a message or room that does not exist.
     #[cold]
     fn look_at_doorbell(&self, receiving: ReceiverHeld<'_>) {
         if self.is_watched() {
@@ -64,7 +64,7 @@ pub(crate) trait Watched {
         }
     }
 
-    /// Shows what is, whatever the dead have left.
+    /// Shows the present level after a death.
     fn mend_doorbell(&self, receiving: ReceiverHeld<'_>) {
         self.ringer().mend(receiving, self.level(receiving));
     }
@@ -85,17 +85,17 @@ mod polled {
     use std::os::fd::BorrowedFd;
     use std::sync::Arc;
 
-    /// A queue whose descriptor a process can make.
+    /// A queue that provides a descriptor for polling.
     pub(crate) trait Polled: Watched + Send + Sync + Sized + 'static {
         fn doorbell(&self) -> &Doorbell;
 
-        /// The queue's permission bits, as its segment says.
+        /// Returns the queue's permission bits in the segment.
         fn mode(&self) -> u32;
 
-        /// An engine of the same segment, for a thread that outlives this one.
+        /// Returns an engine of the same segment, for a thread that outlives this one.
         fn for_helper(&self) -> Self;
 
-        /// Changes the watch under all locks that it needs. `INVAL`: the queue was removed.
+        /// Changes the watch under the necessary locks. Fails with `INVAL` if the queue was removed.
         fn change_watch<T>(
             &self,
             me: &Thread,
@@ -103,7 +103,7 @@ mod polled {
             change: impl FnOnce(ReceiverHeld<'_>) -> T,
         ) -> io::Result<T>;
 
-        /// The descriptor that shows what the queue is ready for. `wanted`: see [`crate::doorbell`].
+        /// Returns the descriptor that shows the level of the queue. For `wanted`, see [`crate::doorbell`].
         #[inline]
         fn poll(&self, me: &Thread, wanted: u32) -> std::io::Result<BorrowedFd<'_>> {
             self.doorbell()
@@ -128,7 +128,7 @@ mod polled {
                 self.ringer().hear(receiving, feed, self.level(receiving))
             });
             match heard {
-                // Removed or damaged: a poller is to find out.
+                // The queue is removed or corrupted: a poller has to find out.
                 Err(Errno::INVAL | Errno::BADMSG) => Some(self.ringer().show_damage(feed)),
                 heard => heard.ok(),
             }
