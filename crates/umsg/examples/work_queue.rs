@@ -86,7 +86,7 @@ fn supervise() -> Result<(), Box<dyn Error>> {
         status.statistics.returned, status.attributes.messages
     );
     if !killed || status.statistics.returned == 0 {
-        return Err("nobody was killed in the middle of a job".into());
+        return Err("no worker was killed in the middle of a job".into());
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What can be wrong with a name, a file, a directory or a file system: each a specific error, no crash, nothing lost.
+//! Faults of a name, a file, a directory or a file system: each gives a specific error, no crash, and no loss.
 
 #[path = "bad_input/leases.rs"]
 mod leases;

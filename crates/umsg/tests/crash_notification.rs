@@ -1,4 +1,5 @@
-//! A process that dies while it registers or notifies leaves no process registered for ever and no process untold.
+//! A process that dies while it registers or notifies leaves no process registered forever, and none without its
+//! notification.
 
 mod support;
 

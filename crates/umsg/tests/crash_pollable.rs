@@ -1,5 +1,5 @@
-//! A real SIGKILL at every step of ringing a doorbell: a process that polls is told of what can be done, at once, and of what can't after
-//! the next process that looks at the queue.
+//! A real SIGKILL at every step of ringing a doorbell. A poller learns at once of calls that have become possible. The next
+//! process that uses the queue withdraws calls that have become impossible.
 
 mod support;
 

@@ -1,5 +1,5 @@
-//! The doorbells of queues that are polled: how long they live, which processes may ring them, and what comes of strangers that use them and of
-//! programs that close what is not theirs.
+//! The doorbells of polled queues: their lifetime, the processes that may ring them, and the effect of other users and of
+//! programs that close foreign descriptors.
 
 mod support;
 

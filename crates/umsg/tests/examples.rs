@@ -1,5 +1,5 @@
-//! The examples run, and check themselves. A whole `cargo test` builds them along; for `--test examples` alone,
-//! `cargo build --examples` has to come first.
+//! The examples run, and check themselves. A whole `cargo test` builds them as well; for `--test examples` alone, run `cargo
+//! build --examples` first.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
-//! No memory left: a full file system, one without inodes, a namespace's limits. Each is an error of the call that needs some, which
-//! says what is used up and what helps; nothing is lost, and what was used is there again afterwards.
+//! No memory left: a full file system, one without inodes, a namespace's limits. Each is an error of the call that needs
+//! memory. The error names the exhausted resource and a remedy. Nothing is lost, and the memory is free again afterwards.
 //!
 //! The limits of a process are in `process_limits.rs`.
 

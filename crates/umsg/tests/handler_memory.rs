@@ -1,5 +1,5 @@
-//! Calls that a signal handler may make touch no memory of malloc's: the handler may have interrupted malloc, and malloc's lock is then
-//! its own thread's. A thread that waits for itself while it has a queue's lock stops all users of the queue.
+//! Calls that a signal handler may make touch no memory of malloc. The handler may have interrupted malloc, and then its own
+//! thread holds malloc's lock. A thread that waits for itself while it holds a queue's lock stops all users of the queue.
 
 #[path = "support/counting.rs"]
 mod counting;

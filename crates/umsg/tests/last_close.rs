@@ -1,5 +1,6 @@
-//! Queues that go when no process has them open any more: the last of handles, threads and processes, however they end; and no process is ever left
-//! with a queue that others do not find under its name. The tests take turns: another's forked child would have this one's queue open.
+//! Queues that are removed when the last process closes them: the last of handles, threads and processes, however they end.
+//! No process is ever left with a queue that others do not find under its name. The tests take turns, because a forked child
+//! of one test has the queue of another test open.
 
 #[path = "last_close/descriptors.rs"]
 mod descriptors;

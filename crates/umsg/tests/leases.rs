@@ -1,4 +1,4 @@
-//! Messages in place: leases and reservations.
+//! Leases and reservations: messages in place.
 
 mod support;
 

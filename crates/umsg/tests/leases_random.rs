@@ -1,5 +1,5 @@
-//! Random uses of messages in place, judged by a plain model: after each step the queue's attributes and everything that
-//! is queued, in order of delivery, are those of the model.
+//! Random uses of leases and reservations, checked by a plain model. After each step the queue's attributes and all queued
+//! messages, in order of delivery, are those of the model.
 //!
 //! Once with several handles in a process, and once with several processes, some of which are killed.
 

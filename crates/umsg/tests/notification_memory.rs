@@ -1,4 +1,5 @@
-//! A send that raises its own process's signal touches no memory of malloc's: it may be a handler's, which has interrupted malloc.
+//! A send that raises a signal of its own process touches no memory of malloc. The send may run in a handler that has
+//! interrupted malloc.
 
 #[path = "support/counting.rs"]
 mod counting;

@@ -1,4 +1,4 @@
-//! What becomes of messages that a queue can't take, can't keep or can't deliver.
+//! Policies of a queue for messages that it can't accept, keep or deliver.
 
 mod support;
 

@@ -1,5 +1,5 @@
-//! Queues in event loops: what poll(2) and epoll(7) say of a queue's doorbell is what they say of the kernel's queue after the
-//! same calls, regardless of its maker.
+//! Queues in event loops. After the same calls, poll(2) and epoll(7) give the same events for a queue's doorbell as for the
+//! kernel's queue, regardless of the queue's maker.
 
 mod support;
 

@@ -1,5 +1,5 @@
-//! The limits of a process (setrlimit(2)): the size of files, descriptors, address space, threads. Each is an error of the call that
-//! needs more, which names the limit; nothing is lost, and what the failed call had taken is given back.
+//! The limits of a process (setrlimit(2)): the size of files, descriptors, address space, threads. Each is an error of the
+//! call that needs more, and the error names the limit. Nothing is lost, and the failed call frees what it had taken.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! How long it takes to repair a deep queue, of each face, after a death under its lock.
+//! The time that a repair of a deep queue takes, for each face, after a death under its lock.
 //!
 //! The goal is 10 ms for 65,536 messages in a release build. Printed, with and without the page faults of a process
 //! that sees the queue for the first time; asserted of the median of several repairs.

@@ -1,4 +1,4 @@
-//! Repairing what was scribbled over: whole messages are kept in their order, and the queue works again.
+//! Repair of corrupted queues: intact messages are kept in their order, and the queue works again.
 
 #[path = "salvage/rings.rs"]
 mod rings;

@@ -1,5 +1,5 @@
-//! `umsg doctor --repair`, killed: at every point that it passes, and at any time. A process that calls then is answered, another repair ends it, and
-//! no message is lost that was whole, nor comes twice.
+//! `umsg doctor --repair` is killed, at every point that it passes and at any time. A process that calls then gets a result,
+//! another repair completes the work, and no intact message is lost or comes twice.
 
 mod support;
 
@@ -44,7 +44,7 @@ const SIZE: usize = 400;
 /// One kind of queue, with messages in it.
 trait Kind {
     const NAME: &'static str;
-    /// Where to scribble, and what.
+    /// Offsets and values for corruption.
     const SCRIBBLES: &'static [(u64, &'static [u8])];
     /// Where it says that it is damaged, or is being made anew: docs/format.md.
     const DAMAGE: u64;

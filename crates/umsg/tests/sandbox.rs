@@ -1,4 +1,4 @@
-//! Sandboxes: what a queue does where the kernel refuses a system call.
+//! Sandboxes: the behaviour of a queue where the kernel refuses a system call.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! Threads and stopped receivers: a process that gets which message.
+//! Threads and stopped receivers: the choice of the process that gets a message.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! A signal handler that uses the very queue that its thread is inside of, and one that interrupts a call.
+//! Signal handlers that use the very queue that their thread is using, and handlers that interrupt a call.
 
 #[path = "signals/first_call.rs"]
 mod first_call;

@@ -1,5 +1,5 @@
-//! A snapshot's file: what is written is read, what is not what was written is refused, and other versions are read as far as
-//! they can be.
+//! The file of a snapshot: a written file can be read, an altered file is refused, and other versions are read as far as
+//! possible.
 
 mod support;
 

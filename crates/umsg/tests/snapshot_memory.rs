@@ -1,4 +1,4 @@
-//! A snapshot's file that promises more than it holds takes no more memory than its bytes are worth.
+//! A snapshot's file that claims more than it holds takes memory only in proportion to its bytes.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! Calls beside a process that was stopped while it has a lock: how long they wait for it.
+//! Calls beside a process that was stopped while it holds a lock: the time that they wait for it.
 
 mod support;
 

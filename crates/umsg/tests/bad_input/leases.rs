@@ -1,4 +1,4 @@
-//! Records of what is held that were scribbled over.
+//! Corrupted lease records.
 
 use super::*;
 
