@@ -1,21 +1,19 @@
-//! Statistics that no thread waits for: one line a processor.
+//! Statistics off the fast path: one cache line for each processor.
 //!
-//! How many messages and bytes a queue holds follows from its cursors and costs nothing. What is counted here happens
-//! off the fast path: blocking, waking, handing over. Each event is added on the line of the processor that one runs
-//! on, so two processors never pull a line from each other; a reader sums the lines up. A thread may be moved between
-//! finding its processor and adding, so the additions are atomic: still exact, and still on a line that is almost
-//! always its own.
+//! The number of messages and bytes in a queue follows from its cursors, at no cost. The events here are off the fast path: blocking,
+//! waking, handing over. A thread counts an event on the line of its processor, so two processors seldom share a line. A reader sums the
+//! lines up. The kernel may move a thread after it has found its processor. So the additions are atomic, and the sums are exact.
 
 use crate::sync::{AtomicU64, Ordering};
 use crate::sys::cpu;
 
-/// Lines; processors beyond share them.
+/// The number of lines. Further processors share them.
 #[cfg(not(loom))]
 const LINES: usize = 32;
 #[cfg(loom)]
 const LINES: usize = 1;
 
-/// What is counted.
+/// The events that are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A send found the queue full and waited.
@@ -34,13 +32,13 @@ pub enum Event {
     Returned,
     /// A message was dropped because the queue was full.
     Dropped,
-    /// A message was older than the queue lets it get.
+    /// A message was older than the queue's time to live.
     Expired,
     /// A message was moved to the dead-letter queue.
     DeadLettered,
-    /// A nanosecond that a ring's receiver spun.
+    /// The receiver of a ring spun for a nanosecond.
     Spun,
-    /// A nanosecond that a ring's receiver slept.
+    /// The receiver of a ring slept for a nanosecond.
     Asleep,
 }
 
@@ -63,15 +61,15 @@ impl Counters {
 
     /// Counts several events of a kind.
     pub(crate) fn add(&self, event: Event, events: u64) {
-        // A model leaves it out: it would only multiply the interleavings.
+        // Models do not count, because counting multiplies the interleavings.
         if cfg!(loom) {
             return;
         }
-        // Relaxed: a number for people.
+        // Relaxed: the counts order no other memory.
         self.0[cpu::current() % LINES].0[event as usize].fetch_add(events, Ordering::Relaxed);
     }
 
-    /// How often the event happened, summed over the processors. What a peer may have written there is summed too.
+    /// Returns the count of an event, summed over the processors. A peer may have forged it.
     pub fn sum(&self, event: Event) -> u64 {
         let lines = self.0.iter();
         let counts = lines.map(|line| line.0[event as usize].load(Ordering::Relaxed));

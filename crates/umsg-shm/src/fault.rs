@@ -1,31 +1,30 @@
-//! What can go wrong below the faces: in an operation of an engine, and where a segment is made or attached to. The faces turn both into
-//! their own errors.
+//! The errors of the engines' operations, and of creating and attaching segments. The faces convert both into their own errors.
 
 #[cfg(not(loom))]
 use rustix::io::Errno;
 
-/// What can go wrong inside the engine, whatever the operation.
+/// The errors that every operation of an engine can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The segment holds what no operation could have left there.
+    /// The segment holds a value that no operation writes: it is corrupted.
     Damaged,
     /// The file system is full.
     NoSpace,
     /// The namespace's limit of bytes is reached.
     OverLimit,
-    /// The segment has no slot or no room in its arena any more, whatever memory there is.
+    /// All slots, or all of the arena, are in use, whether or not the system has memory.
     UsedUp,
     /// The machine or the memory cgroup has no memory left.
     NoMemory,
-    /// A lock was not let go within the caller's patience.
+    /// The owner of a lock did not release it within the caller's time.
     Busy,
-    /// The calling thread holds the lock itself.
+    /// The calling thread already holds the lock.
     OwnedByCaller,
 }
 
 #[cfg(not(loom))]
 impl Fault {
-    /// For errors of mapping and populating memory.
+    /// Converts an error of mapping or allocating memory.
     pub(crate) fn from_memory(error: Errno) -> Fault {
         match error {
             Errno::NOSPC | Errno::DQUOT => Fault::NoSpace,
@@ -34,21 +33,21 @@ impl Fault {
     }
 }
 
-/// Why there is no segment.
+/// The reason why a segment was not created or attached.
 #[cfg(not(loom))]
 #[derive(Debug)]
 pub enum AttachError {
-    /// The file is no segment, and why.
+    /// The file is not a segment, for this reason.
     NotAQueue(&'static str),
-    /// It is a segment of another format or layout.
+    /// The segment has another format or layout.
     OtherVersion { found: u32, expected: u32 },
     /// The header contradicts itself or the file's length.
     Damaged(&'static str),
-    /// The file would be longer than the process may make one, in bytes.
+    /// The file would exceed the process's limit on the size of files. In bytes.
     FileTooLarge { len: u64 },
-    /// Processes of several PID namespaces use the queue, and this one can't register its life.
+    /// Processes of several PID namespaces use the queue, and this process can't register its liveness id.
     Unregistered { call: &'static str, errno: Errno },
-    /// The kernel or a sandbox refuses a system call that no queue works without.
+    /// The kernel or a sandbox refuses a system call that every queue needs.
     CallRefused { call: &'static str, errno: Errno },
     /// A file of this length can't be mapped.
     Mapping { errno: Errno, len: usize },
@@ -60,12 +59,12 @@ pub enum AttachError {
 
 #[cfg(not(loom))]
 impl AttachError {
-    /// The error of mapping a file of that length.
+    /// Returns the error of mapping a file of this length.
     pub(crate) fn of_mapping(errno: Errno, len: usize) -> AttachError {
         AttachError::Mapping { errno, len }
     }
 
-    /// The error of a system call.
+    /// Returns the error of a system call.
     pub(crate) fn from_errno(call: &'static str, errno: Errno) -> AttachError {
         AttachError::System { call, errno }
     }

@@ -1,12 +1,12 @@
-//! What the files of both kinds of queue have in common.
+//! The properties that the files of both kinds of queues share.
 
 use crate::fault::AttachError;
 use rustix::fd::BorrowedFd;
 
-/// What is wrong with a header whose attributes no queue can have.
+/// The damage of a header with attributes that no queue can have.
 pub const OUT_OF_RANGE: &str = "the header's attributes are out of range";
 
-/// Gives a new file its length.
+/// Sets the length of a new file.
 pub fn set_length(file: BorrowedFd<'_>, len: usize) -> Result<(), AttachError> {
     if cfg!(miri) {
         return Ok(());
@@ -15,7 +15,7 @@ pub fn set_length(file: BorrowedFd<'_>, len: usize) -> Result<(), AttachError> {
     rustix::fs::ftruncate(file, len as u64).map_err(|e| AttachError::from_errno("ftruncate", e))
 }
 
-/// Growing a file past RLIMIT_FSIZE is answered with a signal that kills: asking first gives an error instead.
+/// A file that grows past RLIMIT_FSIZE kills the process by a signal. A check beforehand returns an error instead.
 fn check_file_size_limit(len: usize) -> Result<(), AttachError> {
     let limit = crate::sys::limit::of_file_size();
     if limit.is_some_and(|limit| limit < len as u64) {

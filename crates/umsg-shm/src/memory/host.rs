@@ -1,4 +1,4 @@
-//! What the engines ask of the namespace in which a queue's file lies. They know neither its path nor its names.
+//! The requests of the engines to the namespace of a queue's file. The engines know neither its path nor its names.
 
 use crate::fault::AttachError;
 use rustix::io;
@@ -6,60 +6,61 @@ use std::fmt::Debug;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
-/// Which poll FIFO of a queue.
+/// Identifies a poll FIFO of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FifoName {
     /// The inode number of the queue's file.
     pub inode: u64,
-    /// A random number, which differs among the FIFOs of one queue.
+    /// A random number. Each FIFO of a queue has another one.
     pub number: u64,
 }
 
 /// A namespace, for the queues in it.
 ///
-/// Handlers may call everything but the functions that make or sweep FIFOs: these allocate memory.
+/// Signal handlers may call all functions except those that make or sweep FIFOs, because these allocate memory.
 pub trait Host: Debug + Send + Sync + UnwindSafe + RefUnwindSafe {
-    /// Whether `more` bytes may come into use.
+    /// Returns whether the namespace's limit permits `more` bytes of memory.
     fn allows(&self, more: usize) -> bool;
 
-    /// The number of this process's life: see [`Liveness::own`](crate::sys::liveness::Liveness::own).
+    /// Returns the liveness id of this process; see [`Liveness::own`](crate::sys::liveness::Liveness::own).
     fn own_life(&self) -> u32;
 
-    /// Whether a life is proved to be over.
+    /// Returns whether the process with a liveness id is proved to be dead.
     fn is_over(&self, life: u32) -> bool;
 
-    /// Registers this process's life, unless that was done before.
+    /// Registers this process's liveness id, unless it is registered.
     ///
     /// # Errors
     /// `Unregistered`.
     fn join(&self) -> Result<(), AttachError>;
 
-    /// Opens a poll FIFO of the caller's.
+    /// Opens a poll FIFO that belongs to the caller.
     ///
     /// # Errors
-    /// [`NOT_OURS`] if the FIFO belongs to another user; ENXIO if the name leads to another kind of file; ESTALE if the namespace is out of
-    /// sight; those of open(2).
+    /// [`NOT_OURS`] if the FIFO belongs to another user; ENXIO if the name leads to another kind of file; ESTALE if the namespace's path
+    /// leads elsewhere; the errors of open(2).
     fn open_fifo(&self, name: FifoName) -> io::Result<OwnedFd>;
 
-    /// Makes a poll FIFO, opens it, and locks it (shared) before it has its name.
+    /// Creates a poll FIFO, opens it, and takes a shared lock on it. Then the FIFO gets its name.
     ///
     /// # Errors
     /// Those of mkfifo(3) and open(2).
     fn make_fifo(&self, name: FifoName) -> io::Result<OwnedFd>;
 
-    /// Makes a FIFO without a name, and opens it.
+    /// Creates and opens a FIFO without a name.
     ///
     /// # Errors
     /// Those of mkfifo(3) and open(2).
     fn make_private_fifo(&self) -> io::Result<OwnedFd>;
 
-    /// Whether a name leads to this FIFO.
+    /// Returns whether a name leads to this FIFO.
     fn leads_to(&self, name: FifoName, fifo: BorrowedFd<'_>) -> bool;
 
-    /// Removes a poll FIFO, as far as the caller may.
+    /// Removes a poll FIFO, if the caller has the permission.
     fn remove_fifo(&self, name: FifoName);
 
-    /// Removes some poll FIFOs that no process polls. Under no queue's lock: the listing waits for the directory's lock.
+    /// Removes some poll FIFOs that no process polls. The caller holds no lock of a queue, because the listing waits for the directory's
+    /// lock.
     fn sweep_fifos(&self);
 }
 

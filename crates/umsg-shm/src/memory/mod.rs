@@ -1,4 +1,4 @@
-//! The memory of a segment: a mapped file whose pages come into use one after another, and count in a namespace.
+//! The memory of a segment: a mapped file. Its pages are allocated one after another, and count towards a namespace's limit.
 
 mod file;
 mod host;
@@ -21,38 +21,38 @@ use std::ops::Range;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
-/// Dropped when the last user of a mapping lets go of it. That removes the file of a queue that goes with its last user.
+/// Dropped with the last user of a mapping. The drop removes the file of a queue that is removed on its last close.
 pub(crate) type LastUse = Box<dyn Debug + Send + Sync + UnwindSafe + RefUnwindSafe>;
 
-/// How many bytes of a file are read at once for a copy.
+/// The number of bytes that one read of a copy takes from the file.
 const CHUNK: usize = 16 * PAGE;
 static ZEROES: [u8; PAGE] = [0; PAGE];
 
-/// See the module. Items are handed out by offset and index; a process that asks says how many there are.
+/// See the module. The functions return items by offset and index; the caller passes the number of items.
 #[derive(Debug)]
 pub(crate) struct Memory {
-    /// Where the mapping begins.
+    /// The address of the first byte.
     base: Base,
     map: Arc<Mapped>,
-    /// The namespace in which its file lies, if that is known.
+    /// The namespace of the file, if it is known.
     host: Option<Arc<dyn Host>>,
-    /// Whether memory that comes into use counts there.
+    /// Whether new memory counts towards that namespace's limit.
     is_counted: bool,
-    /// Whether it was created in the PID and time namespace of the process that mapped it.
+    /// Whether the creator had the PID and time namespaces of the process that mapped the file.
     is_home: bool,
-    /// Which file it is, and of whom.
+    /// The identity and the owner of the file.
     file: FileIdentity,
 }
 
-/// What all share that use a mapping.
+/// The state that all users of a mapping share.
 #[derive(Debug)]
 struct Mapped {
     map: Mapping,
-    /// Of a queue that goes with its last user. Behind the mapping, which is what holds it: fields are dropped in this order.
+    /// Only for a queue that is removed on its last close. It follows the mapping, which holds the queue: fields are dropped in this order.
     last_close: Option<LastUse>,
 }
 
-/// The address of a mapping, at hand without asking the mapping that others share.
+/// The address of a mapping, kept beside the shared mapping so that an access reads one line less.
 #[derive(Clone, Copy, Debug)]
 struct Base(*mut u8);
 
@@ -81,7 +81,7 @@ impl Liveness for Memory {
         self.is_home && !is_stray()
     }
 
-    /// It does not know where the locks are, which would tell.
+    /// The address of the locks, which would tell it, is not known here.
     fn is_plain(&self) -> bool {
         false
     }
@@ -95,17 +95,17 @@ impl Memory {
         Ok(memory)
     }
 
-    /// A private copy of parts of a file, in memory of `len` bytes; the rest reads as zeroes, and so does what the file does not have.
-    /// Holes stay holes, in the file and in the copy; reading them through a mapping would fill them.
+    /// Makes a private copy of parts of a file, in memory of `len` bytes. All other bytes are zero, also those behind the end of the file.
+    /// Holes stay holes, in the file and in the copy. A read through a mapping would fill them.
     ///
-    /// No other process writes it, so what was checked stays so.
+    /// No other process writes to the copy, so a checked value stays valid.
     pub(crate) fn copy_of(
         file: BorrowedFd<'_>,
         len: usize,
         parts: &[Range<usize>],
     ) -> Result<Memory, Errno> {
         let map = Mapping::scratch(len)?;
-        // SAFETY: the mapping is at least so long, zeroed, and no other process's: it was made just now.
+        // SAFETY: the mapping was just made: it is at least this long, zeroed, and private.
         let bytes = unsafe { std::slice::from_raw_parts_mut(map.base(), len) };
         let real = real_parts(file, len);
         for part in parts {
@@ -132,19 +132,19 @@ impl Memory {
         }
     }
 
-    /// Which file it is; the default of what is mapped from none.
+    /// Returns the identity of the file; the default for a mapping without a file.
     pub(crate) fn file(&self) -> FileIdentity {
         self.file
     }
 
-    /// The mapping holds a queue that goes with its last user. Before it is shared.
+    /// Sets the guard of a queue that is removed on its last close. Called before the mapping is shared.
     pub(crate) fn set_last_close(&mut self, last_close: LastUse) {
         if let Some(mapped) = Arc::get_mut(&mut self.map) {
             mapped.last_close = Some(last_close);
         }
     }
 
-    /// The same mapping once more: it stays until no process uses it.
+    /// Returns a second handle of the mapping. The mapping ends with its last handle.
     pub(crate) fn share(&self) -> Memory {
         Memory {
             base: self.base,
@@ -156,13 +156,13 @@ impl Memory {
         }
     }
 
-    /// From now on, memory that comes into use counts in a namespace.
+    /// Makes new memory count towards a namespace's limit.
     pub(crate) fn count_in(&mut self, host: Arc<dyn Host>) {
         self.host = Some(host);
         self.is_counted = true;
     }
 
-    /// Has this process known by its life, before it takes a lock in shared form. In vain without a namespace.
+    /// Registers this process's liveness id, before it takes a lock in shared form. Without a namespace it does nothing.
     ///
     /// # Errors
     /// `Unregistered`.
@@ -170,17 +170,17 @@ impl Memory {
         self.host.as_ref().map_or(Ok(()), |host| host.join())
     }
 
-    /// Has a copy know whose lives its records name.
+    /// Gives a copy the host that knows the liveness ids in its records.
     pub(crate) fn set_host(&mut self, host: Arc<dyn Host>) {
         self.host = Some(host);
     }
 
-    /// It was created in the PID and time namespace of `home`, as [`here`] has it. Before it is shared.
+    /// Sets the PID and time namespaces of the creator, in the form of [`here`]. Called before the mapping is shared.
     pub(crate) fn set_home(&mut self, home: u64) {
         self.is_home = home != 0 && home == here();
     }
 
-    /// The namespace in which it counts, if that is known.
+    /// Returns the namespace towards whose limit it counts, if it is known.
     pub(crate) fn counted_in(&self) -> Option<&Arc<dyn Host>> {
         self.host.as_ref().filter(|_| self.is_counted)
     }
@@ -222,7 +222,7 @@ impl Memory {
         Ok(unsafe { &*self.base.0.add(offset + index * stride).cast::<T>() })
     }
 
-    /// Makes `len` bytes from `offset` on real memory.
+    /// Allocates the pages of `len` bytes from `offset` on.
     pub(crate) fn populate(&self, offset: usize, len: usize) -> Result<(), Fault> {
         if len == 0 {
             return Ok(());
@@ -241,7 +241,7 @@ fn overlap(one: &Range<usize>, other: &Range<usize>) -> Range<usize> {
     one.start.max(other.start)..one.end.min(other.end)
 }
 
-/// Reads a part of a file into zeroed memory. Pages of zeroes are left out, so that holes of the file take no memory.
+/// Reads a part of a file into zeroed memory. It skips pages of zeroes, so holes of the file take no memory.
 ///
 /// pread(2) takes no lock of the file's inode; lseek(2), which tells holes from memory, does: see [`extent`](crate::sys::extent).
 fn read_part(file: BorrowedFd<'_>, bytes: &mut [u8], part: Range<usize>) -> Result<(), Errno> {
@@ -250,7 +250,7 @@ fn read_part(file: BorrowedFd<'_>, bytes: &mut [u8], part: Range<usize>) -> Resu
     while at < end {
         let wanted = (end - at).min(CHUNK);
         match rustix::io::pread(file, &mut chunk[..wanted], at as u64) {
-            // The file ends here.
+            // The end of the file.
             Ok(0) => return Ok(()),
             Ok(read) => {
                 copy_pages(&chunk[..read], &mut bytes[at..at + read]);

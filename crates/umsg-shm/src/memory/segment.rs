@@ -1,4 +1,4 @@
-//! A mapped segment, whatever its engine: the file, the layout, and the checked ways into it.
+//! A mapped segment of either engine: the file, the layout, and the checked accessors.
 
 use super::{Host, LastUse, Memory};
 use crate::fault::{AttachError, Fault};
@@ -13,7 +13,7 @@ use std::fmt::{self, Debug, Formatter};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The fixed part of an engine's segments, from the first byte of the file. It tells one engine's segments from another's.
+/// The fixed part of an engine's segments, at the first byte of the file. It distinguishes the segments of the two engines.
 ///
 /// # Safety
 /// The type consists of atomics and is `repr(C)`. Its layouts begin with it, and their regions lie inside the file.
@@ -21,7 +21,7 @@ pub unsafe trait Format: 'static {
     type Layout: Regions;
     /// The header of a cell: it consists of atomics.
     type Cell;
-    /// What a process knows of the queue beyond the segment.
+    /// The process's own knowledge of the queue, which is not in the segment.
     type Settings: Clone + Debug + Default;
 
     /// The namespaces of the creator: [`crate::sys::home::here`].
@@ -30,23 +30,23 @@ pub unsafe trait Format: 'static {
     fn is_shared(&self) -> bool;
     /// Whether processes of several PID namespaces use the queue.
     fn has_shared_lock(&self) -> bool;
-    /// Where the block that belongs to a cell begins in the arena, in bytes; 0 for none.
+    /// Returns the offset of a cell's block in the arena, in bytes; 0 for none.
     fn block(cell: &Self::Cell) -> usize;
 }
 
-/// Where the regions of a segment lie that all engines have. Offsets and lengths are in bytes.
+/// The places of the regions that the segments of both engines have. Offsets and lengths are in bytes.
 pub trait Regions: Copy + Debug {
     /// Length of the file.
     fn file_len(&self) -> usize;
-    /// What a copy for inspection needs.
+    /// The parts that a copy for inspection needs.
     fn tables(&self) -> [Range<usize>; 2];
     fn arena(&self) -> Range<usize>;
-    /// Bytes of a message that lie in the cell itself.
+    /// The number of a message's bytes that the cell itself holds.
     fn inline(&self) -> usize;
 }
 
-/// A mapped segment. Every accessor checks its index against the layout that this process computed itself, so nothing
-/// that a peer writes leads out of the mapping.
+/// A mapped segment. Every accessor checks its index against the layout that this process has computed. So no value that a peer writes leads
+/// out of the mapping.
 pub struct Segment<F: Format> {
     memory: Memory,
     layout: F::Layout,
@@ -95,7 +95,7 @@ impl<F: Format> Segment<F> {
         }
     }
 
-    /// Maps a file that is known to have this layout.
+    /// Maps a file whose layout the caller has checked.
     pub(crate) fn map(file: BorrowedFd<'_>, layout: F::Layout) -> Result<Segment<F>, AttachError> {
         required::check()?;
         let len = layout.file_len();
@@ -103,13 +103,13 @@ impl<F: Format> Segment<F> {
         Ok(Segment::of(memory, layout))
     }
 
-    /// Copies a file's segment as it is now, without the contents of its blocks. The copy is private: for inspection.
+    /// Makes a private copy of a file's segment for inspection, without the contents of its blocks.
     pub fn copy_of(file: BorrowedFd<'_>, layout: F::Layout) -> Result<Segment<F>, Errno> {
         let memory = Memory::copy_of(file, layout.file_len(), &layout.tables())?;
         Ok(Segment::of(memory, layout))
     }
 
-    /// The same mapping once more: it stays until its last user is dropped.
+    /// Returns a second handle of the mapping. The mapping ends with its last handle.
     pub fn share(&self) -> Segment<F> {
         Segment {
             memory: self.memory.share(),
@@ -129,25 +129,26 @@ impl<F: Format> Segment<F> {
         self.base().addr()
     }
 
-    /// Names the host that knows the lives in a copy's records.
+    /// Sets the host that knows the liveness ids in a copy's records.
     pub fn settle_copy(&mut self, host: Arc<dyn Host>) {
         self.settle_home();
         self.memory.set_host(host);
     }
 
-    /// Finds out whether it was created in this process's PID and time namespace. Before it is shared.
+    /// Finds out whether the creator had this process's PID and time namespaces. Called before the segment is shared.
     pub(crate) fn settle_home(&mut self) {
         // Relaxed: stored before the file was linked.
         let home = self.fixed().home().load(Ordering::Relaxed);
         self.memory.set_home(home);
     }
 
-    /// From now on, memory that comes into use counts in a namespace. For inspection: users of the queue [`join`](Self::join).
+    /// Makes new memory count towards a namespace's limit. This is enough for inspection; users of the queue call [`join`](Self::join).
     pub fn count_in(&mut self, host: Arc<dyn Host>) {
         self.memory.count_in(host);
     }
 
-    /// As [`count_in`](Self::count_in), and makes this process's death known to others if processes of several PID namespaces use the queue.
+    /// Does the same as [`count_in`](Self::count_in), and lets other processes notice this process's death if processes of several PID
+    /// namespaces use the queue.
     ///
     /// # Errors
     /// `Unregistered`.
@@ -159,17 +160,17 @@ impl<F: Format> Segment<F> {
         }
     }
 
-    /// The last process that unmaps it removes it. Before it is shared.
+    /// Has the last process that unmaps the segment remove its file. Called before the segment is shared.
     pub(crate) fn set_last_use(&mut self, last_use: LastUse) {
         self.memory.set_last_close(last_use);
     }
 
-    /// Which file it is.
+    /// Returns the identity of the file.
     pub fn file(&self) -> FileIdentity {
         self.memory.file()
     }
 
-    /// The namespace in which its memory counts, if that is known.
+    /// Returns the namespace towards whose limit its memory counts, if it is known.
     pub(crate) fn counted_in(&self) -> Option<&Arc<dyn Host>> {
         self.memory.counted_in()
     }
@@ -230,22 +231,22 @@ impl<F: Format> Segment<F> {
             }
             arena.start + offset
         };
-        // SAFETY: in the cell, `len` bytes behind its header still belong to it; in the arena, offset + len was checked
-        // against its length. Both lie inside the mapping.
+        // SAFETY: in the cell, the `len` bytes behind the header belong to the cell; in the arena, offset + len was checked against the
+        // length. Both are inside the mapping.
         Ok(unsafe { self.base().add(offset) })
     }
 
-    /// Copies a message into its slot; one that is too long for the cell into the block that the cell names.
+    /// Copies a message into its slot. If the message is too long for the cell, it goes into the block that the cell names.
     #[inline(always)]
     pub(crate) fn copy_in(&self, cell: &F::Cell, message: &[u8]) -> Result<(), Fault> {
         let place = self.payload(cell, message.len())?;
-        // SAFETY: `place` has room for the message inside the mapping, and our caller's bytes lie elsewhere. A peer
-        // that breaks the protocol may write at the same time: then the bytes are arbitrary, as they may be anyway.
+        // SAFETY: `place` has room for the message inside the mapping, which does not overlap the caller's bytes. A peer that breaks the
+        // protocol may write at the same time. Then the bytes are arbitrary, which every reader expects.
         unsafe { std::ptr::copy_nonoverlapping(message.as_ptr(), place, message.len()) };
         Ok(())
     }
 
-    /// Copies the beginning of a message of `len` bytes into `buffer`: as much as fits. Answers how many bytes.
+    /// Copies the beginning of a message of `len` bytes into `buffer`: as many bytes as fit. Returns their number.
     #[inline(always)]
     pub(crate) fn copy_prefix(
         &self,
@@ -255,18 +256,18 @@ impl<F: Format> Segment<F> {
     ) -> Result<usize, Fault> {
         let place = self.payload(cell, len)?;
         let copied = len.min(buffer.len());
-        // SAFETY: as in `copy_in`, the other way round; no more than the buffer has room for.
+        // SAFETY: as in `copy_in`, with source and target exchanged, and limited to the length of the buffer.
         unsafe { std::ptr::copy_nonoverlapping(place, buffer.as_mut_ptr(), copied) };
         Ok(copied)
     }
 
-    /// Makes `len` bytes from `offset` on real memory.
+    /// Allocates the pages of `len` bytes from `offset` on.
     pub(crate) fn populate(&self, offset: usize, len: usize) -> Result<(), Fault> {
         self.memory.populate(offset, len)
     }
 
-    /// Makes a page more of a table of `count` items of `size` bytes real memory than `usable` items. Returns how many items are
-    /// real memory then.
+    /// Allocates the next page of a table of `count` items of `size` bytes, of which `usable` items have memory. Returns the number of items
+    /// that have memory then.
     pub(crate) fn populate_page_of(
         &self,
         (table, size, count): (usize, usize, usize),
