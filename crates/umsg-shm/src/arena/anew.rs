@@ -1,4 +1,4 @@
-//! An arena made anew: its lists after a death, and all of it by a salvage.
+//! Rebuilds an arena: its lists after a death, and the whole arena in a salvage.
 
 #[cfg(not(loom))]
 use super::granules;
@@ -8,7 +8,7 @@ use crate::fault::Fault;
 #[cfg(not(loom))]
 use crate::sync::Guarded32;
 
-/// Rebuilds the lists after a death: keeps the blocks that their slots name, frees and merges the others.
+/// Rebuilds the lists after a death. It keeps the blocks that their slots name, and frees and merges the others.
 pub(crate) fn rebuild<S: ArenaStore>(store: &S, _: S::Held<'_>) -> Result<(), Fault> {
     let roots = store.roots();
     roots.classes.set(0);
@@ -38,29 +38,29 @@ pub(crate) fn rebuild<S: ArenaStore>(store: &S, _: S::Held<'_>) -> Result<(), Fa
     Ok(())
 }
 
-/// A slot of a queue that is made anew.
+/// A slot of a queue that is being rebuilt.
 #[cfg(not(loom))]
 pub(crate) struct Tenant<'a> {
     pub(crate) slot: u32,
-    /// The word of its cell that names its block.
+    /// The word of the cell that names the block.
     pub(crate) named: &'a Guarded32,
-    /// How many bytes it has in the block. None if it has no message that is kept, or a short one.
+    /// The number of its bytes in the block. None if it has no message to keep, or a short one.
     pub(crate) len: Option<usize>,
 }
 
-/// A block that has to stay where it is.
+/// A block that keeps its place.
 #[cfg(not(loom))]
 struct Block<'a> {
-    /// The granule that heads it, and its length.
+    /// Its first granule, and its length.
     header: u32,
     length: u32,
-    /// Whose it is.
+    /// The slot that owns it.
     tenant: Tenant<'a>,
 }
 
 #[cfg(not(loom))]
 impl<'a> Block<'a> {
-    /// That of a slot. One that needs none is told that it has none.
+    /// Returns the block of a slot. A slot that needs no block loses the one that it names.
     fn of(tenant: Tenant<'a>) -> Option<Block<'a>> {
         let Some(len) = tenant.len else {
             tenant.named.set(0);
@@ -74,8 +74,9 @@ impl<'a> Block<'a> {
     }
 }
 
-/// Makes the whole arena anew, whatever it holds, with the blocks of these slots and free ones between them; of the arena, so many granules
-/// are real memory. Answers the slots whose blocks lay outside, or on others: they have none now, and their messages are lost.
+/// Rebuilds the whole arena from any contents: the blocks of these slots, and free blocks between them. The caller passes the number of
+/// allocated granules. Returns the slots whose blocks were outside of the arena or overlapped others. These slots lose their blocks and
+/// messages.
 #[cfg(not(loom))]
 pub(crate) fn lay<'a, S: ArenaStore>(
     store: &S,
@@ -109,7 +110,7 @@ pub(crate) fn lay<'a, S: ArenaStore>(
     Ok(lost)
 }
 
-/// A run that no slot owns, for [`rebuild`] to find; returns the length of the last block up to here.
+/// Writes a run that no slot owns, which [`rebuild`] frees. Returns the length of the last block before this position.
 #[cfg(not(loom))]
 fn lay_free(store: &impl ArenaStore, start: u32, long: u32, before: u32) -> Result<u32, Fault> {
     if long == 0 {
@@ -121,7 +122,7 @@ fn lay_free(store: &impl ArenaStore, start: u32, long: u32, before: u32) -> Resu
     Ok(long)
 }
 
-/// Makes one free block of a run of granules; returns the length of the last block up to here.
+/// Makes one free block of a run of granules. Returns the length of the last block before this position.
 fn list_run(store: &impl ArenaStore, start: u32, long: u32, before: u32) -> Result<u32, Fault> {
     if long == 0 {
         return Ok(before);
@@ -131,7 +132,7 @@ fn list_run(store: &impl ArenaStore, start: u32, long: u32, before: u32) -> Resu
     Ok(long)
 }
 
-/// Whether a block is in use and the slot it belongs to names it.
+/// Returns whether a block is in use and its slot names it.
 fn is_named(store: &impl ArenaStore, block: u32) -> Result<bool, Fault> {
     if is_free(store, block)? {
         return Ok(false);

@@ -1,7 +1,7 @@
-//! Blocks for messages that do not fit into their cell.
+//! Blocks for messages that are too long for their cells.
 //!
-//! A two-level segregated fit (Masmano et al., TLSF, ECRTS 2004): constant time, neighbours are merged when freed. The
-//! arena is counted in granules of 16 bytes; each block begins with one granule of header:
+//! A two-level segregated fit allocator (Masmano et al., TLSF, ECRTS 2004). Its steps take constant time, and a freed block is merged with
+//! free neighbours. The unit is a granule of 16 bytes. Each block begins with a header of one granule:
 //!
 //! ```text
 //! word 0   length of the block in granules, header included, times two; plus 1 if it is free
@@ -10,13 +10,13 @@
 //! word 3   used: 0                                  free: previous free block of its class, as granule + 1
 //! ```
 //!
-//! A slot keeps its block when its message is received, so that traffic of one size never comes here. What slots keep
-//! is collected before the arena is made longer.
+//! A slot keeps its block when its message is received. So messages of one size need no allocation. Before the arena grows, the blocks of
+//! free slots are collected.
 //!
-//! An [`ArenaStore`] knows what differs between the engines: where the parts lie, which slots are free, and which lock protects the arena. It is the
-//! lock under which senders fill messages in: the sender lock of a POSIX queue, the only lock of a System V queue. The arena is derived state: block lengths always chain through the
-//! whole arena, whenever the owner dies, because a block is cut by writing the second half's header first; [`rebuild`]
-//! walks the chain, keeps the blocks that their slot names, and merges the rest.
+//! An [`ArenaStore`] knows the differences between the engines: the places of the parts, the free slots, and the lock of the arena. Senders
+//! write messages under this lock. It is the sender lock of a POSIX queue, and the only lock of a System V queue. The arena is derived
+//! state. The lengths of the blocks form a chain through the whole arena at every instant, because a cut writes the header of the second
+//! half first. After a death, [`rebuild`] follows the chain, keeps the blocks that their slots name, and merges the others.
 
 mod anew;
 mod roots;
@@ -33,14 +33,14 @@ use crate::sync::{AtomicU32, Guarded32, Ordering};
 /// Shortest block, in granules: a header and one granule.
 const SHORTEST: u32 = 2;
 
-/// Granules in a cache line, and from how many on a block takes whole lines.
+/// The number of granules in a cache line, and the length from which on a block takes whole lines.
 const LINE: u32 = (64 / GRANULE) as u32;
 const LONG: u32 = 16 * LINE;
 
-/// The arena grows by at least this many granules (64 KiB), or by a sixteenth of what it has.
+/// The arena grows by at least this many granules (64 KiB), or by a sixteenth of its length.
 const STEP: u32 = 4096;
 
-/// A block that is too long by more than a quarter is not used again for a shorter message.
+/// A block is not reused for a message if it is more than a quarter longer than necessary.
 const SLACK: u32 = 4;
 
 /// An arena in a segment, and the slots that own its blocks.
@@ -48,32 +48,32 @@ pub trait ArenaStore {
     /// The proof that the calling thread holds the lock of the arena.
     type Held<'a>: Copy;
 
-    /// The words of the granule that heads a block.
+    /// The words of a block's header.
     fn granule(&self, granule: u32) -> Result<&[AtomicU32; 4], Fault>;
 
     fn roots(&self) -> &ArenaRoots;
 
-    /// Granules in use, and how many there may ever be.
+    /// The number of granules in use, and its maximum.
     fn arena_len(&self) -> &Guarded32;
     fn arena_limit(&self) -> u32;
 
-    /// 1 while the lists are being changed: a repair has to [`rebuild`] them.
+    /// 1 during a change of the lists: a repair then has to [`rebuild`] them.
     fn arena_dirty(&self) -> &Guarded32;
 
-    /// Makes so many granules real memory.
+    /// Allocates the pages of this many granules.
     fn populate_arena(&self, first: u32, granules: u32) -> Result<(), Fault>;
 
-    /// Whether the slot is in circulation, and its cell names the block.
+    /// Returns whether the slot is in use and its cell names the block.
     fn is_block_of(&self, slot: u32, block: u32) -> Result<bool, Fault>;
 
-    /// Hands over, slot by slot, the word of each free slot that names its block.
+    /// Passes the word of each free slot that names its block.
     fn free_blocks(
         &self,
         release: &mut dyn FnMut(&Guarded32) -> Result<(), Fault>,
     ) -> Result<(), Fault>;
 }
 
-/// Makes sure that the slot has a block with room for `len` bytes. `named` is the word of its cell that says which.
+/// Makes sure that the slot has a block with room for `len` bytes. `named` is the word of its cell that names the block.
 #[inline]
 pub(crate) fn ensure<S: ArenaStore>(
     store: &S,
@@ -123,7 +123,7 @@ fn ensure_slow(
     })
 }
 
-/// Runs a change of the lists with the mark that tells a repair to rebuild them.
+/// Changes the lists while a mark tells a repair to rebuild them.
 fn changing<T>(
     store: &impl ArenaStore,
     change: impl FnOnce() -> Result<T, Fault>,
@@ -138,8 +138,8 @@ fn changing<T>(
     result
 }
 
-/// Length in granules of a block for `len` bytes, header included. Where all messages are long, each begins on a cache
-/// line: the first does, and all lengths are whole lines.
+/// Returns the length, in granules, of a block for `len` bytes with its header. If all messages are long, each begins on a cache line: the
+/// first one does, and all lengths are whole lines.
 fn granules(len: usize) -> u32 {
     let length = (len.div_ceil(GRANULE) as u32 + 1).max(SHORTEST);
     if length < LONG {
@@ -149,7 +149,7 @@ fn granules(len: usize) -> u32 {
     }
 }
 
-/// The header of the block whose payload begins at a granule.
+/// Returns the header of the block whose payload begins at a granule.
 fn header_of(payload: u32) -> Result<u32, Fault> {
     payload.checked_sub(1).ok_or(Fault::Damaged)
 }
@@ -159,7 +159,7 @@ fn word(store: &impl ArenaStore, block: u32, index: usize) -> Result<&AtomicU32,
     Ok(&store.granule(block)?[index])
 }
 
-// Relaxed and release throughout: the words are under the lock; release keeps a killed owner's stores in order.
+// Relaxed loads and release stores: the lock protects the words, and release keeps the stores of an owner that is killed in order.
 fn get(store: &impl ArenaStore, block: u32, index: usize) -> Result<u32, Fault> {
     Ok(word(store, block, index)?.load(Ordering::Relaxed))
 }
@@ -169,7 +169,7 @@ fn set(store: &impl ArenaStore, block: u32, index: usize, value: u32) -> Result<
     Ok(())
 }
 
-/// A block's length, checked to lie within the arena.
+/// Returns a block's length, after a check that the block is inside the arena.
 #[inline]
 fn length(store: &impl ArenaStore, block: u32) -> Result<u32, Fault> {
     let length = get(store, block, 0)? >> 1;
@@ -184,7 +184,7 @@ fn is_free(store: &impl ArenaStore, block: u32) -> Result<bool, Fault> {
     Ok(get(store, block, 0)? & 1 == 1)
 }
 
-/// The class and step of blocks of exactly this length.
+/// Returns the class and step of blocks of this length.
 pub fn class(length: u32) -> (usize, usize) {
     let class = length.ilog2();
     let step = if class < ARENA_SUBCLASSES.ilog2() {
@@ -195,12 +195,12 @@ pub fn class(length: u32) -> (usize, usize) {
     (class as usize, step as usize)
 }
 
-/// The shortest length of the class and step from which on every block has at least `need` granules.
+/// Returns the first class and step in which every block has at least `need` granules.
 fn rounded(need: u32) -> u32 {
     let steps = ARENA_SUBCLASSES.ilog2();
     match need.ilog2().checked_sub(steps) {
         Some(shift) => need.saturating_add((1 << shift) - 1) >> shift << shift,
-        // Steps are not told apart in the small classes: the whole next class.
+        // The small classes have no steps: the next class is the answer.
         None => need.next_power_of_two(),
     }
 }
@@ -209,7 +209,7 @@ fn head(store: &impl ArenaStore, class: usize, step: usize) -> &Guarded32 {
     &store.roots().heads[class % ARENA_CLASSES][step % ARENA_SUBCLASSES]
 }
 
-/// Puts a block on the list of its class.
+/// Adds a block to the list of its class.
 fn list(store: &impl ArenaStore, block: u32, length: u32) -> Result<(), Fault> {
     let (class, step) = class(length);
     let head = head(store, class, step);
@@ -226,7 +226,7 @@ fn list(store: &impl ArenaStore, block: u32, length: u32) -> Result<(), Fault> {
     set(store, block, 0, length << 1 | 1)
 }
 
-/// Takes a block off the list of its class.
+/// Removes a block from the list of its class.
 fn unlist(store: &impl ArenaStore, block: u32, length: u32) -> Result<(), Fault> {
     let (class, step) = class(length);
     let (next, previous) = (get(store, block, 2)?, get(store, block, 3)?);
@@ -248,7 +248,7 @@ fn unlist(store: &impl ArenaStore, block: u32, length: u32) -> Result<(), Fault>
     Ok(())
 }
 
-/// The first free block that is surely long enough.
+/// Returns the first free block of the first class and step that is long enough.
 fn find(store: &impl ArenaStore, need: u32) -> Option<u32> {
     let (class, step) = class(rounded(need));
     let roots = &store.roots();
@@ -265,7 +265,7 @@ fn find(store: &impl ArenaStore, need: u32) -> Option<u32> {
         .checked_sub(1)
 }
 
-/// Takes a block of `need` granules off the lists; the rest of a longer one stays free.
+/// Removes a block of `need` granules from the lists. The rest of a longer block stays free.
 fn allocate(store: &impl ArenaStore, need: u32) -> Result<Option<u32>, Fault> {
     let Some(block) = find(store, need) else {
         return Ok(None);
@@ -280,7 +280,7 @@ fn allocate(store: &impl ArenaStore, need: u32) -> Result<Option<u32>, Fault> {
         set(store, block, 0, has << 1)?;
         return Ok(Some(block));
     }
-    // The second half's header first: the chain of lengths holds at every instant.
+    // The header of the second half comes first, so the chain of lengths is whole at every instant.
     let second = block + need;
     set(store, second, 1, need)?;
     list(store, second, rest)?;
@@ -289,7 +289,7 @@ fn allocate(store: &impl ArenaStore, need: u32) -> Result<Option<u32>, Fault> {
     Ok(Some(block))
 }
 
-/// Notes how long `block` is where the block behind it looks for that; the last one's length is noted in the roots.
+/// Writes the length of `block` into the next block, or into the roots if `block` is the last one.
 fn tell_next(store: &impl ArenaStore, block: u32, length: u32) -> Result<(), Fault> {
     let next = block.wrapping_add(length);
     if next < store.arena_len().get() {
@@ -299,7 +299,7 @@ fn tell_next(store: &impl ArenaStore, block: u32, length: u32) -> Result<(), Fau
     Ok(())
 }
 
-/// Gives back the block that a cell's word names, if it names one.
+/// Frees the block that a cell's word names, if it names one.
 fn release(store: &impl ArenaStore, named: &Guarded32) -> Result<(), Fault> {
     let payload = named.get();
     if payload == 0 {
@@ -341,7 +341,7 @@ fn collect(store: &impl ArenaStore) -> Result<(), Fault> {
     store.free_blocks(&mut |named| release(store, named))
 }
 
-/// Makes the arena longer, so that a block of `need` granules is found.
+/// Grows the arena for a block of `need` granules.
 fn extend(store: &impl ArenaStore, need: u32) -> Result<(), Fault> {
     let need = rounded(need);
     let len = &store.arena_len();
@@ -357,7 +357,7 @@ fn extend(store: &impl ArenaStore, need: u32) -> Result<(), Fault> {
     free(store, old)
 }
 
-/// Bytes of the arena that are real memory: for `status`.
+/// Returns the number of allocated bytes of the arena, for `status`.
 pub fn allocated(store: &impl ArenaStore) -> usize {
     store.arena_len().get() as usize * GRANULE
 }
@@ -376,7 +376,7 @@ mod tests {
         ReceiverHeld::in_test().with_loan().sender()
     }
 
-    /// Payload granules of every slot's block, checked to lie apart from all others.
+    /// Returns the payload granules of every slot's block, and checks that no two blocks overlap.
     fn check_apart(segment: &Segment) {
         let mut taken = std::collections::BTreeMap::new();
         for slot in 0..SLOTS {
@@ -395,7 +395,7 @@ mod tests {
         assert!(end <= segment.arena_len().get());
     }
 
-    /// Walks the chain of blocks and returns the lengths of the free ones.
+    /// Follows the chain of blocks and returns the lengths of the free ones.
     fn free_blocks(segment: &Segment) -> Vec<u32> {
         let (mut block, mut before, mut found) = (0, 0, Vec::new());
         while block < segment.arena_len().get() {
@@ -457,7 +457,7 @@ mod tests {
             for (slot, &len) in lens.iter().enumerate() {
                 ensure(&segment, held(), slot as u32, segment.cell(slot as u32).unwrap().block(), len).unwrap();
             }
-            // A death between taking a block and naming it leaves it used and nobody's.
+            // After a death between the allocation of a block and its naming, the block is in use and no slot names it.
             for index in forgotten {
                 segment.cell(index.index(lens.len()) as u32).unwrap().block().set(0);
             }

@@ -1,11 +1,11 @@
-//! The free blocks of an arena, as a segment of either kind lists them.
+//! The roots of the lists of free blocks, in the segments of both engines.
 
 use crate::sync::Guarded32;
 
-/// The arena is counted in granules of this many bytes.
+/// The number of bytes in a granule.
 pub const GRANULE: usize = 16;
 
-/// Free blocks are kept by size: a class a power of two of granules, each in this many steps.
+/// The number of steps in each class. A class is a power of two of granules.
 pub const ARENA_SUBCLASSES: usize = 8;
 /// See [`ARENA_SUBCLASSES`].
 #[cfg(not(loom))]
@@ -13,16 +13,16 @@ pub const ARENA_CLASSES: usize = 32;
 #[cfg(loom)]
 pub const ARENA_CLASSES: usize = 1;
 
-/// Free blocks of the arena by size; see [`super`].
+/// The lists of free blocks by size; see [`super`].
 #[repr(C, align(128))]
 #[derive(Default)]
 pub struct ArenaRoots {
-    /// Which classes have free blocks.
+    /// A bit for each class that has free blocks.
     pub classes: Guarded32,
     /// Length of the last block, in granules; 0 for an empty arena.
     pub last: Guarded32,
-    /// Which steps of each class have.
+    /// For each class, a bit for each step that has free blocks.
     pub subclasses: [Guarded32; ARENA_CLASSES],
-    /// First free block, as granule number + 1.
+    /// The first free block, as its granule number plus 1; 0 for none.
     pub heads: [[Guarded32; ARENA_SUBCLASSES]; ARENA_CLASSES],
 }
