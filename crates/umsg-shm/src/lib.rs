@@ -14,7 +14,7 @@
     missing_docs,
     reason = "fields and steps that stand together share a comment"
 )]
-// A model has no faces that would use everything, and counts modulo one.
+// In a model, no face uses all functions, and some counts are taken modulo one.
 #![cfg_attr(
     loom,
     allow(

@@ -1,28 +1,27 @@
 //! The only switch between the real atomics and those of the model checker.
 //!
-//! Everything that lives in a segment is built from the types of this module. Under `--cfg loom` they become
-//! loom's, so that the very code that ships is what the models in `tests/loom` explore.
+//! All words of a segment have types of this module. Under `--cfg loom` these are loom's types. So the models in `model/tests` explore the
+//! shipped code.
 //!
-//! Three kinds of word exist. An *atomic* is read by a process that does not hold the lock of its side; its orderings
-//! are explained where it is used. A *guarded* word is only touched under its lock (or by the one owner that the
-//! protocol names): to the machine it is a relaxed atomic, because a hostile peer may write it at any time and that
-//! must not be undefined behaviour; to loom it is plain memory, so that a missing barrier is reported as a race. A *loose*
-//! word is guarded for a process that writes it, but may be read by one that is not sure that it is its to read, and forgets what
-//! it read unless a compare-and-swap then says that it was: to loom it is atomic. `LOOM_LOCATION=1` has loom say where a guarded word
-//! was touched that raced.
+//! There are three kinds of words. An *atomic* is also read without the lock of its side; each use explains its ordering. A *guarded* word
+//! is accessed only under its lock, or by the one owner that the protocol names. To the machine it is a relaxed atomic, because a hostile
+//! peer may write it at any time, and that must not be undefined behaviour. To loom it is plain memory, so loom reports a missing barrier as
+//! a race. A *loose* word is written like a guarded word, and may also be read by a thread that does not know whether it owns the word. This
+//! thread discards the value unless a later compare-and-swap proves that it did. To loom a loose word is atomic. With `LOOM_LOCATION=1`,
+//! loom reports the place of a race on a guarded word.
 
 #[cfg(loom)]
 pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(not(loom))]
 pub use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-/// A word that the kernel knows as a futex: 32 bits, or the low half of 64.
+/// A futex word: 32 bits, or the low half of 64.
 pub trait Futex {
-    /// Where the kernel finds its 32 bits. This process accesses the word as a whole, so both halves change together.
+    /// Returns the address of the kernel's 32 bits. This process accesses the word as a whole, so both halves change together.
     #[cfg(not(loom))]
     fn address(&self) -> *mut u32;
 
-    /// The word, as the kernel of a model remembers it.
+    /// Returns the word in the form that the model's kernel keeps.
     #[cfg(loom)]
     fn named(&self) -> crate::model::futex::Named;
 }
@@ -44,10 +43,10 @@ impl Futex for AtomicU64 {
     }
 }
 
-/// A full barrier directly after a locked read-modify-write instruction.
+/// Is a full barrier directly after a locked read-modify-write instruction.
 ///
-/// On x86-64 the locked instruction already is that barrier, so only the compiler has to be held back. On aarch64
-/// an acquire-release RMW is not one, hence the real fence there (and under loom, which models the weaker machine).
+/// On x86-64 the locked instruction is that barrier, so a compiler fence is enough. On aarch64 an acquire-release instruction is not, so
+/// there is a real fence. Loom models the weaker machine, and has the fence too.
 #[inline(always)]
 pub fn fence_after_rmw() {
     #[cfg(all(target_arch = "x86_64", not(loom)))]
@@ -81,8 +80,8 @@ macro_rules! guarded {
                 self.0.load(Ordering::Relaxed)
             }
 
-            /// Release, not for other threads but for this one's death: the stores of a killed thread must be those
-            /// of a prefix of its program, and a release store is not moved up by the compiler. Free on x86-64.
+            /// Release, not for other threads but for this thread's death. The stores of a killed thread must be a prefix of its program,
+            /// and the compiler does not move a release store up. It is free on x86-64.
             #[inline(always)]
             pub fn set(&self, value: $value) {
                 self.0.store(value, Ordering::Release);
@@ -119,11 +118,11 @@ macro_rules! guarded {
 }
 
 guarded!(
-    /// A 32-bit word that only the holder of its lock touches.
+    /// A 32-bit word that only the owner of its lock accesses.
     Guarded32, u32, std::sync::atomic::AtomicU32
 );
 guarded!(
-    /// A 64-bit word that only the holder of its lock touches.
+    /// A 64-bit word that only the owner of its lock accesses.
     Guarded64, u64, std::sync::atomic::AtomicU64
 );
 
@@ -135,7 +134,7 @@ macro_rules! loose {
         pub struct $name($atomic);
 
         impl $name {
-            /// Relaxed: ordered by the lock that guards the word, or void.
+            /// Relaxed: the lock of the word orders it, or the value is discarded.
             #[inline(always)]
             pub fn get(&self) -> $value {
                 self.0.load(Ordering::Relaxed)
@@ -151,11 +150,11 @@ macro_rules! loose {
 }
 
 loose!(
-    /// A 32-bit word that only the holder of its lock writes, and others may read on suspicion.
+    /// A 32-bit word that only the owner of its lock writes. Other threads may read it, and check the value.
     Loose32, u32, AtomicU32
 );
 loose!(
-    /// A 64-bit word that only the holder of its lock writes, and others may read on suspicion.
+    /// A 64-bit word that only the owner of its lock writes. Other threads may read it, and check the value.
     Loose64, u64, AtomicU64
 );
 

@@ -1,15 +1,15 @@
-//! What repairs leave behind for people: which process died under a lock, which process repaired what it had left, and when. And which process
-//! found a segment damaged.
+//! The log of repairs, for diagnosis: the process that died with a lock, the process that repaired, and the time; also the process that
+//! found the segment corrupted.
 //!
-//! Nothing depends on it, but for the mark of a queue that is being made anew ([`Damage::begin_to_mend`]). A side of a queue has a
-//! record for each of the last [`MENDED`] repairs; the count of repairs says which is the latest.
+//! No protocol depends on the log, except for the mark of a queue that is being rebuilt ([`Damage::begin_to_mend`]). A side of a queue has a
+//! record for each of the last [`MENDED`] repairs. The count of repairs tells which record is the latest.
 
 use crate::fault::Fault;
 use crate::lock::Lock;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::sys::clock;
 
-/// Repairs of a side that are remembered.
+/// The number of records of a side.
 pub const MENDED: usize = 8;
 
 /// A repair.
@@ -20,34 +20,34 @@ pub struct RepairLog {
     pub at: AtomicU64,
     /// The process that died; 0 for unknown.
     pub died: AtomicU32,
-    /// The process that repaired.
+    /// The process that made the repair.
     pub by: AtomicU32,
 }
 
-/// That a segment holds what no operation could have left there: found by whom, and when.
+/// The finding that the segment holds a value that no operation writes, with the finder and the time.
 #[repr(C)]
 #[derive(Default)]
 pub struct Damage {
-    /// 1 once a process found it; 2 while the queue is being made anew: then the next owner of a lock refuses it.
+    /// 1 after a process has found it; 2 while the queue is being rebuilt: then the next owner of a lock refuses the queue.
     pub(crate) found: AtomicU32,
-    /// The process that found it first.
+    /// The first process that found it.
     pub by: AtomicU32,
     /// CLOCK_REALTIME, in nanoseconds since 1970.
     pub at: AtomicU64,
 }
 
-/// [`Damage::found`] once a process found something.
+/// The value of [`Damage::found`] after a finding.
 const NOTED: u32 = 1;
-/// [`Damage::found`] while the queue is being made anew.
+/// The value of [`Damage::found`] while the queue is being rebuilt.
 const MENDING: u32 = 2;
 
-/// Counts a repair, and notes whose death made it necessary. The caller holds the lock that the dead left.
+/// Counts a repair, and records the process whose death made it necessary. The caller holds the lock of that process.
 pub(crate) fn note(lock: &Lock, count: &AtomicU32, records: &[RepairLog; MENDED]) {
-    // Relaxed throughout: under the lock, and for people.
+    // Relaxed throughout: the lock orders the stores, and only a diagnosis reads them without it.
     let before = count.fetch_add(1, Ordering::Relaxed);
     let by = std::process::id();
     if cfg!(loom) {
-        // What nothing depends on is not modelled.
+        // The models leave the log out, because no protocol depends on it.
         return;
     }
     if let Some(record) = records.get(before as usize % MENDED) {
@@ -59,10 +59,10 @@ pub(crate) fn note(lock: &Lock, count: &AtomicU32, records: &[RepairLog; MENDED]
 }
 
 impl Damage {
-    /// Notes what the caller has found.
+    /// Records the finding of the caller.
     #[cold]
     pub fn note(&self) {
-        // Relaxed throughout: notes for people; a process that comes first stays named, and what is being mended stays so.
+        // Relaxed throughout: for diagnosis. The first finder stays recorded, and so does the mark of a queue that is being rebuilt.
         let is_first = self
             .found
             .compare_exchange(0, NOTED, Ordering::Relaxed, Ordering::Relaxed)
@@ -73,45 +73,45 @@ impl Damage {
         }
     }
 
-    /// Takes the note back. False if there is none, or the queue is being made anew, or was by one that died: no lock is held, and another
-    /// may have begun since the caller looked.
+    /// Removes the finding. Returns false if there is none, or if a process is rebuilding the queue or died while it did. The caller holds
+    /// no lock, so a rebuild may have begun since its check.
     #[cfg(any(not(loom), test))]
     #[must_use]
     pub fn forget(&self) -> bool {
-        // AcqRel: MENDING. It comes wholly before another's mark, or finds it.
+        // AcqRel: MENDING. It comes before the mark of another process as a whole, or finds the mark.
         let is_taken = self
             .found
             .compare_exchange(NOTED, 0, Ordering::AcqRel, Ordering::Relaxed)
             .is_ok();
         if is_taken {
-            // Relaxed: for people. A process that finds something just now may stay without a name.
+            // Relaxed: for diagnosis. A process that finds damage at the same moment may stay unrecorded.
             self.at.store(0, Ordering::Relaxed);
             self.by.store(0, Ordering::Relaxed);
         }
         is_taken
     }
 
-    /// From now on the queue is being made anew. Under its locks: if a process that does that dies, they can't be repaired as those of others are,
-    /// and calls say that the queue is damaged until another makes it anew.
+    /// Marks the queue as being rebuilt. The caller holds its locks. If the caller dies, these locks can't be repaired like others: calls
+    /// report a damaged queue until another process has rebuilt it.
     #[cfg(any(not(loom), test))]
     pub fn begin_to_mend(&self) {
         self.note();
-        // AcqRel: MENDING, for `forget`. A swap, so that it has a place among the other changes of the word.
+        // AcqRel: MENDING, for `forget`. The swap orders it among the other changes of the word.
         self.found.swap(MENDING, Ordering::AcqRel);
-        // Release: MENDING. A process that finds any of what is stored from here on finds the mark.
+        // Release: MENDING. A process that reads a later store of this thread also finds the mark.
         fence(Ordering::Release);
     }
 
-    /// The queue was made anew.
+    /// Removes the mark: the queue is rebuilt.
     #[cfg(any(not(loom), test))]
     pub fn end_mending(&self) {
-        // Release: MENDING. A process that finds the mark gone finds all that was made anew.
+        // Release: MENDING. A process that finds no mark finds the rebuilt queue.
         self.found.store(NOTED, Ordering::Release);
     }
 
-    /// Fails if the process that rebuilt the queue has died before it was done. By the next owner of its lock.
+    /// Returns an error if a process died while it rebuilt the queue. The next owner of its lock calls it.
     pub fn check_mended(&self) -> Result<(), Fault> {
-        // Relaxed: MENDING. The caller has taken the lock (acquire), which the dead one held.
+        // Relaxed: MENDING. The caller has taken the dead process's lock (acquire).
         match self.found.load(Ordering::Relaxed) {
             MENDING => Err(Fault::Damaged),
             _ => Ok(()),

@@ -1,4 +1,4 @@
-//! What the repairs of both engines share: the log of what was repaired, the survey of slots, and the parts of a salvage.
+//! The parts that the repairs of both engines share: the log of repairs, the survey of slots, and the salvage.
 
 pub mod log;
 #[cfg(not(loom))]

@@ -1,5 +1,5 @@
-//! What `umsg doctor --repair` asks of the engine of a queue of either kind: that it makes the queue anew of what is whole
-//! (`queue/salvage/`, `typed/salvage.rs`).
+//! The interface through which `umsg doctor --repair` has an engine rebuild a queue from its intact messages (`posix_engine/salvage/`,
+//! `sysv_engine/salvage.rs`).
 
 use crate::fault::Fault;
 use crate::lock::Lock;
@@ -10,9 +10,9 @@ use crate::sys::thread::Thread;
 
 /// See the module.
 pub trait Salvage {
-    /// Takes all locks, each from a dead owner if need be, rebuilds the queue from what its cells say, and serves the waiters. `real` says how
-    /// much of the file is memory, once no process can add to it any more; `give_back` gives back the memory behind so many slots, once it is
-    /// sure that no message there is kept.
+    /// Takes all locks, from dead owners too, rebuilds the queue from its cells, and serves the waiters. `real` returns the allocated parts
+    /// of the file; it is called when no process can add to them any more. `give_back` frees the memory behind a number of slots; it is
+    /// called when no message there is kept.
     ///
     /// # Errors
     /// `Busy` if a lock's owner does not let go.
@@ -24,47 +24,47 @@ pub trait Salvage {
         give_back: impl Fn(usize),
     ) -> Result<Salvaged, Fault>;
 
-    /// Takes up what the dead have left, the locks, what they held and their places among waiters, without doubting anything else.
-    /// `knows_threads`: a thread that does not exist here does not exist elsewhere.
+    /// Takes over the locks, the leases and the waiter nodes of dead processes, and trusts all other contents. `knows_threads`: a thread
+    /// that does not exist for this process does not exist for others.
     ///
     /// # Errors
     /// `Busy` if a lock's owner does not let go; `Damaged`.
     fn take_up(&self, me: &Thread, deadline: Deadline, knows_threads: bool) -> Result<(), Fault>;
 
-    /// Its locks, in the order in which a diagnosis has them.
+    /// Returns its locks, in the order of a diagnosis.
     fn locks(&self) -> Vec<&Lock>;
 
-    /// What is known of the processes that use the queue.
+    /// Returns the knowledge about the processes that use the queue.
     fn lives(&self) -> &dyn Liveness;
 
-    /// Where it is noted that bytes make no sense, and that the queue is being made anew. Taking the note away needs no lock: it leaves a
-    /// queue alone that is being made anew.
+    /// Returns the record of corruption and of a rebuild. The record of corruption can be removed without a lock: the removal has no effect
+    /// while the queue is being rebuilt.
     fn damage(&self) -> &Damage;
 }
 
-/// How much of each region of a segment is real memory: what lies beyond was never used.
+/// The allocated part of each region of a segment. The rest was never used.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Real {
-    /// Cells; of a System V queue those that have their place.
+    /// The number of cells; of a System V queue, of cells with a place in the order.
     pub slots: usize,
-    /// Entries of the ring and links of stored messages, of POSIX queues.
+    /// The number of entries of the ring, and of links of stored messages. Only POSIX queues.
     pub entries: usize,
     pub links: usize,
-    /// Which pages with the heads of priorities' lists, one bit each, of POSIX queues.
+    /// A bit for each page of list heads of priorities. Only POSIX queues.
     pub fifos: u64,
     pub lease_records: usize,
     pub nodes: usize,
-    /// Records of types, of System V queues.
+    /// The number of type records. Only System V queues.
     pub kinds: usize,
-    /// Granules of the arena.
+    /// The number of granules of the arena.
     pub arena: u32,
 }
 
-/// What came of a salvage.
+/// The result of a salvage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Salvaged {
-    /// Messages that are kept.
+    /// The number of messages that are kept.
     pub kept: u64,
-    /// Messages that were there as far as could be told, and made no sense.
+    /// The number of messages that were corrupted, as far as the cells tell.
     pub lost: u64,
 }

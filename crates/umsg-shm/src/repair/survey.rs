@@ -1,4 +1,4 @@
-//! Which slots a repair has found somewhere: what is nowhere in the end is free.
+//! The slots that a repair has found in use. All others are free.
 
 use crate::fault::Fault;
 use crate::sys::scratch::Scratch;
@@ -6,7 +6,7 @@ use crate::sys::scratch::Scratch;
 /// A queued message: its sequence number and its slot.
 pub(crate) type Queued = (u64, u32);
 
-/// Of so many slots, those that are accounted for.
+/// The set of the slots that were found.
 pub(crate) struct Survey {
     seen: Scratch<u8>,
 }
@@ -20,7 +20,7 @@ impl Survey {
         })
     }
 
-    /// How many slots there are.
+    /// Returns the number of slots.
     pub(crate) fn slots(&self) -> usize {
         self.seen.len()
     }
@@ -29,7 +29,7 @@ impl Survey {
         self.seen.get(slot).is_some_and(|&seen| seen != 0)
     }
 
-    /// Notes a slot. False if it was noted before, or does not exist.
+    /// Adds a slot. Returns false if it was added before, or does not exist.
     pub(crate) fn note(&mut self, slot: u32) -> bool {
         match self.seen.get_mut(slot as usize) {
             Some(seen) => std::mem::replace(seen, 1) == 0,
@@ -37,8 +37,7 @@ impl Survey {
         }
     }
 
-    /// Notes and lists the slots of queued messages that are not noted yet. `number` returns the sequence number of a queued
-    /// message.
+    /// Adds and returns the slots of queued messages that were not added yet. `number` returns the sequence number of a queued message.
     pub(crate) fn list_queued(
         &mut self,
         number: impl Fn(u32) -> Result<Option<u64>, Fault>,

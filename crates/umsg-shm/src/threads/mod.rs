@@ -1,8 +1,8 @@
-//! Threads of one process on one engine, for those that watch memory: Miri and ThreadSanitizer.
+//! Threads of one process on one engine, for tools that watch memory: Miri and ThreadSanitizer.
 //!
-//! Messages are written and read as plain bytes. Neither watcher knows what the words of a segment mean: each sees by itself
-//! whether a process that reads a message, or writes where one was, comes after who wrote or read there before. The models of loom
-//! have eight bytes in place of that memory, and explore more interleavings of less.
+//! Messages are written and read as plain bytes. Neither tool knows the meaning of a segment's words. Each finds out for itself whether an
+//! access to the bytes of a message is ordered after the earlier accesses of other threads. The models of loom have eight bytes in place of
+//! that memory, and explore more interleavings of fewer steps.
 
 #[cfg(test)]
 mod engines;

@@ -1,4 +1,4 @@
-//! Messages that differ, and threads that send and receive them.
+//! Distinct messages, and threads that send and receive them.
 
 use std::thread;
 use std::time::Instant;
@@ -6,32 +6,33 @@ use std::time::Instant;
 /// The longest message, in bytes; a cell has room for less.
 pub const LONGEST: usize = 200;
 
-/// So many messages does a thread send. Under Miri one takes milliseconds.
+/// The number of messages that a thread sends. Under Miri, a message takes milliseconds.
 const MESSAGES: usize = if cfg!(miri) { 4 } else { 2_000 };
 
-/// So many are given to a sender at once.
+/// The number of messages in a batch.
 pub const TOGETHER: usize = 2;
 
 /// Sends messages.
 pub type Sends<'a> = &'a (dyn Fn(&[Vec<u8>]) + Sync);
-/// Receives at most so many, and one at least.
+/// Receives at least one message, and at most this number.
 pub type Receives<'a> = &'a (dyn Fn(usize) -> Vec<Vec<u8>> + Sync);
 
-/// A message of its own for each number: some are short, some are long.
+/// Makes a distinct message for each number: some are short, some are long.
 pub fn message(number: usize) -> Vec<u8> {
     let mut bytes = vec![number as u8; 8 + number * 37 % (LONGEST - 8)];
     bytes[..8].copy_from_slice(&(number as u64).to_ne_bytes());
     bytes
 }
 
-/// The number of a message, which came whole.
+/// Returns the number of a message, after a check that it is whole.
 pub fn number(bytes: &[u8]) -> usize {
     let number = u64::from_ne_bytes(bytes[..8].try_into().unwrap()) as usize;
     assert_eq!(bytes, message(number));
     number
 }
 
-/// Each sender and each receiver is a thread; each message comes once. UMSG_THREADS_SECONDS says for how long, if not for one round.
+/// Each sender and each receiver is a thread, and each message arrives once. UMSG_THREADS_SECONDS sets the duration; the default is one
+/// round.
 pub fn pass(senders: &[Sends<'_>], receivers: &[Receives<'_>]) {
     let seconds = std::env::var("UMSG_THREADS_SECONDS").map_or(0, |text| text.parse().unwrap());
     let begun = Instant::now();
