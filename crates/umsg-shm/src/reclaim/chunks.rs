@@ -1,4 +1,4 @@
-//! Arrays that grow by chunks and never move: for state that is read without a lock and must not come from malloc.
+//! Arrays that grow by chunks and never move: for state that is read without a lock and must not be allocated by malloc.
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -10,8 +10,8 @@ use rustix::mm::{MapFlags, ProtFlags};
 /// All-zero bytes are a value of the type, it can be used by several threads through `&T`, and it needs no drop.
 pub unsafe trait Zeroed: Sync {}
 
-/// `ROOTS` times `CHUNK` elements, all zero at first. A chunk is mapped when one of its elements is first wanted for
-/// writing, and stays. A forked child has a copy, like of all private memory.
+/// `ROOTS` times `CHUNK` elements, all zero at first. A chunk is mapped at the first request to write one of its elements, and is never
+/// unmapped. A forked child has a copy, as of all private memory.
 pub struct Chunks<T, const CHUNK: usize, const ROOTS: usize> {
     roots: [AtomicPtr<T>; ROOTS],
 }
@@ -30,7 +30,7 @@ impl<T: Zeroed, const CHUNK: usize, const ROOTS: usize> Chunks<T, CHUNK, ROOTS> 
         }
     }
 
-    /// An element, if it was ever wanted for writing.
+    /// Returns an element, if its chunk is mapped.
     #[inline(always)]
     pub fn get(&self, index: usize) -> Option<&T> {
         // Acquire: pairs with the release in `grow`. The chunk is zeroed by the kernel, so it only orders the mapping.
@@ -39,7 +39,7 @@ impl<T: Zeroed, const CHUNK: usize, const ROOTS: usize> Chunks<T, CHUNK, ROOTS> 
         (!chunk.is_null()).then(|| unsafe { &*chunk.add(index % CHUNK) })
     }
 
-    /// An element; `None` beyond the array's end or if there is no memory.
+    /// Returns an element, and maps its chunk if necessary. Returns `None` beyond the end of the array, or without memory.
     pub fn get_or_grow(&self, index: usize) -> Option<&T> {
         match self.get(index) {
             None => self.grow(index / CHUNK).and_then(|()| self.get(index)),
@@ -52,7 +52,7 @@ impl<T: Zeroed, const CHUNK: usize, const ROOTS: usize> Chunks<T, CHUNK, ROOTS> 
         let root = self.roots.get(root)?;
         let bytes = size_of::<T>() * CHUNK;
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: no address is asked for, so nothing that exists is replaced.
+        // SAFETY: the kernel chooses the address, so no existing mapping is replaced.
         let fresh = unsafe {
             rustix::mm::mmap_anonymous(std::ptr::null_mut(), bytes, access, MapFlags::PRIVATE)
                 .ok()?
@@ -65,13 +65,13 @@ impl<T: Zeroed, const CHUNK: usize, const ROOTS: usize> Chunks<T, CHUNK, ROOTS> 
             Ordering::Relaxed,
         );
         if raced.is_err() {
-            // SAFETY: no other process has seen the mapping that was just made.
+            // SAFETY: no other thread knows the mapping that was just made.
             unsafe { rustix::mm::munmap(fresh, bytes).ok() };
         }
         Some(())
     }
 
-    /// The existing elements from `first` to `last`, both included, with their indices.
+    /// Returns the elements of mapped chunks from `first` to `last`, both included, with their indices.
     pub fn range(&self, first: usize, last: usize) -> impl Iterator<Item = (usize, &T)> {
         let last = last.min(ROOTS * CHUNK - 1);
         (first / CHUNK..=last / CHUNK)

@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::notes::{self, Record};
 use super::{Slot, Zeroed};
 
-/// Bits that the address of a slot leaves free.
+/// The bits that are 0 in the address of a slot.
 const FLAGS: usize = 63;
 
-/// What a link says: a slot and up to six flags.
+/// The value of a link: a slot and up to six flags.
 pub struct Word<T: 'static>(NonZeroUsize, PhantomData<&'static Slot<T>>);
 
 impl<T> Clone for Word<T> {
@@ -23,7 +23,7 @@ impl<T> Clone for Word<T> {
 impl<T> Copy for Word<T> {}
 
 impl<T: Send + Sync> Word<T> {
-    /// A slot, of which the word has one count, and flags below 64.
+    /// Makes a word of a slot, of which the word has one count, and of flags below 64.
     pub fn new(slot: &'static Slot<T>, flags: usize) -> Word<T> {
         let address = std::ptr::from_ref(slot).expose_provenance();
         // SAFETY: the address of a reference is not 0.
@@ -31,7 +31,7 @@ impl<T: Send + Sync> Word<T> {
         Word(address | flags & FLAGS, PhantomData)
     }
 
-    /// What a link says; `None` if it leads nowhere.
+    /// Decodes the value of a link; `None` if the link is empty.
     #[inline(always)]
     fn from_bits(bits: usize) -> Option<Word<T>> {
         NonZeroUsize::new(bits).map(|bits| Word(bits, PhantomData))
@@ -54,26 +54,26 @@ impl<T: Send + Sync> Word<T> {
     }
 }
 
-/// A word that threads share. While it leads to a slot it has one count of it.
+/// A word that threads share. While it leads to a slot, it has one count of the slot.
 pub struct Link<T: 'static>(AtomicUsize, PhantomData<&'static Slot<T>>);
 
-// SAFETY: zero is a number (and stands for "nowhere"), the number is for sharing, as are slots, and it needs no drop.
+// SAFETY: zero is a number (an empty link), threads may share the number and the slots, and it needs no drop.
 unsafe impl<T: Send + Sync> Zeroed for Link<T> {}
 
 impl<T: Send + Sync> Link<T> {
-    /// A link that leads nowhere.
+    /// Makes an empty link.
     pub const fn nowhere() -> Link<T> {
         Link(AtomicUsize::new(0), PhantomData)
     }
 
-    /// Whether it leads anywhere.
+    /// Returns whether it leads to a slot.
     #[inline(always)]
     pub fn leads(&self) -> bool {
-        // Relaxed: a hint; a process that acts on it looks again.
+        // Relaxed: a hint; a caller that acts on it checks again.
         self.0.load(Ordering::Relaxed) != 0
     }
 
-    /// Uses what the link leads to.
+    /// Returns the thing to which the link leads, in use.
     #[inline(always)]
     pub fn hold(&'static self) -> Option<Held<T>> {
         // Acquire: pairs with the release in `put`; the slot is filled.
@@ -87,19 +87,19 @@ impl<T: Send + Sync> Link<T> {
                 });
             }
             record.clear();
-            // The thread that retired the slot may have seen the note, and left the drop to this thread.
+            // The thread that retired the slot may have seen the hazard pointer, and left the drop to this thread.
             word.slot().drop_if_retired();
         }
         self.hold_counted()
     }
 
-    /// As [`hold`](Link::hold), for a long time: the use is counted, and the thread's note is left for shorter ones.
+    /// Does the same as [`hold`](Link::hold), for a long use: the use is counted, and the thread's hazard pointer stays free for short ones.
     #[cold]
     pub fn hold_counted(&'static self) -> Option<Held<T>> {
         loop {
             let word = Word::from_bits(self.0.load(Ordering::Acquire))?;
             if !word.slot().count() {
-                // Emptied since, and so is the link.
+                // The slot was emptied meanwhile, and so was the link.
                 continue;
             }
             let held = Held { word, note: None };
@@ -110,16 +110,16 @@ impl<T: Send + Sync> Link<T> {
         }
     }
 
-    /// Has the link lead elsewhere; it takes over the word's count, and gives back that of what was there before.
+    /// Sets the link. It takes over the word's count, and releases the count of its previous value.
     pub fn put(&self, word: Word<T>) {
-        // AcqRel: the slot is filled before it is found here; see `hold`.
+        // AcqRel: the slot is filled before a reader finds it here; see `hold`.
         let before = self.0.swap(word.bits(), Ordering::AcqRel);
         Word::<T>::from_bits(before)
             .into_iter()
             .for_each(Word::release);
     }
 
-    /// Has an empty link lead somewhere; it takes over the word's count. False if the link is not empty: the caller keeps the count.
+    /// Sets an empty link, which takes over the word's count. Returns false if the link is not empty: the caller keeps the count.
     pub fn put_if_empty(&self, word: Word<T>) -> bool {
         // AcqRel: as in `put`.
         self.0
@@ -127,12 +127,12 @@ impl<T: Send + Sync> Link<T> {
             .is_ok()
     }
 
-    /// Empties the link; the caller has its count.
+    /// Empties the link. The caller gets its count.
     pub fn take(&self) -> Option<Word<T>> {
         Word::from_bits(self.0.swap(0, Ordering::AcqRel))
     }
 
-    /// Empties the link if it still says `word`; answers whether it did.
+    /// Empties the link if its value still is `word`. Returns whether it did.
     pub fn forget(&self, word: Word<T>) -> bool {
         let forgotten =
             self.0
@@ -144,8 +144,8 @@ impl<T: Send + Sync> Link<T> {
     }
 }
 
-/// A thing that a call is using: it stays until this is dropped, even if another thread empties the link meanwhile. Two words: it is passed in
-/// registers.
+/// A thing that a call is using. It stays until this value is dropped, even if another thread empties the link meanwhile. It has two words,
+/// so it is passed in registers.
 pub struct Held<T: Send + Sync + 'static> {
     word: Word<T>,
     /// `None` if the use is counted.
@@ -153,7 +153,7 @@ pub struct Held<T: Send + Sync + 'static> {
 }
 
 impl<T: Send + Sync> Held<T> {
-    /// Takes over one count of a slot that no link leads to.
+    /// Takes over one count of a slot to which no link leads.
     pub fn counted(slot: &'static Slot<T>, flags: usize) -> Held<T> {
         Held {
             word: Word::new(slot, flags),
@@ -161,24 +161,24 @@ impl<T: Send + Sync> Held<T> {
         }
     }
 
-    /// What the link said.
+    /// Returns the value of the link.
     #[inline(always)]
     pub fn word(&self) -> Word<T> {
         self.word
     }
 
-    /// The flags of what the link said.
+    /// Returns the flags in the value of the link.
     #[inline(always)]
     pub fn flags(&self) -> usize {
         self.word.bits() & FLAGS
     }
 
-    /// A further count of the slot, for a link.
+    /// Adds a count of the slot, for another link.
     pub fn another(&self) -> Option<Word<T>> {
         self.word.slot().count().then_some(self.word)
     }
 
-    /// Whether the use is noted, not counted.
+    /// Returns whether a hazard pointer, not a count, keeps the thing.
     pub fn is_noted(&self) -> bool {
         self.note.is_some()
     }
@@ -189,7 +189,7 @@ impl<T: Send + Sync> Deref for Held<T> {
 
     #[inline(always)]
     fn deref(&self) -> &T {
-        // SAFETY: the note or the count keeps the slot in use.
+        // SAFETY: the hazard pointer or the count keeps the slot in use.
         unsafe { self.word.slot().thing() }
     }
 }

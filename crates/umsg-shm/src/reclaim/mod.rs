@@ -1,19 +1,19 @@
-//! Things that threads use without a lock, and that are dropped as soon as no process uses them any more: a queue stays mapped under a
-//! call, even if another thread closes or removes it meanwhile.
+//! Things that threads use without a lock, and that are dropped when no thread uses them any more. So a queue stays mapped during a call,
+//! even if another thread closes or removes the queue meanwhile.
 //!
 //! ```text
 //!   a table of Link(s)                 Slots                          notes: one record a thread
 //!   [ .. | address of a slot | .. ] -> [ users, thing ] <------------ [ the slot that the thread's call is using ]
 //! ```
 //!
-//! A [`Link`] counts as a user of the slot that it leads to. A call that finds a slot through a link leaves a note instead of
-//! counting ([`notes`]). A process that empties the link gives its count back; the last one retires the slot, and the thing in it is
-//! dropped when no note names it.
+//! A [`Link`] counts as a user of its slot. A call that finds a slot through a link sets a hazard pointer instead of counting ([`notes`]). A
+//! thread that empties the link releases the link's count. The last release retires the slot. The thing in it is dropped when no hazard
+//! pointer names the slot.
 //!
-//! Nothing here takes a lock or allocates from the program's heap, so all of it may be used in signal handlers, and a forked child
-//! finds nothing half done (but may keep for ever a slot that another thread was just moving).
+//! No function takes a lock or allocates from the program's heap. So signal handlers may call all of them, and a forked child finds nothing
+//! half done. The child may lose a slot that another thread was moving at the fork.
 //!
-//! The users: the drop-in's table of descriptors, and the table of System V queues by their ids.
+//! The users are the drop-in's table of descriptors, the C library's handles, and the table of System V queues by identifier.
 
 mod chunks;
 mod link;

@@ -1,8 +1,8 @@
-//! Which slot each thread is using: so that nothing is dropped by one thread under a call in another.
+//! Hazard pointers: each thread names the slot that it uses, so that no other thread drops the thing in it.
 //!
-//! Hazard pointers, with all the cost on the rare side. A thread notes the slot in a record of its own, with a
-//! plain store, and looks again whether the link still leads there. A process that wants to drop what is in the slot first empties
-//! the link, then makes every thread of the process pass a full barrier (membarrier(2)), then reads the records:
+//! The rare side has all the cost. A thread notes the slot in its own record with a plain store, and then checks again that the link leads
+//! to the slot. A thread that wants to drop the thing first empties the link. Then it makes every thread of the process pass a full barrier
+//! (membarrier(2)), and reads the records:
 //!
 //! | caller | dropper |
 //! |---|---|
@@ -10,29 +10,28 @@
 //! | (the dropper's barrier) | membarrier |
 //! | link still leads to S? then use it | any `record.holds == S`? then keep it |
 //!
-//! Whichever barrier order the machine chooses, either the caller sees that the link is empty, or the dropper sees the
-//! note. A counted reference does the same at the price of two locked instructions on a shared line; it is what a call
-//! uses where it can't have the record: in a signal handler that interrupted another call, where the records ran
-//! out, and where the kernel has no membarrier.
+//! In either order of the barriers, the caller sees the empty link, or the dropper sees the note. A counted reference does the same at the
+//! price of two locked instructions on a shared line. A call counts where it can't have the record: in a signal handler that interrupted
+//! another call, when all records are taken, and where the kernel refuses membarrier.
 //!
-//! Records belong to thread pointers, the address that the architecture keeps for thread-local storage: reading it
-//! takes one instruction, and a thread that gets a dead one's address gets its record with it, so none is ever given
-//! back. A note left by a thread that a longjmp took out of a call only sends that thread to the counted path.
+//! A record belongs to a thread pointer, the address of a thread's local storage. One instruction reads it. A thread that gets the address
+//! of a dead one gets its record, too, so records are never released. If a longjmp takes a thread out of a call, its note stays, and the
+//! thread counts from then on.
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering, compiler_fence};
 
 const RECORDS: usize = 1024;
-/// How many places a thread's record may be in.
+/// The number of places in which a thread's record may be.
 const PROBES: usize = 16;
 
-/// One thread's note, alone on its cache line.
+/// The note of one thread, alone on its cache line.
 #[repr(C, align(64))]
 pub struct Record {
     /// The thread pointer of the owner, 0 for none. Never changes once set, except in a forked child.
     thread: AtomicUsize,
     /// The address of the slot that the thread is using; 0 for none.
     holds: AtomicUsize,
-    /// The thread as a caller whose blocked call can be ended, as an address; 0 while it is not blocked in one.
+    /// The address of the thread's caller record while a call is blocked that another thread can end; 0 otherwise.
     blocked: AtomicUsize,
 }
 
@@ -44,49 +43,49 @@ static ALL: [Record; RECORDS] = [const {
     }
 }; RECORDS];
 
-/// Whether membarrier works in this process, so that notes are seen. Nothing is noted before that is known.
+/// Whether membarrier works in this process. No thread notes a slot before that is known.
 static NOTES_ARE_SEEN: AtomicU32 = AtomicU32::new(UNKNOWN);
 const UNKNOWN: u32 = 0;
 const SEEN: u32 = 1;
 const NOT_SEEN: u32 = 2;
 
 impl Record {
-    /// Notes that the thread is about to use a slot. The caller looks afterwards whether the link still leads there.
+    /// Notes that the thread is about to use a slot. The caller then checks that the link still leads there.
     #[inline(always)]
     pub(super) fn note(&self, slot: usize) {
-        // Relaxed: the dropper's membarrier orders it before the look that follows; see the table above.
+        // Relaxed: the dropper's membarrier orders it before the check that follows; see the table above.
         self.holds.store(slot, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
     }
 
-    /// Notes by whom a call of the thread can be ended; returns what was noted before.
+    /// Notes the caller record of a blocked call; returns the previous one.
     pub fn note_blocked(&self, caller: usize) -> usize {
         // SeqCst: the count of cancellations is read after it; see `cancellation`.
         self.blocked.swap(caller, Ordering::SeqCst)
     }
 
-    /// The thread as a caller, as an address; 0 while it is not blocked.
+    /// Returns the address of the caller record; 0 while the thread is not blocked.
     pub fn blocked(&self) -> usize {
         // SeqCst: the count of cancellations was changed before.
         self.blocked.load(Ordering::SeqCst)
     }
 
-    /// The call is over.
+    /// Removes the note at the end of the call.
     #[inline(always)]
     pub(super) fn clear(&self) {
-        // Release: what the call did to the thing comes before its drop (Acquire in `is_noted`).
+        // Release: the call's accesses to the thing come before its drop (Acquire in `is_noted`).
         self.holds.store(0, Ordering::Release);
     }
 }
 
-/// The calling thread's record, if it has one.
+/// Returns the calling thread's record, if it has one.
 pub fn my_record() -> Option<&'static Record> {
     let thread = thread_pointer();
     find_or_claim(thread, home_of(thread))
 }
 
-/// The record of a thread that libc knows by this name, if it has one: names and thread pointers differ by the same distance in all
-/// threads.
+/// Returns the record of the thread with this pthread_t, if it has one. The distance from the pthread_t to the thread pointer is the same in
+/// all threads.
 pub fn record_of(thread: libc::pthread_t) -> Option<&'static Record> {
     // SAFETY: has no preconditions.
     let me = unsafe { libc::pthread_self() } as usize;
@@ -97,7 +96,7 @@ pub fn record_of(thread: libc::pthread_t) -> Option<&'static Record> {
         .find(|record| record.thread.load(Ordering::Relaxed) == pointer && pointer != 0)
 }
 
-/// The calling thread's record, if it has one and no call of the thread is using it.
+/// Returns the calling thread's record, if it has one and no call of the thread uses it.
 #[inline(always)]
 pub(super) fn my_idle_record() -> Option<&'static Record> {
     let thread = thread_pointer();
@@ -159,10 +158,9 @@ fn thread_pointer() -> usize {
     pointer
 }
 
-/// Asks the kernel for membarrier, once: best while the process has one thread, when it costs nothing. Asks to be told of
-/// forks, too.
+/// Registers the process for membarrier, and a fork handler, once. It costs nothing while the process has one thread.
 pub fn start() {
-    // Relaxed: a process that does not know yet asks again, which changes nothing.
+    // Relaxed: a thread that does not see the result registers again, without effect.
     if NOTES_ARE_SEEN.load(Ordering::Relaxed) != UNKNOWN {
         return;
     }
@@ -176,7 +174,7 @@ pub fn start() {
     }
 }
 
-/// Makes every note that came before this call visible to [`is_noted`]. If the kernel refuses, nothing can be known.
+/// Makes all earlier notes visible to [`is_noted`]. Returns false if the kernel refuses.
 pub(super) fn see_notes() -> bool {
     NOTES_ARE_SEEN.load(Ordering::Relaxed) != SEEN
         || membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED)
@@ -194,14 +192,14 @@ fn membarrier(command: libc::c_int) -> bool {
     }
 }
 
-/// Whether a thread has noted that it uses a slot. After [`see_notes`].
+/// Returns whether a thread has noted a slot. The caller has called [`see_notes`].
 pub(super) fn is_noted(slot: usize) -> bool {
     // Acquire: see `clear`.
     ALL.iter()
         .any(|record| record.holds.load(Ordering::Acquire) == slot)
 }
 
-/// In a forked child: the parent's other threads do not exist here.
+/// Clears the notes of the parent's other threads in a forked child.
 extern "C" fn forget_other_threads() {
     let me = thread_pointer();
     for record in &ALL {

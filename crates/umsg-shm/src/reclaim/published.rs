@@ -1,8 +1,8 @@
-//! A value that a process finds out once.
+//! A value that a process computes once.
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// A place for a value. Not a `OnceLock`: a child forked while another thread fills one would wait for that thread for ever.
+/// A place for a value. It is not a `OnceLock`: if another thread fills one at a fork, the child would wait for that thread for ever.
 pub struct Published<T: 'static>(AtomicPtr<T>);
 
 impl<T: Send + Sync> Default for Published<T> {
@@ -12,15 +12,15 @@ impl<T: Send + Sync> Default for Published<T> {
 }
 
 impl<T: Send + Sync> Published<T> {
-    /// Nothing yet.
+    /// Makes an empty place.
     pub const fn nothing() -> Self {
         Published(AtomicPtr::new(std::ptr::null_mut()))
     }
 
-    /// The value, found out by `find` if it is not there yet; of threads that do so at once, the first one's counts.
+    /// Returns the value. `find` computes it if there is none. If several threads compute it at once, the first result counts.
     ///
     /// # Errors
-    /// Those of `find`; then the next call tries again.
+    /// The errors of `find`; then the next call tries again.
     #[inline]
     pub fn get_or_find<E>(
         &'static self,
@@ -37,7 +37,7 @@ impl<T: Send + Sync> Published<T> {
 
     fn keep(&self, value: T) -> *mut T {
         let fresh = Box::into_raw(Box::new(value));
-        // Release: a process that finds the value finds it whole.
+        // Release: a thread that finds the value finds it complete.
         match self.0.compare_exchange(
             std::ptr::null_mut(),
             fresh,
@@ -46,7 +46,7 @@ impl<T: Send + Sync> Published<T> {
         ) {
             Ok(_) => fresh,
             Err(first) => {
-                // SAFETY: another thread was first; ours comes from Box::into_raw and was seen by nobody.
+                // SAFETY: another thread was first; this value comes from Box::into_raw, and no other thread knows it.
                 drop(unsafe { Box::from_raw(fresh) });
                 first
             }

@@ -1,4 +1,4 @@
-//! Slots for things, which are never unmapped themselves, with a count of their users.
+//! Slots for things, with a count of their users. The slots themselves are never unmapped.
 //!
 //! | state | count | leaves it |
 //! |---|---|---|
@@ -20,11 +20,11 @@ const MOST: usize = 1 << 20;
 #[repr(C, align(64))]
 pub struct Slot<T: 'static> {
     users: AtomicU32,
-    /// The next slot of the list that this one is on, as its index + 1; 0 ends the list.
+    /// The next slot of this slot's list, as its index plus 1; 0 ends the list.
     next: AtomicU32,
     /// This slot's index. Set when the slot is first used.
     index: AtomicU32,
-    /// Whose slot it is. Set when the slot is first used.
+    /// The owner of the slot. Set when the slot is first used.
     owner: AtomicPtr<Slots<T>>,
     thing: UnsafeCell<MaybeUninit<T>>,
 }
@@ -33,23 +33,23 @@ pub struct Slot<T: 'static> {
 // compare-and-swap), and shared by reference in between; the thing itself may be sent and shared.
 unsafe impl<T: Send + Sync> Sync for Slot<T> {}
 
-// SAFETY: zero is a value of numbers, of a pointer and of an uninitialised cell; shared use as above; it needs no drop.
+// SAFETY: zero is a value of numbers, of a pointer and of an uninitialised cell; threads share it as above; it needs no drop.
 unsafe impl<T: Send + Sync> Zeroed for Slot<T> {}
 
 /// All slots of one kind.
 pub struct Slots<T: 'static> {
     slots: Chunks<Slot<T>, CHUNK, { MOST / CHUNK }>,
-    /// How many slots were ever used.
+    /// The number of slots that were ever used.
     used: AtomicUsize,
     free: List,
     retired: List,
 }
 
 impl<T: Send + Sync> Slot<T> {
-    /// What is in the slot.
+    /// Returns the thing in the slot.
     ///
     /// # Safety
-    /// The caller keeps the slot in use: it has one of its counts, or a note that was seen in time.
+    /// The caller keeps the slot in use: it has one of the slot's counts, or a valid hazard pointer.
     #[inline(always)]
     pub(super) unsafe fn thing(&self) -> &T {
         // SAFETY: a slot in use was filled in `fill`, and is not emptied before its last user is gone.
@@ -67,9 +67,9 @@ impl<T: Send + Sync> Slot<T> {
         counted.is_ok()
     }
 
-    /// Gives back a count. The last one drops the thing, now or as soon as no thread uses it.
+    /// Releases a count. The last release drops the thing, now or when no thread uses it any more.
     pub fn release(&'static self) {
-        // Release: what this user did comes before the drop. Acquire: and so does what all others did.
+        // Release: this user's accesses come before the drop. Acquire: so do those of all other users.
         if self.users.fetch_sub(1, Ordering::AcqRel) != 1 {
             return;
         }
@@ -84,11 +84,12 @@ impl<T: Send + Sync> Slot<T> {
         unsafe { self.owner.load(Ordering::Relaxed).as_ref() }
     }
 
-    /// After a call has taken its note away: drops the thing if it was retired meanwhile, because no other process may ever look.
+    /// Drops the thing if it was retired during the call. The caller has removed its hazard pointer; perhaps no other thread checks the slot
+    /// again.
     #[inline(always)]
     pub(super) fn drop_if_retired(&self) {
-        // Relaxed: the dropper's membarrier orders this behind the note: if it came before the note was taken away, this sees
-        // that there is no user; see `reap` and `notes`.
+        // Relaxed: the dropper's membarrier orders this load. If the barrier came before the removal of the hazard pointer, this load sees
+        // that the slot has no user; see `reap` and `notes`.
         compiler_fence(Ordering::SeqCst);
         if self.users.load(Ordering::Relaxed) == 0 {
             self.drop_retired();
@@ -110,7 +111,7 @@ impl<T: Send + Sync> Default for Slots<T> {
 }
 
 impl<T: Send + Sync> Slots<T> {
-    /// No slots.
+    /// Makes an empty array of slots.
     pub const fn new() -> Self {
         Slots {
             slots: Chunks::new(),
@@ -120,13 +121,13 @@ impl<T: Send + Sync> Slots<T> {
         }
     }
 
-    /// Puts a thing into a slot; the caller has the first count. `None` if there is no room.
+    /// Puts a thing into a slot. The caller gets the first count. Returns `None` if there is no room.
     pub fn fill(&'static self, thing: T) -> Option<&'static Slot<T>> {
         notes::start();
         let slot = self.free.pop(&self.slots).or_else(|| self.unused_slot())?;
-        // SAFETY: a slot off the free list, or never used before, is this thread's alone; nothing in it needs a drop.
+        // SAFETY: only this thread has a slot from the free list, or one that was never used; nothing in it needs a drop.
         unsafe { (*slot.thing.get()).write(thing) };
-        // Release: a process that counts or finds the slot through a link sees it filled.
+        // Release: a thread that counts the slot, or finds it through a link, sees it filled.
         slot.users.store(1, Ordering::Release);
         Some(slot)
     }
@@ -141,12 +142,12 @@ impl<T: Send + Sync> Slots<T> {
         Some(slot)
     }
 
-    /// Drops what is retired and noted by no thread. Cheap if there is nothing: worth a call after one that blocked.
+    /// Drops the retired things that no hazard pointer names. It is cheap if there are none, so callers use it after a call that blocked.
     pub fn reap(&'static self) {
         while self.reap_once() {}
     }
 
-    /// True if it is to be done again: a note was taken away while its slot was not on the list, where the thread that took it away looked.
+    /// Returns true if the caller has to try again: a thread removed its hazard pointer, and checked the list while the slot was not on it.
     fn reap_once(&'static self) -> bool {
         let mut next = self.retired.take_all(&self.slots);
         if next.is_none() {
@@ -157,7 +158,7 @@ impl<T: Send + Sync> Slots<T> {
         while let Some(slot) = next {
             next = List::slot(&self.slots, slot.next.load(Ordering::Relaxed));
             if notes_are_seen && !notes::is_noted(std::ptr::from_ref(slot).addr()) {
-                // SAFETY: no count and no note is left, and this thread took the slot off the list: no other process has it.
+                // SAFETY: no count and no hazard pointer is left, and this thread removed the slot from the list: no other thread has it.
                 unsafe { (*slot.thing.get()).assume_init_drop() };
                 self.free.push(slot);
             } else {
@@ -165,7 +166,7 @@ impl<T: Send + Sync> Slots<T> {
                 kept += 1;
             }
         }
-        // A thread that takes a note away behind this barrier finds its slot on the list.
+        // A thread that removes its hazard pointer after this barrier finds its slot on the list.
         kept != 0
             && notes::see_notes()
             && self.retired.has(&self.slots, kept, |slot| {
@@ -176,8 +177,8 @@ impl<T: Send + Sync> Slots<T> {
 
 type Array<T> = Chunks<Slot<T>, CHUNK, { MOST / CHUNK }>;
 
-/// A stack of slots without a lock. The upper half of the word changes with every operation, so that a slot that was
-/// taken and put back in between is not mistaken for one that never left.
+/// A lock-free stack of slots. The upper half of the word changes with every operation: the compare-and-swap notices a slot that was removed
+/// and added again meanwhile.
 struct List {
     head: AtomicU64,
 }
@@ -202,7 +203,7 @@ impl List {
         let mut head = self.head.load(Ordering::Relaxed);
         loop {
             slot.next.store(head as u32, Ordering::Relaxed);
-            // Release: the slot's link, and on the free list its emptying, come first.
+            // Release: the slot's link, and for the free list the drop of its thing, come first.
             match self.head.compare_exchange_weak(
                 head,
                 List::successor(head, link),
@@ -220,7 +221,7 @@ impl List {
         let mut head = self.head.load(Ordering::Acquire);
         loop {
             let slot = List::slot(slots, head as u32)?;
-            // May be stale if another thread took the slot; then the exchange fails.
+            // Stale if another thread took the slot; then the compare-and-swap fails.
             let next = List::successor(head, slot.next.load(Ordering::Relaxed));
             match self
                 .head
@@ -232,7 +233,7 @@ impl List {
         }
     }
 
-    /// Whether one of the first `most` slots is like that. A guess, if others change the list meanwhile.
+    /// Returns whether `like` holds for one of the first `most` slots. A guess if other threads change the list meanwhile.
     fn has<T: Send + Sync>(
         &self,
         slots: &'static Array<T>,
@@ -244,7 +245,7 @@ impl List {
         std::iter::successors(first, next).take(most).any(like)
     }
 
-    /// Empties the list and returns its first slot, from which the links lead to the others.
+    /// Empties the list, and returns its first slot, whose links lead to the others.
     fn take_all<T: Send + Sync>(&self, slots: &'static Array<T>) -> Option<&'static Slot<T>> {
         let mut head = self.head.load(Ordering::Acquire);
         loop {

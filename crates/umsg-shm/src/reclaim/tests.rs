@@ -1,10 +1,10 @@
 use super::{Held, Link, Slots, Word, notes};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-/// How often a thing takes the place of another.
+/// The number of times that a thing replaces another.
 const ROUNDS: usize = if cfg!(miri) { 20 } else { 5_000 };
 
-/// Counts those that are there.
+/// Counts the things that exist.
 struct Thing(&'static AtomicUsize, AtomicBool);
 
 impl Thing {
@@ -21,7 +21,7 @@ impl Drop for Thing {
     }
 }
 
-/// A link of the test's own, and a count of what is there.
+/// A link for this test, and the count of its things.
 macro_rules! statics {
     ($slots:ident, $link:ident, $count:ident) => {
         static $slots: Slots<Thing> = Slots::new();
@@ -30,7 +30,7 @@ macro_rules! statics {
     };
 }
 
-/// Waits: another test's thread may have noted a slot of the same address by chance, but not for long.
+/// Waits, because a thread of another test may have noted a slot of the same address for a moment.
 fn drops(slots: &'static Slots<Thing>, count: &AtomicUsize) -> bool {
     (0..1000).any(|_| {
         slots.reap();
@@ -136,7 +136,7 @@ fn no_thread_ever_uses_a_thing_that_was_dropped() {
                 link.put(Word::new(SLOTS.fill(Thing::new(&COUNT)).unwrap(), 0));
             }
         }
-        // However the threads were scheduled, each link was used.
+        // In every schedule, each link was used.
         while used.load(Relaxed) < ROUNDS / 5 {
             std::thread::yield_now();
         }
@@ -176,7 +176,7 @@ fn a_forked_child_has_its_parents_things_and_is_free_to_drop_them() {
     assert!(link.leads() && COUNT.load(Relaxed) == 1);
 }
 
-/// What a forked child finds. It must take no lock that another thread may have held.
+/// Returns the result of `find` in a forked child. `find` must take no lock that another thread may have held.
 fn in_child(find: impl FnOnce() -> bool) -> bool {
     // SAFETY: the child calls nothing but `find`, which by this function's contract may run there, and ends.
     match unsafe { libc::fork() } {
