@@ -19,10 +19,6 @@ use crate::{fd, process, signals};
 /// `Ok(None)`: not a queue of ours. An error is an errno: it is one, but can't be used.
 #[cold]
 pub(crate) fn adopt(number: c_int) -> Result<Option<Held>, c_int> {
-    roomy(|| look_at(number))
-}
-
-fn look_at(number: c_int) -> Result<Option<Held>, c_int> {
     let Some(descriptor) = fd::borrow(number) else {
         return Ok(None);
     };
@@ -32,6 +28,10 @@ fn look_at(number: c_int) -> Result<Option<Held>, c_int> {
     if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile {
         return Ok(None);
     }
+    roomy(|| adopt_file(number, descriptor))
+}
+
+fn adopt_file(number: c_int, descriptor: BorrowedFd<'_>) -> Result<Option<Held>, c_int> {
     let Some(name) = name_of(number) else {
         return Ok(None);
     };
