@@ -28,7 +28,11 @@ thread_local! {
 
 impl Masked {
     pub fn all() -> Masked {
-        let before = set(ALL);
+        // Within another one, the mask is this one's already.
+        let before = match DEPTH.get() {
+            0 => set(ALL),
+            _ => ALL,
+        };
         DEPTH.set(DEPTH.get() + 1);
         Masked { before }
     }
@@ -42,7 +46,9 @@ impl Masked {
 impl Drop for Masked {
     fn drop(&mut self) {
         DEPTH.set(DEPTH.get() - 1);
-        set(self.before);
+        if DEPTH.get() == 0 {
+            set(self.before);
+        }
     }
 }
 
@@ -96,8 +102,5 @@ fn set(mask: u64) -> u64 {
 
 /// Does something with no signal masked.
 pub fn unmasked<T>(work: impl FnOnce() -> T) -> T {
-    let before = set(0);
-    let done = work();
-    set(before);
-    done
+    lifted_to(0, work)
 }
