@@ -1,7 +1,9 @@
 //! The queues that descriptors of this process lead to, each in a slot that the library keeps as long as a call uses it
 //! ([`umsg_shm::reclaim`]).
 
-use umsg::posix::Queue;
+use std::sync::atomic::AtomicBool;
+
+use umsg::posix::{FileState, Queue};
 use umsg_shm::reclaim::{Slot, Slots};
 
 use crate::doorbells::Doorbells;
@@ -16,6 +18,10 @@ pub(crate) struct Attached {
     pub(crate) identity: (u64, u64),
     /// Most bytes in a message; never changes.
     pub(crate) message_size: usize,
+    /// The state of the file when the queue was opened by its name. None if the queue can't be kept; see [`crate::kept`].
+    pub(crate) state: Option<FileState>,
+    /// Whether the queue is unmapped at its last close: it was polled, or this process removed its name.
+    pub(crate) unkept: AtomicBool,
     /// The name that the queue was opened by, with its slash.
     pub(crate) name: Box<[u8]>,
 }
@@ -30,6 +36,8 @@ impl Attached {
             queue,
             identity,
             message_size,
+            state: None,
+            unkept: AtomicBool::new(false),
             name: name.into(),
         }
     }

@@ -8,11 +8,16 @@ use crate::fd;
 
 /// Says why `function` failed on a name, if the user asked for it.
 pub(crate) fn explain(function: &str, name: &[u8], why: &dyn Display) {
-    if std::env::var_os("UMSG_DEBUG").is_none_or(|value| value.is_empty() || value == "0") {
+    if !is_on() {
         return;
     }
     let line = format!("umsg: {function}(\"{}\"): {why}\n", name.escape_ascii());
     say(line.as_bytes());
+}
+
+/// Whether the user asked for explanations.
+pub(crate) fn is_on() -> bool {
+    std::env::var_os("UMSG_DEBUG").is_some_and(|value| !value.is_empty() && value != "0")
 }
 
 /// Writes to standard error, by a bare system call.

@@ -15,9 +15,9 @@ use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use umsg::Edges;
-use umsg::posix::Queue;
 use umsg_shm::sys::reserved_descriptors;
 
+use crate::attachments::Attached;
 use crate::fd;
 
 /// The numbers of an attachment that were registered; only ever prepended to.
@@ -55,11 +55,11 @@ impl Doorbells {
     /// What is to stand in epoll for one of the queue's numbers.
     pub(crate) fn register(
         &self,
-        queue: &Queue,
+        attached: &Attached,
         number: c_int,
         edges: Edges,
     ) -> Result<Option<c_int>, c_int> {
-        let first_bell = doorbell(queue, edges)?;
+        let first_bell = doorbell(attached, edges)?;
         loop {
             let first = self.0.load(Ordering::Acquire);
             if let Some(doorbell) = self.find(first, number) {
@@ -95,8 +95,11 @@ impl Doorbells {
 }
 
 /// The queue's doorbell, in the state that the queue is in. An error is an errno.
-pub(crate) fn doorbell(queue: &Queue, edges: Edges) -> Result<c_int, c_int> {
-    queue
+pub(crate) fn doorbell(attached: &Attached, edges: Edges) -> Result<c_int, c_int> {
+    // Relaxed: the caller has the queue open, and only the last close asks.
+    attached.unkept.store(true, Ordering::Relaxed);
+    attached
+        .queue
         .pollable_with(edges)
         .map(|doorbell| doorbell.as_raw_fd())
         .map_err(|error| error.raw_os_error().unwrap_or(libc::ENOMEM))

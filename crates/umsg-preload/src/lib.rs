@@ -39,6 +39,7 @@ mod errno;
 mod fd;
 mod home;
 mod hooks;
+mod kept;
 mod memory;
 mod names;
 mod next;

@@ -191,7 +191,7 @@ fn put_bells(fds: &[pollfd], copy: &mut [pollfd]) -> Result<(), c_int> {
         if table::knows(one.fd)
             && let Some(held) = ours::file(one.fd)
         {
-            copied.fd = doorbells::doorbell(&held.queue, Edges::Changes)?;
+            copied.fd = doorbells::doorbell(&held, Edges::Changes)?;
         }
     }
     Ok(())

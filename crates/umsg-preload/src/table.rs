@@ -52,6 +52,26 @@ impl Held {
         self.0.flags() & WRITE != 0
     }
 
+    /// Takes over the count of a word that is in no entry.
+    pub(crate) fn of_word(word: Word) -> Held {
+        Held(word.hold())
+    }
+
+    /// What a link leads to.
+    pub(crate) fn of(link: &'static Link<Attached>) -> Option<Held> {
+        link.hold().map(Held)
+    }
+
+    /// The access mode, as a word has it.
+    pub(crate) fn word_flags(&self) -> usize {
+        self.0.flags()
+    }
+
+    /// Whether the access mode is that of these flags of an open file description.
+    pub(crate) fn has_access(&self, flags: c_int) -> bool {
+        self.0.flags() == access(flags)
+    }
+
     /// What the table said.
     pub(crate) fn word(&self) -> Word {
         self.0.word()
@@ -92,7 +112,7 @@ pub(crate) fn knows(fd: c_int) -> bool {
 /// The queue behind a descriptor, if the table has it.
 #[inline(always)]
 pub(crate) fn hold(fd: c_int) -> Option<Held> {
-    entry(fd)?.hold().map(Held)
+    Held::of(entry(fd)?)
 }
 
 /// Enters a descriptor; the entry takes over the word's count. What was there before is stale, and dropped. Gives the

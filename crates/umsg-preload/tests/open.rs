@@ -18,11 +18,22 @@ cases_on_both! { "open":
     an_unlinked_queue_lives_until_its_last_close_and_its_name_is_free,
     messages_persist_with_no_opener,
     the_mode_is_masked_by_the_umask,
+    a_queue_that_is_opened_again_is_the_one_that_has_the_name,
+    a_queue_that_is_opened_again_has_the_access_and_the_flags_of_this_opening,
 }
 
 #[test]
 fn a_program_that_changed_its_user_finds_the_same_queues() {
-    let case = "a_program_that_changed_its_user_finds_the_same_queues";
+    among_users("a_program_that_changed_its_user_finds_the_same_queues");
+}
+
+#[test]
+fn a_queue_that_is_opened_again_asks_for_the_permissions_of_then() {
+    among_users("a_queue_that_is_opened_again_asks_for_the_permissions_of_then");
+}
+
+/// Runs a case in a namespace that all users may use, and on the kernel.
+fn among_users(case: &str) {
     let namespace = Namespace::new();
     let for_all = std::fs::Permissions::from_mode(0o1777);
     std::fs::set_permissions(namespace.path(), for_all).unwrap();

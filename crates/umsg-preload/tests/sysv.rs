@@ -8,6 +8,7 @@ cases_on_both! { "sysv":
     bad_addresses_are_efault_and_a_receive_consumes_the_message,
     a_buffer_said_to_be_huge_is_fine,
     keys_lead_to_queues,
+    a_key_leads_to_the_queue_that_took_the_place_of_an_attached_one,
     a_blocked_receiver_gets_what_another_process_sends,
     a_blocked_sender_goes_on_when_there_is_room,
     who_waits_in_a_removed_queue_is_told_so,

@@ -7,4 +7,5 @@ cases_on_both! { "threads":
     closing_and_opening_under_senders_loses_no_memory_access,
     a_closed_queue_is_unmapped,
     threads_that_come_and_go_leave_nothing_mapped,
+    few_closed_queues_stay_mapped,
 }

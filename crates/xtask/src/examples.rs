@@ -12,7 +12,8 @@ use crate::failure::{Context as _, Failure, Result};
 use crate::workspace::Workspace;
 
 /// Files whose functions are public for other crates of the workspace alone, and no part of the library's documentation.
-const INTERNAL: [&str; 4] = [
+const INTERNAL: [&str; 5] = [
+    "posix/known_file.rs",
     "posix/sigevent.rs",
     "signals.rs",
     "sysv/raw.rs",

@@ -9,7 +9,7 @@ use std::ffi::{c_int, c_uint};
 
 use umsg_shm::sys::reserved_descriptors;
 
-use crate::{errno, fd, next, ours, process, table};
+use crate::{errno, fd, kept, next, ours, process, table};
 
 /// Closes a descriptor, which may be a queue's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
@@ -54,9 +54,7 @@ unsafe fn close_known(fd: c_int) -> c_int {
     let word = table::take(fd);
     // SAFETY: by this function's contract.
     let outcome = unsafe { next::close(fd) };
-    if let Some(word) = word {
-        word.release();
-    }
+    word.into_iter().for_each(kept::release);
     drop_if_readopted(fd);
     outcome
 }

@@ -41,7 +41,7 @@ unsafe fn control_known(set: c_int, operation: c_int, fd: c_int, event: *mut epo
     // SAFETY: as above.
     let edges = unsafe { edges(event) };
     let doorbell = match operation {
-        libc::EPOLL_CTL_ADD => held.doorbells.register(&held.queue, fd, edges),
+        libc::EPOLL_CTL_ADD => held.doorbells.register(&held, fd, edges),
         libc::EPOLL_CTL_MOD => change(&held, fd, edges),
         _ => Ok(held.doorbells.registered(fd)),
     };
@@ -56,7 +56,7 @@ unsafe fn control_known(set: c_int, operation: c_int, fd: c_int, event: *mut epo
 fn change(held: &Held, fd: c_int, edges: Edges) -> Result<Option<c_int>, c_int> {
     let registered = held.doorbells.registered(fd);
     if registered.is_some() {
-        doorbells::doorbell(&held.queue, edges)?;
+        doorbells::doorbell(held, edges)?;
     }
     Ok(registered)
 }

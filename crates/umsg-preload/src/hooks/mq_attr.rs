@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_long};
 use libc::mq_attr;
 use rustix::fs::OFlags;
 
-use crate::table::Held;
+use crate::table::{self, Held};
 use crate::{errno, fd, next, ours, pointer};
 
 /// Reads a queue's attributes.
@@ -27,12 +27,21 @@ pub unsafe extern "C" fn mq_setattr(fd: c_int, new: *const mq_attr, old: *mut mq
 unsafe fn exchange(fd: c_int, new: *const mq_attr, old: *mut mq_attr) -> Result<c_int, c_int> {
     // SAFETY: by this function's contract.
     let wanted = unsafe { wanted_flags(new)? };
-    let Some(held) = ours::checked_queue(fd)? else {
+    // As for a send, the table's word is enough to read. A change must not reach another file that has got the number.
+    let held = match table::hold(fd).filter(|_| wanted.is_none()) {
+        Some(held) => Some(held),
+        None => ours::checked_queue(fd)?,
+    };
+    let Some(held) = held else {
         // SAFETY: by this function's contract.
         return errno::result(unsafe { next::mq_setattr(fd, new, old) });
     };
     let descriptor = fd::borrow(fd).ok_or(libc::EBADF)?;
-    let flags = rustix::fs::fcntl_getfl(descriptor).map_err(|_| libc::EBADF)?;
+    let Ok(flags) = rustix::fs::fcntl_getfl(descriptor) else {
+        // Closed by a system call that did not pass through here: the look has the table forget it.
+        drop(ours::file(fd));
+        return Err(libc::EBADF);
+    };
     if let Some(wanted) = wanted {
         let all = (flags - OFlags::NONBLOCK) | wanted;
         rustix::fs::fcntl_setfl(descriptor, all).map_err(|error| error.raw_os_error())?;

@@ -6,11 +6,12 @@ use std::os::unix::ffi::OsStrExt;
 
 use libc::{mode_t, mq_attr, mqd_t};
 use rustix::fs::{Mode, OFlags};
-use umsg::posix::{OpenError, OpenOptions, Queue};
+use umsg::Namespace;
+use umsg::posix::{FileState, OpenError, OpenOptions, Queue};
 use umsg_shm::sys::stack::roomy;
 
 use crate::attachments::{self, Attached};
-use crate::{debug, errno, fd, home, names, pointer, process, table};
+use crate::{debug, errno, fd, home, kept, names, pointer, process, table};
 
 /// Opens a queue, or creates it. `mode` and `attributes` count only with O_CREAT.
 #[cfg_attr(not(test), unsafe(no_mangle))]
@@ -23,9 +24,9 @@ pub unsafe extern "C" fn mq_open(
     // SAFETY: the caller's promises to libc's mq_open are handed on; without O_CREAT the last two are not read.
     let opened = unsafe {
         if flags & libc::O_CREAT == 0 {
-            roomy(|| open(name, flags, 0, std::ptr::null()))
+            open(name, flags, 0, std::ptr::null())
         } else {
-            roomy(|| open(name, flags, mode, attributes))
+            open(name, flags, mode, attributes)
         }
     };
     opened.unwrap_or_else(errno::fail)
@@ -38,7 +39,7 @@ pub unsafe extern "C" fn __mq_open_2(name: *const c_char, flags: c_int) -> mqd_t
         fortify_fail();
     }
     // SAFETY: the caller's promises to libc's function are handed on.
-    roomy(|| unsafe { open(name, flags, 0, std::ptr::null()) }).unwrap_or_else(errno::fail)
+    unsafe { open(name, flags, 0, std::ptr::null()) }.unwrap_or_else(errno::fail)
 }
 
 /// As glibc ends such a program.
@@ -67,12 +68,17 @@ unsafe fn open(
         mode,
         attributes,
     };
-    let opened = if flags & libc::O_ACCMODE == libc::O_ACCMODE {
-        request.open_without_access()
-    } else {
-        request.open()
-    };
-    opened.map_err(|refusal| refusal.errno(name))
+    if let Some(opened) = request.open_kept(rest) {
+        return opened;
+    }
+    roomy(|| {
+        let opened = if flags & libc::O_ACCMODE == libc::O_ACCMODE {
+            request.open_without_access()
+        } else {
+            request.open()
+        };
+        opened.map_err(|refusal| refusal.errno(name))
+    })
 }
 
 /// # Safety
@@ -118,6 +124,16 @@ struct Request<'a> {
 }
 
 impl Request<'_> {
+    /// The short way to open a queue; see [`kept`].
+    fn open_kept(&self, rest: &[u8]) -> Option<Result<mqd_t, c_int>> {
+        let further = libc::O_EXCL | libc::O_APPEND | libc::O_ASYNC | libc::O_NOATIME;
+        if self.flags & further != 0 || self.flags & libc::O_ACCMODE == libc::O_ACCMODE {
+            return None;
+        }
+        // Finding it out takes more stack than a small thread has.
+        kept::open(Namespace::known_of_this_process()?, rest, self.flags)
+    }
+
     fn open(&self) -> Result<mqd_t, Refusal> {
         let (queue, descriptor) = self.ask(&self.options())?;
         self.finish(queue, descriptor, self.flags)
@@ -172,7 +188,8 @@ impl Request<'_> {
     fn finish(&self, queue: Queue, descriptor: OwnedFd, access: c_int) -> Result<mqd_t, Refusal> {
         let descriptor = fd::lowest(descriptor, true);
         self.set_further_flags(&descriptor);
-        let attached = Attached::new(queue, self.name);
+        let mut attached = Attached::new(queue, self.name);
+        attached.state = FileState::of(&attached.queue, &descriptor);
         let attachment = attachments::attach(attached).ok_or(Refusal::Errno(libc::ENOMEM))?;
         let number = descriptor.into_raw_fd();
         let word = table::word(attachment, access);

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use umsg_shm::sys::stack::roomy;
 
-use crate::{debug, errno, home, names};
+use crate::{debug, errno, home, kept, names};
 
 /// Removes a name. The queue lives on until its last descriptor is closed.
 #[cfg_attr(not(test), unsafe(no_mangle))]
@@ -22,7 +22,10 @@ fn unlink(name: &[u8]) -> Result<c_int, c_int> {
         error.errno()
     })?;
     match umsg::posix::unlink_in(namespace, OsStr::from_bytes(name)) {
-        Ok(()) => Ok(0),
+        Ok(()) => {
+            kept::forget_removed(name);
+            Ok(0)
+        }
         Err(error) => Err(error.errno()),
     }
 }

@@ -11,6 +11,9 @@ use crate::{debug, errno, signals};
 /// The identifier of a key's System V queue, which is made if the flags say so.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn msgget(key: key_t, flags: c_int) -> c_int {
+    if let Some(id) = raw::known(key, flags) {
+        return id;
+    }
     signals::announce();
     roomy(|| {
         raw::get(key, flags).unwrap_or_else(|error| {

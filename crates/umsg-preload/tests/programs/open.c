@@ -133,3 +133,75 @@ CASE(a_program_that_changed_its_user_finds_the_same_queues) {
     EXPECT_ERRNO(mq_unlink(name()), EACCES);
     EXPECT(seteuid(0) == 0);
 }
+
+/* Runs in a child, which ends well if `work` does. */
+static void in_child(void (*work)(void)) {
+    pid_t child = fork();
+    if (child == 0) {
+        work();
+        _exit(0);
+    }
+    expect_success(child);
+}
+
+static void replace_queue(void) {
+    struct mq_attr attributes = {.mq_maxmsg = 7, .mq_msgsize = 16};
+    EXPECT(mq_unlink(name()) == 0);
+    mqd_t queue = mq_open(name(), O_RDWR | O_CREAT | O_EXCL, 0600, &attributes);
+    EXPECT(queue >= 0 && mq_send(queue, "new", 3, 0) == 0);
+}
+
+static void unlink_it(void) { EXPECT(mq_unlink(name()) == 0); }
+
+CASE(a_queue_that_is_opened_again_is_the_one_that_has_the_name) {
+    mqd_t first = create(O_RDWR, 4);
+    EXPECT(mq_send(first, "old", 3, 0) == 0 && mq_close(first) == 0);
+    for (int round = 0; round < 3; round++) {
+        mqd_t again = mq_open(name(), O_RDWR);
+        EXPECT(again == first && count(again) == 1);
+        EXPECT(mq_close(again) == 0);
+    }
+    in_child(replace_queue);
+    mqd_t other = mq_open(name(), O_RDWR | O_CREAT, 0600, NULL);
+    struct mq_attr attributes;
+    EXPECT(mq_getattr(other, &attributes) == 0 && attributes.mq_maxmsg == 7 && attributes.mq_curmsgs == 1);
+    EXPECT(mq_close(other) == 0);
+    in_child(unlink_it);
+    EXPECT_ERRNO(mq_open(name(), O_RDWR), ENOENT);
+}
+
+CASE(a_queue_that_is_opened_again_has_the_access_and_the_flags_of_this_opening) {
+    EXPECT(mq_close(create(O_RDWR, 4)) == 0);
+    char buffer[16];
+    for (int round = 0; round < 2; round++) {
+        mqd_t both = mq_open(name(), O_RDWR | O_NONBLOCK), reader = mq_open(name(), O_RDONLY);
+        mqd_t writer = mq_open(name(), O_WRONLY | O_NONBLOCK), waits = mq_open(name(), O_RDWR);
+        EXPECT(both >= 0 && reader >= 0 && writer >= 0 && waits >= 0);
+        EXPECT_ERRNO(mq_receive(both, buffer, 16, NULL), EAGAIN);
+        EXPECT_ERRNO(mq_send(reader, "x", 1, 0), EBADF);
+        EXPECT(mq_send(writer, "x", 1, 0) == 0 && mq_receive(reader, buffer, 16, NULL) == 1);
+        EXPECT_ERRNO(mq_receive(writer, buffer, 16, NULL), EBADF);
+        struct timespec soon = in_ms(20);
+        EXPECT_ERRNO(mq_timedreceive(waits, buffer, 16, NULL, &soon), ETIMEDOUT);
+        EXPECT(fcntl(both, F_GETFL) == (O_RDWR | O_NONBLOCK) && fcntl(waits, F_GETFL) == O_RDWR);
+        EXPECT(fcntl(both, F_GETFD) == FD_CLOEXEC && fcntl(waits, F_GETFD) == FD_CLOEXEC);
+        EXPECT(!mq_close(both) && !mq_close(reader) && !mq_close(writer) && !mq_close(waits));
+    }
+}
+
+CASE(a_queue_that_is_opened_again_asks_for_the_permissions_of_then) {
+    if (geteuid() != 0) return;
+    EXPECT(mq_close(create(O_RDWR, 4)) == 0);
+    EXPECT(mq_close(mq_open(name(), O_RDONLY)) == 0);
+    EXPECT(setegid(65534) == 0 && seteuid(65534) == 0);
+    EXPECT_ERRNO(mq_open(name(), O_RDWR), EACCES);
+    EXPECT_ERRNO(mq_open(name(), O_RDONLY), EACCES);
+    EXPECT(seteuid(0) == 0 && setegid(0) == 0);
+    mqd_t queue = mq_open(name(), O_RDWR);
+    EXPECT(queue >= 0 && fchmod(queue, 0604) == 0 && mq_close(queue) == 0);
+    EXPECT(setegid(65534) == 0 && seteuid(65534) == 0);
+    EXPECT_ERRNO(mq_open(name(), O_RDWR), EACCES);
+    EXPECT_ERRNO(mq_open(name(), O_WRONLY), EACCES);
+    EXPECT(mq_open(name(), O_RDONLY) >= 0);
+    EXPECT(seteuid(0) == 0);
+}

@@ -143,6 +143,31 @@ CASE(keys_lead_to_queues) {
     EXPECT_ERRNO(msgctl(id, IPC_RMID, NULL), EINVAL);
 }
 
+CASE(a_key_leads_to_the_queue_that_took_the_place_of_an_attached_one) {
+    create_id();
+    key_t key = (key_t)getpid() << 8 | 1;
+    for (int round = 0; round < 3; round++) {
+        int id = msgget(key, IPC_CREAT | 0600);
+        EXPECT(id >= 0);
+        put(id, 1, "old");
+        EXPECT(msgget(key, 0) == id && msgget(key, IPC_CREAT | 0600) == id);
+        pid_t child = fork();
+        if (child == 0) {
+            EXPECT(msgctl(id, IPC_RMID, NULL) == 0);
+            int other = msgget(key, IPC_CREAT | IPC_EXCL | 0600);
+            EXPECT(other >= 0 && other != id);
+            put(other, 1, "new");
+            _exit(0);
+        }
+        expect_success(child);
+        int other = msgget(key, 0);
+        EXPECT(other >= 0 && other != id);
+        expect_text(other, 0, IPC_NOWAIT, 1, "new");
+        EXPECT(msgget(key, 0) == other && msgctl(other, IPC_RMID, NULL) == 0);
+        EXPECT_ERRNO(msgget(key, 0), ENOENT);
+    }
+}
+
 CASE(a_blocked_receiver_gets_what_another_process_sends) {
     int id = create_id();
     pid_t child = fork();

@@ -1,5 +1,6 @@
 /* Threads that use and close descriptors at the same time. */
 #include "check.h"
+#include <poll.h>
 #include <pthread.h>
 
 static volatile mqd_t queue;
@@ -102,5 +103,34 @@ CASE(threads_that_come_and_go_leave_nothing_mapped) {
         for (int i = 0; i < 30; i++) EXPECT(pthread_join(threads[i], NULL) == 0);
     }
     one_message((void *)-1L);
+    EXPECT(mapped_queues() == 0);
+}
+
+/* Queues with a name stay mapped for the next opening: a few of them, and none that was removed or polled. */
+CASE(few_closed_queues_stay_mapped) {
+    name();
+    char own[80];
+    long most = 0;
+    for (int round = 0; round < 3; round++) {
+        for (long i = 0; i < 30; i++) {
+            snprintf(own, sizeof own, "%s-%ld", name(), i);
+            struct mq_attr attributes = {.mq_maxmsg = 4, .mq_msgsize = 16};
+            mqd_t queue = mq_open(own, O_RDWR | O_CREAT, 0600, &attributes);
+            EXPECT(queue >= 0 && mq_close(queue) == 0);
+            if (mapped_queues() > most) most = mapped_queues();
+        }
+    }
+    EXPECT(most <= 9);
+    for (long i = 0; i < 30; i++) {
+        snprintf(own, sizeof own, "%s-%ld", name(), i);
+        if (i == 29) {
+            mqd_t queue = mq_open(own, O_RDWR);
+            struct pollfd polled = {.fd = queue, .events = POLLIN};
+            int lowest = dup(queue);
+            EXPECT(poll(&polled, 1, 5) == 0 && close(lowest) == 0 && mq_close(queue) == 0);
+            EXPECT(mapped_queues() == 0);
+        }
+        EXPECT(mq_unlink(own) == 0);
+    }
     EXPECT(mapped_queues() == 0);
 }

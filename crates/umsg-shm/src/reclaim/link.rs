@@ -52,6 +52,19 @@ impl<T: Send + Sync> Word<T> {
     pub fn release(self) {
         self.slot().release();
     }
+
+    /// Returns the thing to which the word leads, in use by the word's count.
+    pub fn hold(self) -> Held<T> {
+        Held {
+            word: self,
+            note: None,
+        }
+    }
+
+    /// Releases the word's count, unless it is the last one. Then it returns the word with its count.
+    pub fn release_unless_last(self) -> Option<Word<T>> {
+        (!self.slot().release_unless_last()).then_some(self)
+    }
 }
 
 /// A word that threads share. While it leads to a slot, it has one count of the slot.
@@ -132,15 +145,20 @@ impl<T: Send + Sync> Link<T> {
         Word::from_bits(self.0.swap(0, Ordering::AcqRel))
     }
 
-    /// Empties the link if its value still is `word`. Returns whether it did.
+    /// Empties the link if its value still is `word`. Returns whether it did; the caller has the count then.
+    pub fn take_if(&self, word: Word<T>) -> bool {
+        self.0
+            .compare_exchange(word.bits(), 0, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    /// Does the same as [`take_if`](Link::take_if), and releases the count.
     pub fn forget(&self, word: Word<T>) -> bool {
-        let forgotten =
-            self.0
-                .compare_exchange(word.bits(), 0, Ordering::AcqRel, Ordering::Relaxed);
-        if forgotten.is_ok() {
+        let forgotten = self.take_if(word);
+        if forgotten {
             word.release();
         }
-        forgotten.is_ok()
+        forgotten
     }
 }
 

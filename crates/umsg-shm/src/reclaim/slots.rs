@@ -79,6 +79,16 @@ impl<T: Send + Sync> Slot<T> {
         }
     }
 
+    /// Releases a count, unless it is the last one. Returns whether it did.
+    pub(super) fn release_unless_last(&self) -> bool {
+        // AcqRel: as in `release`.
+        self.users
+            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |users| {
+                (users > 1).then_some(users - 1)
+            })
+            .is_ok()
+    }
+
     fn owner(&self) -> Option<&'static Slots<T>> {
         // SAFETY: a slot that had a user was filled by its owner, which is a static.
         unsafe { self.owner.load(Ordering::Relaxed).as_ref() }

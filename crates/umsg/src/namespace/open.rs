@@ -1,13 +1,13 @@
 //! Opening a queue's file that exists, and taking its name away.
 
-use std::ffi::OsStr;
+use std::ffi::{CStr, OsStr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags};
-use rustix::io::Errno;
+use rustix::io::{self, Errno};
 
-use super::Namespace;
 use super::directory::{Directory, proc_link, reopen};
 use super::error::NamespaceError;
 use super::file_error::FileError;
@@ -15,6 +15,7 @@ use super::identified::open_regular;
 use super::names::QueueName;
 use super::queues::POSIX;
 use super::transient;
+use super::{Namespace, NamespaceKind};
 
 /// Which way a queue's file is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,6 +69,44 @@ impl Namespace {
             let mut queues = self.queues_of(kind)?;
             open_in(&mut queues, name.as_os_str(), access, nonblocking)
         })
+    }
+
+    /// Opens the file of a queue by its path alone, without the checks of [`open_queue_file`](Self::open_queue_file): for a caller that
+    /// compares the file with one that passed them. Also returns whether O_NONBLOCK is set: it is, unless no other user can put a file
+    /// there and an opening can't block for lack of a peer.
+    ///
+    /// # Errors
+    /// Those of open(2).
+    ///
+    /// # Blocking
+    /// Never for files of other users. A FIFO is opened, and the caller closes it again.
+    pub(crate) fn open_unchecked(
+        &self,
+        name: &OsStr,
+        access: FileAccess,
+        nonblocking: bool,
+    ) -> io::Result<(OwnedFd, bool)> {
+        let directory = self.path().as_os_str().as_bytes();
+        let path = [
+            directory,
+            b"/",
+            POSIX.as_bytes(),
+            b"/",
+            name.as_bytes(),
+            b"\0",
+        ]
+        .concat();
+        let path = CStr::from_bytes_with_nul(&path).map_err(|_| Errno::INVAL)?;
+        let can_block = self.kind == NamespaceKind::User && access == FileAccess::ReadWrite;
+        let nonblocking = nonblocking || !can_block;
+        let flags = OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let waits = if nonblocking {
+            OFlags::NONBLOCK
+        } else {
+            OFlags::empty()
+        };
+        let file = fs::open(path, access.flags() | flags | waits, Mode::empty())?;
+        Ok((file, nonblocking))
     }
 
     /// Opens a file, and again once the names that dead makers have left are gone, if it has two.

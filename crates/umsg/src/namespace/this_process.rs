@@ -16,4 +16,12 @@ impl Namespace {
     pub fn of_this_process() -> Result<&'static Namespace, NamespaceError> {
         FOUND.get_or_find(Namespace::resolve)
     }
+
+    /// The namespace that this process uses, if it was found out before.
+    #[doc(hidden)]
+    #[inline]
+    #[must_use]
+    pub fn known_of_this_process() -> Option<&'static Namespace> {
+        FOUND.get_or_find(|| Err(())).ok()
+    }
 }

@@ -34,6 +34,7 @@ mod create;
 mod dead_letter;
 mod diagnose;
 mod directory;
+mod known_file;
 mod lease;
 mod notify;
 mod open;
@@ -56,6 +57,8 @@ pub use batch::{Incoming, Outgoing};
 pub use dead_letter::Undelivered;
 pub use diagnose::{diagnose, repair};
 pub use directory::{Listed, list, list_untouched, unlink, unlink_in};
+#[doc(hidden)]
+pub use known_file::{FileState, KnownFile};
 pub use lease::Lease;
 pub use notify::{Awaited, Notify, Registered, Registration};
 #[doc(hidden)]

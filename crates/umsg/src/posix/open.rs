@@ -1,6 +1,6 @@
 //! Opening queues by name.
 
-use super::access::is_granted;
+use super::access::{Access, is_granted};
 use super::create::exists;
 use super::options::OpenOptions;
 use super::queue::Queue;
@@ -231,7 +231,13 @@ impl OpenOptions {
     }
 
     pub(super) fn file_access(&self) -> FileAccess {
-        match (self.access.read, self.access.write) {
+        self.access.into()
+    }
+}
+
+impl From<Access> for FileAccess {
+    fn from(access: Access) -> FileAccess {
+        match (access.read, access.write) {
             (true, false) => FileAccess::Read,
             (false, true) => FileAccess::Write,
             _ => FileAccess::ReadWrite,

@@ -5,12 +5,13 @@
 //! the identifier fails with EINVAL, and a waiting call with EIDRM. Source: ipc/msg.c of the kernel, msgop(2), msgctl(2).
 
 mod control;
+mod known_keys;
 
 use super::Until;
 use super::attachments::{Attachments, InUse};
 use super::error::{OpenError, ReceiveError};
 use super::queue::{Queue, Received};
-use super::registry::{self, GetRequest, Obtained};
+use super::registry::{self, GetRequest, Obtained, PRIVATE};
 use crate::error::QueueError;
 use crate::namespace::Namespace;
 pub use control::{
@@ -37,11 +38,27 @@ pub fn msgget(key: i32, flags: i32) -> Result<i32, Errno> {
     get(key, flags).map_err(|error| error.errno())
 }
 
+/// Returns the identifier of a key's queue if the process is attached to the queue, and the flags want an existing queue. It makes no
+/// system call.
+#[inline]
+#[must_use]
+pub fn known(key: i32, flags: i32) -> Option<i32> {
+    if key == PRIVATE || flags & libc::IPC_EXCL != 0 {
+        return None;
+    }
+    let id = known_keys::id_of(key)?;
+    let queue = ATTACHED.get(id)?;
+    known_keys::answers(&queue, key, id, flags as u32 & 0o777).then_some(id)
+}
+
 /// Returns the identifier as [`msgget`] does, with a detailed error.
 ///
 /// # Errors
 /// As [`msgget`].
 pub fn get(key: i32, flags: i32) -> Result<i32, OpenError> {
+    if let Some(id) = known(key, flags) {
+        return Ok(id);
+    }
     let namespace = Namespace::of_this_process()?;
     let mode = flags as u32 & 0o777;
     let request = GetRequest {
@@ -52,6 +69,9 @@ pub fn get(key: i32, flags: i32) -> Result<i32, OpenError> {
     };
     let obtained = registry::get(namespace, key, request)?;
     let id = obtained.id();
+    if key != PRIVATE {
+        known_keys::note(key, id);
+    }
     if matches!(obtained, Obtained::Created(_)) {
         attach(id, Queue::new(obtained.attach(namespace)?, namespace));
     }

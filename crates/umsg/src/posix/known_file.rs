@@ -1,0 +1,119 @@
+//! Opening a queue that the process has mapped already, for the drop-in.
+//!
+//! The full way opens the directory and the file, checks both, maps the file and checks its header. A process that still has the
+//! file mapped needs less: the mapping keeps the file's inode from being used again. So a name that leads to the same device and
+//! inode leads to the same queue, whose header was checked when it was mapped.
+
+use super::access::{Access, is_granted};
+use super::queue::Queue;
+use crate::namespace::{FileAccess, Namespace};
+use rustix::fs::{FileType, OFlags, Stat};
+use rustix::io;
+use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
+
+/// A file that was opened by a queue's name, and not checked yet.
+#[derive(Debug)]
+pub struct KnownFile {
+    descriptor: OwnedFd,
+    stat: Stat,
+    access: Access,
+    /// Whether the descriptor has O_NONBLOCK, and whether it is to have it.
+    nonblocking: (bool, bool),
+}
+
+/// The size of a queue's file in bytes, and the properties that tell whether the system still grants the access that it granted before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileState {
+    size: u64,
+    mode: u32,
+    owner: (u32, u32),
+    /// The time of the last change of the rights: access control lists are not in the mode.
+    changed: (i64, i64),
+}
+
+impl FileState {
+    /// Returns the state of the file of a queue that was just opened in full. Returns None if the opening of the queue does more than
+    /// map its file: it is removed with its last user, or has a dead-letter queue.
+    #[must_use]
+    pub fn of(queue: &Queue, file: &OwnedFd) -> Option<FileState> {
+        let policy = queue.engine.segment().policy();
+        if policy.remove_on_last_close || policy.sets_aside() {
+            return None;
+        }
+        let stat = rustix::fs::fstat(file).ok()?;
+        Some(FileState::from(&stat))
+    }
+
+    /// Returns the size in bytes.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+}
+
+impl From<&Stat> for FileState {
+    fn from(stat: &Stat) -> FileState {
+        FileState {
+            size: stat.st_size as u64,
+            mode: stat.st_mode,
+            owner: (stat.st_uid, stat.st_gid),
+            changed: (stat.st_ctime, stat.st_ctime_nsec as i64),
+        }
+    }
+}
+
+impl KnownFile {
+    /// Opens the file that has a queue's name (without its slash) for reading, writing or both, on the lowest free
+    /// number. The descriptor of [`open_queue`](Self::open_queue) has O_NONBLOCK if `nonblocking`.
+    ///
+    /// # Errors
+    /// Those of open(2) and fstat(2). `ENOENT`: no queue has the name.
+    pub fn open(
+        namespace: &Namespace,
+        name: &OsStr,
+        read: bool,
+        write: bool,
+        nonblocking: bool,
+    ) -> io::Result<KnownFile> {
+        let access = Access { read, write };
+        let (descriptor, has) =
+            namespace.open_unchecked(name, FileAccess::from(access), nonblocking)?;
+        let stat = rustix::fs::fstat(&descriptor)?;
+        Ok(KnownFile {
+            descriptor,
+            stat,
+            access,
+            nonblocking: (has, nonblocking),
+        })
+    }
+
+    /// Returns device and inode number.
+    #[must_use]
+    pub fn identity(&self) -> (u64, u64) {
+        (self.stat.st_dev, self.stat.st_ino)
+    }
+
+    /// Returns the descriptor if the file is that of `queue` and a full opening would succeed. `earlier` is the file's state at
+    /// the time of the queue's full opening.
+    ///
+    /// A descriptor for reading and writing was opened with the rights that a mapping needs. For another one, the file must have the
+    /// same state as then.
+    pub fn open_queue(self, queue: &Queue, earlier: FileState) -> Option<OwnedFd> {
+        let Access { read, write } = self.access;
+        let is_mappable = read && write || FileState::from(&self.stat) == earlier;
+        let is_same = self.identity() == queue.identity()
+            && FileType::from_raw_mode(self.stat.st_mode) == FileType::RegularFile
+            && self.stat.st_nlink == 1
+            && self.stat.st_size as u64 >= earlier.size;
+        // A mode that is changed at the same time counts before or after the change.
+        let is_granted = || is_granted(self.access, queue.mode(), &self.stat);
+        if !(is_mappable && is_same && is_granted()) {
+            return None;
+        }
+        if self.nonblocking == (true, false) {
+            rustix::fs::fcntl_setfl(&self.descriptor, OFlags::empty()).ok()?;
+        }
+        Some(self.descriptor)
+    }
+}

@@ -1,0 +1,94 @@
+//! The keys that msgget found lately: programs that call it before each message find their queue without a system call.
+//!
+//! An answer is used again for [`TRUST`], if the process is attached to the queue, and the queue's header still has the key and no mark
+//! of a removal. So a removal counts at once. The directory decides again after that time, whatever a process with write access
+//! to the queue writes into the header.
+
+use super::super::permission::Access;
+use super::super::queue::Queue;
+use std::sync::atomic::{AtomicU64, Ordering};
+use umsg_shm::sys::clock;
+
+/// The time for which an answer of the directory is used again, in nanoseconds.
+const TRUST: u64 = 100_000_000;
+
+/// The number of entries. A key has one entry; a later key may replace it.
+const ENTRIES: usize = 64;
+
+/// The identifier of a key, as the directory had it.
+struct Entry {
+    /// The key in the upper half and the identifier in the lower one; 0 for none, because no queue has key 0.
+    answer: AtomicU64,
+    /// The time of the answer (CLOCK_MONOTONIC_COARSE).
+    time: AtomicU64,
+}
+
+static ENTRIES_BY_KEY: [Entry; ENTRIES] = [const {
+    Entry {
+        answer: AtomicU64::new(0),
+        time: AtomicU64::new(0),
+    }
+}; ENTRIES];
+
+fn entry(key: i32) -> &'static Entry {
+    // The keys of ftok(3) differ in all bytes, others in the lowest.
+    let hash = key.cast_unsigned().wrapping_mul(0x9e37_79b1) >> 26;
+    &ENTRIES_BY_KEY[hash as usize % ENTRIES]
+}
+
+/// Notes the answer of the directory.
+pub(super) fn note(key: i32, id: i32) {
+    let entry = entry(key);
+    // Release, Acquire: a reader that finds the same answer before and after it reads the time has the time of an answer for this key.
+    entry.answer.store(0, Ordering::Release);
+    entry
+        .time
+        .store(clock::monotonic_coarse(), Ordering::Release);
+    let answer = u64::from(key.cast_unsigned()) << 32 | u64::from(id.cast_unsigned());
+    entry.answer.store(answer, Ordering::Release);
+}
+
+/// Returns the identifier that the directory had for a key a moment ago.
+pub(super) fn id_of(key: i32) -> Option<i32> {
+    let entry = entry(key);
+    let answer = entry.answer.load(Ordering::Acquire);
+    let time = entry.time.load(Ordering::Acquire);
+    let is_fresh = clock::monotonic_coarse().wrapping_sub(time) < TRUST;
+    let is_same = entry.answer.load(Ordering::Acquire) == answer;
+    let is_keys = answer >> 32 == u64::from(key.cast_unsigned()) && answer != 0;
+    (is_keys && is_same && is_fresh).then_some(answer as u32 as i32)
+}
+
+/// Whether an attached queue still is the queue of a key, and grants the permissions `asked`: bits of any class, as in the flags of
+/// msgget(2).
+pub(super) fn answers(queue: &Queue, key: i32, id: i32, asked: u32) -> bool {
+    let fixed = queue.engine.segment().fixed();
+    let wanted = (asked >> 6 | asked >> 3 | asked) & 0o7;
+    let may =
+        |access: Access| wanted & access as u32 == 0 || queue.judged.may(fixed, access).is_ok();
+    // No call asks for the third bit, which only a full search checks.
+    let grants = wanted & 0o1 == 0 && may(Access::Read) && may(Access::Write);
+    grants && queue.key() == key && queue.id() == id && !queue.is_removed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_found_by_its_key_alone_and_for_a_while() {
+        assert_eq!(id_of(0), None);
+        assert_eq!(id_of(77), None);
+        note(77, 32_845);
+        assert_eq!(id_of(77), Some(32_845));
+        let others = (78..100_000).filter(|&key| id_of(key).is_some());
+        assert_eq!(others.count(), 0);
+        entry(77).time.store(
+            clock::monotonic_coarse().wrapping_sub(TRUST),
+            Ordering::Relaxed,
+        );
+        assert_eq!(id_of(77), None);
+        note(-1, 0);
+        assert_eq!(id_of(-1), Some(0));
+    }
+}
