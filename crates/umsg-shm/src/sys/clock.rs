@@ -1,38 +1,37 @@
-//! Deadlines, and the clocks that they are measured with.
+//! Deadlines and their clocks.
 //!
-//! [`monotonic`] is the *machine's clock*: CLOCK_MONOTONIC as processes of the initial time namespace read it. The kernel
-//! shifts that clock for processes of other time namespaces; here the shift is taken out again. All processes of a machine
-//! therefore agree about the times that they leave in a segment, and no process can set this clock. It does not advance
-//! while the machine is suspended.
+//! [`monotonic`] is the *machine's clock*: CLOCK_MONOTONIC as processes of the initial time namespace read it. The kernel shifts that clock
+//! in other time namespaces, and this module removes the shift. So all processes of a machine agree about the times in a segment. No process
+//! can set this clock. It does not advance while the machine is suspended.
 //!
-//! CLOCK_REALTIME can be set. Only the absolute time-outs of POSIX and times that are shown to people depend on it.
+//! CLOCK_REALTIME can be set. Only the absolute time-outs of POSIX and displayed times depend on it.
 
 use std::time::{Duration, SystemTime};
 
-/// Nanoseconds in a second.
+/// The number of nanoseconds in a second.
 pub(crate) const SECOND: u64 = 1_000_000_000;
 
-/// When a blocking call gives up.
+/// The time at which a blocking call ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deadline {
     /// Never.
     Never,
-    /// It has: the call must not block.
+    /// Now: the call must not block.
     Passed,
-    /// At this reading of the machine's clock, in nanoseconds: relative time-outs.
+    /// At this time of the machine's clock, in nanoseconds: relative time-outs.
     Monotonic(u64),
-    /// At this reading of CLOCK_REALTIME, in nanoseconds since 1970: the absolute time-outs of POSIX.
+    /// At this time of CLOCK_REALTIME, in nanoseconds since 1970: the absolute time-outs of POSIX.
     Realtime(u64),
 }
 
 impl Deadline {
-    /// The deadline that lies `timeout` ahead on the monotonic clock.
+    /// Returns the deadline after `timeout` on the monotonic clock.
     pub fn after(timeout: Duration) -> Deadline {
         let nanoseconds = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
         Deadline::Monotonic(monotonic().saturating_add(nanoseconds))
     }
 
-    /// Whether the deadline lies in the past.
+    /// Returns whether the deadline has passed.
     pub fn has_passed(self) -> bool {
         match self {
             Deadline::Never => false,
@@ -42,8 +41,8 @@ impl Deadline {
         }
     }
 
-    /// The earlier of this deadline and `slice` nanoseconds from now, on the machine's clock. The caller asks again at the end of
-    /// the slice: so it follows a step of CLOCK_REALTIME, and a step back never makes a slice longer.
+    /// Returns the earlier of this deadline and `slice` nanoseconds from now, on the machine's clock. The caller calls it again at the end
+    /// of each slice. So the caller follows a step of CLOCK_REALTIME, and a step back never makes a slice longer.
     pub fn or_slice(self, slice: u64) -> Deadline {
         let rest = match self {
             Deadline::Passed => return Deadline::Passed,
@@ -56,7 +55,7 @@ impl Deadline {
         Deadline::Monotonic(monotonic().saturating_add(rest))
     }
 
-    /// Whether the deadline is at most so many nanoseconds away.
+    /// Returns whether the deadline is at most `time` nanoseconds away.
     pub(crate) fn is_within(self, time: u64) -> bool {
         match self {
             Deadline::Never => false,
@@ -75,7 +74,7 @@ use std::sync::atomic::Ordering;
 #[cfg(not(loom))]
 fn read(clock: rustix::time::ClockId) -> u64 {
     let clock = match cfg!(miri) {
-        // Its time is its own, and the same in each run.
+        // Miri's time is virtual, and the same in each run.
         true => rustix::time::ClockId::Monotonic,
         false => clock,
     };
@@ -85,8 +84,8 @@ fn read(clock: rustix::time::ClockId) -> u64 {
         .saturating_add(now.tv_nsec as u64)
 }
 
-/// How far CLOCK_MONOTONIC is ahead in this process's time namespace, in nanoseconds. It is found out once a process and kept
-/// in the page that a fork wipes: a child may be in another time namespace than its parent.
+/// Returns the shift of CLOCK_MONOTONIC in this process's time namespace, in nanoseconds. It is computed once in each process, and kept in
+/// the page that a fork wipes: a child may have another time namespace than its parent.
 #[cfg(not(loom))]
 #[inline(always)]
 fn ahead() -> u64 {
@@ -98,7 +97,7 @@ fn ahead() -> u64 {
     }
 }
 
-/// Set beside an offset that was found out, in place of its odd nanosecond.
+/// Marks a computed shift, in place of its lowest bit.
 #[cfg(not(loom))]
 const KNOWN: u64 = 1;
 
@@ -112,26 +111,26 @@ fn find_ahead() -> u64 {
     };
     process::begin_epoch();
     if let (Ok(offset), Some(known)) = (found, process::until_fork()) {
-        // Relaxed: as in `ahead`; threads that ask at once find the same.
+        // Relaxed: as in `ahead`; threads that compute it at once get the same result.
         known.store(offset.cast_unsigned() | KNOWN, Ordering::Relaxed);
     }
     found.unwrap_or(0).cast_unsigned() & !KNOWN
 }
 
-/// The machine's clock in nanoseconds.
+/// Returns the machine's clock in nanoseconds.
 #[cfg(not(loom))]
 pub fn monotonic() -> u64 {
     read(rustix::time::ClockId::Monotonic).wrapping_sub(ahead())
 }
 
-/// The machine's clock as of the last timer tick, in nanoseconds: never ahead of the clock, and some milliseconds behind.
+/// Returns the machine's clock at the last timer tick, in nanoseconds. It is some milliseconds behind, and never ahead.
 #[cfg(not(loom))]
 #[inline]
 pub fn monotonic_coarse() -> u64 {
     read(rustix::time::ClockId::MonotonicCoarse).wrapping_sub(ahead())
 }
 
-/// A reading of the machine's clock as this process's CLOCK_MONOTONIC reads then, for the kernel.
+/// Converts a time of the machine's clock to this process's CLOCK_MONOTONIC, for system calls.
 #[cfg(not(loom))]
 pub(super) fn for_kernel(at: u64) -> u64 {
     match at.checked_add_signed(ahead().cast_signed()) {
@@ -140,37 +139,37 @@ pub(super) fn for_kernel(at: u64) -> u64 {
     }
 }
 
-/// The machine's clock in milliseconds, modulo 2^32: for people, to say for how long a thread waits. It comes round after 49 days.
+/// Returns the machine's clock in milliseconds, modulo 2^32: to display how long a thread waits. It wraps around after 49 days.
 #[cfg(not(loom))]
 pub fn milliseconds() -> u32 {
     (monotonic_coarse() / 1_000_000) as u32
 }
 
-/// How old a reading of the machine's clock is, in nanoseconds. 0 for one from the future, as a process may write that scribbles.
+/// Returns the age of a time of the machine's clock, in nanoseconds. It is 0 for a time in the future, which a hostile process may write.
 #[inline(always)]
 pub(crate) fn age(at: u64) -> u64 {
     let age = monotonic_coarse().wrapping_sub(at).cast_signed();
     age.max(0).cast_unsigned()
 }
 
-/// CLOCK_REALTIME in nanoseconds since 1970.
+/// Returns CLOCK_REALTIME in nanoseconds since 1970.
 #[cfg(not(loom))]
 pub fn realtime() -> u64 {
     read(rustix::time::ClockId::Realtime).wrapping_add(step::get())
 }
 
-/// CLOCK_REALTIME as of the last timer tick, in nanoseconds since 1970: a few nanoseconds to read, a few
-/// milliseconds exact.
+/// Returns CLOCK_REALTIME at the last timer tick, in nanoseconds since 1970. It takes a few nanoseconds to read, and is a few milliseconds
+/// behind.
 #[cfg(not(loom))]
 #[inline]
 pub(crate) fn realtime_coarse() -> u64 {
     read(rustix::time::ClockId::RealtimeCoarse).wrapping_add(step::get())
 }
 
-/// How far CLOCK_REALTIME is ahead of the machine's clock: the same number at each call, until the former is set.
+/// Returns the difference of CLOCK_REALTIME and the machine's clock: the same number at each call, until CLOCK_REALTIME is set.
 fn realtime_ahead() -> u64 {
     loop {
-        // The kernel renews the two coarse clocks together, at each tick.
+        // The kernel updates the two coarse clocks together, at each tick.
         let before = monotonic_coarse();
         let realtime = realtime_coarse();
         if monotonic_coarse() == before {
@@ -179,36 +178,36 @@ fn realtime_ahead() -> u64 {
     }
 }
 
-/// What CLOCK_REALTIME would have shown at a reading of the machine's clock, had it been set as it is now: for people.
+/// Converts a time of the machine's clock to CLOCK_REALTIME as it is set now, for display.
 pub fn shown(at: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_nanos(shown_nanoseconds(at))
 }
 
-/// As [`shown`], in nanoseconds since 1970.
+/// Converts as [`shown`] does, to nanoseconds since 1970.
 pub fn shown_nanoseconds(at: u64) -> u64 {
     at.wrapping_add(realtime_ahead())
 }
 
-/// The reading of the machine's clock at a time of CLOCK_REALTIME, in nanoseconds since 1970. Of a time before the machine was started
-/// it is a number below 0, in two's complement, as [`age`] and [`shown`] take it.
+/// Converts a time of CLOCK_REALTIME, in nanoseconds since 1970, to the machine's clock. A time before the start of the machine is negative,
+/// in two's complement; [`age`] and [`shown`] accept it.
 pub(crate) fn at_shown(nanoseconds: u64) -> u64 {
     nanoseconds.wrapping_sub(realtime_ahead())
 }
 
-/// Steps of CLOCK_REALTIME, for tests: a test can't set the machine's.
+/// Steps of CLOCK_REALTIME, for tests, which can't set the machine's clock.
 #[cfg(all(feature = "crash-points", not(loom)))]
 pub(crate) mod step {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     static STEP: AtomicU64 = AtomicU64::new(0);
 
-    /// How far the clock was set forth, in nanoseconds.
+    /// The sum of the steps, in nanoseconds.
     pub(super) fn get() -> u64 {
         // Relaxed: the number is the whole message.
         STEP.load(Ordering::Relaxed)
     }
 
-    /// Sets the clock forth, or back, as this process reads it.
+    /// Sets the clock of this process forward or back.
     pub(crate) fn set(nanoseconds: i64) {
         STEP.store(nanoseconds.cast_unsigned(), Ordering::Relaxed);
     }

@@ -1,12 +1,12 @@
-//! How many processors this process may use, and which one it is on.
+//! The number of processors, and the current processor.
 
-/// How many processors are online; read once. Not how many the calling thread may run on: a thread that is bound to
-/// one may well wait for another that is bound to another.
+/// Returns the number of online processors, which is read once. The affinity of the calling thread does not count: a thread that is bound to
+/// one processor may wait for a thread on another one.
 #[cfg(not(loom))]
 pub(crate) fn available() -> usize {
     use std::sync::atomic::{AtomicUsize, Ordering};
     static COUNT: AtomicUsize = AtomicUsize::new(0);
-    // Relaxed: every thread would find the same number.
+    // Relaxed: every thread finds the same number.
     match COUNT.load(Ordering::Relaxed) {
         0 => {
             // SAFETY: asks for a number.
@@ -19,14 +19,14 @@ pub(crate) fn available() -> usize {
     }
 }
 
-/// The processor that the calling thread is on at the moment.
+/// Returns the processor on which the calling thread runs.
 #[cfg(not(loom))]
 #[inline]
 pub fn current() -> usize {
     if cfg!(miri) {
         return 0;
     }
-    // glibc answers from the rseq area where it registered one: a load, no system call.
+    // glibc reads it from the rseq area, if it registered one, without a system call.
     rustix::thread::sched_getcpu()
 }
 

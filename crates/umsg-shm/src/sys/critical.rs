@@ -1,16 +1,16 @@
-//! The critical sections of a thread, and the signals that are put off until their end: the part of `umsg::signals` that a lock needs.
+//! The critical sections of a thread, and the signals that are deferred until their end: the part of `umsg::signals` that a lock needs.
 
 use std::cell::{Cell, UnsafeCell};
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, Ordering, compiler_fence};
 
-/// Where the C library keeps the signal mask of the kernel's size: 64 signals.
+/// The part of the C library's signal mask that the kernel uses: 64 signals.
 const MASK_BYTES: usize = 8;
 
-/// How deep a thread is in critical sections, and the signal that waits for the end of them.
+/// The number of nested critical sections of a thread, and the signal that waits for their end.
 pub struct Depth {
     depth: Cell<u32>,
-    /// The number of the signal that was put off, 0 for none. While there is one, all others are masked.
+    /// The number of the deferred signal, 0 for none. All other signals are masked while there is one.
     deferred: Cell<i32>,
     info: UnsafeCell<MaybeUninit<libc::siginfo_t>>,
     mask: Cell<u64>,
@@ -26,13 +26,13 @@ impl Depth {
         }
     }
 
-    /// After a fork: the child is in no critical section.
+    /// Resets the state in a forked child, which is in no critical section.
     pub(crate) fn reset(&self) {
         self.depth.set(0);
         self.deferred.set(0);
     }
 
-    /// Whether the thread is in a critical section.
+    /// Returns whether the thread is in a critical section.
     pub fn is_open(&self) -> bool {
         self.depth.get() != 0
     }
@@ -41,11 +41,11 @@ impl Depth {
     #[inline(always)]
     pub fn enter(&self) {
         self.depth.set(self.depth.get() + 1);
-        // A handler runs on this very thread: only the compiler must not move the section's work up.
+        // A handler runs on this thread, so a compiler fence is enough: it keeps the section's accesses below.
         compiler_fence(Ordering::SeqCst);
     }
 
-    /// Ends a critical section; delivers what was put off if it was the outermost.
+    /// Ends a critical section. At the end of the outermost one, it delivers the deferred signal.
     #[inline(always)]
     pub fn leave(&self) {
         compiler_fence(Ordering::SeqCst);
@@ -75,10 +75,10 @@ impl Depth {
         }
     }
 
-    /// Remembers the signal and masks all others in the interrupted context, but for the synchronous ones.
+    /// Defers the signal, and masks all other signals in the interrupted context, except the synchronous ones.
     ///
     /// # Safety
-    /// `info` and `context` are those that the kernel gave to the running handler.
+    /// `info` and `context` are the arguments that the kernel passed to the running handler.
     pub unsafe fn put_off(
         &self,
         signal: i32,
@@ -93,8 +93,8 @@ impl Depth {
                 (*self.info.get()).write(*info);
                 self.deferred.set(signal);
             } else {
-                // Several arrived at once, their frames are stacked: this one's is below the first one's, and its
-                // mask is nearer to the thread's own.
+                // Several signals arrived at once, and their frames are stacked. This frame is below the first one, and its mask is nearer
+                // to the thread's own mask.
                 queue_again(signal, info);
             }
             let mask = (&raw mut (*context).uc_sigmask).cast::<u64>();
@@ -106,7 +106,7 @@ impl Depth {
     }
 }
 
-/// Queues a signal to the calling thread, which blocks it or is about to.
+/// Queues a signal to the calling thread, which blocks the signal or is about to.
 ///
 /// # Safety
 /// `info` points to the siginfo that the signal came with.
@@ -119,23 +119,23 @@ unsafe fn queue_again(signal: i32, info: *const libc::siginfo_t) {
 
 static ALL_DEFER: AtomicBool = AtomicBool::new(false);
 
-/// From now on all handlers of this process that matter call `umsg::signals::defer`.
+/// Declares that all relevant handlers of this process call `umsg::signals::defer`.
 pub fn note_that_all_handlers_defer() {
-    // Relaxed: a thread that does not know yet sleeps in the other way, which serves as well.
+    // Relaxed: a thread that does not see it yet sleeps in the other way, which is also correct.
     ALL_DEFER.store(true, Ordering::Relaxed);
 }
 
-/// Whether a handler that has not called `umsg::signals::defer` is none that matters.
+/// Returns whether all relevant handlers call `umsg::signals::defer`.
 pub(crate) fn do_all_handlers_defer() -> bool {
     ALL_DEFER.load(Ordering::Relaxed)
 }
 
-/// Whether a signal can be put off: not one that a thread's own instruction may have raised.
+/// Returns whether a signal can be deferred: an instruction of the thread can't have raised it.
 pub fn can_be_put_off(signal: i32) -> bool {
     !SYNCHRONOUS.contains(&signal)
 }
 
-/// Signals that a thread's own instruction raises: they can't wait, and while they are blocked they kill.
+/// The signals that an instruction of the thread raises. They can't wait, and kill the process if they are blocked.
 const SYNCHRONOUS: [i32; 7] = [
     libc::SIGSEGV,
     libc::SIGBUS,

@@ -1,22 +1,22 @@
-//! Files that are cut short while they are mapped.
+//! Files that a peer truncates while they are mapped.
 //!
-//! A process that touches a page that its file does not have any more gets SIGBUS. A handler that asks [`mend`] first goes on: the page is
-//! replaced by one of zeroes, the mapping is marked as cut, and the call that touched it answers that the queue is damaged. From
-//! then on every call on the queue in this process does, because its pages are not all the file's any more.
+//! A process that accesses a page behind the new end of the file gets SIGBUS. A handler that calls [`mend`] lets the thread continue: a page
+//! of zeroes replaces the page, and the mapping is marked as truncated. The call then reports a damaged queue. So does every later call on
+//! the queue in this process, because the mapping is no longer the file's.
 //!
-//! All of this may run in a signal handler.
+//! All functions may run in a signal handler.
 
 use crate::reclaim::{Chunks, Zeroed};
 use crate::sys::map::PAGE;
 use rustix::mm::{MapFlags, ProtFlags};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
-/// A mapping that may be cut short.
+/// A mapping whose file may be truncated.
 #[derive(Debug)]
 pub(crate) struct Range {
-    /// Address of the first byte; 0: nobody's.
+    /// The address of the first byte; 0 if the entry is free.
     start: AtomicUsize,
-    /// Bytes; 0 while the range is being entered or taken out.
+    /// The number of bytes; 0 while the entry is being changed.
     len: AtomicUsize,
     cut: AtomicBool,
 }
@@ -25,21 +25,21 @@ pub(crate) struct Range {
 unsafe impl Zeroed for Range {}
 
 const CHUNK: usize = 256;
-/// Mappings that can be mended; further ones are refused.
+/// The mappings that can be mended. Further ones are refused.
 const MOST: usize = 1 << 20;
 
 static RANGES: Chunks<Range, CHUNK, { MOST / CHUNK }> = Chunks::new();
 
-/// No range below is nobody's, unless one was left meanwhile.
+/// A hint: all entries below are in use, unless one was freed meanwhile.
 static LOWEST: AtomicUsize = AtomicUsize::new(0);
 
-/// How many mappings of this process were cut. Away from everything that is written.
+/// The number of truncated mappings of this process. On its own cache line, away from written words.
 #[repr(align(128))]
 struct Cuts(AtomicU32);
 static CUTS: Cuts = Cuts(AtomicU32::new(0));
 
 impl Range {
-    /// Enters a mapping. None if there is no memory for it.
+    /// Adds a mapping. Returns None without memory for the entry.
     pub(crate) fn enter(start: usize, len: usize) -> Option<&'static Range> {
         let mut index = LOWEST.load(Ordering::Relaxed);
         loop {
@@ -52,40 +52,40 @@ impl Range {
         }
     }
 
-    /// Makes it a mapping's, if it is nobody's.
+    /// Takes the entry for a mapping, if it is free.
     fn claim(&self, start: usize, len: usize) -> bool {
-        // Relaxed: what a handler reads is stored below.
+        // Relaxed: the store below publishes the entry to handlers.
         let claimed = self
             .start
             .compare_exchange(0, start, Ordering::Relaxed, Ordering::Relaxed);
         if claimed.is_ok() {
             self.cut.store(false, Ordering::Relaxed);
-            // Release: a thread that sees the length sees the rest.
+            // Release: a thread that reads the length sees the other fields.
             self.len.store(len, Ordering::Release);
         }
         claimed.is_ok()
     }
 
-    /// Takes a mapping out, before it is unmapped.
+    /// Frees the entry of a mapping, before the mapping is unmapped.
     pub(crate) fn leave(&self) {
         if self.cut.load(Ordering::Relaxed) {
             CUTS.0.fetch_sub(1, Ordering::Relaxed);
         }
         self.len.store(0, Ordering::Relaxed);
-        // Release: nobody's again, after all of the above.
+        // Release: the entry is free after all stores above.
         self.start.store(0, Ordering::Release);
-        // A hint: the next one begins to look from the first chunk.
+        // A hint: the next search begins at the first chunk.
         LOWEST.store(0, Ordering::Relaxed);
     }
 
-    /// Whether the mapping was cut. Ask [`any`] first.
+    /// Returns whether the file was truncated. The caller calls [`any`] first.
     pub(crate) fn is_cut(&self) -> bool {
         self.cut.load(Ordering::Relaxed)
     }
 
-    /// A range that changes meanwhile does not: whose page was touched is in use, and stands still.
+    /// An entry that changes meanwhile does not contain the address: the accessed mapping is in use, so its entry does not change.
     fn contains(&self, address: usize) -> bool {
-        // Acquire: a thread that sees a start sees that the length of the one before was taken out; a thread that sees a length sees its start.
+        // Acquire: a thread that reads a start sees that the previous length was cleared; a thread that reads a length sees its start.
         let read = || {
             let start = self.start.load(Ordering::Acquire);
             (start, self.len.load(Ordering::Acquire))
@@ -94,7 +94,7 @@ impl Range {
         address.wrapping_sub(start) < len && read() == (start, len)
     }
 
-    /// Replaces the page at an address by one of zeroes. False if there is no memory for it.
+    /// Replaces the page at an address with a page of zeroes. Returns false without memory for it.
     fn mend(&self, address: usize) -> bool {
         let page = address / PAGE * PAGE;
         // SAFETY: the page belongs to a mapping of ours, which consists of atomics and bytes: zeroes are as valid as what was
@@ -114,16 +114,16 @@ impl Range {
     }
 }
 
-/// What makes a handler of SIGBUS ready; null: nothing.
+/// The function that installs a handler of SIGBUS; null for none.
 static GUARD: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 
-/// From now on `guard` is called before each mapping of a queue's file.
+/// Sets the function that is called before each mapping of a queue's file.
 pub fn guard_by(guard: fn()) {
-    // Relaxed: a function is there from the start.
+    // Relaxed: code exists from the start.
     GUARD.store(guard as *mut (), Ordering::Relaxed);
 }
 
-/// Before a file is mapped: no access to a mapping comes before the handler that mends it.
+/// Calls the guard before a file is mapped: the handler is installed before the first access to the mapping.
 pub(crate) fn guard() {
     let guard = GUARD.load(Ordering::Relaxed);
     if !guard.is_null() {
@@ -133,14 +133,14 @@ pub(crate) fn guard() {
     }
 }
 
-/// Whether any mapping of this process was cut.
+/// Returns whether the file of any mapping of this process was truncated.
 #[inline(always)]
 pub(crate) fn any() -> bool {
-    // Relaxed: the thread that touched the page has counted it itself; others know a moment later.
+    // Relaxed: the thread that accessed the page counted it itself. Other threads see it a moment later.
     CUTS.0.load(Ordering::Relaxed) != 0
 }
 
-/// Mends the mapping that an address belongs to. False if it belongs to none.
+/// Mends the mapping at an address. Returns false if no mapping contains the address.
 pub fn mend(address: usize) -> bool {
     RANGES
         .range(0, MOST - 1)

@@ -1,20 +1,20 @@
-//! Whether there is a process or thread of a number. The kernel is asked with signal 0: /proc may hide what others run. Whom the caller may
-//! not signal exists.
+//! Finds out whether a process or thread exists. It sends signal 0, because /proc may hide processes of other users. A process that the
+//! caller may not signal exists.
 
-/// A process; also one that has ended and waits for its parent.
+/// Returns whether a process exists. A zombie exists.
 pub(crate) fn process(pid: u32) -> bool {
     // SAFETY: signal 0 only asks.
     let result = unsafe { libc::kill(pid as libc::pid_t, 0) };
     is_found(result.into())
 }
 
-/// A thread, of whichever process.
+/// Returns whether a thread of any process exists.
 pub fn thread(tid: u32) -> bool {
     // SAFETY: as above.
     is_found(unsafe { libc::syscall(libc::SYS_tkill, tid, 0) })
 }
 
-/// A thread of the process `pid`.
+/// Returns whether a thread of the process `pid` exists.
 pub(crate) fn thread_of(pid: u32, tid: u32) -> bool {
     // SAFETY: as above.
     is_found(unsafe { libc::syscall(libc::SYS_tgkill, pid, tid, 0) })
@@ -28,7 +28,7 @@ fn is_found(result: libc::c_long) -> bool {
 mod tests {
     use super::*;
 
-    /// No process or thread has it: PID_MAX_LIMIT of linux/threads.h is less.
+    /// No process or thread has this id: PID_MAX_LIMIT of linux/threads.h is lower.
     const NONE: u32 = 1 << 23;
 
     #[test]

@@ -1,8 +1,8 @@
-//! How far a file is memory, asked without the lock of the file's inode.
+//! Finds the allocated parts of a file without the lock of the file's inode.
 //!
-//! lseek(2) with SEEK_HOLE takes that lock. A process that may write to the file holds the lock for as long as it likes, by a write from a page
-//! that is never served, and a process that waits for the lock can't be killed. mincore(2), cachestat(2) and pread(2) of a tmpfs take no lock of
-//! the file.
+//! lseek(2) with SEEK_HOLE takes that lock. A process with write access can hold the lock for any time, by a write from a page whose fault
+//! is never served. A process that waits for the lock can't be killed. In a tmpfs, mincore(2), cachestat(2) and pread(2) take no lock of the
+//! file.
 
 use super::map::{Mapping, PAGE};
 use rustix::fd::{AsRawFd, BorrowedFd};
@@ -13,24 +13,25 @@ use std::ops::Range;
 /// `f_type` of a tmpfs. Source: statfs(2).
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 
-/// The number of cachestat(2), of all architectures but Alpha. Source: scripts/syscall.tbl in the kernel.
+/// The number of cachestat(2) on all architectures but Alpha. Source: scripts/syscall.tbl in the kernel.
 const CACHESTAT: libc::c_long = 451;
 
-/// How many pages are looked at in one call, where the first hole is wanted.
+/// The number of pages that one call checks in the search for the first hole.
 const PAGES: usize = 512;
-/// A part that is not divided any more, in bytes.
+/// The length of a part that is not divided further, in bytes.
 const SHORT: usize = 16 * PAGE;
 
-/// Whether a file or directory lies in a tmpfs.
+/// Returns whether a file or directory is in a tmpfs.
 pub fn is_in_tmpfs(file: BorrowedFd<'_>) -> Result<bool, Errno> {
     let system = fstatfs(file)?;
     Ok(u64::try_from(system.f_type) == Ok(TMPFS_MAGIC))
 }
 
-/// The first byte between `begin` and `end` from which on a page of the file is a hole; `end` if there is none. `begin` begins a page.
+/// Returns the first byte between `begin` and `end` at which a page of the file is a hole; `end` if there is none. `begin` is the first byte
+/// of a page.
 ///
 /// # Blocking
-/// In a tmpfs never. In other file systems, and where mincore(2) is refused, the call waits for the lock of the inode.
+/// Never in a tmpfs. In other file systems, and if mincore(2) is refused, the call waits for the lock of the inode.
 pub fn first_hole(file: BorrowedFd<'_>, begin: usize, end: usize) -> Result<usize, Errno> {
     if is_in_tmpfs(file) == Ok(true)
         && let Ok(hole) = first_absent(file, begin, end)
@@ -45,7 +46,7 @@ pub fn first_hole(file: BorrowedFd<'_>, begin: usize, end: usize) -> Result<usiz
     }
 }
 
-/// As [`first_hole`]: in a tmpfs a page is a hole or in memory, or in the swap space, from which reading brings it back.
+/// Does the same as [`first_hole`]. In a tmpfs a page is a hole, in memory, or in the swap space, from which a read brings it back.
 fn first_absent(file: BorrowedFd<'_>, begin: usize, end: usize) -> Result<usize, Errno> {
     let mut at = begin;
     while at < end {
@@ -67,7 +68,8 @@ fn first_absent(file: BorrowedFd<'_>, begin: usize, end: usize) -> Result<usize,
     Ok(end)
 }
 
-/// The parts of a file's first `end` bytes that may be memory, in order. Elsewhere are holes. A file that can't be asked is one part.
+/// Returns the parts of a file's first `end` bytes that may be allocated, in order. All else are holes. If the system refuses an answer, the
+/// file is one part.
 ///
 /// # Blocking
 /// Never.
@@ -80,7 +82,7 @@ pub(crate) fn real_parts(file: BorrowedFd<'_>, end: usize) -> Vec<Range<usize>> 
     }
 }
 
-/// Divides a part until its halves are holes or short. The kernel passes over holes, however long they are.
+/// Divides a part until its halves are holes or short. The kernel skips holes of any length.
 fn find_parts(
     file: BorrowedFd<'_>,
     part: Range<usize>,
@@ -102,13 +104,13 @@ fn find_parts(
     find_parts(file, middle..part.end, found)
 }
 
-/// How many pages of a part of a tmpfs's file are in memory or in the swap space. Source: cachestat(2), Linux 6.5.
+/// Returns the number of pages of a part of a tmpfs file that are in memory or in the swap space. Source: cachestat(2), Linux 6.5.
 ///
 /// # Errors
-/// ENOSYS in an older kernel, or one of a sandbox. EPERM for a file that the process may not write.
+/// ENOSYS in an older kernel or a sandbox. EPERM for a file that the process may not write.
 fn pages_in(file: BorrowedFd<'_>, part: &Range<usize>) -> Result<usize, Errno> {
     let range = [part.start as u64, part.len() as u64];
-    // In memory, dirty, being written, evicted, evicted of late.
+    // The pages in memory, dirty, under writeback, evicted, and recently evicted.
     let mut counts = [0_u64; 5];
     // SAFETY: an open descriptor, a structure of two and one of five 64-bit numbers, of which the call writes the second, and no flags.
     let result = unsafe {

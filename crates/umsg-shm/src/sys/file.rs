@@ -1,11 +1,11 @@
-//! Small files of /proc, files without a name, and which file a descriptor is of.
+//! Small files of /proc, files without a name, and the identity of files.
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::fs::{MemfdFlags, Mode, OFlags, memfd_create};
 use rustix::io::Errno;
 
-/// A file in memory, which goes with its last descriptor and mapping. `name` is for a process that looks into /proc.
+/// Creates a file in memory, which ends with its last descriptor and mapping. /proc displays `name`.
 pub fn nameless(name: &str) -> Result<OwnedFd, Errno> {
     match cfg!(miri) {
         true => eventfd(0, EventfdFlags::CLOEXEC),
@@ -13,12 +13,12 @@ pub fn nameless(name: &str) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// Which file is mapped, and its permissions, as fstat(2) said then.
+/// The identity and the permissions of a mapped file at the time of its fstat(2).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FileIdentity {
     pub inode: u64,
     pub(crate) owner: u32,
-    /// The mode gives users other than the owner something.
+    /// Returns whether the mode grants a permission to other users than the owner.
     pub(crate) is_open_to_others: bool,
 }
 
@@ -36,8 +36,8 @@ impl FileIdentity {
     }
 }
 
-/// All of a file, by bare system calls: another preloaded library may stand in front of libc's names, and ask a queue what to
-/// answer (fakeroot does for fstat).
+/// Reads a whole file by bare system calls: another preloaded library may replace libc's functions, and use a queue in them (fakeroot does
+/// in fstat).
 pub fn read(path: &str) -> Result<Vec<u8>, Errno> {
     let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
     let mut text = Vec::new();

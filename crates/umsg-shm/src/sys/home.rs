@@ -1,4 +1,4 @@
-//! In which PID and time namespace a process lives: where its thread ids and start times mean something.
+//! The PID and time namespaces of a process, in which its thread ids and start times are valid.
 
 #[cfg(loom)]
 pub(crate) use crate::model::thread::{here, is_stray};
@@ -29,7 +29,7 @@ mod real {
         here.load(Ordering::Relaxed)
     }
 
-    /// Whether this process was forked into other namespaces than those of the process whose mappings it has inherited.
+    /// Returns whether this process was forked into other namespaces than those of the process from which it inherited its mappings.
     pub(crate) fn is_stray() -> bool {
         here() + 1 != FIRST.load(Ordering::Relaxed)
     }
@@ -41,7 +41,7 @@ mod real {
         let inode = |path| rustix::fs::stat(path).map_or(0, |stat| stat.st_ino & 0xffff_ffff);
         match inode("/proc/self/ns/pid") {
             0 => 0,
-            // A kernel without time namespaces has one time.
+            // A kernel without time namespaces has one time for all processes.
             pid => pid | inode("/proc/self/ns/time") << 32,
         }
     }

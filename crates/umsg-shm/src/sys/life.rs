@@ -1,4 +1,4 @@
-//! A lock that a process keeps as long as it lives, and that needs no descriptor.
+//! A file lock that a process keeps until its death, without a descriptor.
 
 use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::io::Errno;
@@ -6,11 +6,11 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 const PAGE: usize = 4096;
 
-/// A locked opening of a file that this process's mapping keeps. Dropping it lets go of both.
+/// A locked open file description, which this process's mapping keeps. The drop ends both.
 pub struct Locked(*mut std::ffi::c_void);
 
 impl Locked {
-    /// Keeps it until the process ends or runs another program.
+    /// Keeps the lock until the process ends or executes another program.
     pub fn keep(self) {
         std::mem::forget(self);
     }
@@ -23,8 +23,8 @@ impl Drop for Locked {
     }
 }
 
-/// Locks a file for writing, by the opening that the descriptor belongs to. The lock stays when the descriptor is closed, and a forked child
-/// does not inherit it.
+/// Locks a file for writing, through the open file description of the descriptor. The lock stays when the descriptor is closed. A forked
+/// child does not inherit it.
 ///
 /// # Errors
 /// The system call that failed, and how.
@@ -41,7 +41,7 @@ pub fn lock(file: BorrowedFd<'_>) -> Result<Locked, (&'static str, Errno)> {
     Ok(locked)
 }
 
-/// Whether an opening other than this one has the file locked for writing. Unknown means yes.
+/// Returns whether another open file description has the file locked for writing, or the answer is unknown.
 pub fn is_locked(file: BorrowedFd<'_>) -> bool {
     match call(file, libc::F_OFD_GETLK, libc::F_RDLCK) {
         Ok(found) => found.l_type != libc::F_UNLCK as libc::c_short,

@@ -1,12 +1,12 @@
-//! Limits of the process. A sandbox may refuse to tell: then a limit is taken for none, and the call that it stops says so.
+//! Limits of the process. If a sandbox refuses the answer, no limit is assumed, and a call that exceeds it fails.
 
-/// Of the length of files, in bytes. None if there is none.
+/// Returns the limit on the length of files, in bytes; None without a limit.
 pub(crate) fn of_file_size() -> Option<u64> {
     // SAFETY: a structure that getrlimit(2) fills in.
     soft(|limit| unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, limit) })
 }
 
-/// Of descriptors. None if there is none.
+/// Returns the limit on descriptors; None without a limit.
 pub fn of_descriptors() -> Option<u64> {
     // SAFETY: as above.
     soft(|limit| unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, limit) })
