@@ -1,30 +1,29 @@
 //! Sleeping on a word of shared memory.
 //!
-//! `futex_waitv` is used for sleeping, because with its absolute time-out the kernel restarts it after a signal whose
-//! handler was installed with SA_RESTART, as it restarts `mq_receive`; a timed FUTEX_WAIT would end with EINTR.
-//! Where a sandbox refuses `futex_waitv`, FUTEX_WAIT_BITSET takes its place.
+//! A thread sleeps by `futex_waitv`. The kernel restarts this call after a handler with SA_RESTART, as it restarts `mq_receive`, because its
+//! time-out is absolute. A timed FUTEX_WAIT would end with EINTR. If a sandbox refuses `futex_waitv`, the thread sleeps by
+//! FUTEX_WAIT_BITSET.
 //!
-//! `futex_waitv` also watches several words. A call that a signal may interrupt sleeps on its own word and on its
-//! thread's count of interruptions ([`Calm`]): a handler that ran before the thread was asleep has changed the latter, and
-//! the kernel sees that. FUTEX_WAIT_BITSET has one word: there, a handler is missed that runs between the caller's last look
-//! at the count and the sleep.
+//! `futex_waitv` also watches several words. A call that a signal may interrupt sleeps on its own word and on its thread's count of
+//! interruptions ([`Calm`]). If a handler runs before the thread sleeps, it changes the count, and the kernel does not let the thread sleep.
+//! FUTEX_WAIT_BITSET watches one word: it misses a handler that runs between the caller's last check of the count and the sleep.
 //!
-//! A call that any handler ends, with SA_RESTART or without, does not want to be restarted. Where all handlers count, the count
-//! tells it; elsewhere it sleeps by FUTEX_WAIT_BITSET with a time-out, which ends with EINTR after any handler.
+//! Some calls must end after any handler, with SA_RESTART or without. If all handlers count, the count ends them. Otherwise they sleep by
+//! FUTEX_WAIT_BITSET with a time-out, which ends with EINTR after any handler.
 
 use super::clock::Deadline;
 use super::thread::Calm;
 #[cfg_attr(loom, allow(unused_imports, reason = "a model has its own"))]
 use crate::sync::{AtomicU32, Futex};
 
-/// How a sleep ended. All but `TimedOut` and `Interrupted` mean: look again.
+/// The reason why a sleep ended. After `Awake`, the caller checks its word again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slept {
-    /// Woken, or the word had already changed, or for no reason at all.
+    /// A wake-up, a changed word, or a spurious wake-up.
     Awake,
     /// The deadline passed.
     TimedOut,
-    /// A signal handler ran that was not installed with SA_RESTART.
+    /// A signal handler without SA_RESTART ran.
     Interrupted,
 }
 
@@ -41,11 +40,11 @@ mod real {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     const FUTEX_32: u32 = 2;
-    /// The word is this process's own.
+    /// The word is private to this process.
     const FUTEX_PRIVATE: u32 = 128;
     const SECOND: u64 = 1_000_000_000;
 
-    /// One entry of the array that `futex_waitv` takes (`struct futex_waitv` of linux/futex.h).
+    /// An entry in the array of `futex_waitv` (`struct futex_waitv` of linux/futex.h).
     #[repr(C)]
     struct Waitv {
         value: u64,
@@ -72,7 +71,7 @@ mod real {
         }
     }
 
-    /// Set once the kernel or a sandbox has refused `futex_waitv`.
+    /// Set after the kernel or a sandbox has refused `futex_waitv`.
     static NO_WAITV: AtomicBool = AtomicBool::new(cfg!(miri));
 
     /// Sleeps while `word` holds `expected`, until woken or until `deadline`.
@@ -82,8 +81,8 @@ mod real {
         away(|| sleep(word, expected, deadline, &words))
     }
 
-    /// As [`wait`], and only while no handler has interrupted the call. One that does so between the look and the sleep ends
-    /// the latter at once: awake, and interrupted the next time.
+    /// Sleeps as [`wait`] does, while no handler interrupts the call. A handler that runs between the check and the sleep ends the sleep at
+    /// once: the result is `Awake`, and `Interrupted` at the next call.
     pub fn wait_in_calm(
         word: &AtomicU32,
         expected: u32,
@@ -104,13 +103,13 @@ mod real {
         sleep(word.as_ptr(), expected, deadline, &words)
     }
 
-    /// On so many words a thread can sleep at once, FUTEX_WAITV_MAX.
+    /// The number of words on which a thread can sleep at once, FUTEX_WAITV_MAX.
     pub const MOST_WORDS: usize = 128;
 
-    /// How long a sleep on the first of several words is where the kernel can't sleep on all, in nanoseconds.
+    /// The longest sleep on the first of several words, if the kernel can't watch all of them, in nanoseconds.
     const POLL: u64 = 5_000_000;
 
-    /// Sleeps while each word holds what stands beside it; an address that is not mapped any more ends the sleep, too.
+    /// Sleeps while each word has the value beside it. An address that is no longer mapped also ends the sleep.
     pub fn wait_for_any(words: &[(*mut u32, u32)], deadline: Deadline) {
         let mut all = [const { Waitv::NONE }; MOST_WORDS];
         for (place, &(address, value)) in all.iter_mut().zip(words) {
@@ -131,12 +130,12 @@ mod real {
         }
     }
 
-    /// Sleeps on `words`, or where the kernel can't, on the first of them: `word`.
+    /// Sleeps on `words`, or on the first of them (`word`) if the kernel can't watch several.
     fn sleep(word: *mut u32, expected: u32, deadline: Deadline, words: &[Waitv]) -> Slept {
         let Some(timeout) = until(deadline) else {
             return Slept::TimedOut;
         };
-        // Relaxed: a hint that never goes back; a process that misses it asks the kernel once more.
+        // Relaxed: a hint that is never cleared; a thread that misses it calls the kernel once more.
         if !NO_WAITV.load(Ordering::Relaxed) {
             match waitv(words, address(&timeout)) {
                 Err(errno) if is_refusal(errno) => NO_WAITV.store(true, Ordering::Relaxed),
@@ -146,7 +145,7 @@ mod real {
         outcome(wait_bitset(word, expected, address(&timeout)))
     }
 
-    /// Sleeps on a word until any handler has run, given that there is a deadline.
+    /// Sleeps on a word until any handler runs, if there is a deadline.
     fn sleep_on_one(word: &AtomicU32, expected: u32, deadline: Deadline) -> Slept {
         match until(deadline) {
             None => Slept::TimedOut,
@@ -154,9 +153,9 @@ mod real {
         }
     }
 
-    /// A time of CLOCK_MONOTONIC, unless the deadline never comes; `None` if it has passed.
+    /// Returns the deadline as a time of CLOCK_MONOTONIC, if there is one; `None` if it has passed.
     ///
-    /// A sleep until a time of CLOCK_REALTIME is as long as that is away now: the callers sleep in slices and look again.
+    /// A sleep until a time of CLOCK_REALTIME has the present distance to that time: the callers sleep in slices and check again.
     fn until(deadline: Deadline) -> Option<Option<libc::timespec>> {
         match deadline.or_slice(u64::MAX) {
             Deadline::Passed => None,
@@ -225,7 +224,7 @@ mod real {
         answer(result)
     }
 
-    /// Whether an errno of `futex_waitv` says that there is no such call, and nothing of this sleep.
+    /// Returns whether an errno of `futex_waitv` means that the call is missing or refused.
     fn is_refusal(errno: i32) -> bool {
         !matches!(
             errno,
@@ -240,10 +239,10 @@ mod real {
         Err(crate::sys::errno())
     }
 
-    /// Whether futex(2) is allowed. Asked once a process.
+    /// Returns an error if futex(2) is refused. Each process checks it once.
     pub fn probe() -> Result<(), rustix::io::Errno> {
         static IS_ALLOWED: AtomicBool = AtomicBool::new(false);
-        // Relaxed: a hint; a thread that misses it asks the kernel once more.
+        // Relaxed: a hint; a thread that misses it calls the kernel once more.
         if IS_ALLOWED.load(Ordering::Relaxed) {
             return Ok(());
         }
@@ -255,11 +254,11 @@ mod real {
         Ok(())
     }
 
-    /// Has the kernel write to a page: it adds 0 to the word at `address`, atomically. So the page is real afterwards, and a file system
-    /// that is full is an error and no SIGBUS.
+    /// Has the kernel write to a page: it atomically adds 0 to the word at `address`. So the page is allocated, and a full file system is an
+    /// error instead of a SIGBUS.
     ///
     /// # Errors
-    /// ENOSPC; ENOMEM; what a sandbox answers.
+    /// ENOSPC, ENOMEM, and the errno of a sandbox.
     pub(crate) fn touch(address: *mut u32) -> Result<(), rustix::io::Errno> {
         /// FUTEX_OP(FUTEX_OP_ADD, 0, FUTEX_OP_CMP_EQ, 0) of linux/futex.h.
         const ADD_NOTHING: u32 = 1 << 28;
@@ -279,13 +278,13 @@ mod real {
             )
         };
         match answer(result) {
-            // The kernel's word for "the write would have been answered with SIGBUS".
+            // The kernel reports a write that would raise SIGBUS with this errno.
             Err(libc::EFAULT) => Err(rustix::io::Errno::NOSPC),
             other => other.map_err(rustix::io::Errno::from_raw_os_error),
         }
     }
 
-    /// Wakes the thread that sleeps on a word of this process's own.
+    /// Wakes the thread that sleeps on a private word of this process.
     pub fn wake_own(word: &std::sync::atomic::AtomicU32) {
         let wake = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
         // SAFETY: FUTEX_WAKE reads nothing through the address, which is a live u32 anyway.

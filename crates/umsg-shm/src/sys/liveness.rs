@@ -1,8 +1,8 @@
 //! The identity of a process, for queues that processes of several PID or time namespaces use.
 //!
-//! Thread ids, process ids and start times mean something in one PID namespace and one time namespace only: the queue's *home*, in which
-//! it was created. Once a process from elsewhere uses a queue, its locks are in *shared form* ([`crate::lock`]), and an owner is known by
-//! the number of its *life*: a file in the queue's namespace that is locked as long as the process lives (`umsg::namespace::life`).
+//! Thread ids, process ids and start times are valid in one PID namespace and one time namespace only. Those of a queue's creator are the
+//! queue's *home*. When a process from elsewhere uses the queue, its locks change to *shared form* ([`crate::lock`]). Then a *liveness id*
+//! identifies an owner. It names a file in the queue's namespace, which the process keeps locked until its death (`umsg::namespace::life`).
 //!
 //! | number | whose it is | it lives |
 //! |---|---|---|
@@ -13,30 +13,30 @@
 /// See the table of the module.
 pub const UNREGISTERED: u32 = 0x7fff_ffff;
 
-/// Stands above 32 bits of a birth ([`crate::sys::process::birth`], [`crate::sys::thread::Thread::birth`]) that is the number of a life.
+/// The upper half of a birth ([`crate::sys::process::birth`], [`crate::sys::thread::Thread::birth`]) whose lower half is a liveness id.
 const LIFE: u64 = 0xffff_ffff << 32;
 
-/// What a segment knows of the processes that use it.
+/// A segment's knowledge of the processes that use it.
 pub trait Liveness {
-    /// The number of this process's life. Registers it if it has none yet.
+    /// Returns this process's liveness id, and registers it if necessary.
     fn own(&self) -> u32;
 
-    /// Whether a life is proved to be over.
+    /// Returns whether the process with a liveness id is proved to be dead.
     fn is_over(&self, life: u32) -> bool;
 
-    /// Whether the queue was created in another PID or time namespace than that in which this process opened it. Then its threads take locks in
-    /// shared form alone.
+    /// Returns whether the queue's home has other PID or time namespaces than this process. Then this process's threads take locks only in
+    /// shared form.
     fn is_elsewhere(&self) -> bool;
 
-    /// Whether the numbers of threads and processes that stand in a queue in plain form are this process's home's.
+    /// Returns whether plain thread and process ids in the queue are valid in this process.
     fn is_home(&self) -> bool;
 
-    /// Whether each process that has ever written a record into the queue is of this process's home. Then the numbers of threads and
-    /// processes in these records are valid here.
+    /// Returns whether all processes that ever wrote a record into the queue have this process's namespaces. Then the ids in these records
+    /// are valid here.
     fn is_plain(&self) -> bool;
 }
 
-/// The birth by which a record names this process: by its life, or `otherwise` if it has none and is at home.
+/// Returns the birth with which a record identifies this process: its liveness id, or `otherwise` for a process at home without one.
 pub fn birth(lives: &dyn Liveness, otherwise: impl FnOnce() -> u64) -> u64 {
     match lives.own() {
         UNREGISTERED if lives.is_home() => otherwise(),
@@ -44,20 +44,21 @@ pub fn birth(lives: &dyn Liveness, otherwise: impl FnOnce() -> u64) -> u64 {
     }
 }
 
-/// Registers this process's life, if that was not done before. For a call that is about to name it in a record, before it takes the lock: a
-/// registration lists a directory and makes a file.
+/// Registers this process's liveness id, if that is not done. A call that will write the id into a record registers before it takes the
+/// lock, because a registration lists a directory and creates a file.
 pub(crate) fn register(lives: &dyn Liveness) {
-    // A process without a life is named in another way.
+    // A process without a liveness id is identified in another way.
     let _ = lives.own();
 }
 
-/// The life that a birth names, if it names one.
+/// Returns the liveness id in a birth, if it has one.
 pub fn life_of(birth: u64) -> Option<u32> {
     (birth & LIFE == LIFE).then_some(birth as u32)
 }
 
-/// Whether the process that a record names is dead; `by_number` says so of its number and its birth, 0 for unknown. A life ends when the
-/// kernel has taken all of the process's memory away, which can be long after it was killed: where the number tells, that is asked too.
+/// Returns whether the process of a record is dead. `by_number` decides by the process id and the birth (0 for unknown). A liveness lock
+/// ends when the kernel has freed all memory of the process, which can be long after the kill. So the process id decides too, if it is valid
+/// here.
 pub fn is_dead(lives: &dyn Liveness, birth: u64, by_number: impl FnOnce(u64) -> bool) -> bool {
     match life_of(birth) {
         Some(life) => {

@@ -1,4 +1,4 @@
-//! Mappings: of a segment's file, of scratch memory for a repair, of a page that a fork wipes.
+//! Mappings of a segment's file, of scratch memory for a repair, and of a page that a fork wipes.
 
 use crate::sys::cut::{self, Range};
 use crate::sys::futex;
@@ -8,24 +8,24 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Set once the kernel or a sandbox has refused MADV_POPULATE_WRITE.
+/// Set after the kernel or a sandbox has refused MADV_POPULATE_WRITE.
 static NO_POPULATE: AtomicBool = AtomicBool::new(false);
 
-/// Bytes in a page. Regions of a segment start at multiples of it.
+/// The number of bytes in a page. Regions of a segment start at multiples of it.
 pub const PAGE: usize = 4096;
 
-/// Of memory that is this process's own.
+/// A mapping of private memory.
 const OWN: MapFlags = match cfg!(miri) {
     true => MapFlags::PRIVATE,
     false => MapFlags::PRIVATE.union(MapFlags::NORESERVE),
 };
 
-/// Memory that is unmapped when dropped.
+/// A mapping that is unmapped on drop.
 #[derive(Debug)]
 pub struct Mapping {
     base: NonNull<u8>,
     len: usize,
-    /// Of a file: where it is noted that the file was cut short.
+    /// For a file: the entry that records a truncation of the file.
     range: Option<&'static Range>,
 }
 
@@ -64,7 +64,7 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// Maps a part of a file so that the kernel can be asked about it. No access is allowed: the file may end before it.
+    /// Maps a part of a file without access, for questions to the kernel. The file may end before it.
     #[cfg(not(loom))]
     pub fn to_look_up(file: BorrowedFd<'_>, offset: usize, len: usize) -> Result<Mapping, Errno> {
         let (protection, flags) = (ProtFlags::READ, MapFlags::PRIVATE);
@@ -79,7 +79,7 @@ impl Mapping {
         })
     }
 
-    /// Has the kernel say of pages from the one at `index` on, a byte each, whether they are in memory (bit 0). Source: mincore(2).
+    /// Asks the kernel which pages from `index` on are in memory. Each page has a byte, of which bit 0 is the answer. Source: mincore(2).
     #[cfg(not(loom))]
     pub(crate) fn are_present(&self, index: usize, flags: &mut [u8]) -> Result<(), Errno> {
         debug_assert!((index + flags.len()) * PAGE <= self.len.next_multiple_of(PAGE));
@@ -116,22 +116,22 @@ impl Mapping {
         self.base.as_ptr()
     }
 
-    /// Whether the file was cut short, and a handler has put pages of zeroes in the place of those that it does not have any more.
+    /// Returns whether the file was truncated, and a handler replaced missing pages with pages of zeroes.
     #[inline(always)]
     pub(crate) fn is_cut(&self) -> bool {
         cut::any() && self.range.is_some_and(Range::is_cut)
     }
 
-    /// Length in bytes.
+    /// Returns the length in bytes.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// Makes `len` bytes from `offset` on real memory, and maps it for writing in this process: a full file system
-    /// is an error here and never a SIGBUS later. The range is widened to whole pages.
+    /// Allocates the pages of `len` bytes from `offset` on, and maps them for writing. So a full file system is an error here, and never a
+    /// SIGBUS later. The range is extended to whole pages.
     ///
-    /// MADV_POPULATE_WRITE does what `fallocate` would, needs no descriptor (a daemon may have closed it), and saves
-    /// the page faults. Where it is refused, the kernel writes to each page for us ([`futex::touch`]).
+    /// MADV_POPULATE_WRITE allocates like `fallocate`, needs no descriptor (a daemon may have closed it), and saves the page faults. If it
+    /// is refused, the kernel writes to each page ([`futex::touch`]).
     pub(crate) fn populate(&self, offset: usize, len: usize) -> Result<(), Errno> {
         let start = offset / PAGE * PAGE;
         let end = (offset + len)
@@ -141,11 +141,11 @@ impl Mapping {
             return Ok(());
         }
         let base = self.base().wrapping_add(start);
-        // Relaxed: a hint that never goes back; a thread that misses it asks the kernel once more.
+        // Relaxed: a hint that is never cleared; a thread that misses it calls the kernel once more.
         if !NO_POPULATE.load(Ordering::Relaxed) {
             match self.advise_to_populate(start, end - start) {
                 Ok(()) => return Ok(()),
-                // The kernel's word for "the write would have been answered with SIGBUS".
+                // The kernel reports a write that would raise SIGBUS with this errno.
                 Err(Errno::FAULT) => return Err(Errno::NOSPC),
                 Err(error @ (Errno::NOMEM | Errno::HWPOISON)) => return Err(error),
                 // Linux before 5.14, or a sandbox.
@@ -184,8 +184,8 @@ impl Drop for Mapping {
     }
 }
 
-/// One page that reads as zeroes in a forked child; never unmapped. None if the kernel has no memory for it, or if the kernel or a sandbox
-/// refuses MADV_WIPEONFORK.
+/// Returns a page that reads as zeroes in a forked child, and is never unmapped. Returns None if there is no memory, or if the kernel or a
+/// sandbox refuses MADV_WIPEONFORK.
 pub(crate) fn wiped_on_fork() -> Option<*mut u8> {
     let mapping = Mapping::scratch(PAGE).ok()?;
     let base = mapping.base();
