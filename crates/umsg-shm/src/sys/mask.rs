@@ -2,8 +2,8 @@
 
 use std::cell::Cell;
 
-/// All signals but those that an instruction raises, which can't wait, and the two that libc uses itself: setuid(2) waits until
-/// every thread has had the second.
+/// All signals except those that an instruction raises, which can't wait, and the two signals of libc: setuid(2) waits until every thread
+/// has taken the second one.
 const ALL: u64 = !(0b11 << 31
     | bit(libc::SIGBUS)
     | bit(libc::SIGSEGV)
@@ -22,13 +22,13 @@ pub struct Masked {
 }
 
 thread_local! {
-    /// How many [`Masked`] the thread has.
+    /// The number of the thread's [`Masked`] values.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
 impl Masked {
     pub fn all() -> Masked {
-        // Within another one, the mask is this one's already.
+        // Inside another `Masked`, the mask is set already.
         let before = match DEPTH.get() {
             0 => set(ALL),
             _ => ALL,
@@ -37,7 +37,7 @@ impl Masked {
         Masked { before }
     }
 
-    /// The mask that comes back.
+    /// Returns the mask that the drop restores.
     pub(crate) fn before(&self) -> u64 {
         self.before
     }
@@ -52,12 +52,12 @@ impl Drop for Masked {
     }
 }
 
-/// How many times over the thread has masked all signals.
+/// Returns the number of the thread's [`Masked`] values.
 pub(crate) fn depth() -> u32 {
     DEPTH.get()
 }
 
-/// Does something with a mask from before all [`Masked`] of the thread.
+/// Runs `work` with `mask`, the thread's mask before its first [`Masked`].
 pub(crate) fn lifted_to<T>(mask: u64, work: impl FnOnce() -> T) -> T {
     let _lifted = Lifted {
         depth: DEPTH.replace(0),
@@ -66,7 +66,7 @@ pub(crate) fn lifted_to<T>(mask: u64, work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// What comes back when this is dropped.
+/// The state that the drop restores.
 struct Lifted {
     depth: u32,
     masked: u64,
@@ -79,12 +79,12 @@ impl Drop for Lifted {
     }
 }
 
-/// Masks none.
+/// Unmasks all signals.
 pub fn clear() {
     set(0);
 }
 
-/// Sets the mask, and tells the one before.
+/// Sets the mask, and returns the previous one.
 fn set(mask: u64) -> u64 {
     let mut before = 0_u64;
     // SAFETY: two masks of the kernel's size, which is said.
@@ -100,7 +100,7 @@ fn set(mask: u64) -> u64 {
     before
 }
 
-/// Does something with no signal masked.
+/// Runs `work` with no signal masked.
 pub fn unmasked<T>(work: impl FnOnce() -> T) -> T {
     lifted_to(0, work)
 }

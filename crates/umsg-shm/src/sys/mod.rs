@@ -1,10 +1,10 @@
-//! The system below: threads and their robust lists, futexes, clocks, mappings.
+//! The interface to the system: threads and their robust lists, futexes, clocks, mappings.
 //!
-//! Most of the library's unsafe system calls live here. What is unsafe elsewhere is allowed where its module is named, with the reason:
-//! above all handlers (`signals`), descriptors that are kept as numbers (`doorbell`), what is shared without a lock (`reclaim`).
+//! This module has most of the library's unsafe system calls. Other modules with unsafe code state their reason: mainly signal handlers
+//! (`signals`), descriptors that are kept as numbers (`doorbell`), and lock-free sharing (`reclaim`).
 //!
-//! Miri has threads and futexes, but no files in memory, no mappings of them, no robust list and no other processes. What does without
-//! stands beside the call that it has not, behind `cfg!(miri)`: a segment is memory of its own, and nobody dies.
+//! Miri has threads and futexes, but no files in memory, no mappings of files, no robust list and no other processes. The replacement of
+//! each such call is beside it, behind `cfg!(miri)`: a segment is private memory, and no thread dies.
 
 pub mod clock;
 pub(crate) mod cpu;
@@ -50,7 +50,7 @@ pub mod thread;
 mod time_namespace;
 mod valgrind;
 
-/// The calling thread's errno.
+/// Returns the calling thread's errno.
 #[cfg(not(loom))]
 pub(crate) fn errno() -> i32 {
     // SAFETY: glibc and musl return a pointer to the calling thread's errno, valid while the thread lives.

@@ -1,11 +1,11 @@
-//! Which process this is, known without a system call: an epoch that a fork wipes.
+//! The identity of this process without a system call: an epoch that a fork wipes.
 //!
 //! One private page is marked MADV_WIPEONFORK. It holds the process's epoch, a number that is never 0 and never used
 //! twice along a line of ancestors; in a forked child the page reads 0 until the child sets an epoch of its own.
 //! A `vfork` child shares its parent's memory and so its parent's epoch.
 //!
-//! Where the kernel or a sandbox refuses MADV_WIPEONFORK there is no page. The epoch then stands beside the id of its process, and
-//! each look at it, or at what is kept beside it, asks for the process's id: one system call more for each look.
+//! If the kernel or a sandbox refuses MADV_WIPEONFORK, there is no page. Then the epoch is stored with the id of its process. Each read of
+//! the epoch, or of the number beside it, compares the process id, at the price of a system call.
 
 #[cfg(loom)]
 pub(crate) use crate::model::thread::{
@@ -21,16 +21,16 @@ mod real {
     use rustix::io::Errno;
     use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
-    /// The wiped page, once mapped.
+    /// The page that a fork wipes, after it is mapped.
     static PAGE: AtomicPtr<AtomicU64> = AtomicPtr::new(std::ptr::null_mut());
 
-    /// The last epoch handed out in this line of ancestors; a fork copies it, so the child's is larger.
+    /// The last epoch in this line of ancestors. A fork copies it, so the child's epoch is larger.
     static LAST_EPOCH: AtomicU64 = AtomicU64::new(0);
 
-    /// The epoch of this process, or 0 if it has none yet (first call, or first call after a fork).
+    /// Returns the epoch of this process, or 0 before the first call, and before the first call after a fork.
     #[inline(always)]
     pub fn epoch() -> u64 {
-        // Acquire: pairs with the release in `map_page`; the page is zeroed memory, there is nothing else to see.
+        // Acquire: pairs with the release in `map_page`; the page is zeroed memory, so there is no other store to see.
         let page = PAGE.load(Ordering::Acquire);
         if page.is_null() {
             return without_page::epoch();
@@ -39,7 +39,7 @@ mod real {
         unsafe { (*page).load(Ordering::Relaxed) }
     }
 
-    /// A number that this process keeps until it forks, beside its epoch: 0 at first and in a forked child. None before the first epoch.
+    /// Returns a number that this process keeps beside its epoch: 0 at first and in a forked child. None before the first epoch.
     #[inline(always)]
     pub(crate) fn until_fork() -> Option<&'static AtomicU64> {
         // Acquire: as in `epoch`.
@@ -51,7 +51,7 @@ mod real {
         Some(unsafe { &*page.add(1) })
     }
 
-    /// The epoch of this process; begins one where there is none.
+    /// Returns the epoch of this process, and begins one if there is none.
     #[cold]
     pub fn begin_epoch() -> u64 {
         let mut page = PAGE.load(Ordering::Acquire);
@@ -83,29 +83,29 @@ mod real {
             Ordering::Acquire,
         ) {
             Ok(_) => Some(page),
-            // Another thread was first; ours stays mapped, once a process at most.
+            // Another thread was first. This page stays mapped, at most once in each process.
             Err(theirs) => Some(theirs),
         }
     }
 
-    /// Epochs where no page is wiped.
+    /// Epochs without a wiped page.
     mod without_page {
         use std::sync::atomic::{AtomicU64, Ordering};
 
-        /// The last epoch in the lower half, the id of its process in the upper one. 0: not chosen.
+        /// The last epoch in the lower half, and the id of its process in the upper half. 0: this way is not in use.
         static EPOCH: AtomicU64 = AtomicU64::new(0);
 
-        /// The number that goes with the epoch.
+        /// The number beside the epoch.
         static KEPT: AtomicU64 = AtomicU64::new(0);
 
         const LOWER: u64 = u32::MAX as u64;
 
         pub(super) fn is_chosen() -> bool {
-            // Relaxed: once it is chosen, it stays so along the line of descendants.
+            // Relaxed: once it is in use, all descendants use it.
             EPOCH.load(Ordering::Relaxed) != 0
         }
 
-        /// The epoch in a word, if this process began it; 0 otherwise, and where none has begun.
+        /// Returns the epoch in a word if this process began it, 0 otherwise.
         fn of_this_process(word: u64) -> u64 {
             match word >> 32 == u64::from(std::process::id()) {
                 true => word & LOWER,
@@ -124,7 +124,7 @@ mod real {
 
         #[cold]
         pub(super) fn until_fork() -> Option<&'static AtomicU64> {
-            // Acquire: pairs with the release in `begin_epoch`; no number of the process before is seen.
+            // Acquire: pairs with the release in `begin_epoch`, so the number of the previous process is not visible.
             let word = EPOCH.load(Ordering::Acquire);
             (of_this_process(word) != 0).then_some(&KEPT)
         }
@@ -139,7 +139,8 @@ mod real {
                 }
                 let fresh = (word & LOWER) + 1;
                 let begun = u64::from(std::process::id()) << 32 | fresh;
-                // Relaxed: published with the epoch. The slower of two threads may erase what the faster one's epoch keeps: it is found again.
+                // Relaxed: published with the epoch. The slower of two threads may erase the number beside the faster one's epoch. Then it
+                // is computed again.
                 KEPT.store(0, Ordering::Relaxed);
                 let outcome =
                     EPOCH.compare_exchange(word, begun, Ordering::Release, Ordering::Relaxed);
@@ -150,18 +151,18 @@ mod real {
         }
     }
 
-    /// Whether the kernel started this program with more privilege than its caller had: a set-user-ID program, or one with
-    /// file capabilities. Source: getauxval(3), AT_SECURE.
+    /// Returns whether the kernel started this program with more privileges than its caller has: a set-user-ID program, or one with file
+    /// capabilities. Source: getauxval(3), AT_SECURE.
     pub fn was_started_with_privilege() -> bool {
         // SAFETY: reads a number that the kernel put beside the program's arguments.
         unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
     }
 
-    /// What tells this process, running this program, from whatever else has its id at another time or elsewhere: 32 bits of
-    /// its start time in clock ticks since boot; 16 of where its stack begins, which is by chance and changes with exec;
-    /// 16 of its PID namespace's number, in which alone the id means something. What /proc does not say is 0.
+    /// Returns a number that distinguishes this process and program from others with the same process id: 32 bits of the start time in clock
+    /// ticks since boot; 16 bits of the random start address of the stack, which changes with exec; 16 bits of the inode number of the PID
+    /// namespace, in which the id is valid. Fields that /proc does not show are 0.
     pub fn birth(pid: u32) -> u64 {
-        /// The epoch in which it was asked last, and the answer: after a fork it is another one.
+        /// The epoch of the last answer, and the answer, which changes after a fork.
         static KNOWN: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
         let ([of, birth], epoch) = (&KNOWN, epoch());
         // Acquire: the answer belongs to the epoch. Two threads may find it out at once, and find the same.
@@ -188,7 +189,8 @@ mod real {
         }
     }
 
-    /// The real user of a process, or its effective one if no descriptor is left to ask with: the kernel's word for nobody in particular if it is gone.
+    /// Returns the real user of a process, or its effective user if no descriptor is left. If the process is gone, it returns the kernel's
+    /// overflow user id.
     pub(crate) fn real_user(pid: u32) -> u32 {
         /// Source: /proc/sys/kernel/overflowuid.
         const NOBODY: u32 = 65_534;
@@ -198,17 +200,17 @@ mod real {
             .unwrap_or(NOBODY)
     }
 
-    /// The real user of this process, if it is this process that is meant.
+    /// Returns the real user of this process, if `pid` is this process.
     pub(crate) fn own_user(pid: u32) -> Option<u32> {
         (pid == std::process::id()).then(|| rustix::process::getuid().as_raw())
     }
 
-    /// Whether a process is known to be stopped.
+    /// Returns whether a process is known to be stopped.
     pub(crate) fn is_stopped(pid: u32) -> bool {
         Stat::of_process(pid).is_some_and(|stat| matches!(stat.state, b'T' | b't'))
     }
 
-    /// What a signal tells of a message, as the kernel lays it out: `siginfo_t` with its member `_rt`.
+    /// The information in a signal about a message, in the kernel's layout: `siginfo_t` with its member `_rt`.
     #[repr(C)]
     struct MessageInfo {
         /// Number, errno, code, and a gap.
@@ -219,7 +221,7 @@ mod real {
         rest: [u64; 12],
     }
 
-    /// Whether rt_sigqueueinfo(2) is allowed. Signal 0 only asks.
+    /// Returns an error if rt_sigqueueinfo(2) is refused. It sends signal 0, which has no effect.
     pub(crate) fn can_raise_for_message() -> Result<(), Errno> {
         match queue_to_self(0, 0, 0, 0) {
             0 => Ok(()),
@@ -227,8 +229,8 @@ mod real {
         }
     }
 
-    /// Sends this process a signal, as the kernel does when a message has come: SI_MESGQ, with a value, and process and user of
-    /// the sender. A sandbox that was entered after the registration may refuse that: then the signal comes without them.
+    /// Sends this process a signal, as the kernel does for a message: SI_MESGQ with a value, and the process and user of the sender. If a
+    /// sandbox that was entered after the registration refuses that, the signal is sent without these.
     pub fn raise_for_message(signal: i32, value: usize, sender: u32, uid: u32) {
         // EAGAIN: the limit of pending signals, at which the kernel drops the notification, too.
         if queue_to_self(signal, value, sender, uid) != 0 && crate::sys::errno() != libc::EAGAIN {
@@ -261,15 +263,15 @@ mod real {
         }
     }
 
-    /// Has the kernel deliver what was sent to the calling thread: at the end of any system call it does.
+    /// Has the kernel deliver pending signals to the calling thread, as it does at the end of any system call.
     pub fn take_signals() {
         // SAFETY: has no preconditions; libc's function might answer without a system call.
         unsafe { libc::syscall(libc::SYS_getpid) };
     }
 
-    /// Whether a process is proved dead: there is none of that id any more, it is about to end and runs no code of its own, all
-    /// that is left of it waits for its parent to take note, or the id belongs to one that began at another time or runs another program by now. Unknown means alive, and so
-    /// is all processes in another PID namespace.
+    /// Returns whether a process is proved dead: no process has the id; the process is ending and runs no code of its program; it is a
+    /// zombie; or the id belongs to a process with another start time or program. Unknown processes, and those of other PID namespaces,
+    /// count as alive.
     pub fn is_dead(pid: u32, birth: u64) -> bool {
         if cfg!(miri) {
             return false;
@@ -282,7 +284,7 @@ mod real {
             return true;
         }
         let Some(stat) = Stat::of_process(pid) else {
-            // Its parent may have taken note meanwhile.
+            // Its parent may have waited for it meanwhile.
             return !exists::process(pid);
         };
         let is_over = (matches!(stat.state, b'Z' | b'X') || stat.exiting) && stat.threads <= 1;

@@ -1,6 +1,6 @@
 //! Random numbers.
 
-/// An unpredictable number, not 0.
+/// Returns an unpredictable number, not 0.
 pub fn random() -> u64 {
     let mut bytes = [0; 8];
     // Without it: as good a number as any for what is also protected by its mode.

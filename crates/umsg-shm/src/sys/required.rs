@@ -1,7 +1,6 @@
-//! System calls that no queue works without: asked for when a queue is opened, so that a sandbox that refuses one of them is an error
-//! there and no surprise later.
+//! System calls that every queue needs. They are checked when a queue is opened, so the refusal of a sandbox is an error of the opening.
 //!
-//! What each call of the library does if another call is refused stands in `docs/syscalls.md`.
+//! `docs/syscalls.md` lists all other system calls, and the result if they are refused.
 
 use crate::fault::AttachError;
 use crate::sys::{futex, process, thread};
@@ -14,7 +13,7 @@ pub struct Refused {
     pub errno: Errno,
 }
 
-/// Whether the calling thread can use queues.
+/// Checks that the calling thread can use queues.
 ///
 /// # Errors
 /// The first call that is refused.
@@ -26,16 +25,16 @@ pub(crate) fn check() -> Result<(), Refused> {
     futex::probe().map_err(refused("futex"))
 }
 
-/// Whether this process can send itself the signal of a notification, with its value.
+/// Checks that this process can send itself the signal of a notification with its value.
 ///
 /// # Errors
-/// The call that is refused.
+/// The refused call.
 pub fn check_for_signals() -> Result<(), Refused> {
     let call = "rt_sigqueueinfo";
     process::can_raise_for_message().map_err(|errno| Refused { call, errno })
 }
 
-/// Whether the ends of a ring can ring, and pass descriptors on. The kernel says that there is no descriptor of this number.
+/// Checks that the ends of a ring can wake pollers and pass descriptors. The calls name a closed descriptor, so they have no effect.
 ///
 /// # Errors
 /// The first call that is refused.

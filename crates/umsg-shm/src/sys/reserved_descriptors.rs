@@ -1,11 +1,11 @@
-//! Descriptors that the library opened for itself: doorbells, on high numbers. For the drop-in, to whose program these numbers are
-//! unused: it can neither close nor duplicate them, and one that closes all that it does not know goes on. One that wants a file at such a
-//! number gets it, unless the number is [pinned](pin): the part of the library that had it finds out, and opens another.
+//! Descriptors that the library opened for itself: doorbells, on high numbers. The drop-in hides them: the program can neither close nor
+//! duplicate them, so a program that closes all unknown descriptors does no harm. A program that places a file at such a number gets the
+//! number, unless it is [pinned](pin). The library then opens another descriptor.
 
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
-/// Numbers beyond are left to the program (fs.nr_open is 1,048,576 unless raised).
+/// Higher numbers belong to the program (the default of fs.nr_open is 1,048,576).
 const MOST: usize = 1 << 20;
 
 type Numbers = [AtomicU64; MOST / 64];
@@ -13,10 +13,10 @@ type Numbers = [AtomicU64; MOST / 64];
 static MARKS: Numbers = [const { AtomicU64::new(0) }; MOST / 64];
 static PINNED: Numbers = [const { AtomicU64::new(0) }; MOST / 64];
 
-/// None below was ever marked.
+/// No lower number was ever marked.
 static LOWEST: AtomicI32 = AtomicI32::new(RawFd::MAX);
 
-/// How often a number was given to the program.
+/// The number of times that the program got a number of the library's.
 static GIVEN: AtomicU32 = AtomicU32::new(0);
 
 fn place(numbers: &'static Numbers, number: RawFd) -> Option<(&'static AtomicU64, u64)> {
@@ -24,7 +24,7 @@ fn place(numbers: &'static Numbers, number: RawFd) -> Option<(&'static AtomicU64
     Some((numbers.get(number / 64)?, 1 << (number % 64)))
 }
 
-/// From now on a number is the library's.
+/// Marks a number as the library's.
 pub fn mark(number: RawFd) {
     if let Some((marks, bit)) = place(&MARKS, number) {
         marks.fetch_or(bit, Ordering::Relaxed);
@@ -32,7 +32,7 @@ pub fn mark(number: RawFd) {
     }
 }
 
-/// The library is about to close a number.
+/// Removes the mark of a number, before the library closes it.
 pub fn unmark(number: RawFd) {
     for numbers in [&MARKS, &PINNED] {
         if let Some((marks, bit)) = place(numbers, number) {
@@ -41,14 +41,15 @@ pub fn unmark(number: RawFd) {
     }
 }
 
-/// A number of the library's that can't be another's as long as it is open: epoll knows a registration by it.
+/// Marks a number that stays the library's until it is closed: epoll identifies a registration by the number.
 pub fn pin(number: RawFd) {
     if let Some((pinned, bit)) = place(&PINNED, number) {
         pinned.fetch_or(bit, Ordering::Relaxed);
     }
 }
 
-/// Gives a number of the library's to the program: `replace` puts a file of its there. False, and nothing is done, if it is pinned.
+/// Gives a number of the library's to the program: `replace` places the program's file there. If the number is pinned, it returns false
+/// without a change.
 #[cold]
 pub fn give(number: RawFd, replace: impl FnOnce() -> bool) -> bool {
     if place(&PINNED, number).is_some_and(|(pinned, bit)| pinned.load(Ordering::Relaxed) & bit != 0)
@@ -59,21 +60,21 @@ pub fn give(number: RawFd, replace: impl FnOnce() -> bool) -> bool {
     if !replace() {
         mark(number);
     }
-    // Release: a process that sees it finds the program's file there.
+    // Release: a thread that sees it finds the program's file there.
     GIVEN.fetch_add(1, Ordering::Release);
     true
 }
 
-/// Changes when a number was given to the program: a module that keeps one looks whether it is still its own.
+/// Returns a count that changes when the program gets a number. A module that keeps a number then checks its own.
 #[inline(always)]
 pub(crate) fn given() -> u32 {
     GIVEN.load(Ordering::Acquire)
 }
 
-/// Whether a number is the library's.
+/// Returns whether a number is the library's.
 #[inline(always)]
 pub fn is(number: RawFd) -> bool {
-    // Relaxed, as all here: a program that learns of a number in another thread than the one that marks it does so by guessing.
+    // Relaxed, as everywhere here: another thread of the program can only guess a number that is being marked.
     number >= LOWEST.load(Ordering::Relaxed) && is_marked(number)
 }
 
@@ -82,7 +83,7 @@ fn is_marked(number: RawFd) -> bool {
     place(&MARKS, number).is_some_and(|(marks, bit)| marks.load(Ordering::Relaxed) & bit != 0)
 }
 
-/// The library's first number from `first` to `last`.
+/// Returns the library's first number from `first` to `last`.
 pub fn first_between(first: u32, last: u32) -> Option<u32> {
     let lowest = LOWEST.load(Ordering::Relaxed).cast_unsigned();
     let first = first.max(lowest) as usize;

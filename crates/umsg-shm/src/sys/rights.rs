@@ -1,14 +1,14 @@
-//! Removing another user's name from a directory that all users can write to.
+//! Removes files of other users from a directory with write access for all users.
 
 use super::mask::Masked;
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-/// Removes a name that a file of `owner` had when the caller looked. It fails with EPERM if the name is that of another user's file by now.
+/// Removes a name that the caller found for a file of `owner`. It fails with EPERM if the name has a file of another user meanwhile.
 ///
-/// Root may remove any name, so the kernel would not notice that the name leads to another file than it did at the look. With the
-/// file system rights of `owner` (setfsuid(2), of this thread alone) the sticky bit of the directory protects the files of others. The owner of the
-/// directory, and root without CAP_SETUID, remove the name a process that has it.
+/// Root may remove any name, so the kernel would not notice a change of the name since the check. With the file system rights of `owner`
+/// (setfsuid(2), only in this thread), the sticky bit of the directory protects the files of other users. The owner of the directory, and
+/// root without CAP_SETUID, remove the name in any case.
 pub fn unlink_of(owner: u32, unlink: impl Fn() -> Result<(), Errno>) -> Result<(), Errno> {
     match with_rights_of(owner, &unlink) {
         // The owner may not write to the directory, so it can't have put another file in place.
@@ -17,21 +17,21 @@ pub fn unlink_of(owner: u32, unlink: impl Fn() -> Result<(), Errno>) -> Result<(
     }
 }
 
-/// `None` if this process can't take these rights, or needs not.
+/// Returns `None` if this process can't take these rights, or does not need them.
 fn with_rights_of<T>(user: u32, work: impl FnOnce() -> T) -> Option<T> {
     if !geteuid().is_root() || user == 0 {
         return None;
     }
-    // A handler would act with these rights, too.
+    // A handler would run with these rights, too.
     let _masked = Masked::all();
     let before = set(user);
-    // No user has the number -1: nothing changes, and the call answers whose the rights are.
+    // No user has the id -1: nothing changes, and the call returns the present user id.
     let done = (set(u32::MAX) == user).then(work);
     set(before);
     done
 }
 
-/// Whose rights it were before.
+/// The previous user id.
 fn set(user: u32) -> u32 {
     // SAFETY: a number; the system call, unlike libc's setuid family, concerns the calling thread alone.
     unsafe { libc::syscall(libc::SYS_setfsuid, user) as u32 }

@@ -1,9 +1,9 @@
-//! The robust list head that the kernel has for the calling thread.
+//! The calling thread's robust list head in the kernel.
 //!
-//! A thread has one head. libc registers its own for robust mutexes, so this library must never replace that head: the program's
-//! mutexes would lose their marks. Where a sandbox refuses get_robust_list(2), libc's head is found without the kernel: a robust
-//! mutex that the thread holds points back to it. Registering the same head again changes nothing, and shows whether
-//! set_robust_list(2) is allowed. musl registers its head with the first robust mutex that a thread takes, which the same step provokes.
+//! A thread has one head. libc registers its own head for robust mutexes, and this library must never replace it: the program's mutexes
+//! would lose their marks. If a sandbox refuses get_robust_list(2), the library finds libc's head through a robust mutex that the thread
+//! holds, which points to the head. A second registration of the same head has no effect, and shows whether set_robust_list(2) is permitted.
+//! musl registers its head with a thread's first robust mutex, which the same step causes.
 //!
 //! | get_robust_list | libc's head | set_robust_list | the head |
 //! |---|---|---|---|
@@ -28,7 +28,7 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// Not a list yet: an empty one points to itself.
+    /// Makes a head that is not a list yet: an empty list points to itself.
     pub(crate) const fn new() -> Head {
         Head {
             list: Cell::new(null_mut()),
@@ -38,7 +38,7 @@ impl Head {
     }
 }
 
-/// The calling thread's head, registered: libc's, or else `own`, which must live as long as the thread.
+/// Returns the calling thread's registered head: libc's, or else `own`, which must live as long as the thread.
 ///
 /// # Errors
 /// The errno of set_robust_list(2), or of get_robust_list(2) if libc's head could not be found either.
@@ -63,7 +63,7 @@ pub(crate) fn registered(own: &Head) -> Result<*const Head, Errno> {
     register(head).map(|()| head)
 }
 
-/// What get_robust_list(2) answers for the calling thread: null if no head is registered.
+/// Returns the answer of get_robust_list(2) for the calling thread: null if no head is registered.
 fn ask() -> Result<*const Head, Errno> {
     let mut head: *const Head = std::ptr::null();
     let mut length = 0_usize;
@@ -77,10 +77,10 @@ fn ask() -> Result<*const Head, Errno> {
     }
 }
 
-/// Registers the head that is registered, which changes nothing but says whether the call is allowed.
+/// Registers the present head again, which has no effect, and returns an error if the call is refused.
 ///
 /// # Safety
-/// `head` is the one that the kernel has for the calling thread.
+/// `head` is the calling thread's head in the kernel.
 pub(crate) unsafe fn register_again(head: *const Head) -> Result<(), Errno> {
     match cfg!(miri) {
         true => Ok(()),
@@ -98,8 +98,7 @@ fn register(head: *const Head) -> Result<(), Errno> {
     }
 }
 
-/// libc's head of the calling thread. It lies in libc's description of the thread, for all threads at the same distance from its
-/// beginning.
+/// Returns libc's head of the calling thread. It is in libc's descriptor of the thread, at the same offset for all threads.
 fn of_libc() -> Option<*const Head> {
     /// 0 until it is known.
     static DISTANCE: AtomicUsize = AtomicUsize::new(0);
@@ -116,8 +115,8 @@ fn of_libc() -> Option<*const Head> {
     ))
 }
 
-/// The address of the head, which libc writes into a robust mutex while the calling thread holds it. None if libc has no robust
-/// mutexes here: glibc has none where its own set_robust_list(2) was refused. Allocates nothing, and makes no system call but in musl.
+/// Returns the address of the head, which libc writes into a robust mutex while the calling thread holds it. Returns None if libc has no
+/// robust mutexes: glibc has none if its own set_robust_list(2) was refused. It allocates nothing, and makes no system call except in musl.
 fn head_of_held_mutex() -> Option<usize> {
     if cfg!(not(target_pointer_width = "64")) {
         return None;
@@ -142,7 +141,7 @@ fn head_of_held_mutex() -> Option<usize> {
     }
 }
 
-/// What a robust mutex that was locked last has as `__prev`, if that is a head that leads to the mutex.
+/// Returns the field `__prev` of the robust mutex that was locked last, if it is a head that leads to the mutex.
 ///
 /// In glibc and in musl a mutex has `__prev` at byte 24 and `__next` at byte 32, and the list leads to `__next`.
 /// Sources: glibc, nptl/descr.h, ENQUEUE_MUTEX; musl, src/thread/pthread_mutex_trylock.c.
@@ -157,7 +156,7 @@ fn head_in(mutex: &UnsafeCell<libc::pthread_mutex_t>) -> Option<usize> {
     }
     // SAFETY: libc has just linked the mutex behind what `previous` points to, which is aligned and begins with a pointer.
     let first = unsafe { previous.cast::<*const u8>().read() };
-    // The lowest bit says that the mutex inherits priorities.
+    // The lowest bit marks a mutex with priority inheritance.
     let leads_here = first.addr() & !1 == base.addr() + NEXT;
     leads_here.then(|| previous.expose_provenance())
 }
