@@ -1,4 +1,4 @@
-//! Memory for the time of a repair. Not from malloc: a repair may run in a signal handler.
+//! Memory for the duration of a repair. It is not from malloc, because a repair may run in a signal handler.
 
 use crate::fault::Fault;
 use std::ops::{Deref, DerefMut};
@@ -16,7 +16,7 @@ mod real {
     }
 
     impl<T: Copy> Scratch<T> {
-        /// `len` values. `T` is one for which zeroed bytes are a value.
+        /// Allocates `len` values of a `T` for which zeroed bytes are a valid value.
         pub(crate) fn new(len: usize) -> Result<Self, Fault> {
             let map = Mapping::scratch(len * size_of::<T>()).map_err(Fault::from_memory)?;
             Ok(Scratch {

@@ -1,18 +1,18 @@
-//! A stack of the library's own, for calls that need more than a small thread has left.
+//! The library's own stack, for calls that need more stack than a small thread has.
 //!
-//! POSIX lets a thread have a stack of 16 KiB (PTHREAD_STACK_MIN), and a call of the kernel's takes next to none of it. Paths and
-//! errors take several kilobytes. Calls that are not in a hurry (opening, removing, attaching) therefore run here.
+//! POSIX permits threads with stacks of 16 KiB (PTHREAD_STACK_MIN), and a call of the kernel takes almost none of it. Paths and errors take
+//! several kilobytes. So slow calls (opening, removing, attaching) run on this stack.
 //!
-//! All signals are masked meanwhile, apart from those that an instruction raises: a handler of the program's may need any amount of stack,
-//! may leave by siglongjmp, or may tell a garbage collector where the thread's stack ends. The thread can't be cancelled either: that
-//! unwinds the stack.
+//! All signals are masked meanwhile, except those that an instruction raises. A handler of the program may need any amount of stack, may
+//! leave by siglongjmp, or may pass the end of the thread's stack to a garbage collector. The thread can't be cancelled either, because a
+//! cancellation unwinds the stack.
 //!
-//! Work that waits leaves the stack for the wait, by [`away`]: the thread sleeps on its own stack, with the mask that it had before, and
-//! handlers run there as in any other call. The thread stays where it is while it holds a lock or has masked signals itself. It still can't be
-//! cancelled. A handler that leaves a wait by siglongjmp leaves behind what the call has opened, the stack, and disabled cancellation.
+//! Work that waits leaves the stack for the wait, by [`away`]. The thread sleeps on its own stack with its previous mask, and handlers run
+//! there as in any other call. A thread that holds a lock, or has masked signals for another reason, stays on the library's stack. It still
+//! can't be cancelled. If a handler leaves a wait by siglongjmp, the call's descriptors and the stack leak, and cancellation stays disabled.
 //!
-//! Nothing changes, and `work` runs on the thread's own stack, where no memory can be had, or where the thread is in a handler on an
-//! alternate stack: for the kernel the thread would have left that stack, and the next handler would overwrite the first one's.
+//! `work` runs on the thread's own stack in two cases: without memory, and in a handler on an alternate stack. In the second case the kernel
+//! would assume that the thread has left the alternate stack, and the next handler would overwrite the first one's frames.
 
 use super::map::PAGE;
 use super::mask::{self, Masked};
@@ -26,21 +26,21 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::time::Duration;
 
-/// Bytes, with the page below that nothing may touch.
+/// The length in bytes, with the guard page.
 const LEN: usize = 256 * 1024;
 
-/// Bytes at a stack's end that no call uses, as many as keep the stack aligned. valgrind's number of the stack lies there.
+/// The number of bytes at the end of a stack that no call uses, a multiple of the alignment. They hold valgrind's id of the stack.
 const LABEL: usize = 16;
 
 /// One stack is kept for the next call. A forked child has it as a copy.
 static SPARE: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
 thread_local! {
-    /// How the thread leaves the stack of ours that it is on. No signal handler of the program's runs meanwhile.
+    /// The way back from the library's stack, if the thread is on it. No signal handler of the program runs meanwhile.
     static WAY_BACK: Cell<Option<WayBack>> = const { Cell::new(None) };
 }
 
-/// Does `work` where there is enough stack for it.
+/// Runs `work` with enough stack.
 pub fn roomy<T>(work: impl FnOnce() -> T) -> T {
     if cfg!(miri) || WAY_BACK.get().is_some() || is_on_alternate() {
         return work();
@@ -53,8 +53,8 @@ pub fn roomy<T>(work: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Waits on the thread's own stack, with the signal mask that it had before [`roomy`]. Nothing changes elsewhere, and where a handler must
-/// not run: in a critical section, and where signals are masked for another reason, too.
+/// Waits on the thread's own stack, with the signal mask from before [`roomy`]. It changes neither if the thread is on its own stack, in a
+/// critical section, or has masked signals for another reason.
 pub(crate) fn away<T>(wait: impl FnOnce() -> T) -> T {
     match WAY_BACK.get() {
         Some(back) if mask::depth() == 1 && !thread::current().critical.is_open() => {
@@ -64,22 +64,22 @@ pub(crate) fn away<T>(wait: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Sleeps, [`away`].
+/// Sleeps [`away`] from the library's stack.
 pub fn nap(time: Duration) {
     away(|| std::thread::sleep(time));
 }
 
-/// What a thread on a stack of ours has left.
+/// The state of a thread before it changed to the library's stack.
 #[derive(Clone, Copy)]
 struct WayBack {
-    /// The end of what its own stack holds.
+    /// The lowest used address of its own stack.
     home: *mut c_void,
     mask: u64,
 }
 
 impl WayBack {
     fn take<T>(self, wait: impl FnOnce() -> T) -> T {
-        // First: a handler that leaves by siglongjmp leaves the thread on its own stack.
+        // This comes first, because a handler that leaves by siglongjmp leaves the thread on its own stack.
         WAY_BACK.set(None);
         let job = Job::new(|_| mask::lifted_to(self.mask, wait));
         // SAFETY: the thread's own stack, which it has left at `home`, aligned to 16 bytes there. All above belongs to frames that wait for
@@ -127,12 +127,12 @@ fn is_on_alternate() -> bool {
     !done || alternate.ss_flags & libc::SS_ONSTACK != 0
 }
 
-/// The lowest byte of a stack that is the caller's alone.
+/// The lowest byte of a stack that only the caller uses.
 struct Stack(*mut c_void);
 
 impl Stack {
     fn take() -> Option<Stack> {
-        // Acquire: the thread that put it back is done with it.
+        // Acquire: the thread that returned it has finished its use.
         let spare = SPARE.swap(std::ptr::null_mut(), Ordering::Acquire);
         match spare.is_null() {
             true => Stack::map(),
@@ -159,7 +159,7 @@ impl Stack {
         self.0.wrapping_byte_add(LEN - LABEL).cast()
     }
 
-    /// Does `work` here; `mask` is that of its waits.
+    /// Runs `work` on this stack. `mask` is the mask of its waits.
     fn run<T>(&self, mask: u64, work: impl FnOnce() -> T) -> T {
         let job = Job::new(|home| {
             WAY_BACK.set(Some(WayBack { home, mask }));
@@ -190,7 +190,7 @@ impl Drop for Stack {
     }
 }
 
-/// Work for another stack. It is told the end of what the stack holds that it was called on.
+/// Work for another stack. It gets the lowest used address of the caller's stack.
 struct Job<F, T> {
     work: Option<F>,
     outcome: Option<Result<T, Box<dyn Any + Send>>>,
@@ -205,7 +205,7 @@ impl<T, F: FnOnce(*mut c_void) -> T> Job<F, T> {
     }
 
     /// # Safety
-    /// `end` is the end of a stack that nothing else uses below it meanwhile, aligned to 16 bytes.
+    /// `end` is an address in a stack, aligned to 16 bytes; no other code uses the stack below it meanwhile.
     unsafe fn run_on(mut self, end: *mut c_void) -> std::thread::Result<T> {
         // SAFETY: the stack by this function's contract; `perform` is given the job of its types, which outlives the call, and does not
         // unwind.
@@ -215,7 +215,7 @@ impl<T, F: FnOnce(*mut c_void) -> T> Job<F, T> {
 }
 
 /// # Safety
-/// `job` is a `Job<F, T>`, which nothing else uses meanwhile.
+/// `job` is a `Job<F, T>`, which no other code uses meanwhile.
 unsafe extern "C" fn perform<F: FnOnce(*mut c_void) -> T, T>(job: *mut c_void, from: *mut c_void) {
     // SAFETY: by this function's contract.
     let job = unsafe { &mut *job.cast::<Job<F, T>>() };
@@ -280,7 +280,7 @@ unsafe extern "C" fn switch(
     )
 }
 
-/// As above, on the same stack: of other processors nothing is known.
+/// Does the same on the same stack: the code for other processors is missing.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 unsafe extern "C" fn switch(
     job: *mut c_void,
@@ -295,7 +295,7 @@ unsafe extern "C" fn switch(
 mod tests {
     use super::*;
 
-    /// The address of something on the stack.
+    /// Returns an address on the stack.
     #[inline(never)]
     fn here() -> usize {
         let local = std::hint::black_box(0_u8);
@@ -320,7 +320,7 @@ mod tests {
         assert!(WAY_BACK.get().is_none());
     }
 
-    /// Where the last handler ran, 0 if none did.
+    /// The stack address of the last handler, 0 for none.
     static HANDLED_AT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
 
     extern "C" fn note_where(_: c_int) {
@@ -331,7 +331,7 @@ mod tests {
         HANDLED_AT.load(Ordering::Relaxed) != 0
     }
 
-    /// Has a handler run in this thread as soon as it can: `signal` is sent at once.
+    /// Sends `signal` to this thread, whose handler runs as soon as the mask permits it.
     fn interrupt() {
         let handler = note_where as extern "C" fn(c_int);
         HANDLED_AT.store(0, Ordering::Relaxed);

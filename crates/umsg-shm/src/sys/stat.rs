@@ -1,4 +1,4 @@
-//! What /proc says of a thread or a process: proc_pid_stat(5).
+//! The state of a thread or process in /proc: proc_pid_stat(5).
 
 use super::stack::roomy;
 use rustix::fs::{Mode, OFlags};
@@ -10,30 +10,30 @@ const PF_EXITING: u64 = 4;
 
 /// Some fields of a stat file.
 pub struct Stat {
-    /// Field 3: `Z` and `X` are dead, or for a process: its first thread is.
+    /// Field 3. `Z` and `X` mean a dead thread; for a process, a dead first thread.
     pub state: u8,
-    /// Of field 9: it has begun to end, and runs no code of its program any more.
+    /// A flag of field 9: it is ending, and runs no code of its program any more.
     pub(crate) exiting: bool,
-    /// Field 20: threads of the process that are not dead, the first one always counted.
+    /// Field 20: the number of live threads of the process. The first thread always counts.
     pub(crate) threads: u64,
-    /// Field 22: when it began, in clock ticks since boot.
+    /// Field 22: the start time, in clock ticks since boot.
     pub(crate) birth: u64,
-    /// Field 28: where the stack begins; 0 for a process that may not know.
+    /// Field 28: the start address of the stack; 0 for a caller without the permission.
     pub(crate) stack: u64,
 }
 
 impl Stat {
-    /// That of a thread. None if /proc does not say.
+    /// Reads the state of a thread. None if /proc does not show it.
     pub fn of_thread(pid: u32, tid: u32) -> Option<Stat> {
         read(format_args!("/proc/{pid}/task/{tid}/stat\0"))
     }
 
-    /// That of a process. None if /proc does not say.
+    /// Reads the state of a process. None if /proc does not show it.
     pub fn of_process(pid: u32) -> Option<Stat> {
         read(format_args!("/proc/{pid}/stat\0"))
     }
 
-    /// The real user of a process. None if /proc does not say.
+    /// Returns the real user of a process. None if /proc does not show it.
     pub(crate) fn real_user(pid: u32) -> Option<u32> {
         let mut text = [0_u8; 1024];
         let text = contents(format_args!("/proc/{pid}/status\0"), &mut text)?;
@@ -46,7 +46,7 @@ impl Stat {
         std::str::from_utf8(first).ok()?.parse().ok()
     }
 
-    /// The effective user of a process, without a descriptor. None if /proc does not say.
+    /// Returns the effective user of a process, without a descriptor. None if /proc does not show it.
     pub(crate) fn effective_user(pid: u32) -> Option<u32> {
         let mut bytes = [0_u8; 64];
         let path = path_in(&mut bytes, format_args!("/proc/{pid}\0"))?;
@@ -54,7 +54,7 @@ impl Stat {
     }
 }
 
-/// On a stack with room for the text: receives look at holders, deep within a call.
+/// Runs on the library's stack, which has room for the text: receives check lease holders, deep within a call.
 fn read(path: std::fmt::Arguments<'_>) -> Option<Stat> {
     roomy(|| {
         let mut text = [0_u8; 1024];
@@ -62,7 +62,7 @@ fn read(path: std::fmt::Arguments<'_>) -> Option<Stat> {
     })
 }
 
-/// The beginning of a file. Allocates nothing: it may run in a signal handler.
+/// Reads the beginning of a file. It allocates nothing, because it may run in a signal handler.
 fn contents<'a>(path: std::fmt::Arguments<'_>, text: &'a mut [u8]) -> Option<&'a [u8]> {
     if cfg!(miri) {
         return None;
@@ -79,14 +79,14 @@ fn path_in<'a>(bytes: &'a mut [u8], path: std::fmt::Arguments<'_>) -> Option<&'a
     CStr::from_bytes_until_nul(bytes).ok()
 }
 
-/// Field 2, the command, may contain anything, but ends with the last closing parenthesis.
+/// Field 2, the command, may contain any bytes. It ends with the last closing parenthesis.
 fn parse(text: &[u8]) -> Option<Stat> {
     let command_end = text.iter().rposition(|&byte| byte == b')')?;
     let mut fields = text[command_end + 1..]
         .split(|byte| byte.is_ascii_whitespace())
         .filter(|field| !field.is_empty());
     let mut number = |skip: usize| std::str::from_utf8(fields.nth(skip)?).ok()?.parse().ok();
-    // The first field behind the command is the third.
+    // The first field after the command is field 3.
     let state = *text[command_end + 1..]
         .iter()
         .find(|byte| !byte.is_ascii_whitespace())?;

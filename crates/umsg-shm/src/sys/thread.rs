@@ -1,10 +1,10 @@
-//! The identity of the calling thread, and how the kernel learns which lock word it holds.
+//! The identity of the calling thread, and the lock word that it names to the kernel.
 //!
-//! Linux walks a *robust list* when a thread dies: for each futex word named there that holds the thread's id it sets
-//! FUTEX_OWNER_DIED and wakes a waiter. The list head has one field, `list_op_pending`, that names a single word
-//! outside the list. A thread holds one of our locks at a time, so that field is all we need: name the word before
-//! taking it, restore what was there after letting go. Neither the kernel nor libc ever follows a pointer that lies
-//! in shared memory. Source: linux/kernel/futex/core.c, `exit_robust_list`; get_robust_list(2).
+//! When a thread dies, Linux walks its *robust list*. It sets FUTEX_OWNER_DIED in each listed futex word that holds the thread's id, and
+//! wakes a waiter. The list head has a field `list_op_pending`, which names a single word outside the list. A thread holds one of the
+//! library's locks at a time, so this field is enough. The thread names the word before it takes the lock, and restores the previous value
+//! after it has released the lock. Neither the kernel nor libc follows a pointer in shared memory. Source: linux/kernel/futex/core.c,
+//! `exit_robust_list`; get_robust_list(2).
 
 #[cfg(loom)]
 use crate::model::thread::do_all_handlers_defer;
@@ -18,16 +18,16 @@ pub use real::{Outer, Thread, current};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32 as Count, Ordering::Relaxed};
 
-/// How often handlers have run on a thread. Counted by `umsg::signals::defer`, compared by calls that block: a futex sleep that a
-/// signal interrupts says so itself, but a call does not only sleep.
+/// The number of handlers that ran on a thread. `umsg::signals::defer` counts them, and blocking calls compare the counts. A futex sleep
+/// reports an interruption itself, but a call does not only sleep.
 ///
-/// The lowest bit of each count says that another thread wants this one's calls to end (`umsg::signals::Caller`), also one that
+/// The lowest bit of each count means that another thread wants this thread's calls to end (`umsg::signals::Caller`), including one that
 /// begins now.
 #[derive(Debug)]
 pub struct Interruptions {
-    /// Handlers that were installed without SA_RESTART.
+    /// The number of handlers without SA_RESTART.
     without_restart: Count,
-    /// All handlers.
+    /// The number of all handlers.
     any: Count,
 }
 
@@ -51,7 +51,7 @@ impl Interruptions {
         }
     }
 
-    /// Wants the thread's calls to end. The caller wakes it, whichever word it sleeps on.
+    /// Requests the end of the thread's calls. The caller wakes the thread on its word.
     pub fn want(&self) -> [&Count; 2] {
         let words = [&self.without_restart, &self.any];
         for word in words {
@@ -60,14 +60,14 @@ impl Interruptions {
         words
     }
 
-    /// Whether its calls were wanted to end; from now on they are not.
+    /// Clears the request, and returns whether there was one.
     pub fn take_wanted(&self) -> bool {
         let both = [&self.without_restart, &self.any].map(|word| word.fetch_and(!WANTED, Relaxed));
         (both[0] | both[1]) & WANTED != 0
     }
 
-    /// Begins a call that goes on after a handler with SA_RESTART. In the drop-in, where all handlers count, any handler ends the
-    /// call, and the drop-in makes it again ([`counted`](Self::counted)): as the kernel does, behind the others that wait.
+    /// Begins a call that continues after a handler with SA_RESTART. In the drop-in all handlers count, so any handler ends the call, and
+    /// the drop-in repeats it ([`counted`](Self::counted)). Like the kernel's, the repeated call queues behind the other waiters.
     #[inline(always)]
     pub fn calm(&self) -> Calm<'_> {
         match do_all_handlers_defer() {
@@ -76,25 +76,25 @@ impl Interruptions {
         }
     }
 
-    /// How many handlers have run: those without SA_RESTART, and all.
+    /// Returns the number of handlers without SA_RESTART, and of all handlers.
     #[cfg_attr(loom, allow(dead_code, reason = "for the drop-in"))]
     pub fn counted(&self) -> [u32; 2] {
         [&self.without_restart, &self.any].map(|word| word.load(Relaxed) & !WANTED)
     }
 
-    /// Begins a call that any handler ends, as msgsnd(2) and msgrcv(2) are: signal(7).
+    /// Begins a call that any handler ends, like msgsnd(2) and msgrcv(2): signal(7).
     #[inline(always)]
     pub(crate) fn calm_without_handlers(&self) -> Calm<'_> {
         Calm::of(&self.any, true)
     }
 }
 
-/// What a call knows of its thread's interruptions: how many there were when it began.
+/// The number of its thread's interruptions at the beginning of a call.
 #[derive(Clone, Copy)]
 pub struct Calm<'a> {
     count: &'a Count,
     then: u32,
-    /// Whether any handler ends it.
+    /// Whether any handler ends the call.
     any: bool,
 }
 
@@ -105,24 +105,24 @@ impl<'a> Calm<'a> {
         Calm { count, then, any }
     }
 
-    /// Whether a handler has interrupted the call.
+    /// Returns whether a handler has interrupted the call.
     pub(crate) fn is_over(self) -> bool {
         self.count.load(Relaxed) != self.then
     }
 
-    /// The count, and what it is while the calm lasts.
+    /// Returns the count, and its value without an interruption.
     pub(crate) fn word(self) -> (&'a Count, u32) {
         (self.count, self.then)
     }
 
-    /// Whether a handler with SA_RESTART ends it, too.
+    /// Returns whether a handler with SA_RESTART ends the call, too.
     pub(crate) fn ends_by_any(self) -> bool {
         self.any
     }
 }
 
-/// The node whose message a thread has taken up last, and in which segment: its next call there clears the node away first.
-/// A hint: a process that follows it looks whether the node is to be cleared away.
+/// The node from which a thread took its last message, and the segment of the node. The thread's next call on that segment first frees the
+/// node. It is a hint: the call checks the node.
 pub(crate) struct TakenUp(Cell<(usize, u32)>);
 
 impl TakenUp {
@@ -130,12 +130,12 @@ impl TakenUp {
         TakenUp(Cell::new((0, 0)))
     }
 
-    /// Remembers a node of the segment that lies at this address.
+    /// Records a node of the segment at this address.
     pub(crate) fn remember(&self, segment: usize, node: u32) {
         self.0.set((segment, node));
     }
 
-    /// The node, if one of this segment is remembered; and forgets it.
+    /// Returns the node and clears the record, if the node is of this segment.
     #[inline(always)]
     pub(crate) fn recall(&self, segment: usize) -> Option<u32> {
         let (of, node) = self.0.get();
@@ -146,7 +146,7 @@ impl TakenUp {
     }
 }
 
-/// Which processes' locks a thread has lately taken after their deaths: for people. The words say by then that the locks are the thread's own.
+/// The dead processes whose locks a thread took recently, for diagnosis. The lock words name the thread by then.
 pub(crate) struct Bereaved(Cell<[(usize, u32); 2]>);
 
 impl Bereaved {
@@ -154,34 +154,34 @@ impl Bereaved {
         Bereaved(Cell::new([(0, 0); 2]))
     }
 
-    /// Notes that the lock at this address was the process's.
+    /// Records that a process held the lock at this address.
     pub(crate) fn note(&self, lock: usize, pid: u32) {
         let [last, _] = self.0.get();
         self.0.set([(lock, pid), last]);
     }
 
-    /// Whose the lock at this address was; 0 for unknown, or if what that process left has been repaired.
+    /// Returns the process that held the lock at this address; 0 for unknown, or after the repair.
     pub(crate) fn by(&self, lock: usize) -> u32 {
         let found = self.0.get().into_iter().find(|(of, _)| *of == lock);
         found.map_or(0, |(_, pid)| pid)
     }
 
-    /// What the process left has been repaired.
+    /// Clears the record after the repair.
     pub(crate) fn forget(&self, lock: usize) {
         let kept = |(of, pid)| if of == lock { (0, 0) } else { (of, pid) };
         self.0.set(self.0.get().map(kept));
     }
 }
 
-/// How long a thread has lately waited for locks whose owners did not get on: those are stopped, or hostile. A call that must not
-/// block may meet several of them, one after the other, and is to wait for all together no longer than for one.
+/// The time for which a thread recently waited for locks of stopped or hostile owners. A call that must not block may meet several of them
+/// in sequence. Its total wait must not exceed the wait for one.
 pub(crate) struct Stall(Cell<(u64, u64)>);
 
-/// A wait that lasts longer is one for an owner that does not get on, in nanoseconds.
+/// A longer wait is a wait for a stopped or hostile owner, in nanoseconds.
 const LONG: u64 = 100_000_000;
-/// A wait that begins so soon after a long one is probably the same call's, in nanoseconds.
+/// A wait that begins within this time after a long wait probably belongs to the same call, in nanoseconds.
 const SOON: u64 = 20_000_000;
-/// How long a call that has waited long enough waits for each further lock, in nanoseconds.
+/// The wait for each further lock of a call that has waited long enough, in nanoseconds.
 const LEAST: u64 = 10_000_000;
 
 impl Stall {
@@ -189,7 +189,7 @@ impl Stall {
         Stall(Cell::new((0, 0)))
     }
 
-    /// Until when a wait that begins now may last, if a call may wait for so long altogether.
+    /// Returns the end of a wait that begins now, for a call whose total wait is limited.
     pub(crate) fn end(&self, now: u64, patience: u64) -> u64 {
         let (began, ended) = self.0.get();
         match now < ended.saturating_add(SOON) {
@@ -200,7 +200,7 @@ impl Stall {
         }
     }
 
-    /// Notes a wait that is over.
+    /// Records a finished wait.
     pub(crate) fn note(&self, began: u64, now: u64) {
         let (first, ended) = self.0.get();
         if began < ended.saturating_add(SOON) {
@@ -221,38 +221,38 @@ mod real {
     use rustix::io::Errno;
     use std::cell::Cell;
 
-    /// What a thread had named to the kernel before it named a word of ours.
+    /// The word that a thread had named to the kernel before it named a word of the library.
     #[derive(Clone, Copy)]
     pub struct Outer(*mut u8);
 
-    /// What a thread knows of itself. One a thread, in thread-local storage, never dropped.
+    /// A thread's knowledge of itself. Each thread has one, in thread-local storage; it is never dropped.
     pub struct Thread {
-        /// The process epoch in which the fields below were found out; 0 before.
+        /// The process epoch of the fields below; 0 before they are computed.
         epoch: Cell<u64>,
-        /// The kernel's id of the thread, as lock words hold it.
+        /// The kernel's id of the thread, in the form of lock words.
         tid: Cell<u32>,
-        /// The process's id, and when the thread was started (0 until asked for).
+        /// The process id, and the start time of the thread (0 before the first request).
         pid: Cell<u32>,
         birth: Cell<u64>,
-        /// The thread's id, and above 32 bits the process's: what a lock in plain form holds.
+        /// The word of a lock in plain form: the thread id in the lower half, the process id in the upper half.
         owner: Cell<u64>,
-        /// Whether it takes locks in shared form only: its ids mean nothing in the queues that its process has inherited
-        /// ([`home::is_stray`]), or the kernel would not mark a lock that it dies with.
+        /// Whether it takes locks only in shared form: its ids are not valid in the queues that its process inherited ([`home::is_stray`]),
+        /// or the kernel would not mark its locks at its death.
         stray: Cell<bool>,
-        /// The robust list head that the kernel has for this thread: libc's, or our own below. Our own, too, if the kernel has none.
+        /// The thread's robust list head in the kernel: libc's, or `own` below. Without a head in the kernel, it is also `own`.
         robust: Cell<*const Head>,
-        /// Why the kernel has no head for this thread; 0 if it has one.
+        /// The errno that explains why the kernel has no head for this thread; 0 if it has one.
         unmarked: Cell<i32>,
-        /// How many critical sections the thread is in: signals are deferred while it is not 0.
+        /// The number of nested critical sections: signals are deferred while it is not 0.
         pub critical: Depth,
-        /// How often its calls were interrupted.
+        /// The number of interruptions of its calls.
         pub interruptions: Interruptions,
         pub(crate) taken_up: TakenUp,
         pub(crate) stall: Stall,
         pub(crate) bereaved: Bereaved,
-        /// How many signals of notifications the process had raised when the thread took what it was sent; see `umsg::notification`.
+        /// The number of notification signals that the process had raised when the thread last took its signals; see `umsg::notification`.
         pub raised: Cell<u32>,
-        /// Head for a thread that libc did not register one for (made by a bare clone).
+        /// The head for a thread without a head of libc (made by a bare clone).
         own: Head,
     }
 
@@ -278,7 +278,7 @@ mod real {
         };
     }
 
-    /// The calling thread.
+    /// Returns the calling thread.
     #[inline(always)]
     pub fn current() -> &'static Thread {
         let thread = THREAD.with(std::ptr::from_ref);
@@ -292,7 +292,7 @@ mod real {
     }
 
     impl Thread {
-        /// Finds out the thread's identity: on its first call, and on the first after a fork.
+        /// Computes the thread's identity at its first call, and at the first call after a fork.
         #[cold]
         fn introduce(&self) {
             let epoch = process::begin_epoch();
@@ -306,7 +306,7 @@ mod real {
             self.critical.reset();
             self.find_robust_list();
             self.stray.set(home::is_stray() || self.unmarked.get() != 0);
-            // Last: a handler that runs on the way, and uses a queue, finds out everything itself.
+            // This store comes last: a handler that runs before it and uses a queue computes everything itself.
             std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
             self.epoch.set(epoch);
         }
@@ -320,8 +320,8 @@ mod real {
             self.unmarked.set(unmarked);
         }
 
-        /// Whether the kernel marks a lock that this thread dies with, and those of the threads and processes that it starts: each of
-        /// them registers a head of its own.
+        /// Returns an error if the kernel does not mark the locks of this thread at its death, or those of threads and processes that it
+        /// starts: each of them registers its own head.
         ///
         /// # Errors
         /// The errno of set_robust_list(2).
@@ -333,31 +333,31 @@ mod real {
             }
         }
 
-        /// The kernel's id of the thread.
+        /// Returns the kernel's id of the thread.
         #[inline(always)]
         pub fn tid(&self) -> u32 {
             self.tid.get()
         }
 
-        /// The kernel's id of the process.
+        /// Returns the kernel's id of the process.
         #[inline(always)]
         pub fn pid(&self) -> u32 {
             self.pid.get()
         }
 
-        /// The thread's id, and above 32 bits the process's.
+        /// Returns the word of a lock in plain form: the thread id in the lower half, the process id in the upper half.
         #[inline(always)]
         pub(crate) fn owner(&self) -> u64 {
             self.owner.get()
         }
 
-        /// Whether it takes locks in shared form only.
+        /// Returns whether it takes locks only in shared form.
         #[inline(always)]
         pub(crate) fn is_stray(&self) -> bool {
             self.stray.get()
         }
 
-        /// When the thread was started, in clock ticks since boot; 0 if that can't be found out.
+        /// Returns the start time of the thread, in clock ticks since boot; 0 for unknown.
         pub fn birth(&self) -> u64 {
             if self.birth.get() == 0 {
                 self.birth.set(super::birth_of(self.pid(), self.tid()));
@@ -371,13 +371,14 @@ mod real {
             unsafe { &*self.robust.get() }
         }
 
-        /// What is named to the kernel, for `unname`: a signal handler may run between the two and do the same.
+        /// Returns the word that is named to the kernel, for `unname`. A signal handler may run between the two calls and make both itself.
         #[inline(always)]
         pub(crate) fn named(&self) -> Outer {
             Outer(self.robust().list_op_pending.get())
         }
 
-        /// Names `word` to the kernel, in place of what was named: if the thread dies while the word holds its id, the kernel marks it.
+        /// Names `word` to the kernel in place of the previous word. If the thread dies while the word holds its id, the kernel marks the
+        /// word.
         #[inline(always)]
         pub(crate) fn rename(&self, word: &impl Futex) {
             let head = self.robust();
@@ -386,11 +387,11 @@ mod real {
                 .cast::<u8>()
                 .wrapping_offset(-(head.futex_offset.get() as isize));
             head.list_op_pending.set(entry);
-            // The kernel reads the field when the thread is dead: program order is all that matters.
+            // The kernel reads the field after the thread's death, so program order is enough.
             std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
         }
 
-        /// Restores what was named before `name`.
+        /// Restores the word that was named before.
         #[inline(always)]
         pub(crate) fn unname(&self, outer: Outer) {
             std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
@@ -399,8 +400,7 @@ mod real {
     }
 }
 
-/// Whether the thread is proved dead: no such thread any more, or its id belongs to one that started at another time.
-/// Unknown means alive.
+/// Returns whether a thread is proved dead: no thread has the id, or the thread with the id has another start time. Unknown counts as alive.
 #[cfg(not(loom))]
 pub fn is_dead(pid: u32, tid: u32, birth: u64) -> bool {
     if cfg!(miri) {
@@ -420,14 +420,14 @@ pub fn is_dead(pid: u32, tid: u32, birth: u64) -> bool {
 #[cfg(loom)]
 pub(crate) use crate::model::thread::is_dead;
 
-/// When a thread was started, in clock ticks since boot; 0 if /proc does not say.
+/// Returns the start time of a thread, in clock ticks since boot; 0 if /proc does not show it.
 #[cfg(not(loom))]
 fn birth_of(pid: u32, tid: u32) -> u64 {
     super::stat::Stat::of_thread(pid, tid).map_or(0, |stat| stat.birth)
 }
 
-/// A thread's place among waiters, as the kernel sorts those of its own queues: by priority, lower first; 0 for a
-/// deadline thread, 1 to 99 for a real-time one, then by nice value. That of a thread that is gone is an ordinary one.
+/// Returns a thread's rank among waiters, in the kernel's order: lower ranks first; 0 for a deadline thread, 1 to 99 for a real-time thread,
+/// then by nice value. A dead thread has the rank of an ordinary one.
 #[cfg(not(loom))]
 pub(crate) fn rank(tid: u32) -> u32 {
     if cfg!(miri) {

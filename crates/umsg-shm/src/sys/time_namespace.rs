@@ -1,4 +1,4 @@
-//! By how much CLOCK_MONOTONIC differs in this process's time namespace from the machine's own: time_namespaces(7).
+//! The shift of CLOCK_MONOTONIC in this process's time namespace: time_namespaces(7).
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -7,13 +7,13 @@ use rustix::io::Errno;
 const INITIAL: u64 = 0xEFFF_FFFA;
 const NANOSECONDS: i64 = 1_000_000_000;
 
-/// Nanoseconds that the kernel adds to CLOCK_MONOTONIC for this process. 0 if /proc does not tell.
+/// Returns the number of nanoseconds that the kernel adds to CLOCK_MONOTONIC for this process; 0 if /proc does not show it.
 ///
-/// /proc tells the offsets of the namespace that the process's children will be in. Only a process that is itself in
-/// a namespace with an offset, and has made another one with another offset, is told a wrong number.
+/// /proc shows the offsets of the namespace for the process's children. The number is wrong only in a process that is in a namespace with an
+/// offset and has created another one with another offset.
 ///
 /// # Errors
-/// There was no descriptor or no memory to ask with; a later call may succeed.
+/// The process lacked a descriptor or memory; a later call may succeed.
 pub(super) fn monotonic_offset() -> Result<i64, Errno> {
     let Ok(own) = rustix::fs::stat("/proc/self/ns/time") else {
         return Ok(0);

@@ -1,15 +1,15 @@
-//! Tells valgrind where a stack of the library's own is.
+//! Registers the library's own stacks with valgrind.
 //!
-//! valgrind takes a change of the stack pointer by less than two million bytes for a call or a return, and the memory in between for dead. On a
-//! stack that it knows, it does not. A request is a sequence of instructions that changes nothing, and that valgrind recognizes; source:
-//! the macros of valgrind.h.
+//! valgrind takes a change of the stack pointer by less than two million bytes for a call or a return, and the memory in between for unused.
+//! It does not on a registered stack. A request is a sequence of instructions without effect that valgrind recognizes; source: the macros of
+//! valgrind.h.
 
 use std::ffi::c_void;
 
 const STACK_REGISTER: usize = 0x1501;
 const STACK_DEREGISTER: usize = 0x1502;
 
-/// What valgrind calls a stack; 0 where the program does not run in valgrind.
+/// valgrind's id of a stack; 0 outside of valgrind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct StackId(usize);
 
@@ -25,12 +25,12 @@ pub(super) fn register_stack(lowest: *mut c_void, highest: *mut c_void) -> Stack
     ]))
 }
 
-/// Forgets a stack, whose memory is unmapped next.
+/// Removes the registration of a stack, before its memory is unmapped.
 pub(super) fn deregister_stack(StackId(id): StackId) {
     let _ = answer(&[STACK_DEREGISTER, id, 0, 0, 0, 0]);
 }
 
-/// Makes a request of a number and five arguments.
+/// Makes a request with a number and five arguments.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 fn answer(arguments: &[usize; 6]) -> usize {
     let mut answer = 0;
@@ -71,7 +71,7 @@ fn answer(arguments: &[usize; 6]) -> usize {
     answer
 }
 
-/// No other processor's sequence is known here, and Miri has none.
+/// The sequences of other processors are not implemented, and Miri has none.
 #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
 fn answer(_arguments: &[usize; 6]) -> usize {
     0
