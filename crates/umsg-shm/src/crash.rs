@@ -43,7 +43,7 @@ points! {
     BATCH_COUNTED;
     /// The stamps of a batch that can't be sent are taken back: none was sent.
     BATCH_TAKEN_BACK;
-    /// It is a blocked batch's turn, its thread was not woken: it looks by itself at its next slice.
+    /// It is a blocked batch's turn, its thread was not woken: it checks by itself at its next slice.
     BATCH_TURN;
     /// The payload's block is split off, the slot does not name it yet: the block returns to the arena.
     ARENA_SPLIT;
@@ -53,15 +53,15 @@ points! {
     RECEIVE_COPIED;
     /// A slot that no process uses is written behind the free ones, not published: the repair frees it.
     RECEIVE_RETURNED;
-    /// The message is taken from the ring, its slot is in nobody's hands: received, the repair frees the slot.
+    /// The message is taken from the ring, no list has its slot: received, the repair frees the slot.
     RECEIVE_TAKEN;
-    /// The message is taken from the store, its slot is in nobody's hands: received, the repair frees the slot.
+    /// The message is taken from the store, no list has its slot: received, the repair frees the slot.
     RECEIVE_UNSTORED;
     /// Several messages are taken and their slots written behind the free ones: received, the repair frees the slots.
     RECEIVE_BATCH_TAKEN;
-    /// The slot is free, the counters do not say so: the repair counts again.
+    /// The slot is free, the counters do not show it: the repair counts again.
     RECEIVE_FREED;
-    /// A blocked sender's message was admitted, the sender not woken: it looks by itself at its next slice.
+    /// A blocked sender's message was admitted, the sender not woken: it checks by itself at its next slice.
     RECEIVE_ADMITTED;
     /// The slot is marked as stored, no list leads to it: the repair rebuilds the lists.
     DRAIN_MARKED;
@@ -75,7 +75,7 @@ points! {
     WAIT_UNNAMED;
     /// The node is named to the kernel: the kernel marks it.
     WAIT_NAMED;
-    /// The waiter was woken and has not looked at its node.
+    /// The waiter was woken and has not checked its node.
     WAIT_WOKEN;
     /// A message is noted in a waiter's node but not offered: it is still in the queue.
     SERVE_NOTED;
@@ -87,9 +87,9 @@ points! {
     ADMIT_ACCEPTED;
     /// A record says that the message is leased, and it is still in the queue too: it is the lease's.
     LEASE_HELD;
-    /// The message is leased and gone from the queue; the counts do not say so: the repair counts again.
+    /// The message is leased and gone from the queue; the counts do not show it: the repair counts again.
     LEASE_TAKEN;
-    /// A lease is acknowledged, its slot is in nobody's hands: the repair frees the slot.
+    /// A lease is acknowledged, no list has its slot: the repair frees the slot.
     LEASE_ENDED;
     /// A leased message is marked as stored, its record still says leased: it is, and goes back as a dead holder's.
     RETURN_MARKED;
@@ -97,7 +97,7 @@ points! {
     RETURN_ENDED;
     /// A message is set aside, and may still be in the queue too or be counted as leased: the repair counts again.
     ASIDE_HELD;
-    /// A message that is set aside is being sent to the dead-letter queue: another process begins anew.
+    /// A message that is set aside is being sent to the dead-letter queue: another process sends it again.
     MOVE_BEGUN;
     /// A slot for a reservation is taken off the free ones: the repair frees it.
     RESERVE_SLOT_TAKEN;
@@ -107,7 +107,7 @@ points! {
     COMMIT_MARKED;
     /// A reserved message is in the store, receivers that wait for it were not served.
     COMMIT_ENDED;
-    /// A reservation has ended, its slot is in nobody's hands: the repair frees the slot.
+    /// A reservation has ended, no list has its slot: the repair frees the slot.
     CANCEL_ENDED;
     /// A slot for a blocked sender's message is taken off the free ones: the repair frees it.
     PARK_SLOT_TAKEN;
@@ -125,9 +125,9 @@ points! {
     GROW_COUNTED;
     /// A process is going to change what a doorbell shows, and has not: the repair shows what is.
     BELL_BEGUN;
-    /// A doorbell was rung, the segment does not say so: the repair shows what is.
+    /// A doorbell was rung, the segment does not record it: the repair shows what is.
     BELL_RUNG;
-    /// A doorbell shows what is about to become possible: a poller looks in vain, and repairs.
+    /// A doorbell shows what is about to become possible: a poller checks in vain, and repairs.
     BELL_FORETOLD;
     /// A doorbell shows what is, the lock is held.
     BELL_SETTLED;
@@ -141,13 +141,13 @@ points! {
     BELL_FORGOTTEN;
     /// A doorbell that no process polls is in no segment, and has its name: the next process that makes one removes it.
     BELL_UNNAMED;
-    /// Helpers were called that still sleep: they look after a slice, and find the lock orphaned.
+    /// Helpers were called that still sleep: they check after a slice, and find the lock orphaned.
     BELL_CALLED;
     /// The wake word is armed, its receiver does not wait yet: the ring has lost its owner, and a sender rings in vain.
     RING_ARMED;
-    /// A sender is to ring and has not: the message was sent, the next sender rings, or a sleeper looks up at its next slice.
+    /// A sender is to ring and has not: the message was sent, the next sender rings, or a sleeper checks at its next slice.
     RING_DUE;
-    /// The wake word is silent, its receiver was not woken: the message was sent, a sleeper looks up at its next slice.
+    /// The wake word is silent, its receiver was not woken: the message was sent, a sleeper checks at its next slice.
     RING_SILENCED;
     /// The receiver's descriptor is readable, the wake word still armed: the next sender rings once more.
     RING_PULLED;
@@ -161,11 +161,11 @@ points! {
     RING_MADE;
     /// Senders are let in, the owner was not told: the ring of a dead owner.
     RING_ENABLED;
-    /// Senders are refused, those that wait were not told: they look at their next slice.
+    /// Senders are refused, those that wait were not told: they check at their next slice.
     RING_CLOSED;
     /// A closed ring has lost its doorbell and has its name: the next to make a ring of that name takes it.
     RING_UNHUNG;
-    /// The file of a queue that goes with its last user is found, and not locked: it goes with the others.
+    /// The file of a queue that is removed on its last close is found, and not locked: it is removed with the others.
     OPEN_FOUND;
     /// A queue's file is made, has no contents and no name: it vanishes.
     CREATE_EMPTY;
@@ -173,13 +173,13 @@ points! {
     CREATE_LABELLED;
     /// A queue's file has its contents and no name: it vanishes.
     CREATE_UNNAMED;
-    /// The file of a queue that goes with its last user is in a directory that has no queue's name: the next process that makes one removes it.
+    /// The file of a queue that is removed on its last close is in a directory that has no queue's name: the next process that makes one removes it.
     CREATE_HOUSED;
     /// The file has its name: the queue exists.
     CREATE_NAMED;
-    /// No process has a queue open that goes with its last user, and the process that is to remove it has not: the next process that comes by does.
+    /// No process has open a queue that is removed on its last close, and the last user has not removed it: the next process that finds it does.
     TRANSIENT_LOCKED;
-    /// A queue that goes with its last user is gone, its directory is there: a process that makes one of its name takes its place.
+    /// A queue that is removed on its last close is removed, its directory exists: a process that makes one of its name takes its place.
     TRANSIENT_EMPTIED;
     /// A System V queue's file is made, has no contents and no name: it vanishes.
     MSGGET_EMPTY;
@@ -209,7 +209,7 @@ points! {
     NOTICE_NOTED;
     /// A registration is fired, the queue still says that it is there: the repair corrects that, the registered process looks by itself.
     NOTICE_FIRED;
-    /// A registration is fired, its process was not woken: it looks by itself at its next slice.
+    /// A registration is fired, its process was not woken: it checks by itself at its next slice.
     NOTICE_UNTOLD;
     /// A process has raised its signal and not said so: the sender that fired it sees that it is dead.
     NOTICE_RAISED;
@@ -219,11 +219,11 @@ points! {
     REPAIR_CLEARED;
     /// A repair has rebuilt the store.
     REPAIR_STORED;
-    /// A repair has returned slots that nobody held.
+    /// A repair has returned slots that were in no use.
     REPAIR_FREED;
-    /// A queue is about to be made anew, by `umsg doctor --repair`: it is as damaged as before, and says so until it was made anew.
+    /// A queue is about to be rebuilt, by `umsg doctor --repair`: it is as damaged as before, and says so until it is rebuilt.
     SALVAGE_BEGUN;
-    /// Nobody holds or waits with what makes no sense any more.
+    /// No lock or waiter refers to corrupted contents any more.
     SALVAGE_SURVEYED;
     /// Blocks that lie on others are forgotten; a slot that had one of those still says that it has a message.
     SALVAGE_BLOCKS_LAID;
@@ -235,13 +235,13 @@ points! {
     SALVAGE_NUMBERED;
     /// What was in the ring is in the store, and the ring is being emptied.
     SALVAGE_EMPTIED;
-    /// Everything is made anew, the queue still says that it is being made.
+    /// Everything is rebuilt, the queue is still marked as being rebuilt.
     SALVAGE_DONE;
-    /// A message stands in a slot that no process knows of: it was never sent, the repair frees the slot.
+    /// A message is in a slot that no list has: it was never sent, the repair frees the slot.
     MSG_FILLED;
-    /// The message's number is stored, nobody was given it, no list leads to it: it is sent, the repair puts it into the order.
+    /// The message's number is stored, no receiver got it, no list leads to it: it is sent, the repair puts it into the order.
     MSG_SENT;
-    /// The message is in the order, the counts do not say so: the repair counts again.
+    /// The message is in the order, the counts do not show it: the repair counts again.
     MSG_LINKED;
     /// Some messages of a batch are filled and have numbers beyond those that count: none was sent.
     MSG_BATCH_FILLED;
@@ -255,15 +255,15 @@ points! {
     MSG_LISTED;
     /// The node is named to the kernel: the kernel marks it.
     MSG_NAMED;
-    /// The waiter goes on and has not looked at its node: what it was given goes back, what it sent is sent.
+    /// The waiter continues and has not checked its node: a message that it got goes back, a message that it sent is sent.
     MSG_WOKEN;
     /// A message is noted in a waiter record and not offered: it is still the queue's.
     MSG_NOTED;
-    /// A message is offered, and no list or count says so: it is the waiter's.
+    /// A message is offered, and no list or count shows it: it is the waiter's.
     MSG_OFFERED;
     /// The waiter has copied the message and not accepted it: it goes back to the queue.
     MSG_TAKEN_UP;
-    /// An accepted message's slot is in nobody's hands: the repair frees it.
+    /// No list has the slot of an accepted message: the repair frees it.
     MSG_REAPED;
     /// An offer was taken back, the message is in no list: the repair puts it into the order.
     MSG_PUT_BACK;
@@ -279,7 +279,7 @@ points! {
     MSG_ACKNOWLEDGED;
     /// A leased message says that it came back, its record still says leased: it is, and comes back as a dead holder's.
     MSG_RETURNED;
-    /// Rights have changed, waiters do not know: they find out when they look.
+    /// Rights have changed, waiters do not know: they notice at their next check.
     MSG_CHANGED;
     /// The queue is removed, waiters do not know: they find out at their next slice.
     MSG_REMOVED;
@@ -291,7 +291,7 @@ points! {
     MSG_ORDERED;
 }
 
-/// Dies here if a test wants it. Compiles to nothing in a release build.
+/// Kills the process here if a test requests it. A release build has no code for it.
 #[cfg(any(loom, feature = "crash-points"))]
 #[doc(hidden)]
 #[macro_export]
@@ -321,9 +321,9 @@ mod armed {
 
     /// The armed point plus one, 0 for none.
     static ARMED: AtomicU32 = AtomicU32::new(0);
-    /// How many passes are left before the process dies.
+    /// The number of passes before the process dies.
     static PASSES: AtomicU32 = AtomicU32::new(0);
-    /// What to do there instead of dying at once.
+    /// The function to call there instead of a death.
     static FUSE: Mutex<Option<fn()>> = Mutex::new(None);
     /// The points that this process has passed, one bit each.
     static REACHED: [AtomicU64; POINTS.len().div_ceil(64)] =
@@ -367,12 +367,12 @@ mod armed {
         }
     }
 
-    /// Which points this process has passed: a word of the bits, 64 points in each.
+    /// Returns the points that this process has passed: a bit for each point, 64 in a word.
     pub fn passed(word: usize) -> u64 {
         REACHED[word].load(Ordering::SeqCst)
     }
 
-    /// Called at each point.
+    /// Runs at each point.
     pub fn reached(point: Point) {
         REACHED[point as usize / 64].fetch_or(1 << (point as u32 % 64), Ordering::SeqCst);
         if ARMED.load(Ordering::SeqCst) == point as u32 + 1
