@@ -1,4 +1,4 @@
-//! Where queues live: a directory, and what it takes to trust it.
+//! The directory of queues, and the conditions for trusting it.
 //!
 //! ```text
 //! /dev/shm/umsg              root's, mode 1777: the namespace of all users, if an administrator made it
@@ -22,20 +22,20 @@
 //! /dev/shm/umsg-1000         else user 1000's own, mode 0700, of the same shape
 //! ```
 //!
-//! Programs that share the directory share the queues, containers included. Nothing else is shared: there is no
-//! daemon, and a [`Namespace`] is no more than a path that was checked; it holds no descriptor that a
-//! program could close under it. What is used is opened and checked again each time.
+//! Programs that share the directory share the queues, also across containers. They share nothing else, and there is no daemon. A
+//! [`Namespace`] is a path that was checked. It holds no descriptor, which a program could close. Each use opens and checks the directory
+//! again.
 //!
-//! **Which one.** `$UMSG_DIR` if set; else `/dev/shm/umsg` if it belongs to root; else the user's own, see `user.rs`.
+//! **Selection.** `$UMSG_DIR` if set; else `/dev/shm/umsg` if it belongs to root; else the user's own directory, see `user.rs`.
 //!
-//! It is made of an empty directory, never of one with other files in it.
+//! A namespace is created only in an empty directory.
 //!
-//! **Trust.** Each directory belongs to root or the caller, is no symbolic link, and is sticky if others may write.
+//! **Trust.** Each directory belongs to root or the caller, is not a symbolic link, and is sticky if other users may write.
 //!
-//! **PID namespaces.** Processes of several share queues: each process is known by its life, see `life.rs`.
+//! **PID namespaces.** Processes of several PID namespaces share queues. A liveness id identifies each process, see `life.rs`.
 //!
-//! **If a process dies** while it makes a namespace, the next one completes it; while it sets limits, the old or the new ones
-//! hold; while it makes a queue, there is no queue or a whole one. The link is the commit.
+//! **If a process dies** while it creates a namespace, the next process completes it. While it sets limits, the old or the new limits hold.
+//! While it creates a queue, there is no queue, or a complete one: the link is the commit.
 //!
 //! ```
 //! # let path = std::env::temp_dir().join(format!("umsg-doc-{}", std::process::id()));
@@ -98,7 +98,7 @@ pub use resolve::PassedOver;
 pub use setup::{OutOfSight, SetupReport, TMPFILES};
 pub(crate) use transient::{Hold, Patience, Removal, hold, hold_unnamed, whereabouts};
 
-/// A directory of queues that passed the checks. Cheap to clone, and usable after fork and exec of others.
+/// A checked directory of queues. It is cheap to clone, and usable after a fork.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Namespace {
     path: Arc<Path>,
@@ -108,19 +108,19 @@ pub struct Namespace {
     identity: (u64, u64),
 }
 
-/// How a namespace was found.
+/// The way in which a namespace was selected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NamespaceKind {
-    /// Named: by `$UMSG_DIR`, or by the program.
+    /// `$UMSG_DIR` or the program names the directory.
     Environment,
-    /// The one of all users, `/dev/shm/umsg`.
+    /// The directory of all users, `/dev/shm/umsg`.
     Shared,
-    /// The user's own, `/dev/shm/umsg-UID`.
+    /// The user's own directory, `/dev/shm/umsg-UID`.
     User,
 }
 
 impl Namespace {
-    /// The directory, absolute.
+    /// Returns the absolute path of the directory.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -132,7 +132,7 @@ impl Namespace {
         &self.path
     }
 
-    /// How it was found.
+    /// Returns the way in which it was selected.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -144,19 +144,19 @@ impl Namespace {
         self.kind
     }
 
-    /// The owner of the directory when it was checked; with root, the only one trusted from then on.
+    /// Returns the owner of the directory at its check. Only this user and root are trusted afterwards.
     fn owner(&self) -> u32 {
         self.owner
     }
 
-    /// Whether the path leads to the directory that was checked. In a chroot or another mount namespace it may lead elsewhere.
+    /// Returns whether the path leads to the checked directory. In a chroot or another mount namespace it may lead elsewhere.
     fn is_in_sight(&self) -> bool {
         let found = rustix::fs::stat(self.path());
         found.is_ok_and(|found| (found.st_dev, found.st_ino) == self.identity)
     }
 }
 
-/// The caller's effective user id, which decides whose files are made.
+/// Returns the caller's effective user id, which becomes the owner of created files.
 pub(crate) fn caller() -> u32 {
     rustix::process::geteuid().as_raw()
 }

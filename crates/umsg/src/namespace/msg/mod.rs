@@ -8,8 +8,8 @@
 //! └── p-4              and its label, to "4"
 //! ```
 //!
-//! There are names only and no table of them: a process that may make a queue could scribble in a table, but can't take another's
-//! name away from a directory that is sticky.
+//! There are only names, and no table of them. A process that may create a queue could corrupt a table, but it can't remove another user's
+//! name from a sticky directory.
 //!
 //! | file | label | then |
 //! |---|---|---|
@@ -18,13 +18,13 @@
 //! | yes | yes | there is a queue, unless its header says that it was removed, or is another's by key and identifier. If the header makes no sense, it is damaged |
 //! | no | yes | a process interfered: there is no queue |
 //!
-//! A label can be read by the process that may not open the file: to the kernel the identifier of a queue is no secret, and it tells an
-//! identifier that is no more from one that is not for the caller.
+//! A process without permission to open the file can read its label. In the kernel, too, the identifier of a queue is not secret, and the
+//! errors for a removed and for a forbidden identifier differ.
 //!
-//! A key has one label, so the user that owns the label decides which queue the key leads to. In a sticky directory no other user but root, and
-//! the owner of the directory, can replace the label or the file of its index. A stale label of another user keeps the key from being used.
+//! A key has one label, so the label's owner decides to which queue the key leads. In a sticky directory, only this user, root and the owner
+//! of the directory can replace the label or the file of its index. A stale label of another user blocks the key.
 //!
-//! No lock is needed that another user could hold. What two processes do at once is decided so:
+//! No protocol needs a lock that another user could hold. Concurrent steps of two processes are decided as follows:
 //!
 //! | at once | decided by |
 //! |---|---|
@@ -79,8 +79,7 @@ pub(super) fn what_else(queues: &Directory, name: &CStr, stat: &Stat) -> Option<
 }
 
 impl Namespace {
-    /// Memory that the System V queues take up now, in bytes. Where there is no directory of them that can be trusted,
-    /// there are none.
+    /// Returns the allocated memory of the System V queues, in bytes. Without a trusted directory there are no queues.
     pub(super) fn msg_allocated_bytes(&self) -> Result<u64, NamespaceError> {
         let Ok(queues) = self.queues_of(SYSV) else {
             return Ok(0);

@@ -1,13 +1,13 @@
-//! Where the next identifier comes from: what each user gave out last, the file `next` in that user's directory (`own_directory.rs`).
+//! The source of identifiers: each user's last identifier, in the file `next` of that user's directory (`own_directory.rs`).
 //!
-//! It is 8 bytes, little-endian: one more than `turn * 32768 + index`, or 0 for none. The turn counts how often indices began anew; the sequence number of an
-//! identifier is the turn modulo 65,535.
+//! The file has 8 bytes, little-endian: one more than `turn * 32768 + index`, or 0 for none. The turn counts how often the indices wrapped
+//! around. The sequence number of an identifier is the turn modulo 65,535.
 //!
-//! The largest of all users' counts. A user's own only grows, as it is written under the user's lock; and an identifier is noted before there is a
-//! queue with it. So a maker that has taken an index, and reads what is noted then, gets an identifier that this index has not had.
+//! The largest count of all users holds. A user's count only grows, because it is written under the user's lock. An identifier is written
+//! before its queue exists. So a creator that has taken an index, and then reads the counts, gets an identifier that this index never had.
 //!
-//! Another user can write anything in an own file. A turn takes longer than 10 microseconds, so one beyond the clock is not
-//! believed: identifiers are left out, and never come back earlier. Where nothing is noted, in a directory with queues, the clock says where to go on.
+//! A user can write any number into its own file. A turn takes longer than 10 microseconds, so a turn that is ahead of the clock is ignored.
+//! A forged count skips identifiers, and never repeats earlier ones. If a directory with queues has no count, the clock supplies the turn.
 
 use std::path::Path;
 
@@ -27,11 +27,11 @@ const NAME: &str = "next";
 const SIZE: usize = 8;
 /// Sequence numbers are below this. Source: ipc/util.h of the kernel, `ipcid_seq_max`.
 const SEQUENCES: u64 = i32::MAX as u64 >> 15;
-/// Indices are taken in turn from at least this many. Source: ipc/util.h of the kernel, `ipc_min_cycle`.
+/// Indices are assigned in rotation from at least this many. Source: ipc/util.h of the kernel, `ipc_min_cycle`.
 const LEAST_CYCLE: u32 = 64;
-/// A turn takes longer than so many nanoseconds: at least one queue is made in it.
+/// A turn takes longer than this number of nanoseconds, because it creates at least one queue.
 const TURN: u64 = 10_000;
-/// Written by its owner, read by every process that makes queues.
+/// Its owner writes it, and every process that creates queues reads it.
 const MODE: u32 = 0o644;
 
 /// The last identifier.
@@ -42,7 +42,7 @@ pub(crate) struct Next {
 }
 
 impl Next {
-    /// Before the first identifier.
+    /// The state before the first identifier.
     const FIRST: Next = Next {
         index: None,
         turn: 0,
@@ -53,11 +53,11 @@ impl Next {
     pub(crate) fn indices(self, in_use: u32) -> impl Iterator<Item = u32> {
         let end = (in_use.saturating_mul(3) / 2).clamp(LEAST_CYCLE, INDICES);
         let begin = self.index.map_or(0, |index| index + 1);
-        // All of those behind them, last: indices that are not free, but for no queue of ours, are not counted.
+        // All others come last: an index may have a file that is not a queue and not counted.
         (begin..end).chain(0..begin.min(end)).chain(end..INDICES)
     }
 
-    /// After an identifier with this index: the turn counts how often indices began anew.
+    /// Returns the state after an identifier with this index. The turn counts how often the indices wrapped around.
     pub(crate) fn with(self, index: u32) -> Next {
         let begins_anew = self.index.is_some_and(|last| index <= last);
         Next {
@@ -66,14 +66,14 @@ impl Next {
         }
     }
 
-    /// The identifier that was given out last.
+    /// Returns the last identifier.
     pub(crate) fn id(self) -> i32 {
         let sequence = (self.turn % SEQUENCES) as u32;
         (sequence * INDICES + self.index.unwrap_or(0)) as i32
     }
 
     fn encode(self) -> [u8; SIZE] {
-        // Wraps for a user that has overwritten an own count.
+        // Wraps around for a user that has overwritten its own count.
         let turns = self.turn.wrapping_mul(u64::from(INDICES));
         let count = self
             .index
@@ -89,12 +89,12 @@ impl Next {
         })
     }
 
-    /// Whether another user can have come so far.
+    /// Returns whether another user can have reached this turn.
     fn is_credible(self) -> bool {
         self.turn <= clock::realtime() / TURN
     }
 
-    /// Of a directory that has queues and does not say which identifiers it had.
+    /// Returns the state of a directory that has queues and no counts.
     fn by_the_clock() -> Next {
         Next {
             index: None,
@@ -104,10 +104,10 @@ impl Next {
 }
 
 impl Files {
-    /// The last identifier of a directory with so many queues.
+    /// Returns the last identifier of a directory with this number of queues.
     ///
     /// # Errors
-    /// `Namespace`, `NoMemory`, `TooManyFiles`. What else is wrong with what is noted, it is not believed.
+    /// `Namespace`, `NoMemory`, `TooManyFiles`. A count with any other error is ignored.
     pub(crate) fn next(&self, in_use: u32) -> Result<Next, FileError> {
         let mut newest = None;
         for (user, path) in self.all_owns()? {
@@ -121,7 +121,7 @@ impl Files {
         })
     }
 
-    /// Notes the last identifier, before there is a queue with it. Under the caller's lock.
+    /// Writes the last identifier, before its queue exists. The caller holds its user's lock.
     ///
     /// # Errors
     /// `NoSpace`, `NoMemory`, `TooManyFiles`, `System`.

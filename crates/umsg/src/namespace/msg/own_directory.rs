@@ -1,4 +1,4 @@
-//! A user's own files beside the System V queues: a lock, and the last identifier that the user's processes gave out.
+//! A user's own files for System V queues: a lock, and the last identifier that the user's processes assigned.
 //!
 //! ```text
 //! own/                 root's, mode 1777, as `msg`
@@ -7,7 +7,7 @@
 //!     └── next         the last identifier, mode 0644, see `next.rs`
 //! ```
 //!
-//! Nobody but the user and root can open the lock or write the identifier, so no other user can hold the one or forge the other.
+//! Only the user and root can open the lock or write the identifier. So no other user can hold the lock or forge the identifier.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ use crate::namespace::file_error::FileError;
 use crate::namespace::meeting::{Meeting, user_in};
 use crate::namespace::queues::OWN;
 
-/// The lock: what makes a user's directory settled.
+/// The lock. A user's directory is settled if it has one.
 pub(super) const LOCK: &str = "lock";
 
 fn meeting(base: &Path, user: u32) -> Meeting<'_> {
@@ -36,13 +36,13 @@ fn meeting(base: &Path, user: u32) -> Meeting<'_> {
 }
 
 impl Files {
-    /// Where the directories of all users are.
+    /// Returns the directory of all users' directories.
     fn owns(&self) -> PathBuf {
         let msg = self.directory().path();
         msg.parent().unwrap_or(msg).join(OWN)
     }
 
-    /// The caller's directory, made if need be.
+    /// Returns the caller's directory, and creates it if necessary.
     ///
     /// # Errors
     /// `NoSpace`, `NoMemory`, `TooManyFiles`; `Namespace(NoQueuesDirectory)`, `Namespace(NotWritable)`.
@@ -59,12 +59,12 @@ impl Files {
         })
     }
 
-    /// Another user's directory, if there is one.
+    /// Returns another user's directory, if it exists.
     pub(super) fn own_of(&self, user: u32) -> Result<Option<PathBuf>, NamespaceError> {
         meeting(&self.owns(), user).settled()
     }
 
-    /// The settled directories of all users, one a user. A stranger adds one at most for each of its own users, whatever it plants.
+    /// Returns the settled directories of all users, one for each user. A hostile user adds at most its own.
     ///
     /// # Errors
     /// `TooManyFiles`, `NoQueuesDirectory`, `System`.
