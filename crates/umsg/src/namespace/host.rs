@@ -1,4 +1,4 @@
-//! A namespace as the engines see it: its limit of bytes, the lives of its processes, and its poll FIFOs.
+//! The engines' view of a namespace: its limit of bytes, the liveness ids of its processes, and its poll FIFOs.
 
 use super::Namespace;
 use super::life::Registry;
@@ -12,21 +12,21 @@ use umsg_shm::sys::clock;
 use umsg_shm::sys::liveness::UNREGISTERED;
 use umsg_shm::sys::stack::roomy;
 
-/// How long "there is no limit" is believed, in nanoseconds. A limit that is set is asked each time.
+/// The time for which the absence of a limit is cached, in nanoseconds. An existing limit is read each time.
 const TRUST: u64 = 100_000_000;
 
 /// See the module.
 #[derive(Debug)]
 struct NamespaceHost {
     namespace: Namespace,
-    /// None if the directory is out of sight: then lives can be neither registered nor judged.
+    /// None if the path leads elsewhere: then liveness ids can be neither registered nor checked.
     registry: Option<Registry>,
-    /// The reading of the machine's clock until which there is known to be no limit.
+    /// The time of the machine's clock until which the absence of a limit is cached.
     unlimited_until: AtomicU64,
 }
 
 impl Namespace {
-    /// The namespace for the segments in it.
+    /// Returns the namespace's interface for its segments.
     pub(crate) fn host(&self) -> Arc<dyn Host> {
         Arc::new(NamespaceHost {
             namespace: self.clone(),
@@ -35,9 +35,9 @@ impl Namespace {
         })
     }
 
-    /// Whether `more` bytes may come into use.
+    /// Returns whether the limit permits `more` bytes.
     ///
-    /// A namespace that can't be asked any more (removed, or out of sight) allows everything.
+    /// A namespace that was removed, or whose path leads elsewhere, permits everything.
     pub(crate) fn allows(&self, more: usize) -> bool {
         roomy(|| {
             self.max_bytes()
@@ -65,7 +65,7 @@ impl NamespaceHost {
 
 impl Host for NamespaceHost {
     fn allows(&self, more: usize) -> bool {
-        // Relaxed: a hint that only saves asking.
+        // Relaxed: a hint that only saves system calls.
         clock::monotonic() < self.unlimited_until.load(Ordering::Relaxed)
             || roomy(|| self.allows_slow(more))
     }

@@ -1,4 +1,4 @@
-//! What a namespace allows, set by its owner without any privilege.
+//! The limits of a namespace, which its owner sets without any privilege.
 
 use std::ops::RangeInclusive;
 
@@ -9,14 +9,14 @@ use super::home::Home;
 use super::record::{self, Record};
 use super::{caller, trust};
 
-/// The most messages that a queue may be made for.
+/// The largest possible capacity of a queue, in messages.
 const MOST_MESSAGES: u32 = 1_048_576;
-/// The largest message that a queue may be made for, in bytes, of either kind.
+/// The largest possible message size of a queue of either kind, in bytes.
 const MOST_MESSAGE_SIZE: u32 = 16 << 20;
-/// The most System V queues: what an identifier has room for.
+/// The largest possible number of System V queues, because identifiers have this many indices.
 const MOST_SYSV_QUEUES: u32 = 32_768;
 
-/// The limits of a namespace. They bind queues that are made later, and `max_bytes` the growth of all.
+/// The limits of a namespace. They apply to queues that are created later; `max_bytes` also limits the growth of existing queues.
 ///
 /// ```
 /// let limits = umsg::Limits { max_queues: 100, ..Default::default() };
@@ -24,31 +24,31 @@ const MOST_SYSV_QUEUES: u32 = 32_768;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// The most POSIX queues at a time; 65,536 unless set. 0 lets no new ones be made.
+    /// The largest number of POSIX queues at a time; the default is 65,536. 0 permits no new queues.
     pub max_queues: u32,
-    /// The most messages that a POSIX queue may be made for: 1 to 1,048,576, which is also the default.
+    /// The largest capacity of a new POSIX queue, in messages: 1 to 1,048,576, which is also the default.
     pub max_messages: u32,
-    /// The largest message that a POSIX queue may be made for, in bytes: 1 to 16 MiB, which is also the default.
+    /// The largest message size of a new POSIX queue, in bytes: 1 to 16 MiB, which is also the default.
     pub max_message_size: u32,
-    /// How many messages a POSIX queue holds whose maker says nothing; 10 unless set.
+    /// The capacity of a POSIX queue that is created without one, in messages; the default is 10.
     pub default_messages: u32,
-    /// How many bytes a message of such a queue may have; 8,192 unless set.
+    /// The message size of a POSIX queue that is created without one, in bytes; the default is 8,192.
     pub default_message_size: u32,
-    /// The most memory of all queues together, of both kinds, and of rings, in bytes, charged when it is used; none unless set.
+    /// The largest memory of all queues of both kinds and rings together, in bytes, counted when it is allocated. There is no limit by
+    /// default.
     pub max_bytes: Option<u64>,
-    /// No queue is made with a mode that lets some send and not receive, or the reverse, and none is given one: the library holds
-    /// honest programs to such modes, and the system can't. Off unless set.
+    /// No queue gets a mode that permits a class of users only to send or only to receive. The library enforces such modes in honest
+    /// programs, and the system can't enforce them. Off by default.
     pub enforced_modes: bool,
-    /// The largest message of System V queues, in bytes: 0 to 16 MiB; 8,192 unless set, as in the kernel. As all limits of
-    /// System V queues it binds those that are made later.
+    /// The largest message of System V queues, in bytes: 0 to 16 MiB. The default is 8,192, as in the kernel. Like all limits of System V
+    /// queues, it applies to queues that are created later.
     pub msgmax: u32,
-    /// How many bytes the messages of a System V queue may have together when it is made (`msg_qbytes`); 16,384 unless set, as
-    /// in the kernel.
+    /// The initial `msg_qbytes` of a System V queue: the number of bytes of all its messages. The default is 16,384, as in the kernel.
     pub msgmnb: u32,
-    /// The most System V queues at a time: 0 to 32,768; 32,000 unless set, as in the kernel.
+    /// The largest number of System V queues at a time: 0 to 32,768. The default is 32,000, as in the kernel.
     pub msgmni: u32,
-    /// Up to which `msg_qbytes` a queue's owner may raise it (`IPC_SET`), in bytes; 1 GiB unless set. More needs
-    /// CAP_SYS_RESOURCE. The kernel's is `msgmnb`.
+    /// The largest `msg_qbytes` that a queue's owner may set (`IPC_SET`), in bytes. The default is 1 GiB. More needs CAP_SYS_RESOURCE. The
+    /// kernel's limit is `msgmnb`.
     pub max_qbytes: u32,
 }
 
@@ -71,7 +71,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Refuses the first limit that is out of its range (`InvalidLimit`).
+    /// Returns an error for the first limit that is out of its range (`InvalidLimit`).
     pub(super) fn validate(&self) -> Result<(), NamespaceError> {
         let ranges = [
             ("max_messages", self.max_messages, MOST_MESSAGES),
@@ -87,7 +87,7 @@ impl Limits {
             in_range(limit, u64::from(value), 1..=u64::from(most))?;
         }
         in_range("max_bytes", self.max_bytes.unwrap_or(1), 1..=u64::MAX)?;
-        // The other two of System V queues hold any number of bytes that they can tell.
+        // The other two limits of System V queues have no range.
         for (limit, value, most) in [
             ("msgmax", self.msgmax, MOST_MESSAGE_SIZE),
             ("msgmni", self.msgmni, MOST_SYSV_QUEUES),
@@ -122,7 +122,7 @@ fn in_range(
 }
 
 impl Namespace {
-    /// The limits that hold now, read afresh; the defaults where no process has set any.
+    /// Reads the present limits; the defaults if no process has set any.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -132,18 +132,18 @@ impl Namespace {
     /// ```
     ///
     /// # Errors
-    /// As for the directory; `RecordNotReadable`, `RecordDamaged`, `RecordVersion`.
+    /// The errors of opening the directory; `RecordNotReadable`, `RecordDamaged`, `RecordVersion`.
     pub fn limits(&self) -> Result<Limits, NamespaceError> {
         let record = record::read(&self.directory()?)?;
         Ok(record.map(|record| record.limits).unwrap_or_default())
     }
 
-    /// The limit of bytes that holds now. None also where it can't be read.
+    /// Reads the present limit of bytes. None also if it can't be read.
     pub(crate) fn max_bytes(&self) -> Option<u64> {
         record::max_bytes(self.path(), self.owner())
     }
 
-    /// Sets the limits: all at once, for all processes that asks from then on. Queues that exist keep theirs.
+    /// Sets all limits at once, for all processes. Existing queues keep their limits.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -158,7 +158,7 @@ impl Namespace {
     /// `InvalidLimit` (`EINVAL`); `NotPermitted` (`EPERM`) unless the caller is the directory's owner or root.
     ///
     /// # If the process dies
-    /// Either the old limits hold or the new ones.
+    /// The old or the new limits hold.
     pub fn set_limits(&self, limits: &Limits) -> Result<(), NamespaceError> {
         limits.validate()?;
         let mut directory = self.directory()?;
@@ -180,7 +180,7 @@ impl Namespace {
         )
     }
 
-    /// Opens the namespace's directory and checks whose it is, on the descriptor.
+    /// Opens the namespace's directory, and checks the owner of the open directory.
     pub(super) fn directory(&self) -> Result<Directory, NamespaceError> {
         let directory = Directory::open(self.path())?;
         trust::check(&directory, self.owner())?;
@@ -188,10 +188,10 @@ impl Namespace {
     }
 }
 
-/// The home that stands in the record, unless there is none of this boot.
+/// Returns the home in the record, if it is of this boot.
 fn home_to_record(directory: &Directory) -> Result<Home, NamespaceError> {
     let here = Home::of_caller()?;
-    // A record that is damaged or a stranger's is replaced.
+    // A damaged record, or one of another user, is replaced.
     let recorded = record::read(directory)
         .ok()
         .flatten()

@@ -1,4 +1,4 @@
-//! Opening a queue's file that exists, and taking its name away.
+//! Opens an existing queue's file, and removes its name.
 
 use std::ffi::{CStr, OsStr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -35,19 +35,19 @@ impl FileAccess {
     }
 }
 
-/// How often a file with two names is looked at, and how long apart.
+/// The number of checks of a file with two names, and the time between them.
 const LOOKS: u32 = 5;
 const BETWEEN_LOOKS: Duration = Duration::from_micros(50);
 
 impl Namespace {
-    /// Opens the file of a queue that exists, never one that is not a regular file or has another name; with FD_CLOEXEC, on the lowest
-    /// free descriptor number, and with O_NONBLOCK if `nonblocking`.
+    /// Opens the file of an existing queue. It refuses other files than regular ones, and files with a second name. The descriptor has the
+    /// lowest free number, FD_CLOEXEC, and O_NONBLOCK if `nonblocking`.
     ///
     /// # Errors
     /// `NotFound`, `Denied`, `Directory`, `Symlink`, `Special`, `SecondName`, `TooManyFiles`, `Namespace`, `System`.
     ///
     /// # Blocking
-    /// Never: a FIFO in place of the queue is not opened.
+    /// Never: the call does not open a FIFO in place of the queue.
     pub(crate) fn open_queue_file(
         &self,
         name: &QueueName,
@@ -72,8 +72,8 @@ impl Namespace {
     }
 
     /// Opens the file of a queue by its path alone, without the checks of [`open_queue_file`](Self::open_queue_file): for a caller that
-    /// compares the file with one that passed them. Also returns whether O_NONBLOCK is set: it is, unless no other user can put a file
-    /// there and an opening can't block for lack of a peer.
+    /// compares the file with one that passed them. Also returns whether O_NONBLOCK is set. It is set unless only this user and root can
+    /// create files there, and the opening can't wait for a peer.
     ///
     /// # Errors
     /// Those of open(2).
@@ -109,7 +109,7 @@ impl Namespace {
         Ok((file, nonblocking))
     }
 
-    /// Opens a file, and again once the names that dead makers have left are gone, if it has two.
+    /// Opens a file. If the file has two names, it opens the file again after the stale names of dead creators are removed.
     pub(super) fn once_swept<T>(
         &self,
         open: impl Fn() -> Result<T, FileError>,
@@ -120,21 +120,21 @@ impl Namespace {
         }
     }
 
-    /// Removes a queue's name. A process that has the queue open keeps it; the name is free at once.
+    /// Removes a queue's name, which is free at once. Processes that have the queue open continue to use it.
     ///
-    /// The rule is the one of the kernel's sticky mqueue directory: the file's owner, the directory's owner or
-    /// privilege (CAP_FOWNER).
+    /// As in the kernel's sticky mqueue directory, the file's owner, the directory's owner and privileged callers (CAP_FOWNER) have the
+    /// permission.
     ///
     /// # Errors
-    /// `NotFound`; `Denied` (`EPERM` of the system call, `EACCES` for callers) if the file is another's; `Namespace(NotWritable)` if
-    /// the directory lets the caller change nothing, whosever the file is; `Directory`, `System`.
+    /// `NotFound`; `Denied` (`EPERM` of the system call, `EACCES` for callers) if the file belongs to another user; `Namespace(NotWritable)`
+    /// if the caller may not write to the directory; `Directory`, `System`.
     ///
-    /// A queue whose file has other names, too, is closed under these: else the last one would be taken for the queue's own.
+    /// If the file has other names, its permissions are removed: otherwise the last name would count as the queue's own.
     pub(crate) fn unlink_queue_file(&self, name: &QueueName) -> Result<(), FileError> {
         match self.unlink_file_in(POSIX, name) {
             Err(FileError::Directory) => match transient::unlink(&self.queues()?, name.as_os_str())
             {
-                // A file has taken its place: it is what has the name now.
+                // A file has taken the place of the directory, and has the name now.
                 Err(FileError::AlreadyExists) => self.unlink_file_in(POSIX, name),
                 other => other,
             },
@@ -148,7 +148,7 @@ impl Namespace {
         close_other_names(&queues, name.as_os_str());
         let (at, path) = queues.locate(name.as_os_str());
         fs::unlinkat(at, &path, AtFlags::empty()).map_err(|e| match e {
-            // It is the directory that forbids it: of files of others a sticky one says EPERM.
+            // The directory denies it: for files of other users, a sticky directory returns EPERM.
             Errno::ACCESS | Errno::ROFS => {
                 NamespaceError::changing("unlink", queues.path(), e).into()
             }
@@ -172,11 +172,11 @@ pub(super) fn open_in(
     Ok(file)
 }
 
-/// Refuses a file that has another name, here or elsewhere. A process that may write to a queue's file may give it one
-/// (link(2)), and users of that name would talk to the users of the first. The link count can't be forged.
+/// Refuses a file with a second name in any directory. A process with write access to a queue's file can create one (link(2)). Then users of
+/// the two names would share a queue. The link count can't be forged.
 ///
-/// A maker gives a file its name by one system call. On a file system where that takes two, the file has two names between
-/// them, and until the next sweep if the maker died there.
+/// A creator gives a file its name by one system call. On some file systems it needs two. Then the file has two names between them, and
+/// until the next sweep if the creator dies there.
 fn check_one_name(file: &OwnedFd) -> Result<(), FileError> {
     for _ in 0..LOOKS {
         let stat = fs::fstat(file).map_err(|e| FileError::of("fstat", e))?;
@@ -188,10 +188,10 @@ fn check_one_name(file: &OwnedFd) -> Result<(), FileError> {
     Err(FileError::SecondName)
 }
 
-/// Takes all permissions away from a queue's file that has several names and is about to lose one. In vain if the caller may not:
-/// then it may not unlink it, either, unless the directory is its own.
+/// Removes all permissions of a queue's file that has several names and is about to lose one. It has no effect without the permission. Then
+/// the caller may not unlink the file either, unless it owns the directory.
 ///
-/// A stranger can give a name to any file that link(2) lets it. The caller changes no file that holds no queue.
+/// Another user can create a name for any file that link(2) permits. The caller changes only files of queues.
 pub(super) fn close_other_names(directory: &Directory, name: &OsStr) {
     let (at, path) = directory.locate(name);
     let has_several = |stat: &fs::Stat| {
@@ -205,12 +205,12 @@ pub(super) fn close_other_names(directory: &Directory, name: &OsStr) {
         && fs::fstat(&file).is_ok_and(|stat| has_several(&stat))
         && holds_a_queue(file.as_fd())
     {
-        // By descriptor: the name may lead elsewhere by now.
+        // It uses the descriptor, because the name may lead elsewhere by now.
         let _ = fs::chmod(proc_link(file.as_fd()).path(), Mode::empty());
     }
 }
 
-/// Whether a regular file begins as the file of a queue of any kind does: docs/format.md.
+/// Returns whether a regular file begins like the file of a queue of any kind: docs/format.md.
 fn holds_a_queue(seen: BorrowedFd<'_>) -> bool {
     let mut magic = [0; 8];
     reopen(seen, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC)
@@ -364,7 +364,7 @@ mod tests {
         assert_eq!(unlink("/two"), Ok(()));
     }
 
-    /// In a process of its own, as it takes all descriptors: a test binary runs its tests as threads.
+    /// It runs in its own process because it takes all descriptors: a test binary runs its tests as threads.
     #[test]
     fn a_process_with_one_descriptor_left_opens_a_queue_as_with_the_kernel() {
         const TEST: Alone =

@@ -20,9 +20,9 @@
 //! | 88 | 4 | `msgmni` |
 //! | 92 | 4 | `max_qbytes`, in bytes |
 //!
-//! It belongs to the owner of the directory or to root, mode 0644. It is never changed in place: the first is
-//! linked (the link is the commit, the loser of a race reads the winner's), later ones are renamed over it. So a reader sees one record,
-//! whole, whenever the writer dies; a writer killed between making and renaming leaves a `.tmp-...` that the next one removes.
+//! It belongs to the owner of the directory or to root, and has mode 0644. It is never changed in place. The first record is linked: the
+//! link is the commit, and the loser of a race reads the winner's record. Later records are renamed over it. So a reader always sees a
+//! complete record. A writer that is killed before the rename leaves a `.tmp-...` file, which the next writer removes.
 
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
@@ -48,7 +48,7 @@ const HAS_SYSV: u32 = 4;
 const ENFORCED_MODES: u32 = 8;
 const MODE: u32 = 0o644;
 
-/// What a namespace's directory says about the namespace.
+/// The contents of the record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) limits: Limits,
@@ -56,11 +56,10 @@ pub(super) struct Record {
     pub(super) home: Home,
 }
 
-/// Reads the record; None if there is none. What another user than root or the directory's owner put in its place counts for nothing, and
-/// is not opened.
+/// Reads the record; None if there is none. A file of another user than root and the directory's owner is ignored, and not opened.
 ///
 /// # Errors
-/// `RecordNotReadable`, `RecordDamaged`, `RecordVersion`; `NotAccessible` if the directory may not be searched.
+/// `RecordNotReadable`, `RecordDamaged`, `RecordVersion`; `NotAccessible` if the caller may not search the directory.
 pub(super) fn read(directory: &Directory) -> Result<Option<Record>, NamespaceError> {
     let path = directory.path().join(NAME);
     let (at, name) = directory.locate(NAME);
@@ -87,8 +86,8 @@ pub(super) fn read(directory: &Directory) -> Result<Option<Record>, NamespaceErr
     }
 }
 
-/// The namespace's limit of bytes, if a record says one that is whole and can be trusted. Takes no memory of malloc's if the path is short: a
-/// send asks when memory comes into use, and may be a signal handler's.
+/// Returns the namespace's limit of bytes, if a complete and trusted record has one. With a short path it does not call malloc: a send calls
+/// it before it allocates memory, possibly in a signal handler.
 pub(super) fn max_bytes(path: &Path, trusted: u32) -> Option<u64> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let directory = fs::open(path, flags, Mode::empty()).ok()?;
@@ -97,7 +96,7 @@ pub(super) fn max_bytes(path: &Path, trusted: u32) -> Option<u64> {
         let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
         (is_file && [0, owner].contains(&stat.st_uid)).then_some(())
     };
-    // First by its name: what a stranger put there is not opened.
+    // The name is checked first: a file of another user is not opened.
     is_record(fs::statat(&directory, NAME, AtFlags::SYMLINK_NOFOLLOW).ok()?)?;
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = fs::openat(&directory, NAME, flags, Mode::empty()).ok()?;
@@ -108,7 +107,7 @@ pub(super) fn max_bytes(path: &Path, trusted: u32) -> Option<u64> {
     record.limits.max_bytes
 }
 
-/// The record that has these bytes, if all of them make sense.
+/// Decodes a record, if all of its bytes are valid.
 fn whole(bytes: &[u8]) -> Option<Record> {
     let bytes = <&[u8; SIZE]>::try_from(bytes).ok()?;
     let record = fields(bytes);
@@ -141,7 +140,7 @@ fn damaged(path: PathBuf, what: &'static str) -> NamespaceError {
     NamespaceError::RecordDamaged { path, what }
 }
 
-/// Writes the first record; false if there is one already.
+/// Writes the first record. Returns false if there is a record.
 pub(super) fn create(directory: &mut Directory, record: &Record) -> Result<bool, NamespaceError> {
     let staged = Staged::create(directory, "", MODE);
     let staged = fill(directory, staged, record)?;
@@ -152,7 +151,7 @@ pub(super) fn create(directory: &mut Directory, record: &Record) -> Result<bool,
     }
 }
 
-/// Writes a record in place of the one that is there, if any.
+/// Writes a record, and replaces an existing one.
 pub(super) fn replace(directory: &mut Directory, record: &Record) -> Result<(), NamespaceError> {
     let staged = Staged::create_temporary(directory, "", MODE);
     let staged = fill(directory, staged, record)?;
@@ -186,7 +185,7 @@ fn write(directory: &Directory, staged: &Staged, record: &Record) -> io::Result<
         let owner = Some(Uid::from_raw(directory.owner()));
         fs::fchown(staged.file(), owner, None::<Gid>)?;
     }
-    // Whatever the umask: a user that may use the namespace may read its limits.
+    // The mode does not depend on the umask: each user of the namespace may read its limits.
     fs::fchmod(staged.file(), Mode::from_raw_mode(MODE))
 }
 
@@ -225,7 +224,7 @@ fn encode(record: &Record) -> [u8; SIZE] {
     bytes
 }
 
-/// The limits of System V queues in the order of the record; None if all have their defaults.
+/// Returns the limits of System V queues in the order of the record; None if all have their defaults.
 fn sysv(limits: &Limits) -> Option<[u32; 4]> {
     let of = |l: &Limits| [l.msgmax, l.msgmnb, l.msgmni, l.max_qbytes];
     Some(of(limits)).filter(|sysv| *sysv != of(&Limits::default()))

@@ -11,7 +11,7 @@ use super::directory::Directory;
 use super::error::NamespaceError;
 use super::{Namespace, NamespaceKind, caller, claim, queues, trust, user};
 
-/// Descriptors lead to their files from here.
+/// The directory in which descriptors lead to their files.
 const PROC: &str = "/proc/self/fd";
 const VARIABLE: &str = "UMSG_DIR";
 const BASE: &str = "/dev/shm";
@@ -20,11 +20,11 @@ const SHARED: &str = "umsg";
 const COMMON_MODE: u32 = 0o1777;
 
 impl Namespace {
-    /// The namespace of this program: `$UMSG_DIR` if it is set and not empty; else `/dev/shm/umsg` if root has made it; else
-    /// `/dev/shm/umsg-UID` of the effective user, made on first use. If another user has taken that name, it is
-    /// `/dev/shm/umsg-UID-` and 16 random hexadecimal digits, for all programs of the user.
+    /// Returns the namespace of this program: `$UMSG_DIR` if it is set and not empty; else `/dev/shm/umsg` if root has created it; else
+    /// `/dev/shm/umsg-UID` of the effective user, created at its first use. If another user has taken that name, all programs of the user
+    /// use `/dev/shm/umsg-UID-` and 16 random hexadecimal digits.
     ///
-    /// A program that runs with another user's or group's rights than its caller's (setuid) ignores the variable.
+    /// A set-user-ID or set-group-ID program ignores the variable.
     ///
     /// ```no_run
     /// // The directory that `UMSG_DIR` names, the system's, or one of this user's own.
@@ -34,14 +34,15 @@ impl Namespace {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Namespace::at`]. A directory that is chosen, or root's, and can't be used is an error, never passed over:
-    /// else two programs that should meet would not. What another user than root put at `/dev/shm/umsg` is passed over by all programs;
+    /// The errors of [`Namespace::at`]. If `$UMSG_DIR` or root's directory can't be used, the call fails, and does not take another
+    /// directory: otherwise two programs would use different namespaces. All programs ignore a `/dev/shm/umsg` of another user than root;
     /// see [`Namespace::passed_over`].
     pub fn resolve() -> Result<Namespace, NamespaceError> {
         resolve_in(Path::new(BASE), chosen(), caller(), Otherwise::Make)
     }
 
-    /// As [`resolve`](Self::resolve), for a process that only looks: a directory that is chosen or shared and is no namespace stays as it is.
+    /// Returns the namespace as [`resolve`](Self::resolve) does, for a program that only reads. A selected or shared directory that is not a
+    /// namespace stays unchanged.
     ///
     /// ```no_run
     /// for queue in umsg::posix::list(&umsg::Namespace::resolve_existing()?)? {
@@ -56,9 +57,8 @@ impl Namespace {
         resolve_in(Path::new(BASE), chosen(), caller(), Otherwise::Refuse)
     }
 
-    /// The namespace in a directory that exists. If the caller owns the directory or is root, it is made fit
-    /// where something is missing: the sub-directories for queues, and in a private one the record. A namespace is made
-    /// of an empty directory only.
+    /// Returns the namespace in an existing directory. If the caller owns the directory or is root, the call creates missing parts: the
+    /// subdirectories for queues, and in a private namespace the record. A namespace is created only in an empty directory.
     ///
     /// ```
     /// let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -69,18 +69,18 @@ impl Namespace {
     ///
     /// # Errors
     /// - `Missing` (`ENOENT`), `NotADirectory` (`ENOTDIR`), `Symlink` (`ELOOP`), `NotAccessible` (`EACCES`);
-    /// - `HoldsOtherFiles` (`ENOTEMPTY`): it is no namespace and was not meant to be one;
-    /// - `Stranger`, `Tamperable` (`EACCES`): others could tamper with the queues;
+    /// - `HoldsOtherFiles` (`ENOTEMPTY`): the directory is not a namespace, and has other files;
+    /// - `Stranger`, `Tamperable` (`EACCES`): other users could tamper with the queues;
     /// - `RecordDamaged` (`EBADMSG`), `RecordVersion` (`EOPNOTSUPP`);
-    /// - `NoQueuesDirectory` (`ENOENT`): the caller may not complete it.
+    /// - `NoQueuesDirectory` (`ENOENT`): the caller has no permission to complete it.
     ///
     /// # If the process dies
-    /// A namespace half made is completed by the next caller that may.
+    /// The next caller with the permission completes the namespace.
     pub fn at(dir: impl AsRef<Path>) -> Result<Namespace, NamespaceError> {
         at(dir.as_ref(), Otherwise::Make)
     }
 
-    /// As [`at`](Self::at), for a process that only looks: a directory that is no namespace stays as it is.
+    /// Returns the namespace as [`at`](Self::at) does, for a program that only reads. A directory that is not a namespace stays unchanged.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -97,19 +97,19 @@ impl Namespace {
     }
 }
 
-/// A name of a namespace that another user has taken, and that is therefore passed over.
+/// A name of a namespace that is ignored because another user has taken it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PassedOver {
-    /// What stands there: `/dev/shm/umsg` or `/dev/shm/umsg-UID`.
+    /// The ignored path: `/dev/shm/umsg` or `/dev/shm/umsg-UID`.
     pub path: PathBuf,
     /// The user id of its owner.
     pub owner: u32,
 }
 
 impl Namespace {
-    /// The names that [`Namespace::resolve`] would look at, and that users that can't be trusted with them have taken: `/dev/shm/umsg` of
-    /// another user than root, `/dev/shm/umsg-UID` of another user than the caller.
+    /// Returns the names that [`Namespace::resolve`] ignores because untrusted users have taken them: `/dev/shm/umsg` of another user than
+    /// root, `/dev/shm/umsg-UID` of another user than the caller.
     ///
     /// ```no_run
     /// for namespace in umsg::Namespace::passed_over() {
@@ -141,7 +141,7 @@ fn at(dir: &Path, otherwise: Otherwise) -> Result<Namespace, NamespaceError> {
     admitted(path, kind, caller(), otherwise)
 }
 
-/// What the variable names, for those that may choose.
+/// Returns the value of the variable, unless the program must ignore it.
 fn chosen() -> Option<OsString> {
     match is_setuid() {
         true => None,
@@ -149,8 +149,8 @@ fn chosen() -> Option<OsString> {
     }
 }
 
-/// As secure_getenv(3): a user that runs a setuid program must not choose its directory. How it was started counts; a daemon
-/// that changes its user later stays where it is.
+/// Returns whether the program was started with more privileges than its caller has, as secure_getenv(3) checks: the user of a set-user-ID
+/// program must not choose its directory. A daemon that changes its user later keeps its namespace.
 fn is_setuid() -> bool {
     umsg_shm::sys::process::was_started_with_privilege()
 }
@@ -176,8 +176,8 @@ fn resolve_in(
     }
 }
 
-/// Whether a namespace of all users stands there: all processes can make the name in /dev/shm, but only root a thing of root's. What
-/// another user made there is passed over by all processes, its maker included.
+/// Returns whether the path is the namespace of all users. Every process can create the name in /dev/shm, but only root can create a file of
+/// root's. All processes ignore a file of another user, also its owner.
 fn is_shared(path: &Path) -> Result<bool, NamespaceError> {
     match fs::lstat(path) {
         Ok(stat) => Ok(stat.st_uid == 0),
@@ -186,13 +186,13 @@ fn is_shared(path: &Path) -> Result<bool, NamespaceError> {
     }
 }
 
-/// The user's own directory, made if need be.
+/// Returns the user's own directory, and creates it if necessary.
 fn user_in(base: &Path, user: u32) -> Result<Namespace, NamespaceError> {
     let path = user::directory(base, user)?;
     admitted(path, NamespaceKind::User, user, Otherwise::Make)
 }
 
-/// The namespace in a directory, if the caller is let in; made fit as far as the caller may.
+/// Returns the namespace in a directory if the caller has access, and creates missing parts if the caller has the permission.
 fn admitted(
     path: PathBuf,
     kind: NamespaceKind,
@@ -206,12 +206,12 @@ fn admitted(
     claim::admit(&mut directory, caller)?;
     let mode = directory.mode() & COMMON_MODE;
     match queues::make_fit(&directory, queues::POSIX, mode, caller) {
-        // A stranger has planted it. Rings and System V queues go on; POSIX queues are refused when one is used.
+        // Another user has planted it. Rings and System V queues still work; the use of a POSIX queue fails.
         Err(error) if queues::is_planted(&directory, queues::POSIX, &error) => {}
         fit => drop(fit?),
     }
-    // A namespace of before System V queues has no directory for them, and a caller that may not make it uses the others:
-    // what is wrong with it, if anything, is told to a process that uses it.
+    // A namespace of an earlier version has no directory for System V queues. A caller without the permission to create it uses the other
+    // kinds. An error is reported to the process that uses the directory.
     let _ = queues::make_fit(&directory, queues::SYSV, mode, caller);
     let _ = queues::make_fit(&directory, queues::RINGS, mode, caller);
     let _ = queues::make_fit(&directory, queues::POLL_FIFOS, mode, caller);
@@ -224,7 +224,8 @@ fn admitted(
     })
 }
 
-/// The first call says what is missing: later calls would blame the modes of files. Other errors are told by the call that needs the directory.
+/// A missing /proc is reported here, because later calls would report wrong permissions. Other errors are reported by the call that needs
+/// the directory.
 fn check_proc() -> Result<(), NamespaceError> {
     match fs::stat(PROC) {
         Err(Errno::NOENT) => Err(NamespaceError::NoProc),

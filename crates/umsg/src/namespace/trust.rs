@@ -1,11 +1,11 @@
 //! Which directories may hold queues.
 //!
-//! A directory's owner can replace every file in it, and so can every process that may write in it when it is
-//! not sticky. So it must belong to root or to the user himself, and be sticky if others may write.
-//! What the files hold is judged elsewhere: every byte of a queue is an input.
+//! A directory's owner can replace every file in it. Every process with write access can, too, if the directory is not sticky. So the
+//! directory must belong to root or to the user, and be sticky if other users may write. The contents of the files are checked elsewhere:
+//! every byte of a queue is an input.
 //!
-//! Judged is the directory itself, not those above it: with a stranger's directory in between, that
-//! stranger chooses which of root's and the caller's directories is used, no more.
+//! Only the directory itself is checked, not its parents. The owner of a parent can only choose which of root's and the caller's directories
+//! is used.
 
 use super::directory::{Directory, permissions};
 use super::error::NamespaceError;
@@ -13,7 +13,7 @@ use rustix::fs::Stat;
 
 const STICKY: u32 = 0o1000;
 
-/// Refuses a directory that a process other than root and `trusted` could tamper with.
+/// Refuses a directory that other users than root and `trusted` could tamper with.
 ///
 /// # Errors
 /// `Stranger`, `Tamperable`.
@@ -42,7 +42,7 @@ pub(super) fn check_owner(directory: &Directory, trusted: u32) -> Result<(), Nam
     })
 }
 
-/// The owner of a directory that [`check`] lets pass.
+/// Returns the owner of a directory that passes [`check`].
 pub(super) fn owner_of_trusted(directory: &Stat, trusted: u32) -> Option<u32> {
     let (owner, mode) = (directory.st_uid, permissions(directory));
     let is_sticky = mode & 0o022 == 0 || mode & STICKY != 0;
