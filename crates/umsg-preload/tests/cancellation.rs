@@ -14,4 +14,5 @@ cases_on_both! { "cancellation":
     where_cancellation_is_disabled_a_blocked_receive_goes_on,
     the_type_of_cancellation_is_the_programs,
     a_thread_that_reads_another_file_can_be_cancelled,
+    opening_and_closing_a_queue_are_no_cancellation_points,
 }

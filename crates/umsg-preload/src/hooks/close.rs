@@ -15,14 +15,21 @@ use crate::{errno, fd, kept, next, ours, process, table};
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn close(fd: c_int) -> c_int {
     // SAFETY: the caller's promises to libc's close are handed on.
-    unsafe { close_here(fd) }
+    unsafe { close_here(fd, next::close) }
 }
 
-/// Closes a queue's descriptor; as in glibc, any other as well.
+/// Closes a queue's descriptor; as in glibc, any other as well. Unlike close, it is not a cancellation point.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn mq_close(fd: c_int) -> c_int {
     // SAFETY: the caller's promises are those that close asks for.
-    unsafe { close_here(fd) }
+    unsafe { close_here(fd, bare_close) }
+}
+
+/// # Safety
+/// As for libc's close.
+unsafe fn bare_close(fd: c_int) -> c_int {
+    // SAFETY: takes a number, which the caller may close. The result of close fits into an int.
+    unsafe { libc::syscall(libc::SYS_close, fd) as c_int }
 }
 
 /// Not exported: a call of `close` may lead to another library's, which stands before this one.
@@ -30,30 +37,30 @@ pub unsafe extern "C" fn mq_close(fd: c_int) -> c_int {
 /// # Safety
 /// As for libc's close.
 #[inline(always)]
-unsafe fn close_here(fd: c_int) -> c_int {
+unsafe fn close_here(fd: c_int, close: unsafe fn(c_int) -> c_int) -> c_int {
     if table::knows(fd) {
         // SAFETY: by this function's contract.
-        return unsafe { close_known(fd) };
+        return unsafe { close_known(fd, close) };
     }
     if reserved_descriptors::is(fd) {
         return errno::fail(libc::EBADF);
     }
     // SAFETY: by this function's contract.
-    unsafe { next::close(fd) }
+    unsafe { close(fd) }
 }
 
 /// # Safety
 /// As for libc's close.
 #[cold]
-unsafe fn close_known(fd: c_int) -> c_int {
+unsafe fn close_known(fd: c_int, close: unsafe fn(c_int) -> c_int) -> c_int {
     if !process::owns_table() {
         // SAFETY: by this function's contract.
-        return unsafe { next::close(fd) };
+        return unsafe { close(fd) };
     }
     ours::withdraw_notification(fd);
     let word = table::take(fd);
     // SAFETY: by this function's contract.
-    let outcome = unsafe { next::close(fd) };
+    let outcome = unsafe { close(fd) };
     word.into_iter().for_each(kept::release);
     drop_if_readopted(fd);
     outcome

@@ -8,7 +8,7 @@ use libc::{mode_t, mq_attr, mqd_t};
 use rustix::fs::{Mode, OFlags};
 use umsg::Namespace;
 use umsg::posix::{FileState, OpenError, OpenOptions, Queue};
-use umsg_shm::sys::stack::roomy;
+use umsg_shm::sys::stack::{roomy, uncancelled};
 
 use crate::attachments::{self, Attached};
 use crate::{debug, errno, fd, home, kept, names, pointer, process, table};
@@ -131,7 +131,9 @@ impl Request<'_> {
             return None;
         }
         // Finding it out takes more stack than a small thread has.
-        kept::open(Namespace::known_of_this_process()?, rest, self.flags)
+        let namespace = Namespace::known_of_this_process()?;
+        // A file that is not the queue's is closed by libc's close, which is a cancellation point.
+        uncancelled(|| kept::open(namespace, rest, self.flags))
     }
 
     fn open(&self) -> Result<mqd_t, Refusal> {

@@ -248,3 +248,25 @@ CASE(a_thread_that_reads_another_file_can_be_cancelled) {
         EXPECT(pthread_join(thread, &result) == 0 && result == PTHREAD_CANCELED && cleaned_up == round);
     }
 }
+
+static int opened;
+
+/* Opens and closes with a cancellation pending: none of these calls is a cancellation point of the kernel's queues. */
+static void *open_when_cancelled(void *unused) {
+    pthread_cancel(pthread_self());
+    for (int round = 0; round < 2; round++) {
+        mqd_t same = mq_open(name(), O_RDWR), reader = mq_open(name(), O_RDONLY);
+        if (same >= 0 && reader >= 0 && mq_close(same) == 0 && mq_close(reader) == 0) opened++;
+        if (mq_open("/umsg-preload-no-such-queue", O_RDWR) == -1) opened++;
+    }
+    pthread_testcancel();
+    return unused;
+}
+
+CASE(opening_and_closing_a_queue_are_no_cancellation_points) {
+    create(O_RDWR, 1);
+    pthread_t thread;
+    void *result;
+    EXPECT(pthread_create(&thread, NULL, open_when_cancelled, NULL) == 0);
+    EXPECT(pthread_join(thread, &result) == 0 && result == PTHREAD_CANCELED && opened == 4);
+}

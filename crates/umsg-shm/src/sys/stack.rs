@@ -90,6 +90,12 @@ impl WayBack {
     }
 }
 
+/// Runs `work`, during which the thread can't be cancelled: a cancellation would unwind Rust's frames.
+pub fn uncancelled<T>(work: impl FnOnce() -> T) -> T {
+    let _uncancelled = Uncancelled::begin();
+    work()
+}
+
 /// The thread can't be cancelled until this is dropped.
 struct Uncancelled {
     before: c_int,
