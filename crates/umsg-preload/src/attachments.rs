@@ -1,7 +1,7 @@
 //! The queues that descriptors of this process lead to, each in a slot that the library keeps as long as a call uses it
 //! ([`umsg_shm::reclaim`]).
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use umsg::posix::{FileState, Queue};
 use umsg_shm::reclaim::{Slot, Slots};
@@ -20,8 +20,8 @@ pub(crate) struct Attached {
     pub(crate) message_size: usize,
     /// The state of the file when the queue was opened by its name. None if the queue can't be kept; see [`crate::kept`].
     pub(crate) state: Option<FileState>,
-    /// Whether the queue is unmapped at its last close: it was polled, or this process removed its name.
-    pub(crate) unkept: AtomicBool,
+    /// Whether the last close unmaps the queue: it was polled, or this process removed its name.
+    is_unkept: AtomicBool,
     /// The name that the queue was opened by, with its slash.
     pub(crate) name: Box<[u8]>,
 }
@@ -37,9 +37,25 @@ impl Attached {
             identity,
             message_size,
             state: None,
-            unkept: AtomicBool::new(false),
+            is_unkept: AtomicBool::new(false),
             name: name.into(),
         }
+    }
+
+    /// Has the last close unmap the queue.
+    pub(crate) fn unmap_at_last_close(&self) {
+        // Stored once: sends and receives of other threads read this line. Relaxed: the caller has the queue open, or comes before or
+        // after a close at the same moment.
+        if !self.is_unkept.load(Ordering::Relaxed) {
+            self.is_unkept.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns the state of the queue's file, if the queue stays mapped after its last close.
+    pub(crate) fn kept_state(&self) -> Option<FileState> {
+        // Relaxed: as above.
+        self.state
+            .filter(|_| !self.is_unkept.load(Ordering::Relaxed))
     }
 }
 

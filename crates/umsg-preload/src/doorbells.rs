@@ -96,8 +96,7 @@ impl Doorbells {
 
 /// The queue's doorbell, in the state that the queue is in. An error is an errno.
 pub(crate) fn doorbell(attached: &Attached, edges: Edges) -> Result<c_int, c_int> {
-    // Relaxed: the caller has the queue open, and only the last close asks.
-    attached.unkept.store(true, Ordering::Relaxed);
+    attached.unmap_at_last_close();
     attached
         .queue
         .pollable_with(edges)

@@ -41,7 +41,7 @@ static KEPT: [Link<Attached>; MOST] = [const { Link::nowhere() }; MOST];
 static HAND: AtomicUsize = AtomicUsize::new(0);
 
 /// Opens a queue that is kept, or tells that no queue has the name. `name` has no slash. Returns `None` if only a full opening can
-/// tell; nothing has changed then.
+/// tell. A kept queue that this opening does not get is unmapped then.
 pub(crate) fn open(
     namespace: &Namespace,
     name: &[u8],
@@ -67,9 +67,10 @@ pub(crate) fn open(
     let opened = held
         .state
         .and_then(|state| file.open_queue(&held.queue, state));
-    // The queue is unmapped if only a full opening can tell.
-    let number = opened?.into_raw_fd();
-    table::enter(number, held.another()?);
+    let descriptor = opened?;
+    let word = held.into_word()?;
+    let number = descriptor.into_raw_fd();
+    table::enter(number, word);
     Some(Ok(number))
 }
 
@@ -86,44 +87,32 @@ fn take(file: &KnownFile, name: &[u8], access: c_int) -> Option<Word> {
     })
 }
 
-/// Gives back the count of a closed descriptor. Keeps a queue that no other descriptor leads to.
+/// Releases the count of a closed descriptor. Keeps a queue to which no other descriptor leads.
 pub(crate) fn release(word: Word) {
-    let Some(word) = word.release_unless_last() else {
+    let Some(last) = word.release_unless_last() else {
         return;
     };
-    let held = Held::of_word(word);
-    // Relaxed: a poll or an unlink at the same moment comes before or after the close.
-    let Some(state) = held
-        .state
-        .filter(|_| !held.unkept.load(Ordering::Relaxed) && state_fits(&held))
-    else {
+    let held = Held::of_word(last);
+    let Some(state) = held.kept_state().filter(|state| state.size() <= BYTES) else {
         return;
     };
-    let bytes = |held: &Held| held.state.map_or(0, |state| state.size());
-    let others: u64 = KEPT
-        .iter()
-        .filter_map(Held::of)
-        .map(|held| bytes(&held))
-        .sum();
-    if others.saturating_add(state.size()) > BYTES {
+    let mut others = 0;
+    for kept in KEPT.iter().filter_map(Held::of) {
+        if kept.identity == held.identity && kept.has_access_of(&held) {
+            return;
+        }
+        others += kept.state.map_or(0, |state| state.size());
+    }
+    if others + state.size() > BYTES {
         forget_if(|_| true);
     }
-    let Some(word) = held.another() else {
+    let Some(word) = held.into_word() else {
         return;
     };
     if !KEPT.iter().any(|link| link.put_if_empty(word)) {
         // Relaxed: any entry will do.
         KEPT[HAND.fetch_add(1, Ordering::Relaxed) % MOST].put(word);
     }
-}
-
-/// Whether a queue is small enough, and not kept already.
-fn state_fits(held: &Held) -> bool {
-    let is_kept = || {
-        let mut kept = KEPT.iter().filter_map(Held::of);
-        kept.any(|kept| kept.identity == held.identity && kept.word_flags() == held.word_flags())
-    };
-    held.state.is_some_and(|state| state.size() <= BYTES) && !is_kept()
 }
 
 /// Forgets the queues for which `is_over` holds.
@@ -140,7 +129,7 @@ pub(crate) fn forget_removed(name: &[u8]) {
     forget_if(|kept| &*kept.name == name);
     for number in table::known_between(0, u32::MAX) {
         if let Some(held) = table::hold(number).filter(|held| &*held.name == name) {
-            held.unkept.store(true, Ordering::Relaxed);
+            held.unmap_at_last_close();
         }
     }
 }

@@ -57,14 +57,19 @@ impl Held {
         Held(word.hold())
     }
 
-    /// What a link leads to.
+    /// Returns the queue to which a link leads, in use.
     pub(crate) fn of(link: &'static Link<Attached>) -> Option<Held> {
         link.hold().map(Held)
     }
 
-    /// The access mode, as a word has it.
-    pub(crate) fn word_flags(&self) -> usize {
-        self.0.flags()
+    /// Whether both were opened in full with one access mode.
+    pub(crate) fn has_access_of(&self, other: &Held) -> bool {
+        self.0.flags() == other.0.flags()
+    }
+
+    /// Ends a counted use. Returns the word with its count.
+    pub(crate) fn into_word(self) -> Option<Word> {
+        self.0.into_word()
     }
 
     /// Whether the access mode is that of these flags of an open file description.

@@ -147,6 +147,7 @@ impl<T: Send + Sync> Link<T> {
 
     /// Empties the link if its value still is `word`. Returns whether it did; the caller has the count then.
     pub fn take_if(&self, word: Word<T>) -> bool {
+        // AcqRel: as in `put`. Relaxed: on failure, the caller has nothing of the link.
         self.0
             .compare_exchange(word.bits(), 0, Ordering::AcqRel, Ordering::Relaxed)
             .is_ok()
@@ -189,6 +190,15 @@ impl<T: Send + Sync> Held<T> {
     #[inline(always)]
     pub fn flags(&self) -> usize {
         self.word.bits() & FLAGS
+    }
+
+    /// Ends a counted use. Returns the word with its count; `None` if a hazard pointer keeps the thing.
+    pub fn into_word(self) -> Option<Word<T>> {
+        let word = self.word;
+        self.note.is_none().then(|| {
+            std::mem::forget(self);
+            word
+        })
     }
 
     /// Adds a count of the slot, for another link.

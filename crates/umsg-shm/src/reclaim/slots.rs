@@ -81,7 +81,7 @@ impl<T: Send + Sync> Slot<T> {
 
     /// Releases a count, unless it is the last one. Returns whether it did.
     pub(super) fn release_unless_last(&self) -> bool {
-        // AcqRel: as in `release`.
+        // AcqRel: as in `release`. Relaxed: the last user keeps its count, whose own release comes before the drop.
         self.users
             .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |users| {
                 (users > 1).then_some(users - 1)

@@ -18,7 +18,7 @@ pub struct KnownFile {
     descriptor: OwnedFd,
     stat: Stat,
     access: Access,
-    /// Whether the descriptor has O_NONBLOCK, and whether it is to have it.
+    /// Whether the descriptor has O_NONBLOCK, and whether the caller wants it.
     nonblocking: (bool, bool),
 }
 
@@ -28,7 +28,7 @@ pub struct FileState {
     size: u64,
     mode: u32,
     owner: (u32, u32),
-    /// The time of the last change of the rights: access control lists are not in the mode.
+    /// The time of the last change of the inode. The mode does not show a change of an access control list.
     changed: (i64, i64),
 }
 
