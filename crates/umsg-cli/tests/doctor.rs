@@ -259,7 +259,7 @@ fn damage_is_told_with_its_place() {
     site.umsg(&["create", "/q"]).text();
     site.umsg(&["create", "key:7"]).text();
     // Cursors: messages ever sent, and number of the last message.
-    for (name, file, offset) in [("/q", "mq/q", 528), ("key:7", "msg/0", 256 + 8)] {
+    for (name, file, offset) in [("/q", "mq/q", 536), ("key:7", "msg/0", 256 + 16)] {
         site.scribble(file, offset, &[0xff; 6]);
         let (code, queue) = report(&site, &[name]);
         let problem = &queue["problems"][0];
@@ -283,7 +283,7 @@ fn a_repair_says_what_was_done_and_keeps_the_messages() {
     for message in ["one", "two"] {
         site.umsg(&["send", "/q", message]).text();
     }
-    site.scribble("mq/q", 528, &[0xff; 4]);
+    site.scribble("mq/q", 536, &[0xff; 4]);
     let shown = site.umsg(&["doctor", "/q", "--repair"]);
     let text = shown.text();
     assert!(
@@ -413,7 +413,7 @@ fn what_can_not_be_looked_at_is_an_error() {
     assert_eq!(outcome.code, Some(1), "{outcome:?}");
     assert!(outcome.errors.contains("/letter: "), "{outcome:?}");
     // What is wrong is worse.
-    site.scribble("mq/q", 528, &[0xff; 4]);
+    site.scribble("mq/q", 536, &[0xff; 4]);
     let outcome = site.umsg(&["doctor", "--all"]);
     outcome.fails(5, &["/letter: "]);
 }

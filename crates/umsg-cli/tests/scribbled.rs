@@ -220,7 +220,7 @@ fn what_can_only_be_removed_is_not_said_to_be_repairable() {
 #[test]
 fn what_differs_in_a_header_of_another_version_is_named() {
     let site = site_with(&["/q", KEY]);
-    for (queue, file, version) in [("/q", "mq/q", 2), (KEY, "msg/0", 1)] {
+    for (queue, file, version) in [("/q", "mq/q", 3), (KEY, "msg/0", 2)] {
         let differs = format!("format 9, and this umsg reads format {version}");
         site.scribble(file, 12, &LARGE);
         site.umsg(&["stat", queue])
@@ -297,7 +297,7 @@ fn damage_that_nobody_has_met_yet_is_damage_to_programs_too() {
     let site = site_with(&["/q"]);
     let healthy = site.umsg(&["doctor", "/q", "--json"]).json();
     assert_eq!(healthy["queues"][0]["damaged"], json!(null));
-    site.scribble("mq/q", 528, &[0xff; 4]);
+    site.scribble("mq/q", 536, &[0xff; 4]);
     let shown = site.umsg(&["doctor", "/q", "--json"]);
     let shown: Value = serde_json::from_slice(&shown.output).unwrap();
     let damaged = &shown["queues"][0]["damaged"];

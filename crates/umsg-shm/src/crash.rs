@@ -113,6 +113,10 @@ points! {
     PARK_SLOT_TAKEN;
     /// The blocked sender's message is written, no node names it: never sent, the repair frees the slot.
     PARK_FILLED;
+    /// A thread is the first of those that lend a lock's owner their priority: the kernel or the next one replaces it.
+    INHERIT_FIRST;
+    /// The first of those threads has named the owner of the lock, and does not wait: the owner's next unlock wakes no other thread.
+    INHERIT_NAMED;
     /// The sender lock is lent, nothing is changed.
     GROW_LENT;
     /// The ring is doubled, its size is not.

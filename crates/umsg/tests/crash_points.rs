@@ -67,6 +67,7 @@ const OTHER_FILES: &[&str] = &[
     "doorbell_users.rs",
     "salvage_killed.rs",
     "last_close/races.rs",
+    "real_time.rs",
 ];
 
 /// Waiters that die with an offer, and with a message that was admitted.

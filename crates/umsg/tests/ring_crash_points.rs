@@ -213,7 +213,9 @@ fn every_point_of_a_ring_is_killed_at() {
     let mut killed: Vec<&str> = senders
         .chain(OWNERS.iter().flat_map(|reign| reign.points).copied())
         .collect();
-    killed.extend(points::killed_in("salvage_killed.rs"));
+    for file in ["salvage_killed.rs", "real_time.rs"] {
+        killed.extend(points::killed_in(file));
+    }
     // By a_sender_that_is_killed_while_it_repairs_is_itself_repaired, which looks for itself.
     let repairs = points::of_repairs(Face::Ring);
     killed.extend(repairs.iter().map(|point| &point[..]));

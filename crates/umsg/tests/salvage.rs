@@ -32,7 +32,7 @@ const SENDER_LOCK: u64 = 512;
 /// Where the links of stored messages lie there, and how many bytes of them.
 const LINKS: (u64, u64) = (569_344, 20_480);
 /// The first message in the store's count, which is wrong then.
-const SCRIBBLE: (u64, &[u8]) = (808, &[99]);
+const SCRIBBLE: (u64, &[u8]) = (816, &[99]);
 
 fn path(place: &Place) -> PathBuf {
     place.path().join("mq/q")
@@ -98,13 +98,13 @@ fn blocked(place: &Place) -> usize {
 fn a_corrupted_queue_keeps_its_intact_messages_in_order() {
     let fifo = 12_288;
     for (what, offset, bytes, lost) in [
-        ("sent", 528, &[0xff; 4][..], 0),
+        ("sent", 536, &[0xff; 4][..], 0),
         ("freed", 640, &[0; 8], 0),
-        ("drained", 784, &[99], 0),
-        ("drained, not by a few", 784, &[0xff; 8], 0),
+        ("drained", 792, &[99], 0),
+        ("drained, not by a few", 792, &[0xff; 8], 0),
         ("slots", 388, &[0; 4], 0),
         ("ring mask", 384, &[6], 0),
-        ("messages in the store", 808, &[99], 0),
+        ("messages in the store", 816, &[99], 0),
         ("bitmap", 832, &[2], 0),
         ("the list of a priority", fifo, &[0xff; 8], 0),
         ("entries of the ring", 536_576, &[0xff; 256], 0),
@@ -219,7 +219,7 @@ fn waiters_go_on_waiting_and_leases_last_while_a_queue_is_rebuilt() {
         i32::from(message.data != [2; 200])
     });
     assert!(wait_until(PATIENCE, || blocked(&place) == 1));
-    write(&path(&place), 808, &[99]);
+    write(&path(&place), 816, &[99]);
     let repaired = repair(&place);
     let left = &repaired.after.problems;
     assert!(left.is_empty(), "{left:?}");
@@ -238,7 +238,7 @@ fn the_message_of_a_blocked_sender_is_kept() {
     queue.try_send(&[1; 300], 0).unwrap();
     let mut sender = Child::run(|| place.open("/q").send(&[2; 200], 0).map_or(1, |()| 0));
     assert!(wait_until(PATIENCE, || blocked(&place) == 1));
-    write(&path(&place), 528, &[0xff; 4]);
+    write(&path(&place), 536, &[0xff; 4]);
     let repaired = repair(&place);
     assert!(
         repaired.after.is_healthy() && repaired.kept == Some(2),

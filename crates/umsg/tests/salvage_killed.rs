@@ -74,8 +74,8 @@ impl Kind for Posix {
     const DAMAGE: u64 = 48;
     const SCRIBBLES: &'static [(u64, &'static [u8])] = &[
         (640, &[0; 8]),
-        (808, &[99]),
-        (528, &[0xff; 4]),
+        (816, &[99]),
+        (536, &[0xff; 4]),
         (536_576, &[0xff; 256]),
     ];
 
@@ -128,9 +128,9 @@ impl Kind for SystemV {
     const HAS_RING: bool = false;
     const DAMAGE: u64 = 56;
     const SCRIBBLES: &'static [(u64, &'static [u8])] = &[
-        (256 + 8, &[0xff; 4]),
-        (256 + 12, &[0xff; 4]),
-        (256 + 16, &[0xff; 8]),
+        (256 + 16, &[0xff; 4]),
+        (256 + 20, &[0xff; 4]),
+        (256 + 24, &[0xff; 8]),
         (512, &[0xff; 64]),
     ];
 
@@ -470,7 +470,7 @@ fn a_repair_that_is_killed_while_it_numbers_leaves_messages_in_their_order_besid
     let scribble = || {
         let file = place.path().join("mq/q");
         let file = fs::File::options().write(true).open(file).unwrap();
-        file.write_all_at(&[99], 808).unwrap();
+        file.write_all_at(&[99], 816).unwrap();
     };
     // Numbers begin with 1.
     scribble();

@@ -64,10 +64,10 @@ mod posix_format {
     pub const RECEIVER_LOCK: u64 = 768;
     /// `sent`, `removed_seen`, `batch_end`, `removed`, `drained`, `sent_seen`; tickets of waiters, numbers of stored messages,
     /// tickets of holds.
-    pub const AT_BASE: [u64; 9] = [528, 560, 584, 648, DRAINED, 824, 896, 904, 1056];
+    pub const AT_BASE: [u64; 9] = [536, 568, 584, 648, DRAINED, 824, 896, 904, 1056];
     /// `freed_seen`, `freed`.
-    pub const AT_FREED: [u64; 2] = [552, 640];
-    pub const DRAINED: u64 = 784;
+    pub const AT_FREED: [u64; 2] = [560, 640];
+    pub const DRAINED: u64 = 792;
     pub const NOTICES: u64 = 6784;
     pub const RING: u64 = 536_576;
 }
@@ -315,7 +315,7 @@ fn tickets_of_descriptors_begin_anew_and_are_never_negative() {
 /// Sections 10 and 11 of docs/format.md.
 mod sysv_format {
     pub const LOCK: u64 = 256;
-    pub const SEQUENCE: u64 = 272;
+    pub const SEQUENCE: u64 = 280;
     /// Tickets of waiters, and of leases.
     pub const TICKETS: [u64; 2] = [376, 672];
     /// `version` of the rights.

@@ -1,5 +1,6 @@
 //! Takes a lock that is not free at once: spins, sleeps in slices, and takes the lock from a dead owner.
 
+use super::inherit::FirstInLine;
 use super::{
     DOUBT, FREE, Left, Lock, LockError, OWNER_DIED, SHARED, SLICE, SPINS, STOPPED, TID, WAITERS,
     is_held, is_nobodys, is_shared, orphaned, process_of, with_low,
@@ -9,7 +10,7 @@ use crate::sys::clock::{self, Deadline};
 use crate::sys::futex::Slept;
 use crate::sys::liveness::{Liveness, UNREGISTERED};
 use crate::sys::thread::{Outer, Thread};
-use crate::sys::{cpu, futex};
+use crate::sys::{cpu, futex, thread};
 
 /// The sleep of a thread on a lock. Signals and wake-ups may interrupt it; the slice for each owner stays the same.
 #[derive(Default)]
@@ -92,22 +93,24 @@ impl Lock {
         deadline: Deadline,
         is_over: &dyn Fn() -> bool,
     ) -> Result<(Left, u64), LockError> {
-        let mut wait = None;
-        let result = self.contend_until(claim, outer, deadline, is_over, &mut wait);
+        let (mut wait, mut line) = (None, None);
+        let result = self.contend_until(claim, outer, deadline, is_over, &mut wait, &mut line);
+        self.leave_line(line, result.is_ok());
         if let Some((began, _)) = wait {
             claim.thread.stall.note(began, clock::monotonic());
         }
         result
     }
 
-    /// `wait` records when the thread began to sleep, and until when it sleeps.
-    pub(super) fn contend_until(
-        &self,
+    /// `wait` records when the thread began to sleep, and until when it sleeps; `line` whether it is the first of the real-time threads.
+    fn contend_until<'a>(
+        &'a self,
         claim: &mut Claim<'_>,
         outer: Outer,
         deadline: Deadline,
         is_over: &dyn Fn() -> bool,
         wait: &mut Option<(u64, Deadline)>,
+        line: &mut Option<FirstInLine<'a>>,
     ) -> Result<(Left, u64), LockError> {
         let thread = claim.thread;
         let mut spins = if cpu::available() > 1 { SPINS } else { 0 };
@@ -138,7 +141,10 @@ impl Lock {
                 let (_, patience) = *wait.get_or_insert_with(|| self::patience(thread, deadline));
                 // The thread holds no lock yet: a signal handler may run, and may use the queue.
                 thread.critical.leave();
-                let slept = self.sleep(word, &mut rest, patience);
+                let slept = match line.is_some() || thread::is_real_time(claim.thread.tid()) {
+                    true => self.sleep_inherited(word, claim, &mut rest, patience, line),
+                    false => self.sleep(word, &mut rest, patience),
+                };
                 thread.critical.enter();
                 if slept? == Slept::TimedOut {
                     if is_over() {
@@ -210,19 +216,8 @@ impl Lock {
         if patience.has_passed() {
             return Err(LockError::TimedOut);
         }
-        let marked = word as u32 | WAITERS;
-        // Relaxed: the bit tells the owner to wake a thread. The kernel compares the word before the sleep.
-        if word as u32 != marked
-            && self
-                .word
-                .compare_exchange(
-                    word,
-                    with_low(word, marked),
-                    Ordering::Relaxed,
-                    Ordering::Relaxed,
-                )
-                .is_err()
-        {
+        // If the word has the bit already, the kernel compares it before the sleep.
+        if word as u32 & WAITERS == 0 && !self.add_waiters(word) {
             return Ok(Slept::Awake);
         }
         if cfg!(miri) {
@@ -230,14 +225,23 @@ impl Lock {
             std::thread::yield_now();
             return Ok(Slept::Awake);
         }
-        let slept = futex::wait(&self.word, marked, rest.until(word, patience));
-        if slept == Slept::TimedOut {
-            *rest = Rest::default();
-            if is_nobodys(marked) {
-                return Err(LockError::Nobodys);
-            }
+        match futex::wait(
+            &self.word,
+            word as u32 | WAITERS,
+            rest.until(word, patience),
+        ) {
+            Slept::TimedOut => overslept(word, rest),
+            slept => Ok(slept),
         }
-        Ok(slept)
+    }
+
+    /// Sets WAITERS in a held lock, which tells the owner to wake a thread. Returns false if the word has changed.
+    pub(super) fn add_waiters(&self, word: u64) -> bool {
+        // Release: the owner finds what `sleep_inherited` has stored.
+        let (success, failure) = (Ordering::Release, Ordering::Relaxed);
+        let marked = with_low(word, word as u32 | WAITERS);
+        let added = self.word.compare_exchange(word, marked, success, failure);
+        added.is_ok()
     }
 
     /// Sleeps until the owner releases the lock, for at most a slice, without taking the lock.
@@ -250,6 +254,15 @@ impl Lock {
             // The result does not matter: a thread that needs the lock waits for it afterwards.
             let _ = self.sleep(word, &mut Rest::default(), Deadline::Never);
         }
+    }
+}
+
+/// Ends a sleep that lasted a whole slice.
+pub(super) fn overslept(word: u64, rest: &mut Rest) -> Result<Slept, LockError> {
+    *rest = Rest::default();
+    match is_nobodys(word as u32) {
+        true => Err(LockError::Nobodys),
+        false => Ok(Slept::TimedOut),
     }
 }
 

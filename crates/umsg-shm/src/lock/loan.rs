@@ -1,10 +1,10 @@
 //! The loan of a sender lock to the owner of the receiver lock.
 
 use super::contend::{Claim, Rest};
-use super::{LENT, Left, Lock, LockError, SHARED, TID, WAITERS, is_held, is_nobodys};
+use super::inherit::FirstInLine;
+use super::{LENT, Left, Lock, LockError, SHARED, TID, WAITERS, is_held, is_lent, is_nobodys};
 use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
-use crate::sys::futex;
 use crate::sys::futex::Slept;
 use crate::sys::liveness::Liveness;
 use crate::sys::thread::Thread;
@@ -17,7 +17,21 @@ impl Lock {
         lives: &dyn Liveness,
         end: Deadline,
     ) -> Result<Left, LockError> {
-        let mut claim = Claim::of(thread, lives, LENT);
+        let mut line = None;
+        let result = self.borrow_until(thread, lives, end, &mut line);
+        self.leave_line(line, result.is_ok());
+        result
+    }
+
+    fn borrow_until<'a>(
+        &'a self,
+        thread: &Thread,
+        lives: &dyn Liveness,
+        end: Deadline,
+        line: &mut Option<FirstInLine<'a>>,
+    ) -> Result<Left, LockError> {
+        let loan = LENT | thread.tid();
+        let mut claim = Claim::of(thread, lives, loan);
         let mut is_scribbled = false;
         let mut rest = Rest::default();
         loop {
@@ -27,7 +41,7 @@ impl Lock {
             if let Some(left) = self.try_take(word, &claim) {
                 return Ok(left);
             }
-            if low & TID == LENT {
+            if is_lent(low) {
                 // Only the owner of the receiver lock borrows, and that is the caller. So this is the loan of a dead owner, or the word was
                 // overwritten.
                 self.note_dead(word, thread);
@@ -46,10 +60,11 @@ impl Lock {
             }
             // If the lock was taken and released meanwhile, no owner would wake this thread.
             if is_held(word) {
-                if self.sleep(word, &mut rest, end)? == Slept::TimedOut {
+                // A real-time thread may wait for the receiver lock, which this thread holds: the priority is passed on.
+                if self.sleep_inherited(word, &claim, &mut rest, end, line)? == Slept::TimedOut {
                     self.take_from_the_dead(word, lives);
                 }
-                claim.low = LENT | WAITERS;
+                claim.low = loan | WAITERS;
             }
         }
     }
@@ -68,14 +83,15 @@ impl Lock {
         if let Ok(word) = self.word.fetch_update(success, failure, broken)
             && word as u32 & WAITERS != 0
         {
-            futex::wake(&self.word, 1);
+            self.wake_next(word);
         }
     }
 
     /// Ends a loan. The lock keeps its form, even if it changed during the loan.
     pub(crate) fn give_back(&self) {
-        if self.word.fetch_and(SHARED, Ordering::AcqRel) as u32 & WAITERS != 0 {
-            futex::wake(&self.word, 1);
+        let word = self.word.fetch_and(SHARED, Ordering::AcqRel);
+        if word as u32 & WAITERS != 0 {
+            self.wake_next(word);
         }
     }
 }

@@ -10,7 +10,7 @@
 //! | tid \| WAITERS | held, and other threads sleep | the owner: swap to free, wake one | the kernel stores OWNER_DIED \| WAITERS and wakes one |
 //! | OWNER_DIED [\| WAITERS] | held by a dead thread; in shared form, if its process is dead | any thread: CAS to its own id, then repair | the same
 //! again |
-//! | LENT [\| WAITERS] | a sender lock, held by the owner of the receiver lock | that owner | found by the next owner of the receiver lock |
+//! | LENT \| tid [\| WAITERS] | a sender lock, held by the owner of the receiver lock | that owner | found by the next owner of the receiver lock |
 //! | an impossible thread id | overwritten; also LENT in a lock that is never lent | any thread that has slept a slice: CAS to OWNER_DIED | - |
 //!
 //! | form | high half when free | when held | a mark of the kernel |
@@ -28,19 +28,22 @@
 //! word in plain form.
 //!
 //! A time-out never takes a lock from its owner: a stopped owner is not dead.
+//!
+//! A waiting thread with a real-time policy lends its priority to the owner: `inherit.rs`.
 
 mod contend;
 pub(crate) mod deferred_wakes;
+mod inherit;
 mod loan;
 mod orphaned;
 pub(crate) mod tokens;
 
 use contend::Claim;
+use inherit::Inherit;
 
 use crate::crash::crash_point;
 use crate::sync::{AtomicU64, Futex, Ordering, fence_after_rmw};
 use crate::sys::clock::Deadline;
-use crate::sys::futex;
 use crate::sys::liveness::{Liveness, UNREGISTERED};
 use crate::sys::thread::{Outer, Thread};
 
@@ -50,8 +53,8 @@ pub(crate) const WAITERS: u32 = 0x8000_0000;
 pub const OWNER_DIED: u32 = 0x4000_0000;
 /// The thread id (FUTEX_TID_MASK).
 pub const TID: u32 = 0x3fff_ffff;
-/// In place of a thread id: the holder of the receiver lock holds this sender lock too. No thread has this id.
-pub const LENT: u32 = TID;
+/// In a sender lock: the holder of the receiver lock holds this lock too. The bits below are its thread id.
+pub const LENT: u32 = 0x2000_0000;
 /// All thread ids are lower: PID_MAX_LIMIT of linux/threads.h.
 const THREADS: u32 = 1 << 22;
 /// The word is in shared form.
@@ -62,6 +65,11 @@ const FREE: u64 = 0;
 /// Returns whether a word names no thread: the lock is lent, or the word was overwritten.
 pub fn is_nobodys(word: u32) -> bool {
     word & TID >= THREADS
+}
+
+/// Returns whether a word says that its sender lock is lent.
+pub fn is_lent(word: u32) -> bool {
+    word & LENT != 0
 }
 
 fn is_shared(word: u64) -> bool {
@@ -102,6 +110,7 @@ const SPINS: u32 = 100;
 #[derive(Default)]
 pub struct Lock {
     word: AtomicU64,
+    inherit: Inherit,
 }
 
 /// The state in which a lock was taken.
@@ -213,6 +222,7 @@ impl Lock {
     pub(crate) fn shared() -> Lock {
         Lock {
             word: AtomicU64::new(SHARED),
+            inherit: Inherit::default(),
         }
     }
 
@@ -276,7 +286,7 @@ impl<'a> Held<'a> {
         if word as u32 & WAITERS != 0 {
             // The lock stays named until the wake-up is done. If this thread dies in between, the kernel wakes a sleeper in its place, because the
             // named word is 0.
-            futex::wake(&lock.word, 1);
+            lock.wake_next(word);
         }
         (thread, outer)
     }

@@ -119,7 +119,7 @@ pub fn wait_in_calm(word: &AtomicU32, expected: u32, _calm: Calm<'_>, deadline: 
     }
 }
 
-fn lie_down(tid: u32, address: usize, timed: bool) {
+pub(super) fn lie_down(tid: u32, address: usize, timed: bool) {
     let parks = world::with(|world| {
         world.sleepers.push(Sleeper {
             tid,
@@ -136,7 +136,7 @@ fn lie_down(tid: u32, address: usize, timed: bool) {
     }
 }
 
-fn overslept(tid: u32) -> bool {
+pub(super) fn overslept(tid: u32) -> bool {
     world::with(|world| {
         let index = world.overslept.iter().position(|&other| other == tid);
         index.map(|index| world.overslept.swap_remove(index))

@@ -177,6 +177,7 @@ impl Thread {
     pub fn die(&self) -> ! {
         exit_robust_list(self.named.get(), self.tid);
         world::end(self.pid);
+        super::inheritance::exit_pi_state_list(self.tid);
         resume_unwind(Box::new(Died));
     }
 }
@@ -271,7 +272,10 @@ pub fn birth(pid: u32) -> u64 {
     u64::from(pid)
 }
 
-/// All threads of a model have one rank.
-pub fn rank(_tid: u32) -> u32 {
-    120
+/// All ordinary threads of a model have one rank, and all real-time threads another.
+pub fn rank(tid: u32) -> u32 {
+    match world::with(|world| world.real_time.contains(&tid)) {
+        true => 1,
+        false => 120,
+    }
 }

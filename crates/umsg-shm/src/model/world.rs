@@ -52,6 +52,10 @@ pub(super) struct World {
     /// Whose next sleep is ended by a signal.
     pub(super) interrupted: Vec<u32>,
     pub(super) dead: Vec<u32>,
+    /// Threads with a real-time policy.
+    pub(super) real_time: Vec<u32>,
+    /// The addresses of futexes with priority inheritance on which a thread has slept.
+    pub(super) inherited: Vec<usize>,
     /// See [`super::crash`].
     pub(super) turnstile: Option<Arc<AtomicU32>>,
     /// Changed by each death: what a thread has done comes before the end of its life.
@@ -96,6 +100,11 @@ pub fn interrupt(tid: u32) {
     with(|world| world.interrupted.push(tid));
 }
 
+/// Gives a thread a real-time policy.
+pub fn hurry(tid: u32) {
+    with(|world| world.real_time.push(tid));
+}
+
 /// The life of a process ends.
 pub(super) fn end(life: u32) {
     if let Some(ends) = with(|world| world.ends.clone()) {
@@ -120,6 +129,19 @@ pub fn has_died(tid: u32) -> bool {
 }
 
 impl World {
+    /// Returns the thread that has slept longest on a word.
+    pub(super) fn first_on(&self, address: usize) -> Option<u32> {
+        let mut sleepers = self.sleepers.iter();
+        let first = sleepers.find(|sleeper| sleeper.address == address)?;
+        Some(first.tid)
+    }
+
+    /// Ends the sleep of a thread.
+    pub(super) fn take_off(&mut self, tid: u32) -> loom::thread::Thread {
+        let index = self.sleepers.iter().position(|sleeper| sleeper.tid == tid);
+        self.sleepers.remove(index.expect("a sleeper")).thread
+    }
+
     /// Whether a thread that comes by somewhere dies there.
     pub(super) fn strikes(&mut self, tid: u32, death: Death) -> bool {
         let Some(index) = self

@@ -28,9 +28,9 @@ pub enum Slept {
 }
 
 #[cfg(not(loom))]
-pub(crate) use real::touch;
-#[cfg(not(loom))]
 pub use real::{MOST_WORDS, probe, wait, wait_for_any, wait_in_calm, wake, wake_own};
+#[cfg(not(loom))]
+pub(crate) use real::{monotonic, touch};
 
 #[cfg(not(loom))]
 mod real {
@@ -115,14 +115,14 @@ mod real {
         for (place, &(address, value)) in all.iter_mut().zip(words) {
             *place = Waitv::new(address, value, 0);
         }
-        let Some(timeout) = until(deadline) else {
+        let Some(timeout) = monotonic(deadline) else {
             return;
         };
         let len = words.len().min(MOST_WORDS);
         let is_refused = NO_WAITV.load(Ordering::Relaxed)
             || waitv(&all[..len], address(&timeout)).is_err_and(is_refusal);
         if is_refused && let Some((first, value)) = words.first() {
-            let timeout = match until(deadline.or_slice(POLL)) {
+            let timeout = match monotonic(deadline.or_slice(POLL)) {
                 Some(until) if words.len() > 1 => until,
                 _ => timeout,
             };
@@ -132,7 +132,7 @@ mod real {
 
     /// Sleeps on `words`, or on the first of them (`word`) if the kernel can't watch several.
     fn sleep(word: *mut u32, expected: u32, deadline: Deadline, words: &[Waitv]) -> Slept {
-        let Some(timeout) = until(deadline) else {
+        let Some(timeout) = monotonic(deadline) else {
             return Slept::TimedOut;
         };
         // Relaxed: a hint that is never cleared; a thread that misses it calls the kernel once more.
@@ -147,7 +147,7 @@ mod real {
 
     /// Sleeps on a word until any handler runs, if there is a deadline.
     fn sleep_on_one(word: &AtomicU32, expected: u32, deadline: Deadline) -> Slept {
-        match until(deadline) {
+        match monotonic(deadline) {
             None => Slept::TimedOut,
             Some(timeout) => outcome(wait_bitset(word.as_ptr(), expected, address(&timeout))),
         }
@@ -156,7 +156,7 @@ mod real {
     /// Returns the deadline as a time of CLOCK_MONOTONIC, if there is one; `None` if it has passed.
     ///
     /// A sleep until a time of CLOCK_REALTIME has the present distance to that time: the callers sleep in slices and check again.
-    fn until(deadline: Deadline) -> Option<Option<libc::timespec>> {
+    pub(crate) fn monotonic(deadline: Deadline) -> Option<Option<libc::timespec>> {
         match deadline.or_slice(u64::MAX) {
             Deadline::Passed => None,
             Deadline::Monotonic(at) if deadline != Deadline::Never => {

@@ -20,6 +20,7 @@ pub mod extent;
 pub mod file;
 pub mod futex;
 pub(crate) mod home;
+pub(crate) mod inheritance;
 #[cfg(not(loom))]
 pub mod life;
 #[cfg(not(loom))]

@@ -426,6 +426,13 @@ fn birth_of(pid: u32, tid: u32) -> u64 {
     super::stat::Stat::of_thread(pid, tid).map_or(0, |stat| stat.birth)
 }
 
+/// Returns whether a thread has a real-time policy: SCHED_FIFO, SCHED_RR or SCHED_DEADLINE.
+pub(crate) fn is_real_time(tid: u32) -> bool {
+    /// The rank of the most urgent ordinary thread.
+    const ORDINARY: u32 = 100;
+    rank(tid) < ORDINARY
+}
+
 /// Returns a thread's rank among waiters, in the kernel's order: lower ranks first; 0 for a deadline thread, 1 to 99 for a real-time thread,
 /// then by nice value. A dead thread has the rank of an ordinary one.
 #[cfg(not(loom))]

@@ -3,7 +3,7 @@
 use super::process::{Life, Process};
 use super::users::Users;
 use rustix::fd::BorrowedFd;
-use umsg_shm::lock::{LENT, Lock as Word, OWNER_DIED, TID, is_nobodys};
+use umsg_shm::lock::{Lock as Word, OWNER_DIED, TID, is_lent, is_nobodys};
 use umsg_shm::sys::liveness::Liveness;
 
 /// Which part of a queue a lock guards.
@@ -73,7 +73,7 @@ impl Lock {
     pub(super) fn read(side: Side, lock: &Word, base: usize) -> Lock {
         let (word, last, life) = (lock.word(), lock.process(), lock.life());
         let owner = match (word & TID, word & OWNER_DIED != 0) {
-            (LENT, _) if side == Side::Senders => Owner::Receiver,
+            _ if is_lent(word) && side == Side::Senders => Owner::Receiver,
             (0, false) => Owner::Nobody,
             (tid, _) if life.is_some() && !is_nobodys(word) => {
                 Owner::Thread(Process::elsewhere(0, (tid != 0).then_some(tid)))
@@ -100,7 +100,7 @@ impl Lock {
 
     /// Whether it says that it is lent, which a call that holds the receivers' lock has to take back.
     pub(super) fn is_lent(&self) -> bool {
-        self.word & TID == LENT && self.side == Side::Senders
+        is_lent(self.word) && self.side == Side::Senders
     }
 
     /// Whether it still names in the file whom it named.

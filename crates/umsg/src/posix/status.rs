@@ -125,7 +125,7 @@ pub(super) fn status(queue: &Queue) -> Status {
     let (waiters, policy) = (Waiters::of(engine.segment()), engine.policy());
     // Relaxed: each figure is right by itself. All figures together are a snapshot only of an idle queue.
     let slots = fixed.geometry.slots() as usize;
-    let [sender_repairs, receiver_repairs] = fixed.receiver.repairs();
+    let [sender_repairs, receiver_repairs] = fixed.repairs();
     Status {
         attributes: attributes(engine),
         mode: mode(fixed),

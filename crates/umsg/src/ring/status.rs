@@ -91,7 +91,7 @@ pub(super) fn status(segment: &Segment, messages: u64) -> Status {
     let (owner, birth) = ownership.owner();
     let slots = fixed.geometry.slots() as usize;
     let created = Duration::from_nanos(header.created_at());
-    let repairs = fixed.receiver.repairs().into_iter();
+    let repairs = fixed.repairs().into_iter();
     Status {
         entries,
         overflow: (layout.max_messages as u32).saturating_sub(entries),

@@ -104,8 +104,8 @@ impl Patient {
     /// See [`locks`](Self::locks).
     pub fn guarded(&self) -> u64 {
         match self.kind {
-            Kind::SystemV => 256 + 8,
-            _ => 528,
+            Kind::SystemV => 256 + 16,
+            _ => 536,
         }
     }
 

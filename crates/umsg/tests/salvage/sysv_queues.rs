@@ -7,7 +7,7 @@ fn a_repair_of_a_system_v_queue_needs_no_room_that_the_queue_has_already() {
     let place = Place::new();
     let queue = sysv_queue(&place);
     limit(&place, Some(place.namespace.allocated_bytes().unwrap()));
-    write(&place.path().join("msg/0"), 256 + 12, &[0xff; 4]);
+    write(&place.path().join("msg/0"), 256 + 20, &[0xff; 4]);
     let repaired = sysv::repair(&place.namespace, KEY).unwrap();
     assert!(repaired.after.is_healthy(), "{repaired:#?}");
     assert_eq!(drain_sysv(&queue), (5..=24).collect::<Vec<_>>());
@@ -59,14 +59,14 @@ fn sysv_works(queue: &sysv::Queue) {
 #[test]
 fn a_corrupted_system_v_queue_keeps_its_intact_messages_in_order() {
     for (what, offset, bytes) in [
-        ("free slots", 256 + 8, &[0xff; 4][..]),
-        ("messages", 256 + 12, &[0xff; 4]),
-        ("number of the last message", 256 + 16, &[0xff; 8]),
-        ("a smaller number", 256 + 16, &[7, 0, 0, 0, 0, 0, 0, 0]),
-        ("bytes", 256 + 24, &[0xff; 8]),
+        ("free slots", 256 + 16, &[0xff; 4][..]),
+        ("messages", 256 + 20, &[0xff; 4]),
+        ("number of the last message", 256 + 24, &[0xff; 8]),
+        ("a smaller number", 256 + 24, &[7, 0, 0, 0, 0, 0, 0, 0]),
+        ("bytes", 256 + 32, &[0xff; 8]),
         ("blocked receivers", 256 + 80, &[0xff; 4]),
-        ("used slots", 256 + 128, &[0xff; 4]),
-        ("length of the arena", 256 + 136, &[0xff; 4]),
+        ("used slots", 256 + 136, &[0xff; 4]),
+        ("length of the arena", 256 + 144, &[0xff; 4]),
         ("roots of the order", 512, &[0xff; 64]),
         ("length of the file", 24, &[1]),
     ] {
@@ -95,7 +95,7 @@ fn a_corrupted_system_v_queue_keeps_its_intact_messages_in_order() {
 fn messages_that_were_sent_after_the_last_number_was_corrupted_are_kept_with_the_others() {
     let place = Place::new();
     let queue = sysv_queue(&place);
-    write(&place.path().join("msg/0"), 256 + 16, &[0; 8]);
+    write(&place.path().join("msg/0"), 256 + 24, &[0; 8]);
     queue.try_send(1, &[25]).unwrap();
     let repaired = sysv::repair(&place.namespace, KEY).unwrap();
     assert!(repaired.after.is_healthy(), "{repaired:#?}");

@@ -7,9 +7,11 @@
 //! | a lender marks a word that was free and sleeps on it | a deadlock |
 //! | a lock is broken up by one attempt, while a process marks it | a deadlock |
 //! | a dead owner's lock is got like any other | a half-done change is seen |
+//! | an owner wakes no thread though the first in line has not named it; a first in line does not take the lock with WAITERS | a deadlock |
 //! | the word is not named before it is taken, or no longer while its sleeper is being woken | a deadlock |
 
 use super::stage::{Slices, alive, explore};
+use crate::crash::Point;
 use crate::lock::{Left, Lock};
 use crate::model::thread::{self, Processes, Thread};
 use crate::model::world::{self, Death};
@@ -63,10 +65,11 @@ impl Guarded {
     }
 }
 
-#[test]
-fn owners_exclude_each_other_and_no_sleeper_is_forgotten() {
-    explore("lock: three owners", 3, Slices::Endless, || {
+/// Three threads take the lock; those of `urgent` have a real-time policy.
+fn three_owners(name: &str, urgent: &'static [u32]) {
+    explore(name, 3, Slices::Endless, || {
         let guarded = Arc::new(Guarded::default());
+        urgent.iter().for_each(|&tid| world::hurry(tid));
         let threads = [1, 2].map(|tid| {
             let guarded = Arc::clone(&guarded);
             thread::spawn(tid, move |me| guarded.add(me))
@@ -76,7 +79,23 @@ fn owners_exclude_each_other_and_no_sleeper_is_forgotten() {
             assert_eq!(alive(thread), Left::InOrder);
         }
         assert_eq!(guarded.first.get(), 3);
+        assert!(guarded.lock.lends_nothing());
     });
+}
+
+#[test]
+fn owners_exclude_each_other_and_no_sleeper_is_forgotten() {
+    three_owners("lock: three owners", &[]);
+}
+
+#[test]
+fn a_real_time_thread_and_an_ordinary_one_wait_and_none_is_forgotten() {
+    three_owners("lock: one real-time thread", &[1]);
+}
+
+#[test]
+fn real_time_threads_wait_in_line_and_none_is_forgotten() {
+    three_owners("lock: two real-time threads", &[1, 2]);
 }
 
 #[test]
@@ -121,10 +140,13 @@ fn two_owners_in_every_interleaving() {
     });
 }
 
-#[test]
-fn the_next_owner_learns_of_a_death_and_its_sleepers_are_woken() {
-    explore("lock: an owner dies", 3, Slices::Endless, || {
+/// An owner dies beside two threads. Thread 2 has a real-time policy if `is_urgent`.
+fn an_owner_dies(name: &str, is_urgent: bool) {
+    explore(name, 3, Slices::Endless, move || {
         let guarded = Arc::new(Guarded::default());
+        if is_urgent {
+            world::hurry(2);
+        }
         let victim = {
             let guarded = Arc::clone(&guarded);
             thread::spawn(1, move |me| guarded.add_half(me))
@@ -144,6 +166,16 @@ fn the_next_owner_learns_of_a_death_and_its_sleepers_are_woken() {
         assert_eq!(found + usize::from(last == Left::ByTheDead), 1);
         assert_eq!((guarded.first.get(), guarded.second.get()), (4, 4));
     });
+}
+
+#[test]
+fn the_next_owner_learns_of_a_death_and_its_sleepers_are_woken() {
+    an_owner_dies("lock: an owner dies", false);
+}
+
+#[test]
+fn a_real_time_thread_learns_of_the_death_of_the_owner() {
+    an_owner_dies("lock: an owner dies before a real-time thread", true);
 }
 
 #[test]
@@ -209,6 +241,28 @@ fn a_loan_excludes_owners_and_ends() {
         alive(owner);
         assert_eq!(guarded.first.get(), 3);
     });
+}
+
+#[test]
+fn a_real_time_thread_that_dies_in_line_stops_no_other() {
+    for point in [Point::INHERIT_FIRST, Point::INHERIT_NAMED] {
+        let name = format!("lock: a death at {point:?}");
+        explore(&name, 2, Slices::End, move || {
+            let guarded = Arc::new(Guarded::default());
+            world::hurry(1);
+            world::hurry(2);
+            world::doom(1, Death::At(point), 1);
+            let threads = [1, 2].map(|tid| {
+                let guarded = Arc::clone(&guarded);
+                thread::spawn(tid, move |me| guarded.add(me))
+            });
+            thread::live(3, |me| guarded.add(me));
+            let [victim, other] = threads;
+            let added = thread::join(victim).map_or(0, |_| 1);
+            alive(other);
+            assert_eq!(guarded.first.get(), 2 + added);
+        });
+    }
 }
 
 /// In each model below threads of several PID namespaces have the same thread id, and each process has one thread.

@@ -3,6 +3,7 @@
 use super::Fixed;
 use crate::lock::tokens::{BothHeld, ReceiverHeld, SenderHeld};
 use crate::repair::log;
+use crate::sync::Ordering;
 
 impl Fixed {
     /// Whether `count` slots are free from ring position `first` on. Looks at the receivers' side only if fewer are known.
@@ -67,8 +68,14 @@ impl Fixed {
         self.log_repair(1);
     }
 
+    /// Returns the repairs since creation: of the sender side, of the receiver side.
+    pub fn repairs(&self) -> [u32; 2] {
+        // Relaxed: numbers for people.
+        [0, 1].map(|side: usize| self.repairs[side].load(Ordering::Relaxed))
+    }
+
     fn log_repair(&self, side: usize) {
         let lock = [&self.sender.lock, &self.receiver.lock][side];
-        log::note(lock, &self.receiver.repairs[side], &self.repair_log[side]);
+        log::note(lock, &self.repairs[side], &self.repair_log[side]);
     }
 }

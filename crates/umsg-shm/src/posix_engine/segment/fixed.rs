@@ -10,12 +10,12 @@
 //! | [`Geometry`] | the holder of both locks | all processes |
 //! | [`SenderSide`] | holder of the sender lock | that holder; `sent` by all processes |
 //! | [`Published`] | holder of the receiver lock | senders that find no room |
-//! | [`ReceiverSide`] | holder of the receiver lock; `repairs[0]` by that of the sender lock | that holder; `drained` and `stored` by all processes |
+//! | [`ReceiverSide`] | holder of the receiver lock | that holder; `drained` and `stored` by all processes |
 //! | [`LeaseRoots`] | holder of the receiver lock | that holder; `reserved` and `aside` by all processes |
 //! | [`ArenaRoots`] | holder of the sender lock | that holder |
 //! | [`Rules`] | its creator | all processes, on attaching |
 //! | [`Notice`] | holder of the receiver lock; `word` by the registered process too | that process, when it registers |
-//! | [`RepairLog`] | holder of the lock of its side | people |
+//! | [`RepairLog`], `repairs` | holder of the lock of its side | people |
 
 use super::geometry::Geometry;
 use super::header::Header;
@@ -30,11 +30,12 @@ use super::wait_flags::WaitFlags;
 use super::{ArenaRoots, LeaseRoots};
 use crate::counters::Counters;
 use crate::repair::log::{MENDED, RepairLog};
+use crate::sync::AtomicU32;
 
 /// First eight bytes of every segment: "umsg-mq" and a zero.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"umsg-mq\0");
 /// Version of the format. A process refuses other versions.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// A hash of all sizes and offsets below. Two builds with different hashes refuse each other's segments.
 #[cfg(not(loom))]
 pub const LAYOUT_HASH: u32 = layout_hash();
@@ -59,6 +60,8 @@ pub struct Fixed {
     pub notices: [Notice; NOTICES],
     /// The last repairs: of the sender side, of the receiver side.
     pub repair_log: [[RepairLog; MENDED]; 2],
+    /// Repairs since creation: of the sender side, of the receiver side.
+    pub(super) repairs: [AtomicU32; 2],
 }
 
 #[cfg(not(loom))]
@@ -107,7 +110,7 @@ const fn layout_hash() -> u32 {
         offset_of!(SenderSide, batch_end),
         offset_of!(ReceiverSide, drained),
         offset_of!(ReceiverSide, watched),
-        offset_of!(ReceiverSide, repairs),
+        offset_of!(Fixed, repairs),
         offset_of!(ReceiverSide, doorbell),
         offset_of!(ReceiverSide, notices),
         super::cell::SHORT_CELL,

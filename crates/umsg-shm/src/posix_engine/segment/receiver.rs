@@ -25,9 +25,8 @@ pub struct ReceiverSide {
     pub(super) drained: AtomicU64,
     /// Bytes ever taken from the ring; the element `drained & 1` counts.
     pub(super) bytes: [AtomicU64; 2],
-    /// Messages in the store, and their bytes.
+    /// Messages in the store.
     pub(super) stored: AtomicU64,
-    pub(super) stored_bytes: AtomicU64,
     /// The last read of [`SenderSide::sent`](super::sender::SenderSide): up to there the ring is worth fetching ahead.
     sent_seen: Guarded64,
     // -- second line: what each receive reads, and a sender that finds no room; written when a thread blocks or holds a message
@@ -50,10 +49,10 @@ pub struct ReceiverSide {
     pub(super) ticket: Guarded64,
     /// Sequence number of the message that came to the store last.
     pub(super) sequence: Guarded64,
+    /// The bytes of the messages in the store.
+    pub(super) stored_bytes: AtomicU64,
     /// Second level of the priority bitmap.
     pub(super) level1: [Guarded64; LEVEL1],
-    /// Repairs since creation: of the sender side, of the receiver side.
-    pub(super) repairs: [AtomicU32; 2],
     /// The level that the doorbell shows, and its FIFO.
     pub(super) doorbell: Words,
     /// Registrations for a notification beyond the fixed ones that are real memory.
@@ -268,12 +267,6 @@ impl ReceiverSide {
     /// Returns the machine's clock at the last receive, in nanoseconds.
     pub fn last_receive(&self) -> u64 {
         self.last_receive.load(Ordering::Relaxed)
-    }
-
-    /// Returns the repairs since creation: of the sender side, of the receiver side.
-    pub fn repairs(&self) -> [u32; 2] {
-        // Relaxed: numbers for people.
-        [0, 1].map(|side: usize| self.repairs[side].load(Ordering::Relaxed))
     }
 
     /// Begins again at ring position `first`, with no bytes taken.

@@ -21,8 +21,6 @@ pub struct SenderSide {
     pub(super) freed_seen: Guarded64,
     /// The last read of [`Published::removed`](super::published::Published).
     pub(super) removed_seen: Guarded64,
-    /// The pages of the fifo region that are real memory, one bit each.
-    fifo_pages: Guarded64,
     /// Bytes of the arena in use, in granules.
     pub(super) arena_len: Guarded32,
     /// 1 while the lists of the arena change.
@@ -32,6 +30,8 @@ pub struct SenderSide {
     pub(super) batch_end: AtomicU64,
     /// What counts in `bytes` once that batch is sent.
     batch_bytes: AtomicU64,
+    /// The pages of the fifo region that are real memory, one bit each.
+    fifo_pages: Guarded64,
 }
 
 impl SenderSide {

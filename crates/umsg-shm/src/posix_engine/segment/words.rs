@@ -19,7 +19,7 @@ words! {
             sequence = receiver.sequence, level2 = receiver.level2;
         [AtomicU64; 2]: bytes = receiver.bytes;
         [Guarded64]: level1 = receiver.level1;
-        [AtomicU32; 2]: repairs = receiver.repairs;
+        [AtomicU32; 2]: repairs = repairs;
     }
 }
 

@@ -122,7 +122,7 @@ pub fn summary(file: BorrowedFd<'_>) -> Result<Summary, AttachError> {
 /// The beginning of the file: header, rights and the first lines of the control block.
 struct Bytes([u8; BEGINNING]);
 
-const BEGINNING: usize = offset_of!(Fixed, control) + 128;
+const BEGINNING: usize = offset_of!(Fixed, control) + offset_of!(super::ControlBlock, used);
 
 impl Bytes {
     /// Reads with a system call, so that a file that is too short is an error and not a SIGBUS.

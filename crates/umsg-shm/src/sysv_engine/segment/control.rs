@@ -26,8 +26,6 @@ pub struct ControlBlock {
     /// Process ids of the last sender and receiver.
     pub(super) sender: AtomicU32,
     pub(super) receiver: AtomicU32,
-    /// The bytes that may be queued: msg_qbytes.
-    pub(super) capacity: AtomicU64,
     // -- second line: each operation reads it; a wait or a lease writes it
     /// Leased messages and their bytes. They are not queued, but take room.
     pub(super) held: AtomicU64,
@@ -39,7 +37,9 @@ pub struct ControlBlock {
     /// The number of nodes that have memory; the last ticket.
     pub(super) nodes: Guarded32,
     pub(super) ticket: Guarded64,
-    // -- memory
+    // -- third line: each operation reads it; IPC_SET and new memory write it
+    /// The bytes that may be queued: msg_qbytes.
+    pub(super) capacity: AtomicU64,
     /// The number of slots that were ever used, and the number that have memory.
     pub(super) used: Guarded32,
     pub(super) usable: Guarded32,

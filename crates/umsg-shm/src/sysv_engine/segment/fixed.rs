@@ -22,7 +22,7 @@ use crate::sysv_engine::order::TypeRoots;
 /// The first eight bytes of every segment of a System V queue: "umsg-sv" and a zero.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"umsg-sv\0");
 /// The version of the format. Segments of other versions are refused.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// A hash of the sizes and offsets below: two builds that differ in one of them refuse each other's segments.
 #[cfg(not(loom))]
 pub const LAYOUT_HASH: u32 = layout_hash();
@@ -116,9 +116,9 @@ impl Fixed {
 const _: () = {
     use std::mem::{offset_of, size_of};
     assert!(size_of::<Header>() == 128 && size_of::<Rights>() == 128);
-    // A send or a receive without waiters writes the first line of the control block, and reads the second. A wait and its
-    // end use the same two lines.
-    assert!(offset_of!(ControlBlock, held) == 64 && offset_of!(ControlBlock, used) == 128);
+    // A send or a receive without waiters writes the first line of the control block, and reads the second and the third. A wait and its end
+    // write the first two.
+    assert!(offset_of!(ControlBlock, held) == 64 && offset_of!(ControlBlock, capacity) == 128);
 };
 
 /// Hashes this layout as [`crate::posix_engine::segment::LAYOUT_HASH`] hashes its own.

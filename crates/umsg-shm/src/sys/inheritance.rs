@@ -1,0 +1,70 @@
+//! Futexes with priority inheritance.
+//!
+//! Such a futex holds the thread id of its owner. A thread that waits for the futex lends its priority to that thread, and in a chain to
+//! the thread for which the owner itself waits. The kernel reads the owner from the word; it does not matter which thread stored the id.
+//! Source: linux/kernel/futex/pi.c; FUTEX_LOCK_PI2 in futex(2), since Linux 5.14. Its time-out is a time of CLOCK_MONOTONIC.
+
+/// The reason why a futex with priority inheritance was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotTaken {
+    TimedOut,
+    /// The word names the calling thread.
+    Own,
+    /// The word names a thread that does not exist.
+    NoThread,
+    /// The kernel has no such futexes, a sandbox refuses them, or the word contradicts what the kernel knows of its waiters.
+    Refused,
+}
+
+#[cfg(not(loom))]
+pub(crate) use real::{take, unlock, wait_for_owner};
+
+#[cfg(not(loom))]
+mod real {
+    use super::NotTaken;
+    use crate::sync::{AtomicU32, Ordering};
+    use crate::sys::clock::Deadline;
+    use crate::sys::futex::monotonic;
+
+    /// FUTEX_LOCK_PI2 of linux/futex.h.
+    const LOCK_PI2: i32 = 13;
+
+    /// Takes a futex for the calling thread. Waits for its owner until `deadline`.
+    pub(crate) fn take(word: &AtomicU32, tid: u32, deadline: Deadline) -> Result<(), NotTaken> {
+        // Acquire: the word orders nothing else; the lock that the threads wait for does.
+        match word.compare_exchange(0, tid, Ordering::Acquire, Ordering::Relaxed) {
+            Ok(_) => Ok(()),
+            Err(_) => wait_for_owner(word, deadline),
+        }
+    }
+
+    /// Waits until the owner that the word names unlocks the futex, and takes it.
+    pub(crate) fn wait_for_owner(word: &AtomicU32, deadline: Deadline) -> Result<(), NotTaken> {
+        let timeout = monotonic(deadline).ok_or(NotTaken::TimedOut)?;
+        let timeout = timeout
+            .as_ref()
+            .map_or(std::ptr::null(), std::ptr::from_ref);
+        // SAFETY: the kernel checks the address, and changes the word atomically; `timeout` is null or points to a timespec that outlives
+        // the call.
+        let result = unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), LOCK_PI2, 0, timeout) };
+        if result >= 0 {
+            return Ok(());
+        }
+        Err(match crate::sys::errno() {
+            libc::ETIMEDOUT => NotTaken::TimedOut,
+            libc::EDEADLK => NotTaken::Own,
+            libc::ESRCH => NotTaken::NoThread,
+            _ => NotTaken::Refused,
+        })
+    }
+
+    /// Unlocks a futex that names the calling thread, and hands it to the waiter with the highest priority. Returns false if the kernel
+    /// refuses.
+    pub(crate) fn unlock(word: &AtomicU32) -> bool {
+        // SAFETY: the kernel checks the address, and changes the word atomically.
+        unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_UNLOCK_PI) == 0 }
+    }
+}
+
+#[cfg(loom)]
+pub(crate) use crate::model::inheritance::{take, unlock, wait_for_owner};
