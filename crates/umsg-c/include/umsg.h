@@ -109,21 +109,21 @@ int umsg_mq_setattr(umsg_mqd_t mqdes,
  *
  * - O_CREAT: create the queue if there is none of this name. Two further arguments follow: mode_t mode, the
  *   permission bits before the umask, and const struct umsg_mq_attr *attr, of which mq_maxmsg and
- *   mq_msgsize count; NULL stands for the defaults of the namespace, 10 messages of 8192 bytes unless changed.
+ * mq_msgsize count; with NULL the queue gets the defaults of the namespace: 10 messages of 8192 bytes unless changed.
  *   An existing queue keeps its attributes.
  * - O_EXCL: with O_CREAT, fail if there is a queue of this name.
  * - O_NONBLOCK: calls on the handle fail with EAGAIN where they would wait.
  *
- * A queue lies in a namespace, which is a directory: the one that the environment names as UMSG_DIR, else
- * /dev/shm/umsg if there is one, else the user's own /dev/shm/umsg-UID, which is made on first use. Its limits belong to
- * its owner; umsg limits shows and sets them.
+ * A queue belongs to a namespace, which is a directory: the directory that the environment variable UMSG_DIR names, else /dev/shm/umsg if
+ * it exists, else the user's own directory /dev/shm/umsg-UID, which the first use creates. The owner of the namespace sets its limits;
+ * umsg limits shows and sets them.
  *
- * The permission bit r grants receiving, and w grants sending. Both senders and receivers map the queue's file for writing.
- * The kernel therefore enforces access to the queue as a whole. The library, not the kernel, enforces send-only and receive-only
- * access: a process that writes to the file directly can bypass it. If senders must not read or change each other's messages, give
- * each sender a queue of its own with mode 0600, or 0660 and a group of two. The kernel enforces these modes.
+ * The permission bit r grants receiving, and w grants sending. Both senders and receivers map the queue's file for writing. The kernel
+ * therefore enforces access to the queue as a whole. The library, not the kernel, enforces send-only and receive-only access: a process
+ * that writes to the file directly can bypass it. If senders must not read or change each other's messages, give each sender its own queue
+ * with mode 0600, or 0660 and a group of two. The kernel enforces these modes.
  *
- * The handle is no descriptor and does not count as one. A child made by fork(2) may go on using it; execve(2) ends it.
+ * The handle is no descriptor and does not count as one. A child made by fork(2) may continue to use it; execve(2) ends it.
  *
  * Return value:
  * On success, a handle. On error, (umsg_mqd_t)-1 with errno set to indicate the error.
@@ -161,9 +161,9 @@ umsg_mqd_t umsg_mq_open(const char *name, int oflag, ...);
 /*
  * Closes a handle.
  *
- * The queue and its messages stay. Calls of other threads that use the handle go on as if nothing had happened, and the
- * queue's memory is unmapped when the last of them returns. If the process is registered with the queue by umsg_mq_notify(3), it
- * is so no more, by whichever handle it was; in a child made by fork(2) the parent's registration stays.
+ * The queue and its messages stay. Calls of other threads that use the handle continue. The queue's memory is unmapped when the last of
+ * them returns. A registration of the process by umsg_mq_notify(3) ends, whichever handle it was made with. In a child made by fork(2) the
+ * parent's registration stays.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
@@ -209,7 +209,7 @@ int umsg_mq_unlink(const char *name);
 /*
  * Removes a queue's name from a namespace.
  *
- * As umsg_mq_unlink(3), in the namespace that is the directory directory and not the one that the environment names.
+ * As umsg_mq_unlink(3), in the namespace directory, a directory, in place of the namespace that the environment names.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
@@ -240,17 +240,17 @@ int umsg_mq_unlink_in(const char *directory, const char *name);
  */
 #define UMSG_REMOVE_ON_LAST_CLOSE 1
 
-/* It waits for room, unless it must not block: what the kernel's queues do. */
+/* The send waits for room, unless it must not block, as in the kernel's queues. */
 #define UMSG_ON_FULL_BLOCK 0
 
-/* It fails with EAGAIN, as if it must not block. */
+/* The send fails with EAGAIN, like a send that must not block. */
 #define UMSG_ON_FULL_FAIL 1
 
 /* It drops the oldest message of the lowest priority, which may be the new one if all that are queued have a higher one. */
 #define UMSG_ON_FULL_DROP_OLDEST 2
 
 /*
- * What umsg_mq_open_with is told. Every member that is 0 or NULL has its default.
+ * The options of umsg_mq_open_with. A member that is 0 or NULL has its default.
  *
  * Initialise it by struct umsg_mq_options options = {.size = sizeof options}; and set further members by name: a
  * later version of the library may have more of them.
@@ -258,7 +258,7 @@ int umsg_mq_unlink_in(const char *directory, const char *name);
 struct umsg_mq_options {
     /* sizeof(struct umsg_mq_options): which members the program knows. */
     size_t size;
-    /* The directory that is the namespace; NULL for the one that umsg_mq_open uses. */
+    /* The directory that is the namespace; NULL for the namespace that umsg_mq_open uses. */
     const char *directory;
     /* How many messages a queue that is created may hold; 0 for the namespace's default. */
     uint32_t max_messages;
@@ -270,8 +270,8 @@ struct umsg_mq_options {
      */
     uint32_t waiting;
     /*
-     * What a send does that finds a queue full which is created so: one of UMSG_ON_FULL_BLOCK (the default),
-     * UMSG_ON_FULL_FAIL and UMSG_ON_FULL_DROP_OLDEST.
+     * The overflow policy of a created queue, the behaviour of a send that finds the queue full: UMSG_ON_FULL_BLOCK (the default),
+     * UMSG_ON_FULL_FAIL or UMSG_ON_FULL_DROP_OLDEST.
      */
     uint32_t on_full;
     /*
@@ -280,11 +280,11 @@ struct umsg_mq_options {
      */
     uint64_t time_to_live;
     /*
-     * The name of the queue that gets what a queue that is created could not keep or deliver, with the same priority; NULL for
-     * none. It lies in the same namespace, and is created along with this one, with the same attributes and mode, if there
-     * is none. The process that finds such a message moves it, and needs permission to send to that queue. If the move fails,
-     * the message stays set aside: it takes memory, but no place in its queue. Up to 1,024 messages are set aside. If a process
-     * dies while it moves a message, the message may be in both queues.
+     * The name of the dead-letter queue of a created queue; NULL for none. It gets the messages that the queue could not keep or deliver,
+     * with the same priority. It belongs to the same namespace. If it does not exist, it is created together with the queue, with the same
+     * attributes and mode. The process that finds such a message moves it, and needs permission to send to that queue. If the move fails,
+     * the message stays set aside: it takes memory, but no place in its queue. Up to 1,024 messages are set aside. If a process dies while
+     * it moves a message, the message may be in both queues.
      */
     const char *dead_letter;
     /*
@@ -292,7 +292,7 @@ struct umsg_mq_options {
      * dead-letter queue, which must be named too.
      */
     uint32_t max_deliveries;
-    /* What else a queue that is created is to be: 0 or UMSG_REMOVE_ON_LAST_CLOSE. */
+    /* Flags of a created queue: 0 or UMSG_REMOVE_ON_LAST_CLOSE. */
     uint32_t flags;
 };
 
@@ -361,7 +361,7 @@ umsg_mqd_t umsg_mq_open_with(const char *name,
  *   bytes is reached.
  *
  * If the process dies:
- * Before the call returns: the message was sent whole, or not at all.
+ * Before the call returns, the whole message was sent, or nothing.
  *
  * See also:
  * umsg_mq_receive(3), umsg_mq_timedsend(3), mq_send(3)
@@ -371,8 +371,8 @@ int umsg_mq_send(umsg_mqd_t mqdes, const char *msg_ptr, size_t msg_len, unsigned
 /*
  * Sends a message, and waits for room no longer than until a certain time.
  *
- * As umsg_mq_send(3), but a call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME. NULL stands for
- * ever. If there is room, the time does not matter; if the handle has O_NONBLOCK, the call does not wait at all.
+ * As umsg_mq_send(3), but a call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL is no limit. If there is
+ * room, the time does not matter; if the handle has O_NONBLOCK, the call does not wait at all.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
@@ -385,7 +385,7 @@ int umsg_mq_send(umsg_mqd_t mqdes, const char *msg_ptr, size_t msg_len, unsigned
  * - ETIMEDOUT: the time came before there was room.
  *
  * If the process dies:
- * Before the call returns: the message was sent whole, or not at all.
+ * Before the call returns, the whole message was sent, or nothing.
  *
  * See also:
  * umsg_mq_send(3), umsg_mq_timedreceive(3), clock_gettime(2), mq_timedsend(3)
@@ -434,9 +434,8 @@ ssize_t umsg_mq_receive(umsg_mqd_t mqdes, char *msg_ptr, size_t msg_len, unsigne
 /*
  * Receives a message, and waits for one no longer than until a certain time.
  *
- * As umsg_mq_receive(3), but a call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME. NULL stands
- * for ever. If there is a message, the time does not matter; if the handle has O_NONBLOCK, the call does not wait at
- * all.
+ * As umsg_mq_receive(3), but a call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL is no limit. If there is a
+ * message, the time does not matter; if the handle has O_NONBLOCK, the call does not wait at all.
  *
  * Return value:
  * On success, the length of the message in bytes. On error, -1 with errno set to indicate the error.
@@ -467,7 +466,7 @@ ssize_t umsg_mq_timedreceive(umsg_mqd_t mqdes,
  * priority.
  */
 struct umsg_mq_message {
-    /* Its bytes, or where they are to be copied to; NULL if there are none. Sending does not change them. */
+    /* The message's bytes, or the place to which a receive copies them; NULL if there are none. Sending does not change the bytes. */
     void *data;
     /* How many bytes there is room for at data: for receiving. */
     size_t size;
@@ -485,8 +484,8 @@ struct umsg_mq_message {
  * them, the call waits; a batch that waits has its place among the blocked senders, and while it is first, the room that
  * there is is kept for it.
  *
- * A call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME. With NULL it waits for ever, or not at all
- * if the handle has O_NONBLOCK; with a time that flag does not count. The messages must not change during the call.
+ * A call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME. With NULL the call waits without limit, or does not wait
+ * if the handle has O_NONBLOCK. With a time that flag has no effect. The messages must not change during the call.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error; nothing was sent.
@@ -523,8 +522,8 @@ int umsg_mq_send_batch(umsg_mqd_t mqdes,
  * Of the n messages the first ones are sent, as one batch: as many as fit, and at least one. While the queue is full,
  * the call waits to send the first message; what else fits then follows as a second batch.
  *
- * A call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME. With NULL it waits for ever, or not at all
- * if the handle has O_NONBLOCK; with a time that flag does not count. The messages must not change during the call.
+ * A call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME. With NULL the call waits without limit, or does not wait
+ * if the handle has O_NONBLOCK. With a time that flag has no effect. The messages must not change during the call.
  *
  * Return value:
  * On success, the number of messages sent, which is 0 only if n is 0. On error, -1
@@ -556,9 +555,9 @@ ssize_t umsg_mq_send_some(umsg_mqd_t mqdes,
  * longer than the size of its place stays in the queue and ends the call; the size of the first place is no less than
  * the queue's message size, so that there is at least one message.
  *
- * While the queue is empty, the call waits for one message; it does not wait for more. It ends at abs_timeout, a time of the
- * clock CLOCK_REALTIME. With NULL it waits for ever, or not at all if the handle has O_NONBLOCK; with a time that
- * flag does not count. The places must not overlap, and while many messages are copied other receivers wait.
+ * While the queue is empty, the call waits for one message, not for more. The wait ends at abs_timeout, a time of the clock
+ * CLOCK_REALTIME. With NULL the call waits without limit, or does not wait if the handle has O_NONBLOCK. With a time that flag has no
+ * effect. The places must not overlap. Other receivers wait while the call copies messages.
  *
  * Return value:
  * On success, the number of messages received, which is 0 only if n is 0. On error, -1
@@ -592,7 +591,7 @@ ssize_t umsg_mq_receive_batch(umsg_mqd_t mqdes,
 
 /* Room in a queue for a message that is written where it will lie. id must stay as it is. */
 struct umsg_mq_reservation {
-    /* Where the message is to be written: valid until the reservation ends. */
+    /* The place for the message: valid until the reservation ends. */
     void *data;
     /* How many bytes there is room for. */
     size_t len;
@@ -603,13 +602,12 @@ struct umsg_mq_reservation {
 /*
  * Reserves room for a message, to be written where it will lie.
  *
- * data of reservation says where up to len bytes are to be written; umsg_mq_commit(3) sends them, and nothing is
- * copied. What the room holds at first is arbitrary: earlier messages may show. It counts for the queue's capacity from
- * the beginning. Others send meanwhile: the message takes its place behind those of its priority that were sent before the
- * commit.
+ * The caller writes up to len bytes to data of reservation, and umsg_mq_commit(3) sends them without copying. The room first holds
+ * arbitrary bytes, also of earlier messages. It counts for the queue's capacity from the beginning. Other senders are not held up: the
+ * message follows the messages of its priority that were sent before the commit.
  *
- * A call that waits for room ends at abs_timeout, a time of the clock CLOCK_REALTIME. With NULL it waits for ever, or
- * not at all if the handle has O_NONBLOCK; with a time that flag does not count.
+ * A call that waits for room ends at abs_timeout, a time of the clock CLOCK_REALTIME. With NULL the call waits without limit, or does
+ * not wait if the handle has O_NONBLOCK. With a time that flag has no effect.
  *
  * Reservations may be ended in any order and by any thread of the process, also after the handle was closed. A child made
  * by fork(2) does not own its parent's reservations.
@@ -662,7 +660,7 @@ int umsg_mq_reserve(umsg_mqd_t mqdes,
  * - ENOMEM, ENOSPC: the system has no memory left, or the namespace's file system is full.
  *
  * If the process dies:
- * Before the call returns: the message was sent whole, or not at all.
+ * Before the call returns, the whole message was sent, or nothing.
  *
  * See also:
  * umsg_mq_cancel(3), umsg_mq_reserve(3)
@@ -691,12 +689,9 @@ int umsg_mq_cancel(struct umsg_mq_reservation *reservation);
 
 /* ---- Receiving in place ---- */
 
-/*
- * A message that was received where it lies. The members describe it; changing them changes nothing, but id must stay as
- * it is.
- */
+/* A message that was received in place. The members describe it. Changing them has no effect, but id must stay as it is. */
 struct umsg_mq_lease {
-    /* Where the message lies: valid until the lease ends. */
+    /* The address of the message: valid until the lease ends. */
     const void *data;
     /* The length of the message in bytes. */
     size_t len;
@@ -715,15 +710,15 @@ struct umsg_mq_lease {
 };
 
 /*
- * Receives a message where it lies.
+ * Receives a message in place.
  *
- * As umsg_mq_receive(3), but nothing is copied: data and len of lease say where the message lies in the queue's
- * memory and how long it is. The bytes must not be written. The message counts for the queue's capacity until
- * umsg_mq_acknowledge(3) removes it for good; umsg_mq_return(3), the death of the process and the end of a time limit
- * set by umsg_mq_lease_limit(3) return it to the head of its priority, and the next receiver gets it.
+ * As umsg_mq_receive(3), but copies nothing: data and len of lease are the address of the message in the queue's memory and its
+ * length. The bytes must not be written. The message counts for the queue's capacity until umsg_mq_acknowledge(3) removes it.
+ * umsg_mq_return(3), the death of the process, and the end of a time limit set by umsg_mq_lease_limit(3) return it to the head of its
+ * priority, and the next receiver gets it.
  *
- * A call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME. With NULL it waits for ever, or not at all
- * if the handle has O_NONBLOCK; with a time that flag does not count.
+ * A call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME. With NULL the call waits without limit, or does not wait
+ * if the handle has O_NONBLOCK. With a time that flag has no effect.
  *
  * Leases may be ended in any order and by any thread of the process, also after the handle was closed. A child made by
  * fork(2) does not own its parent's leases.
@@ -757,8 +752,8 @@ int umsg_mq_lease(umsg_mqd_t mqdes,
 /*
  * Removes a leased message for good.
  *
- * To be called when the message has been dealt with: it is gone from the queue, its room is free, and the lease is
- * ended, whatever the call returns, unless that is EDEADLK or EFAULT: then it goes on and can be ended later.
+ * Call it after the message has been processed. The message leaves the queue, its room becomes free, and the lease ends, whatever the call
+ * returns. The exceptions are EDEADLK and EFAULT: then the lease continues and can be ended later.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
@@ -766,7 +761,7 @@ int umsg_mq_lease(umsg_mqd_t mqdes,
  * Errors:
  * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue; umsg_defer_signal(3) has the
- *   handler run later instead. The lease goes on.
+ * handler run later instead. The lease continues.
  * - EFAULT: lease is at an address that can't be read and written.
  * - EINVAL: lease is no lease that this process has.
  * - ESTALE: a time limit or another thread has ended the lease, or this is a forked child of its holder.
@@ -783,8 +778,8 @@ int umsg_mq_acknowledge(struct umsg_mq_lease *lease);
 /*
  * Returns a leased message to its queue.
  *
- * The message goes back to the head of its priority, and the next receiver gets it. The lease is ended, whatever the call
- * returns, unless that is EDEADLK or EFAULT: then it goes on and can be ended later.
+ * The message goes back to the head of its priority, and the next receiver gets it. The lease ends, whatever the call returns. The
+ * exceptions are EDEADLK and EFAULT: then the lease continues and can be ended later.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
@@ -792,7 +787,7 @@ int umsg_mq_acknowledge(struct umsg_mq_lease *lease);
  * Errors:
  * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue; umsg_defer_signal(3) has the
- *   handler run later instead. The lease goes on.
+ * handler run later instead. The lease continues.
  * - EFAULT: lease is at an address that can't be read and written.
  * - EINVAL: lease is no lease that this process has.
  * - ESTALE: a time limit or another thread has ended the lease, or this is a forked child of its holder.
@@ -808,10 +803,9 @@ int umsg_mq_return(struct umsg_mq_lease *lease);
 /*
  * Lets a lease end by itself after some time.
  *
- * time is relative to the call. When it has passed, the message goes back to the head of its priority, even if the holder
- * still reads the message; the holder's umsg_mq_acknowledge(3) then fails. A call on the queue returns the message: one that
- * finds the queue empty or full, or one that receives beside other leases. A blocked call looks ten times a second. A further
- * call sets another limit.
+ * time is relative to the call. After that time the message goes back to the head of its priority, even if the holder still reads the
+ * message; the holder's umsg_mq_acknowledge(3) then fails. The next call on the queue that finds it empty or full, or receives while other
+ * leases exist, returns the message. A blocked call checks ten times a second. A further call sets another limit.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
@@ -832,11 +826,11 @@ int umsg_mq_return(struct umsg_mq_lease *lease);
  */
 int umsg_mq_lease_limit(const struct umsg_mq_lease *lease, const struct timespec *time);
 
-/* ---- What a queue says of itself ---- */
+/* ---- The status of a queue ---- */
 
 /*
- * All that can be said about a queue without looking at its messages. Times are in nanoseconds since 1970, to a few
- * milliseconds, and 0 stands for never. The counts of events are since the queue was created.
+ * The status of a queue, without its messages. Times are in nanoseconds since 1970, accurate to a few milliseconds; 0 means never. Counts
+ * of events begin with the creation of the queue.
  */
 struct umsg_mq_status {
     /* How many messages the queue may hold. */
@@ -879,7 +873,7 @@ struct umsg_mq_status {
     uint64_t spins_paid;
     /* Waits that ended with a time-out or a signal. */
     uint64_t given_up;
-    /* Waiting threads whose death was noticed. */
+    /* Waiting threads that were found dead. */
     uint64_t waiters_died;
     /* Repairs of the senders' side after a death. */
     uint64_t sender_repairs;
@@ -891,10 +885,7 @@ struct umsg_mq_status {
     uint64_t leased;
     /* Leased messages that went back to the queue. */
     uint64_t returned;
-    /*
-     * What a send does that finds the queue full: one of UMSG_ON_FULL_BLOCK, UMSG_ON_FULL_FAIL and
-     * UMSG_ON_FULL_DROP_OLDEST.
-     */
+    /* The behaviour of a send that finds the queue full: UMSG_ON_FULL_BLOCK, UMSG_ON_FULL_FAIL or UMSG_ON_FULL_DROP_OLDEST. */
     uint32_t on_full;
     /* How often a message may be leased; 0 for any number. */
     uint32_t max_deliveries;
@@ -919,9 +910,9 @@ struct umsg_mq_status {
 /*
  * Tells all that can be said about a queue.
  *
- * Writes to status what the queue says of itself. size is sizeof(struct umsg_mq_status): a program that was
- * compiled with an older umsg.h has a shorter structure and gets the members that it knows; in one that was compiled
- * with a newer umsg.h, members that this version of the library does not know are set to 0.
+ * Writes the status of the queue to status. size is sizeof(struct umsg_mq_status): a program that was compiled with an older umsg.h
+ * has a shorter structure, and gets the members that it knows. In a program that was compiled with a newer umsg.h, the members that this
+ * library does not know are set to 0.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
@@ -942,7 +933,7 @@ int umsg_mq_status(umsg_mqd_t mqdes, struct umsg_mq_status *status, size_t size)
 
 /* A message that was looked at. The program sets data and size, the call the other members. */
 struct umsg_mq_peeked {
-    /* Where the bytes are to be copied to; NULL if size is 0. */
+    /* The place to which the bytes are copied; NULL if size is 0. */
     void *data;
     /* How many bytes there is room for. */
     size_t size;
@@ -993,9 +984,9 @@ int umsg_mq_peek(umsg_mqd_t mqdes, size_t n, struct umsg_mq_peeked *peeked);
 /*
  * Saves a queue in a file, as it is at one instant.
  *
- * Writes the queue's name, its attributes, its rules and all of its messages to the descriptor fd, which may be that of a file,
- * a pipe or a socket, from where it stands. The queue is not changed. umsg load and umsg_mq_restore(3) make a queue of
- * it again; checksums cover all of it, so that what was cut short or altered is refused.
+ * Writes the queue's name, its attributes, its rules and all its messages to the descriptor fd of a file, a pipe or a socket, from the
+ * present offset. The queue is not changed. umsg load and umsg_mq_restore(3) create a queue from the snapshot. Checksums cover the whole
+ * snapshot, so a truncated or altered one is refused.
  *
  * Other processes that receive wait while the messages are copied, not while they are written. The process needs memory for
  * all of them.
@@ -1024,9 +1015,8 @@ int umsg_mq_snapshot(umsg_mqd_t mqdes, int fd);
 /*
  * Makes a queue of what umsg_mq_snapshot(3) saved.
  *
- * Reads from the descriptor fd, from where it stands, and creates the queue name; NULL stands for the name that was
- * saved. oflag is one of O_RDONLY, O_WRONLY and O_RDWR, with or without O_NONBLOCK, and says what the
- * handle is for.
+ * Reads a snapshot from the descriptor fd, from the present offset, and creates the queue name, or with NULL the queue whose name was
+ * saved. oflag is the access mode of the handle: O_RDONLY, O_WRONLY or O_RDWR, with or without O_NONBLOCK.
  *
  * The queue has the attributes, the rules and the mode that were saved, whatever the umask. Each message keeps its priority,
  * its place, its sender's process id, the time when it was sent, and how often it came back from a lease. options are those
@@ -1041,7 +1031,7 @@ int umsg_mq_snapshot(umsg_mqd_t mqdes, int fd);
  * - EBADF: fd is no descriptor that can be read from.
  * - EBADMSG: what was saved was cut short or altered.
  * - EEXIST: there is a queue of this name.
- * - EINVAL: what is read is no saved queue, or one of another version; or name is NULL and no name was saved.
+ * - EINVAL: the input is no saved queue, or one of another version; or name is NULL and no name was saved.
  *
  * If the process dies:
  * There is no queue, or a whole one: it gets its name when all messages are in it.
@@ -1057,8 +1047,8 @@ umsg_mqd_t umsg_mq_restore(const char *name,
 /*
  * Sends to a queue what umsg_mq_snapshot(3) saved.
  *
- * Reads from the descriptor fd, from where it stands, and sends all messages to a queue that exists, behind those of the
- * same priority that it holds, as one batch. It keeps its own attributes; the messages are the caller's, sent now. The call
+ * Reads a snapshot from the descriptor fd, from the present offset, and sends all its messages to an existing queue as one batch. They
+ * follow the queue's messages of the same priority. The queue keeps its attributes; the messages count as sent now by the caller. The call
  * does not wait for room.
  *
  * Return value:
@@ -1071,7 +1061,7 @@ umsg_mqd_t umsg_mq_restore(const char *name,
  * - EBADF: mqdes is no handle of an open queue, or was not opened for sending; or fd is no descriptor that can be
  *   read from.
  * - EBADMSG: what was saved was cut short or altered.
- * - EINVAL: what is read is no saved queue, or one of another version.
+ * - EINVAL: the input is no saved queue, or one of another version.
  * - EMSGSIZE: a message is longer than the queue's message size.
  *
  * If the process dies:
@@ -1082,16 +1072,16 @@ umsg_mqd_t umsg_mq_restore(const char *name,
  */
 int umsg_mq_restore_into(umsg_mqd_t mqdes, int fd);
 
-/* ---- Being told that a message has come ---- */
+/* ---- Notification that a message has arrived ---- */
 
 /*
- * Registers the process to be told when a message comes to the empty queue, or takes that back.
+ * Registers the process for a notification when a message arrives at the empty queue, or ends the registration.
  *
- * The process is told once, when a message comes to the queue that was empty and no thread waits to receive it; then the
- * registration is over. One process can be registered with a queue. With messages in the queue the registration takes effect when these
- * have been received. How the process is told says sigev_notify of notification:
+ * The process is notified once, when a message arrives at the empty queue and no thread waits to receive it; then the registration ends.
+ * One process can be registered with a queue. While messages are in the queue, the registration has no effect until they have been
+ * received. sigev_notify of notification is the kind of the notification:
  *
- * - SIGEV_NONE: not at all; it only keeps others from registering.
+ * - SIGEV_NONE: none; the registration only prevents other processes from registering.
  * - SIGEV_SIGNAL: by the signal sigev_signo to the process, with SI_MESGQ in si_code, sigev_value in si_value, and the
  *   sender's process and real user id in si_pid and si_uid. Signal 0 is none.
  * - SIGEV_THREAD: by a call of sigev_notify_function with sigev_value, in a new detached thread with the attributes
@@ -1124,7 +1114,7 @@ int umsg_mq_restore_into(umsg_mqd_t mqdes, int fd);
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue; see umsg_defer_signal(3).
  * - EFAULT: notification is at an address that can't be read.
  * - EINVAL: sigev_notify is none of the three, sigev_signo is not from 0 to 64, or sigev_notify_function is NULL.
- * - ENOMEM: there is no memory, no thread can be started, or 1,032 processes were told by this queue and have not run since, being
+ * - ENOMEM: there is no memory, no thread can be started, or this queue has notified 1,032 processes that have not run since, being
  *   stopped. What this process itself has not come to never counts: if its functions are asked for faster than threads can be
  *   begun, the call waits for them, for a second at most.
  *
@@ -1192,7 +1182,7 @@ int umsg_mq_set_waiting(umsg_mqd_t mqdes, int waiting);
  * It is readable (POLLIN) while there is a message, and writable (POLLOUT) while there is room, whatever the handle may do. All
  * processes that have it are shown the same: it may be inherited over fork(2) and passed on.
  *
- * edges says what a poller with EPOLLET is told; to others it makes no difference:
+ * edges selects the events of a poller with EPOLLET; it does not affect other pollers:
  *
  * - UMSG_EDGES_CHANGES: when the queue becomes readable, and when it becomes writable. This suffices for a program that repeats
  *   its calls until one fails with EAGAIN. It costs the least: one system call if a send or a receive makes the queue full or
@@ -1239,16 +1229,17 @@ int umsg_mq_pollfd(umsg_mqd_t mqdes, int edges);
  * With the key IPC_PRIVATE, which is 0, a new queue is made each time, which has no key. Of a queue that exists, the lowest nine
  * bits are permissions that the caller asks for.
  *
- * The queue lies in the namespace that umsg_mq_open(3) describes, beside the POSIX queues; which one that is, is found out at
- * the process's first call, and stays so. Limits belong to its owner and need no privilege to set (umsg limits): the
- * longest message, msgmax; how many bytes a new queue may hold, msgmnb; up to how many umsg_msgctl(3) may raise that,
- * max_qbytes; and how many queues there may be, msgmni. What they are unless set equals the kernel's.
+ * The queue belongs to the namespace that umsg_mq_open(3) describes, like the POSIX queues. The process's first call determines the
+ * namespace for all later calls. The owner of the namespace sets its limits without privilege (umsg limits): the longest message,
+ * msgmax; the bytes that a new queue may hold, msgmnb; the largest value to which umsg_msgctl(3) may raise them, max_qbytes; and the
+ * number of queues, msgmni. The defaults are the kernel's.
  *
  * Return value:
  * On success, the queue's identifier, a non-negative integer that is no descriptor. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * - EACCES: the queue's mode does not grant what the lowest nine bits ask for; those of a new queue let some only send or only
+ * - EACCES: the queue's mode does not grant the access that the lowest nine bits request; the mode of a new queue lets some users only
+ *   send or only
  *   receive, in a namespace that refuses such modes (umsg-limits(1)); or the key's label, msg/k-XXXXXXXX, belongs to another
  *   user and leads to no queue; or the namespace is not to be trusted or is that of other containers; umsg_last_error(3) says which.
  * - EBUSY: a process was stopped while it made or removed a queue.
@@ -1298,7 +1289,7 @@ int umsg_msgget(int key, int msgflg);
  *   reached.
  *
  * If the process dies:
- * Before the call returns: the message was sent whole, or not at all.
+ * Before the call returns, the whole message was sent, or nothing.
  *
  * See also:
  * umsg_msg_send_batch(3), umsg_msg_timedsend(3), umsg_msgget(3), umsg_msgrcv(3), msgsnd(2)
@@ -1308,8 +1299,8 @@ int umsg_msgsnd(int msqid, const void *msgp, size_t msgsz, int msgflg);
 /*
  * Sends a message to a System V queue, and waits for room no longer than until a certain time.
  *
- * As umsg_msgsnd(3), but a call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME. NULL stands for
- * ever. If there is room, the time does not matter; with IPC_NOWAIT in msgflg the call does not wait at all.
+ * As umsg_msgsnd(3), but a call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL is no limit. If there is room,
+ * the time does not matter; with IPC_NOWAIT in msgflg the call does not wait at all.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
@@ -1322,7 +1313,7 @@ int umsg_msgsnd(int msqid, const void *msgp, size_t msgsz, int msgflg);
  * - ETIMEDOUT: the time came before there was room.
  *
  * If the process dies:
- * Before the call returns: the message was sent whole, or not at all.
+ * Before the call returns, the whole message was sent, or nothing.
  *
  * See also:
  * umsg_msg_timedreceive(3), umsg_msgsnd(3), clock_gettime(2)
@@ -1338,8 +1329,8 @@ int umsg_msg_timedsend(int msqid,
 /*
  * Receives a message from a System V queue.
  *
- * Takes the first message that is wanted out of the queue, and writes its type, a long, to msgp and its bytes behind
- * that; msgsz is the room for these. Which is wanted is said by msgtyp:
+ * Removes the first matching message from the queue, and writes its type, a long, to msgp and its bytes behind the type; msgsz is the
+ * room for the bytes. msgtyp selects the message:
  *
  * - 0: the oldest of all
  * - above 0: the oldest of this type; with MSG_EXCEPT in msgflg the oldest of any other type
@@ -1384,8 +1375,8 @@ ssize_t umsg_msgrcv(int msqid, void *msgp, size_t msgsz, long msgtyp, int msgflg
 /*
  * Receives a message from a System V queue, and waits for one no longer than until a certain time.
  *
- * As umsg_msgrcv(3), but a call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME. NULL stands for
- * ever. If there is a message, the time does not matter; with IPC_NOWAIT in msgflg the call does not wait at all.
+ * As umsg_msgrcv(3), but a call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL is no limit. If there is a
+ * message, the time does not matter; with IPC_NOWAIT in msgflg the call does not wait at all.
  *
  * Return value:
  * On success, how many bytes were written behind the type. On error, -1 with errno set to indicate the error.
@@ -1417,13 +1408,13 @@ ssize_t umsg_msg_timedreceive(int msqid,
  *
  * cmd is one of these, whose names are those of <sys/msg.h>:
  *
- * - IPC_STAT: write to buf what the queue says of itself: key, owner, creator, mode, times, counts, last sender and receiver.
+ * - IPC_STAT: write the queue's status to buf: key, owner, creator, mode, times, counts, last sender and receiver.
  * - IPC_SET: set owner, group, mode and msg_qbytes to those in buf. Waiting calls check their permission and the
  *   room again.
  * - IPC_RMID: remove the queue with its messages. Waiting calls fail with EIDRM.
  * - IPC_INFO: write the limits to buf, which is a struct msginfo * then.
  * - MSG_INFO: the same with how many queues, messages and bytes there are.
- * - MSG_STAT: as IPC_STAT, of the queue whose index is msqid: with the indices from 0 to what MSG_INFO returns all queues
+ * - MSG_STAT: as IPC_STAT, for the queue whose index is msqid: with the indices from 0 to what MSG_INFO returns all queues
  *   can be listed.
  * - MSG_STAT_ANY: as MSG_STAT, whether the caller may read the queue or not.
  *
@@ -1436,7 +1427,7 @@ ssize_t umsg_msg_timedreceive(int msqid,
  * queue's identifier; else 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * - EACCES: the command tells of a queue whose mode does not let the caller read.
+ * - EACCES: the command reads the status of a queue whose mode does not let the caller read.
  * - EAGAIN: a process was stopped inside of an operation on this queue.
  * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
  * - EBUSY: a process was stopped while it made or removed a queue.
@@ -1459,7 +1450,7 @@ int umsg_msgctl(int msqid, int cmd, struct msqid_ds *buf);
 
 /* A message of several. Sending reads data, len and mtype; receiving reads data and size, and sets len and mtype. */
 struct umsg_msg_message {
-    /* Its bytes, or where they are to be copied to; NULL if there are none. Sending does not change them. */
+    /* The message's bytes, or the place to which a receive copies them; NULL if there are none. Sending does not change the bytes. */
     void *data;
     /* How many bytes there is room for at data: for receiving. */
     size_t size;
@@ -1476,7 +1467,7 @@ struct umsg_msg_message {
  * wake-ups, and arrive in the order given. If there is no room for all of them, the call waits; with IPC_NOWAIT in msgflg, the
  * only flag that there is, it fails. The messages must not change during the call.
  *
- * A call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL stands for ever.
+ * A call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL is no limit.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error; nothing was sent.
@@ -1514,15 +1505,15 @@ int umsg_msg_send_batch(int msqid,
 /*
  * Receives several messages from a System V queue.
  *
- * Up to n messages that are wanted, those that are there, are received under one lock, in the order in which as many calls of
- * umsg_msgrcv(3) would get them. Which are wanted is said by msgtyp as there, with or without MSG_EXCEPT in msgflg. Each is
- * copied to the data of one of messages, the first to that of the first, and len and mtype are set. A message that
- * is longer than the size of its place stays in the queue and ends the call.
+ * Receives up to n matching messages under one lock, in the order in which the same number of calls of umsg_msgrcv(3) would receive them.
+ * msgtyp selects them as in umsg_msgrcv(3), with or without MSG_EXCEPT in msgflg. Each message is copied to the data of one of
+ * messages, in order, and len and mtype are set. A message that is longer than the size of its place stays in the queue and ends
+ * the call.
  *
- * If there is none, the call waits for one message; it does not wait for more. With IPC_NOWAIT it fails instead. To wait, the first
- * place needs room for the longest message that the queue takes, its msgmax: umsg_msg_status(3) tells it. A call that waits ends
- * at abs_timeout, a time of the clock CLOCK_REALTIME; NULL stands for ever. The places must not overlap, and while many
- * messages are copied other users of the queue wait.
+ * If no message matches, the call waits for one message, not for more. With IPC_NOWAIT it fails instead. A call that waits needs room for
+ * the queue's longest message in the first place: its msgmax, which umsg_msg_status(3) returns. A call that waits ends at abs_timeout,
+ * a time of the clock CLOCK_REALTIME; NULL is no limit. The places must not overlap. Other users of the queue wait while the call copies
+ * messages.
  *
  * Return value:
  * On success, the number of messages received, which is 0 only if n is 0. On error, -1
@@ -1558,11 +1549,11 @@ ssize_t umsg_msg_receive_batch(int msqid,
 /* ---- System V queues: receiving in place ---- */
 
 /*
- * A message of a System V queue that was received where it lies. The members describe it; changing them changes nothing, but
- * id must stay as it is.
+ * A message of a System V queue that was received in place. The members describe it. Changing them has no effect, but id must stay as it
+ * is.
  */
 struct umsg_msg_lease {
-    /* Where the message lies: valid until the lease ends. */
+    /* The address of the message: valid until the lease ends. */
     const void *data;
     /* The length of the message in bytes. */
     size_t len;
@@ -1579,14 +1570,14 @@ struct umsg_msg_lease {
 };
 
 /*
- * Receives a message of a System V queue where it lies.
+ * Receives a message of a System V queue in place.
  *
- * As umsg_msgrcv(3), with msgtyp, and MSG_EXCEPT and IPC_NOWAIT in msgflg; but nothing is copied: data and len of lease
- * say where the message lies in the queue's memory and how long it is. The bytes must not be written. The message counts for the
- * queue's capacity until umsg_msg_acknowledge(3) removes it for good; umsg_msg_return(3), the death of the process and the end of a
- * time limit set by umsg_msg_lease_limit(3) return it to its place in the queue, and the next receiver gets it.
+ * As umsg_msgrcv(3), with msgtyp, and MSG_EXCEPT and IPC_NOWAIT in msgflg; but copies nothing: data and len of lease are the
+ * address of the message in the queue's memory and its length. The bytes must not be written. The message counts for the queue's capacity
+ * until umsg_msg_acknowledge(3) removes it. umsg_msg_return(3), the death of the process, and the end of a time limit set by
+ * umsg_msg_lease_limit(3) return it to its place in the queue, and the next receiver gets it.
  *
- * A call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL stands for ever.
+ * A call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL is no limit.
  *
  * Leases may be ended in any order and by any thread of the process. A child made by fork(2) does not own its parent's leases.
  *
@@ -1623,8 +1614,8 @@ int umsg_msg_lease(int msqid,
 /*
  * Removes a leased message of a System V queue for good.
  *
- * To be called when the message has been dealt with: it is gone from the queue, its room is free, and the lease is
- * ended, whatever the call returns, unless that is EDEADLK or EFAULT: then it goes on and can be ended later.
+ * Call it after the message has been processed. The message leaves the queue, its room becomes free, and the lease ends, whatever the call
+ * returns. The exceptions are EDEADLK and EFAULT: then the lease continues and can be ended later.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
@@ -1632,7 +1623,7 @@ int umsg_msg_lease(int msqid,
  * Errors:
  * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue; umsg_defer_signal(3) has the
- *   handler run later instead. The lease goes on.
+ * handler run later instead. The lease continues.
  * - EFAULT: lease is at an address that can't be read and written.
  * - EINVAL: lease is no lease that this process has.
  * - ESTALE: a time limit or another thread has ended the lease, the queue was removed, or this is a forked child of its holder.
@@ -1648,8 +1639,8 @@ int umsg_msg_acknowledge(struct umsg_msg_lease *lease);
 /*
  * Returns a leased message to its System V queue.
  *
- * The message goes back to its place in the queue, and the next receiver gets it. The lease is ended, whatever the call
- * returns, unless that is EDEADLK or EFAULT: then it goes on and can be ended later.
+ * The message goes back to its place in the queue, and the next receiver gets it. The lease ends, whatever the call returns. The exceptions
+ * are EDEADLK and EFAULT: then the lease continues and can be ended later.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
@@ -1657,7 +1648,7 @@ int umsg_msg_acknowledge(struct umsg_msg_lease *lease);
  * Errors:
  * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue; umsg_defer_signal(3) has the
- *   handler run later instead. The lease goes on.
+ * handler run later instead. The lease continues.
  * - EFAULT: lease is at an address that can't be read and written.
  * - EINVAL: lease is no lease that this process has.
  * - ESTALE: a time limit or another thread has ended the lease, the queue was removed, or this is a forked child of its holder.
@@ -1701,7 +1692,7 @@ int umsg_msg_lease_limit(const struct umsg_msg_lease *lease, const struct timesp
 
 /* A message of a System V queue that was looked at. The program sets data and size, the call the other members. */
 struct umsg_msg_peeked {
-    /* Where the bytes are to be copied to; NULL if size is 0. */
+    /* The place to which the bytes are copied; NULL if size is 0. */
     void *data;
     /* How many bytes there is room for. */
     size_t size;
@@ -1784,11 +1775,11 @@ struct umsg_msg_type {
  */
 ssize_t umsg_msg_types(int msqid, struct umsg_msg_type *types, size_t n);
 
-/* ---- System V queues: what a queue says of itself ---- */
+/* ---- System V queues: the status of a queue ---- */
 
 /*
- * All that can be said about a System V queue without looking at its messages. Times are in nanoseconds since 1970, those of the last
- * calls in whole seconds, and 0 stands for never. The counts of events are since the queue was created.
+ * The status of a System V queue, without its messages. Times are in nanoseconds since 1970; those of the last calls are whole seconds; 0
+ * means never. Counts of events begin with the creation of the queue.
  */
 struct umsg_msg_status {
     /* How many messages are queued now. */
@@ -1847,7 +1838,7 @@ struct umsg_msg_status {
     uint64_t spins_paid;
     /* Waits that ended with a time-out or a signal. */
     uint64_t given_up;
-    /* Waiting threads whose death was noticed. */
+    /* Waiting threads that were found dead. */
     uint64_t waiters_died;
     /* Leased messages that went back to the queue. */
     uint64_t returned;
@@ -1860,9 +1851,9 @@ struct umsg_msg_status {
 /*
  * Tells all that can be said about a System V queue.
  *
- * Writes to status what the queue says of itself, all counts of one instant. size is sizeof(struct umsg_msg_status): a
- * program that was compiled with an older umsg.h has a shorter structure and gets the members that it knows; in one that was
- * compiled with a newer umsg.h, members that this version of the library does not know are set to 0.
+ * Writes the status of the queue to status, with all counts of one instant. size is sizeof(struct umsg_msg_status): a program that
+ * was compiled with an older umsg.h has a shorter structure, and gets the members that it knows. In a program that was compiled with a
+ * newer umsg.h, the members that this library does not know are set to 0.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
@@ -1910,9 +1901,9 @@ int umsg_msg_set_waiting(int msqid, int waiting);
 /*
  * Has each System V queue check the credentials of the process again.
  *
- * A queue checks the process's permissions at the first send and at the first receive, and again after a change of its owner or
- * mode. After a change of its user or groups, by setuid(2) or setgroups(2) for example, a program calls this function before it
- * goes on using queues. The kernel checks at each call; here, such a check would cost more than the call itself.
+ * A queue checks the process's permissions at the first send and at the first receive, and again after a change of its owner or mode. After
+ * a change of its user or groups, by setuid(2) or setgroups(2) for example, a program calls this function before it uses queues again. The
+ * kernel checks at each call; here, such a check would cost more than the call itself.
  *
  * Return value:
  * 0.
@@ -1972,7 +1963,7 @@ int umsg_msg_pollfd(int msqid, int edges);
 #define UMSG_RING_DISABLED 1
 
 /*
- * What umsg_ring_create is told. Every member that is 0 or NULL has its default.
+ * The options of umsg_ring_create. A member that is 0 or NULL has its default.
  *
  * Initialise it by struct umsg_ring_options options = {.size = sizeof options}; and set further members by name: a
  * later version of the library may have more of them.
@@ -1982,7 +1973,10 @@ struct umsg_ring_options {
     size_t size;
     /* The name by which other processes find the ring, a slash and up to 255 bytes; NULL for none. */
     const char *name;
-    /* The directory that is the namespace of a ring with a name; NULL for the one that umsg_mq_open uses, and of one without. */
+    /*
+     * The directory that is the namespace of a ring with a name; NULL for the namespace that umsg_mq_open uses, and for a ring without a
+     * name.
+     */
     const char *directory;
     /* How many messages the ring holds without overflow; 0 for 1,024. */
     uint32_t entries;
@@ -2004,9 +1998,9 @@ struct umsg_ring_options {
  * Messages are posted to a ring by any number of threads and processes and received by its owner, the process that made it, in
  * order of arrival. options may be NULL, for the defaults.
  *
- * A ring without a name is for the threads of the process and the children that it makes by fork(2). One with a name lies in a
- * namespace, as umsg_mq_open(3) describes; its name goes with umsg_ring_free(3). If there is a ring of that name whose owner
- * has died, the new one takes its place.
+ * A ring without a name is for the threads of the process and the children that it makes by fork(2). A ring with a name belongs to a
+ * namespace, as umsg_mq_open(3) describes; umsg_ring_free(3) removes the name. A new ring replaces a ring of that name whose owner has
+ * died.
  *
  * One thread at a time receives. The ring is no descriptor; umsg_ring_descriptor(3) gives one to wait for. A program that
  * was compiled with an older umsg.h has a shorter structure, and the members that it does not know have their defaults. One that was
@@ -2032,8 +2026,9 @@ struct umsg_ring_options {
  * - ENOTEMPTY: directory is no namespace and holds other files, so that it can't become one.
  *
  * If the process dies:
- * While it creates a ring: there is none, or a whole one. Afterwards its senders are told that the owner is dead: those that send
- * within ten milliseconds, those that wait for room within a tenth of a second. The name stays until another ring takes it, or umsg_ring_unlink(3).
+ * During the creation: no ring exists, or a whole one. Afterwards the senders of the ring get an error that says that the owner is dead: a
+ * send within ten milliseconds, a sender that waits for room within a tenth of a second. The name stays until another ring takes it, or
+ * umsg_ring_unlink(3) removes it.
  *
  * See also:
  * umsg_ring_free(3), umsg_ring_open(3), umsg_ring_receive(3), umsg_ring_sender_of(3), umsg_ring_wait(3), umsg(1)
@@ -2058,7 +2053,7 @@ struct umsg_ring *umsg_ring_create(const struct umsg_ring_options *options);
  * - EBUSY: a call that receives from the ring has not returned yet: the ring stays.
  *
  * If the process dies:
- * The system frees its rings; senders are told that the owner is dead.
+ * The system frees its rings; senders get an error that says that the owner is dead.
  *
  * See also:
  * umsg_ring_close(3), umsg_ring_create(3), umsg_ring_sender_free(3)
@@ -2119,7 +2114,7 @@ struct umsg_ring_sender *umsg_ring_open(const char *name);
 /*
  * Opens the ring of a name for sending, in a namespace.
  *
- * As umsg_ring_open(3), in the namespace that is the directory directory and not the one that the environment names.
+ * As umsg_ring_open(3), in the namespace directory, a directory, in place of the namespace that the environment names.
  *
  * Return value:
  * On success, a sender. On error, NULL with errno set to indicate the error.
@@ -2161,7 +2156,7 @@ struct umsg_ring_sender *umsg_ring_sender_clone(struct umsg_ring_sender *sender)
 /*
  * Frees a sender.
  *
- * What it has sent stays in the ring. No other thread may use it any more.
+ * The messages that it sent stay in the ring. No other thread may use the sender any more.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
@@ -2182,7 +2177,7 @@ int umsg_ring_sender_free(struct umsg_ring_sender *sender);
 /*
  * Removes the name of a ring whose owner has died.
  *
- * A living owner's name goes with its umsg_ring_free(3); this is for what a killed one has left, in the namespace that
+ * A living owner removes the name by umsg_ring_free(3). This function removes the name that a killed owner has left in the namespace that
  * umsg_mq_open(3) describes.
  *
  * Return value:
@@ -2209,7 +2204,7 @@ int umsg_ring_unlink(const char *name);
 /*
  * Removes the name of a ring whose owner has died from a namespace.
  *
- * As umsg_ring_unlink(3), in the namespace that is the directory directory and not the one that the environment names.
+ * As umsg_ring_unlink(3), in the namespace directory, a directory, in place of the namespace that the environment names.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
@@ -2271,7 +2266,7 @@ struct umsg_ring_post {
  * - EPIPE: the ring was closed.
  *
  * If the process dies:
- * Before the call returns: the message was sent whole, or not at all. Other senders are not held up.
+ * Before the call returns, the whole message was sent, or nothing. Other senders are not held up.
  *
  * See also:
  * umsg_ring_open(3), umsg_ring_receive(3), umsg_ring_send_batch(3), umsg_ring_send_fd(3), umsg_ring_timedsend(3), umsg_ring_try_send(3)
@@ -2293,7 +2288,7 @@ int umsg_ring_send(struct umsg_ring_sender *sender, const struct umsg_ring_post 
  * - EAGAIN: the ring and its overflow are full.
  *
  * If the process dies:
- * Before the call returns: the message was sent whole, or not at all.
+ * Before the call returns, the whole message was sent, or nothing.
  *
  * See also:
  * umsg_ring_send(3), umsg_ring_send_or_drop(3)
@@ -2303,8 +2298,8 @@ int umsg_ring_try_send(struct umsg_ring_sender *sender, const struct umsg_ring_p
 /*
  * Sends a message to a ring, and waits for room no longer than until a certain time.
  *
- * As umsg_ring_send(3), but a call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME. NULL stands for
- * ever. If there is room, the time does not matter.
+ * As umsg_ring_send(3), but a call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL is no limit. If there is
+ * room, the time does not matter.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
@@ -2317,7 +2312,7 @@ int umsg_ring_try_send(struct umsg_ring_sender *sender, const struct umsg_ring_p
  * - ETIMEDOUT: the time came before there was room.
  *
  * If the process dies:
- * Before the call returns: the message was sent whole, or not at all.
+ * Before the call returns, the whole message was sent, or nothing.
  *
  * See also:
  * umsg_ring_send(3), umsg_ring_timedreceive(3), clock_gettime(2)
@@ -2338,7 +2333,7 @@ int umsg_ring_timedsend(struct umsg_ring_sender *sender,
  * Those of umsg_ring_send(3) but EINTR.
  *
  * If the process dies:
- * Before the call returns: the message was sent whole, or not at all.
+ * Before the call returns, the whole message was sent, or nothing.
  *
  * See also:
  * umsg_ring_status(3), umsg_ring_try_send(3)
@@ -2348,10 +2343,9 @@ int umsg_ring_send_or_drop(struct umsg_ring_sender *sender, const struct umsg_ri
 /*
  * Sends a message to a ring, and posts what came of it to another one.
  *
- * The other one is mostly the sender's own, where it receives: completion arrives there with 0 for res, or with the negative
- * error number of umsg_ring_send(3). flags is 0, or UMSG_RING_NOWAIT for a call that does not wait for room; one that waits
- * ends at abs_timeout, a time of the clock CLOCK_REALTIME. NULL stands for ever. It never waits for room in the other
- * ring.
+ * The other ring is usually the ring from which the sender receives. completion arrives there with res 0, or with the negative error
+ * number of umsg_ring_send(3). flags is 0, or UMSG_RING_NOWAIT for a call that does not wait for room. A call that waits ends at
+ * abs_timeout, a time of the clock CLOCK_REALTIME; NULL is no limit. It never waits for room in the other ring.
  *
  * Return value:
  * On success, 0: the completion was posted, and tells the fate of the message. On error, -1 with errno set to indicate the error.
@@ -2364,7 +2358,7 @@ int umsg_ring_send_or_drop(struct umsg_ring_sender *sender, const struct umsg_ri
  * - EINVAL: flags has other bits; tv_sec of abs_timeout is negative, or tv_nsec is not from 0 to 999,999,999.
  *
  * If the process dies:
- * Before the call returns: the message was sent whole or not at all, and so was its completion, if the message was sent.
+ * Before the call returns, the whole message was sent, or nothing. If the message was sent, the same holds for its completion.
  *
  * See also:
  * umsg_ring_send(3), umsg_ring_try_send(3)
@@ -2381,9 +2375,9 @@ int umsg_ring_send_completing(struct umsg_ring_sender *sender,
 /*
  * Sends several messages to a ring as one: all of them or none.
  *
- * There is one reservation and at most one wake-up, and the receiver finds none of the n messages while another is not there
- * yet. Each payload has up to 64 bytes. flags is 0, or UMSG_RING_NOWAIT for a call that does not wait until there is room for
- * all; one that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME. NULL stands for ever.
+ * The call makes one reservation and at most one wake-up. The receiver finds all of the n messages at once. Each payload has up to 64
+ * bytes. flags is 0, or UMSG_RING_NOWAIT for a call that does not wait for room for all of them. A call that waits ends at
+ * abs_timeout, a time of the clock CLOCK_REALTIME; NULL is no limit.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error; nothing was sent.
@@ -2414,13 +2408,13 @@ int umsg_ring_send_batch(struct umsg_ring_sender *sender,
 /*
  * Sends a message that brings a descriptor to a ring.
  *
- * The receiver gets a descriptor of its own for the same open file, in fd and res of its message. The sender keeps fd, and may
- * close it when the call has returned. The payload has up to 64 bytes. flags is 0, or UMSG_RING_NOWAIT for a call that does
- * not wait for room; one that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME. NULL stands for ever.
+ * The receiver gets its own descriptor for the same open file, in fd and res of its message. The sender keeps fd, and may close it
+ * when the call has returned. The payload has up to 64 bytes. flags is 0, or UMSG_RING_NOWAIT for a call that does not wait for room. A
+ * call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL is no limit.
  *
- * Of descriptors whose messages were not received yet, the receiver keeps as many as a quarter of its RLIMIT_NOFILE, 1,024 at
- * most; the oldest beyond those are closed, as are those for which it has no number left. Their messages come with -EBADF, and the
- * sender is not told.
+ * The receiver keeps the descriptors of messages that it has not received yet: up to a quarter of its RLIMIT_NOFILE, at most 1,024. It
+ * closes the oldest beyond that number, and descriptors for which it has no number left. Their messages arrive with -EBADF, and the sender
+ * gets no error.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
@@ -2438,7 +2432,7 @@ int umsg_ring_send_batch(struct umsg_ring_sender *sender,
  * - ETIMEDOUT: the time came before there was room.
  *
  * If the process dies:
- * Before the call returns: the message was sent with its descriptor, or not at all.
+ * Before the call returns, the message was sent with its descriptor, or nothing was sent.
  *
  * See also:
  * umsg_ring_pass_fd(3), umsg_ring_receive(3), umsg_ring_send(3), unix(7)
@@ -2523,9 +2517,9 @@ struct umsg_ring_message {
 /*
  * Receives the next message of a ring.
  *
- * The call waits while there is none: by default it spins for some microseconds as long as that has paid lately, and then sleeps;
- * umsg_ring_set_waiting(3) chooses. Its payload lies in the ring and need not be freed: it is there until the next call that
- * receives. Once the ring was closed (umsg_ring_close(3)) and is empty no message can come any more, and a call waits all the same.
+ * While the ring is empty, the call waits. By default it spins for some microseconds if spinning has paid off recently, and then sleeps;
+ * umsg_ring_set_waiting(3) chooses. The payload stays in the ring until the next call that receives, and must not be freed. If the ring is
+ * closed (umsg_ring_close(3)) and empty, no message can arrive any more, but the call still waits.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
@@ -2542,7 +2536,7 @@ struct umsg_ring_message {
  * - EPERM: this is a forked child of the process that made the ring.
  *
  * If the process dies:
- * The messages are lost with it; senders are told.
+ * The messages are lost with the process; senders get an error.
  *
  * See also:
  * umsg_ring_create(3), umsg_ring_drain(3), umsg_ring_receive_batch(3), umsg_ring_send(3), umsg_ring_timedreceive(3), umsg_ring_try_receive(3), umsg_ring_wait(3)
@@ -2563,7 +2557,7 @@ int umsg_ring_receive(struct umsg_ring *ring, struct umsg_ring_message *message)
  * - EAGAIN: there is no message.
  *
  * If the process dies:
- * The messages are lost with it; senders are told.
+ * The messages are lost with the process; senders get an error.
  *
  * See also:
  * umsg_ring_receive(3), umsg_ring_receive_batch(3)
@@ -2573,8 +2567,8 @@ int umsg_ring_try_receive(struct umsg_ring *ring, struct umsg_ring_message *mess
 /*
  * Receives the next message of a ring, and waits for it no longer than until a certain time.
  *
- * As umsg_ring_receive(3), but a call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME. NULL stands for
- * ever. If there is a message, the time does not matter.
+ * As umsg_ring_receive(3), but a call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL is no limit. If there is
+ * a message, the time does not matter.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
@@ -2587,7 +2581,7 @@ int umsg_ring_try_receive(struct umsg_ring *ring, struct umsg_ring_message *mess
  * - ETIMEDOUT: the time came before a message.
  *
  * If the process dies:
- * The messages are lost with it; senders are told.
+ * The messages are lost with the process; senders get an error.
  *
  * See also:
  * umsg_ring_receive(3), umsg_ring_timedsend(3), clock_gettime(2)
@@ -2607,9 +2601,9 @@ typedef void (*umsg_ring_visitor)(const struct umsg_ring_message *message, void 
 /*
  * Receives all messages of a ring that are there, and calls a function with each.
  *
- * The messages are copied out of the ring some at a time, under one lock. Those that come meanwhile may be among them, but the
- * call returns though senders go on. argument is handed to visit, which must return and not leave by longjmp(3) or an exception
- * of C++. It may send, to this ring too if it does not wait for room, but not receive from it.
+ * The messages are copied out of the ring in groups, under one lock for each group. Messages that arrive during the call may be among them,
+ * but the call returns even if senders continue. visit gets argument, and must return: not leave by longjmp(3) or an exception of C++.
+ * visit may send, to this ring too if it does not wait for room, but not receive from this ring.
  *
  * The call does not wait; umsg_ring_wait(3) does.
  *
@@ -2626,7 +2620,7 @@ typedef void (*umsg_ring_visitor)(const struct umsg_ring_message *message, void 
  * - EPERM: this is a forked child of the process that made the ring.
  *
  * If the process dies:
- * The messages are lost with it; senders are told.
+ * The messages are lost with the process; senders get an error.
  *
  * See also:
  * umsg_ring_receive(3), umsg_ring_receive_batch(3), umsg_ring_wait(3)
@@ -2652,7 +2646,7 @@ ssize_t umsg_ring_drain(struct umsg_ring *ring, umsg_ring_visitor visit, void *a
  * - EPERM: this is a forked child of the process that made the ring.
  *
  * If the process dies:
- * The messages are lost with it; senders are told.
+ * The messages are lost with the process; senders get an error.
  *
  * See also:
  * umsg_ring_drain(3), umsg_ring_receive(3), umsg_ring_send_batch(3), umsg_ring_wait(3)
@@ -2666,8 +2660,8 @@ ssize_t umsg_ring_receive_batch(struct umsg_ring *ring,
 /*
  * Waits until several messages are in a ring, and leaves them there.
  *
- * The thread is woken once, when the last of at_least messages is there, and not before. The wait ends at abs_timeout, a time
- * of the clock CLOCK_REALTIME; NULL stands for ever, and a time that is over for a call that only looks.
+ * The thread is woken once, when the last of at_least messages has arrived. The wait ends at abs_timeout, a time of the clock
+ * CLOCK_REALTIME. NULL is no limit; with a time in the past the call only checks.
  *
  * Return value:
  * On success, the number of messages known without asking senders: at_least or more. On error, -1 with errno set to indicate the error.
@@ -2683,7 +2677,7 @@ ssize_t umsg_ring_receive_batch(struct umsg_ring *ring,
  * - ETIMEDOUT: the time came before the messages.
  *
  * If the process dies:
- * The messages are lost with it; senders are told.
+ * The messages are lost with the process; senders get an error.
  *
  * See also:
  * umsg_ring_descriptor(3), umsg_ring_drain(3), umsg_ring_receive(3), umsg_ring_receive_batch(3), umsg_ring_set_waiting(3)
@@ -2719,8 +2713,8 @@ int umsg_ring_descriptor(struct umsg_ring *ring);
 /*
  * Chooses how the receiver of a ring waits.
  *
- * waiting is one of UMSG_WAITING_ADAPTIVE, UMSG_WAITING_BLOCKING and UMSG_WAITING_SPINNING, which umsg_mq_set_waiting(3)
- * describes. What it costs is counted: umsg_ring_status(3).
+ * waiting is one of UMSG_WAITING_ADAPTIVE, UMSG_WAITING_BLOCKING and UMSG_WAITING_SPINNING, which umsg_mq_set_waiting(3) describes.
+ * umsg_ring_status(3) shows the CPU time that waiting costs.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
@@ -2747,7 +2741,7 @@ typedef int (*umsg_ring_filter)(uint32_t pid, uint32_t index, void *argument);
 /*
  * Lets senders in, of a ring that was created with UMSG_RING_DISABLED.
  *
- * What the caller did before is seen by senders that are let in. A ring that is enabled or closed stays so.
+ * Senders that the ring admits see the caller's earlier writes. A ring that is enabled or closed stays so.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
@@ -2758,7 +2752,7 @@ typedef int (*umsg_ring_filter)(uint32_t pid, uint32_t index, void *argument);
  * - EPERM: this is a forked child of the process that made the ring.
  *
  * If the process dies:
- * Senders are told that the owner is dead.
+ * Senders get an error that says that the owner is dead.
  *
  * See also:
  * umsg_ring_close(3), umsg_ring_create(3)
@@ -2768,8 +2762,8 @@ int umsg_ring_enable(struct umsg_ring *ring);
 /*
  * Closes a ring for senders.
  *
- * They are refused with EPIPE from now on, for good. What was sent before can still be received: by calls that do not wait, as
- * those that do would wait for ever once the ring is empty.
+ * Their sends fail with EPIPE from now on. Messages that were sent before can still be received, by calls that do not wait: a call that
+ * waits would never return once the ring is empty.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
@@ -2780,7 +2774,7 @@ int umsg_ring_enable(struct umsg_ring *ring);
  * - EPERM: this is a forked child of the process that made the ring.
  *
  * If the process dies:
- * Senders are told that the owner is dead.
+ * Senders get an error that says that the owner is dead.
  *
  * See also:
  * umsg_ring_enable(3), umsg_ring_free(3)
@@ -2788,7 +2782,7 @@ int umsg_ring_enable(struct umsg_ring *ring);
 int umsg_ring_close(struct umsg_ring *ring);
 
 /*
- * Chooses whose messages a ring's receiver gets.
+ * Chooses the users whose messages a ring's receiver gets.
  *
  * From now on accept is called with the sender of each message that is met, and with argument; where it returns 0, the
  * message is dropped and counted: umsg_ring_refused(3). Before, it counts as one that is there. NULL lets all in again. accept must
@@ -2833,7 +2827,7 @@ int64_t umsg_ring_refused(struct umsg_ring *ring);
 
 /* ---- Rings: what one says of itself ---- */
 
-/* All that can be said about a ring without looking at its messages. What is counted, is since the ring was made. */
+/* The status of a ring, without its messages. Counts begin with the creation of the ring. */
 struct umsg_ring_status {
     /* How many messages are there now. */
     uint64_t messages;
@@ -2847,7 +2841,7 @@ struct umsg_ring_status {
     uint64_t longest;
     /* Process id of the owner. */
     uint32_t owner;
-    /* 1 if that process lives, as far as can be told, else 0. */
+    /* 1 if that process lives, as far as is known; else 0. */
     uint32_t owner_alive;
     /* 1 if senders are let in, else 0. */
     uint32_t enabled;
@@ -2892,9 +2886,9 @@ struct umsg_ring_tag {
 /*
  * Tells all that can be said about a ring.
  *
- * size is sizeof(struct umsg_ring_status): a program that was compiled with an older umsg.h has a shorter structure and gets
- * the members that it knows; in one that was compiled with a newer umsg.h, members that this version of the library does not know
- * are set to 0. It may be called while another thread receives.
+ * size is sizeof(struct umsg_ring_status): a program that was compiled with an older umsg.h has a shorter structure, and gets the
+ * members that it knows. In a program that was compiled with a newer umsg.h, the members that this library does not know are set to 0. It
+ * may be called while another thread receives.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
@@ -2936,7 +2930,7 @@ int umsg_ring_sender_status(struct umsg_ring_sender *sender,
 /*
  * Tells how the receiver of a ring tells a sender from others.
  *
- * What is written to tag stands in the members pid and index of each message that the calling process sends by sender.
+ * tag gets the members pid and index of each message that the calling process sends by sender.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
@@ -2956,12 +2950,12 @@ int umsg_ring_tag(struct umsg_ring_sender *sender, struct umsg_ring_tag *tag);
 /* ---- Signal handlers that use queues ---- */
 
 /*
- * Puts off a signal whose handler must not use a queue now.
+ * Defers a signal whose handler must not use a queue now.
  *
- * To be called first in a signal handler that uses umsg, with the three arguments that the kernel gave to it; so the
- * handler must have been installed with SA_SIGINFO. If the signal interrupted this thread inside a critical section of
- * a call on a queue, the handler has to return at once: the signal is delivered again as soon as the section is over,
- * which is well below a microsecond later. A handler that goes on instead may find that its call fails with EDEADLK.
+ * A signal handler that uses umsg calls this function first, with the three arguments that the kernel gave to the handler. So the handler
+ * must be installed with SA_SIGINFO. If the signal interrupted this thread inside a critical section of a call on a queue, the handler
+ * has to return at once: the signal is delivered again at the end of the section, less than a microsecond later. If the handler continues
+ * instead, its call may fail with EDEADLK.
  *
  * Signals that an instruction raises itself (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT) are
  * never put off. Handlers that don't use queues need not call it.
@@ -2981,18 +2975,18 @@ int umsg_ring_tag(struct umsg_ring_sender *sender, struct umsg_ring_tag *tag);
 int umsg_defer_signal(int signal, const void *info, void *context);
 
 /*
- * Makes an error of a queue whose file a peer has cut short.
+ * Turns the access to a queue whose file a peer has cut short into an error.
  *
- * The kernel raises SIGBUS in a call on a queue whose mapped page can't be had, which ends the process. This function installs a
- * handler of SIGBUS for the process: it puts pages of zeroes in their place and lets the call on the queue fail with
- * EBADMSG, and so does every later one in this process. What is not umsg's goes to the handler that was installed before; one
- * that is installed later takes its place. A second call does nothing. Programs under umsg run need not call it; others call it before
- * they open the first queue.
+ * If a mapped page of a queue has no memory, the kernel raises SIGBUS in the call on the queue, which ends the process. This function
+ * installs a handler of SIGBUS for the process. The handler maps pages of zeroes in place of the missing ones; the call on the queue then
+ * fails with EBADMSG, and so does every later call in this process. Other causes of SIGBUS go to the handler that was installed before.
+ * A handler that is installed later replaces this one. A second call does nothing. Programs under umsg run need not call the function;
+ * other programs call it before they open the first queue.
  *
  * A page can't be had if a process has cut the file short; if the page was never used, or was punched out of the file, and the file
  * system or its quota is full; or if the file system, or swap, can't read or write it.
  *
- * The process ends all the same if the page's memory is broken (BUS_MCEERR_AR), if the file lies on hugetlbfs, or if the thread blocks
+ * The signal still ends the process if the page's memory is broken (BUS_MCEERR_AR), if the file is on hugetlbfs, or if the thread blocks
  * SIGBUS. A memory control group that is full raises no signal but SIGKILL.
  *
  * Return value:
@@ -3014,9 +3008,9 @@ int umsg_catch_truncation(void);
 /*
  * Says why the calling thread's last failed call failed.
  *
- * errno says which error it was, and the table of a manual page what that can mean; this text says what it was in this
- * case, with names and numbers: which limit, whose directory, and what to do about it. It is in English and has no full
- * stop or line feed at its end. A call that succeeds does not change it.
+ * errno names the kind of error, and the manual page lists its possible causes. This text states the cause of this error, with names and
+ * numbers: which limit, which directory, and what to do. The text is in English and has no full stop or line feed at its end. A call that
+ * succeeds does not change it.
  *
  * Return value:
  * A text that is valid until the calling thread's next call of this function or its end, never NULL: an empty text

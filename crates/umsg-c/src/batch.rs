@@ -16,7 +16,7 @@ use crate::time;
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct umsg_mq_message {
-    /// Its bytes, or where they are to be copied to; NULL if there are none. Sending does not change them.
+    /// The message's bytes, or the place to which a receive copies them; NULL if there are none. Sending does not change the bytes.
     pub data: *mut c_void,
     /// How many bytes there is room for at `data`: for receiving.
     pub size: size_t,
@@ -33,8 +33,8 @@ pub struct umsg_mq_message {
 /// them, the call waits; a batch that waits has its place among the blocked senders, and while it is first, the room that
 /// there is is kept for it.
 ///
-/// A call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`. With NULL it waits for ever, or not at all
-/// if the handle has `O_NONBLOCK`; with a time that flag does not count. The messages must not change during the call.
+/// A call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`. With NULL the call waits without limit, or does not wait
+/// if the handle has `O_NONBLOCK`. With a time that flag has no effect. The messages must not change during the call.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error; nothing was sent.
@@ -81,8 +81,8 @@ pub unsafe extern "C" fn umsg_mq_send_batch(
 /// Of the `n` messages the first ones are sent, as one batch: as many as fit, and at least one. While the queue is full,
 /// the call waits to send the first message; what else fits then follows as a second batch.
 ///
-/// A call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`. With NULL it waits for ever, or not at all
-/// if the handle has `O_NONBLOCK`; with a time that flag does not count. The messages must not change during the call.
+/// A call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`. With NULL the call waits without limit, or does not wait
+/// if the handle has `O_NONBLOCK`. With a time that flag has no effect. The messages must not change during the call.
 ///
 /// # Return value
 /// On success, the number of messages sent, which is 0 only if `n` is 0. On error, -1

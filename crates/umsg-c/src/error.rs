@@ -57,7 +57,7 @@ pub(crate) enum Failure {
     Restore(#[from] RestoreError),
     #[error(transparent)]
     Namespace(#[from] NamespaceError),
-    /// Of a queue that is to be polled.
+    /// An error of a queue that the program polls.
     #[error("the queue can't be polled: {0}")]
     Poll(std::io::Error),
     /// Of System V queues.
@@ -66,7 +66,7 @@ pub(crate) enum Failure {
     /// Of rings.
     #[error(transparent)]
     Ring(#[from] ring::Refusal),
-    /// What a system call said.
+    /// The error of a system call.
     #[error(transparent)]
     System(#[from] std::io::Error),
     /// E2BIG
@@ -113,7 +113,7 @@ thread_local! {
     });
 }
 
-/// What a call returns: its result, or -1 with errno set and the reason remembered.
+/// Returns the result of a call, or sets errno, stores the reason, and returns -1.
 #[inline(always)]
 pub(crate) fn answer<T: From<i8>>(result: Result<T, Failure>) -> T {
     result.unwrap_or_else(|failure| {
@@ -138,9 +138,9 @@ pub(crate) fn fail(failure: Failure) {
 
 /// Says why the calling thread's last failed call failed.
 ///
-/// errno says which error it was, and the table of a manual page what that can mean; this text says what it was in this
-/// case, with names and numbers: which limit, whose directory, and what to do about it. It is in English and has no full
-/// stop or line feed at its end. A call that succeeds does not change it.
+/// errno names the kind of error, and the manual page lists its possible causes. This text states the cause of this error, with names and
+/// numbers: which limit, which directory, and what to do. The text is in English and has no full stop or line feed at its end. A call that
+/// succeeds does not change it.
 ///
 /// # Return value
 /// A text that is valid until the calling thread's next call of this function or its end, never NULL: an empty text

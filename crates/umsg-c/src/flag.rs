@@ -1,8 +1,7 @@
 //! A flag that forked children share, as they share the O_NONBLOCK of an open file.
 //!
-//! It is a word of a page that is mapped shared: in such a page the first word says how many are used, so that a
-//! process and its forked child, which go on with the same page, take different ones. A word is used once. The page is
-//! unmapped in a process with the last of its flags there.
+//! A flag is a word of a page that is mapped shared. The first word of the page counts the used ones, so that a process and its forked
+//! child, which share the page, take different words. A word is used once. A process unmaps the page with the last of its flags there.
 
 use std::io;
 use std::ptr::NonNull;

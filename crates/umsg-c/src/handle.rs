@@ -27,7 +27,7 @@ pub struct umsg_mq {
 /// its parent.
 pub type umsg_mqd_t = *mut umsg_mq;
 
-/// What a handle leads to.
+/// The object of a handle.
 pub(crate) struct Open {
     pub(crate) queue: Queue,
     /// The name that it was opened by, with its slash.
@@ -101,7 +101,7 @@ mod tests {
     use umsg::Namespace;
     use umsg::posix::OpenOptions;
 
-    /// A queue in a directory of its own, which tells how often it is mapped.
+    /// A queue in its own directory, which tells how often it is mapped.
     struct Home(TempDir);
 
     impl Home {
@@ -132,7 +132,7 @@ mod tests {
             .unwrap()
         }
 
-        /// Whether the queue is unmapped soon: a thread of another test that is just dropping what is unused may be the one to do it.
+        /// Returns whether the queue is unmapped soon. A thread of another test that drops unused queues may unmap it.
         fn gets_unmapped(&self) -> bool {
             let end = Instant::now() + Duration::from_secs(10);
             while self.is_mapped() && Instant::now() < end {

@@ -1,8 +1,8 @@
-//! Numbers that a program has of what the library keeps for it: open queues, leases, reservations.
+//! The numbers by which a program names the things that the library keeps for it: open queues, leases, reservations.
 //!
-//! A number is a place in a table and a generation. The generation comes from a counter of the table and is kept beside the thing, so
-//! a number that was made up, or has ended, leads nowhere until 2^32 further things were kept. Threads use and end things at the
-//! same time; a thing is dropped when its number has ended and its last user is gone. Hazard pointers record the things in use
+//! A number is a place in a table and a generation. The generation comes from a counter of the table and is stored with the thing. So an
+//! invented number, or one that has ended, leads nowhere until the table has kept 2^32 further things. Threads use and end things at the
+//! same time; a thing is dropped after its number has ended and its last use is over. Hazard pointers record the things in use
 //! (`umsg_shm::reclaim`), so no step takes a lock, and a use costs no locked instruction.
 
 use std::ops::Deref;
@@ -29,7 +29,7 @@ struct Entry<T> {
     thing: T,
 }
 
-/// What a number consists of.
+/// The parts of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Number {
     /// Less than 65,536.
@@ -131,7 +131,7 @@ impl<T: Send + Sync> Kept<T> {
     /// The thing with a lifetime that the compiler does not check.
     ///
     /// # Safety
-    /// The result, and what is made of it, is used no longer than this.
+    /// The result, and everything derived from it, must not outlive this value.
     pub(crate) unsafe fn unbounded(&self) -> &'static T {
         // SAFETY: a thing in use stays where it is, and the caller keeps it in use.
         unsafe { &*std::ptr::from_ref(&**self) }

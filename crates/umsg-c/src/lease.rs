@@ -12,12 +12,11 @@ use crate::leases::{self, Described};
 use crate::pointer;
 use crate::time::{self, told};
 
-/// A message that was received where it lies. The members describe it; changing them changes nothing, but `id` must stay as
-/// it is.
+/// A message that was received in place. The members describe it. Changing them has no effect, but `id` must stay as it is.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct umsg_mq_lease {
-    /// Where the message lies: valid until the lease ends.
+    /// The address of the message: valid until the lease ends.
     pub data: *const c_void,
     /// The length of the message in bytes.
     pub len: size_t,
@@ -55,15 +54,15 @@ impl Described for umsg_mq_lease {
     }
 }
 
-/// Receives a message where it lies.
+/// Receives a message in place.
 ///
-/// As umsg_mq_receive(3), but nothing is copied: `data` and `len` of `lease` say where the message lies in the queue's
-/// memory and how long it is. The bytes must not be written. The message counts for the queue's capacity until
-/// umsg_mq_acknowledge(3) removes it for good; umsg_mq_return(3), the death of the process and the end of a time limit
-/// set by umsg_mq_lease_limit(3) return it to the head of its priority, and the next receiver gets it.
+/// As umsg_mq_receive(3), but copies nothing: `data` and `len` of `lease` are the address of the message in the queue's memory and its
+/// length. The bytes must not be written. The message counts for the queue's capacity until umsg_mq_acknowledge(3) removes it.
+/// umsg_mq_return(3), the death of the process, and the end of a time limit set by umsg_mq_lease_limit(3) return it to the head of its
+/// priority, and the next receiver gets it.
 ///
-/// A call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`. With NULL it waits for ever, or not at all
-/// if the handle has `O_NONBLOCK`; with a time that flag does not count.
+/// A call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`. With NULL the call waits without limit, or does not wait
+/// if the handle has `O_NONBLOCK`. With a time that flag has no effect.
 ///
 /// Leases may be ended in any order and by any thread of the process, also after the handle was closed. A child made by
 /// fork(2) does not own its parent's leases.
@@ -117,8 +116,8 @@ pub unsafe extern "C" fn umsg_mq_lease(
 
 /// Removes a leased message for good.
 ///
-/// To be called when the message has been dealt with: it is gone from the queue, its room is free, and the lease is
-/// ended, whatever the call returns, unless that is `EDEADLK` or `EFAULT`: then it goes on and can be ended later.
+/// Call it after the message has been processed. The message leaves the queue, its room becomes free, and the lease ends, whatever the call
+/// returns. The exceptions are `EDEADLK` and `EFAULT`: then the lease continues and can be ended later.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.
@@ -126,7 +125,7 @@ pub unsafe extern "C" fn umsg_mq_lease(
 /// # Errors
 /// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue; umsg_defer_signal(3) has the
-///   handler run later instead. The lease goes on.
+/// handler run later instead. The lease continues.
 /// - `EFAULT`: `lease` is at an address that can't be read and written.
 /// - `EINVAL`: `lease` is no lease that this process has.
 /// - `ESTALE`: a time limit or another thread has ended the lease, or this is a forked child of its holder.
@@ -145,8 +144,8 @@ pub unsafe extern "C" fn umsg_mq_acknowledge(lease: *mut umsg_mq_lease) -> c_int
 
 /// Returns a leased message to its queue.
 ///
-/// The message goes back to the head of its priority, and the next receiver gets it. The lease is ended, whatever the call
-/// returns, unless that is `EDEADLK` or `EFAULT`: then it goes on and can be ended later.
+/// The message goes back to the head of its priority, and the next receiver gets it. The lease ends, whatever the call returns. The
+/// exceptions are `EDEADLK` and `EFAULT`: then the lease continues and can be ended later.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.
@@ -154,7 +153,7 @@ pub unsafe extern "C" fn umsg_mq_acknowledge(lease: *mut umsg_mq_lease) -> c_int
 /// # Errors
 /// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue; umsg_defer_signal(3) has the
-///   handler run later instead. The lease goes on.
+/// handler run later instead. The lease continues.
 /// - `EFAULT`: `lease` is at an address that can't be read and written.
 /// - `EINVAL`: `lease` is no lease that this process has.
 /// - `ESTALE`: a time limit or another thread has ended the lease, or this is a forked child of its holder.
@@ -172,10 +171,9 @@ pub unsafe extern "C" fn umsg_mq_return(lease: *mut umsg_mq_lease) -> c_int {
 
 /// Lets a lease end by itself after some time.
 ///
-/// `time` is relative to the call. When it has passed, the message goes back to the head of its priority, even if the holder
-/// still reads the message; the holder's umsg_mq_acknowledge(3) then fails. A call on the queue returns the message: one that
-/// finds the queue empty or full, or one that receives beside other leases. A blocked call looks ten times a second. A further
-/// call sets another limit.
+/// `time` is relative to the call. After that time the message goes back to the head of its priority, even if the holder still reads the
+/// message; the holder's umsg_mq_acknowledge(3) then fails. The next call on the queue that finds it empty or full, or receives while other
+/// leases exist, returns the message. A blocked call checks ten times a second. A further call sets another limit.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.
@@ -203,7 +201,7 @@ pub unsafe extern "C" fn umsg_mq_lease_limit(
     answer(unsafe { leases::limit(&LEASES, lease, time, limit) })
 }
 
-/// Keeps a lease and says what a program has to know of it.
+/// Keeps a lease and describes it to the program.
 fn keep(lease: Lease<'static>, held: Held) -> Result<umsg_mq_lease, Failure> {
     let mut told = umsg_mq_lease {
         data: lease.as_ptr().cast(),

@@ -22,8 +22,7 @@ pub(crate) trait Described: Copy {
 
 const NO_LEASE: Failure = Failure::Invalid("this is no lease that the process has");
 
-/// Ends a lease and marks the program's structure as that of none, unless the lease goes on because the queue could not be
-/// asked.
+/// Ends a lease and clears the program's structure. If the queue could not be used, the lease continues.
 ///
 /// # Safety
 /// `lease` is readable and writable, or an address that a pointer check refuses.

@@ -15,9 +15,9 @@
 //! | errno and the text of the last error | `error` |
 //! | what a program hands in: addresses, times | `pointer`, `time` |
 //!
-//! A handle is a number in the guise of a pointer and is never followed, so any value at all may be handed in; the ends of
-//! rings are addresses, see `ring`. Other pointers are refused if they can't be addresses of a program (NULL, small numbers,
-//! the kernel's half), and otherwise trusted, as all of libc does.
+//! A handle is a number in the form of a pointer, which the library never follows, so a program may pass any value. The ends of rings are
+//! addresses, see `ring`. The library refuses other pointers that can't be addresses of a program (NULL, small numbers, the kernel's half),
+//! and trusts all others, as libc does.
 //!
 //! A panic is a bug and ends the process; no unwinding leaves these functions.
 #![allow(non_camel_case_types, reason = "the types have their names of C")]

@@ -1,4 +1,4 @@
-//! Being told that a message has come.
+//! Notification that a message has arrived.
 
 use std::ffi::c_int;
 
@@ -10,13 +10,13 @@ use crate::error::answer;
 use crate::handle::{self, umsg_mqd_t};
 use crate::pointer;
 
-/// Registers the process to be told when a message comes to the empty queue, or takes that back.
+/// Registers the process for a notification when a message arrives at the empty queue, or ends the registration.
 ///
-/// The process is told once, when a message comes to the queue that was empty and no thread waits to receive it; then the
-/// registration is over. One process can be registered with a queue. With messages in the queue the registration takes effect when these
-/// have been received. How the process is told says `sigev_notify` of `notification`:
+/// The process is notified once, when a message arrives at the empty queue and no thread waits to receive it; then the registration ends.
+/// One process can be registered with a queue. While messages are in the queue, the registration has no effect until they have been
+/// received. `sigev_notify` of `notification` is the kind of the notification:
 ///
-/// - `SIGEV_NONE`: not at all; it only keeps others from registering.
+/// - `SIGEV_NONE`: none; the registration only prevents other processes from registering.
 /// - `SIGEV_SIGNAL`: by the signal `sigev_signo` to the process, with `SI_MESGQ` in `si_code`, `sigev_value` in `si_value`, and the
 ///   sender's process and real user id in `si_pid` and `si_uid`. Signal 0 is none.
 /// - `SIGEV_THREAD`: by a call of `sigev_notify_function` with `sigev_value`, in a new detached thread with the attributes
@@ -49,7 +49,7 @@ use crate::pointer;
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue; see umsg_defer_signal(3).
 /// - `EFAULT`: `notification` is at an address that can't be read.
 /// - `EINVAL`: `sigev_notify` is none of the three, `sigev_signo` is not from 0 to 64, or `sigev_notify_function` is NULL.
-/// - `ENOMEM`: there is no memory, no thread can be started, or 1,032 processes were told by this queue and have not run since, being
+/// - `ENOMEM`: there is no memory, no thread can be started, or this queue has notified 1,032 processes that have not run since, being
 ///   stopped. What this process itself has not come to never counts: if its functions are asked for faster than threads can be
 ///   begun, the call waits for them, for a second at most.
 ///

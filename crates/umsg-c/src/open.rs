@@ -13,7 +13,7 @@ use crate::flag::Flag;
 use crate::handle::{self, Open, umsg_mqd_t};
 use crate::pointer;
 
-/// What the functions that open return if they fail.
+/// The return values of the functions that open, if they fail.
 const NO_QUEUE: umsg_mqd_t = std::ptr::without_provenance_mut(usize::MAX);
 
 /// Opens a queue, or creates it.
@@ -23,21 +23,21 @@ const NO_QUEUE: umsg_mqd_t = std::ptr::without_provenance_mut(usize::MAX);
 ///
 /// - `O_CREAT`: create the queue if there is none of this name. Two further arguments follow: `mode_t mode`, the
 ///   permission bits before the umask, and `const struct umsg_mq_attr *attr`, of which `mq_maxmsg` and
-///   `mq_msgsize` count; NULL stands for the defaults of the namespace, 10 messages of 8192 bytes unless changed.
+/// `mq_msgsize` count; with NULL the queue gets the defaults of the namespace: 10 messages of 8192 bytes unless changed.
 ///   An existing queue keeps its attributes.
 /// - `O_EXCL`: with `O_CREAT`, fail if there is a queue of this name.
 /// - `O_NONBLOCK`: calls on the handle fail with `EAGAIN` where they would wait.
 ///
-/// A queue lies in a namespace, which is a directory: the one that the environment names as `UMSG_DIR`, else
-/// /dev/shm/umsg if there is one, else the user's own /dev/shm/umsg-UID, which is made on first use. Its limits belong to
-/// its owner; `umsg limits` shows and sets them.
+/// A queue belongs to a namespace, which is a directory: the directory that the environment variable `UMSG_DIR` names, else /dev/shm/umsg if
+/// it exists, else the user's own directory /dev/shm/umsg-UID, which the first use creates. The owner of the namespace sets its limits;
+/// `umsg limits` shows and sets them.
 ///
-/// The permission bit r grants receiving, and w grants sending. Both senders and receivers map the queue's file for writing.
-/// The kernel therefore enforces access to the queue as a whole. The library, not the kernel, enforces send-only and receive-only
-/// access: a process that writes to the file directly can bypass it. If senders must not read or change each other's messages, give
-/// each sender a queue of its own with mode 0600, or 0660 and a group of two. The kernel enforces these modes.
+/// The permission bit r grants receiving, and w grants sending. Both senders and receivers map the queue's file for writing. The kernel
+/// therefore enforces access to the queue as a whole. The library, not the kernel, enforces send-only and receive-only access: a process
+/// that writes to the file directly can bypass it. If senders must not read or change each other's messages, give each sender its own queue
+/// with mode 0600, or 0660 and a group of two. The kernel enforces these modes.
 ///
-/// The handle is no descriptor and does not count as one. A child made by fork(2) may go on using it; execve(2) ends it.
+/// The handle is no descriptor and does not count as one. A child made by fork(2) may continue to use it; execve(2) ends it.
 ///
 /// # Return value
 /// On success, a handle. On error, `(umsg_mqd_t)-1` with errno set to indicate the error.
@@ -88,7 +88,7 @@ pub unsafe extern "C" fn umsg_mq_open(
         };
         let mut options = options_for(oflag, if creates { mode } else { 0 });
         if let Some(attributes) = attributes {
-            // What is no count becomes one that no queue can have: only a creation judges it.
+            // A value that is no count becomes a count that no queue can have. Only a creation checks it.
             options.max_messages(u32::try_from(attributes.mq_maxmsg).unwrap_or(0));
             options.message_size(u32::try_from(attributes.mq_msgsize).unwrap_or(0));
         }
@@ -99,9 +99,9 @@ pub unsafe extern "C" fn umsg_mq_open(
 
 /// Closes a handle.
 ///
-/// The queue and its messages stay. Calls of other threads that use the handle go on as if nothing had happened, and the
-/// queue's memory is unmapped when the last of them returns. If the process is registered with the queue by umsg_mq_notify(3), it
-/// is so no more, by whichever handle it was; in a child made by fork(2) the parent's registration stays.
+/// The queue and its messages stay. Calls of other threads that use the handle continue. The queue's memory is unmapped when the last of
+/// them returns. A registration of the process by umsg_mq_notify(3) ends, whichever handle it was made with. In a child made by fork(2) the
+/// parent's registration stays.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.
@@ -160,7 +160,7 @@ pub unsafe extern "C" fn umsg_mq_unlink(name: *const c_char) -> c_int {
 
 /// Removes a queue's name from a namespace.
 ///
-/// As umsg_mq_unlink(3), in the namespace that is the directory `directory` and not the one that the environment names.
+/// As umsg_mq_unlink(3), in the namespace `directory`, a directory, in place of the namespace that the environment names.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.
@@ -193,7 +193,7 @@ pub unsafe extern "C" fn umsg_mq_unlink_in(directory: *const c_char, name: *cons
     answer(unlink())
 }
 
-/// What the flags and the mode of umsg_mq_open say.
+/// The meaning of the flags and the mode of umsg_mq_open.
 pub(crate) fn options_for(oflag: c_int, mode: mode_t) -> OpenOptions {
     let (can_receive, can_send) = access(oflag);
     let mut options = OpenOptions::new();
@@ -233,7 +233,7 @@ fn access(oflag: c_int) -> (bool, bool) {
     )
 }
 
-/// What a function that opens returns.
+/// The return value of a function that opens.
 pub(crate) fn handle_or_none(opened: Result<umsg_mqd_t, Failure>) -> umsg_mqd_t {
     opened.unwrap_or_else(|failure| {
         fail(failure);

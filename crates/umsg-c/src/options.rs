@@ -13,7 +13,7 @@ use crate::open::{enter, handle_or_none, options_for};
 use crate::pointer;
 use crate::waiting;
 
-/// What umsg_mq_open_with is told. Every member that is 0 or NULL has its default.
+/// The options of umsg_mq_open_with. A member that is 0 or NULL has its default.
 ///
 /// Initialise it by `struct umsg_mq_options options = {.size = sizeof options};` and set further members by name: a
 /// later version of the library may have more of them.
@@ -22,7 +22,7 @@ use crate::waiting;
 pub struct umsg_mq_options {
     /// sizeof(struct umsg_mq_options): which members the program knows.
     pub size: size_t,
-    /// The directory that is the namespace; NULL for the one that umsg_mq_open uses.
+    /// The directory that is the namespace; NULL for the namespace that umsg_mq_open uses.
     pub directory: *const c_char,
     /// How many messages a queue that is created may hold; 0 for the namespace's default.
     pub max_messages: u32,
@@ -31,22 +31,22 @@ pub struct umsg_mq_options {
     /// How calls on the handle wait: one of UMSG_WAITING_ADAPTIVE (the default), UMSG_WAITING_BLOCKING and
     /// UMSG_WAITING_SPINNING.
     pub waiting: u32,
-    /// What a send does that finds a queue full which is created so: one of UMSG_ON_FULL_BLOCK (the default),
-    /// UMSG_ON_FULL_FAIL and UMSG_ON_FULL_DROP_OLDEST.
+    /// The overflow policy of a created queue, the behaviour of a send that finds the queue full: UMSG_ON_FULL_BLOCK (the default),
+    /// UMSG_ON_FULL_FAIL or UMSG_ON_FULL_DROP_OLDEST.
     pub on_full: u32,
     /// How old a message of a queue that is created may get, in nanoseconds; 0 for any age. One that is older is dropped
     /// when it is met, or goes to the dead-letter queue.
     pub time_to_live: u64,
-    /// The name of the queue that gets what a queue that is created could not keep or deliver, with the same priority; NULL for
-    /// none. It lies in the same namespace, and is created along with this one, with the same attributes and mode, if there
-    /// is none. The process that finds such a message moves it, and needs permission to send to that queue. If the move fails,
-    /// the message stays set aside: it takes memory, but no place in its queue. Up to 1,024 messages are set aside. If a process
-    /// dies while it moves a message, the message may be in both queues.
+    /// The name of the dead-letter queue of a created queue; NULL for none. It gets the messages that the queue could not keep or deliver,
+    /// with the same priority. It belongs to the same namespace. If it does not exist, it is created together with the queue, with the same
+    /// attributes and mode. The process that finds such a message moves it, and needs permission to send to that queue. If the move fails,
+    /// the message stays set aside: it takes memory, but no place in its queue. Up to 1,024 messages are set aside. If a process dies while
+    /// it moves a message, the message may be in both queues.
     pub dead_letter: *const c_char,
     /// How often a message of a queue that is created may be leased; 0 for any number. One that came back so often goes to the
     /// dead-letter queue, which must be named too.
     pub max_deliveries: u32,
-    /// What else a queue that is created is to be: 0 or UMSG_REMOVE_ON_LAST_CLOSE.
+    /// Flags of a created queue: 0 or UMSG_REMOVE_ON_LAST_CLOSE.
     pub flags: u32,
 }
 
@@ -57,9 +57,9 @@ pub struct umsg_mq_options {
 /// flag the queue stays until umsg_mq_unlink(3).
 pub const UMSG_REMOVE_ON_LAST_CLOSE: c_int = 1;
 
-/// It waits for room, unless it must not block: what the kernel's queues do.
+/// The send waits for room, unless it must not block, as in the kernel's queues.
 pub const UMSG_ON_FULL_BLOCK: c_int = 0;
-/// It fails with EAGAIN, as if it must not block.
+/// The send fails with EAGAIN, like a send that must not block.
 pub const UMSG_ON_FULL_FAIL: c_int = 1;
 /// It drops the oldest message of the lowest priority, which may be the new one if all that are queued have a higher one.
 pub const UMSG_ON_FULL_DROP_OLDEST: c_int = 2;
@@ -118,7 +118,7 @@ pub unsafe extern "C" fn umsg_mq_open_with(
     handle_or_none(open())
 }
 
-/// What a program's options come to.
+/// The options of a program in the library's types.
 pub(crate) struct Prepared {
     pub(crate) options: OpenOptions,
     pub(crate) waiting: Waiting,
@@ -126,8 +126,8 @@ pub(crate) struct Prepared {
 
 impl Prepared {
     /// # Safety
-    /// `options` is NULL, or a structure as long as its first member says whose texts are NULL or strings, or they are
-    /// addresses that a pointer check refuses.
+    /// `options` is NULL, or a structure whose first member is its length and whose texts are NULL or strings, or an address that a pointer
+    /// check refuses.
     pub(crate) unsafe fn new(
         oflag: c_int,
         mode: mode_t,
@@ -172,7 +172,7 @@ unsafe fn set_names(options: &mut OpenOptions, given: &umsg_mq_options) -> Resul
     Ok(())
 }
 
-/// What a number of C means.
+/// Converts a number from C.
 fn on_full(number: c_int) -> Result<OnFull, Failure> {
     match number {
         UMSG_ON_FULL_BLOCK => Ok(OnFull::Block),

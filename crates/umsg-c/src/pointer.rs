@@ -19,7 +19,7 @@ pub(crate) fn is_bad<T: ?Sized>(pointer: *const T) -> bool {
     (pointer.cast::<u8>().addr() as isize) < LOWEST
 }
 
-/// Refuses an address that can't be one of user space; `what` says in the error what it was for.
+/// Refuses an address that can't be one of user space; `what` names its purpose in the error.
 #[inline(always)]
 pub(crate) fn check<T: ?Sized>(pointer: *const T, what: &'static str) -> Result<(), Failure> {
     if is_bad(pointer) {

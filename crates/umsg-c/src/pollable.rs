@@ -20,7 +20,7 @@ pub const UMSG_EDGES_ALL: c_int = 2;
 /// It is readable (`POLLIN`) while there is a message, and writable (`POLLOUT`) while there is room, whatever the handle may do. All
 /// processes that have it are shown the same: it may be inherited over fork(2) and passed on.
 ///
-/// `edges` says what a poller with `EPOLLET` is told; to others it makes no difference:
+/// `edges` selects the events of a poller with `EPOLLET`; it does not affect other pollers:
 ///
 /// - `UMSG_EDGES_CHANGES`: when the queue becomes readable, and when it becomes writable. This suffices for a program that repeats
 ///   its calls until one fails with `EAGAIN`. It costs the least: one system call if a send or a receive makes the queue full or
@@ -61,7 +61,7 @@ pub extern "C" fn umsg_mq_pollfd(mqdes: umsg_mqd_t, edges: c_int) -> c_int {
     answer(tell())
 }
 
-/// What a number of C means.
+/// Converts a number from C.
 pub(crate) fn of(edges: c_int) -> Result<Edges, Failure> {
     match edges {
         UMSG_EDGES_CHANGES => Ok(Edges::Changes),

@@ -61,9 +61,8 @@ pub unsafe extern "C" fn umsg_mq_receive(
 
 /// Receives a message, and waits for one no longer than until a certain time.
 ///
-/// As umsg_mq_receive(3), but a call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`. NULL stands
-/// for ever. If there is a message, the time does not matter; if the handle has `O_NONBLOCK`, the call does not wait at
-/// all.
+/// As umsg_mq_receive(3), but a call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL is no limit. If there is a
+/// message, the time does not matter; if the handle has `O_NONBLOCK`, the call does not wait at all.
 ///
 /// # Return value
 /// On success, the length of the message in bytes. On error, -1 with errno set to indicate the error.

@@ -16,9 +16,9 @@ use crate::time;
 /// longer than the `size` of its place stays in the queue and ends the call; the `size` of the first place is no less than
 /// the queue's message size, so that there is at least one message.
 ///
-/// While the queue is empty, the call waits for one message; it does not wait for more. It ends at `abs_timeout`, a time of the
-/// clock `CLOCK_REALTIME`. With NULL it waits for ever, or not at all if the handle has `O_NONBLOCK`; with a time that
-/// flag does not count. The places must not overlap, and while many messages are copied other receivers wait.
+/// While the queue is empty, the call waits for one message, not for more. The wait ends at `abs_timeout`, a time of the clock
+/// `CLOCK_REALTIME`. With NULL the call waits without limit, or does not wait if the handle has `O_NONBLOCK`. With a time that flag has no
+/// effect. The places must not overlap. Other receivers wait while the call copies messages.
 ///
 /// # Return value
 /// On success, the number of messages received, which is 0 only if `n` is 0. On error, -1

@@ -17,7 +17,7 @@ use crate::time;
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct umsg_mq_reservation {
-    /// Where the message is to be written: valid until the reservation ends.
+    /// The place for the message: valid until the reservation ends.
     pub data: *mut c_void,
     /// How many bytes there is room for.
     pub len: size_t,
@@ -45,13 +45,12 @@ struct Taken {
 
 /// Reserves room for a message, to be written where it will lie.
 ///
-/// `data` of `reservation` says where up to `len` bytes are to be written; umsg_mq_commit(3) sends them, and nothing is
-/// copied. What the room holds at first is arbitrary: earlier messages may show. It counts for the queue's capacity from
-/// the beginning. Others send meanwhile: the message takes its place behind those of its priority that were sent before the
-/// commit.
+/// The caller writes up to `len` bytes to `data` of `reservation`, and umsg_mq_commit(3) sends them without copying. The room first holds
+/// arbitrary bytes, also of earlier messages. It counts for the queue's capacity from the beginning. Other senders are not held up: the
+/// message follows the messages of its priority that were sent before the commit.
 ///
-/// A call that waits for room ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`. With NULL it waits for ever, or
-/// not at all if the handle has `O_NONBLOCK`; with a time that flag does not count.
+/// A call that waits for room ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`. With NULL the call waits without limit, or does
+/// not wait if the handle has `O_NONBLOCK`. With a time that flag has no effect.
 ///
 /// Reservations may be ended in any order and by any thread of the process, also after the handle was closed. A child made
 /// by fork(2) does not own its parent's reservations.
@@ -124,7 +123,7 @@ pub unsafe extern "C" fn umsg_mq_reserve(
 /// - `ENOMEM`, `ENOSPC`: the system has no memory left, or the namespace's file system is full.
 ///
 /// # If the process dies
-/// Before the call returns: the message was sent whole, or not at all.
+/// Before the call returns, the whole message was sent, or nothing.
 ///
 /// # See also
 /// umsg_mq_cancel(3), umsg_mq_reserve(3)
@@ -173,7 +172,7 @@ pub unsafe extern "C" fn umsg_mq_cancel(reservation: *mut umsg_mq_reservation) -
     }))
 }
 
-/// Keeps a reservation and says what a program has to know of it.
+/// Keeps a reservation and describes it to the program.
 fn keep(mut reservation: Reservation<'static>, held: Held) -> Result<umsg_mq_reservation, Failure> {
     let mut told = umsg_mq_reservation {
         data: reservation.as_mut_ptr().cast(),

@@ -42,7 +42,7 @@ pub(crate) const MQ_PRIO_MAX: c_uint = 32_768;
 ///   bytes is reached.
 ///
 /// # If the process dies
-/// Before the call returns: the message was sent whole, or not at all.
+/// Before the call returns, the whole message was sent, or nothing.
 ///
 /// # See also
 /// umsg_mq_receive(3), umsg_mq_timedsend(3), mq_send(3)
@@ -65,8 +65,8 @@ pub unsafe extern "C" fn umsg_mq_send(
 
 /// Sends a message, and waits for room no longer than until a certain time.
 ///
-/// As umsg_mq_send(3), but a call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`. NULL stands for
-/// ever. If there is room, the time does not matter; if the handle has `O_NONBLOCK`, the call does not wait at all.
+/// As umsg_mq_send(3), but a call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL is no limit. If there is
+/// room, the time does not matter; if the handle has `O_NONBLOCK`, the call does not wait at all.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.
@@ -79,7 +79,7 @@ pub unsafe extern "C" fn umsg_mq_send(
 /// - `ETIMEDOUT`: the time came before there was room.
 ///
 /// # If the process dies
-/// Before the call returns: the message was sent whole, or not at all.
+/// Before the call returns, the whole message was sent, or nothing.
 ///
 /// # See also
 /// umsg_mq_send(3), umsg_mq_timedreceive(3), clock_gettime(2), mq_timedsend(3)

@@ -4,12 +4,12 @@ use std::ffi::{c_int, c_void};
 
 use crate::error::{Failure, answer};
 
-/// Puts off a signal whose handler must not use a queue now.
+/// Defers a signal whose handler must not use a queue now.
 ///
-/// To be called first in a signal handler that uses umsg, with the three arguments that the kernel gave to it; so the
-/// handler must have been installed with `SA_SIGINFO`. If the signal interrupted this thread inside a critical section of
-/// a call on a queue, the handler has to return at once: the signal is delivered again as soon as the section is over,
-/// which is well below a microsecond later. A handler that goes on instead may find that its call fails with `EDEADLK`.
+/// A signal handler that uses umsg calls this function first, with the three arguments that the kernel gave to the handler. So the handler
+/// must be installed with `SA_SIGINFO`. If the signal interrupted this thread inside a critical section of a call on a queue, the handler
+/// has to return at once: the signal is delivered again at the end of the section, less than a microsecond later. If the handler continues
+/// instead, its call may fail with `EDEADLK`.
 ///
 /// Signals that an instruction raises itself (`SIGSEGV`, `SIGBUS`, `SIGFPE`, `SIGILL`, `SIGTRAP`, `SIGSYS`, `SIGABRT`) are
 /// never put off. Handlers that don't use queues need not call it.
@@ -35,18 +35,18 @@ pub unsafe extern "C" fn umsg_defer_signal(
     unsafe { umsg::signals::defer(signal, info.cast(), context.cast()) }.into()
 }
 
-/// Makes an error of a queue whose file a peer has cut short.
+/// Turns the access to a queue whose file a peer has cut short into an error.
 ///
-/// The kernel raises `SIGBUS` in a call on a queue whose mapped page can't be had, which ends the process. This function installs a
-/// handler of `SIGBUS` for the process: it puts pages of zeroes in their place and lets the call on the queue fail with
-/// `EBADMSG`, and so does every later one in this process. What is not umsg's goes to the handler that was installed before; one
-/// that is installed later takes its place. A second call does nothing. Programs under `umsg run` need not call it; others call it before
-/// they open the first queue.
+/// If a mapped page of a queue has no memory, the kernel raises `SIGBUS` in the call on the queue, which ends the process. This function
+/// installs a handler of `SIGBUS` for the process. The handler maps pages of zeroes in place of the missing ones; the call on the queue then
+/// fails with `EBADMSG`, and so does every later call in this process. Other causes of `SIGBUS` go to the handler that was installed before.
+/// A handler that is installed later replaces this one. A second call does nothing. Programs under `umsg run` need not call the function;
+/// other programs call it before they open the first queue.
 ///
 /// A page can't be had if a process has cut the file short; if the page was never used, or was punched out of the file, and the file
 /// system or its quota is full; or if the file system, or swap, can't read or write it.
 ///
-/// The process ends all the same if the page's memory is broken (`BUS_MCEERR_AR`), if the file lies on hugetlbfs, or if the thread blocks
+/// The signal still ends the process if the page's memory is broken (`BUS_MCEERR_AR`), if the file is on hugetlbfs, or if the thread blocks
 /// `SIGBUS`. A memory control group that is full raises no signal but `SIGKILL`.
 ///
 /// # Return value

@@ -13,9 +13,9 @@ use crate::pointer;
 
 /// Saves a queue in a file, as it is at one instant.
 ///
-/// Writes the queue's name, its attributes, its rules and all of its messages to the descriptor `fd`, which may be that of a file,
-/// a pipe or a socket, from where it stands. The queue is not changed. `umsg load` and umsg_mq_restore(3) make a queue of
-/// it again; checksums cover all of it, so that what was cut short or altered is refused.
+/// Writes the queue's name, its attributes, its rules and all its messages to the descriptor `fd` of a file, a pipe or a socket, from the
+/// present offset. The queue is not changed. `umsg load` and umsg_mq_restore(3) create a queue from the snapshot. Checksums cover the whole
+/// snapshot, so a truncated or altered one is refused.
 ///
 /// Other processes that receive wait while the messages are copied, not while they are written. The process needs memory for
 /// all of them.
@@ -51,9 +51,8 @@ pub extern "C" fn umsg_mq_snapshot(mqdes: umsg_mqd_t, fd: c_int) -> c_int {
 
 /// Makes a queue of what umsg_mq_snapshot(3) saved.
 ///
-/// Reads from the descriptor `fd`, from where it stands, and creates the queue `name`; NULL stands for the name that was
-/// saved. `oflag` is one of `O_RDONLY`, `O_WRONLY` and `O_RDWR`, with or without `O_NONBLOCK`, and says what the
-/// handle is for.
+/// Reads a snapshot from the descriptor `fd`, from the present offset, and creates the queue `name`, or with NULL the queue whose name was
+/// saved. `oflag` is the access mode of the handle: `O_RDONLY`, `O_WRONLY` or `O_RDWR`, with or without `O_NONBLOCK`.
 ///
 /// The queue has the attributes, the rules and the mode that were saved, whatever the umask. Each message keeps its priority,
 /// its place, its sender's process id, the time when it was sent, and how often it came back from a lease. `options` are those
@@ -68,7 +67,7 @@ pub extern "C" fn umsg_mq_snapshot(mqdes: umsg_mqd_t, fd: c_int) -> c_int {
 /// - `EBADF`: `fd` is no descriptor that can be read from.
 /// - `EBADMSG`: what was saved was cut short or altered.
 /// - `EEXIST`: there is a queue of this name.
-/// - `EINVAL`: what is read is no saved queue, or one of another version; or `name` is NULL and no name was saved.
+/// - `EINVAL`: the input is no saved queue, or one of another version; or `name` is NULL and no name was saved.
 ///
 /// # If the process dies
 /// There is no queue, or a whole one: it gets its name when all messages are in it.
@@ -97,8 +96,8 @@ pub unsafe extern "C" fn umsg_mq_restore(
 
 /// Sends to a queue what umsg_mq_snapshot(3) saved.
 ///
-/// Reads from the descriptor `fd`, from where it stands, and sends all messages to a queue that exists, behind those of the
-/// same priority that it holds, as one batch. It keeps its own attributes; the messages are the caller's, sent now. The call
+/// Reads a snapshot from the descriptor `fd`, from the present offset, and sends all its messages to an existing queue as one batch. They
+/// follow the queue's messages of the same priority. The queue keeps its attributes; the messages count as sent now by the caller. The call
 /// does not wait for room.
 ///
 /// # Return value
@@ -111,7 +110,7 @@ pub unsafe extern "C" fn umsg_mq_restore(
 /// - `EBADF`: `mqdes` is no handle of an open queue, or was not opened for sending; or `fd` is no descriptor that can be
 ///   read from.
 /// - `EBADMSG`: what was saved was cut short or altered.
-/// - `EINVAL`: what is read is no saved queue, or one of another version.
+/// - `EINVAL`: the input is no saved queue, or one of another version.
 /// - `EMSGSIZE`: a message is longer than the queue's message size.
 ///
 /// # If the process dies
@@ -140,7 +139,7 @@ unsafe fn given(name: *const c_char) -> Result<Option<OsString>, Failure> {
     Ok(Some(OsStr::to_owned(name)))
 }
 
-/// A descriptor of the program, which may be none at all.
+/// A descriptor number of the program, which may be invalid.
 struct Descriptor(c_int);
 
 impl Read for Descriptor {

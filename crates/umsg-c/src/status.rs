@@ -1,4 +1,4 @@
-//! What a queue says of itself.
+//! The status of a queue.
 
 use std::ffi::{OsStr, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
@@ -13,8 +13,8 @@ use crate::options::{UMSG_ON_FULL_BLOCK, UMSG_ON_FULL_DROP_OLDEST, UMSG_ON_FULL_
 use crate::pointer;
 use crate::time::told;
 
-/// All that can be said about a queue without looking at its messages. Times are in nanoseconds since 1970, to a few
-/// milliseconds, and 0 stands for never. The counts of events are since the queue was created.
+/// The status of a queue, without its messages. Times are in nanoseconds since 1970, accurate to a few milliseconds; 0 means never. Counts
+/// of events begin with the creation of the queue.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct umsg_mq_status {
@@ -58,7 +58,7 @@ pub struct umsg_mq_status {
     pub spins_paid: u64,
     /// Waits that ended with a time-out or a signal.
     pub given_up: u64,
-    /// Waiting threads whose death was noticed.
+    /// Waiting threads that were found dead.
     pub waiters_died: u64,
     /// Repairs of the senders' side after a death.
     pub sender_repairs: u64,
@@ -70,8 +70,7 @@ pub struct umsg_mq_status {
     pub leased: u64,
     /// Leased messages that went back to the queue.
     pub returned: u64,
-    /// What a send does that finds the queue full: one of UMSG_ON_FULL_BLOCK, UMSG_ON_FULL_FAIL and
-    /// UMSG_ON_FULL_DROP_OLDEST.
+    /// The behaviour of a send that finds the queue full: UMSG_ON_FULL_BLOCK, UMSG_ON_FULL_FAIL or UMSG_ON_FULL_DROP_OLDEST.
     pub on_full: u32,
     /// How often a message may be leased; 0 for any number.
     pub max_deliveries: u32,
@@ -95,9 +94,9 @@ pub struct umsg_mq_status {
 
 /// Tells all that can be said about a queue.
 ///
-/// Writes to `status` what the queue says of itself. `size` is `sizeof(struct umsg_mq_status)`: a program that was
-/// compiled with an older `umsg.h` has a shorter structure and gets the members that it knows; in one that was compiled
-/// with a newer `umsg.h`, members that this version of the library does not know are set to 0.
+/// Writes the status of the queue to `status`. `size` is `sizeof(struct umsg_mq_status)`: a program that was compiled with an older `umsg.h`
+/// has a shorter structure, and gets the members that it knows. In a program that was compiled with a newer `umsg.h`, the members that this
+/// library does not know are set to 0.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.

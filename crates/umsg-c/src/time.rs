@@ -1,4 +1,4 @@
-//! Times: those until which a call waits, and those that are told.
+//! Times: deadlines of calls, and times in a status.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -9,8 +9,8 @@ use crate::error::Failure;
 use crate::handle::Open;
 use crate::pointer;
 
-/// Until when a call may wait; `None` is for ever. A bad address and a time that is none are the first errors that a call
-/// reports, whether it would wait or not.
+/// The deadline of a call; `None` is no limit. A bad address or an invalid time is the first error that a call reports, whether it would
+/// wait or not.
 ///
 /// # Safety
 /// `timeout` is NULL, or a readable timespec, or an address that a pointer check refuses.
@@ -20,7 +20,7 @@ pub(crate) unsafe fn deadline(timeout: *const timespec) -> Result<Option<SystemT
     let Some(time) = (unsafe { pointer::read(timeout, "the time-out")? }) else {
         return Ok(None);
     };
-    // A time beyond what the type can hold is no deadline at all.
+    // A time beyond the range of the type is no deadline.
     Ok(UNIX_EPOCH.checked_add(span(time)?))
 }
 
@@ -42,7 +42,7 @@ pub(crate) fn until(deadline: Option<SystemTime>, open: &Open) -> Until {
     }
 }
 
-/// A time as it is told: nanoseconds since 1970, 0 for never.
+/// A time in a status: nanoseconds since 1970, 0 for never.
 pub(crate) fn told(time: Option<SystemTime>) -> i64 {
     time.and_then(|time| time.duration_since(UNIX_EPOCH).ok())
         .map_or(0, |since| {

@@ -47,7 +47,7 @@ pub extern "C" fn umsg_mq_set_waiting(mqdes: umsg_mqd_t, waiting: c_int) -> c_in
     answer(set())
 }
 
-/// What a number of C means.
+/// Converts a number from C.
 pub(crate) fn of(waiting: c_int) -> Result<Waiting, Failure> {
     match waiting {
         UMSG_WAITING_ADAPTIVE => Ok(Waiting::Adaptive),

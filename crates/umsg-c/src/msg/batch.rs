@@ -15,7 +15,7 @@ use crate::time;
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct umsg_msg_message {
-    /// Its bytes, or where they are to be copied to; NULL if there are none. Sending does not change them.
+    /// The message's bytes, or the place to which a receive copies them; NULL if there are none. Sending does not change the bytes.
     pub data: *mut c_void,
     /// How many bytes there is room for at `data`: for receiving.
     pub size: size_t,
@@ -31,7 +31,7 @@ pub struct umsg_msg_message {
 /// wake-ups, and arrive in the order given. If there is no room for all of them, the call waits; with `IPC_NOWAIT` in `msgflg`, the
 /// only flag that there is, it fails. The messages must not change during the call.
 ///
-/// A call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL stands for ever.
+/// A call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL is no limit.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error; nothing was sent.

@@ -16,13 +16,13 @@ use crate::pointer;
 ///
 /// `cmd` is one of these, whose names are those of `<sys/msg.h>`:
 ///
-/// - `IPC_STAT`: write to `buf` what the queue says of itself: key, owner, creator, mode, times, counts, last sender and receiver.
+/// - `IPC_STAT`: write the queue's status to `buf`: key, owner, creator, mode, times, counts, last sender and receiver.
 /// - `IPC_SET`: set owner, group, mode and `msg_qbytes` to those in `buf`. Waiting calls check their permission and the
 ///   room again.
 /// - `IPC_RMID`: remove the queue with its messages. Waiting calls fail with `EIDRM`.
 /// - `IPC_INFO`: write the limits to `buf`, which is a `struct msginfo *` then.
 /// - `MSG_INFO`: the same with how many queues, messages and bytes there are.
-/// - `MSG_STAT`: as `IPC_STAT`, of the queue whose index is `msqid`: with the indices from 0 to what `MSG_INFO` returns all queues
+/// - `MSG_STAT`: as `IPC_STAT`, for the queue whose index is `msqid`: with the indices from 0 to what `MSG_INFO` returns all queues
 ///   can be listed.
 /// - `MSG_STAT_ANY`: as `MSG_STAT`, whether the caller may read the queue or not.
 ///
@@ -35,7 +35,7 @@ use crate::pointer;
 /// queue's identifier; else 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// - `EACCES`: the command tells of a queue whose mode does not let the caller read.
+/// - `EACCES`: the command reads the status of a queue whose mode does not let the caller read.
 /// - `EAGAIN`: a process was stopped inside of an operation on this queue.
 /// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
 /// - `EBUSY`: a process was stopped while it made or removed a queue.
@@ -53,12 +53,12 @@ use crate::pointer;
 /// umsg_msg_status(3), umsg_msgget(3), umsg(1), msgctl(2)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn umsg_msgctl(msqid: c_int, cmd: c_int, buf: *mut msqid_ds) -> c_int {
-    // SAFETY: the caller promises what the command asks for.
+    // SAFETY: the caller guarantees what the command requires.
     answer(unsafe { control(msqid, cmd, buf) })
 }
 
 /// # Safety
-/// `buf` is what the command asks for, or an address that a pointer check refuses.
+/// `buf` is the structure that the command requires, or an address that a pointer check refuses.
 unsafe fn control(id: c_int, command: c_int, buf: *mut msqid_ds) -> Result<c_int, Failure> {
     if id < 0 || command < 0 {
         return Err(Refusal::of_id(libc::EINVAL, id).into());

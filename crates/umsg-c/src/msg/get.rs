@@ -17,16 +17,17 @@ use crate::error::answer;
 /// With the key `IPC_PRIVATE`, which is 0, a new queue is made each time, which has no key. Of a queue that exists, the lowest nine
 /// bits are permissions that the caller asks for.
 ///
-/// The queue lies in the namespace that umsg_mq_open(3) describes, beside the POSIX queues; which one that is, is found out at
-/// the process's first call, and stays so. Limits belong to its owner and need no privilege to set (`umsg limits`): the
-/// longest message, `msgmax`; how many bytes a new queue may hold, `msgmnb`; up to how many umsg_msgctl(3) may raise that,
-/// `max_qbytes`; and how many queues there may be, `msgmni`. What they are unless set equals the kernel's.
+/// The queue belongs to the namespace that umsg_mq_open(3) describes, like the POSIX queues. The process's first call determines the
+/// namespace for all later calls. The owner of the namespace sets its limits without privilege (`umsg limits`): the longest message,
+/// `msgmax`; the bytes that a new queue may hold, `msgmnb`; the largest value to which umsg_msgctl(3) may raise them, `max_qbytes`; and the
+/// number of queues, `msgmni`. The defaults are the kernel's.
 ///
 /// # Return value
 /// On success, the queue's identifier, a non-negative integer that is no descriptor. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// - `EACCES`: the queue's mode does not grant what the lowest nine bits ask for; those of a new queue let some only send or only
+/// - `EACCES`: the queue's mode does not grant the access that the lowest nine bits request; the mode of a new queue lets some users only
+///   send or only
 ///   receive, in a namespace that refuses such modes (umsg-limits(1)); or the key's label, `msg/k-XXXXXXXX`, belongs to another
 ///   user and leads to no queue; or the namespace is not to be trusted or is that of other containers; umsg_last_error(3) says which.
 /// - `EBUSY`: a process was stopped while it made or removed a queue.

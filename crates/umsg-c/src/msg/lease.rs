@@ -15,12 +15,12 @@ use crate::leases::{self, Described};
 use crate::pointer;
 use crate::time::{self, told};
 
-/// A message of a System V queue that was received where it lies. The members describe it; changing them changes nothing, but
-/// `id` must stay as it is.
+/// A message of a System V queue that was received in place. The members describe it. Changing them has no effect, but `id` must stay as it
+/// is.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct umsg_msg_lease {
-    /// Where the message lies: valid until the lease ends.
+    /// The address of the message: valid until the lease ends.
     pub data: *const c_void,
     /// The length of the message in bytes.
     pub len: size_t,
@@ -56,14 +56,14 @@ impl Described for umsg_msg_lease {
     }
 }
 
-/// Receives a message of a System V queue where it lies.
+/// Receives a message of a System V queue in place.
 ///
-/// As umsg_msgrcv(3), with `msgtyp`, and `MSG_EXCEPT` and `IPC_NOWAIT` in `msgflg`; but nothing is copied: `data` and `len` of `lease`
-/// say where the message lies in the queue's memory and how long it is. The bytes must not be written. The message counts for the
-/// queue's capacity until umsg_msg_acknowledge(3) removes it for good; umsg_msg_return(3), the death of the process and the end of a
-/// time limit set by umsg_msg_lease_limit(3) return it to its place in the queue, and the next receiver gets it.
+/// As umsg_msgrcv(3), with `msgtyp`, and `MSG_EXCEPT` and `IPC_NOWAIT` in `msgflg`; but copies nothing: `data` and `len` of `lease` are the
+/// address of the message in the queue's memory and its length. The bytes must not be written. The message counts for the queue's capacity
+/// until umsg_msg_acknowledge(3) removes it. umsg_msg_return(3), the death of the process, and the end of a time limit set by
+/// umsg_msg_lease_limit(3) return it to its place in the queue, and the next receiver gets it.
 ///
-/// A call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL stands for ever.
+/// A call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL is no limit.
 ///
 /// Leases may be ended in any order and by any thread of the process. A child made by fork(2) does not own its parent's leases.
 ///
@@ -117,8 +117,8 @@ pub unsafe extern "C" fn umsg_msg_lease(
 
 /// Removes a leased message of a System V queue for good.
 ///
-/// To be called when the message has been dealt with: it is gone from the queue, its room is free, and the lease is
-/// ended, whatever the call returns, unless that is `EDEADLK` or `EFAULT`: then it goes on and can be ended later.
+/// Call it after the message has been processed. The message leaves the queue, its room becomes free, and the lease ends, whatever the call
+/// returns. The exceptions are `EDEADLK` and `EFAULT`: then the lease continues and can be ended later.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.
@@ -126,7 +126,7 @@ pub unsafe extern "C" fn umsg_msg_lease(
 /// # Errors
 /// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue; umsg_defer_signal(3) has the
-///   handler run later instead. The lease goes on.
+/// handler run later instead. The lease continues.
 /// - `EFAULT`: `lease` is at an address that can't be read and written.
 /// - `EINVAL`: `lease` is no lease that this process has.
 /// - `ESTALE`: a time limit or another thread has ended the lease, the queue was removed, or this is a forked child of its holder.
@@ -144,8 +144,8 @@ pub unsafe extern "C" fn umsg_msg_acknowledge(lease: *mut umsg_msg_lease) -> c_i
 
 /// Returns a leased message to its System V queue.
 ///
-/// The message goes back to its place in the queue, and the next receiver gets it. The lease is ended, whatever the call
-/// returns, unless that is `EDEADLK` or `EFAULT`: then it goes on and can be ended later.
+/// The message goes back to its place in the queue, and the next receiver gets it. The lease ends, whatever the call returns. The exceptions
+/// are `EDEADLK` and `EFAULT`: then the lease continues and can be ended later.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.
@@ -153,7 +153,7 @@ pub unsafe extern "C" fn umsg_msg_acknowledge(lease: *mut umsg_msg_lease) -> c_i
 /// # Errors
 /// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue; umsg_defer_signal(3) has the
-///   handler run later instead. The lease goes on.
+/// handler run later instead. The lease continues.
 /// - `EFAULT`: `lease` is at an address that can't be read and written.
 /// - `EINVAL`: `lease` is no lease that this process has.
 /// - `ESTALE`: a time limit or another thread has ended the lease, the queue was removed, or this is a forked child of its holder.
@@ -205,13 +205,13 @@ pub unsafe extern "C" fn umsg_msg_lease_limit(
 /// The queue with a lifetime that the compiler does not check.
 ///
 /// # Safety
-/// The result, and what is made of it, is used no longer than the queue is in use.
+/// The result, and everything derived from it, must not outlive the use of the queue.
 unsafe fn unbounded(queue: &Queue) -> &'static Queue {
     // SAFETY: by this function's contract; a queue in use stays where it is.
     unsafe { &*std::ptr::from_ref(queue) }
 }
 
-/// Keeps a lease and says what a program has to know of it.
+/// Keeps a lease and describes it to the program.
 fn put(lease: Lease<'static>, queue: Used) -> Result<umsg_msg_lease, Failure> {
     let mut told = umsg_msg_lease {
         data: lease.as_ptr().cast(),

@@ -23,7 +23,7 @@ use std::time::SystemTime;
 use libc::{IPC_NOWAIT, c_int};
 use umsg::sysv::Until;
 
-/// Until when a call waits: not at all with IPC_NOWAIT, whatever the time.
+/// The deadline of a call. With IPC_NOWAIT the call does not wait, whatever the time.
 fn until(flags: c_int, deadline: Option<SystemTime>) -> Until {
     match deadline {
         _ if flags & IPC_NOWAIT != 0 => Until::Now,

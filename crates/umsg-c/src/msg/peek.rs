@@ -14,7 +14,7 @@ use crate::time::told;
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct umsg_msg_peeked {
-    /// Where the bytes are to be copied to; NULL if `size` is 0.
+    /// The place to which the bytes are copied; NULL if `size` is 0.
     pub data: *mut c_void,
     /// How many bytes there is room for.
     pub size: size_t,

@@ -17,8 +17,8 @@ use crate::time;
 
 /// Receives a message from a System V queue.
 ///
-/// Takes the first message that is wanted out of the queue, and writes its type, a `long`, to `msgp` and its bytes behind
-/// that; `msgsz` is the room for these. Which is wanted is said by `msgtyp`:
+/// Removes the first matching message from the queue, and writes its type, a `long`, to `msgp` and its bytes behind the type; `msgsz` is the
+/// room for the bytes. `msgtyp` selects the message:
 ///
 /// - 0: the oldest of all
 /// - above 0: the oldest of this type; with `MSG_EXCEPT` in `msgflg` the oldest of any other type
@@ -78,8 +78,8 @@ pub unsafe extern "C" fn umsg_msgrcv(
 
 /// Receives a message from a System V queue, and waits for one no longer than until a certain time.
 ///
-/// As umsg_msgrcv(3), but a call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`. NULL stands for
-/// ever. If there is a message, the time does not matter; with `IPC_NOWAIT` in `msgflg` the call does not wait at all.
+/// As umsg_msgrcv(3), but a call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL is no limit. If there is a
+/// message, the time does not matter; with `IPC_NOWAIT` in `msgflg` the call does not wait at all.
 ///
 /// # Return value
 /// On success, how many bytes were written behind the type. On error, -1 with errno set to indicate the error.

@@ -15,15 +15,15 @@ use crate::time;
 
 /// Receives several messages from a System V queue.
 ///
-/// Up to `n` messages that are wanted, those that are there, are received under one lock, in the order in which as many calls of
-/// umsg_msgrcv(3) would get them. Which are wanted is said by `msgtyp` as there, with or without `MSG_EXCEPT` in `msgflg`. Each is
-/// copied to the `data` of one of `messages`, the first to that of the first, and `len` and `mtype` are set. A message that
-/// is longer than the `size` of its place stays in the queue and ends the call.
+/// Receives up to `n` matching messages under one lock, in the order in which the same number of calls of umsg_msgrcv(3) would receive them.
+/// `msgtyp` selects them as in umsg_msgrcv(3), with or without `MSG_EXCEPT` in `msgflg`. Each message is copied to the `data` of one of
+/// `messages`, in order, and `len` and `mtype` are set. A message that is longer than the `size` of its place stays in the queue and ends
+/// the call.
 ///
-/// If there is none, the call waits for one message; it does not wait for more. With `IPC_NOWAIT` it fails instead. To wait, the first
-/// place needs room for the longest message that the queue takes, its `msgmax`: umsg_msg_status(3) tells it. A call that waits ends
-/// at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL stands for ever. The places must not overlap, and while many
-/// messages are copied other users of the queue wait.
+/// If no message matches, the call waits for one message, not for more. With `IPC_NOWAIT` it fails instead. A call that waits needs room for
+/// the queue's longest message in the first place: its `msgmax`, which umsg_msg_status(3) returns. A call that waits ends at `abs_timeout`,
+/// a time of the clock `CLOCK_REALTIME`; NULL is no limit. The places must not overlap. Other users of the queue wait while the call copies
+/// messages.
 ///
 /// # Return value
 /// On success, the number of messages received, which is 0 only if `n` is 0. On error, -1
@@ -70,7 +70,7 @@ pub unsafe extern "C" fn umsg_msg_receive_batch(
     answer(receive())
 }
 
-/// What the arguments of umsg_msgrcv say, for calls that neither cut nor copy.
+/// The meaning of the arguments of umsg_msgrcv, for calls that neither truncate nor copy.
 pub(super) fn want(msgtyp: c_long, msgflg: c_int) -> Result<Want, Failure> {
     check_flags(msgflg, IPC_NOWAIT | MSG_EXCEPT)?;
     match Which::of(msgtyp, msgflg) {

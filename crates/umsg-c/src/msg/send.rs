@@ -40,7 +40,7 @@ use crate::time;
 ///   reached.
 ///
 /// # If the process dies
-/// Before the call returns: the message was sent whole, or not at all.
+/// Before the call returns, the whole message was sent, or nothing.
 ///
 /// # See also
 /// umsg_msg_send_batch(3), umsg_msg_timedsend(3), umsg_msgget(3), umsg_msgrcv(3), msgsnd(2)
@@ -63,8 +63,8 @@ pub unsafe extern "C" fn umsg_msgsnd(
 
 /// Sends a message to a System V queue, and waits for room no longer than until a certain time.
 ///
-/// As umsg_msgsnd(3), but a call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`. NULL stands for
-/// ever. If there is room, the time does not matter; with `IPC_NOWAIT` in `msgflg` the call does not wait at all.
+/// As umsg_msgsnd(3), but a call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL is no limit. If there is room,
+/// the time does not matter; with `IPC_NOWAIT` in `msgflg` the call does not wait at all.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.
@@ -77,7 +77,7 @@ pub unsafe extern "C" fn umsg_msgsnd(
 /// - `ETIMEDOUT`: the time came before there was room.
 ///
 /// # If the process dies
-/// Before the call returns: the message was sent whole, or not at all.
+/// Before the call returns, the whole message was sent, or nothing.
 ///
 /// # See also
 /// umsg_msg_timedreceive(3), umsg_msgsnd(3), clock_gettime(2)

@@ -1,4 +1,4 @@
-//! System V queues: what a queue says of itself.
+//! System V queues: the status of a queue.
 
 use std::ffi::c_int;
 
@@ -11,8 +11,8 @@ use crate::pointer;
 use crate::status::write_as_far_as_known;
 use crate::time::told;
 
-/// All that can be said about a System V queue without looking at its messages. Times are in nanoseconds since 1970, those of the last
-/// calls in whole seconds, and 0 stands for never. The counts of events are since the queue was created.
+/// The status of a System V queue, without its messages. Times are in nanoseconds since 1970; those of the last calls are whole seconds; 0
+/// means never. Counts of events begin with the creation of the queue.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct umsg_msg_status {
@@ -72,7 +72,7 @@ pub struct umsg_msg_status {
     pub spins_paid: u64,
     /// Waits that ended with a time-out or a signal.
     pub given_up: u64,
-    /// Waiting threads whose death was noticed.
+    /// Waiting threads that were found dead.
     pub waiters_died: u64,
     /// Leased messages that went back to the queue.
     pub returned: u64,
@@ -84,9 +84,9 @@ pub struct umsg_msg_status {
 
 /// Tells all that can be said about a System V queue.
 ///
-/// Writes to `status` what the queue says of itself, all counts of one instant. `size` is `sizeof(struct umsg_msg_status)`: a
-/// program that was compiled with an older `umsg.h` has a shorter structure and gets the members that it knows; in one that was
-/// compiled with a newer `umsg.h`, members that this version of the library does not know are set to 0.
+/// Writes the status of the queue to `status`, with all counts of one instant. `size` is `sizeof(struct umsg_msg_status)`: a program that
+/// was compiled with an older `umsg.h` has a shorter structure, and gets the members that it knows. In a program that was compiled with a
+/// newer `umsg.h`, the members that this library does not know are set to 0.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.

@@ -37,9 +37,9 @@ pub extern "C" fn umsg_msg_set_waiting(msqid: c_int, waiting: c_int) -> c_int {
 
 /// Has each System V queue check the credentials of the process again.
 ///
-/// A queue checks the process's permissions at the first send and at the first receive, and again after a change of its owner or
-/// mode. After a change of its user or groups, by setuid(2) or setgroups(2) for example, a program calls this function before it
-/// goes on using queues. The kernel checks at each call; here, such a check would cost more than the call itself.
+/// A queue checks the process's permissions at the first send and at the first receive, and again after a change of its owner or mode. After
+/// a change of its user or groups, by setuid(2) or setgroups(2) for example, a program calls this function before it uses queues again. The
+/// kernel checks at each call; here, such a check would cost more than the call itself.
 ///
 /// # Return value
 /// 0.

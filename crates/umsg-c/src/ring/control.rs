@@ -13,7 +13,7 @@ pub type umsg_ring_filter =
 
 /// Lets senders in, of a ring that was created with `UMSG_RING_DISABLED`.
 ///
-/// What the caller did before is seen by senders that are let in. A ring that is enabled or closed stays so.
+/// Senders that the ring admits see the caller's earlier writes. A ring that is enabled or closed stays so.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.
@@ -24,7 +24,7 @@ pub type umsg_ring_filter =
 /// - `EPERM`: this is a forked child of the process that made the ring.
 ///
 /// # If the process dies
-/// Senders are told that the owner is dead.
+/// Senders get an error that says that the owner is dead.
 ///
 /// # See also
 /// umsg_ring_close(3), umsg_ring_create(3)
@@ -40,8 +40,8 @@ pub unsafe extern "C" fn umsg_ring_enable(ring: *mut umsg_ring) -> c_int {
 
 /// Closes a ring for senders.
 ///
-/// They are refused with `EPIPE` from now on, for good. What was sent before can still be received: by calls that do not wait, as
-/// those that do would wait for ever once the ring is empty.
+/// Their sends fail with `EPIPE` from now on. Messages that were sent before can still be received, by calls that do not wait: a call that
+/// waits would never return once the ring is empty.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.
@@ -52,7 +52,7 @@ pub unsafe extern "C" fn umsg_ring_enable(ring: *mut umsg_ring) -> c_int {
 /// - `EPERM`: this is a forked child of the process that made the ring.
 ///
 /// # If the process dies
-/// Senders are told that the owner is dead.
+/// Senders get an error that says that the owner is dead.
 ///
 /// # See also
 /// umsg_ring_enable(3), umsg_ring_free(3)
@@ -66,7 +66,7 @@ pub unsafe extern "C" fn umsg_ring_close(ring: *mut umsg_ring) -> c_int {
     answer(run())
 }
 
-/// Chooses whose messages a ring's receiver gets.
+/// Chooses the users whose messages a ring's receiver gets.
 ///
 /// From now on `accept` is called with the sender of each message that is met, and with `argument`; where it returns 0, the
 /// message is dropped and counted: umsg_ring_refused(3). Before, it counts as one that is there. NULL lets all in again. `accept` must
@@ -96,7 +96,7 @@ pub unsafe extern "C" fn umsg_ring_accept_only(
         let mut turn = unsafe { enter(ring)? };
         let argument = Argument(argument);
         match accept {
-            // SAFETY: a function of the program, with what it is declared to take.
+            // SAFETY: a function of the program, with the arguments that its type declares.
             Some(accept) => turn.ring.accept_only(move |Tag { pid, index }| unsafe {
                 accept(pid, index, argument.get()) != 0
             }),
@@ -134,7 +134,7 @@ pub unsafe extern "C" fn umsg_ring_refused(ring: *mut umsg_ring) -> i64 {
     answer(run())
 }
 
-/// What a program has its function called with.
+/// The function of a program, and its argument.
 #[derive(Clone, Copy)]
 struct Argument(*mut c_void);
 

@@ -12,7 +12,7 @@ use crate::error::{Failure, fail};
 use crate::pointer;
 use crate::waiting;
 
-/// What umsg_ring_create is told. Every member that is 0 or NULL has its default.
+/// The options of umsg_ring_create. A member that is 0 or NULL has its default.
 ///
 /// Initialise it by `struct umsg_ring_options options = {.size = sizeof options};` and set further members by name: a
 /// later version of the library may have more of them.
@@ -23,7 +23,8 @@ pub struct umsg_ring_options {
     pub size: size_t,
     /// The name by which other processes find the ring, a slash and up to 255 bytes; NULL for none.
     pub name: *const c_char,
-    /// The directory that is the namespace of a ring with a name; NULL for the one that umsg_mq_open uses, and of one without.
+    /// The directory that is the namespace of a ring with a name; NULL for the namespace that umsg_mq_open uses, and for a ring without a
+    /// name.
     pub directory: *const c_char,
     /// How many messages the ring holds without overflow; 0 for 1,024.
     pub entries: u32,
@@ -52,9 +53,9 @@ const SIZES: std::ops::RangeInclusive<size_t> = 48..=4096;
 /// Messages are posted to a ring by any number of threads and processes and received by its owner, the process that made it, in
 /// order of arrival. `options` may be NULL, for the defaults.
 ///
-/// A ring without a name is for the threads of the process and the children that it makes by fork(2). One with a name lies in a
-/// namespace, as umsg_mq_open(3) describes; its name goes with umsg_ring_free(3). If there is a ring of that name whose owner
-/// has died, the new one takes its place.
+/// A ring without a name is for the threads of the process and the children that it makes by fork(2). A ring with a name belongs to a
+/// namespace, as umsg_mq_open(3) describes; umsg_ring_free(3) removes the name. A new ring replaces a ring of that name whose owner has
+/// died.
 ///
 /// One thread at a time receives. The ring is no descriptor; umsg_ring_descriptor(3) gives one to wait for. A program that
 /// was compiled with an older `umsg.h` has a shorter structure, and the members that it does not know have their defaults. One that was
@@ -80,8 +81,9 @@ const SIZES: std::ops::RangeInclusive<size_t> = 48..=4096;
 /// - `ENOTEMPTY`: `directory` is no namespace and holds other files, so that it can't become one.
 ///
 /// # If the process dies
-/// While it creates a ring: there is none, or a whole one. Afterwards its senders are told that the owner is dead: those that send
-/// within ten milliseconds, those that wait for room within a tenth of a second. The name stays until another ring takes it, or umsg_ring_unlink(3).
+/// During the creation: no ring exists, or a whole one. Afterwards the senders of the ring get an error that says that the owner is dead: a
+/// send within ten milliseconds, a sender that waits for room within a tenth of a second. The name stays until another ring takes it, or
+/// umsg_ring_unlink(3) removes it.
 ///
 /// # See also
 /// umsg_ring_free(3), umsg_ring_open(3), umsg_ring_receive(3), umsg_ring_sender_of(3), umsg_ring_wait(3), umsg(1)
@@ -95,8 +97,8 @@ pub unsafe extern "C" fn umsg_ring_create(options: *const umsg_ring_options) -> 
 }
 
 /// # Safety
-/// `options` is NULL, or a structure as long as its first member says whose texts are NULL or strings, or they are
-/// addresses that a pointer check refuses.
+/// `options` is NULL, or a structure whose first member is its length and whose texts are NULL or strings, or an address that a pointer
+/// check refuses.
 unsafe fn create(options: *const umsg_ring_options) -> Result<*mut umsg_ring, Failure> {
     // SAFETY: by this function's contract.
     let Some(given) = (unsafe { read(options)? }) else {

@@ -14,13 +14,13 @@ use crate::time;
 
 /// Sends a message that brings a descriptor to a ring.
 ///
-/// The receiver gets a descriptor of its own for the same open file, in `fd` and `res` of its message. The sender keeps `fd`, and may
-/// close it when the call has returned. The payload has up to 64 bytes. `flags` is 0, or `UMSG_RING_NOWAIT` for a call that does
-/// not wait for room; one that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`. NULL stands for ever.
+/// The receiver gets its own descriptor for the same open file, in `fd` and `res` of its message. The sender keeps `fd`, and may close it
+/// when the call has returned. The payload has up to 64 bytes. `flags` is 0, or `UMSG_RING_NOWAIT` for a call that does not wait for room. A
+/// call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL is no limit.
 ///
-/// Of descriptors whose messages were not received yet, the receiver keeps as many as a quarter of its `RLIMIT_NOFILE`, 1,024 at
-/// most; the oldest beyond those are closed, as are those for which it has no number left. Their messages come with -EBADF, and the
-/// sender is not told.
+/// The receiver keeps the descriptors of messages that it has not received yet: up to a quarter of its `RLIMIT_NOFILE`, at most 1,024. It
+/// closes the oldest beyond that number, and descriptors for which it has no number left. Their messages arrive with -EBADF, and the sender
+/// gets no error.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.
@@ -38,7 +38,7 @@ use crate::time;
 /// - `ETIMEDOUT`: the time came before there was room.
 ///
 /// # If the process dies
-/// Before the call returns: the message was sent with its descriptor, or not at all.
+/// Before the call returns, the message was sent with its descriptor, or nothing was sent.
 ///
 /// # See also
 /// umsg_ring_pass_fd(3), umsg_ring_receive(3), umsg_ring_send(3), unix(7)

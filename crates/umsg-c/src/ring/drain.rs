@@ -17,9 +17,9 @@ pub type umsg_ring_visitor =
 
 /// Receives all messages of a ring that are there, and calls a function with each.
 ///
-/// The messages are copied out of the ring some at a time, under one lock. Those that come meanwhile may be among them, but the
-/// call returns though senders go on. `argument` is handed to `visit`, which must return and not leave by longjmp(3) or an exception
-/// of C++. It may send, to this ring too if it does not wait for room, but not receive from it.
+/// The messages are copied out of the ring in groups, under one lock for each group. Messages that arrive during the call may be among them,
+/// but the call returns even if senders continue. `visit` gets `argument`, and must return: not leave by longjmp(3) or an exception of C++.
+/// `visit` may send, to this ring too if it does not wait for room, but not receive from this ring.
 ///
 /// The call does not wait; umsg_ring_wait(3) does.
 ///
@@ -36,7 +36,7 @@ pub type umsg_ring_visitor =
 /// - `EPERM`: this is a forked child of the process that made the ring.
 ///
 /// # If the process dies
-/// The messages are lost with it; senders are told.
+/// The messages are lost with the process; senders get an error.
 ///
 /// # See also
 /// umsg_ring_receive(3), umsg_ring_receive_batch(3), umsg_ring_wait(3)
@@ -53,7 +53,7 @@ pub unsafe extern "C" fn umsg_ring_drain(
         let drained = turn.ring.drain(|message| {
             let payload = message.payload.as_ptr();
             let message = in_c(message, payload.cast());
-            // SAFETY: a function of the program, with what it is declared to take.
+            // SAFETY: a function of the program, with the arguments that its type declares.
             unsafe { visit(&raw const message, argument) };
         });
         Ok::<_, Failure>(drained.map_err(Refusal::from)?.cast_signed() as ssize_t)
@@ -79,7 +79,7 @@ pub unsafe extern "C" fn umsg_ring_drain(
 /// - `EPERM`: this is a forked child of the process that made the ring.
 ///
 /// # If the process dies
-/// The messages are lost with it; senders are told.
+/// The messages are lost with the process; senders get an error.
 ///
 /// # See also
 /// umsg_ring_drain(3), umsg_ring_receive(3), umsg_ring_send_batch(3), umsg_ring_wait(3)

@@ -28,7 +28,7 @@ pub struct umsg_ring_sender(Sender);
 /// - `EBUSY`: a call that receives from the ring has not returned yet: the ring stays.
 ///
 /// # If the process dies
-/// The system frees its rings; senders are told that the owner is dead.
+/// The system frees its rings; senders get an error that says that the owner is dead.
 ///
 /// # See also
 /// umsg_ring_close(3), umsg_ring_create(3), umsg_ring_sender_free(3)
@@ -97,7 +97,7 @@ pub unsafe extern "C" fn umsg_ring_open(name: *const c_char) -> *mut umsg_ring_s
 
 /// Opens the ring of a name for sending, in a namespace.
 ///
-/// As umsg_ring_open(3), in the namespace that is the directory `directory` and not the one that the environment names.
+/// As umsg_ring_open(3), in the namespace `directory`, a directory, in place of the namespace that the environment names.
 ///
 /// # Return value
 /// On success, a sender. On error, NULL with errno set to indicate the error.
@@ -152,7 +152,7 @@ pub unsafe extern "C" fn umsg_ring_sender_clone(
 
 /// Frees a sender.
 ///
-/// What it has sent stays in the ring. No other thread may use it any more.
+/// The messages that it sent stay in the ring. No other thread may use the sender any more.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.
@@ -183,7 +183,7 @@ unsafe fn open(directory: *const c_char, name: *const c_char) -> Result<Sender, 
     Ok(Sender::open_in(&namespace, name).map_err(Refusal::from)?)
 }
 
-/// What the functions that make senders return.
+/// The return value of the functions that make senders.
 fn made(sender: Result<Sender, Failure>) -> *mut umsg_ring_sender {
     match sender {
         Ok(sender) => Box::into_raw(Box::new(umsg_ring_sender(sender))),

@@ -1,8 +1,7 @@
 //! Rings: `umsg::ring` for C.
 //!
-//! Both ends of a ring are addresses, and not numbers as the handles of queues are: what a sender shares with others is its ring,
-//! and a table that counts uses would be a cache line that all senders of a process write. As with `FILE *`, the program frees an
-//! end only after its last use.
+//! Both ends of a ring are addresses. The handles of queues are numbers instead, which a table resolves; for rings, a table that counts uses
+//! would be a cache line that all senders of a process write. As with `FILE *`, the program frees an end only after its last use.
 //!
 //! | what | where |
 //! |---|---|
@@ -40,7 +39,7 @@ use umsg::ring::Until;
 use self::send::UMSG_RING_NOWAIT;
 use crate::error::Failure;
 
-/// Until when a call waits: not at all with UMSG_RING_NOWAIT, whatever the time.
+/// The deadline of a call. With UMSG_RING_NOWAIT the call does not wait, whatever the time.
 fn until(flags: c_int, deadline: Option<SystemTime>) -> Result<Until, Failure> {
     match (flags, deadline) {
         (UMSG_RING_NOWAIT, _) => Ok(Until::Now),

@@ -38,9 +38,9 @@ pub struct umsg_ring_message {
 
 /// Receives the next message of a ring.
 ///
-/// The call waits while there is none: by default it spins for some microseconds as long as that has paid lately, and then sleeps;
-/// umsg_ring_set_waiting(3) chooses. Its payload lies in the ring and need not be freed: it is there until the next call that
-/// receives. Once the ring was closed (umsg_ring_close(3)) and is empty no message can come any more, and a call waits all the same.
+/// While the ring is empty, the call waits. By default it spins for some microseconds if spinning has paid off recently, and then sleeps;
+/// umsg_ring_set_waiting(3) chooses. The payload stays in the ring until the next call that receives, and must not be freed. If the ring is
+/// closed (umsg_ring_close(3)) and empty, no message can arrive any more, but the call still waits.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.
@@ -57,7 +57,7 @@ pub struct umsg_ring_message {
 /// - `EPERM`: this is a forked child of the process that made the ring.
 ///
 /// # If the process dies
-/// The messages are lost with it; senders are told.
+/// The messages are lost with the process; senders get an error.
 ///
 /// # See also
 /// umsg_ring_create(3), umsg_ring_drain(3), umsg_ring_receive_batch(3), umsg_ring_send(3), umsg_ring_timedreceive(3), umsg_ring_try_receive(3), umsg_ring_wait(3)
@@ -83,7 +83,7 @@ pub unsafe extern "C" fn umsg_ring_receive(
 /// - `EAGAIN`: there is no message.
 ///
 /// # If the process dies
-/// The messages are lost with it; senders are told.
+/// The messages are lost with the process; senders get an error.
 ///
 /// # See also
 /// umsg_ring_receive(3), umsg_ring_receive_batch(3)
@@ -98,8 +98,8 @@ pub unsafe extern "C" fn umsg_ring_try_receive(
 
 /// Receives the next message of a ring, and waits for it no longer than until a certain time.
 ///
-/// As umsg_ring_receive(3), but a call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`. NULL stands for
-/// ever. If there is a message, the time does not matter.
+/// As umsg_ring_receive(3), but a call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL is no limit. If there is
+/// a message, the time does not matter.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.
@@ -112,7 +112,7 @@ pub unsafe extern "C" fn umsg_ring_try_receive(
 /// - `ETIMEDOUT`: the time came before a message.
 ///
 /// # If the process dies
-/// The messages are lost with it; senders are told.
+/// The messages are lost with the process; senders get an error.
 ///
 /// # See also
 /// umsg_ring_receive(3), umsg_ring_timedsend(3), clock_gettime(2)
@@ -147,7 +147,7 @@ unsafe fn receive(
     Ok(0)
 }
 
-/// A message whose payload the program finds there.
+/// A message whose payload the program reads at this address.
 #[inline]
 pub(super) fn in_c(message: Message<'_>, payload: *const c_void) -> umsg_ring_message {
     umsg_ring_message {

@@ -18,7 +18,7 @@ pub struct umsg_ring {
     inner: UnsafeCell<Inner>,
 }
 
-/// What a call that receives has for itself.
+/// The exclusive use of the receiver by one call.
 pub(super) struct Inner {
     pub(super) ring: Ring,
     /// Payloads that the last batch left for the program.
@@ -77,7 +77,7 @@ pub(super) unsafe fn enter<'a>(ring: *mut umsg_ring) -> Result<Turn<'a>, Refusal
     }
 }
 
-/// The same without the check of ownership: a forked child has the ring in its memory, too.
+/// Begins a call without the check of ownership: a forked child has the ring in its memory, too.
 ///
 /// # Safety
 /// As for [`look`].
@@ -85,7 +85,7 @@ pub(super) unsafe fn enter<'a>(ring: *mut umsg_ring) -> Result<Turn<'a>, Refusal
 unsafe fn take_turn<'a>(ring: *mut umsg_ring) -> Result<Turn<'a>, Refusal> {
     // SAFETY: by this function's contract.
     let ring = unsafe { look(ring)? };
-    // Acquire: what the last one did in there comes first.
+    // Acquire: makes the changes of the last call visible.
     match ring.busy.swap(true, Ordering::Acquire) {
         true => Err(Refusal::Busy),
         false => Ok(Turn(ring)),

@@ -52,7 +52,7 @@ pub const UMSG_RING_NOWAIT: c_int = 1;
 /// - `EPIPE`: the ring was closed.
 ///
 /// # If the process dies
-/// Before the call returns: the message was sent whole, or not at all. Other senders are not held up.
+/// Before the call returns, the whole message was sent, or nothing. Other senders are not held up.
 ///
 /// # See also
 /// umsg_ring_open(3), umsg_ring_receive(3), umsg_ring_send_batch(3), umsg_ring_send_fd(3), umsg_ring_timedsend(3), umsg_ring_try_send(3)
@@ -79,7 +79,7 @@ pub unsafe extern "C" fn umsg_ring_send(
 /// - `EAGAIN`: the ring and its overflow are full.
 ///
 /// # If the process dies
-/// Before the call returns: the message was sent whole, or not at all.
+/// Before the call returns, the whole message was sent, or nothing.
 ///
 /// # See also
 /// umsg_ring_send(3), umsg_ring_send_or_drop(3)
@@ -94,8 +94,8 @@ pub unsafe extern "C" fn umsg_ring_try_send(
 
 /// Sends a message to a ring, and waits for room no longer than until a certain time.
 ///
-/// As umsg_ring_send(3), but a call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`. NULL stands for
-/// ever. If there is room, the time does not matter.
+/// As umsg_ring_send(3), but a call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL is no limit. If there is
+/// room, the time does not matter.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.
@@ -108,7 +108,7 @@ pub unsafe extern "C" fn umsg_ring_try_send(
 /// - `ETIMEDOUT`: the time came before there was room.
 ///
 /// # If the process dies
-/// Before the call returns: the message was sent whole, or not at all.
+/// Before the call returns, the whole message was sent, or nothing.
 ///
 /// # See also
 /// umsg_ring_send(3), umsg_ring_timedreceive(3), clock_gettime(2)
@@ -135,7 +135,7 @@ pub unsafe extern "C" fn umsg_ring_timedsend(
 /// Those of umsg_ring_send(3) but `EINTR`.
 ///
 /// # If the process dies
-/// Before the call returns: the message was sent whole, or not at all.
+/// Before the call returns, the whole message was sent, or nothing.
 ///
 /// # See also
 /// umsg_ring_status(3), umsg_ring_try_send(3)
@@ -158,10 +158,9 @@ pub unsafe extern "C" fn umsg_ring_send_or_drop(
 
 /// Sends a message to a ring, and posts what came of it to another one.
 ///
-/// The other one is mostly the sender's own, where it receives: `completion` arrives there with 0 for `res`, or with the negative
-/// error number of umsg_ring_send(3). `flags` is 0, or `UMSG_RING_NOWAIT` for a call that does not wait for room; one that waits
-/// ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`. NULL stands for ever. It never waits for room in the other
-/// ring.
+/// The other ring is usually the ring from which the sender receives. `completion` arrives there with `res` 0, or with the negative error
+/// number of umsg_ring_send(3). `flags` is 0, or `UMSG_RING_NOWAIT` for a call that does not wait for room. A call that waits ends at
+/// `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL is no limit. It never waits for room in the other ring.
 ///
 /// # Return value
 /// On success, 0: the completion was posted, and tells the fate of the message. On error, -1 with errno set to indicate the error.
@@ -174,7 +173,7 @@ pub unsafe extern "C" fn umsg_ring_send_or_drop(
 /// - `EINVAL`: `flags` has other bits; `tv_sec` of `abs_timeout` is negative, or `tv_nsec` is not from 0 to 999,999,999.
 ///
 /// # If the process dies
-/// Before the call returns: the message was sent whole or not at all, and so was its completion, if the message was sent.
+/// Before the call returns, the whole message was sent, or nothing. If the message was sent, the same holds for its completion.
 ///
 /// # See also
 /// umsg_ring_send(3), umsg_ring_try_send(3)
@@ -224,7 +223,7 @@ unsafe fn send(
     Ok(0)
 }
 
-/// What a program wants to send.
+/// The message that a program sends.
 pub(super) struct Wanted<'a> {
     pub(super) post: Post,
     /// The payload, if it is too long for the post.
@@ -259,7 +258,7 @@ impl<'a> Wanted<'a> {
         })
     }
 
-    /// As [`read`](Self::read), of a message whose payload has to travel in itself.
+    /// Reads a message as [`read`](Self::read) does, if its payload has to be in the message itself.
     ///
     /// # Safety
     /// As for `read`.

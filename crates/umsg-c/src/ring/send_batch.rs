@@ -14,9 +14,9 @@ use crate::time;
 
 /// Sends several messages to a ring as one: all of them or none.
 ///
-/// There is one reservation and at most one wake-up, and the receiver finds none of the `n` messages while another is not there
-/// yet. Each payload has up to 64 bytes. `flags` is 0, or `UMSG_RING_NOWAIT` for a call that does not wait until there is room for
-/// all; one that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`. NULL stands for ever.
+/// The call makes one reservation and at most one wake-up. The receiver finds all of the `n` messages at once. Each payload has up to 64
+/// bytes. `flags` is 0, or `UMSG_RING_NOWAIT` for a call that does not wait for room for all of them. A call that waits ends at
+/// `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL is no limit.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error; nothing was sent.

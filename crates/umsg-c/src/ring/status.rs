@@ -12,7 +12,7 @@ use crate::pointer;
 use crate::status::write_as_far_as_known;
 use crate::time::told;
 
-/// All that can be said about a ring without looking at its messages. What is counted, is since the ring was made.
+/// The status of a ring, without its messages. Counts begin with the creation of the ring.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct umsg_ring_status {
@@ -28,7 +28,7 @@ pub struct umsg_ring_status {
     pub longest: u64,
     /// Process id of the owner.
     pub owner: u32,
-    /// 1 if that process lives, as far as can be told, else 0.
+    /// 1 if that process lives, as far as is known; else 0.
     pub owner_alive: u32,
     /// 1 if senders are let in, else 0.
     pub enabled: u32,
@@ -74,9 +74,9 @@ pub struct umsg_ring_tag {
 
 /// Tells all that can be said about a ring.
 ///
-/// `size` is `sizeof(struct umsg_ring_status)`: a program that was compiled with an older `umsg.h` has a shorter structure and gets
-/// the members that it knows; in one that was compiled with a newer `umsg.h`, members that this version of the library does not know
-/// are set to 0. It may be called while another thread receives.
+/// `size` is `sizeof(struct umsg_ring_status)`: a program that was compiled with an older `umsg.h` has a shorter structure, and gets the
+/// members that it knows. In a program that was compiled with a newer `umsg.h`, the members that this library does not know are set to 0. It
+/// may be called while another thread receives.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.
@@ -135,7 +135,7 @@ pub unsafe extern "C" fn umsg_ring_sender_status(
 
 /// Tells how the receiver of a ring tells a sender from others.
 ///
-/// What is written to `tag` stands in the members `pid` and `index` of each message that the calling process sends by `sender`.
+/// `tag` gets the members `pid` and `index` of each message that the calling process sends by `sender`.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.

@@ -11,7 +11,7 @@ use crate::pointer;
 
 /// Removes the name of a ring whose owner has died.
 ///
-/// A living owner's name goes with its umsg_ring_free(3); this is for what a killed one has left, in the namespace that
+/// A living owner removes the name by umsg_ring_free(3). This function removes the name that a killed owner has left in the namespace that
 /// umsg_mq_open(3) describes.
 ///
 /// # Return value
@@ -40,7 +40,7 @@ pub unsafe extern "C" fn umsg_ring_unlink(name: *const c_char) -> c_int {
 
 /// Removes the name of a ring whose owner has died from a namespace.
 ///
-/// As umsg_ring_unlink(3), in the namespace that is the directory `directory` and not the one that the environment names.
+/// As umsg_ring_unlink(3), in the namespace `directory`, a directory, in place of the namespace that the environment names.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.

@@ -12,8 +12,8 @@ use crate::{time, waiting};
 
 /// Waits until several messages are in a ring, and leaves them there.
 ///
-/// The thread is woken once, when the last of `at_least` messages is there, and not before. The wait ends at `abs_timeout`, a time
-/// of the clock `CLOCK_REALTIME`; NULL stands for ever, and a time that is over for a call that only looks.
+/// The thread is woken once, when the last of `at_least` messages has arrived. The wait ends at `abs_timeout`, a time of the clock
+/// `CLOCK_REALTIME`. NULL is no limit; with a time in the past the call only checks.
 ///
 /// # Return value
 /// On success, the number of messages known without asking senders: `at_least` or more. On error, -1 with errno set to indicate the error.
@@ -29,7 +29,7 @@ use crate::{time, waiting};
 /// - `ETIMEDOUT`: the time came before the messages.
 ///
 /// # If the process dies
-/// The messages are lost with it; senders are told.
+/// The messages are lost with the process; senders get an error.
 ///
 /// # See also
 /// umsg_ring_descriptor(3), umsg_ring_drain(3), umsg_ring_receive(3), umsg_ring_receive_batch(3), umsg_ring_set_waiting(3)
@@ -83,8 +83,8 @@ pub unsafe extern "C" fn umsg_ring_descriptor(ring: *mut umsg_ring) -> c_int {
 
 /// Chooses how the receiver of a ring waits.
 ///
-/// `waiting` is one of `UMSG_WAITING_ADAPTIVE`, `UMSG_WAITING_BLOCKING` and `UMSG_WAITING_SPINNING`, which umsg_mq_set_waiting(3)
-/// describes. What it costs is counted: umsg_ring_status(3).
+/// `waiting` is one of `UMSG_WAITING_ADAPTIVE`, `UMSG_WAITING_BLOCKING` and `UMSG_WAITING_SPINNING`, which umsg_mq_set_waiting(3) describes.
+/// umsg_ring_status(3) shows the CPU time that waiting costs.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.
