@@ -152,7 +152,7 @@ impl Arena<'_> {
     }
 }
 
-/// Whether the block that a slot names, as the word at `named` says, is its own and has room for what lies there.
+/// Checks that the block that a slot names in the word at `named` belongs to the slot alone and has room for the message.
 fn check_block(blocks: &Blocks, slot: u32, named: &Guarded32, len: usize, findings: &mut Findings) {
     let block = named.get();
     let found = block

@@ -13,7 +13,7 @@ use std::cell::OnceCell;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// After so long, what seemed to be wrong is looked at again.
+/// The time after which a suspicious value is checked again.
 const AGAIN: Duration = Duration::from_millis(5);
 
 /// Looks at the queue in a file that is open for reading.
@@ -32,7 +32,7 @@ pub(super) fn examine<S: Subject>(
     let (mut view, locks) = look::<S>(file, layout, namespace)?;
     let mut inside = check(file, layout, namespace, &mut view, &locks)?;
     if !inside.is_empty() {
-        // What is wrong for good is found again.
+        // A lasting defect is found again.
         sleep(AGAIN);
         let (mut again, locks) = look::<S>(file, layout, namespace)?;
         inside.keep_common(&check(file, layout, namespace, &mut again, &locks)?);
@@ -49,7 +49,8 @@ pub(super) fn examine<S: Subject>(
     Ok(diagnosis)
 }
 
-/// A copy, and what its locks say. One that says what can't be is free in the copy, so that what it guards is checked nevertheless.
+/// A copy, and the states of its locks. A lock with an impossible word is made free in the copy, so that the data that it guards is still
+/// checked.
 fn look<S: Subject>(
     file: BorrowedFd<'_>,
     layout: S::Layout,
@@ -70,7 +71,7 @@ fn free_wrong(copy: &impl Subject, locks: &[Lock]) {
         .for_each(|((_, word), _)| word.forge(0));
 }
 
-/// What is wrong with the bytes of a copy.
+/// Returns the findings in a copy.
 fn check<S: Subject>(
     file: BorrowedFd<'_>,
     layout: S::Layout,

@@ -1,4 +1,4 @@
-//! What is wrong with the bytes of a segment.
+//! The wrong bytes of a segment.
 
 use std::fmt::Display;
 
@@ -8,18 +8,18 @@ use std::fmt::Display;
 pub struct Finding {
     /// What should be the case, as a sentence.
     pub check: &'static str,
-    /// Where the word lies: bytes from the beginning of the file.
+    /// The offset of the word in the file, in bytes.
     pub offset: u64,
     /// What was expected there.
     pub expected: String,
-    /// What is there.
+    /// The present value.
     pub found: String,
 }
 
-/// So many are described; of others it is said how many there are.
+/// The number of findings that are described; further ones are only counted.
 const MOST: usize = 64;
 
-/// All that is wrong with a segment whose bytes begin at `base`.
+/// All findings of a segment whose bytes begin at `base`.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     base: usize,
@@ -99,7 +99,7 @@ impl Findings {
         self.list.len() + self.more
     }
 
-    /// Keeps what the other look has found, too.
+    /// Adds the findings of the other examination.
     pub(crate) fn keep_common(&mut self, other: &Findings) {
         self.list.retain(|finding| other.list.contains(finding));
         self.more = self.more.min(other.more);

@@ -1,4 +1,4 @@
-//! The beginning of a queue's file: whether it can be attached to at all.
+//! The beginning of a queue's file: checks that a process can attach to it.
 
 use super::findings::Findings;
 use crate::error::OpenError;
@@ -79,8 +79,8 @@ impl Beginning {
         Ok(())
     }
 
-    /// Checks the length of the file, and what the header says of it. False if these two agree on another than follows from the header's
-    /// other fields: then those are wrong, and cutting the file to them would throw messages away.
+    /// Checks the length of the file against the header. Returns false if the file and the header's length agree, but contradict the
+    /// header's other fields. Then the other fields are wrong, and truncating the file to them would lose messages.
     pub(super) fn check_len(&self, said_at: usize, len: u64, findings: &mut Findings) -> bool {
         findings.equal_at(
             "the header has the length that follows from its other fields",

@@ -1,4 +1,5 @@
-//! What a POSIX queue's sides remember of each other and of what is worth a look: nothing follows from it, but a process acts on it.
+//! The hints of a POSIX queue: what each side remembers of the other, and whether a check pays off. No state follows from a hint, but
+//! processes act on it.
 
 use super::findings::Findings;
 use super::ring::is_beyond;
@@ -7,7 +8,7 @@ use umsg_shm::posix_engine::segment::Segment;
 use umsg_shm::sync::{AtomicU32, Ordering};
 use umsg_shm::sys::clock;
 
-/// Nobody postpones a look at the holders for longer, in nanoseconds.
+/// No process postpones a check of the holders for longer, in nanoseconds.
 const HOUR: u64 = 3_600_000_000_000;
 
 /// Permission bits, as chmod(2) knows them.
@@ -27,7 +28,7 @@ pub(super) fn check_mode(mode: &AtomicU32, findings: &mut Findings) {
     }
 }
 
-/// Checks what the senders' side remembers, while no thread holds a lock.
+/// Checks the hints of the senders' side, while no thread holds a lock.
 pub(super) fn check_senders(segment: &Segment, findings: &mut Findings) {
     let words = segment.fixed().words();
     // Relaxed throughout: no process writes a copy.

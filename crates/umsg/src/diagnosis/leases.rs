@@ -1,4 +1,4 @@
-//! What is held beyond a call: by whom, and whether the records make sense. Of queues of both kinds.
+//! Leases and reservations of queues of both kinds: their holders, and whether the records are valid.
 
 use super::findings::Findings;
 use super::process::Process;
@@ -14,7 +14,7 @@ use umsg_shm::sys::clock;
 pub struct Hold {
     /// In which way.
     pub kind: HoldKind,
-    /// By whom; nobody holds what was set aside.
+    /// The holder. A message that is set aside has none.
     pub who: Option<Process>,
     /// Bytes of the message; of a reservation, of the room.
     pub bytes: u32,
@@ -53,7 +53,7 @@ impl Count {
     }
 }
 
-/// Whether the records and their list make sense; notes whose slots they are.
+/// Checks the records and their list, and records which slots they name.
 pub(super) fn check(
     segment: &impl LeaseStore,
     survey: &mut Survey,

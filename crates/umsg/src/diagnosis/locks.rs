@@ -22,13 +22,13 @@ pub enum Side {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Lock {
-    /// What it guards.
+    /// The part of the queue that the lock guards.
     pub side: Side,
     /// Whose it is.
     pub owner: Owner,
-    /// Where its word lies: bytes from the beginning of the file.
+    /// The offset of its word in the file, in bytes.
     pub offset: u64,
-    /// What stands there.
+    /// The value of the word.
     pub word: u32,
     /// The number of the life by which it names a process, once processes of several PID or time namespaces use the queue. Its file in the
     /// namespace's directory is called `.life-` and this number in hexadecimal.
@@ -42,7 +42,7 @@ pub struct Lock {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Owner {
-    /// Nobody's.
+    /// The lock is free.
     Nobody,
     /// This thread's; of one that is dead if the system has not marked the lock, which it does at a thread's death.
     Thread(Process),
@@ -50,15 +50,16 @@ pub enum Owner {
     Receiver,
     /// That of a thread that died holding it; no process has taken it since. Which process that was, if it is known.
     Died(Option<Process>),
-    /// That of nobody that there could be: it says that it is lent, and nobody lends it, or names a thread with a number that none can have.
-    /// a process has overwritten it.
+    /// No possible owner: the lock says that it is lent but no thread lends it, or it has an impossible thread id. A process has overwritten
+    /// it.
     Impossible,
-    /// It names this thread, whose process does not have the queue's file mapped, and so is not in a call: a process has overwritten it.
+    /// The lock names this thread, whose process does not have the queue's file mapped and so is in no call: a process has overwritten the
+    /// lock.
     Stranger(Process),
 }
 
 impl Side {
-    /// What it is called in a sentence.
+    /// Its name in a sentence.
     pub(super) fn name(self) -> &'static str {
         match self {
             Side::Senders => "the senders' side",
@@ -69,7 +70,7 @@ impl Side {
 }
 
 impl Lock {
-    /// What a copy of a lock says.
+    /// Reads a copy of a lock.
     pub(super) fn read(side: Side, lock: &Word, base: usize) -> Lock {
         let (word, last, life) = (lock.word(), lock.process(), lock.life());
         let owner = match (word & TID, word & OWNER_DIED != 0) {
@@ -103,7 +104,7 @@ impl Lock {
         is_lent(self.word) && self.side == Side::Senders
     }
 
-    /// Whether it still names in the file whom it named.
+    /// Returns whether the lock in the file still names the same thread.
     pub(super) fn is_named_in(&self, file: BorrowedFd<'_>) -> bool {
         let mut now = [0; 4];
         let read = rustix::io::pread(file, &mut now, self.offset);
@@ -134,7 +135,7 @@ impl Lock {
     }
 }
 
-/// Whether no thread is in the middle of changing what a lock guards, or died so.
+/// Returns whether no thread is changing the data that a lock guards, and none died while it did.
 pub(super) fn is_settled(lock: &Word) -> bool {
     lock.word() & (TID | OWNER_DIED) == 0
 }

@@ -1,9 +1,7 @@
-//! The diagnosis of a queue: blocked processes, the owners of its locks and whether they live, past repairs, what is wrong with
-//! its bytes, and what to do about it.
+//! The diagnosis of a queue: blocked processes, the owners of its locks and whether they live, past repairs, wrong bytes, and advice.
 //!
-//! A diagnosis is made of a private copy of the queue's file. It takes no lock, waits for nobody but a moment for a queue that is
-//! being used to be at rest, changes nothing, and believes nothing that it reads: the file may hold any bytes, and be cut short
-//! meanwhile.
+//! A diagnosis is made of a private copy of the queue's file. It takes no lock and changes nothing. It waits only a moment, until a queue in
+//! use is at rest. It trusts nothing that it reads: the file may hold any bytes, and be truncated meanwhile.
 //!
 //! ```text
 //!   file --pread--> copy --+--> locks, blocked threads, holds, registrations --/proc--> who they are, and whether they live
@@ -26,9 +24,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-// The steps: `examination`, and `repair`, which has as much done as can be. What they ask of a queue: `subject`; what one is: `posix`, `sysv`.
-// What is looked at: `header`, `view` (a copy at rest); `ring`, `store`, `hints` of POSIX queues, `types` of System V queues; `slots`, `nodes`,
-// `holds`, `arena` of both; `rehearsal`. What is told: `findings`, `problems`; `locks`, `repairs`, `pollers`, `who`, `users`.
+// The steps are `examination` and `repair`. Their interface to a queue is `subject`, implemented by `posix` and `sysv`. They check `header`
+// and `view` (a copy at rest); `ring`, `store`, `hints` of POSIX queues, `types` of System V queues; `slots`, `nodes`, `leases`, `arena` of
+// both; `rehearsal`. The results are `findings`, `problems`; `locks`, `repairs`, `pollers`, `who`, `users`.
 mod arena;
 mod examination;
 mod findings;
@@ -64,11 +62,11 @@ pub use repairs::{Damage, Repair, Repairs};
 
 use crate::notification::NotifyKind;
 
-/// What a look at a queue found.
+/// The result of a diagnosis.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Diagnosis {
-    /// What the queue holds. None if its header is so wrong that nothing else was looked at.
+    /// The contents of the queue. None if the header is so wrong that nothing else was checked.
     pub contents: Option<Contents>,
     /// The locks, and their owners.
     pub locks: Vec<Lock>,
@@ -76,7 +74,7 @@ pub struct Diagnosis {
     pub blocked: Vec<Blocked>,
     /// Messages, and room for messages, that processes hold.
     pub holds: Vec<Hold>,
-    /// Processes that are registered to be told of a message, or were told and have not taken note.
+    /// Processes that are registered for a notification, or were notified and have not run since.
     pub registrations: Vec<Registration>,
     /// Processes that poll.
     pub pollers: Vec<Process>,
@@ -92,7 +90,7 @@ pub struct Diagnosis {
     pub problems: Vec<Problem>,
 }
 
-/// What a queue holds.
+/// The contents of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Contents {
@@ -104,15 +102,15 @@ pub struct Contents {
     pub capacity: u64,
 }
 
-/// A process that is registered to be told of a message.
+/// A process that is registered for a notification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Registration {
     /// Which.
     pub who: Process,
-    /// How it is told.
+    /// The kind of the notification.
     pub kind: NotifyKind,
-    /// It was told, and has not taken note yet.
+    /// The process was notified, and has not run since.
     pub told: bool,
 }
 

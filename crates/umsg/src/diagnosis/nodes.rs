@@ -16,15 +16,15 @@ use umsg_shm::waiters::{NO_SLOT, NODES, Node};
 pub struct Blocked {
     /// Which.
     pub who: Process,
-    /// What it waits for.
+    /// The event for which the thread waits.
     pub wait: Wait,
-    /// For how long, to some milliseconds. A thread that was given something in vain goes on waiting.
+    /// The time that it has waited, accurate to some milliseconds. A thread that got an offer in vain continues to wait.
     pub time: Duration,
-    /// It was given what it waited for, and has not run since.
+    /// The thread got its message or room, and has not run since.
     pub served: bool,
 }
 
-/// What a thread waits for.
+/// The event for which a thread waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Wait {
@@ -35,7 +35,7 @@ pub enum Wait {
         /// How long it may be, in bytes. None where any message fits.
         longest: Option<u64>,
     },
-    /// Room for what it sends.
+    /// Room for its message.
     Room {
         /// How many messages.
         messages: u32,
@@ -62,7 +62,8 @@ pub(super) fn check(segment: &impl WaiterStore, survey: &mut Survey, findings: &
     }
 }
 
-/// Whether what blocked senders want to send is no longer than a message can be. `len_of` is where a slot's cell says how long it is, and what it says.
+/// Checks that the messages of blocked senders are not longer than a message can be. `len_of` returns the offset and the value of the length
+/// in a slot's cell.
 pub(super) fn check_messages<'a, S: WaiterStore, W: 'a>(
     segment: &'a S,
     len_of: impl Fn(u32) -> Option<(&'a W, u32)>,
@@ -181,8 +182,8 @@ fn check_list(
     );
 }
 
-/// The waiters, in the order of service; `wait` says what for.
-/// What is said of one that does not exist here is believed if `knows_threads`.
+/// Returns the waiters in the order of service; `wait` is the event for which they wait. A missing thread counts as dead if `knows_threads`
+/// is true.
 pub(super) fn blocked<S: WaiterStore>(
     segment: &S,
     knows_threads: bool,

@@ -1,4 +1,4 @@
-//! What is wrong, in words, and what to do about it.
+//! The problems of a queue in words, with advice.
 
 use super::findings::{Finding, Findings};
 use super::locks::{Lock, Owner};
@@ -11,7 +11,7 @@ use super::{Diagnosis, HoldKind};
 pub struct Problem {
     /// Of which kind.
     pub kind: ProblemKind,
-    /// What is wrong, as a sentence.
+    /// The problem, as a sentence.
     pub what: String,
     /// What to do about it, as a sentence.
     pub advice: String,
@@ -25,8 +25,7 @@ pub struct Problem {
 pub enum ProblemKind {
     /// Bytes that no operation could have left there: calls that meet them fail with EBADMSG.
     Damaged,
-    /// A thread holds a lock and does not go on, or none holds it that there could be: calls on that side wait, or say after a second that they
-    /// would have to.
+    /// A thread holds a lock and does not continue, or the lock names an impossible thread. Calls on that side wait, or fail after a second.
     Stuck,
     /// A process died; the next call that needs to repairs the queue.
     Died,

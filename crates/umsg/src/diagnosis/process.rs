@@ -24,7 +24,7 @@ pub struct Process {
 pub enum Life {
     /// It runs, or sleeps.
     Alive,
-    /// It is stopped, by a signal or a debugger, and goes on some day.
+    /// The process is stopped, by a signal or a debugger, and may continue.
     Stopped,
     /// It is gone, or another one has its number.
     Dead,
@@ -86,7 +86,7 @@ impl Process {
         }
     }
 
-    /// The thread that a lock names, whose process may not be known: `last` took the lock last.
+    /// Returns the thread that a lock names. Its process may be unknown: `last` took the lock last.
     pub(crate) fn of_owner(tid: u32, last: u32) -> Process {
         match leader(tid) {
             Some(pid) => Process::new(pid, Some(tid), life(Stat::of_thread(pid, tid))),

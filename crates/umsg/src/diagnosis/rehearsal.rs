@@ -1,6 +1,6 @@
-//! A rehearsal: what is in a copy of a queue is received there, and something sent, as a program would. What the checks know nothing of, such
-//! as the shape of a search tree, shows if it is wrong. No other process sees the copy; waiters in it are not woken, and a poller or is
-//! registered is forgotten first, so that no process is told.
+//! A rehearsal receives the messages of a copy of a queue and sends others, as a program would. It finds defects that the checks don't know,
+//! such as a wrong shape of a search tree. No other process sees the copy: its waiters are not woken, and its pollers and registrations are
+//! removed first, so that no process is notified.
 
 use super::findings::Findings;
 use crate::error::Fault;
@@ -18,7 +18,7 @@ const SENT: usize = 100;
 
 const CHECK: &str = "messages can be received and sent";
 
-/// Where in the file of a POSIX queue that is told of.
+/// The offset of the finding in the file of a POSIX queue.
 const RECEIVERS: usize = offset_of!(segment::Fixed, receiver);
 
 /// Rehearses with a copy that is not needed any more.
@@ -49,7 +49,7 @@ pub(super) fn posix(copy: segment::Segment, findings: &mut Findings) {
     }
 }
 
-/// The same with a System V queue.
+/// Rehearses a System V queue.
 pub(super) fn typed(copy: sysv_engine::segment::Segment, findings: &mut Findings) {
     let fixed = copy.fixed();
     fixed.rights.watched().set(0);

@@ -1,4 +1,4 @@
-//! Repairing what a diagnosis has found.
+//! Repairs the problems that a diagnosis has found.
 
 use super::examination::examine;
 use super::findings::Findings;
@@ -24,7 +24,7 @@ use umsg_shm::sys::thread;
 /// Bytes in a page.
 const PAGE: usize = 4096;
 
-/// What a repair has done.
+/// The result of a repair.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Repaired {
@@ -36,9 +36,9 @@ pub struct Repaired {
     pub done: Vec<String>,
     /// Why not everything could be done.
     pub failed: Option<String>,
-    /// If the queue was made anew of what was whole: how many messages are kept, those on lease and of blocked threads included.
+    /// If the queue was rebuilt from its intact messages: the number of messages kept, including leased ones and those of blocked threads.
     pub kept: Option<u64>,
-    /// How many messages made no sense and are lost, as far as they could be told from free memory.
+    /// The number of corrupted messages that are lost, as far as they differ from free memory.
     pub lost: u64,
 }
 
@@ -123,7 +123,7 @@ impl Repaired {
 }
 
 impl Repaired {
-    /// Notes what came of the repair of what lies behind the header.
+    /// Records the result of the repair of the bytes behind the header.
     fn report(&mut self, done: Result<Option<Salvaged>, Fault>) {
         match done {
             Ok(Some(Salvaged { kept, lost })) => {
@@ -137,8 +137,8 @@ impl Repaired {
         }
     }
 
-    /// Repairs what lies behind the header: takes up what the dead have left or, if bytes are wrong or are then found to be, makes the queue
-    /// anew. Then takes the mark of damage away, if nothing is wrong any more.
+    /// Repairs the bytes behind the header. Completes the operations of dead processes. If bytes are wrong before or after that, rebuilds
+    /// the queue. Then removes the mark of damage if nothing is wrong any more.
     fn treat(
         &mut self,
         mut attempt: impl FnMut(Remedy) -> Result<Option<Salvaged>, Fault>,
@@ -187,12 +187,12 @@ impl Repaired {
     }
 }
 
-/// What is to be done.
+/// The necessary repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Remedy {
-    /// What the dead have left is taken up.
+    /// The operations of dead processes are completed.
     TakeUp,
-    /// The queue is made anew of what is whole.
+    /// The queue is rebuilt from its intact messages.
     MakeAnew,
 }
 

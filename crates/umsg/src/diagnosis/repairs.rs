@@ -18,7 +18,7 @@ pub struct Repairs {
     pub latest: Vec<Repair>,
 }
 
-/// A repair: what a process that died under a lock had left was put in order by the next that took it.
+/// A repair: the next owner of a dead process's lock restored the data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Repair {

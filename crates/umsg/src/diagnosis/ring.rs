@@ -1,5 +1,5 @@
-//! The ring of a POSIX queue and of a ring: cursors, entries, stamps. What a repair goes by, so that what is wrong here is
-//! damage, regardless of which process died.
+//! The ring of a POSIX queue and of a ring: cursors, entries, stamps. A repair relies on them. So a wrong value here is damage, whichever
+//! process died.
 
 use super::findings::Findings;
 use super::slots::{Place, Survey};
@@ -137,7 +137,7 @@ pub(super) fn check(
     }
 }
 
-/// Whether what a cell says of its message can be so.
+/// Checks that the header of a cell is possible.
 pub(super) fn check_message(segment: &Segment, cell: &Cell, findings: &mut Findings) {
     let layout = segment.layout();
     let len = cell.words().len.get();
@@ -176,7 +176,7 @@ fn check_block(layout: &Layout, cell: &Cell, len: usize, findings: &mut Findings
     }
 }
 
-/// Whether a ring position lies behind another.
+/// Returns whether a ring position is behind another.
 pub(super) fn is_beyond(one: u64, other: u64) -> bool {
     one.wrapping_sub(other) as i64 > 0
 }

@@ -1,4 +1,4 @@
-//! The store of a POSIX queue: bitmaps, lists, counts. All of it can be made anew from the cells.
+//! The store of a POSIX queue: bitmaps, lists, counts. A repair can rebuild all of it from the cells.
 
 use super::findings::Findings;
 use super::ring::{check_message, is_beyond};
@@ -51,7 +51,7 @@ fn priorities(segment: &Segment) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Each bit of an upper level stands for a word of the lower one that is not 0.
+/// Each bit of an upper level is set if a word of the lower level is not 0.
 fn check_levels(segment: &Segment, findings: &mut Findings) {
     let words = segment.fixed().words();
     let mut level2 = 0;
@@ -139,7 +139,7 @@ fn check_list(
     }
 }
 
-/// Whether what is published of the queue follows from what it holds.
+/// Checks that the published counts match the contents.
 pub(super) fn check_counts(segment: &Segment, held: u64, findings: &mut Findings) {
     let words = segment.fixed().words();
     // Relaxed: no process writes a copy.

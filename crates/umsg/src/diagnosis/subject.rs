@@ -1,4 +1,4 @@
-//! What a diagnosis asks of a queue, of either kind. Rings are built like POSIX queues.
+//! The interface of a diagnosis to a queue of either kind. Rings have the layout of POSIX queues.
 
 use super::Diagnosis;
 use super::findings::Findings;
@@ -17,9 +17,9 @@ use umsg_shm::repair::salvage::{Real, Salvage};
 use umsg_shm::sync::Guarded32;
 use umsg_shm::waiters::WaiterStore;
 
-/// A segment that is looked at: a private copy of what is in the file.
+/// A segment under diagnosis: a private copy of the file.
 pub(super) trait Subject: WaiterStore + LeaseStore + ArenaStore + Sized {
-    /// What is known of the queue besides its file: identifier and key of a System V queue.
+    /// The facts about a queue outside its file: identifier and key of a System V queue.
     type Id: Copy;
     type Layout: Copy;
     type Engine: Salvage;
@@ -66,7 +66,7 @@ pub(super) trait Subject: WaiterStore + LeaseStore + ArenaStore + Sized {
         words.any(|(_, word)| !is_settled(word))
     }
 
-    /// Checks what is right or wrong even while the queue is being used.
+    /// Checks the words that are right or wrong even while the queue is in use.
     ///
     /// # Errors
     /// `NotFound` if it was removed.

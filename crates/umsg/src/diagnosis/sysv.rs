@@ -32,7 +32,7 @@ use umsg_shm::sysv_engine::segment::{
 use umsg_shm::waiters::List;
 use umsg_shm::waiters::Node;
 
-/// What the label of a queue says of it.
+/// The identifier and key in a queue's key symlink.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Labelled {
     pub(crate) id: i32,

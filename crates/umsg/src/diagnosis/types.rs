@@ -1,4 +1,4 @@
-//! The order of a System V queue: free slots, the list of arrival, the lists of types. All of it can be made anew from the cells.
+//! The order of a System V queue: free slots, the list of arrival, the lists of types. A repair can rebuild all of it from the cells.
 
 use super::findings::Findings;
 use super::ring::is_beyond;
@@ -76,7 +76,7 @@ pub(super) fn check_order(segment: &Segment, survey: &mut Survey, findings: &mut
     check_types(segment, messages, findings);
 }
 
-/// Whether what the cell of a queued message says can be so.
+/// Checks that the cell of a queued message is possible.
 fn check_message(segment: &Segment, slot: u32, findings: &mut Findings) {
     let (Ok(place), Ok(cell)) = (segment.place(slot), segment.cell(slot)) else {
         return;

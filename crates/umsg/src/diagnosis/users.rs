@@ -1,7 +1,7 @@
 //! Whether a thread's process has a queue's file mapped: a process that is in a call on a queue has.
 //!
-//! What is not known counts as mapped. A thread that dies, or runs another program, loses its mappings only after the system has marked the
-//! lock that it had: so a thread that a lock names for a while, and whose process maps nothing all the while, does not hold it.
+//! Unknown counts as mapped. A thread that dies, or runs another program, loses its mappings only after the kernel has marked its lock. So a
+//! thread does not hold a lock if the lock names it for a while and its process maps nothing during that time.
 
 use rustix::fd::BorrowedFd;
 use std::fs::read_link;
@@ -30,7 +30,7 @@ impl Users {
         Users { are_ours, file }
     }
 
-    /// Whether a number that no thread has here is nobody's.
+    /// Returns whether a number that no thread has here proves that the thread does not exist.
     pub(super) fn are_ours(&self) -> bool {
         self.are_ours
     }

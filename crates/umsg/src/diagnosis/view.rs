@@ -83,7 +83,7 @@ fn pulse<S: Subject>(file: BorrowedFd<'_>) -> Option<Vec<u8>> {
     (read == bytes.len()).then_some(bytes)
 }
 
-/// Whether nothing at all happens for a second.
+/// Returns whether nothing changes for a second.
 pub(super) fn is_stuck<S: Subject>(file: BorrowedFd<'_>) -> bool {
     let before = pulse::<S>(file);
     let mut left = HOGGED;

@@ -17,7 +17,7 @@ use super::record::{self, Record};
 /// Attempts at a record that others keep replacing.
 const ATTEMPTS: usize = 8;
 
-/// Lets the caller in, and records its home where it may and none stands.
+/// Admits the caller, and records its home if none is recorded and the caller may record it.
 ///
 /// # Errors
 /// Those of reading and writing the record.
@@ -26,14 +26,14 @@ pub(super) fn admit(directory: &mut Directory, caller: u32) -> Result<(), Namesp
     settle(directory, private).map(drop)
 }
 
-/// Records the caller's home unless one stands, in place of a record that a stranger planted; returns whether it
-/// did. For root's `umsg setup`.
+/// Records the caller's home unless a home is recorded already. Replaces a record that a stranger planted. Returns whether it recorded the
+/// home. For root's `umsg setup`.
 pub(super) fn claim(directory: &mut Directory) -> Result<bool, NamespaceError> {
     settle(directory, true)
 }
 
-/// Reads the record, and records the caller's home if none of this boot stands and it may; then the record is read again: of two writers,
-/// one stands.
+/// Reads the record. If it has no home of this boot, records the caller's home if the caller may, and reads the record again: of two
+/// writers, one prevails.
 fn settle(directory: &mut Directory, may_record: bool) -> Result<bool, NamespaceError> {
     let mut recorded = false;
     for _ in 0..ATTEMPTS {

@@ -11,7 +11,7 @@ use super::directory::Directory;
 use super::error::NamespaceError;
 use super::{caller, dead_letters, life, queues, record, temporary};
 
-/// What a caller wants of a directory that is no namespace.
+/// The caller's wish for a directory that is no namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Otherwise {
     /// Make it one.
@@ -69,7 +69,7 @@ fn is_directory(directory: &Directory, name: &str) -> bool {
     is(directory, name, FileType::Directory)
 }
 
-/// Whether something of this name is there, and of this type as far as can be told.
+/// Returns whether an entry of this name exists, and has this type as far as is known.
 fn is(directory: &Directory, name: impl AsRef<OsStr>, wanted: FileType) -> bool {
     let (at, path) = directory.locate(name.as_ref());
     match fs::statat(at, &path, AtFlags::SYMLINK_NOFOLLOW) {
@@ -85,7 +85,7 @@ fn other_file(directory: &Directory) -> io::Result<Option<OsString>> {
         .find(|name| !is_own(directory, name)))
 }
 
-/// What is in it, or in one of its directories.
+/// The entries of the directory, or of one of its sub-directories.
 fn names(directory: &Directory, at: &str) -> io::Result<Vec<OsString>> {
     let (at, here) = directory.locate(at);
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -139,7 +139,7 @@ mod tests {
             std::fs::write(path.join("main.c"), b"").unwrap();
         };
         for kind in KINDS {
-            // A file or a directory beside it, and one alone that no maker leaves.
+            // A file or a directory next to it, and one alone that no creator leaves.
             for (make, is_alone) in [
                 (empty, false),
                 (file, false),

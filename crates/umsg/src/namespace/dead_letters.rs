@@ -82,7 +82,7 @@ pub(crate) struct NewLabel {
     namespace: Namespace,
     label: Label,
     dead_letters: QueueName,
-    /// It is to be removed.
+    /// The queue has to be removed.
     is_made: bool,
 }
 
@@ -149,7 +149,7 @@ impl Drop for NewLabel {
 }
 
 impl Namespace {
-    /// The dead-letter queue of the queue whose file `owner` owns. None: there is no label, or none that is believed.
+    /// Returns the dead-letter queue of the queue whose file `owner` owns. None if no label exists, or none that is trusted.
     pub(crate) fn dead_letters(&self, label: Label, owner: u32) -> Option<QueueName> {
         let directory = Directory::open(self.path()).ok()?;
         let (at, path) = directory.locate(label.file_name());
@@ -166,7 +166,7 @@ impl Namespace {
         QueueName::parse(OsStr::from_bytes(name)).ok()
     }
 
-    /// The label of a queue whose segment was scribbled over. None: there is none that is believed, or there are several.
+    /// Returns the label of a queue whose segment was overwritten. None if no label is trusted, or several are.
     pub(crate) fn label_of(&self, inode: u64, owner: u32) -> Option<Label> {
         let directory = Directory::open(self.path()).ok()?;
         let is_its = |label: &Label| {
@@ -184,7 +184,7 @@ impl Namespace {
         }
     }
 
-    /// Removes those of some labels whose queues are gone.
+    /// Removes the labels whose queues no longer exist.
     ///
     /// # Errors
     /// If the queues can't be listed.

@@ -4,11 +4,10 @@
 //! opened (`O_PATH`, which asks for no permission and follows no link), looked at with fstat, and
 //! files in it are reached through that descriptor.
 //!
-//! The kernel's `mq_open` needs one descriptor number, and a program at its `RLIMIT_NOFILE` has one. Here the
-//! directory takes it first. [`Directory::with_number`] gives it back when the file would find none, and
-//! reaches the file by path, moments after the directory passed. And `mq_unlink` needs none at all: where there is none, the
-//! directory is judged and used by path from the start. But a queue that goes with its last user is unlinked through its own
-//! directory, which has to be open (`transient/`).
+//! The kernel's `mq_open` needs one descriptor number, and a program at its `RLIMIT_NOFILE` has one. Here the directory takes it first. If
+//! the file then finds no number, [`Directory::with_number`] closes the directory and opens the file by path, moments after the check of the
+//! directory. The kernel's `mq_unlink` needs no number: if none is free, the directory is checked and used by path from the start. But a
+//! queue that goes with its last user is unlinked through its own directory, which has to be open (`transient/`).
 
 use std::ffi::OsStr;
 use std::io::Write;
@@ -76,12 +75,12 @@ impl Directory {
         (self.stat.st_dev, self.stat.st_ino)
     }
 
-    /// Whether what is in it is reached through a descriptor, and not by path.
+    /// Returns whether the entries are reached through a descriptor, and not by path.
     pub(super) fn is_open(&self) -> bool {
         self.fd.is_some()
     }
 
-    /// Whether no directory lies in it, as far as the file system counts the links of directories: its name and its `.`.
+    /// Returns whether the directory has no sub-directory, if the file system counts the links of directories: the name and `.`.
     pub(super) fn has_two_links(&self) -> bool {
         self.stat.st_nlink == 2
     }
@@ -91,7 +90,7 @@ impl Directory {
         self.mode() & 0o022 != 0
     }
 
-    /// The owner and root may change what the directory is made of.
+    /// The owner and root may change the entries of the directory.
     pub(super) fn may_be_mended_by(&self, user: u32) -> bool {
         user == 0 || user == self.owner()
     }
@@ -184,7 +183,7 @@ pub(crate) fn proc_link(fd: BorrowedFd<'_>) -> ShortPath {
     ShortPath::new(format_args!("/proc/self/fd/{}", fd.as_raw_fd()))
 }
 
-/// Opens the very file that a descriptor stands for, through its link in /proc.
+/// Opens the file of a descriptor again, through its link in /proc.
 ///
 /// # Errors
 /// `NOSYS` if /proc is missing. The link leads to a file that exists, so `NOENT` has no other cause.

@@ -16,16 +16,16 @@ pub enum NamespaceError {
         /// The directory.
         path: PathBuf,
     },
-    /// A symbolic link stands in place of the directory (`ELOOP`): a process that may change the link chooses the queues.
+    /// A symbolic link is in place of the directory (`ELOOP`): a process that may change the link chooses the queues.
     #[error("{path} is a symbolic link: set UMSG_DIR to the directory itself", path = .path.display())]
     Symlink {
         /// The link.
         path: PathBuf,
     },
-    /// Something else stands in place of the directory, or of one above it (`ENOTDIR`).
+    /// Another kind of file is in place of the directory, or of a directory above it (`ENOTDIR`).
     #[error("{path} is not a directory, or a parent of it is a file: set UMSG_DIR to a directory", path = .path.display())]
     NotADirectory {
-        /// What is no directory.
+        /// The path that is no directory.
         path: PathBuf,
     },
     /// The directory is no namespace, and it was asked for by a process that only looks (`ENOENT`).
@@ -92,7 +92,7 @@ pub enum NamespaceError {
     RecordDamaged {
         /// The record.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The defect.
         what: &'static str,
     },
     /// The namespace's record was written by another version of umsg (`ENOTSUP`).

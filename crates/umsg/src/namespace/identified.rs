@@ -1,7 +1,7 @@
 //! Opening a file that another user may have put there.
 //!
-//! open(2) of a FIFO takes the lock of its pipe. Another user can hold that lock for ever, by a write from a page that is never
-//! served, and `O_NONBLOCK` does not help: the opener sleeps where no signal ends it. So no file is opened before it was looked at.
+//! open(2) of a FIFO takes the lock of its pipe. Another user can hold that lock without limit, by a write from a page that is never served.
+//! `O_NONBLOCK` does not help: the opener sleeps where no signal ends the sleep. So the type of each file is checked before it is opened.
 //!
 //! 1. `O_PATH` names the file and opens nothing.
 //! 2. fstat(2) of that descriptor says whether it is a regular file.
@@ -157,7 +157,7 @@ mod tests {
         });
     }
 
-    /// In a process of its own, as it takes all descriptors.
+    /// In a separate process, because the test uses all descriptors.
     #[test]
     fn with_one_number_left_only_what_no_other_user_can_replace_is_opened() {
         const TEST: Alone =

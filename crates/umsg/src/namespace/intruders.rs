@@ -1,4 +1,4 @@
-//! What lies in the directories of queues and is none: a process put it there.
+//! Entries in the directories of queues that are no queues: a process put them there.
 
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -14,20 +14,20 @@ use super::{msg, transient};
 
 const OTHER: &str = "a FIFO, a socket or a device";
 
-/// Something in a namespace that stands where a queue or ring could be, and is none: a symbolic link, a FIFO, a directory.
+/// An entry of a namespace in the place of a queue or ring, which is none: a symbolic link, a FIFO, a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Intruder {
     /// Where it is.
     pub path: PathBuf,
-    /// What it is, as in "a symbolic link".
+    /// The type of the entry, as in "a symbolic link".
     pub what: &'static str,
 }
 
 impl Namespace {
-    /// What lies in the directories of queues and rings and is none, in the order of its paths. Nothing of umsg's comes there; it keeps a queue of its name
-    /// from being made, and is never followed, opened or removed by a process that wants a queue. Regular files are not looked into:
-    /// [`posix::list`](crate::posix::list) says which of them are no queues.
+    /// Returns the entries in the directories of queues and rings that are none, ordered by path. umsg creates no such entries. An entry
+    /// prevents the creation of a queue of its name. A process that wants a queue never follows, opens or removes it. The contents of
+    /// regular files are not checked: [`posix::list`](crate::posix::list) reports the files that are no queues.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -48,7 +48,7 @@ impl Namespace {
             found.extend(in_directory(&typed, msg::what_else)?);
         }
         if let Ok(rings) = self.queues_of(RINGS) {
-            // The doorbell of a ring lies beside it.
+            // The doorbell of a ring is next to it.
             let is_poll_fifo = |name: &CStr| name.to_bytes().starts_with(b".bell-");
             found.extend(in_directory(&rings, |_, name, stat| {
                 what(stat).filter(|what| *what != OTHER || !is_poll_fifo(name))
@@ -69,7 +69,7 @@ fn in_directory(
         let shown = OsStr::from_bytes(name.to_bytes());
         let (at, path) = queues.locate(shown);
         let stat = fs::statat(at, &path, AtFlags::SYMLINK_NOFOLLOW);
-        // What is gone by now needs no word.
+        // An entry that no longer exists is not reported.
         if let Ok(stat) = stat
             && !matches!(name.to_bytes(), b"." | b"..")
             && let Some(what) = what(queues, name, &stat)
@@ -82,7 +82,7 @@ fn in_directory(
     Ok(found)
 }
 
-/// What a file is that can't be a queue's.
+/// The type of a file that can't be a queue.
 pub(super) fn what(stat: &Stat) -> Option<&'static str> {
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => None,

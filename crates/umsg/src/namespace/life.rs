@@ -62,7 +62,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// The number of this process's life, as far as it was found out. Else what stands here in its place.
+    /// The number of this process's life if it is known; otherwise the reason why not.
     fn known(&self) -> Result<u32, u64> {
         let epoch = match process::epoch() {
             0 => process::begin_epoch(),
@@ -161,7 +161,7 @@ impl Registry {
                 Ok(_) => return Ok(()),
                 Err(before) => before,
             };
-            // Another thread may have noted a failure of its own meanwhile.
+            // Another thread may have recorded its own failure meanwhile.
             if entry.note(before, roomy(|| self.register())?) != UNREGISTERED {
                 return Ok(());
             }
@@ -308,7 +308,7 @@ fn find(directory: impl AsFd, name: impl Arg, number: u32) -> io::Result<Option<
     fs::openat(CWD, proc_link(seen.as_fd()).path(), flags, Mode::empty()).map(Some)
 }
 
-/// The number that a file yields. None for what is no regular file.
+/// Returns the number that a file yields. None if it is no regular file.
 fn number_of(file: BorrowedFd<'_>) -> io::Result<Option<u32>> {
     let wanted = StatxFlags::TYPE | StatxFlags::INO | StatxFlags::BTIME;
     let stat = fs::statx(file, c"", AtFlags::EMPTY_PATH, wanted)?;
@@ -351,7 +351,7 @@ fn is_left(directory: BorrowedFd<'_>, name: &CStr) -> bool {
     }
 }
 
-/// Goes through what the dead have left, among the first `most` names. Answers for how many files `work` is true.
+/// Visits the files of dead processes among the first `most` names. Returns the number of files for which `work` returns true.
 fn left(
     directory: BorrowedFd<'_>,
     most: usize,

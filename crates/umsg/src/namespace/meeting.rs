@@ -1,7 +1,7 @@
 //! A directory that the programs of one user agree on, in a directory where all users can make names.
 //!
-//! Another user can take the usual name, `PREFIX` and the user's number. The programs of the user then meet in one with `-` and 16
-//! hexadecimal digits behind it, whose name no process can guess before it is made.
+//! Another user can take the usual name, `PREFIX` and the user's number. The programs of the user then meet in a directory whose name has
+//! `-` and 16 hexadecimal digits at its end. No process can guess that name before the directory exists.
 //!
 //! A directory counts if it belongs to the user. It is *settled* once it has a certain sub-directory, the mark, and *offered* before.
 //!
@@ -37,7 +37,7 @@ const DIGITS: usize = 16;
 const ATTEMPTS: u32 = 500;
 const NAP: Duration = Duration::from_millis(10);
 
-/// What the directories of a user are called, and what they are like.
+/// The names and the properties of a user's directories.
 pub(super) struct Meeting<'a> {
     pub(super) base: &'a Path,
     pub(super) prefix: &'static str,
@@ -57,7 +57,7 @@ struct Own {
 }
 
 impl Meeting<'_> {
-    /// The directory of the user, who is the caller, made if need be.
+    /// Returns the directory of the calling user; creates it if necessary.
     pub(super) fn directory(&self) -> Result<PathBuf, NamespaceError> {
         let usual = self.usual();
         if self.is_settled(&usual) || self.is_an_obstacle(&usual) {
@@ -120,7 +120,7 @@ impl Meeting<'_> {
         })
     }
 
-    /// A file or a link that the user put there: it is not gone round, but told of.
+    /// A file or a link that the user put there. It is not avoided but reported.
     fn is_an_obstacle(&self, path: &Path) -> bool {
         fs::lstat(path).is_ok_and(|stat| {
             let kind = FileType::from_raw_mode(stat.st_mode);
@@ -186,7 +186,7 @@ impl Meeting<'_> {
     }
 }
 
-/// The user whose directory has this name.
+/// The owner of the directory of this name.
 pub(super) fn user_in(prefix: &str, path: &Path) -> Option<u32> {
     let name = path.file_name().and_then(OsStr::to_str)?;
     let rest = name.strip_prefix(prefix)?;

@@ -11,12 +11,13 @@
 //!
 //! Some are swept when a process begins to poll a queue, before it locks the queue; all by [`Namespace::sweep`].
 //!
-//! A process that removes one holds it locked exclusively; a process that begins to poll looks, after locking it, whether its name still leads to
-//! it. So no process polls what has no name, though a FIFO without one goes on working.
+//! A process that removes a FIFO holds an exclusive lock on it. A process that begins to poll locks the FIFO, and then checks that the name
+//! still leads to it. So no process begins to poll a FIFO without a name, although such a FIFO still works.
 //!
-//! **Only one's own.** Another user can hold an own FIFO for ever, and then opening it would wait in the kernel, beyond any signal. So a FIFO
-//! is opened only if it belongs to the caller (effective user), and its mode gives others nothing. In a sticky directory nobody but the caller, the
-//! directory's owner and root can put another in its place between that look and the opening. FIFOs of other users are left alone, by root, too.
+//! **Only the caller's.** Another user can hold the lock of a FIFO of their own without limit, and then opening it would wait in the kernel,
+//! beyond any signal. So a FIFO is opened only if it belongs to the caller (effective user), and its mode gives other users no access. In a
+//! sticky directory, only the caller, the directory's owner and root can replace the FIFO between that check and the opening. FIFOs of other
+//! users are left alone, by root, too.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -154,7 +155,7 @@ impl Namespace {
         Ok((bell, path))
     }
 
-    /// Refuses a directory in which strangers could replace what is the caller's.
+    /// Refuses a directory in which strangers could replace the caller's files.
     fn check_directory(&self, bells: &[u8]) -> io::Result<()> {
         let stat = fs::statat(CWD, bells, AtFlags::SYMLINK_NOFOLLOW)?;
         let is_trusted = [0, self.owner(), caller()].contains(&stat.st_uid);

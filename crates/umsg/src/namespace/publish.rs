@@ -6,8 +6,8 @@
 //!   └─────────────┴── drop or death: nothing was ever there
 //! ```
 //!
-//! So a file with a queue's name is always a whole queue, and of many that create the same queue at once, one wins
-//! and the others see its queue finished. See [`super::staged`] for what a death leaves where there is no `O_TMPFILE`.
+//! So a file with a queue's name is always a whole queue. If several processes create the same queue at once, one wins and the others see
+//! its finished queue. [`super::staged`] describes the remains of a dead creator where the file system has no `O_TMPFILE`.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 
@@ -36,7 +36,7 @@ pub(crate) struct Unpublished {
 }
 
 impl Unpublished {
-    /// An empty file of mode 0600, open for reading and writing, FD_CLOEXEC set. `mode` is what the queue's maker asks for,
+    /// An empty file of mode 0600, open for reading and writing, FD_CLOEXEC set. `mode` is the mode that the queue's creator requests,
     /// before the umask.
     ///
     /// # Errors
@@ -117,7 +117,7 @@ impl Unpublished {
         let mut patience = Patience::default();
         let mut outcome = staged.link_too(&self.queues, name.as_os_str());
         while outcome == Err(rustix::io::Errno::EXIST) && self.queues.path().ends_with(POSIX) {
-            // Unless it is what a queue has left that went with its last user.
+            // Except the remains of a queue that went with its last user.
             if let Err(error) = make_way(&self.queues, name.as_os_str(), &mut patience) {
                 staged.discard(&self.queues);
                 return Err(error);
@@ -133,13 +133,13 @@ impl Unpublished {
         Ok(file)
     }
 
-    /// As [`publish`](Self::publish), for a queue that is to go when no process has it open any more.
+    /// Publishes as [`publish`](Self::publish) does, for a queue that goes with its last user.
     ///
     /// # Errors
     /// As `publish`.
     ///
     /// # If the process dies
-    /// As with `publish`; what it leaves in the namespace's directory goes with the next of these queues that is made.
+    /// As with `publish`. The creation of the next queue of this kind removes the remains from the namespace's directory.
     pub(crate) fn publish_transient(
         mut self,
         name: &QueueName,

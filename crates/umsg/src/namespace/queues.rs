@@ -1,4 +1,4 @@
-//! The directories of a namespace's queues, one a kind, and what is in that of the POSIX ones.
+//! The directories of a namespace's queues, one for each kind, and the entries of the directory of POSIX queues.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -23,12 +23,12 @@ pub(super) const SYSV: &str = "msg";
 pub(crate) const RINGS: &str = "ring";
 /// The sub-directory for the doorbells of queues that are polled; see [`super::poll_fifos`].
 pub(super) const POLL_FIFOS: &str = "bell";
-/// The sub-directory for what each user keeps for himself beside the System V queues; see [`super::msg`].
+/// The sub-directory for the private files of each user next to the System V queues; see [`super::msg`].
 pub(super) const OWN: &str = "own";
 /// The way from either to the namespace's directory.
 pub(super) const TO_NAMESPACE: &str = "../";
 
-/// What a tmpfs directory counts in its size for each entry, `.` and `..` included (`BOGO_DIRENT_SIZE`).
+/// The bytes that a tmpfs directory counts in its size for each entry, `.` and `..` included (`BOGO_DIRENT_SIZE`).
 const TMPFS_ENTRY: u64 = 20;
 
 /// Makes one of the two of this mode and the namespace's owner, if it is missing or half made and the caller may; returns
@@ -62,7 +62,7 @@ pub(super) fn is_planted(namespace: &Directory, name: &str, error: &NamespaceErr
     *there == namespace.path().join(name) && fs::lstat(there).is_ok_and(is_strangers)
 }
 
-/// Takes out of the way what a stranger has put in the place of a directory for queues, under a name that nothing looks for. For root.
+/// Renames an entry that a stranger has put in the place of a directory for queues, to a name that no process uses. For root.
 pub(super) fn evict(namespace: &Directory, name: &str) -> Result<(), NamespaceError> {
     let (at, path) = namespace.locate(name);
     let is_strangers = |stat: &fs::Stat| ![0, namespace.owner()].contains(&stat.st_uid);
@@ -100,7 +100,7 @@ fn make(namespace: &Directory, name: &str) -> Result<bool, NamespaceError> {
     }
 }
 
-/// Not a stranger's directory: that one is refused, not adopted.
+/// A stranger's directory is refused, not adopted.
 fn mend(
     queues: &mut Directory,
     namespace: &Directory,
@@ -132,12 +132,12 @@ fn open(path: &Path) -> Result<Directory, NamespaceError> {
 }
 
 impl Namespace {
-    /// Opens the directory of the POSIX queues and checks whose it is, on the descriptor.
+    /// Opens the directory of the POSIX queues and checks its owner, on the descriptor.
     pub(super) fn queues(&self) -> Result<Directory, NamespaceError> {
         self.queues_of(POSIX)
     }
 
-    /// Opens one of the two directories of queues and checks whose it is, on the descriptor.
+    /// Opens one of the two directories of queues and checks its owner, on the descriptor.
     pub(super) fn queues_of(&self, kind: &str) -> Result<Directory, NamespaceError> {
         let queues = open(&self.path().join(kind))?;
         trust::check(&queues, self.owner())?;
@@ -184,9 +184,9 @@ impl Namespace {
         Ok(names)
     }
 
-    /// Removes the sockets of a user from the directory of rings whose names begin with `prefix`, as far as the caller may.
+    /// Removes a user's sockets whose names begin with `prefix` from the directory of rings, if the caller has the permission.
     ///
-    /// Other entries stay: unlink(2) waits for the lock of a file, which the file's owner may hold for ever.
+    /// Other entries stay: unlink(2) waits for the lock of a file, which the file's owner may hold without limit.
     pub(crate) fn remove_sockets_of_rings(&self, prefix: &str, owner: u32) {
         let Ok(rings) = self.queues_of(RINGS) else {
             return;
@@ -209,8 +209,8 @@ impl Namespace {
         });
     }
 
-    /// Memory that queues of both kinds and rings take up now, in bytes: what is allocated, not what was declared, and what
-    /// [`Limits::max_bytes`](crate::Limits::max_bytes) is about.
+    /// Returns the memory that queues of both kinds and rings occupy now, in bytes: the allocated memory, not the declared one.
+    /// [`Limits::max_bytes`](crate::Limits::max_bytes) limits it.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;

@@ -56,9 +56,9 @@ pub struct OutOfSight {
 }
 
 impl Namespace {
-    /// Makes a directory the namespace of all users: root's, mode 1777, with the sub-directories for queues and a record that names the caller's
-    /// PID namespace. What is right already is left alone, so it can be called again at any time. The place that
-    /// [`Namespace::resolve`] looks at is `/dev/shm/umsg`.
+    /// Makes a directory the namespace of all users: root's, mode 1777, with the sub-directories for queues and a record that names the
+    /// caller's PID namespace. It does not change what is right already, so it can be called again at any time. [`Namespace::resolve`]
+    /// checks `/dev/shm/umsg`.
     ///
     /// Programs that run keep the namespace that they have.
     ///

@@ -16,7 +16,7 @@ use rustix::io::{self, Errno};
 use super::directory::{Directory, proc_link};
 use super::temporary::TemporaryName;
 
-/// A file open for reading and writing that has no name of its own yet.
+/// A file that is open for reading and writing and has no name yet.
 #[derive(Debug)]
 pub(super) struct Staged {
     file: OwnedFd,
@@ -99,7 +99,7 @@ impl Staged {
         self.link_into(directory, directory, name)
     }
 
-    /// As [`link_too`](Self::link_too), into another directory than the one that it was made in.
+    /// Links the file as [`link_too`](Self::link_too) does, into another directory than the one in which it was created.
     pub(super) fn link_into(
         &self,
         directory: &Directory,

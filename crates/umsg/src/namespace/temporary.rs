@@ -116,7 +116,7 @@ fn is_stale(name: &str) -> bool {
         .is_some_and(|maker| maker.is_dead())
 }
 
-/// The maker of a temporary file. Zero stands for what could not be found out.
+/// The creator of a temporary file. Zero means unknown.
 #[derive(Debug, PartialEq, Eq)]
 struct Maker {
     pid_namespace: u64,
@@ -194,7 +194,7 @@ pub(super) mod tests {
         format!("{PREFIX}{maker}-7")
     }
 
-    /// A process that has been reaped: its number names nobody for a long while.
+    /// A process that has been reaped: for a long time, no process gets its number.
     fn dead_maker() -> Maker {
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let pid = i32::try_from(child.id()).unwrap();

@@ -1,4 +1,4 @@
-//! What the tests of the namespace share: directories of their own, and other users.
+//! Helpers for the tests of the namespace: private directories, and other users.
 
 use std::ffi::OsStr;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -134,7 +134,7 @@ fn become_user(user: u32) {
     thread::set_thread_res_uid(uid, uid, uid).unwrap();
 }
 
-/// A test that runs part of itself in a process of its own, given a directory.
+/// A test that runs a part of itself in a separate process, with a directory.
 pub(super) struct Alone(&'static str);
 
 impl Alone {
@@ -150,7 +150,7 @@ impl Alone {
         std::env::var_os(Alone::VARIABLE).map(PathBuf::from)
     }
 
-    /// The part in the process of its own ends well, under a command if one is given.
+    /// The part in the separate process succeeds, under a command if one is given.
     pub(super) fn passes(&self, directory: &Path, command: &[&str]) {
         let output = self.run(directory, command);
         let text = String::from_utf8_lossy(&output.stdout);

@@ -1,5 +1,5 @@
-//! The directory of a user's own: `/dev/shm/umsg-UID`, or one beside it if another user has that name; see `meeting.rs`. It is settled
-//! once it has the sub-directory of POSIX queues.
+//! A user's own directory: `/dev/shm/umsg-UID`, or one next to it if another user has taken that name; see `meeting.rs`. The choice is final
+//! once the directory has the sub-directory of POSIX queues.
 
 use std::path::{Path, PathBuf};
 
@@ -28,7 +28,7 @@ pub(super) fn directory(base: &Path, user: u32) -> Result<PathBuf, NamespaceErro
     meeting(base, user).directory()
 }
 
-/// The usual name of a user's directory and the owner of what stands there, if that is another user.
+/// The usual name of a user's directory, and the owner of the entry of that name if that is another user.
 pub(super) fn taken(base: &Path, user: u32) -> Option<(PathBuf, u32)> {
     let usual = meeting(base, user).usual();
     let owner = fs::lstat(&usual).ok()?.st_uid;

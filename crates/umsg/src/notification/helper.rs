@@ -15,10 +15,10 @@ use umsg_shm::sys::clock::{self, Deadline};
 use umsg_shm::sys::futex;
 use umsg_shm::sys::thread;
 
-/// So many registrations a helper can wait for, besides for being called.
+/// The number of registrations for which a helper can wait, in addition to a call.
 const MOST: usize = futex::MOST_WORDS - 1;
 
-/// Bytes: a function that is called begins a thread of its own.
+/// In bytes: each called function runs in a new thread.
 const STACK: usize = 128 << 10;
 
 /// See the module.
@@ -53,7 +53,7 @@ impl Helper {
         Some(helper)
     }
 
-    /// Has it look what there is to wait for.
+    /// Has the helper read again for which registrations it waits.
     pub(super) fn call(&self) {
         self.calls.fetch_add(1, Ordering::Release);
         futex::wake(&self.calls, 1);
@@ -169,8 +169,8 @@ fn note_settled() {
     }
 }
 
-/// Waits while very many functions wait to be called: they are made faster than threads can be begun. Not for ever, for this may be a
-/// handler that has interrupted what a helper needs; then there is one more.
+/// Waits while very many functions wait to be called: they arrive faster than threads can be started. The wait has a limit, because this may
+/// be a handler that has interrupted a thread that a helper needs. After the limit, one more function waits.
 pub(super) fn wait_until_not_crowded(table: &'static Table) {
     // Relaxed: about how many, and of other stages too.
     if table.count.load(Ordering::Relaxed) < CROWD || IS_HELPER.get() {

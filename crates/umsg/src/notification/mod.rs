@@ -1,11 +1,11 @@
-//! What this process is registered for: what is to be done when a queue has a message again.
+//! The registrations of this process: its actions when a message arrives in a queue.
 //!
-//! A record in the queue's segment says that the process is registered ([`umsg_shm::posix_engine::notification`]); what it then does stands here,
-//! in memory of its own. A sender of this process raises the process's signal itself, before its call returns. All processes else
-//! wakes one of the process's [helpers](helper), which raises it, or runs a function.
+//! A record in the queue's segment says that the process is registered ([`umsg_shm::posix_engine::notification`]); the action is stored
+//! here, in the process's own memory. A sender in this process raises the signal itself, before its call returns. Every other process wakes
+//! one of this process's [helpers](helper), which raises the signal or runs a function.
 //!
-//! A registration may be made and taken back in a signal handler: signals are masked while the table is locked. A forked child
-//! has a table of its own: its parent's registrations are not the child's.
+//! A signal handler may register and unregister: signals are masked while the table is locked. A forked child has its own table: the
+//! parent's registrations are not the child's.
 
 mod helper;
 mod table;
@@ -20,7 +20,7 @@ use umsg_shm::posix_engine::segment::Notice;
 use umsg_shm::posix_engine::{Claim, Engine, Outcome, Refused, RegisterError, What};
 use umsg_shm::sys::{process, required, thread};
 
-/// The sender of the message: process and real user. What a peer has scribbled can't be told from it.
+/// The sender of the message: process and real user. It can't be distinguished from the scribble of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Notified {
@@ -30,11 +30,11 @@ pub struct Notified {
     pub uid: u32,
 }
 
-/// How a registered process is told.
+/// The kind of a registered process's notification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NotifyKind {
-    /// Not at all, or by a thread that waits.
+    /// None, or by a thread that waits.
     Nothing,
     /// By a signal of that number.
     Signal(u32),
@@ -52,7 +52,7 @@ impl NotifyKind {
     }
 }
 
-/// What is done once.
+/// The action, which is done once.
 pub(crate) enum Deed {
     Nothing,
     Signal { signal: i32, value: usize },
@@ -211,7 +211,7 @@ pub(crate) fn any() -> bool {
 /// How many registrations helpers have taken from the table and not settled.
 static SETTLING: AtomicUsize = AtomicUsize::new(0);
 
-/// How many signals this process has raised. Counted after each, and before that is told to any process.
+/// The number of signals that this process has raised. It is incremented after each signal, before any process learns of it.
 static RAISED: AtomicU32 = AtomicU32::new(0);
 
 fn note_raised() {
@@ -222,7 +222,7 @@ fn note_raised() {
 /// Whether the thread, which has received a message, may have to see that what was fired has been raised, or to take it.
 #[inline]
 pub(crate) fn concerns(me: &thread::Thread) -> bool {
-    // Relaxed: `any` has seen what it sees the end of.
+    // Relaxed: `any` has seen the beginning of the event whose end it sees.
     any() || (existing().is_some() && RAISED.load(Ordering::Relaxed) != me.raised.get())
 }
 
@@ -289,8 +289,7 @@ thread_local! {
     static RAISING: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Takes a registration that was fired out of its record. What memory is to be freed the helper frees: this may be a handler that has
-/// interrupted malloc.
+/// Removes a fired registration from its record. The helper frees the memory, because this may be a handler that has interrupted malloc.
 fn take_out(
     engine: &Engine,
     mut locked: Locked,
@@ -311,7 +310,7 @@ fn take_out(
         Deed::Nothing | Deed::Call(_) => None,
     };
     RAISING.set(RAISING.get() + 1);
-    // Signals are masked while the table is locked, and this one is to go to whatever thread it would go to.
+    // Signals are masked while the table is locked, and this signal must be able to reach any thread.
     drop(locked);
     if let Some((signal, value)) = signal {
         process::raise_for_message(signal, value, pid, uid);

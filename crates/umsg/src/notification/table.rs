@@ -4,10 +4,10 @@
 //! |---|---|---|
 //! | `Asked` | none, or this process does not know yet which | the thread that registers |
 //! | `At` | armed, or fired | `Told`, by the process that finds it fired; or it is removed with its registration |
-//! | `Told` | of another process | its helper, which does what is left to be done |
+//! | `Told` | of another process | its helper, which does the rest |
 //!
-//! A queue has few records. So a thread of this process that finds one of its own records fired frees it, and leaves to the helper what the
-//! helper has not come to.
+//! A queue has few records. So a thread of this process that finds one of its process's records fired frees it, and leaves the open actions
+//! to the helper.
 
 use super::helper::Helper;
 use super::{Deed, Notified};
@@ -23,7 +23,7 @@ pub(super) enum Stage {
     Asked,
     /// In which record, and what its word says until it is fired.
     At(u32, u32),
-    /// By whose message it was fired.
+    /// The sender of the message that fired it.
     Told(Notified),
 }
 
@@ -60,12 +60,12 @@ impl Entry {
         matches!(self.stage, Stage::At(..)) && matches!(self.outcome(), Outcome::Fired { .. })
     }
 
-    /// Whether all that is left is to call its function.
+    /// Returns whether only the call of its function remains.
     pub(super) fn is_to_be_called(&self) -> bool {
         matches!((&self.stage, &self.deed), (Stage::Told(_), Deed::Call(_)))
     }
 
-    /// Does what is to be done. A process that has sent a signal waits until it was raised, so its record is freed behind that.
+    /// Does the action. A process that sent a message waits until the signal was raised, so the record is freed after that.
     pub(super) fn settle(self, by: Notified) {
         let is_call = matches!(self.deed, Deed::Call(_));
         let free = || {
@@ -98,7 +98,7 @@ pub(super) struct Table {
     pub(super) count: AtomicUsize,
 }
 
-/// The table of this process, or of the one that it was forked from.
+/// The table of this process, or of its parent before the fork.
 static TABLE: AtomicPtr<Table> = AtomicPtr::new(std::ptr::null_mut());
 
 /// The registrations, locked. No handler runs meanwhile that might want them too.
@@ -140,11 +140,11 @@ impl Locked {
 
     fn note_count(&self) {
         let count = self.registrations.entries.len();
-        // Release: what is settled outside of the table is counted before.
+        // Release: actions outside the table are counted before.
         self.table.count.store(count, Ordering::Release);
     }
 
-    /// Forgets what nobody need be told of, and is over.
+    /// Removes entries that have ended and need no notification.
     pub(super) fn prune(&mut self) {
         let is_over = |entry: &Entry| entry.helper.is_none() && entry.outcome() != Outcome::Armed;
         self.registrations.entries.retain(|entry| !is_over(entry));
@@ -161,7 +161,7 @@ fn of_this_process(table: *mut Table) -> Option<&'static Table> {
 
 /// The table of this process, if it has one.
 pub(super) fn existing() -> Option<&'static Table> {
-    // Acquire: what it points to.
+    // Acquire: makes the object behind the pointer visible.
     of_this_process(TABLE.load(Ordering::Acquire))
 }
 
@@ -200,7 +200,7 @@ mod tests {
         let (places, together) = (&places, &Barrier::new(2));
         let find = move || {
             let addresses = places.iter().enumerate().map(|(round, place)| {
-                // Not each time: a barrier takes longer than what is to happen at once.
+                // Not each time: a barrier takes longer than the action itself.
                 if round % 100 == 0 {
                     together.wait();
                 }

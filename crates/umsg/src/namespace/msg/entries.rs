@@ -1,4 +1,4 @@
-//! What is in the directory: which queues there are, as far as names tell.
+//! The entries of the directory: the queues, as far as names tell.
 
 use std::collections::HashSet;
 use std::path::Path;

@@ -24,7 +24,7 @@ const PRIVATE: u32 = 0o600;
 pub(crate) struct Files(Directory);
 
 impl Namespace {
-    /// Opens the directory of System V queues and checks whose it is, on the descriptor.
+    /// Opens the directory of System V queues and checks its owner, on the descriptor.
     ///
     /// # Errors
     /// `Namespace`.
@@ -72,8 +72,8 @@ impl Files {
         self.0.may_be_mended_by(caller())
     }
 
-    /// Takes the file of an index away, if there is one of that owner and the caller may; answers whether the index is free. What is no
-    /// regular file stays.
+    /// Removes the file of an index if it belongs to that owner and the caller has the permission. Returns whether the index is free. Only a
+    /// regular file is removed.
     pub(crate) fn take_file(&self, index: u32, owner: u32) -> bool {
         match self.stat(index) {
             Ok(None) => true,

@@ -1,4 +1,4 @@
-//! The label of a queue: a symbolic link whose text is the identifier. To make it is what makes the queue.
+//! The key symlink of a queue: its text is the identifier. The creation of the symlink creates the queue.
 
 use rustix::fs::{self, AtFlags, FileType, Uid};
 use rustix::io::Errno;
@@ -11,7 +11,7 @@ use umsg_shm::sys::rights::unlink_of;
 /// The longest text of a label is that of `i32::MAX`; more than this is none.
 const TEXT: usize = 16;
 
-/// What stands at the name of a label.
+/// The entry at the name of a key symlink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Label {
     /// Nothing.
@@ -54,7 +54,7 @@ impl Files {
         let _ = fs::chownat(at, &path, Some(user), None, AtFlags::SYMLINK_NOFOLLOW);
     }
 
-    /// The owner of what stands at the name of a label. None if nothing does.
+    /// Returns the owner of the entry at the name of a key symlink. None if there is no entry.
     ///
     /// # Errors
     /// `System`; `Denied` if the directory may not be searched.

@@ -1,11 +1,11 @@
 //! The lock under which a user's names change: flock(2) on a directory that only the user and root can open (`own.rs`).
 //!
-//! In a sticky directory only a file's owner takes its name away, or root, who takes the owner's lock for that. So of two processes that find the
-//! same name to be nobody's any more, the slower one does not take the faster one's new file away. What users do to each other needs no lock:
-//! of two that make a name, link(2) and symlink(2) let one.
+//! In a sticky directory only the owner of a file removes its name, or root, which takes the owner's lock to do so. So if two processes find
+//! the same stale name, the slower one does not remove the new file of the faster one. Conflicts between users need no lock: if two users
+//! create a name, link(2) and symlink(2) let one succeed.
 //!
-//! The kernel drops the lock when its holder dies, wherever that was. A holder that is *stopped* keeps it; then others of the user are told who it is
-//! once no name has changed for [`PATIENCE`], and those that need no lock go on.
+//! The kernel releases the lock when its holder dies, at any instruction. A *stopped* holder keeps the lock. Then the user's other processes
+//! get an error that names the holder, after no name has changed for [`PATIENCE`]. Processes that need no lock continue.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -78,7 +78,7 @@ impl Files {
     }
 }
 
-/// Opens a lock. What is no directory is not opened.
+/// Opens a lock, which is a directory. Other files are not opened.
 fn open(lock: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match fs::open(lock, flags, Mode::empty()) {

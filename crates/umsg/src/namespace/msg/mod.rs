@@ -28,9 +28,9 @@
 //!
 //! | at once | decided by |
 //! |---|---|
-//! | two makers take an index | link(2): one gets EEXIST and goes on to the next |
+//! | two creators take an index | link(2): one gets EEXIST and tries the next |
 //! | two makers of one key | symlink(2): one gets EEXIST, takes its file away and looks again |
-//! | two of one user take away what is left of the dead | the user's lock, see `lock.rs`; root takes the lock of the files' owner |
+//! | two processes of one user remove stale files | the user's lock, see `lock.rs`; root takes the lock of the files' owner |
 //! | a maker, and one of its user that sweeps files without a label | the user's lock: its holder finds no maker of the user at work |
 //! | two makers give out identifiers | an index is one maker's alone, and its identifier is larger than all that were noted, see `next.rs` |
 //! | two makers at the limit of queues | nothing: users that make queues at the same moment may exceed it by one each |
@@ -60,7 +60,7 @@ pub(crate) use key_symlink::Label;
 pub(crate) use lock::{Locked, PATIENCE};
 pub(crate) use names::{INDICES, label_name};
 
-/// What stands there, if it is neither a queue's file nor a label.
+/// The entry, if it is neither a queue's file nor a key symlink.
 pub(super) fn what_else(queues: &Directory, name: &CStr, stat: &Stat) -> Option<&'static str> {
     let what = super::intruders::what(stat);
     let is_label = || {

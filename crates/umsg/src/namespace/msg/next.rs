@@ -127,7 +127,7 @@ impl Files {
     /// `NoSpace`, `NoMemory`, `TooManyFiles`, `System`.
     ///
     /// # If the process dies
-    /// 8 bytes are written whole or not at all.
+    /// A write of 8 bytes is complete, or writes nothing.
     pub(crate) fn note_next(&self, next: Next) -> Result<(), FileError> {
         let mut own = Directory::open(&self.own()?)?;
         let file = match open_regular(&mut own, NAME.as_ref(), OFlags::RDWR) {
@@ -142,7 +142,7 @@ impl Files {
     }
 }
 
-/// Reads what a user has noted; None if that makes no sense.
+/// Reads a user's note; None if it is invalid.
 fn read(own: &Path) -> Result<Option<Next>, FileError> {
     let mut own = match Directory::open(own) {
         Ok(own) => own,

@@ -7,27 +7,28 @@
 //!     └── queue      its file
 //! ```
 //!
-//! unlink(2) takes a name away from whatever has it at that moment. A process that finds that no process uses a queue, and then unlinks it, may meet
-//! another: a process unlinked the first and made a second between the two steps. In a directory the file's name is its own for good: the
-//! directory gets its name when the file is in it (rename(2), which takes the place of nothing but an empty directory), no second file ever
-//! comes into it, a process that removes the file does so through the directory that it has open, and rmdir(2) leaves one with a file in it alone.
-//! It is also the only mark of such a queue that those that may write in its file can't forge. What a directory is that is empty, its mode says: one
-//! of another mode was put there by another process, and stays.
+//! unlink(2) takes a name away from whatever has it at that moment. A process that finds that no process uses a queue, and then unlinks it,
+//! may meet another: a process unlinked the first and made a second between the two steps. In its own directory a file keeps its name. The
+//! directory gets its name after the file is in it, by rename(2), which replaces nothing but an empty directory. No second file ever enters
+//! the directory. A process removes the file through the directory that it has open, and rmdir(2) does not remove a directory that contains
+//! a file. It is also the only mark of such a queue that those that may write in its file can't forge. What a directory is that is empty,
+//! its mode says: one of another mode was put there by another process, and stays.
 //!
-//! A process that has the queue open has mapped its file through a descriptor of its own, on which it took a shared flock(2) before. The lock
-//! belongs to the opening and not to its numbers, and the mapping keeps the opening: it stays when the descriptor is closed, is shared by forked
-//! children, and ends with munmap, exec or the process, by whatever death.
+//! A process that has the queue open has mapped its file through its own descriptor, on which it took a shared flock(2) before. The lock
+//! belongs to the open file description, not to its descriptors, and the mapping keeps the description. So the lock outlasts the descriptor,
+//! is shared by forked children, and ends with munmap, with exec, or with the process, however it dies.
 //!
 //! | the directory | the file's lock | is due | |
 //! |---|---|---|---|
 //! | is missing, or empty | | | there is no such queue; a process that makes one takes an empty one's place |
 //! | has the file | shared | | a process has the queue open |
 //! | has the file | none | no | it was made for others, and no process has opened it yet |
-//! | has the file | none | yes | no process has it open any more: a process that comes by first removes it |
+//! | has the file | none | yes | no process has it open any more: the next process that passes removes it |
 //! | has the file | exclusive | yes | a process is at that |
 //!
-//! A process comes by when it lets go of the queue, opens it or another one that is to go, or lists the namespace. A process that may not remove it locks
-//! nothing; and the process that locked it exclusively unlocks it, where a child that was forked meanwhile would keep the opening.
+//! A process passes when it closes the queue, opens it or another queue of this kind, or lists the namespace. A process that may not remove
+//! the queue locks nothing. The process that locked the queue exclusively also unlocks it, because a child that was forked meanwhile would
+//! keep the open file description.
 //!
 //! **If a process dies** while it makes one, a temporary directory stays until [`super::temporary::sweep`]; while it removes one, the file or the
 //! empty directory, for the next process that comes by.
@@ -60,7 +61,7 @@ pub(crate) use whereabouts::whereabouts;
 
 /// The file in the directory.
 const FILE: &str = "queue";
-/// The directory's. Others find the file, whose own mode says what they may do with it.
+/// The mode of the directory. Other users find the file, and its own mode grants their access.
 const MODE: u32 = 0o711;
 
 /// How often a name is looked up again if it is a file and a directory by turns.
@@ -175,7 +176,7 @@ fn is_directory(queues: &Directory, name: &OsStr) -> bool {
     mode_of_directory(queues, name).is_some()
 }
 
-/// Whether a name is that of a queue which goes, or what is left of one.
+/// Returns whether a name is of a queue that goes with its last user, or of its remains.
 pub(in crate::namespace) fn is_ones(queues: &Directory, name: &OsStr) -> bool {
     is_directory(queues, name) && !is_foreign_at(queues, name) && {
         let home = home(queues, name);

@@ -46,7 +46,7 @@ impl Patience {
     }
 }
 
-/// Gives a file its name, in a directory of its own.
+/// Gives a file its name, in its own directory.
 ///
 /// # Errors
 /// As [`make_way`]; those of making a directory.
@@ -64,7 +64,7 @@ pub(in crate::namespace) fn publish(
     outcome
 }
 
-/// A directory that is to get a queue's name.
+/// A directory that will get a queue's name.
 fn make_temporary(queues: &Directory) -> io::Result<TemporaryName> {
     loop {
         let temporary = TemporaryName::next(TO_NAMESPACE);
@@ -112,7 +112,7 @@ fn publish_through(
     }
 }
 
-/// Removes what stands where a queue is to be and is none: the empty directory of one that is gone.
+/// Removes the empty directory of a removed queue from the place of a new queue.
 ///
 /// # Errors
 /// `AlreadyExists`: it is a queue; `Directory`: something else; `Denied`: a stranger's.

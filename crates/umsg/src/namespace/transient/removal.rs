@@ -115,13 +115,13 @@ fn names_of_directories(queues: &Directory) -> Result<Vec<OsString>, NamespaceEr
     Ok(names)
 }
 
-/// What is found under the name of a queue that may have to go.
+/// The entry under the name of a queue that may have to be removed.
 enum Found {
     /// No process has it open.
     Unused(Unused),
     /// The directory of one that is gone.
     Empty,
-    /// What else is to be said of it.
+    /// Further facts about the entry.
     Else(Removal),
 }
 
@@ -138,7 +138,7 @@ impl Drop for Unused {
     }
 }
 
-/// Looks whether a queue is to be removed, and by the caller.
+/// Checks whether a queue has to be removed, and whether the caller removes it.
 fn find_unused(
     queues: &Directory,
     name: &OsStr,
@@ -266,7 +266,7 @@ fn remove_empty(queues: &Directory, name: &OsStr) -> bool {
     fs::unlinkat(at, &path, AtFlags::REMOVEDIR).is_ok()
 }
 
-/// Removes the directory of a queue that was never given a name, whether it did; what is no directory is left alone.
+/// Removes the directory of a queue that never got a name. Returns whether it did. Other entries are left alone.
 pub(in crate::namespace) fn remove_temporary(directory: &Directory, path: &OsStr) -> bool {
     let Ok(home) = Directory::open(&directory.path().join(path)) else {
         return false;

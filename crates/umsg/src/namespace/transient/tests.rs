@@ -153,7 +153,7 @@ fn a_directory_of_something_else_is_neither_taken_nor_removed() {
         assert_eq!(gone, Err(FileError::Directory));
         assert_eq!(namespace.remove_all_unused(|_| true), Ok(vec![]));
     };
-    // What is empty may be a process's all the same, who was about to put something there.
+    // An empty directory may belong to a process that is about to put a file there.
     stays();
     std::fs::write(dir.queue("q/letter"), b"").unwrap();
     stays();
@@ -202,7 +202,7 @@ fn a_stranger_may_use_what_the_mode_allows_and_removes_nothing() {
     assert_eq!(remove(&namespace), Ok(Removal::Gone));
 }
 
-/// Who tries to remove the queue may not; and forked a child meanwhile, which has the openings that it had.
+/// The process that tries to remove the queue has no permission. It forked a child meanwhile, which has the same open files.
 fn try_in_vain(namespace: &Namespace) {
     let childs = std::cell::Cell::new(None);
     let removal = namespace.remove_unused(&name("/q"), |file| {

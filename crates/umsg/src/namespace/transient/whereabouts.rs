@@ -9,7 +9,7 @@ use super::super::queues::{POSIX, SYSV};
 use super::super::record;
 use super::FILE;
 
-/// Where a queue's file lies, by its path.
+/// The place of a queue's file, by its path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Whereabouts<'a> {
     /// The namespace's directory.
@@ -40,7 +40,8 @@ fn among_queues(entry: &Path, goes: bool) -> Option<Whereabouts<'_>> {
     })
 }
 
-/// By what is in each namespace beside the directory of the POSIX queues: the record, or the other directory of one that root has not claimed yet.
+/// Each namespace has a second entry next to the directory of the POSIX queues: the record, or the other directory if root has not claimed
+/// the namespace yet.
 fn has_a_namespace(directory: &Path) -> bool {
     let has = |name| fs::lstat(directory.join(name)).is_ok();
     has(record::NAME) || has(SYSV)
