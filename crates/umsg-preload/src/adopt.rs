@@ -52,7 +52,7 @@ fn hold_new(descriptor: BorrowedFd<'_>, number: c_int, attached: Attached) -> Re
     let flags = fd::status_flags(descriptor).map_err(|_| libc::EBADF)?;
     let attachment = attachments::attach(attached).ok_or(libc::ENOMEM)?;
     let held = Held::counted(attachment, flags);
-    // A vfork child has descriptors of its own, but not a table.
+    // A vfork child has its own descriptors, but no table.
     if process::owns_table() {
         table::enter_duplicate(number, &held);
     }

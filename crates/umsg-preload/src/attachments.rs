@@ -9,12 +9,12 @@ use umsg_shm::reclaim::{Slot, Slots};
 use crate::doorbells::Doorbells;
 use crate::waiting;
 
-/// What a descriptor of ours leads to.
+/// The object of a queue's descriptor.
 pub(crate) struct Attached {
-    /// What it is polled by. Before the queue: it is dropped first.
+    /// Its doorbells. Declared before the queue, because they are dropped first.
     pub(crate) doorbells: Doorbells,
     pub(crate) queue: Queue,
-    /// Device and inode of the segment's file: what tells whether a descriptor still is what the table says.
+    /// Device and inode of the segment's file. They show whether a descriptor is still the one in the table.
     pub(crate) identity: (u64, u64),
     /// Most bytes in a message; never changes.
     pub(crate) message_size: usize,

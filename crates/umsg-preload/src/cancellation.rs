@@ -19,8 +19,8 @@
 //!
 //! Whichever thread comes second sees the other (SeqCst throughout), so no cancellation is slept through.
 //!
-//! A thread may ask to be ended at any instruction (PTHREAD_CANCEL_ASYNCHRONOUS). It is not, while it is in one of these calls: the
-//! assembly has it end at cancellation points only, and sets back what it asked for when the call is over.
+//! A thread may allow its end at any instruction (PTHREAD_CANCEL_ASYNCHRONOUS). During one of these calls it ends at cancellation points
+//! only: the assembly sets that type, and restores the thread's type after the call.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -35,8 +35,8 @@ use crate::{errno, next};
 /// How often a thread of this process was cancelled, or asked to be ended at any instruction.
 pub(crate) static CALLS: AtomicU32 = AtomicU32::new(0);
 
-/// What a Rust function behind a [`cancellation_point`] returns to be called again, after a look whether the thread is
-/// cancelled; and, among errno values, why.
+/// The value that a Rust function behind a [`cancellation_point`] returns to be called again, after a check for cancellation; among errno
+/// values, the reason.
 pub(crate) const BEGIN_AGAIN: c_int = -2;
 
 thread_local! {
@@ -112,8 +112,7 @@ pub unsafe extern "C" fn pthread_setcanceltype(wanted: c_int, before: *mut c_int
     )
 }
 
-/// What pthread_setcanceltype goes on in. From the first thread on that may be ended at any instruction, all calls look what type
-/// they are made with.
+/// The rest of pthread_setcanceltype. After the first thread that may be ended at any instruction, all calls check their thread's type.
 extern "C" fn note_type(wanted: c_int) -> *const c_void {
     if wanted != DEFERRED {
         CALLS.fetch_add(1, Ordering::SeqCst);
@@ -125,7 +124,7 @@ extern "C" fn no_such_type(_: c_int, _: *mut c_int) -> c_int {
     libc::EINVAL
 }
 
-/// Before a call in a process where threads are cancelled: has the thread end at cancellation points only, and tells what it did before.
+/// Before a call in a process where threads are cancelled: lets the thread end at cancellation points only, and returns the previous type.
 ///
 /// The signal by which libc ends a thread at any instruction may be under way. A system call has it delivered, and if it was sent since,
 /// `CALLS` tells.
@@ -138,8 +137,8 @@ pub(crate) extern "C" fn defer(before: &mut c_int) {
     }
 }
 
-/// Makes a call that blocks; `Err(BEGIN_AGAIN)` if a cancellation ended it, or is to be looked for first. A thread for which there
-/// is no record can't be cancelled meanwhile.
+/// Makes a call that blocks; `Err(BEGIN_AGAIN)` if a cancellation ended it, or must be checked first. A thread without a record can't be
+/// cancelled meanwhile.
 pub(crate) fn while_blocked<T>(call: impl FnOnce() -> Result<T, c_int>) -> Result<T, c_int> {
     let Some(record) = notes::my_record() else {
         return call();
@@ -166,8 +165,8 @@ pub(crate) fn while_blocked<T>(call: impl FnOnce() -> Result<T, c_int>) -> Resul
     outcome
 }
 
-/// As [`while_blocked`], for a call that the kernel begins anew after a handler with SA_RESTART: behind the other threads that wait,
-/// and with another look at O_NONBLOCK. `Err(BEGIN_AGAIN)` then, too.
+/// Makes a call as [`while_blocked`] does, if the kernel restarts the call after a handler with SA_RESTART. The restarted call queues behind
+/// the other waiters, and reads O_NONBLOCK again. `Err(BEGIN_AGAIN)` then, too.
 pub(crate) fn while_blocked_or_begun_anew<T>(
     call: impl FnOnce() -> Result<T, c_int>,
 ) -> Result<T, c_int> {
@@ -178,7 +177,7 @@ pub(crate) fn while_blocked_or_begun_anew<T>(
     }
 }
 
-/// What the Rust function returns.
+/// The result of the Rust function.
 #[inline(always)]
 pub(crate) fn answer<T: From<i8>>(outcome: Result<T, c_int>) -> T {
     match outcome {
@@ -189,7 +188,7 @@ pub(crate) fn answer<T: From<i8>>(outcome: Result<T, c_int>) -> T {
 }
 
 /// Exports a name of libc that is a cancellation point and takes up to five arguments (six if it never returns [`BEGIN_AGAIN`]), none of
-/// them a floating point number: it goes on in a Rust function with the same arguments, or with 0 (no time-out) as a fifth one.
+/// them a floating point number. It calls a Rust function with the same arguments, or with 0 (no time-out) as the fifth.
 macro_rules! cancellation_point {
     ($(#[$doc:meta])* $name:ident => $function:ident(0)) => {
         $crate::cancellation::cancellation_point! { @ $(#[$doc])* $name $function "xor r8d, r8d", "mov x4, xzr" }

@@ -1,8 +1,8 @@
-//! What a queue is polled by: its doorbell, a descriptor that the kernel reports as it would report the queue's.
+//! The doorbell of a polled queue: a descriptor that the kernel reports as it would report the queue's.
 //!
-//! poll and select use the doorbell itself. epoll remembers a registration by number and open file: so each number of a queue that is
-//! registered has a number of its own for the doorbell, and keeps it until the last descriptor of the queue is closed, by
-//! which the kernel, too, forgets the registration:
+//! poll and select use the doorbell itself. epoll identifies a registration by number and open file. So each registered number of a queue
+//! has its own number for the doorbell. It keeps that number until the last descriptor of the queue is closed, which also ends the
+//! registration in the kernel:
 //!
 //! ```text
 //!   program's number      doorbell's number           epoll
@@ -36,7 +36,7 @@ impl Doorbells {
         Doorbells(AtomicPtr::new(std::ptr::null_mut()))
     }
 
-    /// What stands in epoll for one of the queue's numbers, if it was ever registered.
+    /// The entry in epoll for one of the queue's numbers, if it was ever registered.
     pub(crate) fn registered(&self, number: c_int) -> Option<c_int> {
         self.find(self.0.load(Ordering::Acquire), number)
     }
@@ -52,7 +52,7 @@ impl Doorbells {
         None
     }
 
-    /// What is to stand in epoll for one of the queue's numbers.
+    /// The future entry in epoll for one of the queue's numbers.
     pub(crate) fn register(
         &self,
         attached: &Attached,

@@ -14,14 +14,14 @@ pub(crate) fn get() -> c_int {
     unsafe { *libc::__errno_location() }
 }
 
-/// Sets errno and gives what a failed call returns.
+/// Sets errno, and returns the value of a failed call.
 #[cold]
 pub(crate) fn fail<T: From<i8>>(errno: c_int) -> T {
     set(errno);
     T::from(-1)
 }
 
-/// The outcome of a call to another library, as a result: its errno, or what it returned.
+/// Converts the outcome of a call to another library: its errno, or its return value.
 pub(crate) fn result<T: PartialEq + From<i8>>(outcome: T) -> Result<T, c_int> {
     if outcome == T::from(-1) {
         Err(get())

@@ -1,4 +1,4 @@
-//! What the drop-in asks the kernel about a descriptor, by bare system calls: libc's names lead back to us.
+//! The drop-in's questions to the kernel about a descriptor, as bare system calls: libc's names lead back to the drop-in.
 
 use std::ffi::c_int;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};

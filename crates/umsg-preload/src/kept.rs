@@ -3,7 +3,7 @@
 //!
 //! The last close of a queue's descriptors leaves the queue here. A later opening opens the file by its name, and takes the queue of the
 //! same device and inode ([`umsg::posix::KnownFile`]). The kernel decides each time where the name leads and whether the caller may open the
-//! file. A kept queue has no descriptor: so two openings at the same time have a mapping each, and a registration in epoll of their own.
+//! file. A kept queue has no descriptor. So two openings at the same time have separate mappings, and separate registrations in epoll.
 //!
 //! | bound | reason |
 //! |---|---|
@@ -11,8 +11,8 @@
 //! | no queue that was polled | a doorbell's descriptor is closed with the last of the queue's |
 //! | no queue whose name this process has removed | its memory |
 //!
-//! A forked child keeps the queues of its parent, on mappings of its own. Signal handlers may open and close queues at any time: an entry
-//! is a [`Link`], which changes with one instruction.
+//! A forked child keeps the queues of its parent, in its own mappings. Signal handlers may open and close queues at any time: an entry is a
+//! [`Link`], which changes with one instruction.
 
 use std::ffi::{OsStr, c_int};
 use std::os::fd::IntoRawFd;

@@ -19,8 +19,8 @@
 //! | ending threads that are blocked | `cancellation` |
 //! | memory that is not from the program's malloc | `memory` |
 //!
-//! Exported names have no symbol version: the dynamic linker takes such a name in a preloaded library for a reference to any
-//! version, so programs linked against libc's GLIBC_2.34 and librt's GLIBC_2.3.4 names are caught alike.
+//! Exported names have no symbol version. The dynamic linker resolves references of any version to such a name in a preloaded library. So
+//! the library serves programs linked against libc's GLIBC_2.34 names and against librt's GLIBC_2.3.4 names.
 #![cfg_attr(
     test,
     allow(

@@ -1,9 +1,9 @@
 //! The library's own allocator, so that opening and closing a queue works where the program's malloc can't be called.
 //!
-//! close is async-signal-safe, and a handler may well close or unlink a queue; the program's malloc may be the one that
-//! the handler interrupted, or one that maps its memory through our mmap. So what this library allocates (little: paths,
-//! the names of queues) comes from memory of its own, without a lock: one stack of free blocks for each power of two.
-//! Memory goes back to its stack, not to the system, but for large blocks, which are mappings.
+//! close is async-signal-safe, and a handler may close or unlink a queue. The handler may have interrupted the program's malloc, or that
+//! malloc may map its memory through the drop-in's mmap. So this library allocates (little: paths, the names of queues) from its own memory,
+//! without a lock: one stack of free blocks for each power of two. Freed memory goes back to its stack. Only large blocks, which are
+//! mappings, go back to the system.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -122,7 +122,7 @@ impl Stack {
         loop {
             link.store(head & ADDRESS, Ordering::Relaxed);
             let new = Stack::with_next_number(head, address);
-            // Release: what the block's last user wrote, and the link.
+            // Release: publishes the writes of the block's last user, and the link.
             match self
                 .0
                 .compare_exchange_weak(head, new, Ordering::Release, Ordering::Relaxed)

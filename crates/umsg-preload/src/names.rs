@@ -14,12 +14,12 @@ use std::ffi::{CStr, c_char, c_int};
 const PATH_MAX: usize = 4095;
 const NAME_MAX: usize = 255;
 
-/// Whether glibc would hand the name to the kernel at all: this comes before all other checks.
+/// Returns whether glibc would pass the name to the kernel. This check precedes all others.
 pub(crate) fn leading_slash(name: &[u8]) -> Result<&[u8], c_int> {
     name.strip_prefix(b"/").ok_or(libc::EINVAL)
 }
 
-/// What the kernel says to the rest of a name, after the slash.
+/// The kernel's answer to the rest of a name, after the slash.
 pub(crate) fn check(rest: &[u8]) -> Result<(), c_int> {
     match rest {
         _ if rest.len() > PATH_MAX => Err(libc::ENAMETOOLONG),

@@ -1,9 +1,9 @@
-//! The functions that the drop-in stands in front of, as the next library in the chain has them.
+//! The functions that the drop-in hooks, as the next library in the chain exports them.
 //!
-//! What is not ours goes to the next library that exports the name: to libc, or to another preloaded library such as
-//! fakeroot. Addresses are looked up when the library starts ([`resolve_all`]), and on first use where another
-//! library's constructor calls before ours ran. A successful dlsym allocates nothing (glibc 2.34 and later), so a
-//! look-up may happen inside an allocator's own start. All look-ups come before any state of ours is touched.
+//! Calls that do not concern a queue go to the next library that exports the name: libc, or another preloaded library such as fakeroot.
+//! Addresses are looked up when the library starts ([`resolve_all`]), and on first use if another library's constructor calls before this
+//! library has started. A successful dlsym allocates nothing (glibc 2.34 and later), so a look-up may happen while an allocator starts. All
+//! look-ups precede any access to the drop-in's state.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -37,7 +37,7 @@ impl Symbol {
     /// The address, or `None` if no later library has the name.
     #[inline(always)]
     pub(crate) fn address(&self) -> Option<*mut c_void> {
-        // Relaxed: the address is the whole message; what it points to was there before us.
+        // Relaxed: only the address counts; its target existed before this library.
         let known = self.address.load(Ordering::Relaxed);
         let address = if known.is_null() {
             self.look_up()
@@ -62,7 +62,7 @@ impl Symbol {
     }
 }
 
-/// What a function of libc returns when it fails.
+/// The value that a function of libc returns when it fails.
 trait Failure {
     const FAILED: Self;
 }

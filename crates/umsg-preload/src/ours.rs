@@ -17,7 +17,7 @@ pub(crate) fn file(number: c_int) -> Option<Held> {
     }
 }
 
-/// For mq_* functions, which mean a queue: what the table does not know is looked at.
+/// For mq_* functions, which take a queue: a descriptor that the table does not know is checked.
 ///
 /// `Ok(None)`: not ours, pass on. An error is an errno.
 pub(crate) fn checked_queue(number: c_int) -> Result<Option<Held>, c_int> {

@@ -1,8 +1,7 @@
 //! poll on queues, as all functions that wait for descriptors see it.
 //!
-//! What is known from the queues themselves is told without the kernel: a call that is not to wait, or that finds a queue ready, opens
-//! nothing. A call that has to wait does so on a copy of what it was given, with the doorbells ([`crate::doorbells`]) in the place of the
-//! queues.
+//! The state of the queues is known without the kernel: a call that must not wait, or that finds a queue ready, opens nothing. A call that
+//! has to wait waits on a copy of its arguments, with the doorbells ([`crate::doorbells`]) in place of the queues.
 //!
 //! These calls are cancellation points of libc, which unwinds the stack of a cancelled thread: nothing that would have to be
 //! dropped is alive in a function here that calls one. A copy that was too long for the stack is freed by a cleanup handler
@@ -28,7 +27,7 @@ const FEW: usize = 64;
 /// No process may have more descriptors, nor poll more (unless fs.nr_open is raised).
 const MOST: nfds_t = 1 << 20;
 
-/// How often queues are looked at whose doorbells can't be opened.
+/// The interval at which queues are checked whose doorbells can't be opened.
 const SLICE: Duration = Duration::from_millis(10);
 
 /// Whether any of the descriptors is a queue's.
@@ -40,7 +39,7 @@ pub(crate) fn concerns_us(fds: *const pollfd, count: nfds_t) -> bool {
         && (0..count as usize).any(|index| table::knows(unsafe { (*fds.add(index)).fd }))
 }
 
-/// What a descriptor of a queue is ready for, of what was asked; `None` if it is not a queue's.
+/// Returns the requested events that are ready on the descriptor of a queue; `None` if it is no queue's descriptor.
 fn state_of(one: &pollfd) -> Option<c_short> {
     let Readiness {
         readable, writable, ..
@@ -87,7 +86,7 @@ pub(crate) fn with_room(count: usize, work: impl FnOnce(*mut pollfd) -> c_int) -
     }
     let mut copy = Copy { room, layout };
     let mut handler = MaybeUninit::uninit();
-    // SAFETY: the handler and what it is called with stay where they are until it is popped, or has run because the thread ends.
+    // SAFETY: the handler and its argument stay in place until the handler is popped, or has run because the thread ends.
     unsafe { _pthread_cleanup_push(handler.as_mut_ptr(), Copy::free, (&raw mut copy).cast()) };
     let outcome = work(room.cast());
     // SAFETY: pushed above, and the last that was: it runs.
@@ -149,7 +148,7 @@ unsafe fn wait_on_copy(
     }
 }
 
-/// Notes what the queues are ready for, and takes them out of the copy. Whether any is ready.
+/// Records the ready events of the queues, and removes the queues from the copy. Returns whether any is ready.
 fn look(fds: &mut [pollfd], copy: &mut [pollfd]) -> bool {
     let mut any = false;
     for (one, copied) in fds.iter_mut().zip(copy) {
@@ -166,7 +165,7 @@ fn look(fds: &mut [pollfd], copy: &mut [pollfd]) -> bool {
     any
 }
 
-/// Adds what the other descriptors are ready for by now, and counts.
+/// Adds the present events of the other descriptors, and counts them.
 fn others_now(fds: &mut [pollfd], copy: &mut [pollfd]) -> c_int {
     if copy.iter().any(|copied| copied.fd >= 0) {
         // SAFETY: a slice.

@@ -10,8 +10,8 @@
 //! | a pid | another | a vfork child: pass on |
 //! | 0 | any | a forked child (its memory is a copy): the owner, from now on |
 //!
-//! A child of fork enters its pid at once, by a handler that fork itself runs, so that a vfork child of *it* is told
-//! apart. Only a child of a bare fork system call enters it later.
+//! A child of fork enters its pid at once, by a handler that fork runs, so that its own vfork children are recognised. Only a child of a
+//! bare fork system call enters it later.
 
 use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 
@@ -22,7 +22,7 @@ const PAGE_BYTES: usize = 4096;
 /// Holds the pid of the table's owner. Null until [`start`], or if there is no such page.
 static PAGE: AtomicPtr<AtomicI32> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Maps the page, enters this process, and asks to be told of forks.
+/// Maps the page, enters this process, and registers a handler for forks.
 pub(crate) fn start() {
     if let Some(page) = wiped_page() {
         PAGE.store(page, Ordering::Release);

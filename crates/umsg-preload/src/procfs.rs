@@ -16,7 +16,7 @@ use umsg_shm::sys::stack::roomy;
 
 use crate::{debug, fd, home, pointer};
 
-/// What the paths have in common, and few others: told apart without reading all of a path.
+/// The common beginning of the paths, which few other paths have: a check that does not read a whole path.
 const BEGINNING: &[u8] = b"/proc/sys";
 
 /// A file that is answered.
@@ -93,7 +93,7 @@ impl File {
         }
         let text = self.text()?;
         let filled = filled(text.as_bytes()).map_err(|error| error.raw_os_error())?;
-        // Opened once more, because that one can be written to.
+        // Opened once more, because the first descriptor can be written to.
         let path = format!("/proc/self/fd/{}", filled.as_raw_fd());
         let flags = flags & (libc::O_CLOEXEC | libc::O_NONBLOCK);
         let flags = OFlags::from_bits_retain(flags.cast_unsigned());

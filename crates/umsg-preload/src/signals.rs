@@ -1,13 +1,13 @@
 //! Handlers may use queues: each is entered through one of ours, which puts the signal off if it arrived inside a
 //! critical section of the library (`umsg::signals::defer`).
 //!
-//! The program's handlers are remembered (`wanted`), and the kernel is given ours in their place; a query for a
-//! handler returns the program's. This begins before the process first maps a queue, with the handlers that are installed by
-//! then. Signals that an instruction raises itself are left alone: they can't wait. All but SIGBUS, which a queue raises whose file
-//! a peer has cut short: ours mends that, whether or not the program has a handler, and hands on what is not ours.
+//! The drop-in remembers the program's handlers (`wanted`), and installs its own handler in the kernel in their place. A query for a handler
+//! returns the program's. This begins before the process first maps a queue, with the handlers that are installed by then. Signals that an
+//! instruction raises itself are left alone, because they can't wait. The exception is SIGBUS, which a truncated queue file raises. The
+//! drop-in's handler repairs that, whether or not the program has a handler, and passes other signals on.
 //!
-//! The library is told of handlers and of their SA_RESTART, so that a blocking call ends with EINTR even if it was not asleep when
-//! the handler ran.
+//! The library learns of handlers and of their SA_RESTART, so that a blocking call ends with EINTR even if it was not asleep when the
+//! handler ran.
 //!
 //! While ours decides, all signals are masked: the kernel would otherwise put the frames of several on the stack at once, and
 //! only one signal can be put off. The mask that the program asked for is set before its handler runs.
@@ -32,7 +32,7 @@ static BEGUN: AtomicBool = AtomicBool::new(false);
 /// Whether our handler of SIGBUS is installed.
 static GUARDED: AtomicBool = AtomicBool::new(false);
 
-/// Flags that differ between what the program asked for and what the kernel is given.
+/// Flags that differ between the program's request and the kernel's action.
 const OURS: c_int = libc::SA_SIGINFO | libc::SA_RESETHAND;
 
 /// Has the library call [`begin`] before each mapping of a queue. For calls that may come before the library's constructor.
@@ -54,7 +54,7 @@ fn begin() {
 #[cold]
 fn begin_slow() {
     if !process::owns_table() {
-        // A vfork child has handlers of its own: the parent's begin when the parent maps a queue.
+        // A vfork child has its own handlers: the parent's begin when the parent maps a queue.
         take_place(libc::SIGBUS);
         return;
     }
@@ -68,12 +68,12 @@ fn begin_slow() {
     }
 }
 
-/// Whether handlers are to be entered through ours.
+/// Returns whether the drop-in's handler calls the program's handlers.
 pub(crate) fn has_begun() -> bool {
     BEGUN.load(Ordering::Relaxed)
 }
 
-/// Whether ours takes the place of what is installed.
+/// Returns whether the drop-in's handler replaces the installed one.
 fn gives_way(signal: c_int, handler: sighandler_t) -> bool {
     let is_function = ![libc::SIG_DFL, libc::SIG_IGN, libc::SIG_ERR].contains(&handler);
     let is_bus_error = signal == libc::SIGBUS && handler == libc::SIG_DFL;
@@ -84,7 +84,7 @@ fn entrance() -> sighandler_t {
     enter as *const () as sighandler_t
 }
 
-/// Gives the kernel our handler for the one that is installed.
+/// Installs the drop-in's handler in the kernel, in place of the program's.
 pub(crate) fn take_place(signal: c_int) {
     let _turn = Turn::take(signal);
     let mut found = installed(signal);
@@ -105,7 +105,7 @@ pub(crate) fn take_place(signal: c_int) {
 fn swap(signal: c_int, action: &libc::sigaction) -> Option<libc::sigaction> {
     // SAFETY: numbers and a pointer, for which zero is a value.
     let mut replaced: libc::sigaction = unsafe { std::mem::zeroed() };
-    // SAFETY: a signal's number, an action that libc told, but for the handler, and a writable one.
+    // SAFETY: a signal's number, an action from libc with another handler, and a writable action.
     let outcome = unsafe { next::sigaction(signal, action, &raw mut replaced) };
     (outcome == 0).then_some(replaced)
 }
@@ -139,7 +139,7 @@ pub(crate) fn stand_in(signal: c_int, action: &mut libc::sigaction) -> Option<Be
 }
 
 impl Before {
-    /// The handler that a caller is to be told for one that the kernel told.
+    /// Returns the handler that the caller gets in place of the kernel's answer.
     pub(crate) fn name(&self, handler: sighandler_t) -> sighandler_t {
         if handler == entrance() {
             self.handler
@@ -148,7 +148,7 @@ impl Before {
         }
     }
 
-    /// Puts the program's handler and flags back into an action that the kernel told.
+    /// Restores the program's handler and flags in an action from the kernel.
     pub(crate) fn show(&self, action: &mut libc::sigaction) {
         if action.sa_sigaction == entrance() {
             action.sa_sigaction = self.handler;
@@ -166,7 +166,7 @@ unsafe extern "C" fn enter(signal: c_int, info: *mut siginfo_t, context: *mut uc
         errno::set(errno);
         return;
     }
-    // Asked of the kernel, not of what is remembered: siginterrupt changes SA_RESTART behind our back.
+    // Read from the kernel, not from the remembered action: siginterrupt changes SA_RESTART without the drop-in.
     let flags = installed(signal).map_or(libc::SA_RESTART, |installed| installed.sa_flags);
     // SAFETY: these are the kernel's arguments, of a handler installed with SA_SIGINFO.
     let put_off = unsafe { umsg::signals::defer_with_flags(signal, info, context, flags) };
@@ -210,8 +210,8 @@ fn kernels(set: &mut sigset_t) -> &mut u64 {
     unsafe { &mut *std::ptr::from_mut(set).cast() }
 }
 
-/// Does what the kernel does with a SIGBUS that has no handler: the process ends. Of other signals nothing was remembered: what is
-/// installed by now decides about the next one.
+/// Ends the process, as the kernel does after a SIGBUS without a handler. For other signals no action was remembered: the present action
+/// decides about the next signal.
 ///
 /// # Safety
 /// `info` is the kernel's.
@@ -229,8 +229,8 @@ unsafe fn end_by(signal: c_int, version: u32, info: *const siginfo_t) {
     }
 }
 
-/// SA_RESETHAND, once the handler is really about to run: the kernel would have reset it for a signal put off, too. If another was
-/// installed since the version was seen, that one stays.
+/// Resets the handler (SA_RESETHAND) when it is about to run: the kernel would also reset it for a deferred signal. A handler that was
+/// installed after the version was read stays.
 fn reset(signal: c_int, version: u32) {
     let turn = Turn::take(signal);
     if turn.as_ref().is_some_and(|turn| turn.version != version) {

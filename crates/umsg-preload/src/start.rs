@@ -1,7 +1,7 @@
 //! What happens when the library is loaded, before the program's main.
 //!
-//! Nothing depends on it having run: another library's constructor may call before ours. What it does is to do early,
-//! in a process with one thread and no lock held, what would otherwise have to be done late.
+//! Nothing depends on its run: another library's constructor may call before this one. It only does work early, in a process with one thread
+//! and without locks, that would otherwise be done late.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,7 +9,7 @@ static DONE: AtomicBool = AtomicBool::new(false);
 
 /// Whether the constructor has run. Before, `malloc` itself may be starting.
 pub(crate) fn is_done() -> bool {
-    // Relaxed: what the constructor found out is read through atomics that fend for themselves.
+    // Relaxed: the results of the constructor are read through atomics that need no ordering here.
     DONE.load(Ordering::Relaxed)
 }
 

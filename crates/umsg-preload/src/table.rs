@@ -12,7 +12,7 @@ use umsg_shm::reclaim::{self, Chunks, Link, Slot};
 use crate::attachments::Attached;
 
 const CHUNK: usize = 1024;
-/// Descriptors beyond (fs.nr_open is 1,048,576 unless raised) are not cached but asked anew at each call.
+/// Higher descriptors (fs.nr_open is 1,048,576 unless raised) are not cached but checked at each call.
 const MOST: usize = 1 << 20;
 
 static TABLE: Chunks<Link<Attached>, CHUNK, { MOST / CHUNK }> = Chunks::new();
@@ -77,7 +77,7 @@ impl Held {
         self.0.flags() == access(flags)
     }
 
-    /// What the table said.
+    /// The answer of the table.
     pub(crate) fn word(&self) -> Word {
         self.0.word()
     }
@@ -141,7 +141,7 @@ pub(crate) fn take(fd: c_int) -> Option<Word> {
     entry(fd)?.take()
 }
 
-/// Undoes [`take`], unless the number was entered anew.
+/// Undoes [`take`], unless the number was entered again.
 pub(crate) fn put_back(fd: c_int, word: Word) {
     if !entry(fd).is_some_and(|entry| entry.put_if_empty(word)) {
         word.release();
@@ -174,7 +174,7 @@ mod tests {
     use umsg::posix::OpenOptions;
     use umsg_shm::reclaim::notes;
 
-    /// A queue in a directory of its own, which tells whether it is mapped.
+    /// A queue in its own directory, which tells whether it is mapped.
     struct Home {
         directory: TempDir,
         fd: c_int,
@@ -212,7 +212,7 @@ mod tests {
             )
         }
 
-        /// Waits: another test's thread may just be looking at what is retired.
+        /// Waits: the thread of another test may be using a retired entry.
         fn is_unmapped(&self) -> bool {
             (0..1000).any(|_| {
                 attachments::reap();

@@ -7,8 +7,8 @@ use libc::timespec;
 
 use crate::pointer;
 
-/// Until when a call may block; `None` is for ever. A bad address is EFAULT, a time that is none EINVAL, and both are
-/// the first errors that a call reports, whether it would block or not.
+/// Returns the deadline of a call; `None` is no limit. A bad address is EFAULT, an invalid time EINVAL. Both are the first errors that a
+/// call reports, whether it would block or not.
 ///
 /// # Safety
 /// `timeout` is NULL, or a readable timespec, or an address that a pointer check refuses.
@@ -16,11 +16,11 @@ use crate::pointer;
 pub(crate) unsafe fn deadline(timeout: *const timespec) -> Result<Option<SystemTime>, c_int> {
     // SAFETY: by this function's contract.
     let since_epoch = unsafe { duration_of(timeout)? };
-    // A time beyond what the type can hold is no deadline at all.
+    // A time beyond the range of the type is no deadline.
     Ok(since_epoch.and_then(|time| UNIX_EPOCH.checked_add(time)))
 }
 
-/// The time in a time-out; `None` is for ever.
+/// The time in a time-out; `None` is no limit.
 ///
 /// # Safety
 /// As for [`deadline`].
@@ -44,8 +44,8 @@ pub(crate) unsafe fn duration_of(timeout: *const timespec) -> Result<Option<Dura
     )))
 }
 
-/// Whether a deadline has passed. A call whose first attempt did not succeed asks, before it asks the library to wait: that would
-/// try again, and beside a stopped process be late.
+/// Returns whether a deadline has passed. A call whose first attempt failed checks this before it lets the library wait. The library would
+/// try again, and return late if a process is stopped.
 pub(crate) fn has_passed(deadline: SystemTime) -> bool {
     deadline <= SystemTime::now()
 }

@@ -1,4 +1,4 @@
-//! `UMSG_WAIT`: how calls wait for messages and for room. `umsg run --wait` sets it, and refuses what is not one of these.
+//! `UMSG_WAIT`: how calls wait for messages and for room. `umsg run --wait` sets it, and refuses other values.
 
 use umsg::posix::{Queue, Waiting};
 

@@ -1,7 +1,7 @@
-//! What the program wants for each signal, whose place `signals` has taken in the kernel.
+//! The program's action for each signal. In the kernel, `signals` has replaced it.
 //!
-//! What is remembered and what the kernel has must belong together, whichever threads install handlers at the same time: a
-//! change of both is made in a [`Turn`], and a handler that is entered waits for the end of one ([`settled`]).
+//! The remembered action and the kernel's action must belong together, also if several threads install handlers at the same time. Both
+//! change in a [`Turn`], and a handler waits on entry for the end of a turn ([`settled`]).
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
@@ -10,7 +10,7 @@ use crate::process;
 
 pub(crate) const SIGNALS: usize = 65;
 
-/// What the program wants for a signal.
+/// The program's action for a signal.
 pub(crate) struct Wanted {
     /// Odd while a thread changes the rest: see [`Turn`].
     version: AtomicU32,
@@ -42,8 +42,8 @@ pub(crate) fn wanted(signal: c_int) -> Option<&'static Wanted> {
         .filter(|_| umsg::signals::can_wait(signal) || signal == libc::SIGBUS)
 }
 
-/// A thread's turn to change what is remembered for a signal, together with what the kernel has. Meanwhile its own handlers wait,
-/// because they may want a turn too.
+/// A thread's turn to change the remembered action of a signal together with the kernel's. Meanwhile the thread's handlers wait, because
+/// they may want a turn, too.
 pub(crate) struct Turn {
     wanted: &'static Wanted,
     /// Before the turn.
@@ -52,15 +52,15 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
-    /// Waits for the caller's turn. `None` if nothing is remembered for the signal, and in a vfork child, which has handlers of
-    /// its own in the kernel, but its parent's memory.
+    /// Waits for the caller's turn. `None` if nothing is remembered for the signal, and in a vfork child, which has its own handlers in the
+    /// kernel but its parent's memory.
     pub(crate) fn take(signal: c_int) -> Option<Turn> {
         let wanted = wanted(signal).filter(|_| process::owns_table())?;
         let mask = set_mask(ALL);
         let mut waited = 0;
         loop {
             let version = wanted.version.load(Ordering::Relaxed);
-            // Acquire: what the last one has changed is seen. The fence: our changes are not seen before the odd version.
+            // Acquire: makes the changes of the last turn visible. The fence: the changes of this turn become visible after the odd version.
             if version.is_multiple_of(2)
                 && wanted
                     .version
@@ -132,8 +132,8 @@ pub(crate) fn before(signal: c_int) -> Before {
     })
 }
 
-/// What is remembered for a signal, between two turns. A child made by a bare clone may wait in vain for the end of the turn of a thread
-/// that it does not have, so the waiting has an end.
+/// Returns the remembered action of a signal, between two turns. A child made by a bare clone may wait in vain for the turn of a thread that
+/// it does not have, so the wait is limited.
 pub(crate) fn settled(signal: c_int) -> Before {
     let mut waited = 0;
     loop {
@@ -160,7 +160,7 @@ pub(crate) fn restore(signal: c_int, before: &Before) {
 /// Sets the thread's mask, and tells the one before. When a handler returns, the kernel restores the context's.
 pub(crate) fn set_mask(mask: u64) -> u64 {
     let mut before = 0_u64;
-    // SAFETY: two masks of the kernel's size, which is said.
+    // SAFETY: two masks of the size that the call states.
     unsafe {
         libc::syscall(
             libc::SYS_rt_sigprocmask,

@@ -1,7 +1,6 @@
 //! close, mq_close, close_range, closefrom.
 //!
-//! The entry leaves the table before the number is closed: afterwards, another thread may already have it for a
-//! queue of its own.
+//! The entry leaves the table before the number is closed: afterwards, another thread may already use the number for another queue.
 //!
 //! The library's own descriptors ([`umsg_shm::sys::reserved_descriptors`]) stay open, whatever is closed.
 
@@ -32,7 +31,7 @@ unsafe fn bare_close(fd: c_int) -> c_int {
     unsafe { libc::syscall(libc::SYS_close, fd) as c_int }
 }
 
-/// Not exported: a call of `close` may lead to another library's, which stands before this one.
+/// Not exported: a call of `close` may lead to another library that precedes this one.
 ///
 /// # Safety
 /// As for libc's close.

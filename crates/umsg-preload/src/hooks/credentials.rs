@@ -8,7 +8,7 @@ use umsg::sysv::forget_caller;
 
 use crate::next;
 
-/// A function of libc that changes whose rights the process has.
+/// A function of libc that changes the rights of the process.
 macro_rules! changes_rights {
     ($($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),*) -> c_int;)*) => {
         $(

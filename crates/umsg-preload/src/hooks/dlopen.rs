@@ -1,9 +1,8 @@
 //! dlopen without RTLD_DEEPBIND.
 //!
-//! A library loaded with that flag looks for names in itself and what it depends on before it looks in the preloaded
-//! library: mq_open would be libc's. PHP loads its extensions so. The flag is cleared, and nothing else is done:
-//! dlopen finds out by its return address which library calls it (whose RUNPATH, whose namespace), so it is entered
-//! by a jump, with the caller's return address in its place.
+//! A library loaded with that flag searches itself and its dependencies before the preloaded library: mq_open would be libc's. PHP loads its
+//! extensions in this way. The hook only clears the flag. dlopen learns from its return address which library calls it (its RUNPATH, its
+//! namespace), so the hook enters it by a jump that keeps the caller's return address.
 
 use std::arch::naked_asm;
 use std::ffi::c_void;

@@ -1,5 +1,4 @@
-//! epoll_ctl: a queue's doorbell is registered for it. What the program gave with the events is its own, so epoll_wait needs no
-//! help.
+//! epoll_ctl: a queue's doorbell is registered for it. The program's data in the events stay the same, so epoll_wait needs no hook.
 
 use std::ffi::c_int;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -52,7 +51,7 @@ unsafe fn control_known(set: c_int, operation: c_int, fd: c_int, event: *mut epo
     }
 }
 
-/// What is registered for a number, rung for other edges from now on.
+/// The registration of a number, which rings for other edges from now on.
 fn change(held: &Held, fd: c_int, edges: Edges) -> Result<Option<c_int>, c_int> {
     let registered = held.doorbells.registered(fd);
     if registered.is_some() {
@@ -61,7 +60,7 @@ fn change(held: &Held, fd: c_int, edges: Edges) -> Result<Option<c_int>, c_int> 
     Ok(registered)
 }
 
-/// A file that is registered nowhere: by it the kernel tells what there is to say, if only that.
+/// A file that is registered nowhere: with it the kernel reports the errors of the call.
 ///
 /// Its number is above the set's: a set that is not open must not become this file.
 fn stranger(set: c_int) -> Result<OwnedFd, c_int> {

@@ -1,4 +1,4 @@
-//! fcntl: the commands that duplicate a descriptor, and the one that shows its flags.
+//! fcntl: the commands that duplicate a descriptor, and the command that returns its flags.
 
 use std::ffi::c_int;
 

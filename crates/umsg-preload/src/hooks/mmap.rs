@@ -78,7 +78,7 @@ unsafe fn early(
     std::ptr::with_exposed_provenance_mut(mapped as usize)
 }
 
-/// What the kernel says to a mapping of a queue, in its order.
+/// The kernel's answer to a mapping of a queue, in its order of checks.
 #[cold]
 fn refuse(held: &Held, len: size_t, protection: c_int, flags: c_int, offset: off_t) -> *mut c_void {
     let kind = flags & libc::MAP_TYPE;

@@ -1,8 +1,8 @@
 //! The exported functions: libc's names, a subject a file.
 //!
-//! Each first asks whether the descriptor is ours, which for those that concern any file costs a look at an array,
-//! and hands on what is not to the next library. fcntl and mq_open are variadic in C; on x86-64 and aarch64 Linux,
-//! variadic arguments travel in the registers of named ones, so a function with a fixed list receives them.
+//! Each hook first checks whether the descriptor is a queue's, and passes other calls on to the next library. For functions that take any
+//! file, the check reads one array element. fcntl and mq_open are variadic in C. On x86-64 and aarch64 Linux, variadic arguments use the
+//! registers of named ones, so a function with a fixed list receives them.
 
 mod close;
 mod credentials;

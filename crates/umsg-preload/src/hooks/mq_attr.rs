@@ -15,7 +15,7 @@ pub unsafe extern "C" fn mq_getattr(fd: c_int, out: *mut mq_attr) -> c_int {
     unsafe { exchange(fd, std::ptr::null(), out) }.unwrap_or_else(errno::fail)
 }
 
-/// Sets O_NONBLOCK, the only attribute that can be set, and reads what the attributes were.
+/// Sets O_NONBLOCK, the only attribute that can be set, and returns the previous attributes.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn mq_setattr(fd: c_int, new: *const mq_attr, old: *mut mq_attr) -> c_int {
     // SAFETY: the caller's promises to libc's mq_setattr are handed on.

@@ -1,4 +1,4 @@
-//! mq_notify: the process is told when a message comes to the empty queue.
+//! mq_notify: the process is notified when a message arrives at the empty queue.
 
 use std::ffi::c_int;
 

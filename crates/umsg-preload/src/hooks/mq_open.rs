@@ -42,14 +42,14 @@ pub unsafe extern "C" fn __mq_open_2(name: *const c_char, flags: c_int) -> mqd_t
     unsafe { open(name, flags, 0, std::ptr::null()) }.unwrap_or_else(errno::fail)
 }
 
-/// As glibc ends such a program.
+/// glibc ends such a program in the same way.
 fn fortify_fail() -> ! {
     debug::say(b"*** invalid mq_open call: O_CREAT without mode and attr ***: terminated\n");
     std::process::abort()
 }
 
 /// # Safety
-/// `name` is a C string, `attributes` NULL or what a pointer check can refuse or a readable mq_attr.
+/// `name` is a C string; `attributes` is NULL, an address that a pointer check refuses, or a readable mq_attr.
 unsafe fn open(
     name: *const c_char,
     flags: c_int,
@@ -170,7 +170,7 @@ impl Request<'_> {
             .exclusive(self.flags & libc::O_EXCL != 0)
             .mode(self.mode & 0o7777);
         if let Some(attributes) = self.attributes {
-            // What is no count becomes one that no queue can have: only a creation judges it.
+            // A value that is no count becomes a count that no queue can have. Only a creation checks it.
             options.max_messages(u32::try_from(attributes.mq_maxmsg).unwrap_or(0));
             options.message_size(u32::try_from(attributes.mq_msgsize).unwrap_or(0));
         }
@@ -195,7 +195,7 @@ impl Request<'_> {
         let attachment = attachments::attach(attached).ok_or(Refusal::Errno(libc::ENOMEM))?;
         let number = descriptor.into_raw_fd();
         let word = table::word(attachment, access);
-        // A vfork child has descriptors of its own, but not a table.
+        // A vfork child has its own descriptors, but no table.
         if process::owns_table() {
             table::enter(number, word);
         } else {
@@ -209,7 +209,7 @@ impl Request<'_> {
         let further = self.flags & (libc::O_APPEND | libc::O_ASYNC | libc::O_NOATIME);
         if further != 0 {
             let all = (further | self.flags & libc::O_NONBLOCK).cast_unsigned();
-            // What the kernel refuses is left out: nothing depends on it.
+            // An attribute that the kernel refuses is left out: nothing depends on it.
             let _ = rustix::fs::fcntl_setfl(descriptor, OFlags::from_bits_retain(all));
         }
     }
@@ -230,6 +230,6 @@ fn drop_access(descriptor: &OwnedFd, nonblocking: c_int) {
 }
 
 fn replace(number: c_int, with: &OwnedFd) {
-    // SAFETY: dup3 takes numbers; `number` is a descriptor that the caller owns and goes on owning.
+    // SAFETY: dup3 takes numbers; `number` is a descriptor that the caller owns and keeps.
     unsafe { libc::syscall(libc::SYS_dup3, with.as_raw_fd(), number, libc::O_CLOEXEC) };
 }

@@ -113,7 +113,7 @@ impl Call {
         Ok(received.len.cast_signed())
     }
 
-    /// Only here it matters whether the descriptor is to block.
+    /// The first place at which O_NONBLOCK of the descriptor matters.
     ///
     /// # Safety
     /// As for [`Call::run`].

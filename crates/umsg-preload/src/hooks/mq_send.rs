@@ -108,7 +108,7 @@ impl Call {
         Ok(unsafe { std::slice::from_raw_parts(self.message.cast(), self.len) })
     }
 
-    /// Only here it matters whether the descriptor is to block.
+    /// The first place at which O_NONBLOCK of the descriptor matters.
     #[cold]
     fn send_to_full(
         &self,

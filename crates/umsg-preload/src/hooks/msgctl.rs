@@ -20,7 +20,7 @@ pub unsafe extern "C" fn msgctl(id: c_int, command: c_int, data: *mut msqid_ds) 
 }
 
 /// # Safety
-/// `data` is what the command asks for, or an address that a pointer check refuses.
+/// `data` is the structure that the command requires, or an address that a pointer check refuses.
 unsafe fn control(id: c_int, command: c_int, data: *mut msqid_ds) -> Result<c_int, c_int> {
     if id < 0 || command < 0 {
         return Err(libc::EINVAL);

@@ -7,8 +7,8 @@ use libc::{FILE, mode_t};
 use crate::procfs::{self, File};
 use crate::{errno, next, start};
 
-/// A function of libc that opens a file by its path. What it is called with before this library's constructor is given to the kernel:
-/// an allocator may be starting, from inside of which no dlsym should be called.
+/// A function of libc that opens a file by its path. Calls before this library's constructor go to the kernel: an allocator may be starting,
+/// and must not call dlsym then.
 macro_rules! opens {
     ($($(#[$doc:meta])* fn $name:ident([$($directory:ident)?] $($mode:ident)?);)*) => {
         $(

@@ -10,7 +10,7 @@ use crate::polling::{self, Patience};
 use crate::{errno, next};
 
 cancellation_point! {
-    /// Waits until a descriptor is ready; `timeout` is in milliseconds, a negative one for ever.
+    /// Waits until a descriptor is ready; `timeout` is in milliseconds; a negative value is no limit.
     poll => poll_deferred
 }
 

@@ -8,7 +8,7 @@ use libc::{size_t, ssize_t};
 use crate::table::Held;
 use crate::{fd, next, ours, pointer};
 
-/// What the kernel puts behind the name of a file that has none any more.
+/// The text that the kernel appends to the name of an unlinked file.
 const DELETED: &[u8] = b" (deleted)";
 
 /// A slash, 255 bytes, and the above.

@@ -19,7 +19,7 @@ const ASKED: [c_short; 3] = [
     libc::POLLPRI,
 ];
 
-/// What is told besides, though it was not asked for. Source: fs/select.c of Linux.
+/// Events that are reported without a request. Source: fs/select.c of Linux.
 const TOLD: [c_short; 3] = [libc::POLLHUP | libc::POLLERR, libc::POLLERR, 0];
 
 /// Bits of a word.
@@ -205,7 +205,7 @@ impl Sets {
         used
     }
 
-    /// Leaves in the sets what is ready. How many bits there are.
+    /// Leaves the ready descriptors in the sets. Returns the number of bits.
     ///
     /// # Safety
     /// The sets are writable, and the entries are those of [`Sets::gather`].
@@ -286,7 +286,7 @@ fn ones(word: usize) -> impl Iterator<Item = usize> {
     })
 }
 
-/// More than a million microseconds are seconds. `None` for what is no time.
+/// More than a million microseconds are seconds. `None` for an invalid time.
 fn duration_of(time: timeval) -> Option<Duration> {
     let seconds = Duration::from_secs(u64::try_from(time.tv_sec).ok()?);
     seconds.checked_add(Duration::from_micros(u64::try_from(time.tv_usec).ok()?))

@@ -79,7 +79,7 @@ unsafe fn exchange_as_it_is(
     outcome
 }
 
-/// A vfork child has handlers of its own in the kernel, but its parent's memory.
+/// A vfork child has its own handlers in the kernel, but its parent's memory.
 fn is_ours_to_change() -> bool {
     signals::has_begun() && process::owns_table()
 }

@@ -7,7 +7,7 @@ use libc::{off_t, stat};
 use crate::table::Held;
 use crate::{next, ours};
 
-/// What the kernel gives a queue for a size.
+/// The size that the kernel shows for a queue.
 pub(super) const SIZE: off_t = 80;
 
 const BLOCK: u16 = 4096;

@@ -7,7 +7,7 @@ use libc::{iovec, off_t, size_t, ssize_t};
 use crate::table::Held;
 use crate::{errno, next, ours};
 
-/// What the kernel says to a write.
+/// The kernel's answer to a write.
 fn refuse<T: From<i8>>(held: &Held) -> T {
     errno::fail(if held.can_write() {
         libc::EINVAL
@@ -136,7 +136,7 @@ pub unsafe extern "C" fn ftruncate64(fd: c_int, len: off_t) -> c_int {
     }
 }
 
-/// The kernel changes the size that fstat shows, which is no size of anything, and the queue goes on as before.
+/// The kernel changes the size that fstat shows, which has no meaning for the queue, and the queue works as before.
 fn truncate(held: &Held, len: off_t) -> c_int {
     if len < 0 || !held.can_write() {
         errno::fail(libc::EINVAL)
