@@ -1,4 +1,4 @@
-//! `cargo xtask dist`: what is installed, laid out as below /usr/local.
+//! `cargo xtask dist`: the files of an installation, laid out as below /usr/local.
 //!
 //! ```text
 //! target/dist/bin/umsg
@@ -26,7 +26,7 @@ const COMPLETIONS: [(&str, &str); 3] = [
     ("zsh", "share/zsh/site-functions/_umsg"),
 ];
 
-/// Makes target/dist anew.
+/// Builds target/dist again.
 pub fn run(workspace: &Workspace) -> Result<()> {
     let mut build =
         workspace.cargo(&["build", "--release", "-p", "umsg-cli", "-p", "umsg-preload"]);

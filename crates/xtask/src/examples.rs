@@ -11,7 +11,7 @@ use syn::{Attribute, ImplItemFn, ItemFn, ItemMod, Visibility};
 use crate::failure::{Context as _, Failure, Result};
 use crate::workspace::Workspace;
 
-/// Files whose functions are public for other crates of the workspace alone, and no part of the library's documentation.
+/// Files whose functions are public only for other crates of the workspace, and no part of the library's documentation.
 const INTERNAL: [&str; 5] = [
     "posix/known_file.rs",
     "posix/sigevent.rs",

@@ -1,9 +1,9 @@
-//! What can go wrong in a task, as a sentence for the person who runs it.
+//! The errors of a task, as sentences for its user.
 
 use std::fmt;
 use std::process::ExitCode;
 
-/// What a task comes to.
+/// The result of a task.
 pub type Result<T> = std::result::Result<T, Failure>;
 
 /// Why a task stopped.

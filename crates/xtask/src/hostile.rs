@@ -10,7 +10,7 @@ use crate::workspace::Workspace;
 /// How long the attack lasts, in seconds, unless asked for another time.
 pub const SECONDS: u64 = 60;
 
-/// Attacks queues of all kinds; with `asan` in a build that notices each access beside what it was meant for.
+/// Attacks queues of all kinds; with `asan` in a build that reports each access outside its object.
 pub fn run(workspace: &Workspace, seconds: u64, asan: bool) -> Result<()> {
     let mut steps = Steps::new(workspace.root.clone());
     if !asan {
@@ -33,14 +33,14 @@ pub fn attack(workspace: &Workspace, seconds: u64) -> Command {
     attack
 }
 
-/// The same with AddressSanitizer, with the checks of a debug build, in a target directory of its own.
+/// The attacks with AddressSanitizer and the checks of a debug build, in a separate target directory.
 fn with_asan(workspace: &Workspace, nightly: &Nightly, seconds: u64) -> Command {
     let mut attack = nightly.cargo(workspace, &["test", "-p", "umsg"]);
     attack.args(["--target", &nightly.host]);
     arguments(&mut attack, seconds);
     attack
         .env("RUSTFLAGS", "-Zsanitizer=address")
-        // What a child has not freed when it ends is not lost; and the handler of SIGBUS is what is tested.
+        // Memory that a child has not freed at its end is no leak; and the test needs its own handler of SIGBUS.
         .env("ASAN_OPTIONS", "detect_leaks=0:handle_sigbus=0")
         .env("UMSG_HOSTILE_UNLIMITED", "1")
         .env("CARGO_TARGET_DIR", workspace.target.join("asan"));

@@ -9,14 +9,14 @@ use std::time::Duration;
 use crate::failure::{Context as _, Failure, Result};
 use crate::shell;
 
-/// How often a waiting task looks for a signal: rarely enough not to disturb what is being measured.
+/// The interval at which a waiting task checks for a signal: long enough not to disturb a measurement.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// The signal that came, or 0.
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
 
 extern "C" fn note(signal: libc::c_int) {
-    // Relaxed: the number is all there is to see.
+    // Relaxed: only the number counts.
     SIGNAL.store(signal, Ordering::Relaxed);
 }
 
@@ -48,7 +48,7 @@ pub fn run(command: &mut Command) -> Result<ExitStatus> {
     wait(&mut child)
 }
 
-/// As `run`, and returns what the command printed. That goes through files, because no process reads while we wait.
+/// Runs a command as `run` does, and returns its output. The output goes through files, because no process reads during the wait.
 pub fn output(command: &mut Command) -> Result<Output> {
     let mut files = [temporary()?, temporary()?];
     command.stdin(Stdio::null());

@@ -1,7 +1,7 @@
 //! `cargo xtask layers`: checks that no module of a crate imports a module of a higher floor.
 //!
 //! ARCHITECTURE.md declares the floors of a crate ([`floors`]), and the sources are parsed for the imports ([`imports`]). A module is a
-//! top-level module of the crate, with all below it. The crate root stands above all floors and is not checked.
+//! top-level module of the crate, with all below it. The crate root is above all floors and is not checked.
 //!
 //! Items that only exist in tests or under loom are left out, unless `--tests` is given: `#[cfg(test)]`, `#[cfg(loom)]`, and the
 //! modules behind such an attribute.
@@ -113,7 +113,7 @@ impl Checked {
     }
 }
 
-/// How many imports each arrow between two modules stands for.
+/// The number of imports of each arrow between two modules.
 fn counted(imports: &[Import]) -> BTreeMap<(&str, &str), usize> {
     let mut arrows = BTreeMap::new();
     for import in imports {
@@ -124,7 +124,7 @@ fn counted(imports: &[Import]) -> BTreeMap<(&str, &str), usize> {
     arrows
 }
 
-/// What is wrong, a line each.
+/// The problems, one line each.
 fn problems(floors: &Floors, modules: &BTreeSet<String>, imports: &[Import]) -> Vec<String> {
     let without_floor = modules
         .iter()

@@ -66,7 +66,7 @@ enum Task {
         /// Only this face; all at the same time otherwise
         #[arg(long)]
         face: Option<soak::Face>,
-        /// That of an earlier run, to have the violence of that one; timing is never the same
+        /// The seed of an earlier run, to repeat its choices; the timing always differs
         #[arg(long, value_name = "N")]
         seed: Option<u64>,
         /// Print the figures as JSON, a line for each soak, and nothing else on standard output
@@ -75,7 +75,7 @@ enum Task {
     },
     /// Plant defects into a copy of the library, one at a time, and see that the soak, or a test, notices each
     Defects {
-        /// Those whose names contain one of these words, if not all
+        /// Plant only the defects whose names contain one of these words
         words: Vec<String>,
         /// For how long a soak may look for one
         #[arg(long, value_name = "N", default_value_t = 1.0)]
@@ -100,7 +100,7 @@ enum Task {
     },
     /// Interpret the library's tests in Miri, with Rust's nightly toolchain: races and references that Rust gives no meaning to
     Miri {
-        /// Only tests whose names contain this
+        /// Run only tests whose names contain this text
         filter: Option<String>,
         /// How many schedules of the tests with threads
         #[arg(long, value_name = "N", default_value_t = miri::SEEDS)]
@@ -112,7 +112,7 @@ enum Task {
         #[arg(long, value_name = "N", default_value_t = 0.0)]
         minutes: f64,
     },
-    /// Measure umsg beside the kernel
+    /// Measure umsg and the kernel
     Bench {
         /// Suites of umsg-bench
         #[arg(default_values_t = ["mqueue", "stream", "pingpong"].map(String::from))]
@@ -123,13 +123,13 @@ enum Task {
     },
     /// Measure everything and write docs/benchmarks.json, .html and .md; takes a quarter of an hour of a quiet machine
     BenchPublish {
-        /// Measure nothing: make page and document anew of docs/benchmarks.json
+        /// Measure nothing: write the page and the document again from docs/benchmarks.json
         #[arg(long)]
         again: bool,
     },
     /// Compare the ratios of a few rows with those of docs/benchmarks.json; fails if one is more than 15 % lower in each of three runs
     BenchCheck {
-        /// Make one run with what is built already, say what it finds, and never fail because of it
+        /// Make one run of the present build, report the findings, and never fail because of them
         #[arg(long)]
         advise: bool,
     },
@@ -140,9 +140,9 @@ enum Task {
     },
     /// Check that each public function of the library has an example in its documentation
     Examples,
-    /// Lay out what is installed in target/dist: umsg, the drop-in, the C library, manual pages, completions
+    /// Collect the files of an installation in target/dist: umsg, the drop-in, the C library, manual pages, completions
     Dist,
-    /// Write the header of the C library anew from its source
+    /// Write the header of the C library again from its source
     CHeader {
         /// Only look whether it is up to date
         #[arg(long)]

@@ -1,5 +1,5 @@
-//! `cargo xtask miri`: the library's tests in Miri, an interpreter that reports every access which Rust's memory model gives no
-//! meaning to: races, references beside what others write, addresses out of nowhere. Needs Rust's nightly toolchain.
+//! `cargo xtask miri`: the library's tests in Miri, an interpreter that reports every access which Rust's memory model gives no meaning to:
+//! races, references to memory that others write, invented addresses. Needs Rust's nightly toolchain.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -49,7 +49,7 @@ const BEYOND: [&str; 5] = [
 /// lead to slots are addresses with flags (`reclaim/link.rs`), which come out of nowhere as far as Miri knows.
 const FLAGS: &str = "-Zmiri-isolation-error=hide -Zmiri-permissive-provenance";
 
-/// Runs the tests whose names contain `filter`, or all that can be; those with threads in so many schedules.
+/// Runs the tests whose names contain `filter`, or all that Miri supports; tests with threads in the given number of schedules.
 pub fn run(workspace: &Workspace, filter: Option<&str>, seeds: u32) -> Result<()> {
     let mut steps = Steps::new(workspace.root.clone());
     let nightly = match Nightly::with(&COMPONENTS) {

@@ -2,7 +2,7 @@
 //!
 //! `docs/guarantees.md` names a test for each promise, `docs/protocols.md` in paragraphs that begin with **T** or **M**; as
 //! *file*`::`*test*, where the file is one of `crates/*/tests`, of the models, of the modules that are tested by themselves, or of the
-//! conformance cases; what is in a test program's folder also goes by the program's name.
+//! conformance cases; files in a test program's folder also have the program's name.
 
 use std::collections::HashMap;
 use std::fs;

@@ -14,7 +14,7 @@ use crate::shell;
 use crate::steps::Steps;
 use crate::workspace::Workspace;
 
-/// What a program sees of umsg.
+/// A face of umsg.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum)]
 pub enum Face {
     Posix,
@@ -143,7 +143,7 @@ fn run_for_programs(workspace: &Workspace, wish: &Wish, face: Option<Face>) -> R
     Ok(())
 }
 
-/// The figures among what a test program prints; the harness may have begun the line.
+/// The figures in the output of a test program; the harness may have begun the line.
 fn figures(text: &str) -> impl Iterator<Item = &str> {
     text.lines().filter_map(|line| {
         let begin = line.find("{\"soak\":")?;

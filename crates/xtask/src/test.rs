@@ -18,7 +18,7 @@ const SOAK_MINUTES: f64 = 0.5;
 
 /// Runs all tests and lists those that failed; `quick` leaves out what takes longest. Stops at once only if something does not build.
 pub fn run(workspace: &Workspace, quick: bool) -> Result<()> {
-    // Ctrl-C ends the step that runs; then what runs beside it is ended here.
+    // Ctrl-C ends the present step; the steps that run in parallel are then ended here.
     interrupt::install();
     let mut steps = Steps::new(workspace.root.clone());
     steps.need("release build", &mut workspace.build_release())?;
@@ -42,7 +42,7 @@ pub fn run(workspace: &Workspace, quick: bool) -> Result<()> {
     let operations = if quick { OPERATIONS / 10 } else { OPERATIONS };
     compare_both(workspace, operations, &mut steps)?;
     let mut lives = lives(workspace, operations);
-    // The same histories each time: a chance of new ones is for `cargo xtask compare --lives`.
+    // The same histories each time; `cargo xtask compare --lives` tries new ones.
     lives.args(["--seed", "101"]);
     steps.run("comparison, processes that live", &mut lives)?;
     match models {
@@ -60,7 +60,7 @@ pub fn run(workspace: &Workspace, quick: bool) -> Result<()> {
     steps.finish()
 }
 
-/// The tests skip what is not installed, in the midst of all that they print; with CI set they fail instead.
+/// The tests skip cases whose programs are not installed, and say so in their output; with CI set they fail instead.
 fn note_missing_programs(steps: &mut Steps) {
     if programs::pmqtest().is_none() {
         steps.skip("pmqtest", "not installed; apt-get install rt-tests");
@@ -146,8 +146,8 @@ fn comparison(workspace: &Workspace, operations: u64) -> Command {
     compare
 }
 
-/// Every interleaving of the protocols, in a target directory of their own because they are built for loom. They wait for nothing
-/// and take minutes: the tests of real processes, which mostly wait, go first.
+/// Every interleaving of the protocols, in a separate target directory because they are built for loom. They use the CPU for minutes: the
+/// tests of real processes, which mostly wait, run first.
 fn models(workspace: &Workspace) -> Command {
     let mut models = workspace.command("nice");
     models

@@ -1,4 +1,4 @@
-//! Rust's nightly toolchain, for what the stable one does not do.
+//! Rust's nightly toolchain, for tasks that the stable one can't do.
 
 use std::process::{Command, Stdio};
 
@@ -9,7 +9,7 @@ pub const REMEDY: &str = "no nightly toolchain; rustup toolchain install nightly
 
 /// A nightly toolchain.
 pub struct Nightly {
-    /// What it builds for, by default.
+    /// The default target of its builds.
     pub host: String,
 }
 
@@ -61,7 +61,7 @@ fn rustup(program: &str) -> Command {
     rustup
 }
 
-/// What a command prints, if it succeeds.
+/// The output of a command, if it succeeds.
 fn output(command: &mut Command) -> Option<String> {
     let output = command
         .stdin(Stdio::null())

@@ -11,10 +11,10 @@ use crate::workspace::Workspace;
 /// Of the nightly toolchain: the standard library is built with the sanitizer, too.
 const COMPONENTS: [&str; 1] = ["rust-src"];
 
-/// The sanitizer; and system calls by libc's names, which it watches: memory that was unmapped and mapped anew is other memory.
+/// The sanitizer; and system calls by libc's names, which it watches: memory that was unmapped and mapped again is other memory.
 const FLAGS: &str = "-Zsanitizer=thread --cfg rustix_use_libc";
 
-/// Integration tests whose threads share what they open: of two mappings of one file the sanitizer does not know that they are one.
+/// Integration tests whose threads share their queues: the sanitizer does not know that two mappings of one file are the same memory.
 const TESTS: [&str; 8] = [
     "batches",
     "leases",
@@ -29,7 +29,7 @@ const TESTS: [&str; 8] = [
 /// The tests of threads on one engine.
 const THREADS: &str = "threads::";
 
-/// Runs the tests; then those of threads on one engine, beside each other, for so many minutes.
+/// Runs the tests; then, in parallel, those of threads on one engine for the given number of minutes.
 pub fn run(workspace: &Workspace, minutes: f64) -> Result<()> {
     let mut steps = Steps::new(workspace.root.clone());
     let nightly = match Nightly::with(&COMPONENTS) {
@@ -64,7 +64,7 @@ fn tests(workspace: &Workspace, nightly: &Nightly) -> Command {
     tests
         .args(["--target", &nightly.host])
         .env("RUSTFLAGS", FLAGS)
-        // A forked child may have threads of its own; what it does is watched too.
+        // A forked child may start threads; the sanitizer watches it, too.
         .env("TSAN_OPTIONS", "halt_on_error=1:die_after_fork=0")
         .env("CARGO_TARGET_DIR", workspace.target.join("tsan"));
     tests

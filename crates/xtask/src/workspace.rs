@@ -7,9 +7,9 @@ use crate::failure::{Context as _, Failure, Result};
 
 /// The directories of this checkout.
 pub struct Workspace {
-    /// Where the workspace's Cargo.toml lies.
+    /// The directory of the workspace's Cargo.toml.
     pub root: PathBuf,
-    /// Where cargo puts what it builds.
+    /// The target directory of cargo.
     pub target: PathBuf,
 }
 
@@ -63,7 +63,7 @@ impl Workspace {
         self.cargo(&["build", "--release", "--workspace", "--exclude", "xtask"])
     }
 
-    /// Builds the peer that is a workspace of its own, into a directory beside the release build, where umsg-bench finds it.
+    /// Builds the peer that is a separate workspace, into a directory next to the release build, where umsg-bench finds it.
     pub fn build_peers(&self) -> Command {
         let mut command = self.cargo(&["build", "--release", "--locked", "--manifest-path"]);
         command

@@ -1,5 +1,5 @@
-//! The FIFO by which a modelled queue is polled: how many packets it holds. What the kernel does to a FIFO it does under a lock, so
-//! each change is one step here, which hands over what came before it.
+//! The FIFO of a polled queue in a model: its number of packets. The kernel changes a FIFO under a lock, so each change is one step here,
+//! and orders earlier writes before it.
 
 use super::thread;
 use crate::doorbell::{FULL, Lookup, MESSAGES, ROOM};
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32 as Plain, Ordering::Relaxed};
 #[derive(Debug, Default)]
 pub struct Doorbell {
     packets: AtomicU32,
-    /// How often a poller was told to look again.
+    /// The number of times that a poller was woken.
     nudges: Plain,
     /// Whether no process polls any more, and operations look whether that is so.
     left: Plain,
@@ -91,7 +91,7 @@ impl Doorbell {
         self.is_gone.store(is_gone, Relaxed);
     }
 
-    /// Who polled does not any more.
+    /// The pollers end their polls.
     pub fn leave(&self) {
         self.left.store(1, Relaxed);
     }

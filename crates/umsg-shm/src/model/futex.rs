@@ -34,9 +34,9 @@ impl Futex for AtomicU64 {
 }
 
 impl Named {
-    /// What stands there. Adding nothing reads the newest value, as the kernel does, and orders nothing.
+    /// Returns the present value. Adding nothing reads the newest value, as the kernel does, and orders nothing.
     pub(super) fn read(self) -> u32 {
-        // SAFETY: what is named is a word of the segment, which outlives the threads that use it.
+        // SAFETY: the named word belongs to the segment, which outlives the threads that use it.
         match self {
             Named::Nothing => 0,
             Named::Word(word) => unsafe { &*word }.fetch_or(0, Ordering::Relaxed),
@@ -44,7 +44,7 @@ impl Named {
         }
     }
 
-    /// Replaces `old`; fails with what stands there.
+    /// Replaces `old`; fails with the present value.
     pub(super) fn replace(self, old: u32, new: u32) -> Result<(), u32> {
         let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
         // SAFETY: as in `read`.
@@ -96,7 +96,7 @@ pub fn wait(word: &impl Futex, expected: u32, deadline: Deadline) -> Slept {
         if !overslept(me.pid()) {
             return Slept::Awake;
         }
-        // The others first, if they can go on now: time must not race ahead of them.
+        // Other threads run first if they can: time must not overtake them.
         loom::thread::yield_now();
         me.now.set(end.unwrap_or(me.now.get()));
         Slept::TimedOut
@@ -150,7 +150,7 @@ pub fn wake(word: &impl Futex, count: i32) {
     wake_unless_dead(word.named(), count);
 }
 
-/// The same where no process can die: in the kernel.
+/// Wakes sleepers where no process can die: in the kernel.
 pub(super) fn wake_unless_dead(word: Named, count: i32) {
     // Looking at the list depends on what others have done with the word: loom has to know.
     word.read();

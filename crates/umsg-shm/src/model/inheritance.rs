@@ -1,4 +1,4 @@
-//! Futexes with priority inheritance, as the kernel of a model has them. No thread of a model has a priority: what is modelled is which
+//! Futexes with priority inheritance, as the kernel of a model has them. No thread of a model has a priority: the model only decides which
 //! thread owns such a futex, and which one is woken.
 
 use super::futex::{Named, lie_down, overslept};

@@ -1,4 +1,4 @@
-//! What stands in for the system below when the protocols are explored by loom.
+//! Replacements of the system below the protocols, for their exploration by loom.
 //!
 //! Under `--cfg loom` the engine is compiled as it ships, on top of this module: atomics are loom's, guarded words are
 //! plain memory to loom (a missing barrier is a reported race), a segment is a few vectors ([`segment`]), a futex is a

@@ -96,7 +96,7 @@ impl Segment {
         self.policy = policy;
     }
 
-    /// It lies nowhere.
+    /// It has no place.
     pub fn namespace(&self) -> Option<&()> {
         None
     }

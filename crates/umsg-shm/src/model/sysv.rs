@@ -63,7 +63,7 @@ impl Segment {
         segment
     }
 
-    /// It lies nowhere.
+    /// It has no place.
     pub fn namespace(&self) -> Option<&()> {
         None
     }
@@ -97,7 +97,7 @@ impl Segment {
     pub fn copy_in(&self, cell: &Cell, message: &[u8]) -> Result<(), Fault> {
         let mut bytes = [0; LENGTH];
         bytes[..message.len()].copy_from_slice(message);
-        // Relaxed: as the bytes of a mapping, ordered by what is around.
+        // Relaxed: like the bytes of a mapping, which other words order.
         cell.payload
             .0
             .store(u64::from_ne_bytes(bytes), Ordering::Relaxed);

@@ -13,7 +13,7 @@ use std::ptr::null;
 /// The time at which every thread begins, in nanoseconds.
 pub const BEGINNING: u64 = 1;
 
-/// What a thread had named to the kernel before it named a word of ours.
+/// The word that a thread had named to the kernel before it named a word of the library.
 #[derive(Clone, Copy)]
 pub struct Outer(Named);
 
@@ -46,7 +46,7 @@ pub struct Thread {
     pub taken_up: TakenUp,
     pub stall: Stall,
     pub bereaved: Bereaved,
-    /// The id of its process, in what the process's PID namespace is to the queue: see [`live_in`].
+    /// The id of its process, as the queue's PID namespace numbers it: see [`live_in`].
     pid: u32,
     stray: bool,
     named: Cell<Named>,
@@ -75,7 +75,7 @@ pub fn spawn<T: 'static>(
     spawn_in(tid, tid, false, life)
 }
 
-/// As [`spawn`], in a process of its own: see [`live_in`].
+/// Begins a thread as [`spawn`] does, in a process with another id: see [`live_in`].
 pub fn spawn_in<T: 'static>(
     tid: u32,
     pid: u32,
@@ -182,7 +182,7 @@ impl Thread {
     }
 }
 
-/// What the kernel does to the word that a dead thread has named: linux/kernel/futex/core.c, `handle_futex_death`.
+/// Marks the word that a dead thread has named, as the kernel does: linux/kernel/futex/core.c, `handle_futex_death`.
 fn exit_robust_list(word: Named, tid: u32) {
     if matches!(word, Named::Nothing) {
         return;
@@ -247,7 +247,7 @@ impl Liveness for Processes {
     }
 }
 
-/// Each thread of a model is a process of its own.
+/// Each thread of a model is a separate process.
 pub fn is_process_dead(pid: u32, _birth: u64) -> bool {
     world::has_died(pid)
 }

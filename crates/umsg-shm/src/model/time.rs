@@ -1,8 +1,7 @@
 //! Time: each thread's own, and it moves only when the thread's sleep times out.
 //!
-//! That covers all that real time can do. A time-out that races with other threads is one that comes at once, because
-//! loom lets the others do any part of their work before the thread goes on. That a thread's clock is ahead of
-//! another's is what a stopped thread looks like to its peers.
+//! This covers all effects of real time. A time-out that races with other threads is an immediate one, because loom lets the others do any
+//! part of their work before the thread continues. A thread whose clock is ahead looks like a stopped thread to its peers.
 
 use super::thread;
 

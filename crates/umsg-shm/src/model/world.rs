@@ -1,8 +1,7 @@
-//! What the kernel of a model knows: who lives, who sleeps, who is going to die.
+//! The knowledge of a model's kernel: which threads live, which sleep, and which will die.
 //!
-//! None of it is loom's: loom switches threads only inside of its own operations, so whatever lies between two of
-//! these happens at once, as inside a kernel. All threads of a model run on one thread of the system, which therefore
-//! can hold the world in its local storage.
+//! It has no types of loom. loom switches threads only inside its own operations, so everything between two of them is one step, as in a
+//! kernel. All threads of a model run on one thread of the system, which holds the world in its local storage.
 
 use crate::crash::Point;
 use crate::sync::{AtomicU32, Ordering};
@@ -23,7 +22,7 @@ pub enum Death {
 struct Doom {
     tid: u32,
     death: Death,
-    /// How many times the thread has to come by until it dies; 1 for the first time.
+    /// The number of times that the thread passes until it dies; 1 for the first time.
     nth: u32,
 }
 
@@ -47,7 +46,7 @@ pub(super) struct World {
     pub(super) living: usize,
     /// Longest asleep first.
     pub(super) sleepers: Vec<Sleeper>,
-    /// Whose sleep was ended by a slice and who does not know yet.
+    /// Threads whose sleep was ended by a slice and that have not noticed it yet.
     pub(super) overslept: Vec<u32>,
     /// Whose next sleep is ended by a signal.
     pub(super) interrupted: Vec<u32>,
@@ -58,7 +57,7 @@ pub(super) struct World {
     pub(super) inherited: Vec<usize>,
     /// See [`super::crash`].
     pub(super) turnstile: Option<Arc<AtomicU32>>,
-    /// Changed by each death: what a thread has done comes before the end of its life.
+    /// Changed by each death: orders the thread's writes before the end of its life.
     pub(super) ends: Option<Arc<AtomicU32>>,
     dooms: Vec<Doom>,
 }
@@ -67,7 +66,7 @@ thread_local! {
     static WORLD: RefCell<World> = RefCell::default();
 }
 
-/// Slices that may end in one execution: beyond, nobody goes on although time passes.
+/// The number of slices that may end in one execution. With more, no thread makes progress although time passes.
 const PATIENCE: u32 = 40;
 
 /// Looks at the world, or changes it.
@@ -89,13 +88,12 @@ pub fn begin(slices: bool) {
     });
 }
 
-/// Lets a thread die when it comes by there for the `nth` time.
+/// Lets a thread die when it passes the point for the `nth` time.
 pub fn doom(tid: u32, death: Death, nth: u32) {
     with(|world| world.dooms.push(Doom { tid, death, nth }));
 }
 
-/// Lets a signal handler run when the thread goes to sleep next: as a time-out that comes at once, it stands for one at
-/// any moment.
+/// Lets a signal handler run when the thread sleeps next. Like an immediate time-out, it represents a handler at any moment.
 pub fn interrupt(tid: u32) {
     with(|world| world.interrupted.push(tid));
 }
@@ -108,7 +106,7 @@ pub fn hurry(tid: u32) {
 /// The life of a process ends.
 pub(super) fn end(life: u32) {
     if let Some(ends) = with(|world| world.ends.clone()) {
-        // Release: what the process did comes before.
+        // Release: orders the writes of the process before its end.
         ends.fetch_add(1, Ordering::Release);
     }
     with(|world| world.dead.push(life));
@@ -142,7 +140,7 @@ impl World {
         self.sleepers.remove(index.expect("a sleeper")).thread
     }
 
-    /// Whether a thread that comes by somewhere dies there.
+    /// Returns whether a thread that passes a point dies there.
     pub(super) fn strikes(&mut self, tid: u32, death: Death) -> bool {
         let Some(index) = self
             .dooms
@@ -165,7 +163,7 @@ impl World {
         self.pass_time();
     }
 
-    /// If no process is awake, time passes: the one that has slept longest looks up.
+    /// If no process is awake, time passes: the thread that has slept longest wakes.
     pub(super) fn pass_time(&mut self) {
         if !self.slices || self.sleepers.len() < self.living {
             return;

@@ -92,7 +92,7 @@ impl Figures {
         Ok(Self(rows.iter().filter_map(figure).collect()))
     }
 
-    /// The rows of another run whose ratio is lower than here by more than is allowed. Says what was compared.
+    /// Returns the rows of another run whose ratio is lower than here by more than the tolerance. Prints the compared runs.
     pub fn drops(&self, found: &Figures) -> Vec<Dropped> {
         let mut drops = Vec::new();
         for figure in &found.0 {

@@ -12,7 +12,7 @@ use crate::shell;
 use crate::steps::Steps;
 use crate::workspace::Workspace;
 
-/// The figures that were accepted last, and what is made of them.
+/// The figures that were accepted last, and the documents made from them.
 const FIGURES: &str = "docs/benchmarks.json";
 const PAGE: &str = "docs/benchmarks.html";
 const DOCUMENT: &str = "docs/benchmarks.md";
@@ -103,7 +103,7 @@ pub fn check(workspace: &Workspace) -> Result<()> {
     )))
 }
 
-/// The same in one run of what is built already, only to be read: where other things run, a drop may be theirs.
+/// The comparison in one run of the present build, only for information: other load on the machine may cause a drop.
 pub fn advise(workspace: &Workspace) {
     let compared = accepted(workspace).and_then(|accepted| {
         let drops = accepted.drops(&measure(workspace)?);

@@ -9,7 +9,7 @@ pub struct Doc {
 #[derive(Debug, PartialEq, Eq)]
 pub enum Block {
     Paragraph(String),
-    /// A list of terms, each with what there is to say about it.
+    /// A list of terms, each with its description.
     Terms(Vec<(String, String)>),
 }
 
@@ -33,7 +33,7 @@ impl Doc {
         blocks(lines.take_while(|line| !line.starts_with("# ")))
     }
 
-    /// All before the first heading, for what needs no summary of its own.
+    /// The text before the first heading, for items without their own summary.
     pub fn text(&self) -> Vec<Block> {
         blocks(self.lines.iter().take_while(|line| !line.starts_with("# ")))
     }

@@ -16,13 +16,13 @@ pub fn path(root: &Path) -> PathBuf {
     root.join("crates/umsg-c/include/umsg.h")
 }
 
-/// Writes it anew.
+/// Writes it again.
 pub fn write(root: &Path) -> Result<()> {
     let path = path(root);
     fs::write(&path, text(&Library::read(root)?)).context(path.display())
 }
 
-/// Says what to do if what is checked in is not what the source says.
+/// Says what to do if the checked-in file differs from the source.
 pub fn check(root: &Path) -> Result<()> {
     let path = path(root);
     let found = fs::read_to_string(&path).context(path.display())?;

@@ -8,8 +8,8 @@
 //! share/man/man3/umsg_*.3
 //! ```
 //!
-//! rustc gives a cdylib a version script of its own, beside which the linker takes no other. So cargo builds an archive,
-//! and the C compiler links it with the project's script.
+//! rustc passes its own version script for a cdylib, and the linker takes only one. So cargo builds an archive, and the C compiler links it
+//! with the project's script.
 
 use std::ffi::OsString;
 use std::fs;
@@ -110,7 +110,7 @@ fn symlink(target: &str, name: &Path) -> Result<()> {
     })
 }
 
-/// Makes a file beside its place and moves it there, so that a program that uses the old one goes on.
+/// Writes a temporary file and renames it to its place, so that a program that uses the old file is not disturbed.
 fn replace(file: &Path, make: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     if let Some(directory) = file.parent() {
         fs::create_dir_all(directory).context(directory.display())?;

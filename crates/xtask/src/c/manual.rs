@@ -98,7 +98,7 @@ fn in_a_phrase(summary: &str) -> String {
     format!("{}{}", first.unwrap_or_default(), letters.as_str())
 }
 
-/// What a list says of a term begins with a capital in a manual page, unless it begins with code.
+/// The description of a term begins with a capital in a manual page, unless it begins with code.
 fn as_a_sentence(text: &str) -> String {
     let mut letters = text.chars();
     let first = letters.next().map(|first| first.to_uppercase().to_string());

@@ -1,4 +1,4 @@
-//! What the C library declares, read from its Rust source: constants, structures, functions and their comments.
+//! The declarations of the C library, read from its Rust source: constants, structures, functions and their comments.
 
 use std::fs;
 use std::path::Path;

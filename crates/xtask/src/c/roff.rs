@@ -51,7 +51,7 @@ fn page_of(word: &str) -> Option<(&str, &str, &str)> {
     (is_name && is_section).then_some((before, name, rest))
 }
 
-/// A list of pages, separated by commas, each on a line of its own.
+/// A list of pages, separated by commas, one on each line.
 pub fn see_also(pages: &str, page: &mut Roff) {
     for reference in pages.split_whitespace() {
         match reference.find('(') {

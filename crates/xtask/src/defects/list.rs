@@ -22,10 +22,10 @@ impl fmt::Display for By {
     }
 }
 
-/// What a process might have got wrong.
+/// The planted mistake.
 pub struct Defect {
     pub name: &'static str,
-    /// What it does to whom.
+    /// Its effect.
     pub what: &'static str,
     /// What has to notice it.
     pub by: By,
@@ -34,7 +34,7 @@ pub struct Defect {
     /// Stands there once.
     pub old: &'static str,
     pub new: &'static str,
-    /// What the finding says, one of these: another failure proves nothing.
+    /// The words of the finding, one of these: another failure proves nothing.
     pub finding: &'static [&'static str],
 }
 

@@ -1,8 +1,8 @@
 //! `cargo xtask defects`: whether the soak, and tests of what no soak uses, fail if they should.
 //!
-//! Each of a list of plausible defects is planted into a copy of the sources, one at a time; then the soak of its face has to fail,
-//! within the time that was asked for, or the test that is named with it, and to say what the defect does: another failure does not count.
-//! Which did, after how long and with which words, is printed.
+//! Each of a list of plausible defects is planted into a copy of the sources, one at a time; then the soak of its face has to fail within
+//! the given time, or the test that is named with it, and to report the defect's effect: another failure does not count. The task prints
+//! which one failed, after how long, and with which words.
 //!
 //! First the soak or test has to pass on the sound copy, a soak for as long: one that fails by itself, say because the machine is too busy,
 //! would notice anything.
@@ -29,7 +29,7 @@ use crate::soak::Wish;
 use crate::workspace::Workspace;
 use list::{By, Defect};
 
-/// What is copied: what a build of the library's tests needs.
+/// The copied files: the sources of the library's tests.
 const COPIED: [&str; 6] = [
     "Cargo.toml",
     "Cargo.lock",
@@ -39,7 +39,7 @@ const COPIED: [&str; 6] = [
     "README.md",
 ];
 
-/// Plants the defects whose names contain one of these words, or all; `minutes` is how long each soak may take to notice.
+/// Plants the defects whose names contain one of these words, or all; each soak has `minutes` to notice one.
 pub fn run(workspace: &Workspace, words: &[String], minutes: f64) -> Result<()> {
     interrupt::install();
     let nursery = Nursery::new(workspace)?;
@@ -88,7 +88,7 @@ struct Noticed {
 }
 
 impl Noticed {
-    /// Whether it is what the defect does.
+    /// Returns whether it is the defect's effect.
     fn is_of(&self, defect: &Defect) -> bool {
         defect
             .finding
@@ -139,7 +139,7 @@ impl Nursery {
         source(&self.copy.root, defect)
     }
 
-    /// The library's tests in a debug build, which is soon made anew, in which processes die at named points.
+    /// The library's tests in a debug build, which builds quickly, and in which processes die at named points.
     fn tests(&self) -> Command {
         let mut tests = self.copy.cargo(&["test", "--quiet", "-p", "umsg"]);
         tests.args(["--features", "crash-points"]);
@@ -183,7 +183,7 @@ impl Nursery {
         command
     }
 
-    /// What a soak or test fails with, if it does.
+    /// Returns the failure of a soak or test, if it fails.
     fn run(&self, what: &str, by: By, minutes: f64) -> Result<Option<Noticed>> {
         let mut build = self.command(by, minutes);
         build.args(["--list"]).stdout(Stdio::null());
@@ -207,7 +207,7 @@ impl Nursery {
     }
 }
 
-/// Where the tests have their queues: who runs them is killed when it has failed, and removes nothing then.
+/// The directory of the tests' queues: a failed test program is killed, and then removes nothing.
 fn directory() -> std::io::Result<TempDir> {
     let only_ours = Permissions::from_mode(0o700);
     tempfile::Builder::new()
@@ -224,7 +224,7 @@ fn remove(queues: TempDir) {
     }
 }
 
-/// What a soak or test fails with: its first panic, after which no thread waits for its end; or how it ended, if that is no success.
+/// Returns the failure of a soak or test: its first panic, after which no thread waits for its end; or its exit, if that is no success.
 fn failure(command: &mut Command) -> std::io::Result<Option<String>> {
     let mut child = command.stderr(Stdio::piped()).process_group(0).spawn()?;
     let words = complaint(&mut child);
@@ -236,7 +236,7 @@ fn failure(command: &mut Command) -> std::io::Result<Option<String>> {
     Ok(words.or_else(|| (!status.success()).then(|| status.to_string())))
 }
 
-/// What the first panic says that it prints, if there is one before its end.
+/// Returns the text of the first panic that it prints, if it panics before its end.
 fn complaint(child: &mut Child) -> Option<String> {
     let lines = BufReader::new(child.stderr.take()?).lines();
     let mut lines = lines.map_while(std::result::Result::ok);

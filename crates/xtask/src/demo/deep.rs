@@ -41,7 +41,7 @@ pub fn show(stage: &Stage) -> Result<()> {
     tool(&namespace, &["peek", QUEUE])
 }
 
-/// Runs the command line tool and shows what it prints.
+/// Runs the command line tool and shows its output.
 fn tool(namespace: &Namespace, arguments: &[&str]) -> Result<()> {
     println!("\n$ umsg {}", arguments.join(" "));
     let mut command = namespace.umsg(arguments);

@@ -6,7 +6,7 @@
 //!        └─ Namespace: a directory of queues in /dev/shm, of the caller or of an unprivileged user
 //! ```
 //!
-//! Everything lies in temporary directories, which go when the stage does: at the end, on a failure and on Ctrl-C.
+//! All files are in temporary directories, which are removed with the stage: at the end, on a failure and on Ctrl-C.
 
 mod deep;
 mod format;

@@ -8,7 +8,7 @@ use crate::failure::{Failure, Result};
 const ROUNDS: usize = 5;
 /// How long each round takes, in seconds.
 const SECONDS: &str = "1";
-/// How many messages the queue holds: what the kernel allows any process.
+/// The capacity of the queue in messages: the kernel's limit for every process.
 const DEPTH: &str = "10";
 /// A queue that the kernel refuses to users that are not root.
 const DEEPER: &str = "1024";

@@ -25,7 +25,7 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// Copies what was built to where an unprivileged user can run it, whoever owns the checkout.
+    /// Copies the programs to a place from which an unprivileged user can run them, whichever user owns the checkout.
     pub fn new(workspace: &Workspace) -> Result<Self> {
         let root = geteuid().is_root();
         let directory = tempfile::Builder::new()
@@ -92,7 +92,7 @@ impl Stage {
     }
 }
 
-/// A directory of queues, and who uses it.
+/// A directory of queues, and its user.
 pub struct Namespace {
     directory: TempDir,
     umsg: PathBuf,
@@ -120,7 +120,7 @@ impl Namespace {
         self.directory.path()
     }
 
-    /// Who uses it, if not the caller.
+    /// Its user, if that is not the caller.
     pub fn user(&self) -> Option<u32> {
         self.user
     }
@@ -155,7 +155,7 @@ impl Namespace {
     }
 }
 
-/// Runs a program that has to succeed, and returns what it printed.
+/// Runs a program that has to succeed, and returns its output.
 pub fn answer(command: &mut Command) -> Result<String> {
     let output = interrupt::output(command)?;
     if output.status.success() {

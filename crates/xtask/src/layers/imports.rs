@@ -82,7 +82,7 @@ fn exports(items: &[Item]) -> BTreeMap<String, String> {
     exports
 }
 
-/// The paths that a tree of `use` stands for. A glob stands for the module it opens.
+/// The paths of a tree of `use`. A glob counts as the module that it opens.
 fn paths_of(tree: &UseTree) -> Vec<Vec<Ident>> {
     let before = |name: &Ident, paths: Vec<Vec<Ident>>| {
         let longer = |mut path: Vec<Ident>| {
@@ -218,7 +218,7 @@ impl Reader<'_> {
                 TokenTree::Ident(first) if *first == "crate" || *first == "super" => {
                     let (path, end) = path_from(&tokens, at);
                     self.note_with_group(path, tokens.get(end));
-                    // A group after the path is read as any other, for paths in it that begin anew.
+                    // A group after the path is read like any other, for paths in it that begin again.
                     at = end;
                 }
                 TokenTree::Group(group) => {

@@ -4,7 +4,7 @@ use std::fs;
 
 use super::*;
 
-/// What is wrong with a crate of these files, whose floors are these lines.
+/// Returns the problems of a crate of these files, whose floors are these lines.
 fn problems_of(floors: &str, files: &[(&str, &str)]) -> Vec<String> {
     check(floors, files, false)
 }

@@ -28,7 +28,7 @@ pub struct Steps {
     clock: ProgressBar,
 }
 
-/// A command that runs beside the others, as they leave it time.
+/// A command that runs in parallel with the others, with low priority.
 pub struct Beside {
     what: String,
     start: Instant,
@@ -97,7 +97,7 @@ impl Steps {
         Ok(())
     }
 
-    /// Runs a command whose failure leaves something out, which is said.
+    /// Runs a command whose failure leaves a step out, and reports it.
     pub fn try_run(&mut self, what: &str, command: &mut Command, otherwise: &str) -> Result<()> {
         let done = self.perform(what, command)?;
         match done.failed {
@@ -107,7 +107,7 @@ impl Steps {
         Ok(())
     }
 
-    /// Runs a command, passes on what it prints, and reads it.
+    /// Runs a command, passes its output on, and reads the output.
     fn perform(&self, what: &str, command: &mut Command) -> Result<Done> {
         self.announce(what, &shell::line(command));
         let start = Instant::now();
@@ -125,7 +125,7 @@ impl Steps {
             .suspend(|| done(what, start, output, status, &again))
     }
 
-    /// Begins to run a command beside those that follow; what it prints is kept for [`end`](Self::end).
+    /// Starts a command in parallel with the following ones; its output is kept for [`end`](Self::end).
     pub fn begin(&mut self, what: &str, command: &mut Command) -> Result<Beside> {
         let line = shell::line(command);
         self.announce(&format!("{what}, beside what follows"), &line);
@@ -288,7 +288,7 @@ impl Beside {
 }
 
 impl Drop for Beside {
-    /// Ends it, if something else failed meanwhile, and what it has started.
+    /// Ends the command and its children, if another step failed meanwhile.
     fn drop(&mut self) {
         if let Ok(None) = self.child.try_wait() {
             let group = Pid::from_child(&self.child);

@@ -1,4 +1,4 @@
-//! What the output of a step says about its tests.
+//! The results of a step's tests, read from its output.
 
 /// Counts and failures, gathered line by line.
 #[derive(Default)]

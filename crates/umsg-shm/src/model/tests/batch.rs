@@ -1,11 +1,11 @@
-//! Batches: all of one or nothing, whoever looks, dies or waits.
+//! Batches: all of a batch or nothing, whichever thread reads, dies or waits.
 //!
-//! | a defect | what it leads to here |
+//! | a defect | its effect here |
 //! |---|---|
 //! | the first message is stamped first, or a look at the ring trusts a later stamp | part of a batch is seen |
 //! | the repair does not take the later stamps back, or counts one message of a batch that was sent | messages that were never sent, or a lost one |
 //! | the cursor moves by an even number | bytes are counted wrongly |
-//! | the room for a blocked batch is not kept, or its turn ends without serving those behind it | it waits for ever |
+//! | the room for a blocked batch is not kept, or its turn ends without serving those behind it | it waits without end |
 
 use super::stage::{LATER, Message, Queue, SOON, Slices, alive, explore, polled};
 use super::subject::Subject;
@@ -205,7 +205,7 @@ fn a_repair_of_a_batch_can_be_repaired() {
             [2, 3].map(|tid| queue.spawn(tid, |queue, me| queue.send(me, (4, 0), Deadline::Never)));
         let [second, third] = heirs.map(thread::join);
         let sent = second.iter().chain(&third).count();
-        // One of them meets what the first victim left, and only the second dies of it.
+        // One of them meets the remains of the first victim, and only the second dies of it.
         assert!(third.is_some());
         assert_eq!(queue.empty(), vec![(4, 0); sent]);
         queue.audit();

@@ -1,10 +1,10 @@
-//! Death at each crash point of an operation, while a bystander goes on.
+//! Death at each crash point of an operation, while a bystander continues.
 //!
-//! | a defect | what it leads to here |
+//! | a defect | its effect here |
 //! |---|---|
 //! | the repair does not complete an offer or an admission, frees no slot, forgets those that nodes hold, or keeps the lists | a message comes twice, or a slot is lost |
 //! | a waiter's node is not named to the kernel, or messages are offered to the dead | a deadlock |
-//! | who repairs looks at what the lock guards when it wakes all processes, after it has dropped the lock | a race on the number of nodes |
+//! | a repairer reads the guarded data when it wakes all processes, after it has released the lock | a race on the number of nodes |
 //! | where the entry is another slot's, the cursor that passed it is not seen (no release, or no fence) | a race on the message |
 
 use super::scenario::{Act, Fate, Scenario};

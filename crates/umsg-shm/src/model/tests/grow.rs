@@ -1,8 +1,8 @@
-//! Bringing slots into circulation while both sides go on: the ring is doubled under their feet.
+//! Adding slots while both sides work: the ring is doubled meanwhile.
 //!
-//! | a defect | what it leads to here |
+//! | a defect | its effect here |
 //! |---|---|
-//! | the ring's lower half is not copied, or after the mask is stored; a look does not compare the mask again | "empty" is said of a queue that is not |
+//! | the ring's lower half is not copied, or after the mask is stored; a check does not compare the mask again | a queue that is not empty is reported as empty |
 //! | a slot is freed, or taken, without ordering | a race on the message |
 //! | growing, or parking a message, without the loan of the sender lock | a race on the cursors |
 

@@ -1,6 +1,6 @@
 //! Blocking, handing over, waking; and a time-out in the middle of it.
 //!
-//! | a defect | what it leads to here |
+//! | a defect | its effect here |
 //! |---|---|
 //! | no barrier between the stamp and the flag, or between the flag and the stamps; no second look | a deadlock |
 //! | the sender does not serve, or does not wake; a receive admits no blocked sender, or does not wake it | a deadlock |

@@ -1,8 +1,8 @@
 //! The word on which the helper of a poller sleeps, and processes of other users, which can't ring the poller's FIFO and call the helper.
 //!
-//! A FIFO shows what is sent at last, also if a caller dies. A helper that sleeps over a call is a deadlock here.
+//! A FIFO shows the last message, also if a caller dies. A helper that misses a call is a deadlock here.
 //!
-//! | a defect | what it leads to here |
+//! | a defect | its effect here |
 //! |---|---|
 //! | the caller leaves the number as it is, does not wake the helper, or wakes it before it changes the number | a deadlock |
 //! | a helper reads the number after it has dropped the lock | time passes without end |
@@ -36,7 +36,7 @@ enum Fifo {
     Shared,
 }
 
-/// A queue whose poller has a helper, the FIFO, and the number on which the helper is to sleep.
+/// A queue whose poller has a helper, the FIFO, and the number with which the helper sleeps.
 fn helped(max_messages: usize, fifo: Fifo) -> (Queue, Feed, u32) {
     let queue = Queue::new(max_messages, max_messages);
     let (feed, value) = queue.direct(|queue, me| {
@@ -56,7 +56,7 @@ fn helped(max_messages: usize, fifo: Fifo) -> (Queue, Feed, u32) {
     (queue, feed, value)
 }
 
-/// What a FIFO shows: messages, and room.
+/// The level that a FIFO shows: messages, and room.
 type Shown = (bool, bool);
 
 /// Sleeps until the helper is called, and shows what there is, until that `suffices`. With `slices` a sleep ends by itself.

@@ -1,8 +1,8 @@
 //! A look at several messages while others are sent: they were all queued at one instant, and stand in order of delivery.
 //!
-//! | a defect | what it leads to here |
+//! | a defect | its effect here |
 //! |---|---|
-//! | the one-priority word is not looked at again behind the ring | a message stands behind a worse one |
+//! | the one-priority word is not read again after the ring | a message follows a worse one |
 
 use super::stage::{Message, Queue, Slices, alive, explore};
 use super::subject::Subject;

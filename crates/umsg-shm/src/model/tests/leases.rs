@@ -1,15 +1,15 @@
-//! Messages in place: leases and reservations beside everything else, and the deaths of their holders.
+//! Messages in place: leases and reservations during all other operations, and the deaths of their holders.
 //!
-//! | a defect | what it leads to here |
+//! | a defect | its effect here |
 //! |---|---|
-//! | a lease's message is taken before the record says whose it is; a repair does not count the records | a message is lost |
+//! | a lease's message is taken before the record names its holder; a repair does not count the records | a message is lost |
 //! | a repair leaves a leased message in the queue, or takes an offer for the node's that was leased | a message comes twice |
 //! | a repair keeps the record of a message that was committed | it is not delivered |
 //! | a commit does not drain the ring first | it passes what was sent before |
 //! | a reservation does not correct what senders have seen of the room | two share the last place |
 //! | a commit or a return does not serve, an acknowledgement admits no blocked sender | a deadlock |
 //! | the slot of a dead reservation is not freed | a slot is lost |
-//! | who is blocked does not look for dead holders | nobody gets any further |
+//! | a blocked thread does not check for dead holders | no thread makes progress |
 
 use super::stage::{LATER, Message, Queue, Slices, alive, explore};
 use super::subject::{Subject, explore_death};
@@ -232,7 +232,7 @@ fn who_sleeps_gets_what_a_dead_holder_held() {
     });
 }
 
-/// What a thread of a scenario does.
+/// The action of a thread of a scenario.
 #[derive(Clone, Copy, Debug)]
 enum Act {
     Send(Message),
@@ -313,7 +313,7 @@ impl Scenario {
         victims.is_none()
     }
 
-    /// Each message was received once, or is left; what the victim had in hand as its fate says.
+    /// Each message was received once, or remains; the message of the victim has the fate of its crash point.
     fn settle(
         self,
         queue: &Queue,

@@ -1,8 +1,8 @@
 //! The lock that knows its owner.
 //!
-//! | a defect | what it leads to here |
+//! | a defect | its effect here |
 //! |---|---|
-//! | taking the lock, or letting go, orders nothing | a race on what the lock guards |
+//! | taking or releasing the lock orders nothing | a race on the guarded data |
 //! | a sleeper does not say WAITERS; one that has slept forgets that others may sleep; a loan ends without a wake-up | a deadlock |
 //! | a lender marks a word that was free and sleeps on it | a deadlock |
 //! | a lock is broken up by one attempt, while a process marks it | a deadlock |
@@ -140,7 +140,7 @@ fn two_owners_in_every_interleaving() {
     });
 }
 
-/// An owner dies beside two threads. Thread 2 has a real-time policy if `is_urgent`.
+/// An owner dies while two threads use the lock. Thread 2 has a real-time policy if `is_urgent`.
 fn an_owner_dies(name: &str, is_urgent: bool) {
     explore(name, 3, Slices::Endless, move || {
         let guarded = Arc::new(Guarded::default());

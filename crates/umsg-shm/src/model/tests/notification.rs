@@ -1,11 +1,11 @@
-//! Notification: registering, firing, withdrawing, beside sends and receives; and deaths in the midst of it.
+//! Notification: registering, firing and withdrawing during sends and receives, and deaths between the steps.
 //!
-//! | a defect | what it leads to here |
+//! | a defect | its effect here |
 //! |---|---|
-//! | no decision before a message is taken | what came and went notifies nobody |
-//! | no decision when the lock is dropped; no second look behind the flag, or no fence before it; senders are not asked | no process is told of a message, or who waits for it sleeps for ever |
+//! | no decision before a message is taken | a message that came and went notifies no process |
+//! | no decision when the lock is dropped; no second look behind the flag, or no fence before it; senders are not asked | no process is told of a message, or a thread that waits for it sleeps without end |
 //! | firing without a compare-and-swap | a withdrawn registration is fired |
-//! | a repair does not look who is registered | no process is told of a message |
+//! | a repair does not check which process is registered | no process is told of a message |
 
 use super::stage::{LATER, Queue, Slices, alive, explore, polled};
 use super::subject::Subject;

@@ -1,7 +1,7 @@
 //! The one-priority word: messages of one priority are taken straight from the ring, and yet none overtakes one of a
 //! higher priority whose send had returned.
 //!
-//! | a defect | what it leads to here |
+//! | a defect | its effect here |
 //! |---|---|
 //! | another priority is not announced, or for one position too early | a message overtakes a better one |
 //! | the fast path is taken although the store holds messages | a message overtakes a better one |
@@ -16,7 +16,7 @@ use crate::sys::clock::Deadline;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
-/// A queue, what is sent through it, and how many of these sends have returned.
+/// A queue, the messages that are sent, and the number of sends that have returned.
 struct Log {
     queue: Queue,
     messages: Vec<Message>,
@@ -49,7 +49,7 @@ impl Log {
         }
     }
 
-    /// Receives all of them. Nothing that was sent before a call to receive may be better than what the call returns.
+    /// Receives all of them. No message that was sent before a call to receive may be better than the message that the call returns.
     fn receive_all(&self, me: &Thread) {
         let mut left = self.messages.clone();
         while !left.is_empty() {
@@ -96,7 +96,7 @@ fn a_higher_priority_comes_first_once_its_send_has_returned() {
 fn a_higher_priority_is_seen_behind_a_backlog() {
     explore("priority: behind a backlog", 3, Slices::Endless, || {
         let log = Log::of(&[1, 1, 2]);
-        // The word stands still for a while: the fast path is taken.
+        // The word does not change for a while: the fast path is taken.
         log.queue.direct(|queue, me| {
             log.send(me, log.messages[0]);
             log.send(me, log.messages[1]);
@@ -164,7 +164,7 @@ fn what_a_dead_sender_announced_misleads_nobody() {
                 assert!(died || point == Point::SEND_RUN_CHANGED && heir_priority == 3);
                 alive(heir);
                 let mut rest = log.queue.empty();
-                // What is left when nothing moves any more is in order.
+                // The messages that remain at rest are in order.
                 assert!(rest.is_sorted_by(|a, b| a.1 >= b.1), "{rest:?}");
                 rest.push(received);
                 rest.sort_unstable();

@@ -1,11 +1,11 @@
-//! The mark of a queue that is being made anew, beside others that look and repair. What a salvage makes anew has no models: real
-//! processes die there.
+//! The mark of a queue that is being rebuilt, while other threads read and repair. The rebuilding itself has no models: tests kill real
+//! processes there.
 //!
-//! | a defect | what it leads to here |
+//! | a defect | its effect here |
 //! |---|---|
-//! | who finds nothing wrong takes away whatever mark there is | a half-made queue is taken for whole |
-//! | nothing keeps what is made anew behind the mark | the same |
-//! | nothing keeps the end of the mark behind what is made anew | what was not made yet is taken for made |
+//! | a process that finds no defect removes any mark | a half-built queue is taken for whole |
+//! | nothing orders the rebuilding after the mark | the same |
+//! | nothing orders the end of the mark after the rebuilding | unfinished data are taken for finished |
 
 use super::stage::{Slices, alive, explore};
 use crate::model::thread;
@@ -13,7 +13,7 @@ use crate::repair::log::Damage;
 use crate::sync::{AtomicU64, Ordering, fence};
 use std::sync::Arc;
 
-/// A mark, and a word of those that are made anew.
+/// A mark, and a word of the rebuilt data.
 #[derive(Default)]
 struct Marked {
     damage: Damage,
@@ -50,7 +50,7 @@ fn who_finds_anything_made_anew_finds_the_mark() {
         };
         thread::live(2, |_| {
             if marked.word.load(Ordering::Relaxed) == 1 {
-                // As who takes the lock of the dead.
+                // Like a thread that takes an orphaned lock.
                 fence(Ordering::Acquire);
                 marked.damage.check_mended().unwrap_err();
             }

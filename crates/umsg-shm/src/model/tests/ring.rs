@@ -1,6 +1,6 @@
 //! The wake word of a ring: sleeping for messages, and polling for them.
 //!
-//! | a defect | what it leads to here |
+//! | a defect | its effect here |
 //! |---|---|
 //! | no barrier between the wake word and the look behind it, or no look; the sender does not look at the wake word | a deadlock |
 //! | the wake word is rung one message too early, or by each message | a wait is woken in vain |

@@ -1,10 +1,10 @@
 //! Death at a ring: of a sender at each of its steps, and of the owner.
 //!
-//! | a defect | what it leads to here |
+//! | a defect | its effect here |
 //! |---|---|
-//! | the wake word is silenced before the descriptor is readable | a poller sleeps for ever though others send |
-//! | a slice does not count what a dead sender had sent | a wait for as many never ends |
-//! | a sender that waits for room does not ask for the owner | it waits for ever |
+//! | the wake word is silenced before the descriptor is readable | a poller sleeps without end although others send |
+//! | a slice does not count the messages of a dead sender | a wait for that many messages never ends |
+//! | a sender that waits for room does not check the owner | it waits without end |
 
 use super::ring_stage::{OWNER, Ring};
 use super::stage::{Slices, alive, explore};

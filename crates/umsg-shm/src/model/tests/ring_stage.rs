@@ -13,7 +13,7 @@ use crate::sys::clock::Deadline;
 use loom::thread::JoinHandle;
 use std::sync::Arc;
 
-/// The thread that receives, and a process of its own.
+/// The thread that receives, which is a separate process.
 pub(super) const OWNER: u32 = 7;
 
 /// See the module.
@@ -140,7 +140,7 @@ impl Ring {
         thread::live(DIRECTOR, |me| work(self, me)).expect("nobody killed the director")
     }
 
-    /// The numbers of what is left; then the account.
+    /// The numbers of the remaining messages; then the account.
     pub(super) fn close_account(&self) -> Vec<u64> {
         let left: Vec<Message> = self.queue.empty();
         self.queue.audit();

@@ -1,7 +1,7 @@
-//! A scenario of a death: a victim sends or receives and dies at a point, while bystanders go on.
+//! A scenario of a death: a victim sends or receives and dies at a point, while bystanders continue.
 //!
-//! What was sent by a send that returned is received exactly once, by a bystander or at the end; what the victim was
-//! sending or receiving, at most once and whole; no slot is lost, and the queue goes on working.
+//! A message whose send returned is received exactly once, by a bystander or at the end. The message that the victim was sending or
+//! receiving is received whole, at most once. No slot is lost, and the queue still works.
 
 use super::stage::{LATER, alive};
 use super::subject::{Subject, explore_death};
@@ -10,7 +10,7 @@ use crate::model::thread::{self, Thread};
 use crate::model::world::{self, Death};
 use crate::waiters::wait::Refused;
 
-/// What a thread of a scenario does: sends this, or receives what it wants.
+/// The action of a thread of a scenario: it sends this message, or receives the message that it wants.
 #[derive(Clone, Copy)]
 pub(super) enum Act<Message, Want> {
     Send(Message),
@@ -25,7 +25,7 @@ pub(super) enum Fate {
     There,
     /// It is not.
     Gone,
-    /// That depends on what the others did before.
+    /// The result depends on the earlier steps of the others.
     Either,
 }
 use Fate::{Gone, There};
@@ -37,7 +37,7 @@ type Outcome<Q> = Result<Option<<Q as Subject>::Message>, Refused<<Q as Subject>
 pub(super) struct Scenario<Q: Subject> {
     pub(super) name: &'static str,
     pub(super) queue: fn() -> Q,
-    /// What is in the queue at first.
+    /// The initial messages of the queue.
     pub(super) before: &'static [Q::Message],
     pub(super) victim: ActOn<Q>,
     pub(super) bystanders: &'static [ActOn<Q>],
@@ -138,7 +138,7 @@ fn check_fate<Q: Subject>(
     }
 }
 
-/// What a thread received, if it received.
+/// The message that a thread received, if any.
 fn act_on<Q: Subject>(act: ActOn<Q>, queue: &Q, me: &Thread) -> Outcome<Q> {
     match act {
         Send(message) => queue.send_one(me, message, LATER).map(|()| None),

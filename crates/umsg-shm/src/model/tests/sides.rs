@@ -1,10 +1,10 @@
 //! Publishing and consuming across the two sides, which share no lock.
 //!
-//! | a defect | what it leads to here |
+//! | a defect | its effect here |
 //! |---|---|
 //! | the stamp is stored without release, or read without acquire | a race on the message |
-//! | a look without the lock does not compare the cursor again | "empty" is said of a queue that is not |
-//! | "full" is said by what was cached | a send is refused though there is room |
+//! | a check without the lock does not compare the cursor again | a queue that is not empty is reported as empty |
+//! | "full" is decided by a cached value | a send is refused although the queue has room |
 
 use super::stage::{Queue, Slices, alive, explore, polled};
 use super::subject::Subject;
@@ -84,7 +84,7 @@ fn a_look_that_is_overtaken_looks_again() {
             queue.send(me, (3, 0), Deadline::Passed).unwrap();
             received
         });
-        // There are never less than one, whoever comes first.
+        // There is always at least one, whichever thread is first.
         let mine = queue.direct(|queue, me| queue.receive(me, Deadline::Passed).unwrap());
         let mut received = vec![mine, alive(other)];
         received.extend(queue.empty());

@@ -1,4 +1,4 @@
-//! What the models are made of: a queue, threads that use it, and the account at the end.
+//! The parts of the models: a queue, threads that use it, and the account at the end.
 
 use super::subject::Subject;
 use crate::leases::{Leases, State};
@@ -20,7 +20,7 @@ use std::time::Instant;
 /// Whether sleeps end with their slice.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Slices {
-    /// Never: a process that depends on a wake-up and does not get it sleeps for ever, which loom reports as a deadlock.
+    /// Never: a thread that depends on a lost wake-up sleeps without end, which loom reports as a deadlock.
     Endless,
     /// When no process is awake.
     End,
@@ -95,7 +95,7 @@ impl Queue {
         Ok((u64::from_ne_bytes(buffer), taken.key))
     }
 
-    /// Leases a message, and reads it where it lies.
+    /// Leases a message, and reads it in place.
     pub(super) fn lease(
         &self,
         me: &Thread,
@@ -153,7 +153,7 @@ impl Subject for Queue {
     }
 
     fn audit(&self) {
-        // Takes both locks, and so repairs what the dead have left.
+        // Takes both locks, and so repairs the data of dead owners.
         let message = (u64::MAX, 0);
         self.let_holders_be_looked_at();
         self.direct(|queue, me| queue.send(me, message, Deadline::Passed).unwrap());

@@ -1,4 +1,4 @@
-//! What the models of both engines do with a queue: threads that use it, messages that are in it, and the account at the end.
+//! The actions of the models of both engines: threads that use a queue, its messages, and the account at the end.
 
 use super::stage::{DIRECTOR, Slices, explore};
 use crate::lock::SLICE;
@@ -39,8 +39,8 @@ pub(super) trait Subject: Clone + 'static {
     /// Lets so much time pass for all processes that it is worth looking at the holders again.
     fn let_holders_be_looked_at(&self);
 
-    /// At the end, when no process uses the queue any more and it is empty: it works, every slot is in exactly one place,
-    /// and the numbers agree with what is there.
+    /// At the end, when no process uses the queue any more and it is empty: it works, every slot is in exactly one place, and the counts are
+    /// right.
     fn audit(&self);
 
     /// Does something as the director.
@@ -68,7 +68,7 @@ pub(super) trait Subject: Clone + 'static {
         self
     }
 
-    /// Receives what is there, as the director; also what is offered to the dead, which takes until a slice has passed.
+    /// Receives the remaining messages, as the director; also messages that were offered to dead threads, after a slice.
     fn empty(&self) -> Vec<Self::Message> {
         self.direct(|queue, me| {
             let mut messages = Vec::new();

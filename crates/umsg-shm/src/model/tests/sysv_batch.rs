@@ -1,6 +1,6 @@
-//! System V queues: batches, all of one or nothing, whoever looks, dies or waits.
+//! System V queues: all of a batch or nothing, whichever thread reads, dies or waits.
 //!
-//! | a defect | what it leads to here |
+//! | a defect | its effect here |
 //! |---|---|
 //! | the numbers of a batch count one after another | part of it is seen, or left behind |
 //! | the repair believes numbers beyond the control block's | messages that were never sent |

@@ -1,9 +1,9 @@
 //! System V queues: IPC_SET, IPC_RMID and signals, while others wait.
 //!
-//! | a defect | what it leads to here |
+//! | a defect | its effect here |
 //! |---|---|
 //! | a change or a removal does not tell waiters, or does not wake them | a deadlock |
-//! | who was let in by old rights is served by them | a message for one that may not receive, or from one that may not send |
+//! | a waiter is served by the rights under which it was admitted | a message for a process that may not receive, or from one that may not send |
 //! | a call looks at the rights before it has the lock, and not again | the same |
 //! | an interrupted call does not ask what was settled | a message is lost, or sent twice |
 

@@ -1,11 +1,11 @@
 //! System V queues: death at each crash point of an operation, while a bystander goes on.
 //!
-//! | a defect | what it leads to here |
+//! | a defect | its effect here |
 //! |---|---|
 //! | the repair forgets what nodes hold, ends what was not accepted, or does not end what was | a message is lost, or comes twice |
-//! | the repair does not finish an admission whose sender knows of it, or begins it anew | a message is lost, or comes twice |
+//! | the repair does not finish an admission whose sender knows of it, or begins it again | a message is lost, or repeated |
 //! | a waiter's node is not named to the kernel, or messages are offered to the dead | a deadlock |
-//! | who repairs looks at what the lock guards when it wakes all processes, after it has dropped the lock | a race on the number of nodes |
+//! | a repairer reads the guarded data when it wakes all processes, after it has released the lock | a race on the number of nodes |
 
 use super::scenario::{Act, Fate, Scenario};
 use super::stage::{DIRECTOR, LATER, Slices, alive, explore};
@@ -150,7 +150,7 @@ fn a_receiver_dies_while_it_clears_away_an_accepted_offer() {
         let queue = Queue::new(2);
         let receiver = queue.spawn(1, |queue, me| optional(queue.receive(me, Any, LATER)));
         queue.direct(|queue, me| queue.send(me, (1, 5), Deadline::Passed).unwrap());
-        // Dies if it comes after the receiver has accepted what it was offered.
+        // Dies if it comes after the receiver has accepted the offer.
         world::doom(2, Death::At(Point::MSG_REAPED), 1);
         let cleaner = queue.spawn(2, |queue, me| queue.send(me, (2, 6), Deadline::Passed));
         let received = alive(receiver);
@@ -178,7 +178,7 @@ fn a_receiver_dies_while_it_takes_an_offer_back() {
             });
             let newcomer = thread::join(newcomer);
             let is_dead = newcomer.is_none();
-            // It has received what it dies with once that has ended.
+            // It has received the message with which it dies, after that has ended.
             let taken = (is_dead && point == Point::MSG_ENDED).then_some((1, 5));
             let received = [alive(slow), newcomer.flatten(), taken];
             queue.settle(&received, &[(1, 5)]);

@@ -1,8 +1,8 @@
 //! System V queues: blocking, handing over, waking; and a time-out in the middle of it.
 //!
-//! | a defect | what it leads to here |
+//! | a defect | its effect here |
 //! |---|---|
-//! | no fence between the note that one sleeps and the look at the word, or between the word and the look who sleeps | a deadlock |
+//! | no fence between the mark of a sleeper and the check of the word, or between the word and the check for sleepers | a deadlock |
 //! | the sender does not offer, or does not wake; a receive admits no blocked sender | a deadlock |
 //! | the end of a wait does not ask what was settled | a message is lost, or sent twice |
 //! | what was offered in vain is not put back | a message is lost |

@@ -1,11 +1,11 @@
 //! System V queues: leases, their ends, and the death of a process that holds one.
 //!
-//! | a defect | what it leads to here |
+//! | a defect | its effect here |
 //! |---|---|
 //! | an end of a lease does not ask whether it still is one | a message comes back that was acknowledged |
 //! | the message is ended after its record, or comes back before | a message is lost or comes twice when a process dies |
 //! | the repair forgets the leased, or keeps records of ended messages | the same |
-//! | who comes back is not given to waiters | a deadlock |
+//! | a returned message is not given to waiters | a deadlock |
 
 use super::stage::{LATER, Slices, alive, explore};
 use super::subject::{Subject, explore_death, optional};

@@ -1,4 +1,4 @@
-//! What the models of System V queues are made of: a queue, threads that use it, and the account at the end.
+//! The parts of the models of System V queues: a queue, threads that use it, and the account at the end.
 
 use super::subject::Subject;
 use crate::leases::{Leases, State};
@@ -21,11 +21,11 @@ pub(super) struct Queue(Arc<Engine>);
 /// A message: its number, its type.
 pub(super) type Message = (u64, i64);
 
-/// Bits of `mode`: who may do what.
+/// Bits of `mode`: the permissions.
 pub(super) const SEND: u32 = 0o222;
 pub(super) const RECEIVE: u32 = 0o444;
 
-/// What a call answers to a process that may not do what it asks for: EACCES.
+/// The error of a call without permission: EACCES.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Failed {
     Denied,
@@ -95,12 +95,12 @@ impl Queue {
         Ok(message(taken, buffer))
     }
 
-    /// Sends where nobody changes the rights.
+    /// Sends while no thread changes the rights.
     pub(super) fn send(&self, me: &Thread, message: Message, by: Deadline) -> Result<(), Refused> {
         self.try_to_send(me, message, by).map_err(refused)
     }
 
-    /// Receives where nobody changes the rights.
+    /// Receives while no thread changes the rights.
     pub(super) fn receive(
         &self,
         me: &Thread,
@@ -110,7 +110,7 @@ impl Queue {
         self.try_to_receive(me, want, by).map_err(refused)
     }
 
-    /// Changes who may do what, and how many messages fit: IPC_SET.
+    /// Changes the permissions and the capacity: IPC_SET.
     pub(super) fn change(&self, me: &Thread, mode: u32, messages: usize) -> Result<(), Refused> {
         step();
         let change = |fixed: &Fixed, held: ReceiverHeld<'_>| {
@@ -162,7 +162,7 @@ impl Queue {
         Ok(basket.messages)
     }
 
-    /// Leases a message, and reads it where it lies.
+    /// Leases a message, and reads it in place.
     pub(super) fn lease(
         &self,
         me: &Thread,
@@ -220,7 +220,7 @@ impl Subject for Queue {
     /// At the end, when no process uses the queue any more and it is empty: it works, no process is believed to wait, every slot
     /// is free, and the counts agree with that.
     fn audit(&self) {
-        // Takes the lock, and so repairs what the dead have left.
+        // Takes the lock, and so repairs the data of dead owners.
         let message = (u64::MAX, 1);
         self.let_holders_be_looked_at();
         self.direct(|queue, me| queue.send(me, message, Deadline::Passed).unwrap());

@@ -1,14 +1,15 @@
-//! System V queues: two deaths. A process dies in an operation, and a process that comes next dies over the repair, while a bystander goes on.
+//! System V queues: two deaths. A process dies in an operation, and the next process dies during the repair, while a bystander continues.
 //!
-//! As in `two_deaths`. There is one lock, so whatever the first was about, the second finds it. It dies at each of `REPAIR`, and after
-//! `MSG_ADMITTED` at `MSG_SENT`, too; of real processes a repairer dies at each point that one was seen to come by
-//! (`sysv_crash_points::a_repairer_that_is_killed_is_itself_repaired`). A queue that was removed is not repaired: a process that comes to it leaves.
+//! As in `two_deaths`. The queue has one lock, so the second thread finds every operation of the first. It dies at each point of `REPAIR`,
+//! and after `MSG_ADMITTED` at `MSG_SENT`, too. In the tests with real processes, a repairer dies at each point that a repairer passes
+//! (`sysv_crash_points::a_repairer_that_is_killed_is_itself_repaired`). A removed queue is not repaired: a process that finds the queue
+//! removed leaves it.
 //!
-//! | a defect | what it leads to here |
+//! | a defect | its effect here |
 //! |---|---|
 //! | a repair ends or begins something that only holds once the rest is done, such as a number, a node's list or a record | a message is lost, or comes twice |
-//! | the next repair believes what the one before it has made | a slot is lost, or is free twice |
-//! | who waits is not told though the repair is done twice | a deadlock |
+//! | the next repair trusts the results of the previous one | a slot is lost, or is free twice |
+//! | a waiter is not woken although the repair is done twice | a deadlock |
 
 use super::stage::{LATER, alive};
 use super::subject::{Subject, optional};
@@ -32,8 +33,8 @@ fn dies_receiving(queue: &Queue, point: Point) -> Option<Option<Message>> {
     })
 }
 
-/// A queue of a message, in which a process dies who does `life`; then a process that comes to receive, over the repair, beside another. What is there
-/// at the end.
+/// Runs a queue with one message: a process that does `life` dies in it; then a process that wants to receive dies during the repair, while
+/// another one runs. Returns the remaining messages.
 fn dies_twice(name: &str, first: Point, life: fn(&Queue, &Thread), expected: &'static [Message]) {
     dies_at(name, first, &REPAIR, move |second| {
         let queue = Queue::new(4).filled(&[(1, 5)]);
@@ -110,7 +111,7 @@ fn an_offer_that_the_dead_was_clearing_away_was_received_once_though_who_repairs
         let receiver = queue.spawn(4, receive);
         queue.direct(|queue, me| queue.send(me, (1, 5), Deadline::Passed).unwrap());
         assert_eq!(alive(receiver), Some((1, 5)));
-        // It comes by if the receiver has accepted what it was offered.
+        // It passes the point if the receiver has accepted the offer.
         let is_first_dead = dies(first, |me| queue.send(me, (2, 6), Deadline::Passed));
         let bystander = queue.spawn(2, receive);
         let victim = dies_receiving(&queue, second);

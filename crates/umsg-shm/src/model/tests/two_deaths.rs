@@ -1,9 +1,8 @@
-//! Two deaths: a process dies in an operation, and a process that comes next dies over the repair, while a bystander goes on.
+//! Two deaths: a process dies in an operation, and the next process dies during the repair, while a bystander continues.
 //!
-//! The first dies alone, or beside a process that waits for it; the second at a point that was chosen for it, in all interleavings with the
-//! bystander that have up to one preemption. Nothing is lost or comes twice but what a dead receiver had taken, and every slot is
-//! somewhere. Those of System V queues are in `sysv_two_deaths`; other protocols have theirs in `death`, `holds`, `lock`, `notice` and
-//! `watch`.
+//! The first thread dies alone, or while another process waits for it. The second dies at a chosen point, in all interleavings with the
+//! bystander that have up to one preemption. No message is lost or repeated, except the one that a dead receiver had taken, and no slot is
+//! lost. Those of System V queues are in `sysv_two_deaths`; other protocols have theirs in `death`, `holds`, `lock`, `notice` and `watch`.
 //!
 //! | after a death in | the second dies at |
 //! |---|---|
@@ -15,13 +14,13 @@
 //! | an announcement | two points of the repairer's own message |
 //! | a send to a ring | four points of the repairer's own message |
 //!
-//! Where else the second might die after these deaths is not explored. Of real processes a repairer dies at each point that one was seen
-//! to come by: `crash_points::a_repairer_that_is_killed_is_itself_repaired`.
+//! Other points for the second death are not explored. In the tests with real processes, a repairer dies at each point that a repairer
+//! passes: `crash_points::a_repairer_that_is_killed_is_itself_repaired`.
 //!
-//! | a defect | what it leads to here |
+//! | a defect | its effect here |
 //! |---|---|
 //! | a batch is taken back after `batch_end`, or `batch_end` is stored before the cursor | part of a batch is received |
-//! | a repair ends the loan before it has mended the senders' side, or does not begin anew | a slot is lost, or a message |
+//! | a repair ends the loan before it has repaired the senders' side, or does not begin again | a slot is lost, or a message |
 //! | a repair counts an offer or an admission as done before it is | a message is lost, or comes twice |
 //! | a repair of the receivers' side looks at slots that a sender may be filling | a race on the cell |
 //! | what two dead senders announced is believed | a lower priority comes first |
@@ -37,7 +36,7 @@ use crate::model::world::{self, Death};
 use crate::posix_engine::Refused;
 use crate::sys::clock::Deadline;
 
-/// Who dies first, if it dies alone.
+/// The thread that dies first, if it dies alone.
 const FIRST: u32 = 3;
 
 /// The points of a repair of the receivers' side.
@@ -48,7 +47,7 @@ const REPAIR: [Point; 4] = [
     Point::REPAIR_FREED,
 ];
 
-/// Explores the death of thread 1 at each of these points, over what a process has left who died at another.
+/// Explores the death of thread 1 at each of these points, during the repair after a process that died at another.
 pub(super) fn dies_at(
     name: &str,
     first: Point,
@@ -61,7 +60,7 @@ pub(super) fn dies_at(
     }
 }
 
-/// A process does `life` and dies there, if it comes by the point. Whether it did.
+/// A process does `life` and dies at the point, if it passes it. Returns whether it died.
 pub(super) fn dies<T>(point: Point, life: impl FnOnce(&Thread) -> T) -> bool {
     world::doom(FIRST, Death::At(point), 1);
     thread::live(FIRST, life).is_none()
@@ -122,7 +121,7 @@ fn a_batch_that_the_dead_sent_with_both_locks_is_whole_or_not_there_though_who_r
         let seconds = [Point::REPAIR_FREED];
         dies_at("a batch under a loan", first, &seconds, move |second| {
             let queue = Queue::new(4, 4);
-            // Who sends to a queue that is polled borrows the senders' lock.
+            // A send to a polled queue borrows the sender lock.
             queue.direct(|queue, me| queue.engine().watch(me, LEVELS).unwrap());
             assert!(dies(first, |me| {
                 send_batch(&queue, me, &[(1, 0), (2, 0)], Deadline::Passed)
@@ -229,7 +228,7 @@ fn a_message_that_the_dead_was_handing_over_is_received_once_though_who_repairs_
 fn a_message_that_the_dead_was_letting_in_is_sent_once_though_who_repairs_dies() {
     let deaths = [
         (Point::ADMIT_ACCEPTED, &REPAIR[..]),
-        // The sender may send beside the repair.
+        // The sender may send during the repair.
         (Point::RECEIVE_ADMITTED, &[Point::REPAIR_FREED]),
     ];
     for (first, seconds) in deaths {
@@ -342,7 +341,7 @@ fn who_dies_repairing_after_a_rings_owner_keeps_no_sender_waiting() {
         world::doom(1, Death::At(second), 1);
         let bystander = ring.spawn(2, |ring, me| ring.send(me, 20, Deadline::Never));
         let victim = thread::live(1, |me| ring.send(me, 30, LATER));
-        // There is room for one of them, and nobody makes more.
+        // The queue has room for one of them, and no thread makes more.
         let sent = alive(bystander);
         let sent = [
             sent.map(|()| 20),

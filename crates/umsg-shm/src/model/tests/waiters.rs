@@ -1,10 +1,10 @@
 //! Taking up an offer without the lock, while it is taken back.
 //!
-//! | a defect | what it leads to here |
+//! | a defect | its effect here |
 //! |---|---|
-//! | `accept` has no release, or `state` no acquire | a race on what the slot's next user writes |
-//! | `settle` has no release | a race on what stands beside the node |
-//! | `accept` does not look whether the offer stands, or stores instead of comparing | a message is received twice |
+//! | `accept` has no release, or `state` no acquire | a race on the writes of the slot's next user |
+//! | `settle` has no release | a race on the data next to the node |
+//! | `accept` does not check that the offer still exists, or stores instead of comparing | a message is received twice |
 
 use super::stage::{DIRECTOR, Slices, explore};
 use crate::lock::tokens::ReceiverHeld;
@@ -18,14 +18,14 @@ use std::sync::Arc;
 const OFFERED: u64 = 1;
 const NEXT: u64 = 2;
 
-/// A node with something beside it, and a slot.
+/// A node with data next to it, and a slot.
 struct Place {
     segment: Segment,
-    /// Beside the node: the outcome. A process that sees the word may read it.
+    /// The outcome, next to the node. A process that sees the word may read it.
     outcome: Guarded64,
     /// The slot's message. Atomic: read on suspicion.
     message: AtomicU64,
-    /// Of the slot's next user alone, who comes after every reader that counts.
+    /// For the slot's next user alone, which comes after every valid reader.
     reader: Guarded64,
 }
 

@@ -1,14 +1,14 @@
-//! Polling: what a queue's doorbell shows while others send and receive, begin to poll, and die.
+//! Polling: the level that a queue's doorbell shows while other threads send, receive, begin to poll, and die.
 //!
-//! What is shown at the end is what there is. What can be done is shown, regardless of which process died; and who is shown that something can be done, and
-//! does not wait, can do it.
+//! The doorbell shows the true level at the end. It shows each possible operation, whichever process died. A process that sees an operation
+//! as possible, and does not wait, can do it.
 //!
-//! | a defect | what it leads to here |
+//! | a defect | its effect here |
 //! |---|---|
-//! | a sender does not look under its lock whether a process polls, or who begins to poll borrows no sender lock | a message is not shown |
-//! | what becomes possible is shown after it is | who dies in between leaves a message, or room, that is not shown |
-//! | who asked for every edge is told of a message after it is sent | who dies in between leaves a message that was not told |
-//! | who receives does not wait for a sender that is ringing | a message that was shown can't be received |
+//! | a sender does not check under its lock whether a process polls, or a thread that begins to poll borrows no sender lock | a message is not shown |
+//! | a possible operation is shown after it became possible | a death in between leaves a message, or room, that is not shown |
+//! | a poller of every edge learns of a message after it is sent | a death in between leaves a message that was not reported |
+//! | a receiver does not wait for a sender that is ringing | a message that was shown can't be received |
 
 use super::stage::{LATER, Queue, Slices, alive, explore};
 use super::subject::Subject;
@@ -42,7 +42,7 @@ fn shows(queue: &Queue) -> (bool, bool) {
     queue.engine().doorbell().shows()
 }
 
-/// Waits until a doorbell shows what is wanted.
+/// Waits until a doorbell shows the wanted level.
 fn poll(doorbell: &Doorbell, ready: impl Fn((bool, bool)) -> bool) {
     while !ready(doorbell.shows()) {
         spin_hint();
