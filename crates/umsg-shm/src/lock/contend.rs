@@ -113,7 +113,7 @@ impl Lock {
         line: &mut Option<FirstInLine<'a>>,
     ) -> Result<(Left, u64), LockError> {
         let thread = claim.thread;
-        let mut spins = if cpu::available() > 1 { SPINS } else { 0 };
+        let mut spins = if cpu::are_several() { SPINS } else { 0 };
         let mut rest = Rest::default();
         loop {
             // Relaxed: a guess, which the compare-and-swap checks.

@@ -3,6 +3,7 @@
 use super::{Host, LastUse, Memory};
 use crate::fault::{AttachError, Fault};
 use crate::sync::{AtomicU64, Ordering};
+use crate::sys::cpu;
 use crate::sys::file::FileIdentity;
 use crate::sys::liveness::Liveness;
 use crate::sys::map::PAGE;
@@ -98,6 +99,8 @@ impl<F: Format> Segment<F> {
     /// Maps a file whose layout the caller has checked.
     pub(crate) fn map(file: BorrowedFd<'_>, layout: F::Layout) -> Result<Segment<F>, AttachError> {
         required::check()?;
+        // A real-time thread that waits for a lock must not be the first to ask, which may read a file.
+        cpu::are_several();
         let len = layout.file_len();
         let memory = Memory::map(file, len).map_err(|e| AttachError::of_mapping(e, len))?;
         Ok(Segment::of(memory, layout))

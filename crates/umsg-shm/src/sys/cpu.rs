@@ -1,21 +1,28 @@
-//! The number of processors, and the current processor.
+//! Whether there are several processors, and the current one.
 
-/// Returns the number of online processors, which is read once. The affinity of the calling thread does not count: a thread that is bound to
-/// one processor may wait for a thread on another one.
+/// Returns whether the machine has several online processors, which is determined once. The affinity of the calling thread does not count: a
+/// thread that is bound to one processor may wait for a thread on another one.
 #[cfg(not(loom))]
-pub(crate) fn available() -> usize {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-    static COUNT: AtomicUsize = AtomicUsize::new(0);
-    // Relaxed: every thread finds the same number.
-    match COUNT.load(Ordering::Relaxed) {
-        0 => {
+pub(crate) fn are_several() -> bool {
+    use std::sync::atomic::{AtomicU8, Ordering};
+    const UNKNOWN: u8 = 0;
+    const ONE: u8 = 1;
+    const SEVERAL: u8 = 2;
+    // No OnceLock: a signal handler may interrupt its initialisation, and a fork may copy it.
+    static KNOWN: AtomicU8 = AtomicU8::new(UNKNOWN);
+    // Relaxed: every thread finds the same.
+    match KNOWN.load(Ordering::Relaxed) {
+        UNKNOWN => {
+            // A process that may use several processors is the usual case, and costs one system call. libc reads a file of /sys instead.
+            let allowed = || rustix::thread::sched_getaffinity(None);
             // SAFETY: asks for a number.
-            let online = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
-            let count = usize::try_from(online).unwrap_or(1).max(1);
-            COUNT.store(count, Ordering::Relaxed);
-            count
+            let online = || unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
+            let may_use_several = !cfg!(miri) && allowed().is_ok_and(|cpus| cpus.count() > 1);
+            let several = may_use_several || online() > 1;
+            KNOWN.store(if several { SEVERAL } else { ONE }, Ordering::Relaxed);
+            several
         }
-        count => count,
+        known => known == SEVERAL,
     }
 }
 
@@ -31,8 +38,8 @@ pub fn current() -> usize {
 }
 
 #[cfg(loom)]
-pub(crate) fn available() -> usize {
-    1
+pub(crate) fn are_several() -> bool {
+    false
 }
 
 #[cfg(loom)]

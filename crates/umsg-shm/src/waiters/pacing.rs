@@ -119,7 +119,7 @@ impl Pacing {
             Waiting::Spinning => return u32::MAX,
             Waiting::Adaptive => {}
         }
-        if cpu::available() < 2 {
+        if !cpu::are_several() {
             return 0;
         }
         match self.budget.load(Relaxed) {
@@ -212,7 +212,7 @@ impl Pacing {
     pub(crate) fn room_gathering_time(&self, max_messages: usize) -> u64 {
         let left = self.room_trial.load(Relaxed).saturating_sub(1);
         self.room_trial.store(left, Relaxed);
-        if left == 0 && cpu::available() > 1 {
+        if left == 0 && cpu::are_several() {
             (max_messages as u64 * GATHER_EACH).min(GATHER_ROOM)
         } else {
             0
@@ -323,7 +323,7 @@ mod tests {
 
     #[test]
     fn a_sender_lets_room_gather_as_long_as_that_pays_then_now_and_then() {
-        if cpu::available() < 2 {
+        if !cpu::are_several() {
             return; // Nobody makes room meanwhile.
         }
         let pacing = Pacing::default();
@@ -344,7 +344,7 @@ mod tests {
 
     #[test]
     fn spins_in_vain_become_shorter_then_rare_and_one_that_pays_brings_them_back() {
-        if cpu::available() < 2 {
+        if !cpu::are_several() {
             return; // Nobody spins.
         }
         let pacing = Pacing::default();
