@@ -31,7 +31,7 @@ use operations::{Act, OPERATIONS, Operation, PLANTS};
 use stage::{MEMBER, STRANGER, Stage, Without};
 use support::compiler::Workshop;
 
-/// What an adversary answers whose operation succeeded.
+/// The answer of an adversary whose operation succeeded.
 const SUCCESS: &str = "done";
 /// After so many failed cells a test gives up.
 const MOST_FAILURES: usize = 12;
@@ -55,7 +55,7 @@ impl Failures {
         result.is_err()
     }
 
-    /// A new stage. Beside nobody, the victims must do well.
+    /// A new stage. Without an adversary, the victims must succeed.
     fn stage(&mut self, command: &Path) -> Stage {
         loop {
             match Stage::new(command) {
@@ -139,7 +139,8 @@ fn grants_what_was_asked_for(stage: &Stage, entry: &Entry) -> Result<(), String>
     }
 }
 
-/// Has a user try operations on an entry, all by one process, and lets the victims go on beside it if any succeeded. Whether any did.
+/// Lets a user try operations on an entry, all in one process. If any succeeded, lets the victims continue meanwhile. Returns whether any
+/// did.
 fn cell(
     stage: &mut Stage,
     command: &Path,
@@ -165,7 +166,7 @@ fn cell(
         }
     }
     if harmful {
-        // The adversary may do to that queue what it likes.
+        // The adversary may do anything to that queue.
         let skipped = stage.place_of(entry, kind(entry)?);
         let without = Without {
             skipped: &skipped,
@@ -291,7 +292,7 @@ fn plant(stage: &mut Stage, command: &Path, name: &str, act: Act) -> Result<(), 
     done.map_err(unharmed)
 }
 
-/// Has the stranger put something under each path that a name stands for. Returns the stranger, and the paths where it could.
+/// Lets the stranger create an entry at each path of a name. Returns the stranger, and the paths at which it succeeded.
 fn put_all(
     stage: &Stage,
     name: &str,
@@ -324,7 +325,7 @@ fn what_a_stranger_puts_into_a_namespace_before_its_first_user_harms_nobody() {
     let used = failures.stage(&command);
     let empty = Stage::at_boot();
     let is_known = |entry: &Entry| empty.space.join(&entry.path).symlink_metadata().is_ok();
-    // What is not of one queue alone.
+    // Files that do not belong to a single queue.
     let common = [Kind::Record, Kind::Next, Kind::Directory];
     let entries = used.entries().into_iter().filter(|entry| !is_known(entry));
     let mut names: Vec<String> = entries
@@ -341,7 +342,7 @@ fn what_a_stranger_puts_into_a_namespace_before_its_first_user_harms_nobody() {
     failures.expect_none();
 }
 
-/// Puts something into a namespace that nobody has used, and has the victims come.
+/// Puts an entry into an unused namespace, and starts the victims.
 fn plant_first(command: &Path, name: &str, act: Act) -> Result<(), String> {
     let mut stage = Stage::at_boot();
     let (_adversary, put) = put_all(&stage, name, &[], act)?;

@@ -1,4 +1,4 @@
-//! umsg doctor: what is the matter with a queue.
+//! umsg doctor: the problems of a queue.
 
 mod support;
 
@@ -15,7 +15,7 @@ const SENDER_LOCK: u64 = 512;
 const RECEIVER_LOCK: u64 = 768;
 const QUEUE_LOCK: u64 = 256;
 
-/// What it says of the only queue, and its exit code.
+/// The report about the only queue, and the exit code.
 fn report(site: &Site, arguments: &[&str]) -> (Option<i32>, Value) {
     let all = [&["doctor", "--json"], arguments].concat();
     let Outcome { code, output, .. } = site.umsg(&all);
@@ -164,7 +164,7 @@ fn who_finds_neither_room_nor_messages_is_told_of_the_stopped_owner() {
         site.umsg(&["recv", "/q", "--timeout", "50ms"]).text(),
         "here\n"
     );
-    // That there is none is right, whoever is stopped.
+    // No owner is right, whichever process is stopped.
     let none = site.umsg(&["recv", "/q", "--timeout", "50ms"]);
     none.fails(3, &["timed out waiting for a message"]);
     site.scribble("mq/q", SENDER_LOCK, &[0; 4]);
@@ -412,7 +412,7 @@ fn what_can_not_be_looked_at_is_an_error() {
     let outcome = site.umsg(&["doctor", "--all"]);
     assert_eq!(outcome.code, Some(1), "{outcome:?}");
     assert!(outcome.errors.contains("/letter: "), "{outcome:?}");
-    // What is wrong is worse.
+    // Wrong bytes are worse.
     site.scribble("mq/q", 536, &[0xff; 4]);
     let outcome = site.umsg(&["doctor", "--all"]);
     outcome.fails(5, &["/letter: "]);

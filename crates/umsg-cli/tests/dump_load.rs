@@ -12,7 +12,7 @@ use support::{Site, finish};
 use umsg::Namespace;
 use umsg::posix::{OpenOptions, Queue};
 
-/// A namespace, and a directory beside it for files.
+/// A namespace, and a directory next to it for files.
 struct Place {
     site: Site,
     files: tempfile::TempDir,

@@ -1,4 +1,4 @@
-//! umsg gc: what nobody needs any more.
+//! umsg gc: queues and files that no process needs any more.
 //!
 //! The tests take turns: their own process has queues open, and so has each child that another test forks, until it executes the
 //! command.
@@ -133,7 +133,7 @@ fn half_made(site: &Site) -> std::path::PathBuf {
     use std::os::unix::fs::MetadataExt;
     let mut child = std::process::Command::new("true").spawn().unwrap();
     child.wait().unwrap();
-    // Its number names nobody for a long while.
+    // For a long time, no process gets its number.
     let namespace = std::fs::metadata("/proc/self/ns/pid").unwrap().ino();
     let name = format!(".tmp-{namespace}-{}-1-0", child.id());
     let path = site.path().join(name);
@@ -159,7 +159,7 @@ fn what_was_to_go_by_itself_is_listed_in_any_case_and_removed_if_that_is_said() 
     let bell = site.path().join("bell/0000000000000001-00000000000000ff");
     let mode = rustix::fs::Mode::RWXU;
     rustix::fs::mkfifoat(place, &bell, mode).unwrap();
-    // One whose user was killed.
+    // A queue whose user was killed.
     let killed = site.path().join("mq/killed");
     std::fs::create_dir(&killed).unwrap();
     std::fs::copy(site.path().join("mq/mine/queue"), killed.join("queue")).unwrap();
@@ -193,7 +193,7 @@ fn what_was_to_go_by_itself_is_listed_in_any_case_and_removed_if_that_is_said() 
         site.umsg(&["ls", "-q"]).text(),
         "/made\n/mine\n/stays\n/waits\n"
     );
-    // It is known who has one open, and it can be removed by name.
+    // The users of a queue are known, and it can be removed by name.
     let report = site.umsg(&["gc", "/m*", "--remove", "--json"]).json();
     assert_eq!(fates(&report), [("/made", "removed"), ("/mine", "kept")]);
     site.umsg(&["rm", "/mine"]).text();

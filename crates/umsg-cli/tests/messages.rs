@@ -297,7 +297,7 @@ fn a_negative_number_may_be_a_message_but_no_option_and_the_error_says_so() {
         assert_eq!(outcome.code, Some(2), "{outcome:?}");
         assert!(outcome.errors.contains(hint), "{outcome:?}");
     }
-    // The longest time that can be said is for ever, and not a crash.
+    // The longest possible time is no limit, and no crash.
     site.umsg(&["send", "/q", "x", "--timeout", "1e19"]).text();
     assert_eq!(
         site.umsg(&["recv", "/q", "--timeout", "1e19"]).text(),

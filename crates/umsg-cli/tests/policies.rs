@@ -1,4 +1,4 @@
-//! What a queue does with messages that it can't take, keep or deliver, as `create` sets it.
+//! Policies that `create` sets, for messages that a queue can't take, keep or deliver.
 
 mod support;
 

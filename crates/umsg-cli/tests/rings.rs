@@ -31,7 +31,7 @@ fn leave(site: &Site, name: &str) {
     while Sender::open_in(&namespace, name).is_err() {
         std::thread::sleep(Duration::from_millis(1));
     }
-    // SAFETY: a child of ours that nobody has waited for; no status is wanted.
+    // SAFETY: an own child that was not reaped; no status is wanted.
     unsafe {
         libc::kill(owner, libc::SIGKILL);
         libc::waitpid(owner, std::ptr::null_mut(), 0);
@@ -148,7 +148,7 @@ fn a_ring_is_removed_when_its_owner_is_dead_and_else_by_force() {
         .fails(1, &["ring:/jobs: process", "owns the ring; ", "--force"]);
     let removed = site.umsg(&["rm", "--force", "ring:/jobs", "--json"]).json();
     assert_eq!(removed["removed"], json!(["ring:/jobs"]));
-    // Those who have it keep it.
+    // Its users keep it.
     sender.send(&Post::new(7)).unwrap();
     assert_eq!(ring.try_receive().unwrap().user_data, 7);
     for command in ["stat", "rm"] {

@@ -1,4 +1,4 @@
-//! Queues whose files somebody has scribbled over: listed, told of and removed, whatever bytes they hold.
+//! Queues whose files a process has overwritten: listed, reported and removed, whatever bytes they hold.
 
 mod support;
 
@@ -9,9 +9,9 @@ use support::patients::{Killed, stopped};
 use support::{Site, end, start};
 
 const KEY: &str = "key:0x00000007";
-/// A queue beside it.
+/// A second queue.
 const OTHER: &str = "key:0x00000008";
-/// Where the lock of a System V queue lies: docs/format.md.
+/// The offset of the lock of a System V queue: docs/format.md.
 const QUEUE_LOCK: u64 = 256;
 /// More than any count or number can be.
 const LARGE: [u8; 4] = [0xff, 0xff, 0xff, 0x3f];
@@ -25,7 +25,7 @@ fn site_with(queues: &[&str]) -> Site {
     site
 }
 
-/// Makes a header say something else; and whether a repair can know what it said.
+/// Changes a header, and whether a repair can know the previous value.
 type Scribble = (fn(&Site), bool);
 
 /// Ways to make the header of a System V queue's file say something else.
@@ -34,7 +34,7 @@ const HEADERS: [Scribble; 8] = [
     (|site| site.scribble("msg/0", 36, &[9]), true),
     (|site| site.scribble("msg/0", 40, &[1]), true),
     (|site| site.scribble("msg/0", 36, &[0xff; 4]), true),
-    // The header of the queue beside it.
+    // The header of the second queue.
     (
         |site| {
             let other = std::fs::read(site.path().join("msg/1")).unwrap();
@@ -128,22 +128,22 @@ fn a_removal_writes_into_no_file_that_has_a_name_elsewhere() {
     assert!(is_unchanged);
 }
 
-/// Ways to have the lock of a System V queue held by somebody who does not let it go; the process lives as long as it is kept.
+/// Owners that never release the lock of a System V queue; the process lives as long as the value.
 const HOLDERS: [fn(&Site) -> Killed; 3] = [
-    // A stranger, who lives.
+    // A living stranger.
     |site| {
         let stranger = Killed(start(Command::new("sleep").arg("60")));
         site.scribble("msg/0", QUEUE_LOCK, &stranger.0.id().to_le_bytes());
         stranger
     },
-    // One who is gone.
+    // A dead process.
     |site| {
         let mut gone = Command::new("true").spawn().unwrap();
         gone.wait().unwrap();
         site.scribble("msg/0", QUEUE_LOCK, &gone.id().to_le_bytes());
         Killed(gone)
     },
-    // One who uses the queue, and was stopped.
+    // A stopped process that uses the queue.
     |site| {
         let user = stopped(site, KEY, "msg/0");
         site.scribble("msg/0", QUEUE_LOCK, &user.0.id().to_le_bytes());
@@ -151,11 +151,11 @@ const HOLDERS: [fn(&Site) -> Killed; 3] = [
     },
 ];
 
-/// A queue that somebody holds so is told of, with the right reason, and removed by this command.
+/// A queue whose lock is held in this way is reported with the right reason, and removed by this command.
 fn removed_without_its_lock(hold: fn(&Site) -> Killed, remove: &[&str]) {
     let site = site_with(&[KEY]);
     let _holder = hold(&site);
-    // Nobody is called stopped who is not, as `umsg doctor` knows.
+    // No running process is reported as stopped, as in `umsg doctor`.
     let asked = site.umsg(&["stat", KEY]);
     asked.fails(1, &["the lock of the queue"]);
     site.umsg(remove).text();

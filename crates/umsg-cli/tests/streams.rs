@@ -1,4 +1,4 @@
-//! Standard streams that are closed, full or read by nobody, and queues that are removed meanwhile.
+//! Standard streams that are closed, full or without a reader, and queues that are removed meanwhile.
 
 mod support;
 
@@ -59,12 +59,12 @@ fn what_is_told_once_only_is_not_done_where_nobody_could_read_it() {
     let full = "standard output: No space left";
     let closed = "standard output: it is closed";
     for (redirection, says) in [(">&-", closed), ("> /dev/full", full)] {
-        // An identifier that nobody knows would be of a queue that nobody finds.
+        // No process could find a queue whose identifier was not printed.
         for json in ["", "--json"] {
             let line = format!("umsg create key:0 {json} {redirection}");
             shell(&site, &line).fails(1, &[says]);
         }
-        // Of a key it is known what it is.
+        // A key is known in advance.
         shell(&site, &format!("umsg create key:7 {redirection}")).text();
     }
     shell(&site, "umsg gc '*' --remove >&-").fails(1, &[closed]);
@@ -201,7 +201,7 @@ fn send_without_a_readable_input_is_an_error_and_no_empty_message() {
     shell(&site, "umsg send /q --lines <&-").fails(1, &["/q: no message is given"]);
     shell(&site, "umsg send /q 0> /dev/null").fails(1, &["open for writing only; "]);
     assert_eq!(site.umsg(&["stat", "/q", "--json"]).json()["messages"], 0);
-    // What is meant to be empty is.
+    // Expected emptiness is checked.
     shell(&site, "umsg send /q < /dev/null").text();
     shell(&site, "umsg send /q x <&-").text();
     assert_eq!(messages(&site), "\nx\n");

@@ -116,7 +116,7 @@ fn header_attributes_out_of_range_are_damage() {
         (20, 0),
         (20, (16 << 20) + 1),
         (20, u32::MAX),
-        // In range, but not what the file was made for.
+        // In range, but not the value for which the file was created.
         (16, 5000),
         (20, 4096),
         (24, 4096),
@@ -138,7 +138,7 @@ fn expect_damage(error: &OpenError, what: &str) {
     );
 }
 
-/// The error of an open of a queue's file that was made so long.
+/// Returns the error of opening a queue's file of this length.
 fn refused_with_length(length: u64) -> OpenError {
     let (place, path) = place_with_queue();
     let file = fs::File::options().write(true).open(path).unwrap();

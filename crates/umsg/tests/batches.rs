@@ -1,4 +1,4 @@
-//! Batches and single messages in any order, beside a plain model: a vector for each priority.
+//! Batches and single messages in any order, compared with a plain model: a vector for each priority.
 
 mod support;
 
@@ -14,7 +14,7 @@ use umsg::posix::{OnFull, OpenOptions, Queue, ReceiveError, Received, SendError,
 const DEPTH: usize = 12;
 const SIZE: usize = 200;
 
-/// A message: what it is filled with, its length, its priority.
+/// A message: its fill byte, its length, its priority.
 type Letter = (u8, usize, u32);
 
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 //! Clocks that are set while queues are in use, and processes of other time namespaces.
 //!
-//! A test can't set the machine's clock. It has the library read CLOCK_REALTIME with a step, in a process of its own.
+//! A test can't set the machine's clock. It lets the library read CLOCK_REALTIME with a step, in a separate process.
 
 mod support;
 
@@ -34,7 +34,7 @@ fn received(queue: &Queue) -> bool {
     }
 }
 
-/// Has a child do that, whose clock may be set.
+/// Does it in a child whose clock may be set.
 fn in_child(what: &str, work: impl FnOnce()) {
     let mut child = Child::run(|| {
         work();
@@ -43,7 +43,7 @@ fn in_child(what: &str, work: impl FnOnce()) {
     child.expect(DONE, what);
 }
 
-/// Has a process do that whose CLOCK_MONOTONIC is a day ahead. As root.
+/// Does it in a process whose CLOCK_MONOTONIC is a day ahead. Needs root.
 fn a_day_ahead(what: &str, work: impl FnOnce()) {
     let mut child = Child::lead(|| {
         // SAFETY: a system call on a number. It changes where children of this process will be.

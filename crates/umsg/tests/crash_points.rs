@@ -1,9 +1,9 @@
 //! A real SIGKILL at every named point of the code, and what must hold afterwards.
 //!
-//! A scenario is what a victim does until it dies. Meanwhile a bystander has the queue open, and may be blocked in it.
-//! After the death a newcomer opens the queue and uses it. Then it is judged: how long any process stalled, whether every
-//! message whose send returned was delivered once, whether the order held, and whether the queue still takes exactly
-//! as many messages as it should, in the same memory, however often that was done to it.
+//! A scenario is the work of a victim until its death. Meanwhile a bystander has the queue open, and may be blocked in it. After the death a
+//! newcomer opens the queue and uses it. Then it is judged: how long any process stalled, whether every message whose send returned was
+//! delivered once, whether the order held, and whether the queue still takes exactly as many messages as it should, in the same memory,
+//! however often that was done to it.
 
 #[path = "crash_points/mod.rs"]
 mod parts;

@@ -20,8 +20,7 @@ fn queue(place: &Place, time_to_live: Duration) -> Queue {
     options.open("/q").unwrap()
 }
 
-/// Kills a process at the point, in `work`, with messages of these priorities in the queue that are too old; then
-/// another process goes on.
+/// Kills a process at the point, in `work`, while the queue has expired messages of these priorities; then another process continues.
 fn kill(point: &str, priorities: &[u32], work: impl Fn(&Queue)) {
     let place = Place::in_turn();
     let queue = queue(&place, TIME_TO_LIVE);

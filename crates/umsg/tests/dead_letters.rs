@@ -1,6 +1,6 @@
 //! Only the owner of a queue's file decides where undeliverable messages go. A process with mere write access does not.
 //!
-//! The tests take turns: a child that one of them forks has the queues of the others open, too.
+//! The tests run one after another: a forked child of one has the queues of the others open, too.
 
 mod support;
 
@@ -277,7 +277,7 @@ fn the_label_of_a_queue_goes_with_it() {
         assert_eq!(labels(place.path()).len(), 1);
         drop(queue);
         assert_eq!(labels(place.path()).len(), 0);
-        // One whose last user was killed.
+        // A queue whose last user was killed.
         let mut victim = Child::run(|| {
             let _queue = make(true);
             rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL)

@@ -159,8 +159,8 @@ fn a_poller_is_told_of_what_another_user_sends() {
     }
 }
 
-/// A sender of another user dies between calling the poller's helper and waking it, before its message is sent. What is sent next is
-/// told all the same: the helper looks at the end of its slice.
+/// A sender of another user dies between calling the poller's helper and waking it, before its message is sent. The poller still learns of
+/// the next message: the helper checks at the end of its slice.
 #[cfg(feature = "crash-points")]
 fn dies_calling(poll: impl FnOnce(&dyn Fn()) -> i32, send: impl Fn()) {
     let ready = Signs::new();

@@ -42,7 +42,7 @@ fn a_killed_poller_is_forgotten_after_some_hundred_operations() {
     child.kill();
     send_and_receive(&queue, 1000);
     assert_eq!(place.poll_fifos().len(), 0, "no process polls it");
-    // It can be polled anew.
+    // It can be polled again.
     let descriptor = queue.pollable().unwrap();
     place.open("/q").send(b"m", 0).unwrap();
     assert_eq!(
@@ -135,7 +135,7 @@ fn a_doorbell_that_the_program_closed_is_not_rung_in_another_file() {
         .collect();
     assert_eq!(ours.len(), 1, "the sender's end");
     let file = tempfile::tempfile().unwrap();
-    // SAFETY: what a program does that closes what it does not know, and then opens files.
+    // SAFETY: the actions of a program that closes unknown descriptors, and then opens files.
     unsafe { libc::dup2(std::os::fd::AsRawFd::as_raw_fd(&file), ours[0]) };
     std::thread::sleep(Duration::from_millis(20));
     send_and_receive(&queue, 10);
@@ -170,7 +170,7 @@ fn what_the_program_closed_that_it_polled_is_not_rung_in_another_file() {
     let number = std::os::fd::AsRawFd::as_raw_fd(&queue.pollable().unwrap());
     send_and_receive(&queue, 1);
     let file = tempfile::tempfile().unwrap();
-    // SAFETY: what a program does that closes what it does not know, and then opens files.
+    // SAFETY: the actions of a program that closes unknown descriptors, and then opens files.
     unsafe { libc::dup2(std::os::fd::AsRawFd::as_raw_fd(&file), number) };
     std::thread::sleep(Duration::from_millis(20));
     send_and_receive(&queue, 10);
@@ -186,7 +186,7 @@ fn what_the_program_closed_that_it_polled_is_not_rung_in_another_file() {
     rustix::io::fcntl_getfd(&duplicate).expect("the program's, and still open");
 }
 
-/// Those that lead to doorbells of this place: other tests have doorbells of their own at the same time.
+/// The descriptors of doorbells of this place: other tests have doorbells at the same time.
 fn descriptors(place: &Place) -> Vec<i32> {
     let files = std::fs::read_dir("/proc/self/fd").unwrap();
     let mut numbers: Vec<i32> = files
@@ -240,7 +240,7 @@ fn a_program_that_closed_what_packets_come_from_and_go_to_is_told_all_the_same()
         assert_eq!(spares.len(), 2);
         let file = tempfile::tempfile().unwrap();
         for number in &spares {
-            // SAFETY: what a program does that closes what it does not know, and then opens files.
+            // SAFETY: the actions of a program that closes unknown descriptors, and then opens files.
             unsafe { libc::dup2(std::os::fd::AsRawFd::as_raw_fd(&file), *number) };
         }
         std::thread::sleep(Duration::from_millis(20));
@@ -306,7 +306,7 @@ fn what_is_shown_is_right_after_a_doorbell_was_swept() {
     let (place, queue) = Place::new().with_queue("/q", 2, SIZE as u32);
     queue.send(b"1", 0).unwrap();
     leave_a_doorbell_that_is_swept(&place);
-    // Each change is made by a process that was beside the doorbell that is gone.
+    // Each change is made by a process that used the removed doorbell.
     queue.send(b"2", 0).unwrap();
     let poller = place.open("/q");
     let descriptor = poller.pollable().unwrap();

@@ -85,7 +85,7 @@ impl Drop for Server {
     }
 }
 
-/// Asks for pages, each by a connection of its own: what curl said, headers and all. None without curl.
+/// Requests pages, each by a separate connection. Returns curl's output with the headers. None without curl.
 fn curl(arguments: &[&str], url: &str) -> Option<String> {
     let mut curl = Command::new("curl");
     // Neither the user's settings nor a proxy has a say.

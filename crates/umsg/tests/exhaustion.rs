@@ -22,7 +22,7 @@ const LIMITED: [&str; 2] = ["limit of bytes", "raise the limit max_bytes"];
 /// What becomes full in these tests.
 const ROOM: usize = 1 << 20;
 
-/// Runs `work` in a child that has a namespace on a file system of its own, mounted with those options.
+/// Runs `work` in a child with a namespace on a private file system, mounted with these options.
 #[track_caller]
 fn with_own_file_system(options: &str, work: impl FnOnce(&Path, &Namespace)) {
     let place = Place::new();
@@ -93,7 +93,7 @@ fn fill_to_the_end_of_memory<F: Face>(namespace: &Namespace, texts: &[&str]) {
 
 fn a_full_file_system_stops_senders_and_loses_nothing<F: Face>() {
     with_own_file_system("size=1m", |place, namespace| {
-        // What stays: where identifiers go on.
+        // The file that stays: the next identifier.
         F::make(namespace).unwrap().remove(namespace);
         let (before, room) = (entries(place), left(place));
         fill_to_the_end_of_memory::<F>(namespace, &FULL);
@@ -154,7 +154,7 @@ fn a_full_file_system_is_told_to_creators_and_leaves_nothing_behind<F: Face>() {
                 Err(told) => told.says(libc::ENOSPC, &FULL),
             }
             drop(ballast);
-            // Where identifiers go on is noted by the first that is made.
+            // The first created queue stores the next identifier.
             let all = entries(place)
                 .into_iter()
                 .filter(|name| !name.starts_with("own/"));
@@ -232,7 +232,7 @@ fn a_blocked_sender_for_whose_message_there_is_no_memory_is_told<F: Face>() {
     });
 }
 
-/// So many that their nodes don't fit into what is real memory from the start.
+/// More waiters than there are nodes with memory from the start.
 const CROWD: usize = 80;
 
 /// Has many threads wait for a message, without memory to wait with, and sends each of them one.
@@ -245,7 +245,7 @@ fn serve_a_crowd(
     let ballast = Ballast::new(place, ROOM);
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..CROWD).map(|_| scope.spawn(&receive)).collect();
-        // Some have nodes, the others look again and again.
+        // Some have nodes; the others check repeatedly.
         assert!(support::wait_until(Duration::from_secs(20), || waiting() > 10));
         std::thread::sleep(Duration::from_millis(50));
         assert!(waiting() < CROWD, "there was memory for all");

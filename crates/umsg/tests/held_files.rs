@@ -1,4 +1,4 @@
-//! Files and directories whose lock in the kernel another process holds for as long as it likes. Takes root, to act as several users.
+//! Files and directories whose lock in the kernel another process holds without limit. Needs root, to act as several users.
 //!
 //! A write(2) from a page that is never served holds the lock of a file's inode, or of a FIFO; a getdents64(2) into such a page holds the lock of a
 //! directory. A system call that takes the same lock waits without end, and can't be killed.
@@ -165,7 +165,7 @@ fn use_all(place: &Everybodys) {
     look_around(place);
 }
 
-/// Does `work` as each of the users, beside the holder.
+/// Does `work` as each of the users, while the holder runs.
 fn expect_users_to_go_on(holder: Child, users: [u32; 3], work: impl Fn()) {
     let users = users.map(|user| (user, as_user(user, &work)));
     expect_to_go_on(holder, users.into());

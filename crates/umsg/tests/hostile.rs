@@ -174,7 +174,7 @@ impl Round<'_> {
         })
     }
 
-    /// The doctor says what is the matter with what the attack has left, and a queue that it calls healthy is.
+    /// The doctor describes the damage of the attack, and a queue that it reports as healthy is healthy.
     fn consult(&self, file: &Path) {
         let mut doctor = Child::run(|| {
             catch_truncation().expect("a handler");
@@ -195,7 +195,7 @@ impl Round<'_> {
                 return INCURABLE;
             }
             let left = &repaired.after.problems;
-            // That of a ring whose receiver is dead is one.
+            // A ring whose receiver is dead is such a finding.
             assert!(
                 left.iter().all(|problem| problem.kind == ProblemKind::Died),
                 "{left:#?}"
@@ -215,7 +215,7 @@ impl Round<'_> {
         }
     }
 
-    /// Fails unless the attacked queue can be made anew.
+    /// Fails unless the attacked queue can be created again.
     fn bystander(&self) {
         Child::run(|| {
             catch_truncation().expect("a handler");

@@ -347,7 +347,7 @@ fn a_repaired_queue_still_goes_with_its_last_user() {
     let place = Place::in_turn();
     let queue = create(&place);
     queue.try_send(b"m", 0).unwrap();
-    // Policies: what it does when it is full.
+    // Policies: the behaviour of a full queue.
     let file = File::options()
         .write(true)
         .open(place.path().join("mq/q/queue"));

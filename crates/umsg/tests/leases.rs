@@ -11,7 +11,7 @@ use umsg::QueueError;
 use umsg::posix::{LeaseError, Queue, ReceiveError, SendError, Waiting};
 
 const STUCK: Duration = Duration::from_secs(10);
-/// Records of what is held that fit into the page that a new queue has for them.
+/// The number of lease records that fit into their page of a new queue.
 const RECORDS: u8 = 85;
 
 fn counts(queue: &Queue) -> (usize, usize, usize) {

@@ -58,7 +58,7 @@ fn text(number: u32, len: u32) -> Vec<u8> {
         .collect()
 }
 
-/// A user of the queue: a handle, and what it holds.
+/// A user of the queue: a handle, and its leases and reservations.
 struct Holder<'q> {
     queue: &'q Queue,
     leases: Vec<Lease<'q>>,
@@ -336,7 +336,7 @@ proptest! {
             prop_assert!(model.agrees(&observer), "{:?}: {:?}", command, observer.attributes());
             model.check_order(&observer);
         }
-        // A process that ends gives back what it holds.
+        // The end of a process ends its leases and reservations.
         for (who, holder) in holders.drain(..).enumerate() {
             drop(holder);
             model.bury(who);
@@ -346,7 +346,7 @@ proptest! {
     }
 }
 
-/// A holder in a process of its own, and the line to it.
+/// A holder in a separate process, and the connection to it.
 struct Process {
     child: Child,
     line: UnixStream,

@@ -22,7 +22,7 @@ const SLACK: u64 = 64 << 10;
 /// The longest time that the library's thread needs to release a file on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Does something again and again, in a process of its own.
+/// Repeats an action in a separate process.
 #[track_caller]
 fn nothing_grows(place: &Place, mut once: impl FnMut(u64)) {
     in_child_for(Duration::from_secs(60 + many() / 100), || {

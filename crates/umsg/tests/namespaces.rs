@@ -192,7 +192,7 @@ const KINDS: [Open; 2] = [
 
 const KILLS: usize = 60;
 
-/// Kills workers one after the other while another, which has their thread id, goes on.
+/// Kills workers one after the other while another worker with their thread id continues.
 fn kill_workers(ledger: &Ledger, begin: impl Fn() -> Child) {
     let before = |number: u64| ledger.next.load(Ordering::SeqCst) > number;
     for kill in 0..KILLS {
@@ -204,7 +204,7 @@ fn kill_workers(ledger: &Ledger, begin: impl Fn() -> Child) {
     }
 }
 
-/// Receives what is left, once all that may have died are known to be dead.
+/// Receives the remaining messages, after all killed processes are known to be dead.
 fn drain(ledger: &Ledger, queue: &dyn Both) -> i32 {
     let end = Instant::now() + Duration::from_secs(3);
     while ledger.receive(queue) || Instant::now() < end {
@@ -233,7 +233,7 @@ fn containers_share_a_queue_outside_of_tmpfs_while_some_are_killed() {
     }
 }
 
-/// A namespace beside what cargo builds, which lies on a disk as a rule.
+/// A namespace next to cargo's target directory, which is usually on a disk.
 fn on_disk() -> Place {
     Place::below(env!("CARGO_TARGET_TMPDIR"))
 }

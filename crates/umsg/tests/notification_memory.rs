@@ -1,5 +1,4 @@
-//! A send that raises a signal of its own process touches no memory of malloc. The send may run in a handler that has
-//! interrupted malloc.
+//! A send that raises a signal in its own process touches no memory of malloc. The send may run in a handler that has interrupted malloc.
 
 #[path = "support/counting.rs"]
 mod counting;
@@ -23,7 +22,7 @@ fn a_send_that_raises_its_own_processs_signal_takes_and_frees_no_memory() {
         queue.try_receive(&mut [0; 8]).unwrap();
         drop(registration);
     }
-    // What is left of them, the queue's mapping among it, a thread of the library gives back.
+    // A thread of the library frees the rest, including the queue's mapping.
     let path = place.path().join("mq/q");
     drop(queue);
     let is_unmapped = || {

@@ -18,7 +18,7 @@ const KEY: i32 = 0x57;
 /// A priority that the kernel shows within this time was lent.
 const SOON: Duration = Duration::from_secs(20);
 
-/// The time-out of each call: the owner goes on before.
+/// The time-out of each call: the owner continues before.
 const LONG: Duration = Duration::from_secs(60);
 
 /// The points of this mechanism.
@@ -170,7 +170,7 @@ fn beside_an_owner(case: &Case, judge: impl FnOnce(&Place, &mut Child)) {
     owner.expect(Exit::Code(0), case.name);
 }
 
-/// A thread of this priority calls; the owner goes on as soon as it has the priority.
+/// A thread of each priority calls, and the owner gets the priority. Then the owner continues.
 fn lends(case: &Case, place: &Place, owner: &mut Child, priorities: &[i32]) {
     std::thread::scope(|scope| {
         for &priority in priorities {

@@ -67,7 +67,7 @@ fn messages_keep_their_senders_and_times() {
     assert_eq!(returns, [0, 0, 0, 3]);
     let leases: Vec<Lease<'_>> = (0..4).map(|_| queue.receive_lease().unwrap()).collect();
     assert_eq!((leases[0].deliveries(), leases[3].deliveries()), (1, 4));
-    // Of 1970, and of a time that lies ahead.
+    // Of 1970, and of a future time.
     assert!(messages[3].age() > Duration::from_secs(50 * 365 * 86_400));
     let ahead = messages[0].sent > std::time::SystemTime::now();
     assert_eq!(messages[0].age().is_zero(), ahead);

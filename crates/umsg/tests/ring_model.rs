@@ -1,4 +1,4 @@
-//! A ring beside a plain model: after every sequence of calls both are in the same state.
+//! A ring compared with a plain model: after every sequence of calls both are in the same state.
 //!
 //! The model is a deque with a bound. Order of each sender, nothing lost, nothing twice, the bound with its three answers, the
 //! filter, states, batches; and waits that sleep once.

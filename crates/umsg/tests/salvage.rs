@@ -48,7 +48,7 @@ fn repair(place: &Place) -> Repaired {
     posix::repair(&place.namespace, "/q").expect("a repair")
 }
 
-/// A queue with messages in the store and in the ring, some of them long, of which one was received. And what it holds.
+/// A queue with messages in the store and in the ring, some of them long, of which one was received; and its contents.
 fn filled(place: &Place) -> (Queue, Vec<Vec<u8>>) {
     let queue = place.create("/q", 50, 400);
     for n in 0..20_u8 {
@@ -188,7 +188,7 @@ fn a_corrupted_queue_that_is_reported_healthy_works() {
             let ends = [8192, 16_384, 280_000, 600_000, 800_000, whole.len() as u64];
             let end = ends[random.below(6) as usize];
             let offset = 128 + random.below(end - 136);
-            // What its creator laid down stands nowhere else.
+            // The creator's settings are stored nowhere else.
             if !(6520..6784).contains(&offset) {
                 write(&path(&place), offset, &random.next().to_le_bytes());
             }
@@ -324,7 +324,7 @@ fn what_was_sent_while_the_last_message_before_it_was_being_stored_is_kept() {
         });
         child.expect(Exit::Signal(libc::SIGKILL), point);
     }
-    // The number of slots: no process can take up what the dead have left without making all anew.
+    // The number of slots: without it, no process can complete a dead process's operation except by rebuilding the queue.
     write(&path(&place), 388, &[0; 4]);
     let repaired = repair(&place);
     assert!(repaired.after.is_healthy(), "{repaired:#?}");

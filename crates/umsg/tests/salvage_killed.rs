@@ -18,7 +18,7 @@ use umsg::ring::{self, Options, Post, ReceiveError, Ring, Sender};
 use umsg::{posix, sysv};
 use umsg_shm::crash;
 
-/// Where a repair that makes a queue anew can die, whatever its kind; of a System V queue not where there is a ring.
+/// The points at which a repair that rebuilds a queue can die, for all kinds; for a System V queue without those of the ring.
 const POINTS: [&str; 8] = [
     "SALVAGE_BEGUN",
     "SALVAGE_SURVEYED",
@@ -31,10 +31,10 @@ const POINTS: [&str; 8] = [
 ];
 /// Those at which a message is in the ring.
 const IN_RING: [&str; 2] = ["SALVAGE_MARKED", "SALVAGE_EMPTIED"];
-/// The mark of a queue that is being made anew: docs/format.md.
+/// The mark of a queue that is being rebuilt: docs/format.md.
 const MENDING: u32 = 2;
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How many repairs of a kind of queue are killed while they make it anew.
+/// The number of repairs of each kind of queue that are killed while they rebuild it.
 const ROUNDS: usize = 24;
 const KEY: i32 = 0x77;
 const NAME: &str = "/q";
@@ -46,7 +46,7 @@ trait Kind {
     const NAME: &'static str;
     /// Offsets and values for corruption.
     const SCRIBBLES: &'static [(u64, &'static [u8])];
-    /// Where it says that it is damaged, or is being made anew: docs/format.md.
+    /// The offset of the mark of damage, or of rebuilding: docs/format.md.
     const DAMAGE: u64;
     const HAS_RING: bool;
     fn new() -> Self;
@@ -55,7 +55,7 @@ trait Kind {
     fn diagnose(&self) -> Diagnosis;
     /// Opens the queue and sends "more": whether that was sent. Whatever the error, the call returns.
     fn send(&self) -> bool;
-    /// The same through what was open before.
+    /// The same through the earlier handle.
     fn send_as_before(&self) -> bool;
     /// Takes all messages out.
     fn drain(&mut self) -> Vec<Vec<u8>>;
@@ -275,7 +275,7 @@ fn kill_one<K: Kind>(
     Some(mark)
 }
 
-/// A process new calls, and one that was there before. Neither hangs, and both are told whether their messages were sent: how many were.
+/// A new process and an older one call. Neither hangs, and both learn how many of their messages were sent.
 fn expect_answers<K: Kind>(kind: &K, what: &str) -> usize {
     let mut newcomer = Child::run(|| i32::from(kind.send()));
     let Some(Exit::Code(sent @ 0..=1)) = newcomer.wait(PATIENCE) else {
@@ -330,7 +330,7 @@ fn kill_at_random<K: Kind>(seed: u64) {
                 kind.repair();
                 0
             });
-            // The first has no time at all, however quick it is.
+            // The first repair has no time, however quick it is.
             let time = random.below(12_000) * round.min(1);
             std::thread::sleep(Duration::from_micros(time));
             repairer.signal(libc::SIGKILL);
@@ -343,7 +343,7 @@ fn kill_at_random<K: Kind>(seed: u64) {
     assert_ne!(killed, 0, "{}: no process died in time", K::NAME);
 }
 
-/// How long a repair has to live, in nanoseconds, once it has begun to make a queue anew.
+/// The time that a repair lives after it has begun to rebuild a queue, in nanoseconds.
 static LEFT: AtomicU64 = AtomicU64::new(0);
 
 /// A timer that kills this process.
@@ -363,7 +363,7 @@ fn light_fuse() {
     }
 }
 
-/// At any time while it makes the queue anew.
+/// At any time while it rebuilds the queue.
 fn kill_while_repairing<K: Kind>(seed: u64) {
     let mut random = Random::new(seed);
     let mut half_made = 0;
@@ -407,7 +407,7 @@ fn kill_one_of_two<K: Kind>(seed: u64) {
                     0
                 })
             };
-            // By turns the one that dies is the second, or the first and dies before the other's eyes.
+            // In turns, the second repair dies, or the first one while the second watches.
             let is_first = (round / POINTS.len()).is_multiple_of(2);
             let earlier = (!is_first).then(begin_other);
             std::thread::sleep(Duration::from_micros(random.below(4000)));

@@ -171,7 +171,7 @@ fn a_forked_child_goes_on_with_its_parents_handle() {
     let mut child = Child::run(|| {
         assert_eq!(queue.receive_vec().unwrap().data, b"before");
         queue.send(b"answer", 1).unwrap();
-        // And is told from its parent: it blocks as itself.
+        // And is distinguished from its parent: it blocks under its own identity.
         i32::from(
             queue
                 .receive_timeout(&mut [0; 8], Duration::from_millis(1))

@@ -163,7 +163,7 @@ extern "C" fn note(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::
     }
 }
 
-/// Sends a signal to a thread, again and again, until something is so.
+/// Sends signals to a thread until a condition holds.
 fn signal_until(thread: &AtomicI32, signal: i32, condition: impl Fn() -> bool) {
     let end = Instant::now() + Duration::from_secs(20);
     while !condition() {

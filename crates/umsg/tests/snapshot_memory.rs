@@ -19,7 +19,7 @@ fn note(size: usize) {
     let _ = LARGEST.try_with(|largest| largest.set(largest.get().max(size)));
 }
 
-// SAFETY: passes everything on to the system's allocator; what it notes needs no memory.
+// SAFETY: passes all calls on to the system's allocator; its notes need no memory.
 unsafe impl GlobalAlloc for Noting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         note(layout.size());

@@ -1,4 +1,4 @@
-//! Calls beside a process that was stopped while it holds a lock: the time that they wait for it.
+//! Calls while a process is stopped with a lock: the time that they wait.
 
 mod support;
 
@@ -19,7 +19,7 @@ const TIMED: Duration = Duration::from_millis(100);
 const LATE: Duration = Duration::from_millis(100);
 const TRIES: u32 = 5;
 
-/// Has a process stop at a point in which it has a lock, and calls `judge` beside it.
+/// Lets a process stop at a point at which it has a lock, and calls `judge` meanwhile.
 fn beside_one_stopped_at(point: &str, work: impl FnOnce(), judge: impl FnOnce()) {
     let mut owner = Child::run(|| {
         crash::arm_fuse(point, stop);
@@ -32,8 +32,8 @@ fn beside_one_stopped_at(point: &str, work: impl FnOnce(), judge: impl FnOnce())
     owner.expect(Exit::Code(0), "the owner that was stopped");
 }
 
-/// What the call answers, which has to come after `time` and not much later. Each try is another thread's: one that has waited in vain
-/// waits for less the next time.
+/// Returns the error of the call, which has to arrive after `time` and not much later. Each try has a new thread: a thread that has waited
+/// in vain waits less the next time.
 fn returns_after<E: Send>(
     what: &str,
     time: Duration,

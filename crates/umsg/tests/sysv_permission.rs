@@ -42,7 +42,7 @@ impl User {
         assert!(done, "{self:?}");
     }
 
-    /// Does `work` as this user, in a process of its own.
+    /// Does `work` as this user, in a separate process.
     #[track_caller]
     fn does(self, work: impl FnOnce()) {
         let mut child = Child::run(|| {
@@ -58,7 +58,7 @@ impl User {
     }
 }
 
-/// An answer: what a call returns, or minus its errno.
+/// An answer: the return value of a call, or minus its errno.
 type Answer = i32;
 
 /// The calls of both.
@@ -302,11 +302,11 @@ fn a_namespace_that_allows_enforced_modes_only_refuses_others() {
     ));
     assert_eq!(error.errno(), libc::EPERM);
     made.set(&change(0o600)).unwrap();
-    // What IPC_SET gives besides, whatever it changes.
+    // The other values that each IPC_SET passes.
     before.set(&change(0o622)).unwrap();
 }
 
-/// Runs a test as root in an IPC namespace of its own, in a shared namespace of ours whose limits are the kernel's.
+/// Runs a test as root in a private IPC namespace, in a shared namespace of umsg with the kernel's limits.
 fn with_both(test: impl FnOnce(&Place)) {
     const LEFT_OUT: i32 = 77;
     let place = Place::new();
@@ -320,7 +320,7 @@ fn with_both(test: impl FnOnce(&Place)) {
         return eprintln!("left out: {error}");
     }
     let mut child = Child::run(|| {
-        // SAFETY: of a child of its own.
+        // SAFETY: ids of a child process.
         if unsafe { libc::unshare(libc::CLONE_NEWIPC) } != 0 {
             return LEFT_OUT;
         }

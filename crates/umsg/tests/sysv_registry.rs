@@ -100,7 +100,7 @@ fn a_request_for_a_new_queue_fails_if_there_is_one() {
 /// Calls on the kernel's queues, in an IPC namespace of the caller's own.
 mod kernel {
     pub fn unshare() -> bool {
-        // SAFETY: the caller is a child of its own.
+        // SAFETY: the caller is a child process.
         unsafe { libc::unshare(libc::CLONE_NEWIPC) == 0 }
     }
 
@@ -116,7 +116,7 @@ mod kernel {
         assert_eq!(result, 0);
     }
 
-    /// IPC_INFO and MSG_INFO: what the call returns, and the fields.
+    /// IPC_INFO and MSG_INFO: the return value and the fields.
     pub fn info(command: i32) -> (i32, [i32; 7], u16) {
         let mut words = [0xaa_u32 as i32; 8];
         // SAFETY: the commands fill a `struct msginfo`, which is seven ints and a short.
@@ -280,7 +280,7 @@ fn a_queue_is_made_larger_without_privilege_as_far_as_the_namespace_says() {
     );
     assert!(after.changed >= before.changed && after.changed <= Some(SystemTime::now()));
     let mut child = Child::run(|| {
-        // SAFETY: of a child of its own, whose files are another user's by now: it keeps what it has open.
+        // SAFETY: ids of a child process, whose files belong to another user by now; it keeps its open files.
         if unsafe { libc::setresuid(1001, 1001, 1001) } != 0 {
             return LEFT_OUT;
         }
@@ -455,7 +455,7 @@ fn a_damaged_or_foreign_header_is_told_and_not_believed() {
     let path = place.path().join("msg/0");
     make(&place.namespace, KEY).unwrap();
     let at_index = |index: u32| place.path().join(format!("msg/{index}")).exists();
-    // The next that is made begins anew at index 0.
+    // The next created queue begins again at index 0.
     let next = 64_u64.to_le_bytes();
     let good = fs::File::options()
         .read(true)

@@ -11,7 +11,7 @@ use umsg::sysv::{self, Change, OpenError, OpenOptions, PRIVATE, Queue, Want};
 use umsg_shm::crash::{self, POINTS};
 
 const KEY: i32 = 0x1234;
-/// Enough queues to come by every index.
+/// Enough queues to use every index.
 const ROUND: usize = 70;
 
 const MAKE: &[&str] = &[
@@ -24,11 +24,11 @@ const MAKE: &[&str] = &[
 const REMOVE: &[&str] = &["MSG_REMOVED", "MSGCTL_UNLABELLED"];
 const CHANGE: &[&str] = &["MSGCTL_HANDED_OVER", "MSG_CHANGED", "MSGCTL_APPLIED"];
 
-/// Whose processes take part, besides root's; in a private namespace root's only.
+/// The user whose processes take part in addition to root's; in a private namespace only root's do.
 const VICTIM: u32 = 1001;
 const STRANGER: u32 = 1002;
 
-/// Does `work` as a user, in a process of its own that ends well.
+/// Does `work` as a user, in a separate process that must succeed.
 #[track_caller]
 fn as_user(user: u32, what: &str, work: impl FnOnce()) {
     let mut child = Child::run(|| {
@@ -87,7 +87,7 @@ fn use_key(place: &Place, what: &str) {
     assert!(!keys(place).contains(&KEY), "{what}");
 }
 
-/// Root comes by every index and uses the key: nothing of the dead is left then.
+/// Root uses every index and the key: afterwards no remains of dead processes exist.
 fn tidy(place: &Place, left: &[&str], what: &str) {
     as_user(0, what, || {
         for _ in 0..ROUND {

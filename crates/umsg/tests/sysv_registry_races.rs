@@ -498,7 +498,7 @@ fn processes_killed_at_random_leave_nothing_that_others_trip_over() {
         bystander.expect(Exit::Code(0), "a bystander");
     }
 
-    // Each key has one queue or none, and what is listed can be opened by its identifier.
+    // Each key has one queue or none, and each listed queue can be opened by its identifier.
     for entry in sysv::list(&place.namespace).unwrap() {
         let queue = OpenOptions::new()
             .namespace(&place.namespace)
@@ -510,7 +510,7 @@ fn processes_killed_at_random_leave_nothing_that_others_trip_over() {
         }
         queue.remove().unwrap();
     }
-    // Whatever the dead left is taken away by those that come by.
+    // The next processes remove all remains of dead processes.
     for key in 1..4 {
         open(&place, key, true).unwrap().remove().unwrap();
     }

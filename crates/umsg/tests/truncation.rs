@@ -217,7 +217,7 @@ fn work(queue: &Queue, number: u64, time: Duration) {
     }
 }
 
-/// Maps a file of its own and touches it after it was cut short.
+/// Maps a private file and touches it after its truncation.
 fn touch_a_foreign_file_that_was_cut_short() {
     let directory = tempfile::tempdir_in("/dev/shm").unwrap();
     let path = directory.path().join("foreign");
@@ -238,7 +238,7 @@ fn touch_a_foreign_file_that_was_cut_short() {
     assert_ne!(page, libc::MAP_FAILED);
     file.set_len(0).unwrap();
     drop(directory);
-    // SAFETY: not at all: this raises SIGBUS, which is the point.
+    // SAFETY: none: the access raises SIGBUS, as the test intends.
     unsafe { page.cast::<u8>().read_volatile() };
 }
 

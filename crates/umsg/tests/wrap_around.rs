@@ -1,5 +1,5 @@
-//! Counters near their end. Each test writes what a queue counts by into its file, as docs/format.md says where it is, so that the
-//! counter passes a power of two within its first messages; then the queue has to do what one does that counts from 0.
+//! Counters near their end. Each test writes a queue's counters into its file, at the offsets of docs/format.md, so that they pass a power
+//! of two within the first messages. The queue then has to behave like a queue that counts from 0.
 //!
 //! Positions, tickets and message numbers have 64 bits, which no process uses up: a hundred million a second take 5,800 years.
 
@@ -72,7 +72,7 @@ mod posix_format {
     pub const RING: u64 = 536_576;
 }
 
-/// Has a new queue or ring go on as if so many messages had gone through it, an even number.
+/// Sets the counters of a new queue or ring as if this even number of messages had passed through it.
 fn count_from(words: &Words, base: u64) {
     use posix_format::*;
     let (mask, slots) = (u64::from(words.u32(RING_MASK)), words.u32(SLOTS));

@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(90);
 /// The longest order and answer, in bytes.
 const LONGEST: usize = 16 << 10;
 
-/// What a process does with an order, and its answer.
+/// The function of an actor: an order and its answer.
 pub type Answer = Result<String, String>;
 
 /// A user without further groups.
@@ -25,7 +25,7 @@ pub struct User {
 }
 
 impl User {
-    /// Makes this process, a child of its own, one of the user's.
+    /// Gives this child process the user's ids.
     fn enter(self) {
         // SAFETY: settings of this process.
         unsafe {
@@ -93,7 +93,7 @@ impl Actor {
 
     /// Gives an order without waiting for the answer.
     pub fn order(&self, text: &str) {
-        // An actor that is gone does not answer, which is told then.
+        // A missing answer means that the actor has ended, which is reported.
         let _ = rustix::net::send(&self.orders, text.as_bytes(), SendFlags::NOSIGNAL);
     }
 
@@ -143,7 +143,7 @@ impl Actor {
 
 impl Drop for Actor {
     fn drop(&mut self) {
-        // SAFETY: a child of ours that was not reaped: nobody else has its id.
+        // SAFETY: an own child that was not reaped: no other process has its id.
         unsafe { libc::kill(self.pid, libc::SIGKILL) };
         let end = Instant::now() + PATIENCE;
         let mut status = 0;

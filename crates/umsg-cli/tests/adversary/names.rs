@@ -98,7 +98,7 @@ fn generalised(path: &str, pids: &[u32]) -> String {
     parts.join("-")
 }
 
-/// The paths that a name stands for.
+/// The paths of a name.
 pub fn expand(name: &str, pids: &[u32]) -> Vec<String> {
     match name {
         INDEX => (0..INDICES).map(|index| format!("msg/{index}")).collect(),

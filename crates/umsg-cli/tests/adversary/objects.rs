@@ -1,4 +1,4 @@
-//! What lies in a namespace, by kinds: each has a row that says what it grants to strangers at most.
+//! The entries of a namespace, by kinds: the row of each kind states the most that it grants to strangers.
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -175,7 +175,7 @@ pub enum Needs {
     Own,
     /// To take a name away, or to put another object there.
     Name,
-    /// Which no user but root is granted, or none at all.
+    /// Granted to root only, or to no user.
     Never,
 }
 

@@ -13,12 +13,12 @@ use rustix::fs::{AtFlags, CWD, FileType, FlockOperation, Mode, RenameFlags};
 
 use super::objects::Needs::{self, *};
 
-/// What the adversary holds on to while the victims go on.
+/// The files that the adversary keeps open while the victims continue.
 pub type Held = Vec<OwnedFd>;
 /// Tries an operation on a path. The second path is a directory of the adversary's own, in the same file system.
 pub type Act = fn(&Path, &Path) -> io::Result<Held>;
 
-/// A row: its name, what it takes, whether it leaves the object as it was, and how it is done.
+/// A row: its name, the rights that it needs, whether it leaves the object unchanged, and its function.
 pub struct Operation {
     pub name: &'static str,
     pub needs: Needs,

@@ -24,7 +24,7 @@ pub const VICTIM: User = User {
     uid: 30_001,
     gid: 30_001,
 };
-/// Another user, to whom only the bits for others grant anything.
+/// Another user, who has only the access of the bits for others.
 pub const STRANGER: User = User {
     name: "stranger",
     uid: 30_002,
@@ -49,7 +49,7 @@ struct Pair {
     sender: Actor,
 }
 
-/// What the victims of a round do without.
+/// The objects that the victims of a round do not need.
 #[derive(Clone, Copy, Default)]
 pub struct Without<'a> {
     /// The place of a kept object that the adversary is granted something of.
@@ -256,7 +256,7 @@ impl Stage {
         }
     }
 
-    /// Has root remove what is left over, which must take nothing from the victims.
+    /// Lets root remove stale files, which must not affect the victims.
     pub fn collect_garbage(&mut self, command: &Path, without: Without<'_>) -> Result<(), String> {
         let mut gc = Command::new(command);
         gc.args(["gc", "--leftovers", "--remove"]);

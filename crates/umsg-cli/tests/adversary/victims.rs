@@ -108,7 +108,7 @@ pub struct Keeper {
     told: Option<(&'static posix::Queue, Option<Awaited<'static>>)>,
 }
 
-/// What a failed step was about.
+/// The subject of a failed step.
 fn at<T, E: Debug>(place: &str, what: &str, result: Result<T, E>) -> Result<T, String> {
     result.map_err(|error| format!("{place}: {what}: {error:?}"))
 }
@@ -137,7 +137,7 @@ fn open_typed(
     options.open(key)
 }
 
-/// The place of a queue without a key, whose label is named by its index.
+/// The path of a queue without a key, whose symlink is named by its index.
 fn private_place(queue: &sysv::Queue) -> String {
     format!("msg/p-{}", queue.id() & 0x7fff)
 }

@@ -18,10 +18,10 @@ use tempfile::TempDir;
 
 /// How long a command may take before it counts as stuck.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// A user who is not root and owns nothing.
+/// A user other than root without files.
 pub const NOBODY: u32 = 65_534;
 
-/// What a command did.
+/// The result of a command.
 #[derive(Debug)]
 pub struct Outcome {
     pub code: Option<i32>,
@@ -106,7 +106,7 @@ impl Site {
         end(command.spawn().unwrap())
     }
 
-    /// As a user who is not root; None if the test is not root itself and so can't become him.
+    /// Runs as a user other than root; None if the test is not root and so can't change its user.
     pub fn umsg_as_nobody(&self, arguments: &[&str]) -> Option<Outcome> {
         self.umsg_as_nobody_with(arguments, &[])
     }

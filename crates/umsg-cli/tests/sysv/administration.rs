@@ -1,4 +1,4 @@
-//! System V queues as a whole: what is told of them, who may remove them, limits.
+//! System V queues as a whole: their reports, the permission to remove them, limits.
 
 use super::*;
 use support::{NOBODY, is_root, set_mode};

@@ -1,4 +1,4 @@
-//! Sending to a System V queue, receiving from it, and looking at what it holds.
+//! Sending to a System V queue, receiving from it, and showing its contents.
 
 use super::*;
 use support::{end, start};

@@ -23,7 +23,7 @@ impl Stage<'_> {
         assert!(is_done, "{what}: offered to the dead for good");
     }
 
-    /// Takes out what is left.
+    /// Receives the remaining messages.
     fn drain(&self) -> Vec<usize> {
         let mut actor = self.worker(OBSERVER);
         std::iter::from_fn(|| actor.receive(How::Try).ok()).collect()
@@ -32,7 +32,7 @@ impl Stage<'_> {
     pub(super) fn judge(&self, death: &Death, what: &str) {
         // Mends the senders' side, if that was left behind.
         let _ = self.worker(OBSERVER).send(How::Try, 0, 4);
-        // A process that asks gets an answer without what the dead held; but for the same question a tick ago.
+        // A query gets an answer without the messages of dead holders, unless the same query was made within the last tick.
         let returned = wait_until(STALL, || {
             let attributes = self.queue.attributes();
             attributes.leased + attributes.reserved == 0

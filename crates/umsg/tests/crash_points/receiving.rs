@@ -11,7 +11,7 @@ const ADMITTING: &[&str] = crash_points![
     RECEIVE_UNSTORED RECEIVE_RETURNED RECEIVE_ADMITTED ADMIT_ACCEPTED
 ];
 
-/// The same of a batch, where a batch is blocked.
+/// The points of a batch, where a batch is blocked.
 const TURNING: &[&str] = crash_points![
     RECEIVE_BATCH_TAKEN RECEIVE_FREED RECEIVE_ADMITTED BATCH_TURN
 ];

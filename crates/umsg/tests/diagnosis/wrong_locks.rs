@@ -8,7 +8,7 @@ use std::time::Duration;
 use umsg::diagnosis::{Diagnosis, Life, Owner, ProblemKind};
 
 const LONG: Duration = Duration::from_secs(60);
-/// "Lent", alone and with the bits beside it; and the smallest number that no thread has.
+/// LENT with an impossible thread id, alone and with other bits; and the smallest impossible thread id.
 const NOBODY: [u32; 4] = [0x3fff_ffff, 0xbfff_ffff, 0xffff_ffff, 0x0040_0000];
 
 /// Returns the report of a queue's wrong lock.
@@ -116,7 +116,7 @@ fn a_lock_is_left_to_a_thread_whose_process_has_the_queue_open() {
         let has_begun = || other_thread(pid).is_some();
         assert!(crate::support::wait_until(LONG, has_begun));
         let tids = [other_thread(pid).unwrap(), pid];
-        // Of one that goes on it takes a second to see that it does not.
+        // A second is needed to see that a queue is at rest.
         user.signal(libc::SIGSTOP);
         for (&lock, tid) in patient.locks().iter().zip(tids) {
             patient.write(lock, tid);
@@ -130,7 +130,7 @@ fn a_lock_is_left_to_a_thread_whose_process_has_the_queue_open() {
     }
 }
 
-/// Where the inode number of the creator's PID namespace stands in a POSIX queue: docs/format.md, section 2.
+/// The offset of the inode number of the creator's PID namespace in a POSIX queue: docs/format.md, section 2.
 const HOME: u64 = 64;
 
 #[test]

@@ -36,7 +36,7 @@ const THIRD: usize = 3;
 const OPERATIONS: u32 = 3;
 /// Nothing takes as long.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// A call that waits for a lock whose owner the case has made up is let go after this time.
+/// A call that waits for a lock with an invented owner is released after this time.
 const HELD: Duration = Duration::from_secs(3);
 
 /// The case that a process is at.
@@ -121,7 +121,7 @@ impl Image {
     /// Where the words are.
     fn words(&self) -> Vec<usize> {
         let mut words: Vec<usize> = (0..FIXED).step_by(4).collect();
-        // Counters, and what is behind the last field, are alike.
+        // Counters, and the bytes behind the last field, are treated alike.
         words.retain(|at| !(2600..6500).contains(at) && *at < 7700);
         for (offset, bytes) in &self.pages {
             if *offset >= FIXED {

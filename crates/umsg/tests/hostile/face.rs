@@ -13,27 +13,28 @@ use umsg::diagnosis::Repaired;
 /// The longest message of the victims, in bytes: some lie in the cells, others in the arena.
 pub const SIZE: usize = 3000;
 
-/// How many turns a handle is used for: one whose file a repair has cut is of no more use.
+/// The number of turns for which a handle is used: a handle whose file a repair has truncated is useless.
 const HANDLE: u32 = 40;
 
 /// One kind of queue, and victims that use it.
 pub trait Face {
-    /// Makes what is attacked, unless a victim has to make it. In the supervisor's process, which does not protect itself: it may keep nothing mapped.
+    /// Creates the attacked object, unless a victim has to create it. Runs in the supervisor's process, which does not protect itself, so it
+    /// must keep nothing mapped.
     fn prepare(&self, place: &Place);
     /// The file, once there is one.
     fn file(&self, place: &Place) -> Option<PathBuf>;
-    /// Plays one of the roles until the watch says that it is over. Runs in a process of its own.
+    /// Plays one of the roles until the watch ends it. Runs in a separate process.
     fn play(&self, place: &Place, role: usize, watch: Watch<'_>, random: &mut Random);
-    /// Opens what `prepare` has made, between guards, and does something with it after each turn, in both directions, until
-    /// `turn` says that there is none left. In a process of its own.
+    /// Opens the object of `prepare` between guards, and uses it after each turn, in both directions, until `turn` has no more turns. Runs
+    /// in a separate process.
     fn take_turns(&self, place: &Place, turns: Turns<'_>);
-    /// Opens and lists what is there, and looks what is the matter with it.
+    /// Opens, lists and diagnoses the objects.
     fn look_in(&self, place: &Place, watch: Watch<'_>);
     /// Returns the doctor's result on the remaining queue; `None` if there is no readable queue any more.
     fn cure(&self, place: &Place) -> Option<Repaired>;
     /// Takes out what there is, sends and receives: fails if a call does.
     fn expect_to_work(&self, place: &Place);
-    /// After the attack, in another process: removes what was attacked and makes it anew, and sees that it works.
+    /// After the attack, in another process: removes the attacked object, creates it again, and checks that it works.
     fn remake(&self, place: &Place);
 }
 
@@ -44,7 +45,7 @@ pub struct Turns<'a> {
     pub next: &'a mut dyn FnMut(&mut Random) -> bool,
 }
 
-/// Opens a queue again and again, between guards, and does something with it after each turn, as the victim of a random role.
+/// Opens a queue repeatedly between guards, and uses it after each turn, as the victim of a random role.
 pub fn use_in_turns<Q, E: Numbered>(
     turns: Turns<'_>,
     file: Option<PathBuf>,
@@ -73,8 +74,7 @@ pub fn use_in_turns<Q, E: Numbered>(
     }
 }
 
-/// Opens a queue again and again, between guards, and does up to some thousand things with it each time, until the watch says that it
-/// is over.
+/// Opens a queue repeatedly between guards, and makes up to some thousand calls each time, until the watch ends it.
 pub fn use_again<Q, E: Numbered>(
     watch: Watch<'_>,
     random: &mut Random,
@@ -149,7 +149,7 @@ pub fn look_at_doorbell(descriptor: BorrowedFd<'_>) {
 const MARGIN: usize = 64;
 const MARK: u8 = 0xc7;
 
-/// Room for messages, with margins that show whether anything was written beside it.
+/// Room for messages, with margins that show writes outside it.
 pub struct Buffer(Vec<u8>);
 
 impl Buffer {

@@ -38,10 +38,10 @@ impl Drop for Reserved {
     }
 }
 
-/// What stands around one mapping.
+/// The surroundings of one mapping.
 pub struct Guards {
     _all: [Option<Reserved>; 3],
-    /// Whether there is nothing else beside the mapping.
+    /// Returns whether the mapping has no neighbours.
     pub are_complete: bool,
 }
 
@@ -78,13 +78,13 @@ const HOLE: usize = 4 << 20;
 /// So many holes are filled at most: a process that maps needs addresses below its limit.
 const HOLES: usize = 256;
 
-/// Reserves what is free above an address, so that the next mapping comes to lie below it.
+/// Reserves the free addresses above an address, so that the next mapping is below it.
 fn fill_holes(lowest: usize) -> Vec<Reserved> {
     let next = || Reserved::new(0, HOLE).filter(|reserved| reserved.start > lowest);
     std::iter::from_fn(next).take(HOLES).collect()
 }
 
-/// Where this process has a file mapped, and how much is free beside it, as far as it matters.
+/// The mappings of a file in this process, and the free addresses next to them, up to a limit.
 struct Place {
     start: usize,
     end: usize,

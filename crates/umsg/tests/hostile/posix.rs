@@ -58,7 +58,7 @@ impl Face for Posix {
             let found = umsg::posix::diagnose(&place.namespace, NAME);
             panic!("{error}: {:#?}, {found:#?}", queue.status());
         }
-        // It may be too old by now for a queue that has such a rule.
+        // The message may have expired in a queue with a time to live.
         receive();
     }
 

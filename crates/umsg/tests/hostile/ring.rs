@@ -89,7 +89,7 @@ fn options() -> Options {
     options
 }
 
-/// The one victim that receives makes the ring, and makes it anew now and then.
+/// The only receiving victim creates the ring, and replaces it now and then.
 fn own(place: &Place, watch: Watch<'_>, random: &mut Random) {
     let Some(mut ring) = watch.call(|| options().create_in(&place.namespace, NAME)) else {
         return;

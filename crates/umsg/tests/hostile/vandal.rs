@@ -74,7 +74,7 @@ impl<'a> Vandal<'a> {
                 std::thread::sleep(Duration::from_micros(self.random.below(pause)));
             }
         }
-        // A process that waits for a lock with a living owner may go on.
+        // A process that waits for a lock with a living owner may continue.
         self.free_locks();
         self.restore();
     }

@@ -9,9 +9,9 @@ use umsg::{posix, ring, sysv};
 
 pub const VICTIMS: usize = 4;
 
-/// How long after its deadline a call may return, or after its beginning if it does not wait. One that meets a lock whose owner
-/// is alive waits for a second before it takes it for stopped. A repair walks as many slots as a peer says that there are, four
-/// million at most, which takes code that is not optimized more than a second.
+/// The time after its deadline at which a call must return; for a non-blocking call, after its beginning. A call that finds a lock with a
+/// living owner waits for a second before it takes the owner for stopped. A repair visits as many slots as a peer claims, at most four
+/// million, which takes unoptimized code more than a second.
 pub const GRACE: Duration = match cfg!(debug_assertions) {
     true => Duration::from_secs(5),
     false => Duration::from_secs(1),
@@ -32,14 +32,14 @@ struct Post {
     begun_at: AtomicU64,
     /// How long the call may last, in nanoseconds.
     may_last: AtomicU64,
-    /// Where in the source the call stands.
+    /// The place of the call in the source.
     line: AtomicU32,
 }
 
 /// Memory that victims, attacker and supervisor share.
 pub struct Record {
     posts: [Post; VICTIMS],
-    /// All processes is to end.
+    /// All processes must end.
     end: AtomicU32,
     calls: AtomicU64,
     /// By error number; that of successes is 0.
@@ -50,7 +50,7 @@ pub struct Record {
     pub cuts: AtomicU64,
     /// Queues that were healthy after an attack, that the doctor repaired, that it could not, and that were none any more.
     pub patients: [AtomicU64; 4],
-    /// Mappings that had nothing beside them but pages that must not be touched, and others.
+    /// Mappings with only guard pages next to them, and other mappings.
     pub guarded: AtomicU64,
     pub unguarded: AtomicU64,
 }
@@ -160,7 +160,7 @@ impl<'a> Watch<'a> {
             .expect("an answer")
     }
 
-    /// Notes whether a mapping stands between guards.
+    /// Records whether a mapping is between guards.
     pub fn note_guards(&self, is_guarded: bool) {
         let count = match is_guarded {
             true => &self.record.guarded,

@@ -1,4 +1,4 @@
-//! Queues that go with their last user, and descriptors: how many they take, and what a descriptor is worth; and which calls they make.
+//! Queues that go with their last user: the descriptors that they use, the value of such a descriptor, and the calls that they make.
 
 use super::*;
 use support::seccomp::act_on;

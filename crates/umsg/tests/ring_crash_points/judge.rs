@@ -32,7 +32,7 @@ impl Judge {
         *expected += 1;
     }
 
-    /// Receives what there is, as the owner of a scenario does. It is to get something soon.
+    /// Receives the messages, as the owner of a scenario does. The first one must arrive soon.
     pub fn receive(&mut self, owner: Owner) {
         let begun = Instant::now();
         assert!(self.receive_within(owner, STUCK), "the ring stands still");

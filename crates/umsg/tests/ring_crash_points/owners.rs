@@ -1,4 +1,4 @@
-//! Where the owner dies, and what it does.
+//! The points at which the owner dies, and its actions.
 
 use super::NAME;
 use crate::crash_points;

@@ -58,10 +58,10 @@ impl Scenario {
 
 /// The record of a sender that may die, for the judge.
 pub struct Life {
-    /// Messages whose send returned, and that are being sent.
+    /// Messages whose send returned, and messages that are being sent.
     pub sent: AtomicU64,
     pub sending: AtomicU64,
-    /// The bystander is to end.
+    /// The bystander must end.
     pub end: AtomicU32,
     pub pid: AtomicU32,
 }

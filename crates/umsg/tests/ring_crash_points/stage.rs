@@ -77,7 +77,7 @@ impl Stage<'_> {
         (victim.pid() as u32, self.has_died(&mut victim))
     }
 
-    /// On a busy machine the owner may find each message while it gives way, and never sleep; then no process comes by.
+    /// On a busy machine the owner may find each message while it yields, and never sleep; then no process passes the point.
     fn has_died(&self, child: &mut Child) -> bool {
         let died = child.wait(STUCK) == Some(Exit::Signal(libc::SIGKILL));
         if !died {
@@ -124,7 +124,7 @@ impl Stage<'_> {
         assert!(ends, "{}: the bystander is stuck", self.what);
         bystander.expect(Exit::Code(0), &self.what);
         use_the_ring(&self.place, &mut self.judge, &self.what);
-        // Also what the dead had sent and was not counted is there once a process has sent.
+        // After a send, the uncounted messages of dead senders exist, too.
         let (received, sent) = (self.judge.of(pid), self.lives[1].sent.load(SeqCst));
         assert_eq!(received, sent, "{}: of the bystander", self.what);
     }

@@ -1,4 +1,4 @@
-//! Rings made anew.
+//! Rebuilt rings.
 
 use super::*;
 

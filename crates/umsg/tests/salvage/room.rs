@@ -25,7 +25,7 @@ fn a_repair_that_fails_for_want_of_room_leaves_what_the_dead_left_to_the_next_ca
             0
         });
         child.expect(Exit::Signal(libc::SIGKILL), point);
-        // A process says that there is damage, and what the queue is to be made anew in is memory no more.
+        // A process marks the queue as damaged, and the memory for the rebuilding is no longer real.
         write(&path(&place), 48, &[1]);
         let file = fs::File::options().write(true).open(path(&place)).unwrap();
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
@@ -61,7 +61,7 @@ fn a_repair_that_fails_for_want_of_room_leaves_what_the_dead_left_to_the_next_ca
 fn a_priority_that_there_is_no_room_for_leaves_the_queue_as_it_was() {
     let (place, queue) = Place::new().with_queue("/q", 50, 400);
     (0..3).for_each(|n| queue.try_send(&[n; 11], 0).unwrap());
-    // A message is of another priority, whose list is no memory, and the queue fills the limit.
+    // A message has another priority, whose list has no memory, and the queue fills the limit.
     limit(&place, Some(place.namespace.allocated_bytes().unwrap()));
     write(&path(&place), CELLS + 128 + 8, &20_000_u32.to_le_bytes());
     write(&path(&place), 48, &[1]);
@@ -112,7 +112,7 @@ fn a_repair_needs_no_room_that_the_queue_has_already() {
             "{pages}: {repaired:#?}"
         );
         assert_eq!(drain(&queue).len(), sent, "{pages}");
-        // It has what it had.
+        // Its contents are unchanged.
         for n in 0..sent {
             let sent_again = queue.try_send(&[7; 60], n as u32 % 4 * 8_000);
             assert!(sent_again.is_ok(), "{pages}: {n} of {sent}");

@@ -1,4 +1,4 @@
-//! What becomes of senders that wait for room while their queue is made anew.
+//! Senders that wait for room while their queue is rebuilt.
 
 use super::*;
 use std::thread;
@@ -10,7 +10,7 @@ const BLOCK: u64 = 20;
 /// As many as the queue takes.
 const MESSAGES: u8 = 50;
 
-/// The first cell whose message has so many bytes: where it lies.
+/// Returns the offset of the first cell whose message has this length.
 fn cell(path: &PathBuf, len: u32) -> u64 {
     let file = fs::read(path).unwrap();
     let mut cells = (CELLS..).step_by(128);
@@ -23,7 +23,7 @@ fn word(file: &[u8], at: u64) -> u32 {
     u32::from_ne_bytes(bytes.try_into().unwrap())
 }
 
-/// A full queue: all messages are of one priority, and each has a block of its own.
+/// A full queue: all messages have one priority, and each has its own block.
 fn full(place: &Place) -> Queue {
     let queue = place.create("/q", MESSAGES.into(), 400);
     (0..MESSAGES).for_each(|n| queue.try_send(&[n; 200], 0).unwrap());
@@ -53,7 +53,7 @@ fn scribble(place: &Place, what: &str) {
         "its block is another's" => write(&path, at + BLOCK, &block.to_ne_bytes()),
         _ => write(&path, at + BLOCK, &[0; 4]),
     }
-    // And something for which all is made anew.
+    // And damage for which the whole queue is rebuilt.
     write(&path, SCRIBBLE.0, SCRIBBLE.1);
 }
 
@@ -94,7 +94,7 @@ fn a_sender_whose_waiting_message_makes_no_sense_sends_it_again_when_there_is_ro
 fn a_sender_whose_waiting_message_makes_no_sense_sends_it_at_once_where_a_repair_finds_room() {
     for what in WRONG {
         let (place, queue, mut sender) = full_with_sender();
-        // Of the first messages one is lost too, whose block the other does not have.
+        // One of the first messages is lost, too: the one without the block.
         let path = path(&place);
         scribble(&place, what);
         write(&path, cell(&path, 200) + 128 + LEN, &[0xff; 4]);
@@ -109,7 +109,7 @@ fn a_sender_whose_waiting_message_makes_no_sense_sends_it_at_once_where_a_repair
     }
 }
 
-/// Repairs a full queue while a sender waits for so long, which then gives up. None if its time was over before the repair.
+/// Repairs a full queue while a sender waits for this time and then gives up. None if its time was over before the repair.
 fn repair_beside_a_timed_sender(time: Duration, what: &str) -> Option<(Place, Queue)> {
     let place = Place::new();
     let queue = full(&place);
@@ -144,7 +144,7 @@ fn a_sender_whose_waiting_message_makes_no_sense_gives_up_in_time_and_leaves_no_
     );
     assert_eq!(drain(&queue).len(), usize::from(MESSAGES), "{what}");
     works(&queue, MESSAGES.into(), 400);
-    // Each of two that wait has a slot of its own.
+    // Each of the two waiters has its own slot.
     (0..MESSAGES).for_each(|n| queue.try_send(&[n; 200], 0).unwrap());
     let found = thread::scope(|scope| {
         for n in [101, 102] {

@@ -1,4 +1,4 @@
-//! System V queues made anew.
+//! Rebuilt System V queues.
 
 use super::*;
 

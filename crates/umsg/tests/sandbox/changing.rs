@@ -1,4 +1,4 @@
-//! A name whose file is another one at each look: opening it ends with EAGAIN, and does not go on for ever.
+//! A name whose file changes with each look: opening it fails with EAGAIN after some tries.
 
 use super::trace::watch_child;
 use crate::support::place::Place;

@@ -15,7 +15,7 @@ const NAMED: i32 = 3;
 /// The first call failed, and did not name it.
 const UNNAMED: i32 = 4;
 
-/// Errors that say what the user may not do, not by which call.
+/// Errors that name the missing permission, not the call.
 const OTHER_WORDS: &[(&str, &str)] = &[
     // An unlink that the system does not permit is one of another user's queue.
     ("unlinkat", "owner may unlink"),

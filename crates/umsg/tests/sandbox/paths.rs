@@ -50,7 +50,7 @@ pub fn all() -> impl Iterator<Item = &'static Path> {
 }
 
 impl Path {
-    /// Makes what the path begins with.
+    /// Creates the beginning of the path.
     pub fn furnish(&self, place: &Place) {
         drop(place.create("/there", 4, 8));
         drop(place.create_sysv(7));

@@ -1,4 +1,4 @@
-//! Where no page can be wiped on fork: what is kept until then beside the process's id.
+//! Systems without pages that are wiped on fork: the values that are kept with the process's id.
 
 use crate::support::child::{Child, Exit};
 use crate::support::place::Place;

@@ -31,7 +31,7 @@ extern "C" fn handler(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_voi
     {
         context.regs[0] = answer as u64;
     }
-    // Its own first call comes by there, too.
+    // Its own first call passes there, too.
     if RUNS.fetch_add(1, Ordering::SeqCst) != 0 {
         return;
     }
@@ -40,7 +40,7 @@ extern "C" fn handler(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_voi
     queue.try_send(b"from the handler", 0).expect("room");
 }
 
-/// What the calls answer, if they are trapped: the thread's number, or that there is no such call.
+/// The answers of the trapped calls: the thread's number, or ENOSYS.
 fn answer(call: libc::c_long) -> i64 {
     match call {
         // SAFETY: has no preconditions.

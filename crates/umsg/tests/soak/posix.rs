@@ -194,7 +194,7 @@ impl Kind for Posix {
     fn lacks(status: &Status, journal: &Journal) -> (bool, bool) {
         let held = &status.attributes;
         let taken = held.messages + held.reserved + held.leased;
-        // A batch may wait beside some places, and others behind it.
+        // A batch may wait although the queue has some places, and other senders behind it.
         let is_full = taken + journal.most_wanted(1) as usize > held.max_messages;
         (is_full, held.messages == 0)
     }

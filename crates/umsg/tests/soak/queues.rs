@@ -236,7 +236,7 @@ impl<K: Kind> Work for Soak<K> {
 }
 
 impl<K: Kind> Soak<K> {
-    /// Soaks a queue that `make` makes anew for each round.
+    /// Soaks a queue that `make` creates for each round.
     pub fn run(
         what: &'static str,
         soaks: u32,
@@ -261,7 +261,7 @@ impl<K: Kind> Soak<K> {
         K::status(&self.queue).expect("no process is stopped")
     }
 
-    /// Receives all that is left, until no dead process waits or holds a message: what it held comes back after a slice.
+    /// Receives all remaining messages, until no dead process waits or holds a message: its messages come back after a slice.
     fn drain(&self, what: &str) {
         let mut worker = K::worker(&self.queue, &self.journal, SUPERVISOR);
         let is_done = wait_until(Duration::from_secs(3), || {

@@ -66,7 +66,7 @@ fn parcel() -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(descriptor) }
 }
 
-/// Whether a descriptor of this process, by its number, is one of such a file.
+/// Returns whether a descriptor of this process, given by its number, belongs to such a file.
 fn is_parcel(descriptor: impl Display) -> bool {
     let file = std::fs::read_link(format!("/proc/self/fd/{descriptor}"));
     file.is_ok_and(|file| file.to_string_lossy().contains(&*PARCEL.to_string_lossy()))
@@ -303,7 +303,7 @@ impl Work for Soak {
         }
     }
 
-    /// A sender of the parent's goes on in a child, under another tag.
+    /// A sender of the parent continues in a child, with another tag.
     fn visit(&self, tool: &ForHandlers, _index: usize, random: &mut Random) {
         let Some(sender) = tool.sender.clone() else {
             return;
@@ -332,7 +332,7 @@ impl Work for Soak {
         tool.busy.store(false, SeqCst);
     }
 
-    /// The owner looks again and again; a process that waits for room waits for that, or for the owner's death.
+    /// The owner checks repeatedly; a process that waits for room waits for such a check, or for the owner's death.
     fn lacks(&self) -> Option<(bool, bool)> {
         Some((false, false))
     }

@@ -198,7 +198,7 @@ impl Kind for SystemV {
     }
 
     fn lacks(status: &Status, journal: &Journal) -> (bool, bool) {
-        // A batch may wait beside some room, and others behind it.
+        // A batch may wait although the queue has some room, and other senders behind it.
         let largest = journal.most_wanted(SIZE as u64);
         let taken = status.entry.bytes + status.leased_bytes;
         let is_full = taken + largest > status.entry.qbytes;

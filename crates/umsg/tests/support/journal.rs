@@ -29,7 +29,7 @@ pub const REFUSED: u8 = 3;
 pub struct Message {
     pub state: AtomicU8,
     pub sender: AtomicU8,
-    /// 1 if it lay in the buffer of a receiver that died receiving: it may be lost with that one.
+    /// 1 if the message was in the buffer of a receiver that died during the receive: it may be lost with the receiver.
     pub in_dead_hands: AtomicU8,
     /// How many messages of the same batch have the next numbers.
     pub more: AtomicU8,
@@ -54,7 +54,7 @@ pub struct Role {
     pub wants: AtomicU64,
     /// Processes that have had this role.
     pub lives: AtomicU32,
-    /// Set by the process when it is ready, and by others to let it go on.
+    /// Set by the process when it is ready, and by others to let it continue.
     pub ready: AtomicU32,
     pub go: AtomicU32,
     /// Calls that returned, and when the last one did.
@@ -62,7 +62,7 @@ pub struct Role {
     pub done_at: AtomicU64,
     /// When a call that is still going on was begun; 0 for none.
     pub begun_at: AtomicU64,
-    /// When that call has to be back, whichever process is stopped; 0 for one that may wait for ever.
+    /// The time by which that call has to return, whichever process is stopped; 0 for a call without a limit.
     pub due_at: AtomicU64,
     /// The first call that returned after [`Journal::mark`].
     pub first_after_mark: AtomicU64,
@@ -97,7 +97,7 @@ pub struct Journal {
     pub messages: [Message; MESSAGES],
 }
 
-// SAFETY: atomics, and bytes that one at a time touches.
+// SAFETY: atomics, and bytes that one process at a time touches.
 unsafe impl Zeroed for Journal {}
 
 /// How to call.
@@ -121,7 +121,7 @@ impl From<How> for umsg::sysv::Until {
     }
 }
 
-/// How long a call that does not block may wait for a lock whose owner is stopped.
+/// The time that a non-blocking call may wait for a lock whose owner is stopped.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 impl How {
@@ -140,10 +140,10 @@ impl How {
     }
 }
 
-/// What processes do besides sending and receiving.
+/// The other actions of the processes.
 #[derive(Clone, Copy)]
 pub enum Deed {
-    /// A thread besides the first was begun.
+    /// A second thread was started.
     Thread,
     /// A child was forked that uses its parent's queue.
     Fork,

@@ -35,13 +35,13 @@ const PATIENCE: Duration = Duration::from_millis(80);
 /// The bystander's part while the victim dies.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Bystander {
-    /// Has the queue open and goes on when the victim is dead.
+    /// Has the queue open, and continues after the victim's death.
     Idle,
     /// Receives (from a System V queue messages of one type), and is blocked when the victim begins.
     Receives,
     /// Sends, and is blocked when the victim begins.
     Sends,
-    /// The same with batches of two.
+    /// Batches of two.
     SendsBatches,
 }
 
@@ -74,7 +74,7 @@ pub enum Nudge {
 pub enum Repairer<'a> {
     /// A process that comes.
     Anybody,
-    /// A process of its own, whose way through the points is noted.
+    /// A separate process whose points are recorded.
     Watched(&'a Shared<Way>),
     /// One that dies at this point.
     DiesAt(&'a str),
@@ -100,7 +100,7 @@ pub fn note_damage(file: &Path, offset: u64) {
     file.write_all_at(&[1], offset).expect("a word");
 }
 
-/// Fails unless a repair has made the queue anew.
+/// Fails unless a repair has rebuilt the queue.
 #[track_caller]
 pub fn expect_made_anew(repaired: &Repaired, what: &str) {
     let is_made = repaired.failed.is_none() && repaired.kept.is_some();
@@ -149,7 +149,7 @@ impl Rounds {
         }
     }
 
-    /// The number of the next, if there is to be one.
+    /// The number of the next round, if there is one.
     pub fn next(&mut self, has_died: bool) -> Option<u32> {
         let round = self.next;
         self.next += 1;
@@ -169,7 +169,7 @@ pub struct Figures {
     at: BTreeMap<String, u32>,
     longest: u64,
     longest_at: String,
-    /// The longest stall of the round that goes on, and those of the rounds before, since they were judged.
+    /// The longest stall of the present round, and of the rounds since the last judgement.
     stall: u64,
     stalls: Vec<u64>,
 }

@@ -1,5 +1,4 @@
-//! Too little of something: children with limits of their own, a file system of their own that is full, and what a process has in
-//! use.
+//! Scarcity: children with their own limits, a full private file system, and the resources that a process uses.
 
 use super::child::{Child, Exit};
 use std::ffi::CString;
@@ -48,7 +47,7 @@ pub fn drop_to_unprivileged_user() {
     assert!(done, "these tests play another user");
 }
 
-/// A limit of this process's from now on, such as `RLIMIT_AS`. Answers what it was.
+/// Sets a limit of this process, such as `RLIMIT_AS`. Returns the previous value.
 pub fn limit(resource: libc::__rlimit_resource_t, soft: u64) -> u64 {
     // SAFETY: a limit that is filled in, and of this process.
     unsafe {
@@ -138,7 +137,7 @@ impl Drop for Ballast {
 pub struct InUse {
     pub descriptors: usize,
     pub mappings: usize,
-    /// Bytes of memory of its own, of which malloc may keep some.
+    /// Bytes of private memory, of which malloc may keep some.
     pub private: u64,
 }
 

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use umsg::sysv::{Change, Queue, ReceiveError, Want};
 use umsg_shm::crash;
 
-/// Any type but the one that is waited for, and any length: many fit into their cell, some need the arena, a few make it grow.
+/// Any type except the awaited one, and any length: many messages fit into their cell, some need the arena, a few make it grow.
 pub fn any(random: &mut Random) -> (u16, usize) {
     let mtype = match random.below(3) {
         0 => 1,

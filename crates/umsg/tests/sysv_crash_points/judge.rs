@@ -11,14 +11,14 @@ use std::time::Duration;
 use umsg::sysv::{SendError, Want};
 
 impl Stage<'_> {
-    /// Takes out what is left.
+    /// Receives the remaining messages.
     fn drain(&self) -> Vec<usize> {
         let mut clerk = self.worker(OBSERVER);
         std::iter::from_fn(|| clerk.receive(How::Try, Want::Any).ok()).collect()
     }
 
     pub(super) fn judge(&self, death: &Death, what: &str) {
-        // A process that asks gets an answer without what the dead held; but for the same question a tick ago.
+        // A query gets an answer without the messages of dead holders, unless the same query was made within the last tick.
         let returned = wait_until(STALL, || status(&self.queue).leased == 0);
         assert!(returned, "{what}: held by the dead for good");
         let before = status(&self.queue);
