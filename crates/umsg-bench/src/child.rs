@@ -68,8 +68,8 @@ impl Child {
         work: impl FnOnce() -> Result<(), Failure>,
     ) -> Result<Self, Failure> {
         let parent = std::process::id();
-        // SAFETY: the process has one thread, so the child may go on as if nothing had happened. (In tests it has several: their children
-        // take no lock of the standard library's.)
+        // SAFETY: the process has one thread, so the child may continue normally. (In tests it has several: their children take no lock of
+        // the standard library's.)
         let id = match unsafe { libc::fork() } {
             -1 => return Err(Failure::system("fork")),
             0 => {

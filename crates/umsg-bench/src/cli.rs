@@ -66,7 +66,7 @@ pub struct Cli {
     /// Measure each row of realtime on each side for this many seconds [default: 10, with --quick 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=3600))]
     pub seconds: Option<u32>,
-    /// The drop-in library to measure [default: libumsg_preload.so beside this program]
+    /// The drop-in library to measure [default: libumsg_preload.so next to this program]
     #[arg(long, value_name = "FILE")]
     pub dropin: Option<PathBuf>,
     /// Give the kernel's queues no more than this many messages, even if it allows more

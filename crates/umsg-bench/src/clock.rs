@@ -54,7 +54,7 @@ pub fn cpu_of(process: u32) -> u64 {
     }
 }
 
-/// What one [`now`] costs, in nanoseconds: to be subtracted where it stands inside what is timed.
+/// The cost of one [`now`], in nanoseconds: to be subtracted if it is inside a timed part.
 pub fn overhead() -> f64 {
     static OVERHEAD: OnceLock<f64> = OnceLock::new();
     *OVERHEAD.get_or_init(|| {

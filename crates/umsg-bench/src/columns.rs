@@ -1,4 +1,4 @@
-//! Named figures in an order of their own: the further columns of a row.
+//! Named figures in their order: the further columns of a row.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Who else was on the machine: what others take is missing in the figures, so it is said.
+//! The other load on the machine: its share is missing in the figures, so it is reported.
 
 use std::fs;
 use std::mem;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::clock;
 use crate::row::rounded;
 
-/// Below this share of a CPU nothing is said.
+/// Below this share of a CPU nothing is reported.
 const QUIET: f64 = 0.05;
 
 /// Above this share of a CPU figures mean nothing.
@@ -48,7 +48,7 @@ impl Company {
     }
 }
 
-/// Who was on the machine while a suite ran.
+/// The load on the machine while a suite ran.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Load {
     /// How long it ran.

@@ -1,11 +1,11 @@
-//! Threads of one process that work at the same time until they are told to stop.
+//! Threads of one process that work at the same time until the end of the round.
 //!
 //! ```text
 //! worker ──fork──▶ child: thread 0, thread 1 ... thread n-1, each counting on a line of its own
 //!                         and one that sleeps, reads clock and counts twice, and says stop
 //! ```
 //!
-//! What is measured lies between the two readings, so that neither the start nor the end of the threads is in it.
+//! The measurement is between the two readings, so that it excludes the start and the end of the threads.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -44,9 +44,9 @@ pub fn anywhere(threads: usize, cpus: &[usize]) -> Seats {
     vec![cpus.to_vec(); threads]
 }
 
-/// What a round found.
+/// The result of a round.
 pub struct Yield {
-    /// What the threads counted.
+    /// The counts of the threads.
     pub count: u64,
     /// Meanwhile, in nanoseconds.
     pub elapsed: u64,
@@ -71,7 +71,7 @@ impl Yield {
 #[derive(Default)]
 struct Tally(AtomicU64);
 
-/// What a thread of the crew knows.
+/// The state of a thread of the crew.
 pub struct Member<'a> {
     /// 0 and up.
     pub index: usize,
@@ -96,8 +96,8 @@ impl Member<'_> {
     }
 }
 
-/// Runs one thread a seat, in a process of their own, for the budget and some time before it. `work` is to come back
-/// soon after the member is told that the round is over.
+/// Runs one thread for each seat, in a separate process, for the budget and some time before it. `work` must return soon after the round is
+/// over.
 ///
 /// # Errors
 /// If one of them fails, or they are not done at the deadline; all are then ended.
@@ -142,7 +142,7 @@ fn measure(
                 let seated = machine::pin_to(cpus);
                 start.wait();
                 if let Err(failure) = seated.and_then(|()| work(&member)) {
-                    // The others may wait for this one for ever.
+                    // The others may wait for this one without end.
                     eprintln!("umsg-bench: {failure}");
                     supervisor::exit_child(1);
                 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
 
-/// Removed with all that is in it when dropped; who can't says so.
+/// Removed with its contents when dropped; a failure is reported.
 pub struct Directory(PathBuf);
 
 impl Directory {

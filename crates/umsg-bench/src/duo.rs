@@ -13,7 +13,7 @@ const BARRIER_SPINS: u32 = 1000;
 /// Where the two of a pair run.
 #[derive(Clone, Copy, Debug)]
 pub enum Places {
-    /// Each on a CPU of its own.
+    /// Each on its own CPU.
     Apart(usize, usize),
     /// Both on one.
     Together(usize),
@@ -117,8 +117,7 @@ mod tests {
 
     use super::*;
 
-    /// It dies without a word: in a test's child a lock of the standard streams may be held for ever by
-    /// a thread that the fork did not copy.
+    /// It dies without a message: in a test's child, a thread that the fork did not copy may hold a lock of the standard streams.
     #[test]
     fn a_child_that_dies_takes_the_other_one_with_it() {
         let failed = run(

@@ -1,10 +1,10 @@
-//! What can go wrong in a measurement, as a sentence for the person who runs it.
+//! The failures of a measurement, as sentences for its user.
 
 use std::fmt;
 
 use crate::backends::Errno;
 
-/// A sentence that says what failed. Nobody branches on it: a failed measurement is reported.
+/// A sentence that names the failure. No code branches on it: a failed measurement is reported.
 #[derive(Debug, Clone)]
 pub struct Failure(String);
 
@@ -13,7 +13,7 @@ impl Failure {
         Self(sentence.into())
     }
 
-    /// A system call that set `errno`, with what it was about.
+    /// A system call that set `errno`, with its subject.
     pub fn system(what: impl fmt::Display) -> Self {
         Self(format!("{what}: {}", std::io::Error::last_os_error()))
     }

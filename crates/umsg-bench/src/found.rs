@@ -1,4 +1,4 @@
-//! What a suite finds: rows, and of rings whole distributions.
+//! The results of a suite: rows, and for rings whole distributions.
 
 use serde::{Deserialize, Serialize};
 
@@ -53,17 +53,17 @@ pub struct Latencies {
     /// Messages sent, and those that were due.
     pub sent: u64,
     pub expected: u64,
-    /// Percentiles, and the nanoseconds within which such a part of the messages was through.
+    /// Percentiles, and the nanoseconds within which that part of the messages arrived.
     pub percentiles: Vec<(f64, u64)>,
 }
 
 /// How often a peer that was killed at work left others stuck. Kept in the figures under "kill_trials".
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct KillTrial {
-    /// Who carried the messages: "umsg", "Boost.Interprocess" and so on, with ", sender killed" or ", receiver killed".
+    /// The carrier of the messages: "umsg", "Boost.Interprocess" and so on, with ", sender killed" or ", receiver killed".
     pub peer: String,
     /// How many were killed.
     pub kills: u32,
-    /// After how many of them a process that lived on could not go on.
+    /// The number of kills after which a surviving process could not continue.
     pub stuck: u32,
 }

@@ -16,7 +16,7 @@ use crate::progress::Progress;
 use crate::row::rounded;
 use crate::suite::Suite;
 
-/// What was asked for, and what the machine allows.
+/// The requested options, and the permissions of the machine.
 pub struct Plan {
     /// Rounds to take medians over.
     pub rounds: u32,
@@ -24,7 +24,7 @@ pub struct Plan {
     pub quick: bool,
     /// Whether tables are printed for people.
     pub tables: bool,
-    /// What is said on standard error meanwhile.
+    /// The reports on standard error meanwhile.
     pub progress: Progress,
     /// How long to repeat one cheap operation within a round.
     pub budget: Duration,
@@ -87,12 +87,12 @@ impl Plan {
         self.dropin.as_ref().err().cloned()
     }
 
-    /// Says on standard error what is going on.
+    /// Reports the progress on standard error.
     pub fn progress(&self, what: &str, round: u32) {
         self.progress_of(what, round, self.rounds);
     }
 
-    /// As `progress`, with a number of rounds of its own.
+    /// Shows the progress as `progress` does, with another number of rounds.
     pub fn progress_of(&self, what: &str, round: u32, rounds: u32) {
         self.progress.show(what, round, rounds);
     }

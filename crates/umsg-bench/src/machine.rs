@@ -1,4 +1,4 @@
-//! What the figures were taken on.
+//! The machine of the figures.
 
 use std::fs;
 use std::mem;

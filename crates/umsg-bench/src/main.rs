@@ -1,11 +1,10 @@
 //! `umsg-bench`: umsg and the kernel's own message queues, side by side.
 //!
-//! Every figure is taken in one run on one machine: rounds of umsg and of the kernel alternate, so
-//! that whatever else the machine does meets both alike, and each figure is a median over the
-//! rounds. Where anything spins, the CPU time that it took is printed beside the result.
+//! Every figure is taken in one run on one machine: rounds of umsg and of the kernel alternate, so that other load on the machine affects
+//! both alike, and each figure is a median over the rounds. If a side spins, its CPU time is printed next to the result.
 //!
-//! The measuring happens in a child of its own (see [`supervisor`]), so that nothing is left in
-//! `/dev/shm` even if that child is killed or crashes.
+//! The measurement runs in a child process (see [`supervisor`]), so that nothing is left in `/dev/shm` even if that child is killed or
+//! crashes.
 //!
 //! ```text
 //!  suites ──▶ rows ──▶ tables on standard output

@@ -1,4 +1,4 @@
-//! What is said on standard error while it is measured: which suite of how many, and about how long the others take.
+//! The reports on standard error during the measurement: the number of the suite, and the estimated time of the others.
 
 use std::cell::{Cell, RefCell};
 use std::io::Write as _;
@@ -57,7 +57,7 @@ impl Progress {
         );
     }
 
-    /// Says what is measured, and in which round.
+    /// Reports the present measurement and its round.
     pub fn show(&self, what: &str, round: u32, rounds: u32) {
         let line = format!("{}{what}", self.place.borrow());
         if self.bar.is_hidden() {
@@ -140,7 +140,7 @@ mod tests {
             f64::from(Suite::Mqueue.seconds(true) + Suite::Ring.seconds(true))
         );
         progress.at.set(1);
-        // The first took no time at all.
+        // The first took no measurable time.
         assert!(progress.seconds_left() < 1.0);
     }
 }

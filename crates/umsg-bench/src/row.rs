@@ -34,7 +34,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Of what is known for certain, or not known.
+    /// Of facts that are certain, or unknown.
     pub fn of(met: Option<bool>) -> Self {
         match met {
             Some(true) => Self::Met,
@@ -81,7 +81,7 @@ impl Verdict {
     }
 }
 
-/// What is aimed at, and whether it was reached.
+/// The goal, and whether it was reached.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Goal {
     pub text: String,
@@ -227,8 +227,7 @@ impl Row {
         Some(Verdict::of_range(range, limit, self.better))
     }
 
-    /// Between which ratios the middle half of the rounds lies. A round of one side stands beside the round of the other that
-    /// was taken next to it.
+    /// The ratios between which the middle half of the rounds is. A round of one side is compared with the adjacent round of the other.
     pub fn ratio_range(&self) -> Option<(f64, f64)> {
         let pairs = self.rounds.umsg.0.iter().zip(&self.rounds.kernel.0);
         let ratios = pairs.map(|(&umsg, &kernel)| ratio(self.better, umsg, kernel));
@@ -276,12 +275,12 @@ fn ratio(better: Better, umsg: f64, kernel: f64) -> f64 {
 }
 
 impl Samples {
-    /// Whether it was taken once only: because time has nothing to do with it, or because it comes with an interval of its own.
+    /// Whether it was measured once only: because it does not depend on time, or because it has its own interval.
     pub fn is_single(&self) -> bool {
         self.0.len() == 1
     }
 
-    /// Between which values the middle half of the rounds lies.
+    /// The values between which the middle half of the rounds is.
     pub fn middle_half(&self) -> Option<(f64, f64)> {
         let Self(samples) = self;
         (!samples.is_empty()).then(|| {

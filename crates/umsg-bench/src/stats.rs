@@ -5,7 +5,7 @@ pub fn median(samples: &[f64]) -> f64 {
     quantile(samples, 0.5)
 }
 
-/// The value below which the share `q` of the samples lies, interpolated; NaN of nothing.
+/// The value below which the share `q` of the samples is, interpolated; NaN without samples.
 pub fn quantile(samples: &[f64], q: f64) -> f64 {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -18,7 +18,7 @@ pub fn quantile(samples: &[f64], q: f64) -> f64 {
     sorted[below] + (sorted[above] - sorted[below]) * (position - below as f64)
 }
 
-/// How far apart the middle half of the samples lies, in percent of the median.
+/// The spread of the middle half of the samples, in percent of the median.
 pub fn spread(samples: &[f64]) -> f64 {
     let middle_half = quantile(samples, 0.75) - quantile(samples, 0.25);
     100.0 * middle_half / median(samples)
@@ -34,8 +34,8 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// The interval runs between two of the samples in order, as many from either end as a fair coin
-    /// lands heads up, at the low end of its own 95 %.
+    /// The interval is between two of the sorted samples. Their distance from either end is the lower bound of the 95 % interval of a fair
+    /// coin's heads.
     pub fn of(mut samples: Vec<f64>) -> Self {
         samples.sort_by(f64::total_cmp);
         let pairs = samples.len();
@@ -56,7 +56,7 @@ impl Interval {
         }
     }
 
-    /// Whether the value lies at or below the limit, if that is beyond doubt.
+    /// Whether the value is at or below the limit, if that is certain.
     pub fn within(&self, limit: f64) -> Option<bool> {
         if self.high <= limit {
             Some(true)

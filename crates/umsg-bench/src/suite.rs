@@ -25,15 +25,16 @@ pub enum Suite {
     Msg,
     /// The totals of all System V queues: kept in one place, by CPU or by queue; 1 to 160 threads
     Counters,
-    /// Message rings beside io_uring's MSG_RING: a post every 10 and 20 us, and how much goes through
+    /// Message rings and io_uring's MSG_RING: a post every 10 and 20 us, and the throughput
     Ring,
-    /// Two cores: does a hammered queue slow down who works beside it?
+    /// Two cores: does a hammered queue slow down a process on the other core?
     Neighbour,
-    /// What a program does around its messages: open, create, notify, fork, totals; through the drop-in
+    /// A program's calls around its messages: open, create, notify, fork, totals; through the drop-in
     Everyday,
-    /// Threads of SCHED_FIFO: priority inversion, and wake-up latency beside a load; through the drop-in
+    /// Threads of SCHED_FIFO: priority inversion, and wake-up latency under load; through the drop-in
     Realtime,
-    /// umsg beside Boost, iceoryx2, crossbeam, pipe, socket, eventfd, Redis, NATS; and who is stuck when one of two is killed
+    /// umsg and Boost, iceoryx2, crossbeam, pipe, socket, eventfd, Redis, NATS; and which survivor is stuck when one of two processes is
+    /// killed
     Peers,
     /// All of the above
     All,
@@ -61,7 +62,7 @@ const ALL: [Suite; 15] = [
 ];
 
 impl Suite {
-    /// The single suites that this one stands for.
+    /// The suites of this group.
     pub fn expand(self) -> Vec<Suite> {
         match self {
             Suite::All => ALL.to_vec(),
@@ -115,7 +116,7 @@ impl Suite {
         if quick { short } else { full }
     }
 
-    /// What a quick run leaves out or does less of, if anything besides shorter rounds.
+    /// The parts that a quick run omits or shortens, in addition to shorter rounds.
     pub fn left_out(self) -> Option<&'static str> {
         match self {
             Suite::Mqueue => Some("mqueue: the sorted array of 2012 is measured in one round"),

@@ -22,7 +22,7 @@ use crate::directory::Directory;
 use crate::failure::Failure;
 use crate::peers::scratch::{self, Scratch};
 
-/// Runs `work` in a child that has a namespace directory of its own in `UMSG_DIR`, and another one for whatever else it needs.
+/// Runs `work` in a child with its own namespace directory in `UMSG_DIR`, and another directory for other files.
 pub fn run(
     deadline: Duration,
     work: impl FnOnce(&Scratch) -> Result<(), Failure>,
@@ -32,7 +32,7 @@ pub fn run(
     let signals = block_signals()?;
     become_subreaper();
     let supervisor = std::process::id();
-    // SAFETY: the process has one thread so far, so the child may go on as if nothing had happened.
+    // SAFETY: the process has one thread so far, so the child may continue normally.
     match unsafe { libc::fork() } {
         -1 => Err(Failure::system("fork")),
         0 => {
@@ -87,7 +87,7 @@ pub fn kill(child: libc::pid_t, signal: i32) {
     unsafe { libc::kill(child, signal) };
 }
 
-/// Blocks what the supervisor takes with `sigtimedwait`.
+/// Blocks the signals that the supervisor takes with `sigtimedwait`.
 fn block_signals() -> Result<libc::sigset_t, Failure> {
     let mut set = MaybeUninit::uninit();
     // SAFETY: sigemptyset initialises the set that sigaddset then changes; all are our own memory

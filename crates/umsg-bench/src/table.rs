@@ -37,7 +37,7 @@ fn distinct_notes(rows: &[Row]) -> Vec<&str> {
     notes
 }
 
-/// What is to be said below the table: first why the figures mean nothing, if so.
+/// The notes below the table: first the reason if the figures mean nothing.
 fn remarks(row: &Row) -> impl Iterator<Item = &String> {
     row.doubts.iter().chain(&row.notes)
 }
@@ -118,7 +118,7 @@ fn thousands(value: i64) -> String {
     }
 }
 
-/// The first column and what is text on the left, numbers on the right.
+/// The first column and texts on the left, numbers on the right.
 fn print_aligned(lines: &[Vec<String>]) {
     let columns = lines[0].len();
     let width = |column: usize| {

@@ -1,4 +1,4 @@
-//! A case that runs in a process of its own, so that its C calls reach either the kernel or the drop-in.
+//! A case that runs in a separate process, so that its C calls reach either the kernel or the drop-in.
 //!
 //! ```text
 //!  worker ──exec──▶ umsg-bench trial kernel ...                      mq_open(3) of libc
@@ -46,7 +46,7 @@ pub struct Trial {
     cpus: Vec<usize>,
 }
 
-/// What a case knows while it runs.
+/// The state of a running case.
 pub struct Setting {
     pub budget: Duration,
     /// One or two CPUs.

@@ -1,5 +1,5 @@
-//! The peers, in short rounds: whoever is installed is measured, whoever is not is missed with a line that helps, and nothing stays
-//! behind, also after Ctrl-C.
+//! The peers, in short rounds: installed peers are measured, missing ones are reported with advice, and nothing is left behind, also after
+//! Ctrl-C.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// One short round, with temporary files in a directory of its own.
+/// One short round, with temporary files in a separate directory.
 fn peers(temporary: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_umsg-bench"));
     command
@@ -43,7 +43,7 @@ fn turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What is in a directory.
+/// The entries of a directory.
 fn names(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name());
@@ -98,7 +98,7 @@ fn peers_are_measured_or_missed_and_those_that_are_killed_are_counted() {
     for trial in ["umsg, sender killed", "umsg, receiver killed"] {
         let trial = trials.iter().find(|found| found["peer"] == trial).unwrap();
         assert_eq!(trial["kills"], 2, "{trial}");
-        // Who gets no CPU for a second counts as stuck: a verdict for quiet machines, which `cargo xtask bench` gives.
+        // A process without CPU for a second counts as stuck: a verdict for quiet machines, which `cargo xtask bench` gives.
         assert!(trial["stuck"].as_u64().unwrap() <= 2, "{trial}");
     }
     assert_eq!(names(temporary.path()), Vec::<String>::new());
@@ -116,7 +116,7 @@ fn nothing_stays_behind_when_it_is_interrupted_while_peers_are_killed() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // Read to its end: whoever writes to a pipe that nobody reads panics.
+    // Read to its end: a process that writes to a pipe without a reader panics.
     let mut said = BufReader::new(bench.stderr.take().unwrap());
     wait_for(&mut said, " killed");
     let run = names(temporary.path()).pop().unwrap();
@@ -133,7 +133,7 @@ fn nothing_stays_behind_when_it_is_interrupted_while_peers_are_killed() {
     assert_eq!(shared, Vec::<String>::new());
 }
 
-/// Reads what it says until it says this.
+/// Reads its output up to this text.
 fn wait_for(said: &mut BufReader<ChildStderr>, what: &str) {
     let mut heard = String::new();
     while !heard.contains(what) {

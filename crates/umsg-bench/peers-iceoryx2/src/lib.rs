@@ -1,8 +1,8 @@
 //! iceoryx2 behind the functions that `umsg-bench` loads; its module `peers/plug.rs` says what they do.
 //!
-//! Messages are published by copy to one subscriber. Nothing is overwritten: a sender that finds the subscriber's buffer full is told so,
-//! and tries again. Who waits does so as the documentation of the crate shows: the sender notifies an event after each message, and the
-//! receiver blocks on it when it finds nothing.
+//! Messages are published by copy to one subscriber. Nothing is overwritten: a sender that finds the subscriber's buffer full gets an error,
+//! and tries again. Waiting follows the documentation of the crate: the sender notifies an event after each message, and the receiver blocks
+//! on it when it finds nothing.
 //!
 //! A queue is only a name. Nodes, which are what iceoryx2 knows a process by, belong to the ends, and the processes that have them are
 //! forked before.
@@ -25,7 +25,7 @@ const SIZE: usize = 64;
 /// Ends at once: one of either kind, and those that were killed and have not been cleaned up yet.
 const ENDS: usize = 8;
 
-/// How often, and how long apart, a service is opened that somebody else is making.
+/// The number of tries, and their interval, to open a service that another process creates.
 const TRIES: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(5);
 
@@ -69,7 +69,7 @@ impl Queue {
 
     /// An end. Two processes that make the same service at once can find it half made: then it is tried again.
     fn end(&self, sends: bool, waits: bool) -> Result<End, Failed> {
-        // What it says about those who were killed is not for the tables.
+        // Its messages about killed processes are not for the tables.
         set_log_level(LogLevel::Fatal);
         let mut tries = 0;
         loop {
@@ -132,7 +132,7 @@ impl End {
         else {
             return Err(EIO);
         };
-        // Nobody took it: the buffer is full.
+        // No subscriber took it: the buffer is full.
         if publisher.send_copy(message).map_err(|_| EIO)? == 0 {
             return Err(EAGAIN);
         }
@@ -186,7 +186,7 @@ pub extern "C" fn umsg_bench_about() -> *const c_char {
 }
 
 /// # Safety
-/// Both strings end with zero; there is room for as much of a reason as is said.
+/// Both strings end with zero; the buffer has room for the stated length of a reason.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn umsg_bench_make(
     directory: *const c_char,
@@ -209,7 +209,7 @@ pub unsafe extern "C" fn umsg_bench_make(
 }
 
 /// # Safety
-/// A queue that was made here; there is room for as much of a reason as is said.
+/// A queue that was made here; the buffer has room for the stated length of a reason.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn umsg_bench_end(
     queue: *mut c_void,
@@ -228,7 +228,7 @@ pub unsafe extern "C" fn umsg_bench_end(
 /// A pointer to what was made, or null and the reason.
 ///
 /// # Safety
-/// There is room for as much of a reason as is said.
+/// The buffer has room for the stated length of a reason.
 unsafe fn handed_over<T>(
     made: Result<T, impl Display>,
     why: *mut c_char,

@@ -1,9 +1,8 @@
 //! The sorted array that the kernel kept its POSIX queues in until 3.5 (2012), re-created.
 //!
-//! Each message is an allocation of its own; an array of pointers to them is sorted by priority, the
-//! next one to be received at its end. A receive takes the last. A send moves every message of its
-//! own or a higher priority up by one place, looking each of them in the eye: that walk, and the
-//! cache lines that it drags in, is what the change to a tree did away with.
+//! Each message is a separate allocation. An array of pointers to the messages is sorted by priority; the next one to be received is at the
+//! end. A receive takes the last. A send moves every message of its own or a higher priority up by one place, and reads each of them: that
+//! walk, and the cache lines that it drags in, is what the change to a tree did away with.
 //!
 //! In process and without system calls, so its figures are lower bounds: the kernel of 2012 had the
 //! entry, the descriptor look-up and the copies to and from user space on top.
@@ -105,12 +104,12 @@ impl MessageQueue for ArrayQueue {
         Ok(message.length)
     }
 
-    /// Not measured: no thread waits in the suites that this stands in.
+    /// Not measured: no thread waits in the suites that use it.
     fn send(&self, message: &[u8], priority: u32) -> Result<(), Errno> {
         self.try_send(message, priority)
     }
 
-    /// Not measured: no thread waits in the suites that this stands in.
+    /// Not measured: no thread waits in the suites that use it.
     fn receive(&self, buffer: &mut [u8]) -> Result<usize, Errno> {
         self.try_receive(buffer)
     }
@@ -122,7 +121,7 @@ impl Drop for ArrayQueue {
             return;
         };
         for message in sorted.messages.drain(..) {
-            // SAFETY: made by Box::into_raw, and each stands in the array once.
+            // SAFETY: made by Box::into_raw, and each is in the array once.
             drop(unsafe { Box::from_raw(message) });
         }
     }

@@ -34,12 +34,12 @@ const NAMES: Names = Names {
 /// How deep the kernel lets the calling process go.
 #[derive(Clone, Copy, Debug)]
 pub struct Allowance {
-    /// What the command line allows besides.
+    /// The other values that the command line allows.
     cap: u32,
 }
 
-/// Takes the soft limit of bytes in queues (RLIMIT_MSGQUEUE) up to the hard one, for this process:
-/// that is what the kernel allows it. System-wide settings stay as they are.
+/// Takes the soft limit of bytes in queues (RLIMIT_MSGQUEUE) up to the hard one, for this process: the kernel allows that. System-wide
+/// settings stay as they are.
 pub fn allowance(cap: u32) -> Allowance {
     // SAFETY: all-zero is a valid rlimit; both calls touch only that.
     unsafe {

@@ -1,4 +1,4 @@
-//! Libraries that are loaded beside this program.
+//! Libraries that this program loads.
 
 use std::ffi::{CStr, CString, c_void};
 use std::mem;
@@ -41,7 +41,7 @@ impl Library {
         if address.is_null() {
             return Err(self.error());
         }
-        // Where the library lacks a name, the search goes on in what it depends on, and finds libc's.
+        // If the library lacks a name, the search continues in its dependencies, and finds libc's.
         if object_of(address) == object_of(libc::strlen as *mut c_void) {
             let (path, name) = (self.path.display(), name.to_string_lossy());
             return Err(Failure::new(format!("{path} has no {name}")));

@@ -1,5 +1,5 @@
-//! The sides of the comparison, behind one trait. Every measurement is generic over it, so that each
-//! side is compiled for itself and no indirect call of ours stands in a timed loop.
+//! The sides of the comparison, behind one trait. Every measurement is generic over it, so that each side is compiled separately and no
+//! indirect call of the benchmark is in a timed loop.
 
 pub mod array2012;
 mod descriptor;
@@ -13,7 +13,7 @@ use std::fmt;
 
 use crate::failure::Failure;
 
-/// What a queue is to hold.
+/// The capacity of a queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Spec {
     /// Messages.
@@ -43,7 +43,7 @@ impl fmt::Display for Errno {
     }
 }
 
-/// How a call that can't go on waits. Only umsg has the choice; the kernel puts the caller to sleep.
+/// The way in which a call waits. Only umsg has the choice; the kernel puts the caller to sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waiting {
     Adaptive,
@@ -74,7 +74,7 @@ pub trait MessageQueue: Sized {
 /// A name that no other queue has, with the leading slash.
 fn fresh_name() -> String {
     use std::sync::atomic::{AtomicU32, Ordering};
-    // Relaxed: each caller only needs a number of its own.
+    // Relaxed: each caller only needs a unique number.
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     format!("/umsg-bench-{}-{number}", std::process::id())

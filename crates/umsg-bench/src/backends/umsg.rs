@@ -33,7 +33,7 @@ fn make_named(spec: &Spec) -> Result<(UmsgQueue, String), Failure> {
 }
 
 impl UmsgQueue {
-    /// The queue itself, for what the kernel's queues can't do.
+    /// The queue itself, for operations that the kernel's queues don't have.
     pub fn queue(&self) -> &Queue {
         &self.queue
     }

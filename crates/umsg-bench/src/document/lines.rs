@@ -9,13 +9,13 @@ use crate::failure::Failure;
 pub struct Lines(Vec<String>);
 
 impl Lines {
-    /// Adds a field on a line of its own.
+    /// Adds a field on a separate line.
     pub fn field(&mut self, key: &str, value: &impl Serialize) -> Result<(), Failure> {
         self.0.push(format!("{}: {}", json(&key)?, json(value)?));
         Ok(())
     }
 
-    /// Adds a list, whose elements have a line each.
+    /// Adds a list, with one line for each element.
     pub fn list<T: Serialize>(&mut self, key: &str, elements: &[T]) -> Result<(), Failure> {
         if elements.is_empty() {
             return self.field(key, &elements);

@@ -1,4 +1,4 @@
-//! What the figures were taken on, for the document.
+//! The machine of the figures, for the document.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,7 +9,7 @@ use crate::clock;
 use crate::harness::Plan;
 use crate::machine;
 
-/// A machine, and what it allows.
+/// A machine, and its permissions.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Machine {
     pub cpu: String,

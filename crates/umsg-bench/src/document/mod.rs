@@ -7,11 +7,11 @@
 //! | `program` | version, and the commit if it was said in `UMSG_BENCH_COMMIT` |
 //! | `quick`, `rounds`, `left_out` | how much was measured |
 //! | `machine` | see [`Machine`] |
-//! | `suites` | what each took, who else was on the machine meanwhile, and why it failed, if so |
+//! | `suites` | the duration of each, the other load on the machine meanwhile, and the reason of a failure |
 //! | `rows` | see [`Row`] |
 //! | `latencies` | distributions, for plots |
 //! | `kill_trials` | of peers that were killed, if that was tried |
-//! | `published` | the published tables with the rows that stand for them, for programs; made anew of the rows when a page is made |
+//! | `published` | the published tables with the rows that correspond to them, for programs; made from the rows with each page |
 
 mod lines;
 pub mod machine;
@@ -63,7 +63,7 @@ pub struct Program {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Measured {
     pub suite: String,
-    /// Seconds, and who else was on the machine.
+    /// Seconds, and the other load on the machine.
     #[serde(flatten)]
     pub load: Load,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -99,7 +99,7 @@ impl Document {
         }
     }
 
-    /// Adds what a suite found.
+    /// Adds the results of a suite.
     pub fn add(&mut self, suite: Suite, load: Load, found: Result<Found, Failure>) {
         let mut failure = None;
         match found {
@@ -140,7 +140,7 @@ impl Document {
         tally
     }
 
-    /// Whom and what it was measured by, in a word or two.
+    /// The machine and the method in a few words.
     pub fn program(&self) -> String {
         let Program { version, commit } = &self.program;
         match commit {

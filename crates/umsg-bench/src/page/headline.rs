@@ -6,7 +6,7 @@ use crate::document::Document;
 use crate::row::Row;
 use crate::table::number;
 
-/// A row that stands at the top.
+/// A row at the top.
 pub struct Headline {
     pub suite: &'static str,
     pub row: &'static str,
@@ -17,7 +17,7 @@ const fn of(suite: &'static str, row: &'static str, label: &'static str) -> Head
     Headline { suite, row, label }
 }
 
-/// One of each kind of work. What programs get by default stands for what they might get at best.
+/// One of each kind of work, with the programs' default settings.
 pub const HEADLINES: [Headline; 17] = [
     of(
         "mqueue",

@@ -1,4 +1,4 @@
-//! What the figures were taken on, and how.
+//! The machine of the figures, and the method.
 
 use maud::{Markup, html};
 

@@ -73,7 +73,7 @@ fn head(document: &Document, day: &str) -> Markup {
     }
 }
 
-/// What a reader has to know before a figure.
+/// The text that a reader needs before a figure.
 fn warning(document: &Document) -> Option<String> {
     let all = document.rows.len();
     let doubtful = document.rows.iter().filter(|row| !row.resolved).count();

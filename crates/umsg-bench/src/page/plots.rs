@@ -264,7 +264,7 @@ fn latencies(document: &Document, place: &str, end: &str) -> Plot {
     }
 }
 
-/// Of the peers of whom this one was killed.
+/// Of the peers whose process of this role was killed.
 fn kills(document: &Document, victim: &str) -> Bars {
     let killed = format!(", {victim} killed");
     let bar = |trial: &KillTrial| {

@@ -12,7 +12,7 @@ use crate::failure::Failure;
 /// The functions of [`super::plug`].
 const SOURCE: &str = include_str!("boost.cpp");
 
-/// What the source includes, and how the compiler says that it is not there.
+/// The header that the source includes, and the compiler's message if it is missing.
 const HEADER: &str = "boost/interprocess/ipc/message_queue.hpp: No such file";
 
 pub const NAME: &str = "Boost.Interprocess";
@@ -38,7 +38,7 @@ pub fn find(scratch: &Scratch) -> Result<Plug<'_>, Failure> {
         .arg("-o")
         .arg(&library)
         .env("LC_ALL", "C")
-        // What it leaves when it is killed goes with the directory.
+        // Its remains after a kill are removed with the directory.
         .env("TMPDIR", scratch.path())
         .stdin(Stdio::null());
     server::ends_with_us(&mut compiler);
@@ -53,7 +53,7 @@ pub fn find(scratch: &Scratch) -> Result<Plug<'_>, Failure> {
     Plug::load(NAME, how, &library, scratch)
 }
 
-/// What a compiler that failed says, and what to do about it, where that is known.
+/// The message of a failed compiler, with advice if the cause is known.
 fn complaint(says: &str) -> Failure {
     if says.contains(HEADER) {
         return Failure::new("no Boost: apt-get install libboost-dev");

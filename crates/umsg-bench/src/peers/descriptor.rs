@@ -1,4 +1,4 @@
-//! What the kernel has besides queues: a pipe, a pair of Unix sockets, an eventfd. A message is a system call at either end.
+//! The kernel's alternatives to queues: a pipe, a pair of Unix sockets, an eventfd. A message is a system call at either end.
 
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
 
@@ -55,10 +55,10 @@ impl Peer for Socket {
     }
 }
 
-/// A counter to sleep on: what a queue in shared memory would be woken by.
+/// A counter to sleep on, like the wake-up of a queue in shared memory.
 pub struct Eventfd;
 
-/// What is read and written of a counter.
+/// The operations of a counter.
 const WORD: usize = size_of::<u64>();
 
 impl Peer for Eventfd {
@@ -92,7 +92,7 @@ impl Peer for Eventfd {
     }
 }
 
-/// Where to write and where to read, `N` bytes at a time. Whoever forked has both, so that neither end is ever closed.
+/// The descriptors for writing and for reading, `N` bytes at a time. The process that forked has both, so that neither end is ever closed.
 pub struct Ends<const N: usize> {
     read: OwnedFd,
     write: OwnedFd,
@@ -154,7 +154,7 @@ impl<const N: usize> Sender for Writer<N> {
         match unsafe { libc::write(self.0, bytes.as_ptr().cast(), bytes.len()) } {
             length if length == N as isize => Ok(()),
             length if length < 0 => Err(Errno::last()),
-            // A pipe writes so few bytes at once or not at all.
+            // A pipe writes this many bytes as a whole or not.
             _ => Err(Errno(libc::EIO)),
         }
     }

@@ -1,5 +1,5 @@
-//! iceoryx2: a crate that brings about a hundred others along, and so is built apart, by `cargo xtask bench peers`, into a library
-//! beside this program.
+//! iceoryx2: a crate with about a hundred dependencies. So `cargo xtask bench peers` builds it separately, into a library next to this
+//! program.
 
 use std::path::PathBuf;
 
@@ -26,7 +26,7 @@ pub fn find(scratch: &Scratch) -> Result<Plug<'_>, Failure> {
     Plug::load(NAME, how, &library, scratch)
 }
 
-/// Beside the program, or where `cargo xtask` has it built.
+/// Next to the program, or in the directory in which `cargo xtask` builds it.
 fn built() -> Option<PathBuf> {
     let program = std::env::current_exe().ok()?;
     // target/release/umsg-bench, and a test's program a directory below.

@@ -1,21 +1,21 @@
-//! What else a program can send messages through: libraries, what the kernel has besides queues, and servers. Each is used as its
-//! own documentation says, and says of itself how that is.
+//! The alternatives for sending messages: libraries, other facilities of the kernel, and servers. Each is used as its own documentation
+//! recommends, and describes that use.
 //!
 //! ```text
 //!   Peer ──make──▶ Link ──sender()──▶ Sender     in the process that sends
 //!  (there or not)       ──receiver()─▶ Receiver  in the one that receives
 //! ```
 //!
-//! A link is made before the processes are forked; its ends are made in them, because a connection to a server, or what a library
-//! notes of the process it runs in, can't be shared. As with [`crate::backends`], every measurement is compiled for each peer.
+//! A link is made before the processes are forked; its ends are made in them, because processes can't share a connection to a server, or a
+//! library's notes about its process. As with [`crate::backends`], every measurement is compiled for each peer.
 //!
 //! | module | peers |
 //! |---|---|
 //! | `queue` | umsg itself, and the kernel's POSIX queue |
 //! | `descriptor` | pipe, Unix socket, eventfd |
 //! | `channel` | crossbeam-channel |
-//! | `plug` | what is compiled apart and loaded: Boost.Interprocess (`boost`), iceoryx2 (`iceoryx`) |
-//! | `server` | what a server carries: Redis (`redis`), NATS (`nats`), each by its client library |
+//! | `plug` | peers that are compiled separately and loaded: Boost.Interprocess (`boost`), iceoryx2 (`iceoryx`) |
+//! | `server` | servers: Redis (`redis`), NATS (`nats`), each by its client library |
 
 pub mod boost;
 pub mod channel;
@@ -58,7 +58,7 @@ impl Way {
     }
 }
 
-/// What it can do: what it can't is not measured.
+/// Its capabilities: other operations are not measured.
 #[derive(Clone, Copy, Debug)]
 pub struct Abilities {
     /// Has calls that do not wait, and that it makes sense to repeat.
@@ -90,8 +90,8 @@ pub trait Peer {
     /// Its version, and how it is used here.
     fn about(&self) -> String;
 
-    /// A queue, a channel, a connection, for one sender and one receiver at a time, to which only who inherits it has access, or who
-    /// knows its name.
+    /// A queue, a channel, a connection, for one sender and one receiver at a time, to which only its heirs have access, or processes that
+    /// know its name.
     fn make(&self, spec: &Spec) -> Result<Self::Link, Failure>;
 
     /// CPU time that its server has taken so far, in nanoseconds.
@@ -109,7 +109,7 @@ pub trait Link: Sync {
     where
         Self: 'a;
 
-    /// For the process that sends. Called by the one that uses it, once.
+    /// For the sending process, which calls it once.
     fn sender(&self, way: Way) -> Result<Self::Sender<'_>, Failure>;
 
     /// For the process that receives. A process that sends later finds it there.
@@ -124,7 +124,7 @@ pub trait Sender {
     /// [`Errno::AGAIN`] if there is no room.
     fn try_send(&mut self, message: &[u8]) -> Result<(), Errno>;
 
-    /// Lets go what it has kept back, if any.
+    /// Releases the message that it has kept back, if any.
     fn flush(&mut self) -> Result<(), Errno> {
         Ok(())
     }

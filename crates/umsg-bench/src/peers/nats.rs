@@ -1,7 +1,7 @@
 //! NATS: subjects on a server of our own, over the loopback interface, with the client library of NATS for Rust.
 //!
-//! NATS does not hold a sender back: the server disconnects a receiver that stays behind. So a stream has a window, as in programs that must
-//! not lose messages: the receiver says on a subject of its own how far it is.
+//! NATS does not hold a sender back: the server disconnects a slow receiver. So a stream has a window, as in programs that must not lose
+//! messages: the receiver reports its position on its own subject.
 
 use std::cell::Cell;
 use std::fmt::Display;
@@ -60,7 +60,7 @@ impl Nats {
     }
 }
 
-/// Host and port of the first URL of clients in what the server has written about its ports.
+/// Host and port of the first client URL in the server's file of ports.
 fn address(ports: &str) -> Option<String> {
     let (_, rest) = ports.split_once("nats://")?;
     let (address, _) = rest.split_once('"')?;
@@ -185,8 +185,8 @@ impl Connection {
         self.settle()
     }
 
-    /// Waits until the server has handled everything so far. It handles a connection's requests in order, and answers at once that nobody serves
-    /// this subject.
+    /// Waits until the server has handled everything so far. It handles a connection's requests in order, and answers at once that the
+    /// subject has no subscriber.
     fn settle(&self) -> Result<(), Failure> {
         let answer = self
             .runtime

@@ -203,7 +203,7 @@ impl Drop for Queue {
     fn drop(&mut self) {
         // SAFETY: made by the same library, and dropped once; its ends went with the processes that had them.
         unsafe { (self.functions.drop)(self.queue) };
-        // What the processes that were killed had.
+        // The resources of the killed processes.
         scratch::sweep(&self.name);
     }
 }

@@ -58,7 +58,7 @@ impl<Q: MessageQueue + Sync> Peer for Queues<Q> {
     }
 }
 
-/// One of them. Whoever forked has it.
+/// One of them, in the process that forked.
 pub struct Queue<Q>(Q);
 
 impl<Q: MessageQueue + Sync> Link for Queue<Q> {

@@ -14,8 +14,8 @@ const SHARED: &str = "/dev/shm";
 #[derive(Clone)]
 pub struct Scratch(PathBuf);
 
-/// Goes with all that is in it when dropped, and with all shared memory whose name begins as its own does. The supervisor has it: it goes
-/// on when all others have ended.
+/// Dropping it removes the directory with its contents, and all shared memory with the same prefix. The supervisor owns it, and outlives all
+/// other processes.
 pub struct Owned {
     scratch: Scratch,
     _directory: Directory,
@@ -49,7 +49,7 @@ impl Scratch {
 
     /// A name that nothing else has, in this directory or in `/dev/shm`.
     pub fn fresh_name(&self) -> String {
-        // Relaxed: each caller only needs a number of its own.
+        // Relaxed: each caller only needs a unique number.
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         format!("{}{number}-", self.prefix())
@@ -61,7 +61,7 @@ impl Scratch {
     }
 }
 
-/// Removes all shared memory whose name begins so.
+/// Removes all shared memory with this prefix.
 pub fn sweep(prefix: &str) {
     let Ok(entries) = fs::read_dir(SHARED) else {
         return;

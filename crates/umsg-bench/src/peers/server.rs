@@ -24,7 +24,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts it on these CPUs, in a directory of its own, which `arguments` is told.
+    /// Starts it on these CPUs, in its own directory, which `arguments` gets.
     ///
     /// # Errors
     /// If it is not installed, with the package that has it.
@@ -114,7 +114,7 @@ pub fn ends_with_us(command: &mut Command) {
     }
 }
 
-/// The program, and what it says is its version. Servers may lie where only root looks for programs.
+/// The program, and the version that it reports. Servers may be in directories that only root's PATH has.
 fn installed(program: &str) -> Result<(String, String), Failure> {
     for path in [program.to_owned(), format!("/usr/sbin/{program}")] {
         match Command::new(&path).arg("--version").output() {

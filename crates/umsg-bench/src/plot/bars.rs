@@ -45,7 +45,7 @@ impl Bars {
 fn draw(bar: &Bar, top: f64) -> Markup {
     let full = WIDTH - COUNT;
     let share = f64::from(bar.count) / f64::from(bar.of.max(1));
-    // None at all is a line that can be seen.
+    // Even zero is drawn as a visible line.
     let width = (share * full).max(1.5);
     let (text, middle) = (top + 13.0, top + 25.0);
     let line = |length: f64| format!("M0 {middle:.1}H{length:.1}");

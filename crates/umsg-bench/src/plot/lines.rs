@@ -6,7 +6,7 @@ use super::{Plot, Series, WIDTH, figure};
 use crate::table::number;
 
 const HEIGHT: f64 = 236.0;
-/// What is left around the axes for text.
+/// The margins around the axes, for text.
 const LEFT: f64 = 54.0;
 const RIGHT: f64 = 10.0;
 const TOP: f64 = 10.0;
@@ -126,7 +126,7 @@ fn dashes(series: &Series) -> &'static str {
     DASHES[series.style % DASHES.len()]
 }
 
-/// What a line means, with a piece of it.
+/// The meaning of a line, with a sample of it.
 fn legend(series: &Series) -> Markup {
     html! {
         li {

@@ -1,7 +1,7 @@
-//! Plots as SVG that stands in a page: text and lines take their colours from the page, so that they follow it into the dark.
+//! Plots as SVG within a page: text and lines take their colours from the page, so that they follow it into the dark.
 //!
-//! A plot is 360 units wide, about what a phone shows, and grows with the page. A process that is meant is said twice, by colour and by the
-//! form of the marks, and how by dashes: blue and orange are told apart by all processes.
+//! A plot is 360 units wide, about what a phone shows, and grows with the page. Colour and the form of the marks both identify a series, and
+//! dashes its variant: all readers can distinguish blue and orange.
 
 mod bars;
 mod lines;
@@ -19,7 +19,7 @@ const WIDTH: f64 = 360.0;
 pub struct Plot {
     pub id: String,
     pub title: String,
-    /// What is to be seen.
+    /// The finding.
     pub about: String,
     pub x: Axis,
     pub y: Axis,
@@ -39,7 +39,7 @@ pub enum Who {
 pub struct Series {
     pub name: String,
     pub who: Who,
-    /// Which of that one's lines: solid, dashed, dotted.
+    /// The style of its line: solid, dashed, dotted.
     pub style: usize,
     pub points: Vec<(f64, f64)>,
 }
@@ -73,7 +73,7 @@ impl Who {
         }
     }
 
-    /// A mark, `r` from its centre to the edge, with what is shown under a pointer.
+    /// A mark of radius `r`, with the text that a pointer shows.
     fn mark(self, (x, y): (f64, f64), r: f64, says: Option<&str>) -> Markup {
         let says = html! { @if let Some(says) = says { title { (says) } } };
         let path = |points: &[(f64, f64)]| {

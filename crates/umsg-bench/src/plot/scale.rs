@@ -1,8 +1,8 @@
-//! Axes: where a value lies, and what is written there.
+//! Axes: the position of a value, and its label.
 
 /// An axis.
 pub struct Axis {
-    /// What is shown, with its unit.
+    /// The quantity, with its unit.
     pub label: String,
     pub scale: Scale,
 }
@@ -12,13 +12,13 @@ pub struct Axis {
 pub enum Scale {
     /// Equal factors are equal lengths.
     Log,
-    /// The same, with these values written.
+    /// The row with these values written.
     LogAt(Vec<f64>),
     /// Percentiles, the last ones spread out: as far from 90 to 99 as from 99 to 99.9.
     Tail,
 }
 
-/// What is written at a place.
+/// The label of a place.
 pub struct Tick {
     pub value: f64,
     pub text: String,
@@ -56,7 +56,7 @@ impl Scale {
         }
     }
 
-    /// How far along the axis a value lies: 0 to 1.
+    /// The position of a value on the axis: 0 to 1.
     pub fn share(&self, value: f64, (low, high): (f64, f64)) -> f64 {
         let (start, end) = (self.place(low), self.place(high));
         (self.place(value) - start) / (end - start)

@@ -1,4 +1,4 @@
-//! Tables that were published when the kernel's queues and rings became faster, each with what is measured here beside it.
+//! Tables that were published when the kernel's queues and rings became faster, each with the present measurement.
 //!
 //! The published figures were taken on other machines: only the proportions within a table compare.
 
@@ -19,15 +19,15 @@ use crate::row::{Goal, Row};
 pub struct Table {
     pub id: &'static str,
     pub title: &'static str,
-    /// Who published what, when; how the figures became those of the table.
+    /// The author, content and date of a publication, and the derivation of the table's figures.
     pub origin: &'static str,
-    /// What the goals are.
+    /// The goals.
     pub goal: &'static str,
     /// Headings of further figures of this run, and of those that were published.
     pub more: Vec<String>,
     pub published: Vec<&'static str>,
     pub lines: Vec<Line>,
-    /// How what stands in the columns was used, where that is not plain.
+    /// The use of the peers in the columns, if it is not obvious.
     pub notes: Vec<String>,
 }
 
@@ -97,7 +97,7 @@ impl Line {
         }
     }
 
-    /// Of two columns of a row in place of its own figures, of which the row has no others. The goal is not theirs.
+    /// The figures of two columns of a row that has no figures itself. The goal does not apply to them.
     fn of_columns(
         table: &Table,
         row: &Row,

@@ -1,4 +1,4 @@
-//! Two processes, 64 bytes: beside the kernel, and beside whatever peers were measured.
+//! Two processes, 64 bytes: compared with the kernel, and with the measured peers.
 //!
 //! A peer is a further column of the row of suite "peers" that a line here names.
 

@@ -1,4 +1,4 @@
-//! One process sends batches, another receives batches, as fast as they can; beside the kernel's single messages.
+//! One process sends batches, another receives batches, as fast as they can; the kernel has only single messages.
 //!
 //! As in [`super::stream`]: each message carries its number at both ends, which the receiver checks, the rate is taken by
 //! the receiver and the CPU time by both, after a warm-up. The receiver asks for as many as the sender sends at once and

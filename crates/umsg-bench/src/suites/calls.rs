@@ -13,7 +13,7 @@ pub const SIZE: usize = 16;
 /// Bytes that a queue allows for a message.
 const LIMIT: usize = 64;
 
-/// The POSIX queues of a trial. Each trial has a namespace of its own, or removes them at its end.
+/// The POSIX queues of a trial. Each trial has its own namespace, or removes its queues at its end.
 pub const NAME: &CStr = c"/umsg-bench-trial";
 pub const OTHER: &CStr = c"/umsg-bench-trial-2";
 

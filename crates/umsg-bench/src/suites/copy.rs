@@ -1,9 +1,9 @@
 //! Messages of a megabyte between two processes: copied in and out, or written and read where they lie.
 //!
-//! Every way does the same work: the sender writes each byte of a message, the receiver reads each. What that
-//! costs at least is measured too, as "bare": two processes that write and read buffers in shared memory and
-//! tell each other with a flag, with no queue at all. In place, a queue should add nothing that can be seen.
-//! The kernel's queues take no message of a megabyte: there it travels in parts of the largest size allowed.
+//! Every way does the same work: the sender writes each byte of a message, the receiver reads each. The least cost of that work is measured,
+//! too, as "bare": two processes that write and read buffers in shared memory and notify each other by a flag, without a queue. In place, a
+//! queue should add nothing that can be seen. The kernel's queues take no message of a megabyte: there it travels in parts of the largest
+//! size allowed.
 
 use std::hint;
 
@@ -31,7 +31,7 @@ const DEPTH: usize = 4;
 /// Bytes of a part in the kernel's queues: what an unprivileged process is allowed.
 const PART: usize = 8192;
 
-/// In place may take so many times what the bare buffers take: what two runs differ by.
+/// In place may take this multiple of the bare buffers' time: the difference between two runs.
 const GOAL: f64 = 1.05;
 
 /// Messages before anything is measured.
@@ -206,7 +206,7 @@ impl Way for InPlace {
     fn send(&self, number: u64) -> Result<(), Failure> {
         let queue = self.0.queue();
         let mut message = queue.reserve(SIZE).map_err(|e| failed("reserve", e))?;
-        // SAFETY: both processes keep to the protocol: no other process touches what is reserved.
+        // SAFETY: both processes follow the protocol: no other process touches the reserved memory.
         write(unsafe { message.bytes_mut() }, number);
         message.commit(0).map_err(|e| failed("commit", e))
     }
@@ -214,7 +214,7 @@ impl Way for InPlace {
     fn receive(&self, number: u64) -> Result<(), Failure> {
         let queue = self.0.queue();
         let message = queue.receive_lease().map_err(|e| failed("lease", e))?;
-        // SAFETY: as in `send`; no process writes what is leased without a limit.
+        // SAFETY: as in `send`; no process writes a message that is leased without a limit.
         read(unsafe { message.bytes() }, number)?;
         message.acknowledge().map_err(|e| failed("acknowledge", e))
     }

@@ -14,7 +14,7 @@ const SUITE: &str = "depth";
 /// Messages in the queue while one is received.
 const DEPTHS: [u32; 7] = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000];
 
-/// What umsg declares, and what the kernel is asked for: room for the deepest.
+/// The capacity that both sides create: room for the deepest queue.
 const DECLARED: u32 = 1_048_576;
 
 /// How many times the cheapest depth the dearest may cost: the goal.
@@ -43,7 +43,7 @@ pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-/// What is found at one depth, in nanoseconds.
+/// The result at one depth, in nanoseconds.
 #[derive(Clone, Copy)]
 struct Stop {
     pair: f64,

@@ -1,5 +1,4 @@
-//! What the suites of two processes have in common: the ways to wait, and messages that prove that
-//! they arrived whole and in order.
+//! The common parts of the suites of two processes: the ways to wait, and messages that prove that they arrived whole and in order.
 
 use std::hint;
 
@@ -13,12 +12,12 @@ pub const SIZES: [usize; 3] = [64, 1024, 8192];
 /// How long a receiver of [`Mode::Pausing`] leaves the sender's cache lines alone, in nanoseconds.
 const PAUSE: u64 = 500;
 
-/// What the column of cache lines means.
+/// The meaning of the column of cache lines.
 pub const LINE_NOTE: &str = "line: what one cache line takes from CPU to CPU, in ns, measured along with \
                              the row; it bounds what two processes can do, and on a virtual machine \
                              it changes with where the host puts the CPUs";
 
-/// What a process does while it can't go on.
+/// The behaviour of a process while it waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Tries again, with a spin hint.
@@ -112,7 +111,7 @@ impl Letter {
         }
     }
 
-    /// The message of this number; the stamp means what the suite wants.
+    /// The message of this number; the suite defines the meaning of the stamp.
     #[inline]
     pub fn write(&mut self, number: u64, stamp: u64) -> &[u8] {
         let end = self.bytes.len() - WORD;

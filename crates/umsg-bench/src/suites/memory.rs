@@ -1,8 +1,8 @@
-//! What a queue takes in memory, against what was ever in it at once.
+//! The memory of a queue, compared with the most messages that it ever held at once.
 //!
-//! The figure is what the file system has allocated for the queue's file, which is all that the queue
-//! consists of. The kernel's column is what it charges to RLIMIT_MSGQUEUE (getrlimit(2)) when such a
-//! queue is made, whatever is then put into it; such a queue need not be allowed, so none is made.
+//! The figure is the memory that the file system has allocated for the queue's file, which is the whole queue. The kernel's column is its
+//! charge to RLIMIT_MSGQUEUE (getrlimit(2)) for such a queue, independent of its contents. The queue may exceed the limit, so none is
+//! created.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ const SUITE: &str = "memory";
 /// Bytes of bookkeeping a message, at most: the goal.
 const PER_MESSAGE: u64 = 96;
 
-/// Bytes a queue, at most, besides: the goal.
+/// The largest overhead of a queue in bytes: the goal.
 const PER_QUEUE: f64 = 1024.0 * 1024.0;
 
 /// How many times the bytes and the bookkeeping: the goal.
@@ -45,7 +45,7 @@ struct Load {
 }
 
 impl Load {
-    /// Bytes with bookkeeping: what the goal is measured by.
+    /// Bytes with bookkeeping: the goal compares with them.
     fn weight(self) -> u64 {
         self.bytes + PER_MESSAGE * self.messages
     }

@@ -15,7 +15,7 @@ pub const MESSAGE_SIZE: usize = 16;
 /// against the reading, short against the tick of the scheduler.
 const CHUNK: f64 = 20_000.0;
 
-/// How long to go on: until the time is over or so many pairs are done.
+/// The end of a measurement: a time, or a number of pairs.
 #[derive(Clone, Copy)]
 pub struct Extent {
     pub budget: Duration,
@@ -23,9 +23,8 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// As many as the published test sends through a queue that is not empty. The number matters: with
-    /// mixed priorities what is sent later tends to be received at once, so that a longer measurement
-    /// meets fewer of the messages that lay in the queue, and shows a lower cost.
+    /// The number of messages that the published test sends through a queue that is not empty. The number matters: with mixed priorities,
+    /// later messages tend to be received at once. A longer measurement receives fewer of the queued messages, and shows a lower cost.
     pub fn published(budget: Duration) -> Self {
         Self {
             budget,
@@ -78,9 +77,9 @@ pub fn drain<Q: MessageQueue>(queue: &Q) -> Result<u32, Failure> {
     }
 }
 
-/// Nanoseconds of a send and a receive together, at the depth that the queue has now: the median over
-/// chunks of pairs, with nothing but the pairs between two readings of the clock. The first pair is not
-/// counted: a queue may put off until then what the sends before it left to do (see [`first_receive`]).
+/// Nanoseconds of a send and a receive together, at the depth that the queue has now: the median over chunks of pairs, with nothing but the
+/// pairs between two readings of the clock. The first pair is not counted: a queue may defer work of earlier sends until then (see
+/// [`first_receive`]).
 pub fn pair<Q: MessageQueue, P: Priorities>(
     queue: &Q,
     priorities: &mut P,
@@ -89,7 +88,7 @@ pub fn pair<Q: MessageQueue, P: Priorities>(
     chunked(extent, |count| pairs(queue, priorities, count))
 }
 
-/// Nanoseconds of one of what `run` does as often as it is told: the median over chunks, as above.
+/// Nanoseconds of one repetition of `run`: the median over chunks, as above.
 pub fn chunked(
     extent: Extent,
     mut run: impl FnMut(u32) -> Result<(), Failure>,

@@ -24,7 +24,7 @@ const DEPTH: u32 = 10;
 /// Nanoseconds of a round trip of 64 bytes while both spin: the goal.
 const SPINNING_GOAL: f64 = 600.0;
 
-/// umsg asleep may take 1.05 times what the kernel takes, which is this ratio.
+/// umsg asleep may take 1.05 times the kernel's time, which is this ratio.
 const ASLEEP_GOAL: f64 = 1.0 / 1.05;
 
 /// Round trips before anything is measured.
@@ -41,7 +41,7 @@ struct Trip {
     cpu: f64,
 }
 
-/// What a row is about.
+/// The subject of a row.
 #[derive(Clone, Copy)]
 struct Case {
     mode: Mode,
@@ -82,8 +82,7 @@ pub fn guard(plan: &Plan) -> Result<Vec<Row>, Failure> {
 
 type Setting = (Places, &'static str, &'static [Mode]);
 
-/// What makes sense where. Two that poll on one core would measure how long the scheduler lets each go
-/// on in vain.
+/// The combinations that make sense. Two processes that poll on one core would measure the scheduler's time slice.
 fn settings(plan: &Plan) -> Vec<Setting> {
     let first = plan.cpus.first;
     let sleeping: &[Mode] = &[Mode::Adaptive, Mode::Blocking];

@@ -1,8 +1,8 @@
-//! The cost of polling: a send and a receive of one thread while no process does, and while an epoll set is told of them;
-//! and a round trip of two processes that sleep in epoll_wait(2).
+//! The cost of polling: a send and a receive of one thread while no process polls, and while an epoll set is notified; and a round trip of
+//! two processes that sleep in epoll_wait(2).
 //!
-//! In a queue that is empty at first each send and each receive changes what is shown. In a backlog none does, and only who asked
-//! for every edge is told.
+//! In a queue that is empty at first, each send and each receive changes the level. In a backlog none does, and only pollers of every edge
+//! are notified.
 
 use std::ffi::c_int;
 use std::os::fd::AsRawFd as _;
@@ -34,7 +34,7 @@ const KEPT: usize = 200_000;
 /// The message after which both stop.
 const LAST: u8 = 1;
 
-/// A poller: what for, and how it wants to be told.
+/// A poller: its events, and how it wants to learn of them.
 #[derive(Clone, Copy)]
 struct Poller {
     name: &'static str,
@@ -107,7 +107,7 @@ impl Set {
         }
     }
 
-    /// Sleeps until something is told.
+    /// Sleeps until an event.
     fn wait(&self) {
         let mut event = libc::epoll_event { events: 0, u64: 0 };
         // SAFETY: room for one event, a local.

@@ -29,7 +29,7 @@ impl Order {
         }
     }
 
-    /// In which orders that test has filled its queue before, besides this one for the first.
+    /// The orders in which that test has filled its queue before, in addition to this one.
     pub fn before(self) -> &'static [Self] {
         let all = &Self::ALL;
         match self {
@@ -41,7 +41,7 @@ impl Order {
     }
 }
 
-/// An endless series, the same each time. `next` is compiled into the loop that it stands in.
+/// An endless series, the same each time. `next` is compiled into its loop.
 pub trait Priorities {
     /// The first one is 0.
     const FIRST: Self;
@@ -85,7 +85,7 @@ impl Priorities for Decreasing {
     }
 }
 
-/// Marsaglia's xorshift: a nanosecond, and no table that would take cache from what is measured.
+/// Marsaglia's xorshift: a nanosecond, and no table that would use cache of the measurement.
 pub struct Random(u32);
 
 impl Priorities for Random {

@@ -45,7 +45,7 @@ pub(super) struct Flow {
     pub(super) latency: f64,
 }
 
-/// What a row is about.
+/// The subject of a row.
 #[derive(Clone, Copy)]
 pub(super) struct Case {
     pub(super) mode: Mode,

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 use tempfile::TempDir;
 
-/// What is done in each frame.
+/// The work of each frame.
 const PROBE: &str = include_str!("probe.js");
 
 /// A browser that shows nothing by then is stuck, and is ended.
@@ -40,7 +40,7 @@ pub fn find() -> Option<PathBuf> {
 pub struct Found {
     plots: Vec<Drawn>,
     tables: Vec<Filled>,
-    /// What stands out on the right or the left, in a box that does not scroll.
+    /// The part that exceeds the right or the left edge of a box that does not scroll.
     outside: Vec<String>,
     scroll_width: f64,
 }

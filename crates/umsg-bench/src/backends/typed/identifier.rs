@@ -25,12 +25,12 @@ pub struct Names {
 
 /// Whose functions they are.
 pub trait Source: Sync {
-    /// For what is said of it.
+    /// For its description.
     const WHOSE: &'static str;
 
     fn names() -> Result<Names, Failure>;
 
-    /// Writes down what is about to be made, where the namespace directory does not hold it.
+    /// Records a queue before its creation, if the namespace directory does not contain it.
     fn register() -> Result<Option<Entry>, Failure>;
 }
 
@@ -43,7 +43,7 @@ pub struct IdentifierQueue<S> {
     _source: std::marker::PhantomData<S>,
 }
 
-/// What the calls read and write: the type, then the text.
+/// The buffer of the calls: the type, then the text.
 #[repr(C)]
 struct Message {
     mtype: libc::c_long,

@@ -32,7 +32,7 @@ impl Source for Kernel {
 /// How many messages, up to `wanted`, go into one queue of the kernel's.
 ///
 /// # Errors
-/// If it makes no queue at all.
+/// If it makes no queue.
 pub fn deepest(wanted: u64) -> Result<u64, Failure> {
     if KernelQueue::make(wanted * SIZE).is_ok() {
         return Ok(wanted);

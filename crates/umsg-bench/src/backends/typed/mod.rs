@@ -16,10 +16,10 @@ use crate::failure::Failure;
 /// Bytes of every message here. It is a number.
 pub const SIZE: u64 = size_of::<u64>() as u64;
 
-/// Bytes that the messages of a queue may have together, unless more is asked for: what the kernel gives all processes.
+/// The bytes of all messages of a queue, unless more are requested: the kernel's limit for every process.
 pub const DEFAULT_BYTES: u64 = 16_384;
 
-/// Which message is to be received.
+/// The message to receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Want {
     /// The first of this type.
@@ -30,7 +30,7 @@ pub enum Want {
     Except(i64),
 }
 
-/// What the queues of a namespace hold together.
+/// The total contents of a namespace's queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Totals {
     pub messages: u64,
@@ -51,7 +51,7 @@ pub trait TypedQueue: Sized + Sync {
     /// [`Errno::AGAIN`] if the queue is full.
     fn try_send(&self, mtype: i64, number: u64) -> Result<(), Errno>;
 
-    /// Waits until there is such a message.
+    /// Waits for such a message.
     fn receive(&self, want: Want) -> Result<u64, Errno>;
 
     /// ENOMSG if there is no such message.

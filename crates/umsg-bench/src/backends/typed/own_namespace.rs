@@ -4,7 +4,7 @@
 use std::fs::{self, File};
 use std::os::fd::AsRawFd as _;
 
-/// What a queue may hold, as the sysctl of the namespace that one is in.
+/// The capacity of a queue, as the sysctl of the present namespace.
 const QUEUE_BYTES: &str = "/proc/sys/kernel/msgmnb";
 
 /// While it lives, the calling process (of one thread) and the children that it forks are in the namespace.
@@ -16,7 +16,7 @@ impl OwnNamespace {
     /// Goes into a new namespace in which a queue may hold so many bytes; none where that is not permitted.
     pub fn enter(bytes: u64) -> Option<Self> {
         let back = File::open("/proc/self/ns/ipc").ok()?;
-        // SAFETY: takes flags; nothing of ours lies in the namespace that is left: no queue is open.
+        // SAFETY: takes flags; this process has no open queue in the namespace that it leaves.
         if unsafe { libc::unshare(libc::CLONE_NEWIPC) } != 0 {
             return None;
         }

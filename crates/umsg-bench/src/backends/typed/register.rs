@@ -1,6 +1,5 @@
-//! The kernel's System V queues live on without those that made them. So each is written down before it is made, in
-//! memory that the supervisor shares, and the supervisor removes what is still there at the end: also if the measuring
-//! process was killed.
+//! The kernel's System V queues outlive their creators. So each is recorded before its creation, in memory that the supervisor shares. At
+//! the end the supervisor removes the remaining queues, also if the measuring process was killed.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -81,7 +80,7 @@ impl Drop for Entry {
 
 /// A process may take it before we do; then the making fails, and the measurement with it.
 fn unused_key() -> libc::key_t {
-    // Relaxed: each caller only needs a number of its own.
+    // Relaxed: each caller only needs a unique number.
     static NEXT: AtomicU32 = AtomicU32::new(0);
     loop {
         let number = NEXT.fetch_add(1, Ordering::Relaxed) % 0x1_0000;

@@ -96,8 +96,7 @@ fn native(want: Want) -> sysv::Want {
     }
 }
 
-/// The same, with one thing put back to how it was in the kernel until 2016: a process that is served is woken while the queue's
-/// lock is still held.
+/// The engine with the kernel's behaviour until 2016: a served process is woken while the queue's lock is still held.
 pub struct InsideLock(UmsgQueue);
 
 impl TypedQueue for InsideLock {

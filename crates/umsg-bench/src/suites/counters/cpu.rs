@@ -35,8 +35,8 @@ pub use elsewhere::PerCpu;
 #[cfg(target_arch = "x86_64")]
 pub use restartable::PerCpu;
 
-/// What the kernel does inside itself, done with a restartable sequence (rseq(2)): the thread finds its CPU and adds with one
-/// plain instruction; if it is moved or interrupted before that, it starts over.
+/// The kernel's method for its own counters, done with a restartable sequence (rseq(2)): the thread finds its CPU and adds with one plain
+/// instruction; if it is moved or interrupted before that, it starts over.
 #[cfg(target_arch = "x86_64")]
 mod restartable {
     use std::arch::asm;

@@ -8,12 +8,12 @@
 //! | per CPU, atomic | the same | asks for the CPU, then two locked additions | CPUs |
 //! | per queue | the queue's own counts (umsg) | two stores, under the queue's lock | queues |
 //!
-//! Each thread here works on a queue of its own, as if it held its lock, and does nothing but update: as one that sends and
-//! one that receives in turn. A queue keeps counts of its own in any case, to know when it is full, and so does the
-//! kernel's: what the last way costs is not even an addition to that.
+//! Each thread works on its own queue, as if it held the lock, and only updates the counts, as a sender and a receiver in turn. A queue
+//! keeps counts of its own in any case, to know when it is full, and so does the kernel's: what the last way costs is not even an addition
+//! to that.
 //!
-//! At the end of each round every thread leaves some messages behind, and the sum must be exactly theirs. The same is then
-//! done with real queues, whose totals are asked for as programs do.
+//! At the end of each round every thread leaves some messages in its queue, and the sum must count exactly those. The same is then measured
+//! with real queues, whose totals are read by the call that programs use.
 
 mod cpu;
 mod queues;
@@ -42,9 +42,9 @@ const READS: u32 = 1_000;
 
 /// What one round of one way finds, in nanoseconds.
 struct Cost {
-    /// What a CPU spends on an update, waiting for cache lines included.
+    /// The time of a CPU for an update, including waits for cache lines.
     update: f64,
-    /// The same by the CPU time of the threads.
+    /// The time measured as CPU time of the threads.
     cpu: f64,
     /// One reading of the totals, at rest.
     read: f64,

@@ -1,4 +1,4 @@
-//! The totals of real queues: exact at rest, and what it costs to ask for them.
+//! The totals of real queues: exact at rest, and the cost of reading them.
 
 use std::time::Duration;
 
@@ -71,8 +71,8 @@ fn measure<Q: TypedQueue>(plan: &Plan) -> Result<f64, Failure> {
     asking::<Q>(plan.budget)
 }
 
-/// Sends and receives messages of a type of its own, and leaves some behind. There is always room; calls that wait are used because the
-/// partner may be kept from running for long while it has the queue's lock.
+/// Sends and receives messages of its own type, and leaves some in the queue. There is always room. It uses calls that wait, because its
+/// partner may lose the CPU for long while it has the queue's lock.
 fn work<Q: TypedQueue>(queue: &Q, member: &Member<'_>) -> Result<(), Failure> {
     let mtype = member.index as i64 + 1;
     while !member.is_over() {

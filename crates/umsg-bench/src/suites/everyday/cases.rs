@@ -1,4 +1,4 @@
-//! The cases: what a trial repeats, and how it takes the time.
+//! The cases: the work that a trial repeats, and how it is timed.
 
 use std::ffi::c_int;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
@@ -22,7 +22,7 @@ const MESSAGE: [u8; SIZE] = [0x5a; SIZE];
 /// The message that ends a process.
 const LAST: [u8; SIZE] = [0xff; SIZE];
 
-/// System V queues that exist beside the rows of totals.
+/// System V queues that exist during the rows of totals.
 const MANY: usize = 1_024;
 
 /// Nanoseconds between two readings of the clock: long against the reading, short against a tick of the scheduler.

@@ -1,5 +1,5 @@
-//! Everyday operations: what a program does around its messages. Each row calls the C functions in a process of its own, in turn on
-//! the kernel and under the drop-in.
+//! Everyday operations: the calls of a program around its messages. Each row calls the C functions in a separate process, in turn on the
+//! kernel and under the drop-in.
 
 mod cases;
 mod stress;

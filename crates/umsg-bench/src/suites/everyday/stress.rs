@@ -17,7 +17,7 @@ pub fn posix(setting: &Setting) -> Result<f64, Failure> {
     stress(setting, &["--mq", "2", "--mq-size", "1"])
 }
 
-/// The same while each CPU compiles at nice 19.
+/// The measurement while each CPU compiles at nice 19.
 pub fn posix_beside_compile(setting: &Setting) -> Result<f64, Failure> {
     installed()?;
     let compile = Neighbour::compile()?;

@@ -31,7 +31,7 @@ const DEPTH: u32 = 65_528;
 /// A send and a receive on an empty queue, in nanoseconds: the goal.
 const EMPTY_GOAL: f64 = 45.0;
 
-/// What a call through the libc names may cost on top, in nanoseconds: the goal.
+/// The additional cost of a call through the libc names, in nanoseconds: the goal.
 const DROPIN_GOAL: f64 = 10.0;
 
 /// All that is compared, under one order of priorities.
@@ -46,7 +46,7 @@ struct Sides {
 pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
     let kernel_depth = plan.allowance.deepest(DEPTH, MESSAGE_SIZE as u32);
     let mut rows = empty_rows(plan, &kernel_depth)?;
-    // Seconds a round: what it shows does not need many.
+    // Seconds a round: the result does not need many.
     let arrays = if plan.quick { 1 } else { plan.rounds };
     for order in Order::ALL {
         let sides = measure(plan, order, &kernel_depth, arrays)?;
@@ -85,7 +85,7 @@ fn empty_rows(plan: &Plan, kernel_depth: &Result<u32, Failure>) -> Result<Vec<Ro
     }
     sides.check()?;
     let mut rows = sides.pair_rows("empty");
-    // The sum has a goal of its own besides the ratio.
+    // The sum has its own goal in addition to the ratio.
     let sum = rows.pop().map(|row| {
         let verdict = row.judge_umsg(EMPTY_GOAL).zip(row.judge_ratio(10.0));
         let verdict = verdict.map(|(time, ratio)| time.and(ratio));
@@ -140,7 +140,7 @@ fn measure(
 }
 
 impl Sides {
-    /// umsg must not fail; what the others lack is said in notes.
+    /// umsg must not fail; notes report the failures of others.
     fn check(&self) -> Result<(), Failure> {
         for side in [&self.umsg, &self.umsg_shallow] {
             if let Some(failure) = &side.failure {
@@ -169,7 +169,7 @@ impl Sides {
             .goal_ratio(10.0)
     }
 
-    /// Send, receive and both, with what the drop-in adds to them.
+    /// Send, receive and both, with the cost of the drop-in.
     fn pair_rows(&self, state: &str) -> Vec<Row> {
         let split = "share of a pass with the clock read around each operation";
         let mut rows = vec![

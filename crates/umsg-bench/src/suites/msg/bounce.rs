@@ -1,4 +1,4 @@
-//! Pairs of threads bounce a message through one queue, each thread receiving by a type of its own.
+//! Pairs of threads bounce a message through one queue; each thread receives by its own type.
 
 use std::thread;
 use std::time::Duration;
@@ -131,7 +131,7 @@ impl Workload for Bounce {
     }
 }
 
-/// As often as they can, the threads say in turn whose turn is next.
+/// The threads pass the turn to each other as fast as they can.
 fn bare_turns(workload: &Bounce) -> Result<Yield, Failure> {
     let Bounce { seats, budget, .. } = workload;
     let turn = SharedWords::new(1)?;

@@ -25,7 +25,7 @@ use crate::row::Row;
 const SUITE: &str = "msg";
 
 pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
-    // Where we may, away from others, who may change the limits of theirs meanwhile.
+    // In a private namespace if possible: other processes may change the limits of a shared one meanwhile.
     let _namespace = OwnNamespace::enter(typed::MOST_BYTES);
     let mut rows = vec![pair::row(plan)?];
     rows.extend(bounce::rows(plan)?);

@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::harness::{Plan, Samples, Side};
 use crate::row::{Better, Row};
 
-/// What is measured, on any side.
+/// The measurement, on any side.
 pub trait Workload {
     /// What one round finds.
     type Found;
@@ -17,14 +17,14 @@ pub trait Workload {
     fn round<Q: TypedQueue>(&self) -> Result<Self::Found, Failure>;
 }
 
-/// Whether to measure umsg with its wake-ups inside the lock as well: where nobody sleeps that says nothing.
+/// Whether to measure umsg with its wake-ups inside the lock, too: without sleepers that has no effect.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Ablation {
     Include,
     LeaveOut,
 }
 
-/// What the rounds of all sides found.
+/// The results of the rounds of all sides.
 pub struct Sides<T> {
     pub umsg: Side<T>,
     pub inside_lock: Side<T>,
@@ -34,7 +34,7 @@ pub struct Sides<T> {
 }
 
 impl<T> Sides<T> {
-    /// The kernel's workload is one of its own, because it may have to do with less room.
+    /// The kernel's workload is a separate one, because it may have less room.
     pub fn measure<W: Workload<Found = T>>(
         plan: &Plan,
         name: &str,

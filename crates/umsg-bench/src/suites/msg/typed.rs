@@ -1,7 +1,7 @@
 //! One thread receives by type from a queue that holds many messages.
 //!
-//! Receives are timed in bursts, with nothing but them between two readings of the clock; what they took is put back,
-//! untimed, before the next burst, so that the queue stays as deep as it is said to be.
+//! Receives are timed in bursts, with nothing else between two readings of the clock. The received messages are sent again, untimed, before
+//! the next burst, so that the queue keeps its depth.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ const BURST: u64 = 64;
 /// The goal at the greatest depth, as a ratio, where the kernel walks along all messages.
 const GOAL: f64 = 500.0;
 
-/// Where the others have one type: theirs, and the one that is received.
+/// If the other messages have one type: their type, and the received one.
 const OTHER: i64 = 2;
 const WANTED: i64 = 1;
 
@@ -112,7 +112,7 @@ fn row(plan: &Plan, crowd: Crowd, depth: u64, allowed: u64) -> Result<Row, Failu
         Crowd::TypesRandom => row.note(
             "no goal: the kernel walks half of its list on average, and umsg's time is that of lines that no near cache holds",
         ),
-        // Beside a kernel's queue that is not as deep the ratio says little.
+        // The ratio to a less deep queue of the kernel means little.
         _ if kernels.depth == DEPTHS[DEPTHS.len() - 1] => row.goal_ratio(GOAL),
         _ => row,
     })
@@ -157,7 +157,7 @@ struct Crowded<'a, Q> {
     random: Random,
 }
 
-/// A receive, and the type of the message that it is to find.
+/// A receive, and the type of the message that it must find.
 type Wish = (Want, i64);
 
 impl<Q: TypedQueue> Crowded<'_, Q> {

@@ -38,7 +38,7 @@ const DEPTH: u32 = 65_528;
 /// Pairs, at least; and so many in a hurry, when they can hardly resolve the goal.
 const PAIRS: u32 = 30;
 const QUICK_PAIRS: u32 = 3;
-/// The array's queue takes seconds to fill, and what it shows is plain from every so manieth pair.
+/// The array's queue takes seconds to fill, and a part of the pairs is enough for its result.
 const ARRAYS: u32 = 5;
 
 /// Percent: the goal.
@@ -155,7 +155,7 @@ fn compare(neighbour: &Neighbour, umsg: &Interval, kernel: &Interval) -> Row {
     row.goal(format!("<= {GOAL} %"), Verdict::of(umsg.within(GOAL)))
 }
 
-/// A run beside the hammer and one beside the spinner.
+/// A run next to the hammer and one next to the spinner.
 struct Paired<'a> {
     places: Places,
     neighbour: &'a Neighbour,
@@ -164,7 +164,7 @@ struct Paired<'a> {
 }
 
 impl Paired<'_> {
-    /// How many percent more CPU time the neighbour takes beside the hammer than beside the spinner.
+    /// The additional CPU time of the neighbour next to the hammer, compared with the spinner, in percent.
     fn slowdown(&self, hammer: impl Fn(&Stop) -> Result<(), Failure>) -> Result<f64, Failure> {
         let hammered = || self.beside(&hammer);
         let idle = || self.beside(spin);
@@ -259,7 +259,7 @@ fn nearly_full<Q: MessageQueue>(depth: u32) -> Result<Q, Failure> {
     Ok(queue)
 }
 
-/// What a send and a receive take it, in nanoseconds.
+/// Its time for a send and a receive, in nanoseconds.
 fn kernels_pair(depth: u32) -> Result<u64, Failure> {
     let queue = nearly_full::<KernelQueue>(depth)?;
     Ok(pairs::pair(&queue, &mut Constant, Extent::timed(PACING))? as u64)

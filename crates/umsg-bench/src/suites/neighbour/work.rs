@@ -1,4 +1,4 @@
-//! What the neighbour does: a fixed amount of work, again and again.
+//! The neighbour's work: a fixed amount, repeated.
 
 use std::hint;
 use std::io::Write;
@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use crate::failure::Failure;
 
-/// Who works beside the hammer.
+/// The neighbours of the hammer.
 pub enum Neighbour {
     /// A compiler, as in the published comparison, on a source text that is always the same.
     Compile(String),

@@ -1,4 +1,4 @@
-//! What is measured of each peer, so that peers of different kinds stand in one list.
+//! The measurement of each peer, so that peers of different kinds are in one list.
 
 use super::kill::{self, Role};
 use super::one_thread;

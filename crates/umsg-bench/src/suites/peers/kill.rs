@@ -1,4 +1,4 @@
-//! A busy peer is killed: can those that live on go on?
+//! A busy peer is killed: can the surviving processes continue?
 //!
 //! ```text
 //!  sender ──▶ queue ──▶ receiver       both as fast as they can
@@ -6,9 +6,9 @@
 //!  another sender ──▶ queue ──▶ the same receiver: both must get on
 //! ```
 //!
-//! Each trial has a queue of its own. It ends well when the one that lived on and the one that came have each done more messages than were
-//! still in the queue, and badly when a second passes in which one of them does none. While that second passes, the next trial begins:
-//! a process that is stuck sleeps.
+//! Each trial has its own queue. It succeeds when the survivor and the newcomer have each handled more messages than were still in the
+//! queue. It fails when one of them handles none for a second. While that second passes, the next trial begins: a process that is stuck
+//! sleeps.
 
 use std::thread;
 use std::time::Duration;
@@ -43,13 +43,13 @@ const ENOUGH: u64 = 1_200;
 /// Nanoseconds without a message after which a process is stuck.
 const PATIENCE: u64 = 1_000_000_000;
 
-/// How long a trial has the CPUs for itself after the kill: who is not stuck is done by then.
+/// The time for which a trial has the CPUs for itself after the kill: a process that is not stuck has finished by then.
 const GLANCE: u64 = 50_000_000;
 
 /// How often is looked.
 const LOOK: Duration = Duration::from_micros(200);
 
-/// Who does what.
+/// The roles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     Sender,
@@ -121,16 +121,16 @@ struct Trial<L> {
     _children: [Child; 2],
     _link: L,
     tallies: SharedWords,
-    /// Of the one that lived on, when the other one was killed.
+    /// Of the survivor, after the kill of the other.
     before: u64,
     /// Whose tallies count.
     lived: usize,
-    /// The least that one of the two has done, and when it was seen to have grown.
+    /// The progress of the slower of the two, and the time of its last change.
     least: u64,
     grown: u64,
 }
 
-/// Where the one that comes after the kill counts; the first two count where their roles say.
+/// The counter of the process that starts after the kill; the first two use the counters of their roles.
 const NEWCOMER: usize = 2;
 
 impl<L: Link> Trial<L> {

@@ -1,9 +1,8 @@
 //! umsg, the kernel's queue and what else a program would send messages through: the same work for all of them, in rounds that
 //! alternate, and what becomes of those that live on when one of them is killed.
 //!
-//! The names of the first rows, and a column for each peer, are what the table of the report looks for
-//! (`published/processes.rs`); the trials of kills are drawn. The goals of these rows are those of the suites that have umsg and the kernel alone,
-//! and stand there.
+//! The names of the first rows, and a column for each peer, are what the table of the report looks for (`published/processes.rs`); the
+//! trials of kills are drawn. The goals of these rows are in the suites that have umsg and the kernel alone.
 
 mod entrant;
 mod kill;
@@ -35,7 +34,7 @@ const SUITE: &str = "peers";
 const KILLS: u32 = 40;
 const KILLS_A_ROUND: u32 = 2;
 
-/// Who is there, umsg first and the kernel second, and why others are not.
+/// The present peers, umsg first and the kernel second, and the reasons for missing ones.
 struct Field<'a> {
     entrants: Vec<Box<dyn Entrant + 'a>>,
     left_out: Vec<String>,
@@ -72,7 +71,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// What each says of itself, and who is not there.
+    /// The description of each peer, and the missing ones.
     fn notes(&self) -> impl Iterator<Item = String> {
         let entrants = self.entrants.iter();
         let about = entrants.map(|entrant| format!("{}: {}", entrant.name(), entrant.about()));
@@ -148,7 +147,7 @@ fn one_thread_row(plan: &Plan, field: &Field<'_>) -> Result<Row, Failure> {
     field.row("one thread", "ns", Better::Less, &all)
 }
 
-/// Of the two ways to wait, the one that is the better for the peer.
+/// The better of the peer's two ways to wait.
 fn stream_rows(plan: &Plan, field: &Field<'_>) -> Result<[Row; 2], Failure> {
     let flows = |way: Way, can: fn(Abilities) -> bool| {
         let what = format!("stream, {}", way.name());

@@ -11,7 +11,7 @@ use crate::suites::duet::Letter;
 
 use super::pair;
 
-/// A depth that nobody reaches.
+/// A depth that no side reaches.
 const DEPTH: u32 = 10;
 
 /// Pairs before anything is measured.
@@ -20,7 +20,7 @@ const WARM_UP: u64 = 200;
 /// Pairs between two looks at the clock.
 const CHUNK: u64 = 32;
 
-/// Nanoseconds a pair, in a process of its own: what a library keeps of the process that it runs in is not to be inherited.
+/// Nanoseconds a pair, in a separate process: a library's notes about its process must not be inherited.
 pub fn measure<P: Peer>(peer: &P, plan: &Plan) -> Result<f64, Failure> {
     let link = peer.make(&Spec {
         depth: DEPTH,

@@ -1,4 +1,4 @@
-//! Two who work together, each on a CPU of its own: processes, or threads where a peer goes no further.
+//! Two members that work together, each on its own CPU: processes, or threads if the peer supports no more.
 
 use std::hint;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::harness::Plan;
 use crate::peers::{Peer, Receiver, Sender, Way};
 use crate::suites::ring::stage::{self, Member, Place};
 
-/// Runs both to their ends. Each is given what it calls when it is ready, and what comes back when the other one is, too.
+/// Runs both to their ends. Each gets a closure to call when it is ready, which returns when the other one is ready, too.
 pub fn run<P: Peer>(
     plan: &Plan,
     first: impl FnOnce(&dyn Fn()) -> Result<(), Failure> + Send,

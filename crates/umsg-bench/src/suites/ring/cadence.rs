@@ -28,10 +28,10 @@ const QUICK: Duration = Duration::from_millis(400);
 /// The ends of a way, as figures are kept of them.
 const END_NAMES: [&str; 2] = ["sender", "receiver"];
 
-/// What a receiver takes for the end.
+/// The message that ends a receiver.
 const END: u64 = u64::MAX;
 
-/// Who posts to whom.
+/// The sender and receiver of the posts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Variant {
     Umsg(Waiting),
@@ -108,7 +108,7 @@ fn latencies(place: Place, cadence: u64, sides: &[Side<Figures>]) -> Vec<Latenci
         .collect()
 }
 
-/// All ways, and what a cache line takes from CPU to CPU meanwhile.
+/// All ways, and the time of a cache line from CPU to CPU meanwhile.
 fn measure_all(plan: &Plan, place: Place, cadence: u64) -> (Vec<Side<Figures>>, Option<f64>) {
     let what = title(place, cadence);
     let mut sides: Vec<_> = VARIANTS.iter().map(|_| Side::new()).collect();

@@ -7,8 +7,8 @@
 //!   |<------------- receiver's time -------------->|
 //! ```
 //!
-//! A sender that is late leaves out what it should have posted meanwhile, so the rate says how often it was. The same is
-//! done with all ways, a slice of each in turn, between threads and between processes.
+//! A late sender omits the posts that were due meanwhile, so the rate shows how often it was late. All ways are measured, a slice of each in
+//! turn, between threads and between processes.
 
 mod cadence;
 mod report;

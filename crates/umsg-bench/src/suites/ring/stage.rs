@@ -9,7 +9,7 @@ use crate::machine;
 use crate::shared::SharedWords;
 use crate::supervisor;
 
-/// What the members of a measurement are.
+/// The kinds of members of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     Threads,
@@ -27,10 +27,10 @@ impl Place {
     }
 }
 
-/// What a member does. It is given a closure to be called when it is ready, which comes back when all are.
+/// The work of a member. It gets a closure to call when it is ready, which returns when all are ready.
 type Work<'a> = dyn FnOnce(&dyn Fn()) -> Result<(), Failure> + Send + 'a;
 
-/// One who takes part: on which CPU, and what it does.
+/// A member: its CPU and its work.
 pub struct Member<'a> {
     pub cpu: usize,
     pub work: Box<Work<'a>>,
@@ -61,7 +61,7 @@ fn as_threads(members: Vec<Member<'_>>) -> Result<(), Failure> {
                 };
                 let done = machine::pin(member.cpu).and_then(|()| (member.work)(&meet));
                 if let Err(failure) = done {
-                    // The others may wait for this one for ever.
+                    // The others may wait for this one without end.
                     eprintln!("umsg-bench: {failure}");
                     supervisor::exit_child(1);
                 }
@@ -100,7 +100,7 @@ mod tests {
                 work: Box::new(|ready: &dyn Fn()| {
                     words.increment(0);
                     ready();
-                    // Both have been here before either goes on.
+                    // Both threads reach this point before either continues.
                     words
                         .word(1)
                         .fetch_add(words.get(0), std::sync::atomic::Ordering::AcqRel);

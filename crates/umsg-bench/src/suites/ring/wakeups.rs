@@ -1,4 +1,4 @@
-//! What it takes to wake a receiver that waits for sixteen messages, when they come as a batch.
+//! The cost of waking a receiver that waits for sixteen messages, if they arrive as a batch.
 
 use umsg::ring::Waiting;
 

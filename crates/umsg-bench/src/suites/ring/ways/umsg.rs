@@ -14,7 +14,7 @@ use crate::failure::Failure;
 const LOOK: Duration = Duration::from_micros(200);
 const LOOKS: u32 = 50_000;
 
-/// A ring with a name of its own. It belongs to the process that makes it, which has to be the receiver's.
+/// A ring with its own name. It belongs to the process that makes it, which has to be the receiver.
 pub struct Umsg {
     name: String,
     waiting: Waiting,
@@ -22,7 +22,7 @@ pub struct Umsg {
 }
 
 impl Umsg {
-    /// `payload`: whether messages have [`PAYLOAD`] bytes beside what io_uring's have.
+    /// `payload`: whether messages have [`PAYLOAD`] bytes in addition to those of io_uring.
     pub fn new(waiting: Waiting, payload: bool) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         // Relaxed: only has to be unlike others.
@@ -39,7 +39,7 @@ impl Way for Umsg {
     type Sender = Posting;
     type Receiver = Taking;
 
-    /// Waits for the receiver, who makes the ring meanwhile.
+    /// Waits for the receiver, which makes the ring meanwhile.
     fn sender(&self) -> Result<Posting, Failure> {
         for _ in 0..LOOKS {
             match ring::Sender::open(&self.name) {

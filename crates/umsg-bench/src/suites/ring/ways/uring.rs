@@ -13,7 +13,7 @@ use crate::shared::SharedWords;
 /// IORING_ENTER_GETEVENTS of linux/io_uring.h.
 const GET_EVENTS: u32 = 1;
 
-/// Words of [`Uring::flow`], on lines of their own: messages posted, messages taken.
+/// Words of [`Uring::flow`], on separate cache lines: messages posted, messages taken.
 const POSTED: usize = 0;
 const TAKEN: usize = 16;
 
@@ -85,7 +85,7 @@ pub struct Posting {
 
 impl Posting {
     fn post_many(&mut self, value: u64, count: usize) -> Result<(), Failure> {
-        // Only failures are to complete on the sender's own ring.
+        // Only failures complete on the sender's own ring.
         let entry = opcode::MsgRingData::new(self.target, 0, value, None)
             .build()
             .flags(squeue::Flags::SKIP_SUCCESS);
