@@ -156,7 +156,7 @@ pub fn wait_until(condition: impl Fn() -> bool) {
     }
 }
 
-/// Waits until a thread sleeps and goes on sleeping.
+/// Waits until a thread sleeps and stays asleep.
 ///
 /// # Panics
 /// If it gets done instead.

@@ -1,4 +1,4 @@
-//! Epoll sets, beyond what any process does to their members: made, asked and closed by system calls that nobody stands in for.
+//! Epoll sets, apart from the changes of their members: created, read and closed by system calls that no library replaces.
 
 use std::os::fd::RawFd;
 
@@ -53,7 +53,7 @@ pub fn close(set: Set) -> Result<(), Errno> {
     answer(unsafe { libc::syscall(libc::SYS_close, set) }).map(drop)
 }
 
-/// What a set tells by now: the data and the events of each member, in order of the data.
+/// The present events of a set: the data and the events of each member, in order of the data.
 ///
 /// # Errors
 /// Those of `epoll_wait`.
@@ -61,7 +61,7 @@ pub fn told(set: Set) -> Result<Vec<(u64, u32)>, Errno> {
     wait(set, 0)
 }
 
-/// What a set tells within so many milliseconds, for ever if -1: as [`told`].
+/// The events of a set within this many milliseconds, without limit if -1: as [`told`].
 ///
 /// # Errors
 /// Those of `epoll_wait`.

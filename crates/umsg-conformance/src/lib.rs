@@ -1,4 +1,4 @@
-//! The same cases against the kernel, the library, the C library and the drop-in.
+//! One set of cases for the kernel, the library, the C library and the drop-in.
 //!
 //! Whatever the kernel's `mq_*` calls do on this machine is right; this crate checks that umsg does it too, in
 //! five ways:
@@ -18,8 +18,8 @@
 //!   compare ──► worker ──────┘      └─► native    umsg::posix
 //! ```
 //!
-//! Every case and every history runs in child processes of its own, so that descriptors, umask, user and signals
-//! belong to it alone, a crash is a failed test and not the end of the others, and a hang ends with a kill.
+//! Every case and every history runs in separate child processes, so that descriptors, umask, user and signals belong to it alone, a crash
+//! is a failed test and not the end of the others, and a hang ends with a kill.
 
 pub mod backend;
 #[macro_use]

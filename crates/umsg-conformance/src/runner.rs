@@ -1,4 +1,4 @@
-//! Runs one case in a process of its own and brings back how it ended.
+//! Runs one case in a separate process, and returns its outcome.
 //!
 //! ```text
 //!   test thread ──fork──► case process (leads a group) ──fork──► children of the case
@@ -6,9 +6,8 @@
 //!        └────── report pipe ◄──┴──────────────────────────────────────┘
 //! ```
 //!
-//! A record of the report says that a queue is about to be made (so that it can be removed whatever happens),
-//! that the case passed, that it can't be asked of this backend, or that it failed. When the case process has ended,
-//! what is left of its group is killed.
+//! A record of the report says that a queue will be created (so that it can be removed in any case), that the case passed, that this backend
+//! does not support it, or that it failed. After the end of the case process, the rest of its group is killed.
 
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::PermissionsExt;
@@ -34,7 +33,7 @@ const LONGEST: usize = 3000;
 /// Where the panics of this process are reported, if it runs a case: the writing end of the pipe.
 static REPORT: AtomicI32 = AtomicI32::new(-1);
 
-/// What a record of the report says.
+/// The meaning of a record of the report.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Tag {
     Queue = b'Q' as isize,
@@ -312,7 +311,7 @@ fn run_preloaded(library: &Path, title: &str) {
     );
 }
 
-/// Writes past the capture of the test harness: what was not checked is to be seen.
+/// Writes past the capture of the test harness: skipped checks must be visible.
 pub fn say(text: &str) {
     let _ = sys::write_record(libc::STDERR_FILENO, text.as_bytes());
 }

@@ -1,4 +1,4 @@
-//! Where a case runs: a backend, names of its own, and children, threads and users to try things with.
+//! The environment of a case: a backend, unique names, and children, threads and users for its actions.
 //!
 //! A call that the backend can't express ends the case as skipped; every other answer comes back as
 //! `Result<_, Errno>`.

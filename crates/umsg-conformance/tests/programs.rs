@@ -1,8 +1,8 @@
 //! Programs that others wrote, on the kernel's queues and, unchanged, with the drop-in preloaded.
 //!
-//! Under the drop-in a program may use no memory for queues of the kernel (RLIMIT_MSGQUEUE is 0), so that what works
-//! is proved to work on umsg. What is not installed is skipped, and with `CI` set fails: rt-tests, stress-ng and libevent-dev (Debian),
-//! posix_ipc (PyPI; `UMSG_TEST_PYTHON` names the interpreter that has it), a C compiler.
+//! Under the drop-in a program may use no memory for queues of the kernel (RLIMIT_MSGQUEUE is 0), which proves that working programs use
+//! umsg. A case whose program is not installed is skipped, and with `CI` set fails: rt-tests, stress-ng and libevent-dev (Debian), posix_ipc
+//! (PyPI; `UMSG_TEST_PYTHON` names the interpreter that has it), a C compiler.
 
 mod support;
 

@@ -1,7 +1,7 @@
 //! Programs that use System V queues, on the kernel's and, unchanged, with the drop-in preloaded.
 //!
-//! Under the drop-in the kernel has no room for a queue (kernel.msgmni is 0, in an IPC namespace of the program's own), so that
-//! what works is proved to work on umsg. What is not installed is skipped, and with `CI` set fails: stress-ng, php-cli, perl,
+//! Under the drop-in the kernel has no room for a queue (kernel.msgmni is 0, in a private IPC namespace of the program), which proves that
+//! working programs use umsg. A case whose program is not installed is skipped, and with `CI` set fails: stress-ng, php-cli, perl,
 //! util-linux, fakeroot and squid (Debian), sysv_ipc (PyPI; `UMSG_TEST_PYTHON` names the interpreter that has it).
 
 mod support;
@@ -33,7 +33,7 @@ fn script(interpreter: &str, name: &str) -> Option<Command> {
     Some(command)
 }
 
-/// What a command prints is the same on both.
+/// A command prints the same on both sides.
 fn answers_alike(command: impl Fn() -> Option<Command>) -> Option<Ran> {
     command()?;
     let (kernel, umsg) = on_both(|| command().expect("it was there before"));

@@ -21,7 +21,7 @@ use super::{
 use crate::errno::Errno;
 use crate::sys;
 
-/// `umsg_mqd_t`, which nobody follows.
+/// `umsg_mqd_t`, a pointer that is never followed.
 type Handle = usize;
 
 /// The first members of `struct umsg_mq_status`, as far as they are asked for.
@@ -86,7 +86,7 @@ pub struct C {
 }
 
 impl C {
-    /// The library that lies here, with its queues in `directory`.
+    /// The library of this directory, with its queues in `directory`.
     ///
     /// # Errors
     /// The loader's message, or why the directory is no namespace.
@@ -154,9 +154,8 @@ impl Basics for C {
     }
 }
 
-// Each call below hands over what its C declaration asks for: NUL-terminated names, pointers and lengths of live
-// slices, structures of the right type or null where null is allowed. Handles may be any number at all: that they are
-// checked is what is tested.
+// Each call below passes the arguments that its C declaration requires: NUL-terminated names, pointers and lengths of live slices,
+// structures of the right type or null where null is allowed. Handles may be any number: the cases test that they are checked.
 impl Backend for C {
     fn has_descriptors(&self) -> bool {
         false
@@ -244,7 +243,7 @@ impl Backend for C {
     }
 
     fn send_null(&self, fd: Fd, length: usize, priority: u32) -> Answer<()> {
-        // SAFETY: null is no place to read from, which is what is asked about.
+        // SAFETY: null is no place to read from; the case tests this.
         nothing(unsafe {
             (self.functions.umsg_mq_send)(self.handle(fd), ptr::null(), length, priority)
         })
@@ -252,7 +251,7 @@ impl Backend for C {
 
     fn receive_null(&self, fd: Fd, length: usize) -> Answer<usize> {
         let handle = self.handle(fd);
-        // SAFETY: null is no place to write to, which is what is asked about.
+        // SAFETY: null is no place to write to; the case tests this.
         let length = unsafe {
             (self.functions.umsg_mq_receive)(handle, ptr::null_mut(), length, ptr::null_mut())
         };

@@ -91,7 +91,7 @@ pub(crate) fn nothing(returned: c_int) -> Answer<()> {
     answer(returned).map(|_| ())
 }
 
-/// poll for a backend whose numbers are its own: by the descriptors that it has for its queues.
+/// poll for a backend with its own numbers: by the descriptors that it has for its queues.
 pub(super) fn poll_by(
     descriptors: &mut [libc::pollfd],
     timeout: i32,
@@ -176,9 +176,8 @@ impl Basics for Called {
     }
 }
 
-// Each call below hands over what its C declaration asks for: NUL-terminated names, pointers and lengths of live
-// slices, structures of the right type or null where null is allowed. Descriptors may be any number at all: that they
-// are checked is what is tested.
+// Each call below passes the arguments that its C declaration requires: NUL-terminated names, pointers and lengths of live slices,
+// structures of the right type or null where null is allowed. Descriptors may be any number: the cases test that they are checked.
 impl Backend for Called {
     fn open(&self, name: &CStr, flags: i32, mode: u32, attributes: OpenAttributes) -> Answer<Fd> {
         let attributes = attributes.map(|&given| mq_attr::from(given));
@@ -245,12 +244,12 @@ impl Backend for Called {
     }
 
     fn send_null(&self, fd: Fd, length: usize, priority: u32) -> Answer<()> {
-        // SAFETY: null is no place to read from, which is what is asked about.
+        // SAFETY: null is no place to read from; the case tests this.
         nothing(unsafe { (self.calls.mq_send)(fd, ptr::null(), length, priority) })
     }
 
     fn receive_null(&self, fd: Fd, length: usize) -> Answer<usize> {
-        // SAFETY: null is no place to write to, which is what is asked about.
+        // SAFETY: null is no place to write to; the case tests this.
         let length =
             unsafe { (self.calls.mq_receive)(fd, ptr::null_mut(), length, ptr::null_mut()) };
         Ok(answer(length)? as usize)

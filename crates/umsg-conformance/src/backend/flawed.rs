@@ -1,4 +1,4 @@
-//! The kernel with one deliberate mistake: what the comparison has to find.
+//! The kernel with one deliberate mistake, which the comparison has to find.
 
 use std::ffi::CStr;
 
@@ -39,7 +39,7 @@ pub enum Flaw {
     BufferScribbledOn,
     /// A full queue is shown as one that has room.
     FullIsWritable,
-    /// `select` leaves out what is readable.
+    /// `select` omits readable descriptors.
     SelectBlind,
     /// `EPOLLET` is ignored.
     EdgesAreLevels,

@@ -22,8 +22,7 @@ macro_rules! calls {
                 Calls { $($name: libc::$name,)* }
             }
 
-            /// What a library provides, or else the libraries that it depends on: what a program sees that
-            /// preloads it.
+            /// The symbols of a library, or of its dependencies, as a program sees them that preloads it.
             ///
             /// # Errors
             /// The loader's message.

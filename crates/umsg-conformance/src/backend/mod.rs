@@ -1,4 +1,4 @@
-//! What is compared: one trait at the level of the C calls, and its implementations.
+//! The compared interface: one trait at the level of the C calls, and its implementations.
 //!
 //! Names and descriptors are what C has (bytes and small numbers) and a failure is an errno, so that the kernel, the
 //! drop-in and the native API can be asked the same question and their answers compared as they stand.
@@ -143,8 +143,7 @@ pub trait Basics: Send + Sync {
     /// What to call it in messages.
     fn label(&self) -> &'static str;
 
-    /// To be called first in every process that is to use it, and by nobody who goes on without it: may change the
-    /// environment.
+    /// Every process that uses the backend calls this first, and no other process: it may change the environment.
     fn enter(&self) {}
 
     /// To be held around a fork, so that the child finds the backend's own table in order.
@@ -339,7 +338,7 @@ pub(crate) fn set_limits(namespace: &Namespace, change: impl FnOnce(&mut Limits)
 pub trait Family: Clone + fmt::Debug + PartialEq + Eq + 'static {
     /// A deliberate mistake that one of its backends can make.
     type Flaw: Clone + fmt::Debug + PartialEq + Eq;
-    /// Who answers the calls.
+    /// The side that answers the calls.
     type Backend: Basics + ?Sized;
     /// Where its cases run.
     type Site;
@@ -396,8 +395,7 @@ pub enum Kind<F: Family = Posix> {
     Kernel,
     /// The symbols of `libumsg_preload.so`, loaded from here.
     Dropin(PathBuf),
-    /// The drop-in loaded from here before everything else, and called by the plain C names: what a program under
-    /// `umsg run` sees.
+    /// The drop-in, loaded before all other libraries and called by the plain C names, as a program under `umsg run` does.
     Preloaded(PathBuf),
     /// The native API.
     Native,

@@ -1,7 +1,7 @@
 //! The native API, `umsg::posix`, behind the C calls.
 //!
-//! Rust has handles where C has descriptors, so this file keeps a table of handles under small numbers. What a number
-//! without a handle is answered, and the flag `O_NONBLOCK`, are therefore its own; everything else is the library's.
+//! Rust has handles where C has descriptors, so this file keeps a table of handles under small numbers. The answer for a number without a
+//! handle, and the flag `O_NONBLOCK`, come from this file; all other answers come from the library.
 
 use std::ffi::{CStr, OsStr};
 use std::os::fd::AsRawFd;
@@ -219,7 +219,7 @@ impl Backend for Native {
     fn close(&self, fd: Fd) -> Answer<()> {
         let handle = self.handle(fd)?;
         self.handles()[fd as usize - FIRST] = None;
-        // A registration is dropped with what it was made with; here that may be any number for the queue.
+        // A registration ends with the descriptor with which it was made; here that may be any descriptor of the queue.
         withdraw_notification(handle.queue.identity());
         drop(handle);
         Ok(())

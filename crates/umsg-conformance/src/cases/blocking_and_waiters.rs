@@ -59,7 +59,7 @@ pub(super) fn full_queue(site: &Site) -> Queue<'_> {
     queue
 }
 
-/// The same queue, non-blocking.
+/// The queue, non-blocking.
 fn nonblocking<'a>(site: &'a Site, name: &std::ffi::CStr) -> Queue<'a> {
     site.open(name, libc::O_RDWR | libc::O_NONBLOCK)
         .expect("opening it")

@@ -359,7 +359,7 @@ fn proc_self_fd_leads_to_the_name(site: &Site) {
     );
 }
 
-/// What a read of so many bytes says.
+/// The answer of a read of this many bytes.
 fn read(site: &Site, fd: i32, length: usize) -> Result<String, Errno> {
     let mut buffer = vec![0; length];
     let length = site.ask(site.backend().read(fd, &mut buffer))?;

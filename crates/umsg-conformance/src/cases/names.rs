@@ -1,4 +1,4 @@
-//! Which names there are, and what is said of the others.
+//! The valid names, and the answers for the others.
 
 use std::ffi::CStr;
 

@@ -72,7 +72,7 @@ fn block() {
     unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &signals(), ptr::null_mut()) };
 }
 
-/// What a pending signal says: code, value, process and user of the sender.
+/// The data of a pending signal: code, value, process and user of the sender.
 fn pending() -> Option<(i32, usize, i32, u32)> {
     pending_within(0)
 }

@@ -262,7 +262,7 @@ fn o_nonblock_at_open_belongs_to_that_descriptor(site: &Site) {
 
 fn one_queue_too_many_is_no_space(site: &Site) {
     site.ask(site.backend().limit_queues(3)).expect("a limit");
-    // As nobody that the limit does not hold for.
+    // As a user to which the limit applies.
     if sys::is_root() {
         User::NOBODY
             .assume(&Credentials::OF_LIBC)
@@ -343,7 +343,7 @@ fn all_twelve_mode_bits_are_kept_and_no_more(site: &Site) {
 fn the_owner_is_the_effective_user_and_group(site: &Site) {
     site.need_root();
     let name = site.name("owner");
-    // A process that stands in for the kernel may find out where its queues are before the user changes.
+    // A process of a library may determine the directory of its queues before the user changes.
     site.queue(1, 8);
     let child = site.child(|| {
         User::NOBODY
@@ -390,7 +390,7 @@ enum Opener {
     Other,
 }
 
-/// How each access is answered, for a queue of nobody's and root's group with this mode.
+/// The answers to each access, for a queue of user nobody and root's group with this mode.
 fn accesses(site: &Site, mode: u32, opener: Opener, more: i32) -> [Result<(), Errno>; 3] {
     site.need_root();
     let name = site.name("access");
@@ -422,7 +422,7 @@ fn accesses(site: &Site, mode: u32, opener: Opener, more: i32) -> [Result<(), Er
 const GRANTED: Result<(), Errno> = Ok(());
 const DENIED: Result<(), Errno> = Err(Errno::EACCES);
 
-/// For each of the four combinations of read and write that these bits can grant, what is answered.
+/// The answer for each of the four combinations of read and write that these bits can grant.
 #[track_caller]
 fn expect_granted_by(site: &Site, shift: u32, others: u32, opener: Opener) {
     let with = |bits: u32| accesses(site, bits << shift | others, opener, 0);

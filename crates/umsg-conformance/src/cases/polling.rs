@@ -1,4 +1,4 @@
-//! A queue descriptor in `poll` and `epoll`: what it is ready for, and when a poller is told.
+//! A queue descriptor in `poll` and `epoll`: its ready events, and the moments at which a poller is notified.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -66,7 +66,7 @@ fn poll_within(site: &Site, fd: i32, events: i16, milliseconds: i32) -> Result<i
     Ok(one[0].revents)
 }
 
-/// What it is ready for, by a poll that does not wait; one that does says the same if it is anything.
+/// The ready events, by a poll that does not wait; a waiting poll returns the same if there are any.
 fn ready(site: &Site, queue: Queue<'_>) -> i16 {
     let now = poll_within(site, queue.fd(), ALL, 0).expect("polling");
     if now != 0 {
@@ -159,7 +159,7 @@ fn a_poll_that_finds_nothing_times_out(site: &Site) {
     assert!(begun.elapsed() >= Duration::from_millis(60));
 }
 
-/// A child that polls, and has told what when it ends.
+/// A child that polls, and has reported its results at its end.
 fn poller<'a>(site: &'a Site, queue: Queue<'_>, events: i16) -> Child<'a, i64> {
     assert_eq!(poll_within(site, queue.fd(), events, 0), Ok(0));
     let child = site.child(|| {
@@ -279,7 +279,7 @@ fn a_caught_signal_interrupts_a_poll_even_under_sa_restart(site: &Site) {
     expect_interrupted(site, libc::SA_RESTART);
 }
 
-/// Whether a poll for `events` goes on while `act` is done some times.
+/// Returns whether a poll for `events` continues while `act` is done some times.
 fn expect_untold(site: &Site, queue: Queue<'_>, events: i16, act: impl Fn()) {
     let child = poller(site, queue, events);
     for _ in 0..20 {
@@ -338,7 +338,7 @@ fn a_umask_that_denies_the_owner_everything_is_in_nobodys_way(site: &Site) {
     assert_eq!(outcome, i64::from(POLLIN));
 }
 
-/// An epoll set, and what is asked of it.
+/// An epoll set, and its operations.
 struct Set<'a> {
     site: &'a Site,
     set: OwnedFd,
@@ -378,7 +378,7 @@ impl Set<'_> {
             .expect("registering it");
     }
 
-    /// What is told within so many milliseconds: the data and the events of each.
+    /// The events within this many milliseconds: the data and the events of each member.
     fn told_within(&self, milliseconds: i32) -> Vec<(u64, u32)> {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; 8];
         let set = self.set.as_raw_fd();

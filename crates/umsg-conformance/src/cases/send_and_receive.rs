@@ -1,4 +1,4 @@
-//! What is sent is received: whole, once and in order.
+//! Each sent message is received: whole, once and in order.
 
 use crate::errno::Errno;
 use crate::site::{Site, message};

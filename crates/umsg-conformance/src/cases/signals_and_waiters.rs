@@ -1,4 +1,4 @@
-//! What signals do to a process that waits, and what a handler may call.
+//! The effect of signals on a waiting process, and the calls of handlers.
 
 use std::ptr::{from_ref, null_mut};
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
@@ -267,7 +267,7 @@ fn an_interrupted_send_leaves_nothing(site: &Site) {
     assert_eq!(queue.fill(), 1);
 }
 
-/// Stops a child for a while and lets it go on.
+/// Stops a child for a while and continues it.
 fn stop_for_a_while<T: Carried>(child: &Child<'_, T>) {
     child.signal(libc::SIGSTOP);
     wait_until(|| sys::state(child.pid()) == Some(b'T'));

@@ -42,7 +42,7 @@ pub struct Program {
     pub memory: File,
 }
 
-/// What the workers are to know.
+/// The workers' parameters.
 #[derive(Serialize, Deserialize)]
 pub struct Assignment<N, C> {
     names: N,
@@ -80,10 +80,10 @@ impl Program {
     }
 }
 
-/// What the program does with [`WORKER`], the name of the family and two paths as its arguments.
+/// The program's part for the arguments [`WORKER`], the name of the family and two paths.
 ///
 /// # Errors
-/// What is not as the coordinator should have left it.
+/// A wrong preparation of the coordinator.
 pub fn work<F: Comparable>(library: &Path, directory: &Path) -> Result<(), String> {
     let mut text = Vec::new();
     File::from(sys::take(ASSIGNMENT))

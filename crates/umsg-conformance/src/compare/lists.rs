@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Where in a list a number stands, counted from 1; the last place, if there are several.
+/// Returns the position of a number in a list, counted from 1; the last position if there are several.
 pub fn find(list: &[AtomicU32], number: u32) -> Option<usize> {
     let count = list[0].load(Ordering::Acquire) as usize;
     (1..=count)
@@ -11,7 +11,7 @@ pub fn find(list: &[AtomicU32], number: u32) -> Option<usize> {
         .find(|&at| list[at].load(Ordering::Relaxed) == number)
 }
 
-/// Puts a number at the end of a list and says where it stands.
+/// Adds a number to the end of a list, and returns its position.
 pub fn add(list: &[AtomicU32], number: u32) -> usize {
     let at = list[0].load(Ordering::Acquire) as usize + 1;
     list[at].store(number, Ordering::Relaxed);

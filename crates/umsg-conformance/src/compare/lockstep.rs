@@ -11,7 +11,7 @@ use super::side::{Settled, Setup, Side, Trouble};
 use super::{Comparable, Waiting};
 use crate::sys::Pause;
 
-/// How long to ask for what may come late: a part of the patience for what is bound to come.
+/// The time to ask for results that may be late: a part of the patience for certain results.
 const LATENESS: u32 = 10;
 
 /// What happened in one step.
@@ -82,7 +82,7 @@ struct Lockstep<'a, F: Comparable> {
     blocked_in: [Option<usize>; WORKERS],
     /// Which queue it waits for, of those that the family tells apart.
     blocked_on: [u32; WORKERS],
-    /// Whether what a worker waits for may be something else since it is blocked.
+    /// Returns whether the cause for which a worker waits may have changed since it blocked.
     changed: [bool; WORKERS],
     numbers: bool,
     /// Whether a worker is of another user than the others.
@@ -92,8 +92,8 @@ struct Lockstep<'a, F: Comparable> {
     played: Played<F::Call>,
 }
 
-/// Plays a history. `memory` is shared with the workers: the words of each side. `patience` is how long one side may take
-/// for what the other has done.
+/// Plays a history. `memory` is shared with the workers: the words of each side. `patience` is the time in which one side must repeat a step
+/// of the other.
 pub fn play<F: Comparable>(
     setups: &[Setup<F>; 2],
     steps: &[Step<F::Call>],
@@ -236,11 +236,11 @@ impl<F: Comparable> Lockstep<'_, F> {
         Ok(())
     }
 
-    /// Whether a blocked call can be begun anew by the kernel and nobody notice.
+    /// Returns whether a restart of a blocked call by the kernel has no visible effect.
     ///
-    /// After a handler with SA_RESTART, or a stop, the kernel begins the call again: it waits behind all processes else
-    /// then, and looks at `O_NONBLOCK` again. So does the drop-in after a handler. After a stop, and without descriptors, umsg goes on
-    /// waiting where it was. That is not compared.
+    /// After a handler with SA_RESTART, or a stop, the kernel restarts the call: it then waits behind all other processes, and reads
+    /// `O_NONBLOCK` again. So does the drop-in after a handler. After a stop, and without descriptors, umsg goes on waiting where it was.
+    /// That is not compared.
     fn may_be_restarted(&self, worker: usize) -> bool {
         let alone = self.blocked_in.iter().flatten().count() == 1;
         self.blocked_in[worker].is_some() && alone && !self.changed[worker]
@@ -304,7 +304,7 @@ impl<F: Comparable> Lockstep<'_, F> {
         }
     }
 
-    /// Asks the other side again until it says what the kernel does, or for too long.
+    /// Asks the other side again until it gives the kernel's answer, or until a time limit.
     fn ask_again(
         &self,
         number: usize,
@@ -320,7 +320,7 @@ impl<F: Comparable> Lockstep<'_, F> {
         Ok(other)
     }
 
-    /// Has the other side block in a call in which the kernel blocks; again, for some time, if what the call tells may come late.
+    /// Expects the other side to block in a call in which the kernel blocks; tries for some time if the results of the call may be late.
     fn settle_other(&self, worker: usize, number: usize) -> Result<Settled, Stop> {
         let may_come_late = matches!(
             self.steps[number].operation,
@@ -404,7 +404,7 @@ impl<F: Comparable> Lockstep<'_, F> {
         }
     }
 
-    /// What the coordinator has to do about a call that both sides answered alike.
+    /// The coordinator's action after a call that both sides answered alike.
     fn after(
         &mut self,
         operation: Operation<F::Call>,

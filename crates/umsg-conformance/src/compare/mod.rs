@@ -6,14 +6,14 @@
 //!        └───────socket──► w0 ─fork─► w1, w2, w3   (umsg)
 //! ```
 //!
-//! A history is a list of steps: a worker makes a call, forks, becomes another user, is killed. Each step is taken by
-//! the same worker of both sides, and the answers are compared: return value, errno, bytes, whatever else the call says,
-//! and the numbers that it chooses. A worker that sleeps in a call is *blocked*; then its fellow of the other side has to
-//! be blocked too, and whichever later step lets one go has to let the other go. No thread waits for ever: what blocks
-//! is noticed by the state that `/proc` shows, and all workers are killed when the history ends.
+//! A history is a list of steps: a worker makes a call, forks, becomes another user, is killed. Each step is taken by the same worker of
+//! both sides, and the answers are compared: return value, errno, bytes, the other results of the call, and the numbers that it chooses. A
+//! worker that sleeps in a call is *blocked*; then its fellow of the other side has to be blocked too, and whichever later step lets one go
+//! has to let the other go. No thread waits for ever: what blocks is noticed by the state that `/proc` shows, and all workers are killed
+//! when the history ends.
 //!
-//! What is compared is a [`Comparable`] family of calls: [`posix`] here, System V in [`crate::sysv::compare`]. It says what
-//! calls there are, how histories of them are made, and what the kernel leaves to chance.
+//! The subject of a comparison is a [`Comparable`] family of calls: [`posix`] here, System V in [`crate::sysv::compare`]. It defines the
+//! calls, the generation of histories, and the answers that the kernel leaves to chance.
 
 mod launch;
 pub mod lists;
@@ -82,7 +82,7 @@ pub trait Comparable: Family {
     /// What tells it from other families on a command line.
     const NAME: &'static str;
 
-    /// Whether a call goes on after a handler that was installed with SA_RESTART: begun anew by the kernel.
+    /// Returns whether the kernel restarts a call after a handler that was installed with SA_RESTART.
     const GOES_ON_AFTER_HANDLERS: bool;
 
     /// How many words of memory the workers of a side share.
@@ -100,7 +100,7 @@ pub trait Comparable: Family {
     /// Makes histories.
     type Histories: Histories<Self::Call>;
 
-    /// The names of one side: two sides in the kernel are to have different ones.
+    /// The names of one side: two sides in the kernel have different ones.
     fn names(side: char) -> Self::Names;
 
     /// A namespace for the kernel's queues that is this comparison's own, if one is made for all histories.
@@ -126,10 +126,10 @@ pub trait Comparable: Family {
     /// Why there can be none.
     fn histories(seed: u64, sides: &[Setup<Self>; 2]) -> Result<Self::Histories, String>;
 
-    /// Removes what a history has left, in a process that uses the backend. `words` are the workers' own.
+    /// Removes the remains of a history, in a process that uses the backend. `words` belong to the workers.
     fn remove_queues(side: &Setup<Self>, words: &[AtomicU32]);
 
-    /// What is left of queues in the directory of a namespace after that, in words.
+    /// The remains of queues in the directory of a namespace after that, in words.
     fn left_behind(directory: &Path) -> Option<String>;
 
     /// Whether this answer of the kernel says that it has no room for a queue.
@@ -143,12 +143,12 @@ pub trait Comparable: Family {
         false
     }
 
-    /// Which queue a blocked call waits for: a number for each that has to be told apart.
+    /// The queue for which a blocked call waits: a number for each that must be distinguished.
     fn queue_of(_call: Self::Call, _kernels_words: &[AtomicU32]) -> u32 {
         0
     }
 
-    /// Whom to interrupt before a call, because the kernel leaves open what it does to several who are blocked.
+    /// The workers to interrupt before a call, because the kernel does not define its effect on several blocked ones.
     fn unforeseeable_before(
         _call: Self::Call,
         _waiting: &[Waiting<Self::Call>],
@@ -157,7 +157,7 @@ pub trait Comparable: Family {
         Vec::new()
     }
 
-    /// Whom to interrupt after a call, because the kernel leaves open in which order they go on waiting.
+    /// The workers to interrupt after a call, because the kernel does not define the order in which they continue to wait.
     fn unforeseeable_after(
         _call: Self::Call,
         _waiting: &[Waiting<Self::Call>],
@@ -182,7 +182,7 @@ pub struct Config<'a, F: Family = Posix> {
     pub backend: Kind<F>,
     /// The program `compare`, for a backend that has to be preloaded.
     pub program: Option<&'a Path>,
-    /// Is told now and then how many operations were done.
+    /// Gets the number of operations from time to time.
     pub progress: Option<&'a dyn Fn(u64)>,
 }
 
@@ -197,7 +197,7 @@ pub struct Summary {
     pub blocked: u64,
     /// Histories that were given up because the kernel had no room for another queue.
     pub refused: u64,
-    /// What the kernel could not be asked, in words.
+    /// The questions that the kernel can't answer, in words.
     pub unasked: String,
     /// How often each call was answered how: "mq_send", "EAGAIN".
     pub seen: Seen,
@@ -324,7 +324,7 @@ fn set_up<F: Comparable>(
     let namespace = kept.map(OwnedFd::try_clone).transpose();
     let namespace = namespace.map_err(|error| error.to_string())?;
     let (backend, launch) = if let Kind::Preloaded(library) = kind {
-        // The loader would go on without it, and the worker on queues that are all processes's.
+        // The loader would continue without it, and the worker would use the shared queues.
         if !library.exists() {
             return Err(format!("{}: no such file", library.display()));
         }

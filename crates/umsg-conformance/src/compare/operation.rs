@@ -1,4 +1,4 @@
-//! What a history is made of, and how it reads.
+//! The parts of a history, and their text form.
 
 use std::fmt;
 
@@ -20,8 +20,7 @@ pub trait Call:
     /// The C function, in a word.
     fn kind(self) -> &'static str;
 
-    /// Whether what others wait for may be something else after it, so that a call that begins anew ends otherwise than
-    /// one that goes on.
+    /// Returns whether the causes for which others wait may change by it, so that a restarted call ends differently from a continued one.
     fn changes_the_waiting(self) -> bool {
         false
     }
@@ -88,7 +87,7 @@ impl<C: Call> Operation<C> {
 pub struct Step<C> {
     /// The worker that does it, or that it is done to.
     pub worker: usize,
-    /// What it does.
+    /// Its action.
     pub operation: Operation<C>,
 }
 

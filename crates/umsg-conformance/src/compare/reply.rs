@@ -24,11 +24,11 @@ pub enum Outcome {
 /// The answer to an operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reply {
-    /// What the call returned.
+    /// The return value of the call.
     pub outcome: Outcome,
     /// What else it said: priority, attributes, status.
     pub details: Vec<i64>,
-    /// What it said of times, in seconds.
+    /// The times that it reported, in seconds.
     pub times: Vec<i64>,
     /// The bytes that it delivered.
     pub data: Vec<u8>,
@@ -57,7 +57,7 @@ impl Reply {
         }
     }
 
-    /// The same, with these details.
+    /// The answer with these details.
     pub fn with(mut self, details: impl IntoIterator<Item = i64>) -> Reply {
         self.details.extend(details);
         self

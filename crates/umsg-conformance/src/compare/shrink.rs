@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// How long to go on cutting.
+/// The time to continue truncating.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Leaves out what can be left out. `differs` says whether a history still shows a difference, and up to which step.

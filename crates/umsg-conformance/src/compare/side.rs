@@ -1,4 +1,4 @@
-//! One side of the comparison: its workers, and what the coordinator knows of them.
+//! One side of the comparison: its workers, and the coordinator's knowledge of them.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::PathBuf;
@@ -13,18 +13,18 @@ use super::worker::{FIRST_SOCKET, Shared, Worker};
 use crate::backend::{Basics, Kind};
 use crate::sys::{self, Forked, Pause, Pid};
 
-/// How long to wait for what is bound to happen.
+/// The time to wait for an event that must happen.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A side that is not as it should be, whatever the other one does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trouble(pub String);
 
-/// What a side is made of, for every history.
+/// The parts of a side, for every history.
 pub struct Setup<F: Comparable> {
-    /// What it is.
+    /// Its kind.
     pub kind: Kind<F>,
-    /// Whom the workers ask; or, if they are another program, whom to ask about the same queues here.
+    /// The backend of the workers; or, if they are another program, the backend for the same queues in this process.
     pub backend: Box<F::Backend>,
     /// How the workers are started.
     pub launch: Launch,
@@ -66,7 +66,7 @@ impl<F: Comparable> Setup<F> {
     }
 }
 
-/// Whether a worker is blocked, and if not what it answered.
+/// Returns the answer of a worker, or that it is blocked.
 pub enum Settled {
     /// It sleeps in the call.
     Blocked,
@@ -147,7 +147,7 @@ impl<'a, F: Comparable> Side<'a, F> {
 
     /// Tells a worker to do a step.
     pub fn command(&self, worker: usize, step: usize) -> Result<(), Trouble> {
-        // The worker idles: it may be told of the same step again.
+        // The worker is idle: it may get the same step again.
         self.words[worker].store(0, Ordering::Release);
         let socket = self.sockets[worker].as_raw_fd();
         sys::write_record(socket, &(step as u32).to_le_bytes())
@@ -216,7 +216,7 @@ impl<'a, F: Comparable> Side<'a, F> {
         sys::kill(self.process(worker), signal);
     }
 
-    /// Stops a worker and lets it go on.
+    /// Stops and continues a worker.
     pub fn stop_and_continue(&self, worker: usize) -> Result<(), Trouble> {
         let process = self.process(worker);
         sys::kill(process, libc::SIGSTOP);

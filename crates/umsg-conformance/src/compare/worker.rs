@@ -1,4 +1,4 @@
-//! A process of one side: does what it is told, and says what came of it.
+//! A process of one side: executes orders, and reports the results.
 
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -35,7 +35,7 @@ impl<F: Comparable> Shared<'_, F> {
     }
 }
 
-/// What makes the calls of a family, and remembers what it has to from one to the next.
+/// The caller of a family's calls, with its state between them.
 pub trait Hand<C> {
     /// A process begins, and this is its: the first one or one that was forked.
     fn begin(&mut self) {}
@@ -74,7 +74,7 @@ impl<'a, F: Comparable> Worker<'a, F> {
         }
     }
 
-    /// Does what it is told until it is killed or told to exit.
+    /// Executes orders until it is killed or ordered to exit.
     pub fn serve(mut self) -> ! {
         loop {
             let mut command = [0; 4];

@@ -1,4 +1,4 @@
-//! What a process of a history does, and how it reads.
+//! The steps of a process of a history, and their text form.
 
 use std::fmt;
 
@@ -211,7 +211,7 @@ impl Act {
 pub struct Step {
     /// The process.
     pub process: usize,
-    /// What it does, or what happens to it.
+    /// Its action, or the event that concerns it.
     pub act: Act,
 }
 

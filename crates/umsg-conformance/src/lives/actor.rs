@@ -48,10 +48,10 @@ extern "C" fn nothing(_: i32) {}
 /// Obeys commands as the actor of this number.
 ///
 /// # Errors
-/// What is missing that the coordinator should have prepared.
+/// A missing preparation of the coordinator.
 pub fn act(number: &str) -> Result<(), String> {
     let number = number.parse().map_err(|_| "no number of an actor")?;
-    // A descriptor of its own: an actor that runs another program needs the first one again.
+    // A new descriptor: an actor that runs another program needs the first one again.
     let memory = sys::take(MEMORY);
     let words = sys::words_of(memory.as_fd(), WORDS).map_err(|errno| errno.to_string())?;
     sys::forget(memory);

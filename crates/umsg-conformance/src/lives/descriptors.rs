@@ -50,7 +50,7 @@ impl Registration {
     }
 }
 
-/// What is open.
+/// The open descriptors.
 #[derive(Default)]
 pub struct Descriptors {
     processes: [Process; PROCESSES],
@@ -225,7 +225,7 @@ impl Descriptors {
         }
     }
 
-    /// Descriptors that stay open are attached to anew.
+    /// Descriptors that stay open are attached again.
     fn exec(&mut self, process: usize) {
         let mut numbers = std::mem::take(&mut self.processes[process]).numbers;
         numbers.retain(|_, descriptor| !descriptor.close_on_exec);
@@ -281,7 +281,7 @@ impl Descriptors {
         self.settle();
     }
 
-    /// Forgets what is closed.
+    /// Forgets closed descriptors.
     fn settle(&mut self) {
         for process in &mut self.processes {
             let numbers = &process.numbers;

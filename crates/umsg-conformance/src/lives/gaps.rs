@@ -14,7 +14,7 @@ pub enum Gap {
     Doorbell,
     /// A registration for notification whose process ran another program.
     NotifyOverExec,
-    /// A blocked call that the kernel has begun anew after a stop.
+    /// A blocked call that the kernel has restarted after a stop.
     BegunAnew,
     /// Several processes sleep in epoll_wait for one set.
     OneSetSeveralWaiters,
@@ -22,7 +22,7 @@ pub enum Gap {
     SeveralSenders,
     /// Several receivers were blocked on a System V queue when IPC_SET changed it.
     SeveralReceivers,
-    /// One message fills an empty queue, or its receipt empties a full one, beside a poller.
+    /// One message fills an empty queue, or its receipt empties a full one, while a process polls.
     BothLevels,
 }
 
@@ -122,11 +122,11 @@ const NOT_REGISTERED: &[u8] = b"NOTIFY:0     SIGNO:0     NOTIFY_PID:";
 pub struct Ledger {
     descriptors: Descriptors,
     blocked: [Option<Act>; PROCESSES],
-    /// Blocked calls that the kernel has begun anew after a stop.
+    /// Blocked calls that the kernel has restarted after a stop.
     begun_anew: [bool; PROCESSES],
-    /// Queues on which several calls were blocked when the kernel began one of them anew after a stop.
+    /// Queues on which several calls were blocked when the kernel restarted one of them after a stop.
     reordered: BTreeSet<Queue>,
-    /// Keys of System V queues on which several receivers were blocked when the kernel began one or all of them anew, and why it did.
+    /// Keys of System V queues on which several receivers were blocked when the kernel restarted one or all of them, and the reason.
     reordered_keys: BTreeMap<usize, Gap>,
 }
 
@@ -206,7 +206,7 @@ impl Ledger {
         self.descriptors.ended(process);
     }
 
-    /// The gap that explains a difference; `None` for an answer stands for a process that is blocked.
+    /// The gap that explains a difference; an answer of `None` means that the process is blocked.
     pub fn gap(
         &self,
         process: usize,
@@ -278,8 +278,8 @@ impl Ledger {
         }
     }
 
-    /// Whether the drop-in's call is still blocked because the kernel has begun it, or another one on the queue, anew: behind
-    /// the others, and with another look at O_NONBLOCK.
+    /// Returns whether the drop-in's call is still blocked because the kernel has restarted this call, or another one on the queue: behind
+    /// the others, after reading O_NONBLOCK again.
     fn was_begun_anew(
         &self,
         process: usize,
@@ -294,7 +294,7 @@ impl Ledger {
                 && is_overtaken(kernel, other)
     }
 
-    /// Whether a process that slept in epoll_wait is told of a message and of room, and by the kernel of one of them.
+    /// Returns whether a process that slept in epoll_wait learns of a message and of room; the kernel reports one of them.
     fn is_told_of_both_levels(
         &self,
         process: usize,

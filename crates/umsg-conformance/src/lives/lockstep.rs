@@ -60,7 +60,7 @@ const LEEWAY: Leeway = Leeway {
     seconds: 0,
 };
 
-/// A process of the drop-in that gives no answer for so long sleeps, if a known gap says that it may.
+/// A process of the drop-in that gives no answer for this time sleeps, if a known gap allows it.
 const ASLEEP: Duration = Duration::from_secs(2);
 
 /// Plays a history.

@@ -48,7 +48,7 @@ const ATTEMPTS: u32 = 3;
 pub struct Config<'a> {
     /// The program `compare`.
     pub program: &'a Path,
-    /// What is compared with the kernel.
+    /// The subjects of the comparison with the kernel.
     pub queues: Queues,
     /// The least number of operations.
     pub operations: u64,
@@ -56,7 +56,7 @@ pub struct Config<'a> {
     pub budget: Option<Duration>,
     /// The start of the random numbers.
     pub seed: u64,
-    /// Is told now and then how many operations were done.
+    /// Gets the number of operations from time to time.
     pub progress: Option<&'a dyn Fn(u64)>,
 }
 

@@ -1,4 +1,4 @@
-//! One side of a history: its processes, and what the coordinator knows of them.
+//! One side of a history: its processes, and the coordinator's knowledge of them.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
@@ -21,11 +21,11 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 pub enum Queues {
     /// The kernel's, in an IPC namespace of the history.
     Kernel,
-    /// Those of the drop-in that lies here, in a directory of the history.
+    /// The calls of the drop-in of this directory, with its queues in a directory of the history.
     Dropin(PathBuf),
 }
 
-/// What the coordinator learns of a process.
+/// The report of a process to the coordinator.
 pub enum Settled {
     /// It sleeps in its call.
     Blocked,
@@ -184,7 +184,7 @@ impl Side {
         sys::kill(self.process(process), signal);
     }
 
-    /// Stops a process and lets it go on.
+    /// Stops and continues a process.
     pub fn stop_and_continue(&self, process: usize) -> Result<(), String> {
         let pid = self.process(process);
         sys::kill(pid, libc::SIGSTOP);

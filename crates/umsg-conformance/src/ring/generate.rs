@@ -3,11 +3,11 @@
 use super::{Completion, ENTRIES, Operation};
 use crate::compare::Random;
 
-/// Messages that one post has at most, more than a receiver has room for.
+/// The largest number of messages of a post, which exceeds a receiver's room.
 const LONGEST: u64 = 3 * ENTRIES as u64;
 
-/// IORING_CQE_F_32 of linux/io_uring.h. Linux 6.18 takes it from the sender for its own, and puts in completions that nobody
-/// posted: flags that collide with control bits, which umsg's can't.
+/// IORING_CQE_F_32 of linux/io_uring.h. Linux 6.18 takes this bit from the sender's flags for itself, and adds completions that no process
+/// posted. So flags can collide with control bits, which is impossible in umsg.
 const TAKEN_FOR_CONTROL: u32 = 1 << 15;
 
 /// So many operations from a seed.

@@ -1,5 +1,5 @@
-//! Message rings beside io_uring's: the same operations on an io_uring pair and on an umsg pair, one after the other, and the
-//! same answers.
+//! Message rings compared with io_uring's: the same operations on an io_uring pair and on an umsg pair, one after the other, and the same
+//! answers.
 //!
 //! ```text
 //!   operations ──┬──► io_uring ── MSG_RING ──► io_uring        answers, and completions in order
@@ -45,7 +45,7 @@ pub struct Completion {
     pub flags: u32,
 }
 
-/// What is done to a pair of rings.
+/// The operations on a pair of rings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// A new pair; whether its receiver is disabled at first.
@@ -80,7 +80,7 @@ pub enum Answer {
     Taken(Vec<Completion>),
     /// Whether as many messages as were waited for are there.
     Waited(bool),
-    /// Whether it slept until the last message was posted, and what it found.
+    /// Whether it slept until the last message was posted, and the messages that it found.
     Met(bool, Vec<Completion>),
     /// There is no pair, or no receiver.
     Nothing,

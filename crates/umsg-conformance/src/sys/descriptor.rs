@@ -1,4 +1,4 @@
-//! Descriptors: pipes and sockets, what is read and written through them, where they are.
+//! Descriptors: pipes and sockets, their data, their numbers.
 
 use super::check;
 use crate::errno::Errno;
@@ -30,7 +30,7 @@ pub fn sockets() -> Result<(OwnedFd, OwnedFd), Errno> {
     Ok(owned(ends))
 }
 
-/// Passes a descriptor through a socket: a second descriptor of what it leads to, closed on exec.
+/// Passes a descriptor through a socket: a second descriptor of the same file, closed on exec.
 ///
 /// # Errors
 /// Those of `socketpair`, `sendmsg` and `recvmsg`.
@@ -78,8 +78,7 @@ fn owned(ends: [RawFd; 2]) -> (OwnedFd, OwnedFd) {
 /// Those of `write`.
 pub fn write_record(fd: RawFd, bytes: &[u8]) -> io::Result<()> {
     loop {
-        // SAFETY: a live slice and its length. This is the system call itself, so that nothing that stands in for
-        // libc's function sees what belongs to the tests.
+        // SAFETY: a live slice and its length. This is the system call itself, so that no library sees the descriptors of the tests.
         let written = unsafe { libc::syscall(libc::SYS_write, fd, bytes.as_ptr(), bytes.len()) };
         if written >= 0 {
             return Ok(());
@@ -109,7 +108,7 @@ pub fn read_record(fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
     }
 }
 
-/// Whether there is something to read (or the other end is closed), after waiting for so long at most.
+/// Waits at most this long, and returns whether data are readable or the other end is closed.
 pub fn readable(fd: RawFd, patience: Duration) -> bool {
     let mut poll = libc::pollfd {
         fd,
@@ -160,13 +159,13 @@ pub fn memory_file() -> Result<std::fs::File, Errno> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) }.into())
 }
 
-/// The descriptor at a number that is known to be open, and is nobody's.
+/// The descriptor at a number that is open, and that no other code owns.
 pub fn take(number: RawFd) -> OwnedFd {
-    // SAFETY: for callers that were handed it by whoever started this program.
+    // SAFETY: for callers that got the descriptor from the process that started this program.
     unsafe { OwnedFd::from_raw_fd(number) }
 }
 
-/// Closes every descriptor in a range, without any process that stands in for libc noticing.
+/// Closes every descriptor in a range by a system call that no library sees.
 ///
 /// To be called at the very start of a child, when nothing uses them.
 pub fn close_all(first: u32, last: u32) {
@@ -174,7 +173,7 @@ pub fn close_all(first: u32, last: u32) {
     unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
 }
 
-/// Forgets a descriptor that is known to be closed, or is to stay open.
+/// Forgets a descriptor that is known to be closed, or must stay open.
 pub fn forget(fd: OwnedFd) {
     std::mem::forget(fd);
 }

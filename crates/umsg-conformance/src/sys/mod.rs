@@ -1,4 +1,4 @@
-//! The system calls that running cases and histories in processes of their own takes.
+//! The system calls for running cases and histories in separate processes.
 
 mod descriptor;
 mod memory;

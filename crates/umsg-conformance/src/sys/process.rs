@@ -34,7 +34,7 @@ pub enum Forked {
 /// # Errors
 /// Those of `fork`.
 pub fn fork() -> Result<Forked, Errno> {
-    // SAFETY: the child goes on with what glibc keeps usable after a fork (memory, files) and ends with `leave`.
+    // SAFETY: the child only uses parts of glibc that work after a fork (memory, files), and ends with `leave`.
     match check(unsafe { libc::fork() })? {
         0 => Ok(Forked::Child),
         child => Ok(Forked::Parent(child)),
@@ -54,7 +54,7 @@ pub fn kill(pid: Pid, signal: i32) {
     unsafe { libc::kill(pid, signal) };
 }
 
-/// Puts this process at the head of a group of its own.
+/// Makes this process the leader of a new group.
 pub fn lead_group() {
     // SAFETY: has no preconditions.
     unsafe { libc::setpgid(0, 0) };
@@ -105,7 +105,7 @@ pub struct Pause {
 }
 
 impl Pause {
-    /// Waits for so long at most.
+    /// Waits at most this long.
     pub fn new(patience: Duration) -> Pause {
         Pause {
             until: Instant::now() + patience,
@@ -165,7 +165,7 @@ pub fn wait_until_gone(pid: Pid, patience: Duration) -> bool {
 /// Those of `pthread_create`.
 ///
 /// # Safety
-/// What the argument points to has to be there as long as the thread.
+/// The target of the argument has to outlive the thread.
 pub unsafe fn start_thread(
     thread: &mut libc::pthread_t,
     function: extern "C-unwind" fn(*mut c_void) -> *mut c_void,

@@ -1,4 +1,4 @@
-//! What a process is surrounded by: environment, namespaces, limits, priorities, the time.
+//! The surroundings of a process: environment, namespaces, limits, priorities, the time.
 
 use super::check;
 use crate::errno::Errno;
@@ -16,7 +16,7 @@ pub fn set_environment(name: &str, value: &Path) {
     unsafe { libc::setenv(name.as_ptr(), value.as_ptr(), 1) };
 }
 
-/// Moves this process into an IPC namespace of its own, whose queues vanish with it. `None` without the right to.
+/// Moves this process into a private IPC namespace, whose queues end with it. `None` without permission.
 pub fn enter_private_ipc_namespace() -> Option<()> {
     // SAFETY: changes which IPC objects this process sees, nothing else.
     (unsafe { libc::unshare(libc::CLONE_NEWIPC) } == 0).then_some(())

@@ -21,7 +21,7 @@ pub struct User {
 }
 
 impl User {
-    /// Nobody: no rights beyond those of others.
+    /// User nobody: only the rights of others.
     pub const NOBODY: User = User {
         uid: 65534,
         gid: 65534,

@@ -2,9 +2,9 @@
 //!
 //! Built as for POSIX queues, on the same [`runner`](crate::runner) and [`compare`](crate::compare).
 //!
-//! The kernel's queues belong to an IPC namespace, not to a process. Each case and each history has one of its own where
-//! that is allowed, with which its queues vanish and in which no other process's queues are counted. Elsewhere it removes
-//! what it has made, and what can't be asked then is skipped.
+//! The kernel's queues belong to an IPC namespace, not to a process. Each case and each history has a private one if permitted. Its queues
+//! end with the namespace, and no other process's queues are counted there. Otherwise it removes its queues, and what can't be asked then is
+//! skipped.
 
 pub mod backend;
 pub mod cases;
@@ -45,7 +45,7 @@ impl Family for SystemV {
 
     fn remove_from_kernel(notice: &[u8]) {
         if let Ok(id) = notice.try_into().map(i32::from_le_bytes) {
-            // What is gone already is no failure.
+            // A missing queue is no failure.
             let _ = Called::kernel().remove(id);
         }
     }

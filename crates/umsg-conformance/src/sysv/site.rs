@@ -1,4 +1,4 @@
-//! Where a case runs: a backend, keys of its own, and children and users to try things with.
+//! The environment of a case: a backend, unique keys, and children and users for its actions.
 //!
 //! A call that the backend can't express ends the case as skipped; every other answer comes back as
 //! `Result<_, Errno>`. What does not say that it waits has `IPC_NOWAIT`, so that a case never hangs by mistake.
@@ -169,7 +169,7 @@ impl Site {
         queue
     }
 
-    /// A new queue of a key of its own.
+    /// A new queue with a new key.
     pub fn queue_with_key(&self, mode: i32) -> (i32, Queue<'_>) {
         let key = self.key();
         let queue = self.get(key, IPC_CREAT | IPC_EXCL | mode);
@@ -230,7 +230,7 @@ impl fmt::Debug for Queue<'_> {
     }
 }
 
-/// The same queue has the same identifier.
+/// A queue keeps its identifier.
 impl PartialEq for Queue<'_> {
     fn eq(&self, other: &Self) -> bool {
         self.id == other.id
@@ -311,7 +311,7 @@ impl Queue<'_> {
         Ok(self.stat(IPC_STAT)?.1)
     }
 
-    /// `msgctl` with `IPC_STAT`, `MSG_STAT` or `MSG_STAT_ANY`, the identifier taken for what the command asks for.
+    /// `msgctl` with `IPC_STAT`, `MSG_STAT` or `MSG_STAT_ANY`, the identifier taken as the command requires.
     pub fn stat(self, command: i32) -> Result<(i32, Status), Errno> {
         self.ask(|backend| backend.stat(self.id, command))
     }

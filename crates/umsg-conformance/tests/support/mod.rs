@@ -16,7 +16,7 @@ pub use umsg_testkit::run::{on_the_path, skip as missing};
 /// How long a program may take before it counts as hung.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What a program printed, and whether it was content.
+/// The output of a program, and whether it succeeded.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Ran {
     pub success: bool,
@@ -31,8 +31,7 @@ pub enum Kernel {
     Barred,
 }
 
-/// Has the kernel refuse POSIX queues to this process, and System V queues in a namespace of its own, if that may be had. System
-/// calls only.
+/// Makes the kernel refuse POSIX queues to this process, and System V queues in a private namespace, if permitted. Uses system calls only.
 fn bar_kernel_queues(is_private: bool) -> io::Result<()> {
     if is_private {
         let _ = sys::limit_kernel_system_v_queues(0);
@@ -40,8 +39,8 @@ fn bar_kernel_queues(is_private: bool) -> io::Result<()> {
     Ok(sys::limit_kernel_queues(0)?)
 }
 
-/// Runs a program to its end, in an IPC namespace of its own if that is allowed, and in a group of its own that is
-/// killed if it hangs. Both of its outputs are taken together.
+/// Runs a program to its end, in a private IPC namespace if permitted, and in a separate group that is killed if it hangs. Both of its
+/// outputs are combined.
 pub fn finish(mut command: Command, kernel: Kernel) -> Ran {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("output");
@@ -87,7 +86,7 @@ pub fn finish(mut command: Command, kernel: Kernel) -> Ran {
     }
 }
 
-/// The same program on the kernel and on umsg.
+/// One program on the kernel and on umsg.
 pub fn on_both(command: impl Fn() -> Command) -> (Ran, Ran) {
     let library = library::path().unwrap_or_else(|why| panic!("{why}"));
     let kernel = finish(command(), Kernel::Open);

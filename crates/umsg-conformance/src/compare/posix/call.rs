@@ -77,7 +77,7 @@ impl Deadline {
 /// A size, relative to the message size of the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Size {
-    /// None at all.
+    /// None.
     Zero,
     /// About so many bytes, but not too many.
     Within(usize),
@@ -231,7 +231,7 @@ pub enum Call {
         slot: Slot,
         with: Option<Slot>,
         events: i16,
-        /// For ever, or not at all.
+        /// Without limit, or no wait.
         waits: bool,
     },
     Select {
@@ -326,7 +326,7 @@ impl operation::Call for Call {
         }
     }
 
-    // It may set or clear `O_NONBLOCK`, which a call that begins anew looks at again.
+    // It may set or clear `O_NONBLOCK`, which a restarted call reads again.
     fn changes_the_waiting(self) -> bool {
         match self {
             Call::SetAttributes { .. } => true,

@@ -1,4 +1,4 @@
-//! Histories by chance: what happens, and what the kernel can't be asked.
+//! Random histories: their steps, and the questions that the kernel can't answer.
 
 mod descriptors;
 mod events;
@@ -74,7 +74,7 @@ pub struct Generator {
     pub unasked: Unasked,
 }
 
-/// The bits that chown clears under circumstances of its own, which have nothing to do with queues.
+/// The bits that chown clears for reasons that do not concern queues.
 const SET_ID: u32 = 0o6000;
 
 impl Generator {
@@ -158,7 +158,7 @@ impl Generator {
             character.notices = 0;
             character.polling /= 4;
         }
-        // A signal to another user's process comes a little later, and may interrupt what it does next.
+        // A signal to another user's process arrives a little later, and may interrupt its next call.
         if character.notices > 0 && character.users {
             if is_even {
                 character.users = false;

@@ -20,11 +20,11 @@ const MOST: usize = 1000;
 /// The words that the workers of a side share: a list of the processes that there were.
 pub const WORDS: usize = 1 + MOST;
 
-/// Where in the line that a queue's descriptor reads the process stands that is registered.
+/// The position of the registered process in the text of a queue's descriptor.
 const REGISTERED: usize = 53;
 const DIGITS: usize = 7;
 
-/// What a worker knows.
+/// The state of a worker.
 pub struct Hand<'a> {
     backend: &'a dyn Backend,
     names: &'a [CString],
@@ -281,7 +281,7 @@ impl<'a> Hand<'a> {
         self.line(self.fd(slot), 0, buffer, read)
     }
 
-    /// The answer of a call that reads from here on; in the place of a process stands what to call it.
+    /// The answer of a call, with names in place of process ids.
     fn line(&self, fd: Fd, from: usize, mut buffer: Vec<u8>, read: Answer<usize>) -> Reply {
         Reply::of(read, |count| {
             buffer.truncate(count);

@@ -1,15 +1,14 @@
 //! POSIX queues, as they are compared.
 //!
-//! One thing that the kernel does is not: when a blocked call begins anew after a handler with SA_RESTART or a stop, it
-//! waits behind all processes else, and looks at `O_NONBLOCK` again. umsg goes on waiting where it was.
+//! One behaviour of the kernel is not compared: a blocked call that restarts after a handler with SA_RESTART or a stop waits behind all
+//! other processes, and reads `O_NONBLOCK` again. umsg keeps its place.
 //!
-//! Beside the calls of queues there are those that watch them: poll and select, epoll sets whose members come, go
-//! and change, level- and edge-triggered, once and exclusively, and are asked after every call of their process or now and
-//! then (which members are told first is not compared); registrations for notifications, and what their handlers were told. Of
-//! those some is not asked:
+//! In addition to the calls of queues, histories have calls that watch them: poll and select, epoll sets whose members come, go and change,
+//! level- and edge-triggered, once and exclusively, and are asked after every call of their process or now and then (which members are told
+//! first is not compared); registrations for notifications, and what their handlers were told. Of those some is not asked:
 //!
 //! - a queue that two processes share since a fork is registered in a set only if it was registered before (`watch.rs`);
-//! - where there are sets and several users, all processes may open every queue: who has one by inheritance that its mode denies
+//! - where there are sets and several users, all processes may open every queue: a process may have inherited one that its mode denies
 //!   it can't tell those that watch it;
 //! - no call blocks in histories with notifications and several users: the signal to another user's process is raised by a
 //!   thread of that process, a little later, and may interrupt what that does next;
@@ -43,7 +42,7 @@ use hand::Hand;
 /// The deepest queue in a namespace of the kernel's that is a comparison's own, in messages.
 const DEEPEST: i64 = 200;
 
-/// How long to wait for what is bound to happen.
+/// The time to wait for an event that must happen.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A place for the kernel's queues that is this comparison's own, with limits as high as they can be set there; if it can

@@ -10,7 +10,7 @@ pub const SIGNALS: [i32; 2] = [40, 41];
 /// How many are remembered.
 const MOST: usize = 200;
 
-/// A signal as its handler was told.
+/// A signal with the information for its handler.
 struct Notice {
     signal: AtomicI32,
     code: AtomicI32,
@@ -61,7 +61,7 @@ pub fn begin(backend: &dyn Backend) {
     }
 }
 
-/// All that have come so far, as numbers: signal, code, value, the sender and its user. `who` says what to call a process.
+/// All signals so far, as numbers: signal, code, value, the sender and its user. `who` names processes.
 pub fn told(who: impl Fn(i32) -> i64) -> Vec<i64> {
     let count = COUNT.load(Ordering::Acquire);
     let notices = NOTICES.iter().take(count);

@@ -1,9 +1,8 @@
 //! The epoll sets of a worker.
 //!
-//! What is registered belongs to an open file, and a fork gives two processes the same ones. The drop-in registers a doorbell for
-//! the queue, which is opened by the first registration: processes that shared the queue before that have a doorbell
-//! each. So a queue that was shared is registered only where its doorbell was shared with it, and members of a set
-//! are changed by the process that made it.
+//! A registration belongs to an open file, and a fork gives two processes the same open files. The drop-in registers a doorbell for the
+//! queue, which is opened by the first registration: processes that shared the queue before that have a doorbell each. So a queue that was
+//! shared is registered only where its doorbell was shared with it, and members of a set are changed by the process that made it.
 
 use std::collections::HashMap;
 
@@ -29,7 +28,7 @@ struct Remembered {
     own: bool,
     /// Whether other processes have it, too.
     shared: bool,
-    /// Whether it is to be asked after every call.
+    /// Whether it is read after every call.
     watched: bool,
 }
 
@@ -59,14 +58,14 @@ impl Watch {
         }
     }
 
-    /// The process begins: what it has is another's.
+    /// The process begins: its descriptors come from another process.
     pub fn begin(&mut self) {
         for set in &mut self.sets {
             set.own = set.set == NONE.set;
         }
     }
 
-    /// The process forks: what it has is another's, too.
+    /// The process forks: its descriptors belong to another process, too.
     pub fn fork(&mut self) {
         self.forks += 1;
         for set in &mut self.sets {
@@ -141,7 +140,7 @@ impl Watch {
         registered || opened == self.forks
     }
 
-    /// What a set tells.
+    /// The events of a set.
     pub fn told(&self, at: Slot) -> Reply {
         Reply::of(self.ask(at), |told| {
             returned(told.len() as i64 / 2).with(told)
@@ -156,8 +155,8 @@ impl Watch {
             .collect())
     }
 
-    /// Adds what the watched sets tell to the answer of a call. One that may have been let go by another process's call runs
-    /// beside that process, and leaves the sets alone that both have.
+    /// Adds the events of the watched sets to the answer of a call. A call that another process's call may have ended runs in parallel with
+    /// that process, and does not use the sets that both have.
     pub fn add_to(&self, mut reply: Reply, may_block: bool) -> Reply {
         for at in 0..SETS {
             let Remembered {

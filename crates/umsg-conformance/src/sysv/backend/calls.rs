@@ -22,7 +22,7 @@ macro_rules! functions {
         pub struct Functions {
             $(pub $name: $signature,)*
             $(pub $other: $others_signature,)*
-            /// Tells the library that the process has become another user's, if it has to be told.
+            /// Informs the library of the process's new user, if it needs this.
             pub forget_caller: Option<unsafe extern "C" fn() -> c_int>,
         }
 
@@ -36,7 +36,7 @@ macro_rules! functions {
                 }
             }
 
-            /// What a library provides, or else the libraries that it depends on: what a program sees that preloads it.
+            /// The symbols of a library, or of its dependencies, as a program sees them that preloads it.
             ///
             /// # Errors
             /// The loader's message.
@@ -58,7 +58,7 @@ macro_rules! functions {
                 })
             }
 
-            /// What the C library provides under names of its own; signals and threads are libc's.
+            /// The calls of the C library under its own names; signals and threads are libc's.
             ///
             /// # Errors
             /// The loader's message.
@@ -158,14 +158,14 @@ impl Functions {
     }
 }
 
-// The calls below hand over places that are no good, or sizes that no message has: that they are answered is what is
-// asked. A backend that is a library and not the kernel may be asked only what it promises to answer.
+// The calls below pass bad addresses, or sizes that no message has: the cases test the answers. A backend that is a library gets only the
+// calls that it promises to answer.
 impl Functions {
-    /// `msgsnd` of so many bytes at this place; what is there has the type 1.
+    /// `msgsnd` of this many bytes at this address; the type there is 1.
     pub fn send_at(&self, id: Id, place: Place, size: usize, flags: i32) -> Answer<()> {
         let address = place.address();
         if place == Place::Good {
-            // SAFETY: memory of its own, aligned.
+            // SAFETY: private memory, aligned.
             unsafe { address.cast::<c_long>().write(1) };
         }
         // SAFETY: as said above.
@@ -260,7 +260,7 @@ impl Called {
         })
     }
 
-    /// Those of the C library that lies here, with its queues in `directory`.
+    /// The calls of the C library of this directory, with its queues in `directory`.
     ///
     /// # Errors
     /// The loader's message, or why the directory is no namespace.
@@ -307,8 +307,8 @@ impl Basics for Called {
     }
 }
 
-// Each call below hands over what its C declaration asks for: live buffers and their lengths, structures of the right
-// type. Identifiers may be any number at all: that they are checked is what is tested.
+// Each call below passes the arguments that its C declaration requires: live buffers and their lengths, structures of the right type.
+// Identifiers may be any number: the cases test that they are checked.
 impl Backend for Called {
     fn get(&self, key: i32, flags: i32) -> Answer<Id> {
         // SAFETY: as said above.

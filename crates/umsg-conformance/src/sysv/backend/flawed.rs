@@ -1,4 +1,4 @@
-//! The kernel with one deliberate mistake: what the comparison has to find.
+//! The kernel with one deliberate mistake, which the comparison has to find.
 
 use super::{Answer, Backend, Called, Change, Functions, Id, Info, MSG_COPY, Status};
 use crate::backend::{Basics, Failure};
@@ -62,7 +62,7 @@ impl Flaw {
         Flaw::StaleIsRemoved,
     ];
 
-    /// Whether only other users see it, or a process whose queues are no other process's.
+    /// Whether only other users see it, or a process with private queues.
     pub fn needs_root(self) -> bool {
         matches!(
             self,
@@ -127,7 +127,7 @@ impl Flawed {
         (returned, status)
     }
 
-    /// An answer that says of a stale identifier what a removal says to waiters.
+    /// An answer with the error of a stale identifier, which a removal reports to waiters.
     fn stale<T>(&self, answer: Answer<T>) -> Answer<T> {
         match answer {
             Err(Failure::Errno(Errno::EINVAL)) if self.has(Flaw::StaleIsRemoved) => {

@@ -1,4 +1,4 @@
-//! What is compared: one trait at the level of the C calls, and its implementations.
+//! The compared interface: one trait at the level of the C calls, and its implementations.
 
 mod calls;
 mod flawed;
@@ -122,7 +122,7 @@ pub trait Backend: Basics {
     /// `msgrcv`: the number of bytes, and the message's type.
     fn receive(&self, id: Id, text: &mut [u8], mtype: i64, flags: i32) -> Answer<(usize, i64)>;
 
-    /// `msgctl` with `IPC_STAT`, `MSG_STAT` or `MSG_STAT_ANY`: what it returns, and what it fills in.
+    /// `msgctl` with `IPC_STAT`, `MSG_STAT` or `MSG_STAT_ANY`: the return value and the structure.
     fn stat(&self, id: Id, command: i32) -> Answer<(i32, Status)>;
 
     /// `msgctl` with `IPC_SET`.
@@ -131,11 +131,11 @@ pub trait Backend: Basics {
     /// `msgctl` with `IPC_RMID`.
     fn remove(&self, id: Id) -> Answer<()>;
 
-    /// `msgctl` with `IPC_INFO` or `MSG_INFO`: what it returns, and what it fills in.
+    /// `msgctl` with `IPC_INFO` or `MSG_INFO`: the return value and the structure.
     fn info(&self, command: i32) -> Answer<(i32, Info)>;
 
-    /// Whether it is a library in the process, which touches memory itself and maps queues with the rights of its process:
-    /// whom a queue grants nothing sees no counts of it, and a bad address is no EFAULT.
+    /// Whether the backend is a library in the process, which accesses memory itself and maps queues with the rights of its process. Then a
+    /// user without access to a queue sees no counts of it, and a bad address is no EFAULT.
     fn is_library(&self) -> bool {
         false
     }

@@ -96,7 +96,7 @@ impl Backend for Native {
             uid: Some(change.uid),
             gid: Some(change.gid),
             mode: Some(change.mode),
-            // As those do who take a structure of C.
+            // Like the calls that take a structure of C.
             qbytes: Some(raw::qbytes(change.max_bytes)),
         };
         answer(raw::msgctl_set(id, &change))

@@ -31,7 +31,7 @@ fn status(queue: Queue) -> Status {
     queue.status().expect("its status")
 }
 
-/// Whether a time is now, give or take what a slow machine takes.
+/// Returns whether a time is now, with a tolerance for slow machines.
 fn is_now(time: i64) -> bool {
     let now = sys::from_now(0).tv_sec;
     (now - 60..=now + 1).contains(&time)

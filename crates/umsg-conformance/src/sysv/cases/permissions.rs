@@ -34,7 +34,7 @@ subject_of_sysv! { $ permissions, permissions_cases:
     a_user_who_becomes_another_is_judged_anew
 }
 
-/// What a user may do with a queue that holds two messages: send, receive, look.
+/// The permissions of a user on a queue with two messages: send, receive, query.
 fn rights(site: &Site, user: User, queue: Queue) -> [Option<Errno>; 3] {
     site.need_root();
     for at in 0..2 {

@@ -110,7 +110,7 @@ fn an_ignored_signal_does_not_interrupt(site: &Site) {
     assert_eq!(receiver.result(), Ok(message(1, "x")));
 }
 
-/// Stops a child and lets it go on.
+/// Stops and continues a child.
 fn stop_and_continue<T: crate::children::Carried>(child: &Child<'_, T>) {
     child.signal(libc::SIGSTOP);
     wait_until(|| sys::state(child.pid()) == Some(b'T'));
@@ -137,7 +137,7 @@ fn stop_and_continue_do_not_disturb_a_sender(site: &Site) {
     assert_eq!(queue.drain(), [message(2, "abcd")]);
 }
 
-/// What the handler below sends to, and through whom.
+/// The queue to which the handler below sends, and the backend.
 static ANSWERS: AtomicI32 = AtomicI32::new(-1);
 static SITE: AtomicPtr<Site> = AtomicPtr::new(ptr::null_mut());
 
@@ -219,7 +219,7 @@ fn a_thread_that_is_handed_a_message_is_named_itself(site: &Site) {
     assert_ne!(status.last_receiver, sys::pid());
 }
 
-/// What a thread that will be cancelled does.
+/// The work of a thread that will be cancelled.
 struct Doomed {
     functions: Functions,
     id: i32,
@@ -261,7 +261,7 @@ fn is_cancelled(site: &Site, queue: Queue, sends: bool, before: bool) -> bool {
     };
     let mut thread = 0;
     let argument = ptr::from_ref(&doomed_thread).cast_mut().cast();
-    // SAFETY: the thread is joined below, before what it uses goes.
+    // SAFETY: the thread is joined below, before its data are freed.
     let made = unsafe { crate::sys::start_thread(&mut thread, doomed, argument) };
     assert_eq!(made, Ok(()));
     if before {

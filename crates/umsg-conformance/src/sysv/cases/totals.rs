@@ -119,7 +119,7 @@ fn a_message_handed_over_is_not_counted(site: &Site) {
     assert_eq!(totals(site), (1, 0, 0));
 }
 
-/// What a stranger says of the totals when there is a queue of this mode.
+/// The totals that a stranger sees while a queue has this mode.
 fn asked_by_a_stranger(site: &Site, mode: i32) -> Result<bool, Errno> {
     site.need_to_be_alone();
     assert_eq!(site.queue_of_mode(mode).send(1, "four"), Ok(()));

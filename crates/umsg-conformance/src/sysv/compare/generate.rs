@@ -1,4 +1,4 @@
-//! Histories by chance: what happens, and what the kernel can't be asked.
+//! Random histories: their steps, and the questions that the kernel can't answer.
 
 use libc::{
     IPC_CREAT, IPC_EXCL, IPC_NOWAIT, IPC_STAT, MSG_EXCEPT, MSG_INFO, MSG_NOERROR, MSG_STAT,
@@ -21,7 +21,7 @@ pub struct Bounds {
     pub users: bool,
     /// Whether no other process's queues can be seen.
     pub alone: bool,
-    /// Whether those see a queue's counts whom it grants nothing.
+    /// Whether users without access see a queue's counts.
     pub strangers: bool,
     /// Whether sizes can be asked about that no slice has.
     pub pointers: bool,
@@ -336,7 +336,7 @@ impl Generator {
         }
     }
 
-    /// A look at what has an index: whose queue it is can only be foreseen where there are no others.
+    /// A query by index: its queue can only be predicted if no other queues exist.
     fn look(&mut self, target: Target) -> Call {
         if !self.bounds.alone {
             self.unasked += 1;
@@ -350,7 +350,7 @@ impl Generator {
         look(target, MSG_STAT_ANY, self.whose())
     }
 
-    /// Whose look at all there is can be asked about.
+    /// The user whose view of all queues can be compared.
     fn whose(&self) -> Whose {
         if self.bounds.strangers {
             Whose::Everybodys

@@ -12,11 +12,11 @@ use crate::sysv::backend::{Backend, Change, INDICES, Id, Info, Place, Status};
 /// How many identifiers, and how many processes, a history has at most.
 const MOST: usize = 1000;
 
-/// The words that the workers of a side share: the identifiers in the slots, each one more than it is; lists of the
-/// identifiers and of the processes that there were; and, for each identifier, whose the queue is.
+/// The words that the workers of a side share: the identifiers in the slots, each one more than it is; lists of the identifiers and of the
+/// processes that there were; and, for each identifier, the owner of the queue.
 pub const WORDS: usize = SLOTS + 2 * (1 + MOST) + 3 * (1 + MOST);
 
-/// What is known of whose a queue is.
+/// The knowledge about a queue's owner.
 #[derive(Clone, Copy)]
 enum Person {
     /// The user that made it.
@@ -27,7 +27,7 @@ enum Person {
     OfFile = 2,
 }
 
-/// The identifier that a target stands for.
+/// The identifier of a target.
 pub fn identifier(target: Target, words: &[AtomicU32]) -> Id {
     let in_slot = |slot: usize| words[slot].load(Ordering::Acquire) as i32 - 1;
     match target {
@@ -48,7 +48,7 @@ pub fn identifiers(words: &[AtomicU32]) -> impl Iterator<Item = Id> {
         .map(|entry| entry.load(Ordering::Relaxed) as Id)
 }
 
-/// What a worker knows.
+/// The state of a worker.
 pub struct Hand<'a> {
     backend: &'a dyn Backend,
     names: &'a Names,
@@ -149,7 +149,7 @@ impl<'a> Hand<'a> {
         })
     }
 
-    /// Who has to do with a queue, by its place in the list.
+    /// The processes that concern a queue, by their positions in the list.
     fn person(&self, at: usize, person: Person) -> &'static AtomicU32 {
         let persons = &self.words[SLOTS + 2 * (1 + MOST)..];
         &persons[person as usize * (1 + MOST) + at]
@@ -235,7 +235,7 @@ impl<'a> Hand<'a> {
         })
     }
 
-    /// What a status says, but for times, with numbers that are alike on both sides.
+    /// The contents of a status without times, with numbers that are equal on both sides.
     fn fields(&self, status: &Status) -> [i64; 12] {
         let key = self.names.keys.iter().position(|&key| key == status.key);
         let key = match (key, status.key) {

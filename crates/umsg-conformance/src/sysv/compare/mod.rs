@@ -4,14 +4,14 @@
 //! the totals. Where the kernel's can't be had, identifiers and process ids count by the order in which they were met, and
 //! totals are not asked for.
 //!
-//! Two things differ by design, because queues are files: whom a queue grants nothing at all, he can't map its memory, and so
-//! sees no counts of it; nobody but root is asked for totals and for the status of any index, where that would show. And a
-//! queue that root has given away can be changed by its new owner, as its file can, but no more by an unprivileged
-//! creator; who would be let in by the kernel alone does not try.
+//! Two things differ by design, because queues are files: a user without any access to a queue can't map its memory, and so sees no counts
+//! of it. So only root asks for totals and for the status of an index, if the difference would show. And a queue that root has given away
+//! can be changed by its new owner, as its file can, but no more by an unprivileged creator; who would be let in by the kernel alone does
+//! not try.
 //!
-//! What the kernel leaves to chance is not compared. `IPC_SET` has all processes look again, and those that have to go on
-//! waiting do so in the order in which they happened to run; and of several senders that find room at once, each may
-//! be first. So whoever else waits is interrupted before that, or after it.
+//! Answers that the kernel leaves to chance are not compared. `IPC_SET` makes all waiters check again, and those that keep waiting do so in
+//! the order in which they happened to run; and of several senders that find room at once, each may be first. So whoever else waits is
+//! interrupted before that, or after it.
 
 mod call;
 mod generate;
@@ -43,7 +43,7 @@ pub struct Names {
     alone: bool,
 }
 
-/// Whether a process can have an IPC namespace of its own.
+/// Returns whether a process can have a private IPC namespace.
 fn can_be_alone() -> bool {
     static CAN: OnceLock<bool> = OnceLock::new();
     *CAN.get_or_init(|| match sys::fork() {
@@ -102,7 +102,7 @@ impl Comparable for SystemV {
 
     fn begin(side: &Setup<SystemV>) {
         if side.kind.needs_directory() {
-            // Identifiers begin anew. What is not there need not be removed.
+            // Identifiers begin again. Missing queues need no removal.
             let entries = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten();
             for entry in entries(&side.directory.join("msg")) {
                 let _ = fs::remove_file(entry.path());

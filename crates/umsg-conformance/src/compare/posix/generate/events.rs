@@ -1,4 +1,4 @@
-//! Histories by chance: what is polled, registered and told.
+//! Random histories: polls, registrations and notifications.
 
 use super::{Call, Generator, Operation, Step};
 use crate::compare::posix::call::{Event, SETS, Slot};
@@ -39,7 +39,7 @@ impl Generator {
         self.random.below(SETS as u64) as Slot
     }
 
-    /// Asks what is ready, and changes the process that is told.
+    /// Asks for ready events, and changes the notified process.
     pub(super) fn polling(&mut self) -> Call {
         let (slot, set) = (self.slot(), self.set());
         let with = self.random.percent(40).then(|| self.slot());

@@ -1,4 +1,4 @@
-//! Histories by chance: what is opened, created, closed and unlinked.
+//! Random histories: opening, creating, closing and unlinking.
 
 use super::{Attributes, Call, Generator, Operation, SET_ID};
 
@@ -145,7 +145,7 @@ impl Generator {
         Attributes::new(0, 8)
     }
 
-    /// What the kernel charges for a queue, in bytes, at most.
+    /// The kernel's largest charge for a queue, in bytes.
     pub(super) fn cost(&self, messages: i64, size: i64) -> i64 {
         messages * (size + 128) + 1024
     }
