@@ -78,7 +78,7 @@ pub fn hurry() -> bool {
     hurried
 }
 
-/// Has the calling thread run whenever it is not asleep, whatever others want; where that is not permitted, in its turn.
+/// Gives the calling thread priority over all ordinary threads, if permitted.
 pub fn come_first() {
     let lowest = libc::sched_param { sched_priority: 1 };
     // SAFETY: 0 is the calling thread; the parameters are a local that the call only reads.

@@ -28,10 +28,9 @@ pub struct umsg_mq_message {
 
 /// Sends several messages as one: all of them or none.
 ///
-/// No receiver finds one of the `n` messages while another is not there yet. They take one lock and at most one round of
-/// wake-ups, and are delivered by priority, those of one priority in the order given. If there is no room for all of
-/// them, the call waits; a batch that waits has its place among the blocked senders, and while it is first, the room that
-/// there is is kept for it.
+/// A receiver finds all of the `n` messages at once. The call takes one lock and makes at most one round of wake-ups. The messages are
+/// delivered by priority, those of one priority in the given order. If the queue has no room for all of them, the call waits; a batch that
+/// waits has its place among the blocked senders, and while it is first, the room that there is is kept for it.
 ///
 /// A call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`. With NULL the call waits without limit, or does not wait
 /// if the handle has `O_NONBLOCK`. With a time that flag has no effect. The messages must not change during the call.
@@ -78,8 +77,8 @@ pub unsafe extern "C" fn umsg_mq_send_batch(
 
 /// Sends as many of several messages as there is room for.
 ///
-/// Of the `n` messages the first ones are sent, as one batch: as many as fit, and at least one. While the queue is full,
-/// the call waits to send the first message; what else fits then follows as a second batch.
+/// Sends the first of the `n` messages as one batch: as many as fit, and at least one. While the queue is full, the call waits to send the
+/// first message; further messages that fit then follow as a second batch.
 ///
 /// A call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`. With NULL the call waits without limit, or does not wait
 /// if the handle has `O_NONBLOCK`. With a time that flag has no effect. The messages must not change during the call.

@@ -210,7 +210,7 @@ mod tests {
         assert!(home.gets_unmapped());
     }
 
-    /// Threads that use whatever handle there is, while another one closes and opens.
+    /// Threads that use the present handle, while another one closes and opens.
     #[test]
     fn nothing_is_unmapped_under_a_call_and_nothing_stays_mapped() {
         const USERS: usize = 3;

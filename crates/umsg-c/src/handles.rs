@@ -19,7 +19,7 @@ const PLACES: usize = CHUNK * CHUNKS;
 pub(crate) struct Handles<T: Send + Sync + 'static> {
     links: Chunks<Link<Entry<T>>, CHUNK, CHUNKS>,
     slots: Slots<Entry<T>>,
-    /// Where to begin to look for a free place.
+    /// The place at which the search for a free place begins.
     next: AtomicUsize,
     generation: AtomicU32,
 }
@@ -94,7 +94,7 @@ impl<T: Send + Sync> Handles<T> {
         }
     }
 
-    /// Uses a thing for the time of a call: it is there until the result is dropped, whichever thread ends its number meanwhile.
+    /// Uses a thing for the time of a call: it exists until the result is dropped, whichever thread ends its number meanwhile.
     #[inline(always)]
     pub(crate) fn get(&'static self, number: Number) -> Option<Kept<T>> {
         self.checked(number, self.link(number)?.hold()?)

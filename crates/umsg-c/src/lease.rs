@@ -83,8 +83,8 @@ impl Described for umsg_mq_lease {
 /// - `ETIMEDOUT`: the time came before a message did.
 ///
 /// # If the process dies
-/// The message goes back to the head of its priority. A call that finds the queue empty or full looks for dead holders; a
-/// blocked call looks ten times a second.
+/// The message goes back to the head of its priority. A call that finds the queue empty or full checks for dead holders; a blocked call
+/// checks ten times a second.
 ///
 /// # See also
 /// umsg_mq_acknowledge(3), umsg_mq_lease_limit(3), umsg_mq_receive(3), umsg_mq_reserve(3), umsg_mq_return(3)

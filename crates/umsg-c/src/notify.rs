@@ -22,7 +22,7 @@ use crate::pointer;
 /// - `SIGEV_THREAD`: by a call of `sigev_notify_function` with `sigev_value`, in a new detached thread with the attributes
 ///   `sigev_notify_attributes` (NULL for the default) and no signal masked.
 ///
-/// If `notification` is NULL, the process's registration is taken back; if it has none, nothing happens.
+/// If `notification` is NULL, the process's registration ends; without a registration the call has no effect.
 ///
 /// The registration ends when the process closes a handle of the queue, and with the process. A child made by fork(2) does not
 /// have it.
@@ -54,8 +54,8 @@ use crate::pointer;
 ///   begun, the call waits for them, for a second at most.
 ///
 /// # If the process dies
-/// It is registered no more, as soon as another registers. A sender that dies after its message was sent is stood in for within a
-/// tenth of a second.
+/// Its registration ends as soon as another process registers. If a sender dies after it has sent its message, another process notifies in
+/// its place within a tenth of a second.
 ///
 /// # See also
 /// umsg_mq_receive(3), umsg_mq_status(3), mq_notify(3), sigevent(3type)

@@ -34,8 +34,8 @@ pub struct umsg_mq_options {
     /// The overflow policy of a created queue, the behaviour of a send that finds the queue full: UMSG_ON_FULL_BLOCK (the default),
     /// UMSG_ON_FULL_FAIL or UMSG_ON_FULL_DROP_OLDEST.
     pub on_full: u32,
-    /// How old a message of a queue that is created may get, in nanoseconds; 0 for any age. One that is older is dropped
-    /// when it is met, or goes to the dead-letter queue.
+    /// The time to live of messages in a created queue, in nanoseconds; 0 for no limit. A receiver that finds an older message drops it, or
+    /// moves it to the dead-letter queue.
     pub time_to_live: u64,
     /// The name of the dead-letter queue of a created queue; NULL for none. It gets the messages that the queue could not keep or deliver,
     /// with the same priority. It belongs to the same namespace. If it does not exist, it is created together with the queue, with the same
@@ -43,8 +43,8 @@ pub struct umsg_mq_options {
     /// the message stays set aside: it takes memory, but no place in its queue. Up to 1,024 messages are set aside. If a process dies while
     /// it moves a message, the message may be in both queues.
     pub dead_letter: *const c_char,
-    /// How often a message of a queue that is created may be leased; 0 for any number. One that came back so often goes to the
-    /// dead-letter queue, which must be named too.
+    /// The number of leases of a message in a created queue; 0 for no limit. A message that came back so often goes to the dead-letter
+    /// queue, which must be named, too.
     pub max_deliveries: u32,
     /// Flags of a created queue: 0 or UMSG_REMOVE_ON_LAST_CLOSE.
     pub flags: u32,

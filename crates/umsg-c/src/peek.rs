@@ -10,7 +10,7 @@ use crate::handle::{self, umsg_mqd_t};
 use crate::pointer;
 use crate::time::told;
 
-/// A message that was looked at. The program sets `data` and `size`, the call the other members.
+/// A message that was peeked at. The program sets `data` and `size`, the call the other members.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct umsg_mq_peeked {
@@ -48,7 +48,7 @@ pub struct umsg_mq_peeked {
 /// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
 /// - `EFAULT`: `peeked` or its `data` is at an address that can't be written.
-/// - `ENOMSG`: there are no more than `n` messages in the queue.
+/// - `ENOMSG`: the queue has at most `n` messages.
 /// - `ETIMEDOUT`: a process was stopped inside of an operation on this queue and holds it up for more than a second.
 ///
 /// # If the process dies

@@ -18,7 +18,7 @@ pub const UMSG_EDGES_ALL: c_int = 2;
 /// Tells the descriptor of a queue, for poll(2), select(2) and epoll(7).
 ///
 /// It is readable (`POLLIN`) while there is a message, and writable (`POLLOUT`) while there is room, whatever the handle may do. All
-/// processes that have it are shown the same: it may be inherited over fork(2) and passed on.
+/// processes that have it see the same state: it may be inherited over fork(2) and passed on.
 ///
 /// `edges` selects the events of a poller with `EPOLLET`; it does not affect other pollers:
 ///

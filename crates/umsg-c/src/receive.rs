@@ -120,7 +120,7 @@ impl Call {
         if pointer::is_bad(self.buffer) {
             return self.receive_nowhere(&held, deadline);
         }
-        // SAFETY: the caller promises `len` writable bytes, of which a message needs no more than these; not NULL.
+        // SAFETY: the caller guarantees `len` writable bytes, enough for a message; not NULL.
         let buffer =
             unsafe { std::slice::from_raw_parts_mut(self.buffer.cast(), held.message_size) };
         let received = receive(&held, buffer, deadline)?;

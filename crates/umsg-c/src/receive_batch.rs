@@ -11,10 +11,9 @@ use crate::time;
 
 /// Receives several messages.
 ///
-/// Up to `n` messages, those that are there, are received in order of delivery and under one lock. Each is copied to
-/// the `data` of one of `messages`, the first to that of the first, and `len` and `priority` are set. A message that is
-/// longer than the `size` of its place stays in the queue and ends the call; the `size` of the first place is no less than
-/// the queue's message size, so that there is at least one message.
+/// Receives up to `n` present messages in order of delivery, under one lock. Each message is copied to the `data` of one of `messages`, in
+/// order, and `len` and `priority` are set. A message that is longer than the `size` of its place stays in the queue and ends the call; the
+/// `size` of the first place is no less than the queue's message size, so that there is at least one message.
 ///
 /// While the queue is empty, the call waits for one message, not for more. The wait ends at `abs_timeout`, a time of the clock
 /// `CLOCK_REALTIME`. With NULL the call waits without limit, or does not wait if the handle has `O_NONBLOCK`. With a time that flag has no
@@ -120,8 +119,8 @@ impl Incoming for Places<'_> {
             return Some(&mut []);
         }
         let room = message.size.min(self.longest);
-        // SAFETY: the program promises `size` bytes, which no other code uses; `check` saw that the address is none of the
-        // bad ones, and the room is no more than a message's size.
+        // SAFETY: the program guarantees `size` bytes that no other code uses; `check` refused bad addresses, and limited the room to a
+        // message's size.
         Some(unsafe { std::slice::from_raw_parts_mut(message.data.cast(), room) })
     }
 

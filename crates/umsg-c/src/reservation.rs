@@ -73,7 +73,7 @@ struct Taken {
 /// - `ETIMEDOUT`: the time came before there was room.
 ///
 /// # If the process dies
-/// The room is free again. A call that finds the queue full looks for dead holders; a blocked call looks ten times a second.
+/// The room becomes free. A call that finds the queue full checks for dead holders; a blocked call checks ten times a second.
 ///
 /// # See also
 /// umsg_mq_cancel(3), umsg_mq_commit(3), umsg_mq_lease(3), umsg_mq_send(3)
@@ -106,8 +106,8 @@ pub unsafe extern "C" fn umsg_mq_reserve(
 
 /// Sends a message that was written in place.
 ///
-/// The message is the first `len` bytes of the reserved room, and `msg_prio` its priority. The reservation is ended, whatever
-/// the call returns, unless that is `EFAULT`, `EINVAL` or `EMSGSIZE`; if the message was not sent, its room is free again.
+/// The message is the first `len` bytes of the reserved room, and `msg_prio` its priority. The reservation ends, whatever the call returns.
+/// The exceptions are `EFAULT`, `EINVAL` and `EMSGSIZE`. If the message was not sent, its room is free again.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.

@@ -1,5 +1,5 @@
-//! Descriptors that come from outside are entered as they arrive, so that a program may read or look at a queue's
-//! descriptor before it calls an mq_* function with it.
+//! Descriptors from outside are entered in the table when they arrive, so that a program may read or query a queue's descriptor before it
+//! calls an mq_* function with it.
 
 use std::ffi::c_int;
 use std::mem::MaybeUninit;

@@ -42,7 +42,7 @@ impl Attached {
         }
     }
 
-    /// Has the last close unmap the queue.
+    /// Makes the last close unmap the queue.
     pub(crate) fn unmap_at_last_close(&self) {
         // Stored once: sends and receives of other threads read this line. Relaxed: the caller has the queue open, or comes before or
         // after a close at the same moment.

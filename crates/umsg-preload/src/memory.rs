@@ -86,7 +86,7 @@ unsafe impl GlobalAlloc for Memory {
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         match class_of(layout) {
-            // SAFETY: by the caller's promise the block came from `alloc` with this layout, and is used no more.
+            // SAFETY: the caller guarantees that the block came from `alloc` with this layout, and is no longer used.
             Some(class) => unsafe { self.free[class].push(block) },
             // SAFETY: as above; such a block is a whole mapping.
             None => drop(unsafe { rustix::mm::munmap(block.cast(), layout.size()) }),

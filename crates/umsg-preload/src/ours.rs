@@ -6,8 +6,8 @@ use crate::adopt::adopt;
 use crate::table::{self, Held};
 use crate::{fd, process};
 
-/// For calls that mean any file (read, fstat, lseek ...): costs a look at the table where it is not ours, and is checked
-/// against the file itself where the table says it is.
+/// For calls that take any file (read, fstat, lseek ...). If the table does not have the descriptor, the check costs one read of the table;
+/// otherwise the file itself is checked, too.
 #[inline(always)]
 pub(crate) fn file(number: c_int) -> Option<Held> {
     if table::knows(number) {

@@ -21,7 +21,7 @@ use crate::{doorbells, errno, next, ours, pointer, table};
 const READABLE: c_short = libc::POLLIN | libc::POLLRDNORM;
 const WRITABLE: c_short = libc::POLLOUT | libc::POLLWRNORM;
 
-/// Copies of so many fit on the stack.
+/// Copies of this many entries fit on the stack.
 const FEW: usize = 64;
 
 /// No process may have more descriptors, nor poll more (unless fs.nr_open is raised).
@@ -70,7 +70,7 @@ pub(crate) unsafe fn wait(fds: *mut pollfd, count: nfds_t, patience: Patience) -
     })
 }
 
-/// Lends memory for so many entries, which are not initialised.
+/// Lends memory for this many entries, which are not initialised.
 pub(crate) fn with_room(count: usize, work: impl FnOnce(*mut pollfd) -> c_int) -> c_int {
     if count <= FEW {
         let mut room = [const { MaybeUninit::<pollfd>::uninit() }; FEW];

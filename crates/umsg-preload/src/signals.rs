@@ -35,7 +35,7 @@ static GUARDED: AtomicBool = AtomicBool::new(false);
 /// Flags that differ between the program's request and the kernel's action.
 const OURS: c_int = libc::SA_SIGINFO | libc::SA_RESETHAND;
 
-/// Has the library call [`begin`] before each mapping of a queue. For calls that may come before the library's constructor.
+/// Makes the library call [`begin`] before each mapping of a queue. For calls that may precede the library's constructor.
 #[inline(always)]
 pub(crate) fn announce() {
     if !crate::start::is_done() {
@@ -103,7 +103,7 @@ pub(crate) fn take_place(signal: c_int) {
 
 /// Installs an action, and tells which was installed.
 fn swap(signal: c_int, action: &libc::sigaction) -> Option<libc::sigaction> {
-    // SAFETY: numbers and a pointer, for which zero is a value.
+    // SAFETY: numbers and a pointer, for which zero is valid.
     let mut replaced: libc::sigaction = unsafe { std::mem::zeroed() };
     // SAFETY: a signal's number, an action from libc with another handler, and a writable action.
     let outcome = unsafe { next::sigaction(signal, action, &raw mut replaced) };
@@ -112,7 +112,7 @@ fn swap(signal: c_int, action: &libc::sigaction) -> Option<libc::sigaction> {
 
 fn installed(signal: c_int) -> Option<libc::sigaction> {
     let errno = errno::get();
-    // SAFETY: numbers and a pointer, for which zero is a value.
+    // SAFETY: numbers and a pointer, for which zero is valid.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     // SAFETY: `action` is writable; nothing is installed.
     let found = unsafe { next::sigaction(signal, std::ptr::null(), &raw mut action) } == 0;
@@ -252,7 +252,7 @@ mod tests {
     extern "C" fn handler(_: c_int) {}
 
     fn action(handler: sighandler_t, sa_flags: c_int) -> libc::sigaction {
-        // SAFETY: numbers and a pointer, for which zero is a value.
+        // SAFETY: numbers and a pointer, for which zero is valid.
         let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
         action.sa_sigaction = handler;
         action.sa_flags = sa_flags;

@@ -2,7 +2,7 @@
 
 use umsg::posix::{Queue, Waiting};
 
-/// Has calls on this handle wait as the user asked for.
+/// Makes calls on this handle wait as the user requested.
 pub(crate) fn choose(queue: &Queue) {
     let Some(wanted) = std::env::var_os("UMSG_WAIT") else {
         return;

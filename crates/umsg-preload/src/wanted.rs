@@ -88,7 +88,7 @@ impl Drop for Turn {
     }
 }
 
-/// In a forked child: ends the turns of threads that are not there. What one of them was changing is left as it was.
+/// In a forked child: ends the turns of threads that the child does not have. An unfinished change of such a thread stays unfinished.
 pub(crate) fn forget_other_threads() {
     for wanted in &WANTED {
         let version = wanted.version.load(Ordering::Relaxed);

@@ -41,7 +41,7 @@ points! {
     BATCH_PUBLISHED;
     /// The cursor is one short of the end of the batch: all were sent, the repair moves it.
     BATCH_COUNTED;
-    /// The stamps of a batch that can't be sent are taken back: none was sent.
+    /// The stamps of a batch that can't be sent are removed: none was sent.
     BATCH_TAKEN_BACK;
     /// It is a blocked batch's turn, its thread was not woken: it checks by itself at its next slice.
     BATCH_TURN;
@@ -141,7 +141,7 @@ points! {
     BELL_NAMED;
     /// No process polls a doorbell that is to be rung: the sender that rings it finds out.
     BELL_WATCHED;
-    /// A doorbell that no process polls is rung no more, and has its name.
+    /// A doorbell that no process polls is no longer rung, and still has its name.
     BELL_FORGOTTEN;
     /// A doorbell that no process polls is in no segment, and has its name: the next process that makes one removes it.
     BELL_UNNAMED;
@@ -203,15 +203,16 @@ points! {
     MSGCTL_UNLABELLED;
     /// A registration for a notification is written and does not count: there is none.
     NOTICE_FILLED;
-    /// Senders are asked to tell of messages, the registration does not count: there is none, the repair asks them no more.
+    /// Senders are asked to report messages, but the registration is not valid yet: there is none, and the repair withdraws the request.
     NOTICE_DECIDED;
-    /// A process is registered, the lock is held: it is the dead one's, and the next process that registers takes it away.
+    /// A process is registered, the lock is held: the registration belongs to the dead process, and the next process that registers removes
+    /// it.
     NOTICE_ARMED;
-    /// A registration is taken back, senders are not told: the next one finds out.
+    /// A registration is withdrawn, senders don't know it: the next sender finds out.
     NOTICE_WITHDRAWN;
     /// The sender that made the queue non-empty is noted, the registration is not fired: the repair fires it.
     NOTICE_NOTED;
-    /// A registration is fired, the queue still says that it is there: the repair corrects that, the registered process looks by itself.
+    /// A registration is fired, the queue still shows it: the repair corrects that, and the registered process checks by itself.
     NOTICE_FIRED;
     /// A registration is fired, its process was not woken: it checks by itself at its next slice.
     NOTICE_UNTOLD;
@@ -229,7 +230,7 @@ points! {
     SALVAGE_BEGUN;
     /// No lock or waiter refers to corrupted contents any more.
     SALVAGE_SURVEYED;
-    /// Blocks that lie on others are forgotten; a slot that had one of those still says that it has a message.
+    /// Overlapping blocks are dropped; a slot that had one of them still has a message by its mark.
     SALVAGE_BLOCKS_LAID;
     /// A message of the ring is marked as stored, and those that came after it are not.
     SALVAGE_MARKED;
@@ -269,7 +270,7 @@ points! {
     MSG_TAKEN_UP;
     /// No list has the slot of an accepted message: the repair frees it.
     MSG_REAPED;
-    /// An offer was taken back, the message is in no list: the repair puts it into the order.
+    /// An offer was withdrawn, the message is in no list: the repair puts it into the order.
     MSG_PUT_BACK;
     /// A blocked sender's message is accepted and has no number: the repair sends it.
     MSG_ADMITTED;
@@ -333,7 +334,7 @@ mod armed {
     static REACHED: [AtomicU64; POINTS.len().div_ceil(64)] =
         [const { AtomicU64::new(0) }; POINTS.len().div_ceil(64)];
 
-    /// Has this process read CLOCK_REALTIME as if it had been set, by so many nanoseconds: a test can't set the machine's clock.
+    /// Makes this process read CLOCK_REALTIME with this step in nanoseconds: a test can't set the machine's clock.
     pub fn step_realtime(nanoseconds: i64) {
         crate::sys::clock::step::set(nanoseconds);
     }

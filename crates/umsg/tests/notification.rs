@@ -392,7 +392,7 @@ fn a_sender_waits_for_only_one_process_that_does_not_raise_its_signal() {
     let file = file_of(&place);
     let write = |value: u32, at: u64| file.write_all_at(&value.to_le_bytes(), at).unwrap();
     let hold_up = || {
-        // As if this process were registered for a signal, and got no processor.
+        // Imitates a process that is registered for a signal and gets no processor.
         for (at, value) in [(4, 0), (8, 10), (12, own_pid()), (24, 9), (0, 4 | 1)] {
             write(value, 6784 + at);
         }

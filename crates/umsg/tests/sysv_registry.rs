@@ -482,7 +482,7 @@ fn a_damaged_or_foreign_header_is_told_and_not_believed() {
             let refused = by_key(&place.namespace, KEY).unwrap_err();
             assert_eq!(refused.errno(), expected, "byte {at}: {refused}");
         }
-        // It is there, and that is all that is known.
+        // It exists; nothing else is known.
         let listed = sysv::list(&place.namespace).unwrap();
         let known: Vec<_> = listed.iter().map(|one| (one.key, one.readable)).collect();
         assert_eq!(known, [(KEY, false)], "byte {at}");

@@ -27,9 +27,9 @@ pub struct umsg_msg_message {
 
 /// Sends several messages to a System V queue as one: all of them or none.
 ///
-/// No receiver finds one of the `n` messages while another is not there yet. They take one lock and at most one round of
-/// wake-ups, and arrive in the order given. If there is no room for all of them, the call waits; with `IPC_NOWAIT` in `msgflg`, the
-/// only flag that there is, it fails. The messages must not change during the call.
+/// A receiver finds all of the `n` messages at once. The call takes one lock and makes at most one round of wake-ups. The messages arrive in
+/// the given order. If the queue has no room for all of them, the call waits; with `IPC_NOWAIT` in `msgflg`, the only flag, it fails. The
+/// messages must not change during the call.
 ///
 /// A call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL is no limit.
 ///

@@ -85,8 +85,8 @@ impl Described for umsg_msg_lease {
 /// - `ETIMEDOUT`: the time came before a message that is wanted.
 ///
 /// # If the process dies
-/// The message goes back to its place in the queue. A call that finds no message or no room looks for dead holders; a blocked
-/// call looks ten times a second.
+/// The message goes back to its place in the queue. A call that finds no message or no room checks for dead holders; a blocked call checks
+/// ten times a second.
 ///
 /// # See also
 /// umsg_msg_acknowledge(3), umsg_msg_lease_limit(3), umsg_msg_return(3), umsg_msgrcv(3)

@@ -10,7 +10,7 @@ use crate::error::{Failure, answer};
 use crate::pointer;
 use crate::time::told;
 
-/// A message of a System V queue that was looked at. The program sets `data` and `size`, the call the other members.
+/// A message of a System V queue that was peeked at. The program sets `data` and `size`, the call the other members.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct umsg_msg_peeked {
@@ -48,7 +48,7 @@ pub struct umsg_msg_peeked {
 /// - `EFAULT`: `peeked` or its `data` is at an address that can't be written.
 /// - `EIDRM`: the queue was removed during the call.
 /// - `EINVAL`: no queue has the identifier `msqid`, or none has it any more.
-/// - `ENOMSG`: there are no more than `n` messages in the queue; or a process was stopped inside of an operation on it and
+/// - `ENOMSG`: the queue has at most `n` messages; or a process was stopped inside of an operation on it and
 ///   holds it up for more than a second.
 ///
 /// # If the process dies
@@ -70,7 +70,7 @@ pub unsafe extern "C" fn umsg_msg_peek(
         if room.size != 0 {
             pointer::check(room.data, "data")?;
         }
-        // No queue has so many.
+        // No queue has that many.
         let n = u32::try_from(n).unwrap_or(u32::MAX);
         let seen = queue.look(n, 1, room.size).map_err(Refusal::from)?;
         let message = seen.first().ok_or(Failure::NoMessage)?;

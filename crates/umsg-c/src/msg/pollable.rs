@@ -9,9 +9,9 @@ use crate::pollable;
 
 /// Tells the descriptor of a System V queue, for poll(2), select(2) and epoll(7).
 ///
-/// It is readable (`POLLIN`) while there is a message, of whatever type, and writable (`POLLOUT`) while there is room for a byte;
-/// both once the queue is removed, so that pollers detect the removal. To wait for messages of certain types while there are others,
-/// or for more room than there is, poll with `EPOLLET` and choose edges.
+/// It is readable (`POLLIN`) while the queue has a message of any type, and writable (`POLLOUT`) while it has room for a byte. After the
+/// removal of the queue it is both, so that pollers detect the removal. To wait for messages of certain types while there are others, or for
+/// more room than there is, poll with `EPOLLET` and choose edges.
 ///
 /// `edges` is one of `UMSG_EDGES_CHANGES`, `UMSG_EDGES_MESSAGES` and `UMSG_EDGES_ALL`, which umsg_mq_pollfd(3) describes, with what
 /// each costs.

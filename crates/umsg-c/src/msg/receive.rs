@@ -127,8 +127,8 @@ struct Call {
 
 impl Call {
     /// # Safety
-    /// `message` has a writable long and, behind it, `len` writable bytes, or as many as the messages have that can come; or it is
-    /// an address that a pointer check refuses.
+    /// `message` has a writable long and, behind it, `len` writable bytes, or as many as the longest possible message has; or it is an
+    /// address that a pointer check refuses.
     #[inline(always)]
     unsafe fn run(&self, deadline: Option<SystemTime>) -> Result<ssize_t, Failure> {
         if self.len > isize::MAX.cast_unsigned() {

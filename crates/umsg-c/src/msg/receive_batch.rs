@@ -124,8 +124,8 @@ impl Incoming for Places<'_> {
             return Some(&mut []);
         }
         let room = message.size.min(self.longest);
-        // SAFETY: the program promises `size` bytes, which no other code uses; `new` saw that the address is none of the bad
-        // ones, and the room is no more than a message's.
+        // SAFETY: the program guarantees `size` bytes that no other code uses; `new` refused bad addresses, and limited the room to a
+        // message's.
         Some(unsafe { std::slice::from_raw_parts_mut(message.data.cast(), room) })
     }
 

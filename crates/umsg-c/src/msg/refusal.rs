@@ -37,7 +37,7 @@ pub(crate) enum Refusal {
     Receive(#[from] ReceiveError),
     #[error(transparent)]
     Control(#[from] ControlError),
-    /// No more is known.
+    /// Nothing else is known.
     #[error("{}", std::io::Error::from_raw_os_error(*.0))]
     Errno(c_int),
 }
@@ -93,7 +93,7 @@ impl Refusal {
         likely.into()
     }
 
-    /// Of a queue that was not looked at, changed or removed.
+    /// The error of a queue that was not queried, changed or removed.
     #[cold]
     pub(super) fn of_control(errno: c_int, id: c_int) -> Refusal {
         let likely = match errno {

@@ -15,10 +15,9 @@ use crate::time;
 
 /// Sends a message to a System V queue.
 ///
-/// `msgp` points to a `long`, which is the message's type, and behind it stand the `msgsz` bytes of its text, as in the
-/// `struct msgbuf` of msgsnd(2). The type is 1 or more, and what receivers pick messages by. If there is no room, the call waits;
-/// with `IPC_NOWAIT` in `msgflg` it fails. There is room if the queue's messages have no more than `msg_qbytes` bytes with this one, and
-/// are fewer than that.
+/// `msgp` points to a `long`, the message's type, followed by the `msgsz` bytes of its text, as in the `struct msgbuf` of msgsnd(2). The
+/// type is 1 or more; receivers select messages by it. If the queue has no room, the call waits; with `IPC_NOWAIT` in `msgflg` it fails.
+/// There is room if the queue's messages have no more than `msg_qbytes` bytes with this one, and are fewer than that.
 ///
 /// A message of no bytes is one too. It is no cancellation point of pthread_cancel(3).
 ///

@@ -52,7 +52,7 @@ pub unsafe extern "C" fn umsg_msg_types(
         if n != 0 {
             pointer::check_array(types, n, "types")?;
         }
-        // There are no more types than messages.
+        // There are at most as many types as messages.
         let messages = queue.entry().map_err(Refusal::from)?.messages;
         let most = n.min(usize::try_from(messages).unwrap_or(usize::MAX));
         let found = queue.types(most).map_err(Refusal::from)?;
@@ -62,7 +62,7 @@ pub unsafe extern "C" fn umsg_msg_types(
                 messages,
                 reserved: 0,
             };
-            // SAFETY: the caller promises `n` writable members, and there are no more.
+            // SAFETY: the caller guarantees `n` writable members, and there are at most that many.
             unsafe { types.add(index).write(told) };
         }
         Ok(found.len().cast_signed())

@@ -35,7 +35,7 @@ pub extern "C" fn umsg_msg_set_waiting(msqid: c_int, waiting: c_int) -> c_int {
     answer(set())
 }
 
-/// Has each System V queue check the credentials of the process again.
+/// Makes each System V queue check the credentials of the process again.
 ///
 /// A queue checks the process's permissions at the first send and at the first receive, and again after a change of its owner or mode. After
 /// a change of its user or groups, by setuid(2) or setgroups(2) for example, a program calls this function before it uses queues again. The

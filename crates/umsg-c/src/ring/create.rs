@@ -28,7 +28,7 @@ pub struct umsg_ring_options {
     pub directory: *const c_char,
     /// How many messages the ring holds without overflow; 0 for 1,024.
     pub entries: u32,
-    /// How many more it holds, in order, which take memory only while they are there; 0 for 65,536, UMSG_RING_NO_OVERFLOW for none.
+    /// The capacity of the overflow, in messages, which use memory only while they exist; 0 for 65,536, UMSG_RING_NO_OVERFLOW for none.
     pub overflow: u32,
     /// The longest payload, in bytes; 0 for 64, which is the least.
     pub longest: u32,
@@ -71,7 +71,7 @@ const SIZES: std::ops::RangeInclusive<size_t> = 48..=4096;
 /// - `EFAULT`: `options` or one of its texts is at an address that can't be read.
 /// - `EFBIG`: the ring's file would be longer than the process may make files (`RLIMIT_FSIZE`).
 /// - `EINVAL`: `size` is not that of a version of the structure; `entries` and `overflow` are together more than 1,048,576; `flags` or
-///   `waiting` is none of its values; `name` does not begin with a slash, or is no more than that; or there is a `directory` and no `name`.
+/// `waiting` is none of its values; `name` does not begin with a slash, or is only a slash; or `directory` is set and `name` is not.
 /// - `ELOOP`, `ENOTDIR`: `directory` is a symbolic link or no directory.
 /// - `EMFILE`, `ENFILE`: the process or the system has no descriptor left. A ring keeps one or two.
 /// - `ENAMETOOLONG`: `name` has more than 255 bytes after its slash.

@@ -10,12 +10,11 @@ use super::receiver::{Inner, enter, umsg_ring};
 use crate::error::{Failure, answer};
 use crate::pointer;
 
-/// A function that is called with each message, which umsg_ring_receive(3) describes. `message` and its payload are there until
-/// it returns.
+/// A function for each message, which umsg_ring_receive(3) describes. `message` and its payload exist until the function returns.
 pub type umsg_ring_visitor =
     Option<unsafe extern "C" fn(message: *const umsg_ring_message, argument: *mut c_void)>;
 
-/// Receives all messages of a ring that are there, and calls a function with each.
+/// Receives all present messages of a ring, and calls a function with each.
 ///
 /// The messages are copied out of the ring in groups, under one lock for each group. Messages that arrive during the call may be among them,
 /// but the call returns even if senders continue. `visit` gets `argument`, and must return: not leave by longjmp(3) or an exception of C++.
@@ -63,8 +62,8 @@ pub unsafe extern "C" fn umsg_ring_drain(
 
 /// Receives several messages of a ring.
 ///
-/// Up to `n` messages that are there are written to `messages`. Their payloads are there until the next call that receives from
-/// the ring. The call does not wait; umsg_ring_wait(3) does.
+/// Writes up to `n` present messages to `messages`. Their payloads exist until the next call that receives from the ring. The call does not
+/// wait; umsg_ring_wait(3) does.
 ///
 /// # Return value
 /// On success, the number of messages written: 0 if there were none, or if umsg_ring_accept_only(3) kept out all of them.
@@ -113,10 +112,10 @@ unsafe fn receive(
     payloads.clear();
     let mut filled = 0;
     let drained = ring.drain_some(n as u64, |message| {
-        // The payloads may move until all are there: for now the place of each among them.
+        // The payloads may move until all are copied: for now the offset of each.
         let place = std::ptr::without_provenance(payloads.len());
         payloads.extend_from_slice(message.payload);
-        // SAFETY: no more than `n` messages come, and so many members are writable.
+        // SAFETY: at most `n` messages arrive, and that many members are writable.
         unsafe { messages.add(filled).write(in_c(message, place)) };
         filled += 1;
     });

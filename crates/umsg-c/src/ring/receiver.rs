@@ -92,7 +92,7 @@ unsafe fn take_turn<'a>(ring: *mut umsg_ring) -> Result<Turn<'a>, Refusal> {
     }
 }
 
-/// Ends a ring, in its turn.
+/// Ends a ring.
 ///
 /// # Safety
 /// As for [`look`], and no other code uses the ring any more.

@@ -16,7 +16,7 @@ use crate::time::told;
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct umsg_ring_status {
-    /// How many messages are there now.
+    /// The present number of messages.
     pub messages: u64,
     /// How many of them are beyond `entries`.
     pub overflowing: u64,

@@ -62,8 +62,8 @@ fn amend(fd: c_int, command: c_int, outcome: c_int) -> c_int {
     }
 }
 
-/// The flags as the kernel would show them for a queue. One that was made with access mode 3 shows it, whatever the
-/// file's own description has.
+/// The flags as the kernel would show them for a queue. A queue that was opened with access mode 3 shows that mode, independent of the
+/// file's own description.
 fn shown(held: &Held, flags: c_int) -> c_int {
     let without_access = !held.can_read() && !held.can_write();
     let access = if without_access { libc::O_ACCMODE } else { 0 };

@@ -94,7 +94,7 @@ impl Call {
     }
 
     /// # Safety
-    /// As for [`Call::run`], and `len` is no more than isize::MAX.
+    /// As for [`Call::run`], and `len` is at most isize::MAX.
     #[inline(always)]
     unsafe fn bytes(&self) -> Result<&[u8], c_int> {
         if pointer::is_bad(self.message) {

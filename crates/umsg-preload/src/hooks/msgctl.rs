@@ -35,7 +35,7 @@ unsafe fn control(id: c_int, command: c_int, data: *mut msqid_ds) -> Result<c_in
         libc::IPC_STAT | libc::MSG_STAT | raw::MSG_STAT_ANY => {
             let (answer, entry) = match command {
                 libc::IPC_STAT => raw::msgctl_stat(id, command)?,
-                // By an index: looks for the file.
+                // By an index: searches the file.
                 _ => roomy(|| raw::msgctl_stat(id, command))?,
             };
             // SAFETY: numbers and padding, for which zero is a value.

@@ -46,8 +46,8 @@ struct Call {
 
 impl Call {
     /// # Safety
-    /// `message` has a writable long and, behind it, `len` writable bytes, or as many as the messages have that can come; or it is
-    /// an address that a pointer check refuses.
+    /// `message` has a writable long and, behind it, `len` writable bytes, or as many as the longest possible message has; or it is an
+    /// address that a pointer check refuses.
     #[inline(always)]
     unsafe fn run(&self) -> Result<ssize_t, c_int> {
         signals::announce();

@@ -89,7 +89,7 @@ unsafe extern "C" fn ppoll_chk_deferred(
     }
 }
 
-/// Whether an array of so many bytes has so many entries. Where it has not, libc ends the program.
+/// Checks that an array of this many bytes has this many entries. If not, libc ends the program.
 fn has_room(count: nfds_t, room: size_t) -> bool {
     room / size_of::<pollfd>() >= count as usize
 }

@@ -28,7 +28,7 @@ pub unsafe extern "C" fn recvmmsg(
     flags: c_int,
     timeout: *mut timespec,
 ) -> c_int {
-    // SAFETY: the caller's promises to libc's recvmmsg are handed on; a call has filled as many as it returns.
+    // SAFETY: the caller guarantees the requirements of libc's recvmmsg; the call has filled as many entries as it returns.
     unsafe {
         let outcome = next::recvmmsg(fd, messages, count, flags, timeout);
         for index in 0..outcome.max(0) as usize {

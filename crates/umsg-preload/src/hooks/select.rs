@@ -72,7 +72,7 @@ unsafe extern "C" fn pselect_deferred(
     }
 }
 
-/// The three sets: bits in words, as many as `count` asks for, which may be more than an fd_set has.
+/// The three sets: `count` bits in words, which may be more than an fd_set has.
 struct Sets {
     count: usize,
     words: [*mut usize; 3],
@@ -233,8 +233,8 @@ impl Sets {
     }
 }
 
-/// No descriptor of the process has this number or a higher one. The kernel looks at no further bits, so programs may say that there
-/// are as many as they may have descriptors, and have sets of fewer.
+/// No descriptor of the process has this number or a higher one. The kernel reads no further bits. So a program may pass its limit of
+/// descriptors as the count, with smaller sets.
 #[cold]
 fn numbers_in_use(count: usize) -> usize {
     let mut text = [0; 2048];

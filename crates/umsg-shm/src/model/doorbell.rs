@@ -12,7 +12,7 @@ pub struct Doorbell {
     packets: AtomicU32,
     /// The number of times that a poller was woken.
     nudges: Plain,
-    /// Whether no process polls any more, and operations look whether that is so.
+    /// Whether no process polls any more, and operations check for that.
     left: Plain,
     /// Whether it was swept away.
     is_gone: AtomicBool,

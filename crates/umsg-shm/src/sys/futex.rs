@@ -188,8 +188,8 @@ mod real {
     }
 
     fn waitv(words: &[Waitv], timeout: *const libc::timespec) -> Result<(), i32> {
-        // SAFETY: `words` are so many initialised entries that outlive the call; the kernel checks their addresses, and only
-        // reads them; `timeout` is null or points to a timespec of our caller that outlives the call.
+        // SAFETY: `words` are initialised entries that outlive the call; the kernel checks their addresses, and only reads them; `timeout`
+        // is null or points to a timespec of our caller that outlives the call.
         let result = unsafe {
             libc::syscall(
                 libc::SYS_futex_waitv,
@@ -254,8 +254,8 @@ mod real {
         Ok(())
     }
 
-    /// Has the kernel write to a page: it atomically adds 0 to the word at `address`. So the page is allocated, and a full file system is an
-    /// error instead of a SIGBUS.
+    /// Makes the kernel write to a page: it atomically adds 0 to the word at `address`. So the page is allocated, and a full file system is
+    /// an error instead of a SIGBUS.
     ///
     /// # Errors
     /// ENOSPC, ENOMEM, and the errno of a sandbox.

@@ -263,7 +263,7 @@ mod real {
         }
     }
 
-    /// Has the kernel deliver pending signals to the calling thread, as it does at the end of any system call.
+    /// Makes the kernel deliver pending signals to the calling thread, as it does at the end of each system call.
     pub fn take_signals() {
         // SAFETY: has no preconditions; libc's function might answer without a system call.
         unsafe { libc::syscall(libc::SYS_getpid) };

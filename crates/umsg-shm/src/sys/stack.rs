@@ -126,7 +126,7 @@ impl Drop for Uncancelled {
 }
 
 fn is_on_alternate() -> bool {
-    // SAFETY: numbers and a pointer, for which zero is a value.
+    // SAFETY: numbers and a pointer, for which zero is valid.
     let mut alternate: libc::stack_t = unsafe { std::mem::zeroed() };
     // SAFETY: the kernel fills a local; nothing is installed.
     let done = unsafe { libc::sigaltstack(std::ptr::null(), &raw mut alternate) } == 0;

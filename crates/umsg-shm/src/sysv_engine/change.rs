@@ -35,7 +35,8 @@ impl Engine {
         })
     }
 
-    /// Has all receivers check their permission again, and the senders for which there is room now. Source: msgctl_down in linux/ipc/msg.c.
+    /// Makes all receivers check their permission again, and the senders for which the queue now has room. Source: msgctl_down in
+    /// linux/ipc/msg.c.
     fn rejudge(&self, receiving: ReceiverHeld<'_>, wakes: &mut DeferredWakes) -> Result<(), Fault> {
         self.each_waiter(List::Receivers, |waiter| {
             let _ = self.reply(receiving, waiter, Reply::Rejudge, wakes);

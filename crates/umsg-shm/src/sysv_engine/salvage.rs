@@ -280,7 +280,7 @@ impl Engine {
     }
 }
 
-/// Has a blocked sender send its message again, in its old place among the waiters.
+/// Makes a blocked sender send its message again, in its old place among the waiters.
 fn have_sent_again(receiving: ReceiverHeld<'_>, record: &WaiterRecord) {
     if waiters::state(record.node()) == State::Waiting {
         let _ = record.answer(receiving, Reply::Rejudge);

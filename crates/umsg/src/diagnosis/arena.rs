@@ -9,7 +9,7 @@ use umsg_shm::arena::{ARENA_CLASSES, ARENA_SUBCLASSES, ArenaRoots, GRANULE};
 use umsg_shm::arena::{ArenaStore, class};
 use umsg_shm::sync::Guarded32;
 
-/// So many blocks are looked at.
+/// The number of blocks that are checked.
 const MOST: usize = 1 << 20;
 
 /// Checks the arena, and the blocks that slots name, while no thread holds a lock.

@@ -91,7 +91,8 @@ impl Repaired {
                 let why = match &lock.owner {
                     Owner::Thread(who) if who.life == Life::Dead => "does not exist",
                     Owner::Impossible if !lock.is_lent() => "there can't be",
-                    // It was looked at for a while. If it has come to the queue since, the lock names it no more, or rightly.
+                    // The process was observed for a while. If it has opened the queue since, the lock no longer names it, or names it
+                    // rightly.
                     Owner::Stranger(_) if users().have(tid) == Some(false) => {
                         "has nothing to do with the queue"
                     }

@@ -100,7 +100,7 @@ fn fill(queue: &Queue, messages: u64) {
     });
 }
 
-/// Waits until so many senders are blocked.
+/// Waits until this many senders are blocked.
 fn wait_for_senders(queue: &Queue, count: u32) {
     while Waiters::of(queue.engine().segment()).len(List::Senders) != count {
         spin_hint();

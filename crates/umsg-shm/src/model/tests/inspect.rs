@@ -1,4 +1,4 @@
-//! A look at several messages while others are sent: they were all queued at one instant, and stand in order of delivery.
+//! Peeking at several messages while others are sent: all were queued at one instant, and are in order of delivery.
 //!
 //! | a defect | its effect here |
 //! |---|---|

@@ -13,7 +13,7 @@ use crate::model::thread::Thread;
 use crate::posix_engine::Refused;
 use crate::sys::clock::Deadline;
 
-/// Receives so many.
+/// Receives this many messages.
 fn receive(ring: &Ring, me: &Thread, count: usize) -> Vec<u64> {
     (0..count)
         .map(|_| ring.receive(me, Deadline::Never).unwrap())

@@ -47,7 +47,7 @@ impl Ring {
         self.queue.engine()
     }
 
-    /// Waits for so many messages.
+    /// Waits for this many messages.
     pub(super) fn wait(&self, me: &Thread, count: u64, by: Deadline) -> Result<(), Refused> {
         step();
         let calm = me.interruptions.calm();

@@ -145,7 +145,7 @@ impl Queue {
             .map_err(refused)
     }
 
-    /// Receives up to so many messages.
+    /// Receives up to this many messages.
     pub(super) fn receive_batch(
         &self,
         me: &Thread,

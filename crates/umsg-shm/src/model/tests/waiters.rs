@@ -1,4 +1,4 @@
-//! Taking up an offer without the lock, while it is taken back.
+//! Accepting an offer without the lock, while it is withdrawn.
 //!
 //! | a defect | its effect here |
 //! |---|---|
@@ -64,7 +64,7 @@ fn who_copies_without_the_lock_has_the_message_whole_or_not_at_all() {
                 if waiters::state(node) == State::Waiting
                     && owner.message.load(Ordering::Relaxed) != 0
                 {
-                    // Offered and taken back, or about to be offered: it may look at another time.
+                    // Offered and withdrawn, or about to be offered: it may check again later.
                     return None;
                 }
                 crate::sync::spin_hint();

@@ -58,7 +58,7 @@ impl Regions for Layout {
 }
 
 impl Segment {
-    /// Has the last process that unmaps the segment remove it. To be called before the segment is shared.
+    /// Makes the last process that unmaps the segment remove it. Call it before the segment is shared.
     pub fn set_last_close(&mut self, last_close: LastUse) {
         self.set_last_use(last_close);
         self.fixed().rules.note_use();

@@ -48,8 +48,8 @@ impl Next {
         turn: 0,
     };
 
-    /// The indices to try, in turn: the next ones first, of as many as there are half as many queues again.
-    /// Source: ipc/util.c of the kernel, `ipc_idr_alloc`.
+    /// The indices to try, in order: the next ones first. Their number is one and a half times the number of queues. Source: ipc/util.c of
+    /// the kernel, `ipc_idr_alloc`.
     pub(crate) fn indices(self, in_use: u32) -> impl Iterator<Item = u32> {
         let end = (in_use.saturating_mul(3) / 2).clamp(LEAST_CYCLE, INDICES);
         let begin = self.index.map_or(0, |index| index + 1);
