@@ -215,6 +215,38 @@ fn an_ordinary_thread_lends_no_priority() {
 }
 
 #[test]
+fn no_priority_is_lent_in_a_queue_that_other_users_may_write() {
+    if !is_permitted() {
+        return;
+    }
+    let place = Place::new();
+    let mut options = place.options(4, 8);
+    let created = options.mode(0o666).open("/q").unwrap();
+    // The umask leaves others a permission, and each permission needs a writable mapping.
+    assert_ne!(created.mode() & 0o077, 0);
+    let opened = place.open("/q");
+    for queue in [&created, &opened] {
+        let mut owner = Child::run(|| {
+            crash::arm_fuse("SEND_FILLED", stop);
+            place.open("/q").try_send(b"held", 0).unwrap();
+            0
+        });
+        owner.expect_to_stop("the sender lock");
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| {
+                assert!(become_urgent(10));
+                queue.send_timeout(b"waits", 0, LONG).unwrap();
+            });
+            std::thread::sleep(Duration::from_millis(300));
+            assert!(!waits.is_finished());
+            assert_eq!(lent_priority(owner.pid()), 0);
+            owner.signal(libc::SIGCONT);
+        });
+        owner.expect(Exit::Code(0), "the sender lock");
+    }
+}
+
+#[test]
 fn a_thread_that_dies_while_it_lends_its_priority_stops_no_other() {
     if !is_permitted() {
         return;

@@ -13,8 +13,10 @@
 //! wakes the first in line, which then takes the lock as every thread does.
 //!
 //! These words never decide which thread has the lock. If a process overwrites them, or dies between two steps, the priority is not lent, and
-//! the threads wait as they do without it: in slices, at the end of which they read the lock's word again. In shared form the word names no
-//! thread that this kernel call could find, so no priority is lent.
+//! the threads wait as they do without it: in slices, at the end of which they read the lock's word again.
+//!
+//! No priority is lent in shared form, because the kernel call can't find a thread of another PID namespace. None is lent in a queue that
+//! other users may write, because a process could name a thread of its own as the owner.
 
 use super::contend::{Claim, Rest, overslept};
 use super::{LENT, Lock, LockError, TID, is_lent, is_shared};
@@ -72,7 +74,8 @@ impl Lock {
         patience: Deadline,
         line: &mut Option<FirstInLine<'a>>,
     ) -> Result<Slept, LockError> {
-        if claim.is_shared(word) {
+        // A process of another user could name a thread of its own, and get the priority for it.
+        if claim.is_shared(word) || !claim.lives.is_private() {
             return self.sleep(word, rest, patience);
         }
         if patience.has_passed() {
@@ -184,6 +187,10 @@ mod tests {
         }
 
         fn is_home(&self) -> bool {
+            true
+        }
+
+        fn is_private(&self) -> bool {
             true
         }
 

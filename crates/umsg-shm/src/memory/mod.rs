@@ -81,6 +81,10 @@ impl Liveness for Memory {
         self.is_home && !is_stray()
     }
 
+    fn is_private(&self) -> bool {
+        self.file.is_private()
+    }
+
     /// The address of the locks, which would tell it, is not known here.
     fn is_plain(&self) -> bool {
         false
@@ -135,6 +139,11 @@ impl Memory {
     /// Returns the identity of the file; the default for a mapping without a file.
     pub(crate) fn file(&self) -> FileIdentity {
         self.file
+    }
+
+    /// Records the mode that the file of a new queue gets.
+    pub(crate) fn set_file_mode(&mut self, mode: u32) {
+        self.file.set_mode(mode);
     }
 
     /// Sets the guard of a queue that is removed on its last close. Called before the mapping is shared.

@@ -82,6 +82,10 @@ impl<F: Format> Liveness for Segment<F> {
         self.memory.is_home()
     }
 
+    fn is_private(&self) -> bool {
+        self.memory.is_private()
+    }
+
     fn is_plain(&self) -> bool {
         self.memory.is_home() && !self.fixed().is_shared()
     }
@@ -171,6 +175,11 @@ impl<F: Format> Segment<F> {
     /// Returns the identity of the file.
     pub fn file(&self) -> FileIdentity {
         self.memory.file()
+    }
+
+    /// Records the mode that the file of a new queue gets.
+    pub fn set_file_mode(&mut self, mode: u32) {
+        self.memory.set_file_mode(mode);
     }
 
     /// Returns the namespace towards whose limit its memory counts, if it is known.

@@ -130,6 +130,10 @@ impl Liveness for Segment {
         true
     }
 
+    fn is_private(&self) -> bool {
+        true
+    }
+
     fn is_plain(&self) -> bool {
         true
     }

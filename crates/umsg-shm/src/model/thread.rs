@@ -242,6 +242,10 @@ impl Liveness for Processes {
         !is_stray()
     }
 
+    fn is_private(&self) -> bool {
+        true
+    }
+
     fn is_plain(&self) -> bool {
         false
     }

@@ -4,6 +4,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::fs::{MemfdFlags, Mode, OFlags, memfd_create};
 use rustix::io::Errno;
+use rustix::process::geteuid;
 
 /// Creates a file in memory, which ends with its last descriptor and mapping. /proc displays `name`.
 pub fn nameless(name: &str) -> Result<OwnedFd, Errno> {
@@ -13,12 +14,15 @@ pub fn nameless(name: &str) -> Result<OwnedFd, Errno> {
     }
 }
 
+/// The mode bits of other users than the owner.
+const OTHERS: u32 = 0o077;
+
 /// The identity and the permissions of a mapped file at the time of its fstat(2).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FileIdentity {
     pub inode: u64,
     pub(crate) owner: u32,
-    /// Returns whether the mode grants a permission to other users than the owner.
+    /// Whether the mode grants a permission to other users than the owner.
     pub(crate) is_open_to_others: bool,
 }
 
@@ -31,8 +35,18 @@ impl FileIdentity {
         Ok(FileIdentity {
             inode: stat.st_ino,
             owner: stat.st_uid,
-            is_open_to_others: stat.st_mode & 0o077 != 0,
+            is_open_to_others: stat.st_mode & OTHERS != 0,
         })
+    }
+
+    /// Records a new mode of the file.
+    pub(crate) fn set_mode(&mut self, mode: u32) {
+        self.is_open_to_others = mode & OTHERS != 0;
+    }
+
+    /// Returns whether only processes of this process's user and of root can write the file.
+    pub(crate) fn is_private(&self) -> bool {
+        !self.is_open_to_others && (self.owner == 0 || self.owner == geteuid().as_raw())
     }
 }
 

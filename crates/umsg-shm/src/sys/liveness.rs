@@ -31,6 +31,9 @@ pub trait Liveness {
     /// Returns whether plain thread and process ids in the queue are valid in this process.
     fn is_home(&self) -> bool;
 
+    /// Returns whether only processes of this process's user and of root can write the queue.
+    fn is_private(&self) -> bool;
+
     /// Returns whether all processes that ever wrote a record into the queue have this process's namespaces. Then the ids in these records
     /// are valid here.
     fn is_plain(&self) -> bool;

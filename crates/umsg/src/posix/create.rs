@@ -91,6 +91,7 @@ impl OpenOptions {
         policy.label = label.as_ref().map_or(0, NewDeadLetterLabel::number);
         let mut segment = segment::create(new.file(), layout, mode, &policy)?;
         segment.count_in(namespace.host());
+        segment.set_file_mode(file_mode(mode));
         if self.policy.remove_on_last_close && self.counted {
             hold_unnamed(new.file()).map_err(|e| OpenError::from_errno("flock", e))?;
             segment.set_last_close(Box::new(LastClose::new(namespace, name)));

@@ -96,9 +96,12 @@ fn build(new: &NewFile, key: i32, mode: u32, limits: &Limits) -> Result<Segment,
         gid: gid.as_raw(),
         qbytes: u64::from(limits.msgmnb),
     };
-    let segment = segment::create(new.file(), layout, &identity)?;
+    let mut segment = segment::create(new.file(), layout, &identity)?;
     file_rights::give(new.file(), &[Rights::of(segment.fixed())])
         .map_err(|e| OpenError::from(crate::error::OpenError::from_errno("fchmod", e)))?;
+    let stat = rustix::fs::fstat(new.file())
+        .map_err(|e| OpenError::from(crate::error::OpenError::from_errno("fstat", e)))?;
+    segment.set_file_mode(stat.st_mode);
     Ok(segment)
 }
 
