@@ -1,4 +1,4 @@
-//! A process's part in what is done to a POSIX queue.
+//! A process's part in the use of a POSIX queue.
 
 use super::journal::{Deed, How, Journal, Message, Part, SHORTEST};
 use std::sync::atomic::Ordering::SeqCst;
@@ -12,8 +12,8 @@ use umsg::posix::{
 pub type Actor<'a> = Part<'a, Queue>;
 
 impl<'a> Part<'a, Queue> {
-    /// `size` is the queue's message size. It is not asked of the queue: to ask repairs what a dead receiver left, and a
-    /// test may want it left.
+    /// `size` is the queue's message size. It is not read from the queue, because a query repairs the remains of a dead receiver, which a
+    /// test may need.
     pub fn new(queue: &'a Queue, journal: &'a Journal, role: usize, size: usize) -> Self {
         Part::of(queue, journal, role, size)
     }

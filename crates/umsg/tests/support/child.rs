@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Once, OnceLock};
 use std::time::{Duration, Instant};
 
-/// How long a child may take to do what it does at once on a quiet machine.
+/// The time for a step that a child does at once on a quiet machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How a child ended.
@@ -17,7 +17,7 @@ pub enum Exit {
     Signal(i32),
 }
 
-/// What the threads of a process are in, and those of the processes that they have made. Source: proc(5).
+/// The present calls of a process's threads, and of its children. Source: proc(5).
 fn portrait(pid: libc::pid_t) -> String {
     let mut text = String::new();
     let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
@@ -43,7 +43,7 @@ fn portrait(pid: libc::pid_t) -> String {
     text
 }
 
-/// Stops this process until a process has it go on: of use where [`umsg_shm::crash::arm_fuse`] takes a function.
+/// Stops this process until another process continues it: a function for [`umsg_shm::crash::arm_fuse`].
 pub fn stop() {
     // SAFETY: a signal to this thread.
     unsafe { libc::raise(libc::SIGSTOP) };
@@ -66,8 +66,8 @@ impl Child {
         Child::begin(false, work)
     }
 
-    /// As [`run`](Self::run), of a child that makes children itself: they are stopped and killed with it. Of a parent that is to get
-    /// orphans (PR_SET_CHILD_SUBREAPER).
+    /// Runs a child as [`run`](Self::run) does, if it makes children itself: they are stopped and killed with it. The parent gets orphans
+    /// (PR_SET_CHILD_SUBREAPER).
     pub fn lead(work: impl FnOnce() -> i32) -> Child {
         Child::begin(true, work)
     }
@@ -100,7 +100,7 @@ impl Child {
         self.pid
     }
 
-    /// What it and its own children are in: to be read where one is stuck.
+    /// The present calls of the child and its children: for the report of a stuck one.
     pub fn portrait(&self) -> String {
         portrait(self.pid)
     }
@@ -256,8 +256,8 @@ fn die_with_parent() {
 /// Whether this process was forked by a test.
 static IS_CHILD: AtomicBool = AtomicBool::new(false);
 
-/// A child's panic is written to standard error: the harness would keep it in memory that dies with the child. The hook is set before
-/// there are children: one that is forked while another test panics could not, for it would wait for that panic's locks for ever.
+/// A child's panic is written to standard error: the harness would keep it in memory that dies with the child. The hook is set before the
+/// first child: a child that is forked while another test panics could not set it, because it would wait for that panic's locks without end.
 /// How many panics there were in children, also in those that were killed before they could end by it.
 pub fn complaints() -> u64 {
     COMPLAINTS
@@ -281,7 +281,7 @@ fn let_children_complain() {
     });
 }
 
-/// Says what is wrong with this process, and where that was found.
+/// Reports a failure in this process, and its place.
 pub fn complain(what: &str) {
     if let Some(complaints) = COMPLAINTS.get() {
         complaints.fetch_add(1, Ordering::SeqCst);

@@ -25,7 +25,7 @@ pub fn poll_for(descriptor: BorrowedFd<'_>, what: PollFlags) -> PollFlags {
     entries[0].revents()
 }
 
-/// Of a queue, what the flags of poll(2) say.
+/// The flags of poll(2) for a queue.
 pub fn readiness_of(flags: PollFlags) -> Readiness {
     Readiness {
         readable: flags.contains(PollFlags::IN),

@@ -15,7 +15,7 @@ pub struct Told {
 }
 
 impl Told {
-    /// That it is this error, and that the text says what it has to.
+    /// Checks the error and its text.
     #[track_caller]
     pub fn says(&self, errno: i32, texts: &[&str]) {
         assert_eq!(self.errno, errno, "{}", self.text);

@@ -16,8 +16,8 @@ const API: u64 = 0xaa;
 const MISSING: u64 = 1;
 const PAGE: usize = 4096;
 
-/// Makes the descriptor, as long as the process is root's: other users can't, where faults are of system calls. An adversary mounts a file system of
-/// its own (FUSE) to the same end.
+/// Makes the descriptor while the process is root: other users can't for faults in system calls. An adversary mounts its own file system
+/// (FUSE) for the same effect.
 pub fn prepare() {
     let mut api = [API, 0, 0];
     // SAFETY: numbers; a structure of the length that the call's number defines, which lives as long as the call.
@@ -42,7 +42,8 @@ pub fn is_possible() -> bool {
     unsafe { libc::close(faults as i32) == 0 }
 }
 
-/// Writes the page into a file, by a thread of its own, and returns when that sleeps over it: it holds the lock of the file's inode, or of the FIFO.
+/// Writes the page into a file in a new thread, and returns when that thread sleeps in the call: it then holds the lock of the file's inode,
+/// or of the FIFO.
 pub fn write_for_ever(file: File) -> io::Result<()> {
     sleep_over_a_page(file, |descriptor, page| {
         // SAFETY: a mapping of this length, which nothing unmaps, and an open descriptor.
@@ -90,7 +91,7 @@ fn page() -> io::Result<usize> {
     }
 }
 
-/// How many threads of this process sleep over such a page. Source: proc_pid_wchan(5).
+/// Returns how many threads of this process sleep on such a page. Source: proc_pid_wchan(5).
 fn sleepers() -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten();
     let sleeps = |task: &std::fs::DirEntry| {

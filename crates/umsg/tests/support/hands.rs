@@ -6,7 +6,7 @@ use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
-/// So many receives may go on at the same time; children that died of their own kept theirs.
+/// The number of receives at the same time; children that died by themselves keep theirs.
 pub const HANDS: usize = 1024;
 /// Bytes. Longer buffers are not shared: their bytes excuse no missing message.
 pub const LEN: usize = 8192;
@@ -22,7 +22,7 @@ pub struct Hand {
     bytes: UnsafeCell<[u8; LEN]>,
 }
 
-// SAFETY: the bytes are touched by the process that has made itself the owner alone, or by the process that has seen that one dead.
+// SAFETY: only the process that has made itself the owner touches the bytes, or a process that has seen the owner dead.
 unsafe impl Sync for Hand {}
 
 /// Room for what one receive copies.
@@ -34,7 +34,7 @@ pub struct Room<'a> {
 }
 
 impl Journal {
-    /// Room for what the next receive of this number copies. To be kept until that was [noted](Journal::note). A handler may call it
+    /// Room for the message of the next receive of this number. Keep it until the message was [noted](Journal::note). A handler may call it
     /// for up to [`LEN`] bytes.
     pub fn room(&self, role: usize, len: usize) -> Room<'_> {
         if len > LEN {
@@ -56,8 +56,7 @@ impl Journal {
         room
     }
 
-    /// Notes which messages lie in the buffers of these numbers, whose processes are dead. Answers how many of them no process has
-    /// received.
+    /// Records the messages in the buffers of these numbers, whose processes are dead. Returns how many of them no process has received.
     pub fn look_into_hands(&self, roles: Range<usize>) -> usize {
         let mut held = 0;
         for hand in &self.hands {

@@ -50,7 +50,7 @@ pub struct Message {
 pub struct Role {
     /// While it is inside of receives, how many messages those may take; else 0.
     pub receiving: AtomicU32,
-    /// While it sends several messages at once, how much room they take together, in what the queue is bounded by; else 0.
+    /// While the process sends several messages at once: their total size, in the unit of the queue's capacity; otherwise 0.
     pub wants: AtomicU64,
     /// Processes that have had this role.
     pub lives: AtomicU32,
@@ -316,9 +316,9 @@ impl Journal {
         &self.messages[..self.used()]
     }
 
-    /// Judges every message, once all processes have ended and the queue was drained: those whose send returned were
-    /// received once, others at most once. Returns how many are missing, but for those whose acknowledgement began, or that were
-    /// found [in dead hands](Journal::look_into_hands).
+    /// Judges every message, once all processes have ended and the queue was drained: those whose send returned were received once, others
+    /// at most once. Returns the number of missing messages, except those whose acknowledgement began, or that were found [in dead
+    /// hands](Journal::look_into_hands).
     #[track_caller]
     pub fn missing(&self, what: &str) -> usize {
         assert_eq!(self.mangled.load(SeqCst), 0, "{what}: mangled messages");
@@ -388,8 +388,8 @@ impl Journal {
         );
     }
 
-    /// How much room has to be there for a process that is in the middle of a send, at most: one that wants less may stand behind one that wants
-    /// more. `one` is what a single message takes.
+    /// Returns the most room that a process in the middle of a send can need: a process that needs less may wait behind one that needs more.
+    /// `one` is the size of a single message.
     pub fn most_wanted(&self, one: u64) -> u64 {
         let wanted = self.roles.iter().map(|role| role.wants.load(SeqCst));
         wanted.max().unwrap_or(0).max(one)
@@ -543,7 +543,7 @@ impl<'a, Q> Part<'a, Q> {
         told
     }
 
-    /// Notes the messages of a batch, whose lengths and labels are these; their numbers.
+    /// Records the messages of a batch with these lengths and labels. Returns their numbers.
     pub(super) fn note_all(
         &self,
         mut bytes: &[u8],

@@ -1,5 +1,5 @@
-//! Helpers of the tests that kill and starve processes: a directory of their own, processes, memory that outlives them, and the
-//! record of every message.
+//! Helpers of the tests that kill and starve processes: a private directory, processes, memory that outlives them, and the record of every
+//! message.
 #![allow(dead_code, unused_imports, reason = "each test uses a part")]
 
 pub mod actor;

@@ -1,8 +1,7 @@
 //! The named points of each face, as they stand in the code: there is no list of them.
 //!
-//! Every `crash_point!` of the library belongs to the faces whose calls come by there, which the folder or file says; a file of which
-//! that is not known fails the tests. A face's points less those that it never comes by, each for a reason, is what its tests
-//! have to kill at.
+//! Every `crash_point!` of the library belongs to the faces whose calls pass it, by its folder or file; an unknown file fails the tests. The
+//! tests of a face have to kill at all its points, except those that it never passes, each for a reason.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,7 +16,7 @@ pub enum Face {
 }
 use Face::{Posix, Ring, Sysv};
 
-/// Whose calls come by the points of a folder or file; the first that fits.
+/// The faces whose calls pass the points of a folder or file; the first match counts.
 const PLACES: &[(&str, &[Face])] = &[
     ("posix/", &[Posix]),
     ("sysv/", &[Sysv]),
@@ -82,7 +81,7 @@ pub fn sites() -> Vec<Site> {
     sites
 }
 
-/// The files of a folder and of those in it, but for the one that declares the points.
+/// The files of a folder and of its sub-folders, except the file that declares the points.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap();
     let paths = entries.map(|entry| entry.unwrap().path());
@@ -163,7 +162,7 @@ pub fn expect_all(face: Face, killed: &[&str]) {
     }
 }
 
-/// Fails if a point is declared that stands nowhere in the code.
+/// Fails if a declared point is not used in the code.
 pub fn expect_all_to_stand_somewhere() {
     let sites = sites();
     for (_, name, what) in POINTS {

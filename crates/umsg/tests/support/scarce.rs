@@ -157,8 +157,7 @@ impl InUse {
     }
 }
 
-/// All that lies in a directory and below it, but for the directories, and for the lives of processes, which keep them for all that
-/// they do there.
+/// Returns all files below a directory, except directories and the lives of processes, which keep them for all their work there.
 pub fn entries(place: &Path) -> Vec<String> {
     let mut names = everything(place);
     names.retain(|name| !is_life(name));

@@ -73,7 +73,7 @@ pub fn all_users() -> Option<Place> {
     }
 }
 
-/// Makes this process, a child of its own, one of another user without groups.
+/// Gives this child process another user without groups.
 pub fn become_user(user: u32) {
     // SAFETY: ids of this process, which has one thread that counts.
     let done = unsafe {

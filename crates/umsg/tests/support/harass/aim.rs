@@ -1,5 +1,5 @@
-//! At which named points workers die by themselves: mostly at those by which others of their kind were seen to come, and rather at
-//! those at which few have died. Deaths that a signal at a random time hits too seldom, beside others that are at work.
+//! The named points at which workers die by themselves: mostly points that others of their kind passed, and preferably points with few
+//! deaths. A signal at a random time hits these points too rarely while others work.
 
 use super::Work;
 use crate::support::Random;
@@ -20,7 +20,7 @@ struct Point {
     deaths: u64,
 }
 
-/// Where a worker is to die: at the `nth` pass.
+/// The death of a worker: at the `nth` pass of a point.
 #[derive(Clone, Copy)]
 pub(super) struct Mark {
     /// Among the face's.
@@ -44,7 +44,7 @@ impl Aim {
         }
     }
 
-    /// Where the next worker of a kind dies, if it is to: half of them are.
+    /// The death of the next worker of a kind, if it dies: half of them do.
     pub(super) fn next(&self, kind: &Kind, random: &mut Random) -> Option<Mark> {
         if random.below(2) == 0 {
             return None;
@@ -62,7 +62,7 @@ impl Aim {
                 std::cmp::min_by_key(one, other, |&point| self.points[point].deaths)
             }
         };
-        // Some points a worker seldom comes by in its short life.
+        // A worker rarely passes some points in its short life.
         let passes = [1, 4, 60][random.below(3) as usize];
         Some(Mark {
             point,

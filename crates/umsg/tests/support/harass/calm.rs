@@ -1,4 +1,4 @@
-//! After the violence: the doctor finds nothing, and a waiter is told at once again, by the process that ends its wait.
+//! After the violence: the doctor finds nothing, and a waiter is woken at once by the process that ends its wait.
 //!
 //! A waiter looks up ten times a second by itself, because a waker may die. So a waiter that no process wakes is late, not stuck, and only
 //! time tells: its wait ends when it has just looked up and gone to sleep again, a tenth of a second before it would do so the next
@@ -126,7 +126,7 @@ fn wakes(what: &str, wait: impl FnOnce(), act: impl FnOnce(&Child)) -> u64 {
     woken.load(SeqCst).saturating_sub(ended)
 }
 
-/// As [`wakes_sleeper`], of a child that polls, which never looks up by itself; `send` makes what it polls readable.
+/// Checks as [`wakes_sleeper`] does, for a child that polls, which never wakes by itself; `send` makes the polled queue readable.
 pub fn wakes_poller<'a>(
     what: &str,
     pollable: impl FnOnce() -> BorrowedFd<'a>,

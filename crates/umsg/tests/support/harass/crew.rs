@@ -13,8 +13,8 @@ use std::time::Duration;
 /// The signal of storms.
 pub(super) const STORM: i32 = libc::SIGUSR2;
 
-/// How long forked children may take for their few calls before the supervisor counts them as late, and at all: it knows when the
-/// machine is too busy for them.
+/// The time for the few calls of a forked child before the supervisor counts it as late, and the limit: the supervisor knows when the
+/// machine is too busy.
 const VISIT: Duration = Duration::from_secs(1);
 const STUCK: Duration = Duration::from_secs(60);
 
@@ -60,8 +60,8 @@ pub(super) fn live<W: Work>(work: &W, role: usize, seed: u64, mark: Option<Mark>
     });
 }
 
-/// Some are more urgent than all the others, where that is allowed, and some less, so that the urgent wait for locks whose owners do
-/// not get to run.
+/// Makes some threads more urgent than all others, if permitted, and some less, so that urgent threads wait for locks whose owners get no
+/// CPU.
 fn hurry_or_dawdle<W: Work>(work: &W, role: usize, random: &mut Random) {
     let first = role == 0 || role == work.senders();
     match random.below(8) {
@@ -92,7 +92,7 @@ struct Scene {
 
 static SCENE: AtomicPtr<Scene> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Handlers so far: what the next one does follows from it.
+/// The number of handlers so far, which determines the action of the next one.
 static STORMS: AtomicU64 = AtomicU64::new(0);
 
 /// # Safety
@@ -120,7 +120,7 @@ extern "C" fn storm(signal: i32, info: *mut libc::siginfo_t, context: *mut libc:
     super::vigil::handle(|| unsafe { (scene.perform)(scene) });
 }
 
-/// Signals of a storm are handled by using the queue; the call that one interrupts is restarted or not.
+/// The handlers of a storm use the queue; an interrupted call is restarted or not.
 fn stand_the_storm(scene: &'static Scene, restarts: bool) {
     SCENE.store((&raw const *scene).cast_mut(), SeqCst);
     // SAFETY: the handler has the type that SA_SIGINFO asks for; the structure is zeroed as sigaction(2) allows.
@@ -132,8 +132,8 @@ fn stand_the_storm(scene: &'static Scene, restarts: bool) {
     }
 }
 
-/// What a thread does now and then between two calls: it forks children, which use the queue as they inherit it; runs another
-/// program; or has its process become another program, wherever its other threads are.
+/// The occasional actions of a thread between two calls: it forks children, which use the queue as they inherit it; runs another program; or
+/// has its process become another program, wherever its other threads are.
 pub fn commotion<W: Work>(work: &W, tool: &W::Tool, part: Part, random: &mut Random) {
     if work.spares(part.role) {
         return;

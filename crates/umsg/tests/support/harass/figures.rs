@@ -22,7 +22,7 @@ pub struct Figures {
     pub repairs: u64,
     /// The most descriptors that a worker was seen to have.
     pub descriptors: usize,
-    /// The longest time that a call made no progress in which no process was stopped, and that one took after it was due.
+    /// The longest time without progress of a call while no process was stopped, and the longest delay after a deadline.
     pub stall: Duration,
     pub late: Duration,
 }

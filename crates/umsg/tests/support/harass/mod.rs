@@ -49,7 +49,7 @@ const DESCRIPTORS: usize = 64;
 /// The supervisor's own part, as a number of the journal.
 pub const SUPERVISOR: usize = super::journal::ROLES - 1;
 
-/// The longest that a call waits which may have to wait for ever, in milliseconds.
+/// The longest wait of a call that may have to wait without end, in milliseconds.
 const TIMED: u64 = 30;
 
 /// A thread of the worker that has a role.
@@ -73,7 +73,7 @@ pub fn is_thread(index: usize) -> bool {
 
 /// The part of the workers.
 pub trait Work: Sync + Sized {
-    /// What the threads of a process share: the queue, opened by it.
+    /// The shared data of a process's threads: the open queue.
     type Tool: Sync;
 
     /// How many roles there are, and how many of them, the first ones, send.
@@ -88,7 +88,7 @@ pub trait Work: Sync + Sized {
         false
     }
 
-    /// At whose points they die.
+    /// The face at whose points they die.
     fn face(&self) -> Face;
     /// How many descriptors a process of this role may have.
     fn descriptors(&self, _role: usize) -> usize {
@@ -102,7 +102,7 @@ pub trait Work: Sync + Sized {
     fn open(&self, random: &mut Random) -> Self::Tool;
     /// Plays a part until its `go` is set.
     fn play(&self, tool: &Self::Tool, part: Part, random: &mut Random);
-    /// Some calls of a forked child, which do not wait for ever; as this number of the journal.
+    /// Some calls of a forked child that do not wait without end; under this number of the journal.
     fn visit(&self, tool: &Self::Tool, index: usize, random: &mut Random);
     /// Some calls in a signal handler, which do not wait, without allocating memory; as this number of the journal.
     fn handle(&self, tool: &Self::Tool, index: usize, random: &mut Random);
@@ -112,7 +112,7 @@ pub trait Work: Sync + Sized {
     /// What to say of the queue if a process is stuck.
     fn describe(&self) -> String;
 
-    /// Judges what is left, once all processes have ended, and notes what came of the round.
+    /// Judges the remains after the end of all processes, and records the result of the round.
     fn judge(&self, round: &mut Figures, what: &str);
     /// Removes all that there was, and fails if something is left.
     fn end(self, leaks: Leaks, what: &str);
@@ -158,8 +158,7 @@ pub fn waiting(random: &mut Random) -> Waiting {
 /// Whether this process is more urgent than all others, and has to let them work.
 static URGENT: AtomicBool = AtomicBool::new(false);
 
-/// A sender takes its time, in two of three fifths of a second: all do, so that receivers come to an end with what there is, and look
-/// at what the dead have left behind it.
+/// In two of three fifths of a second, all senders pause. So receivers empty the queue, and find the remains of dead processes.
 pub fn take_time(random: &mut Random) {
     if !(now() / 200_000_000).is_multiple_of(3) {
         std::thread::sleep(Duration::from_micros(random.below(1500)));

@@ -1,4 +1,4 @@
-//! The supervisor: what it does to the workers, and how it knows that none is stuck.
+//! The supervisor: its actions on the workers, and its check that none is stuck.
 
 use super::aim::{Aim, Mark};
 use super::crew::{self, STORM};
@@ -24,15 +24,15 @@ const LOOK: Duration = Duration::from_millis(10);
 struct Worker {
     role: usize,
     child: Child,
-    /// Where it is to die by itself.
+    /// The point at which it dies by itself.
     mark: Option<Mark>,
-    /// When it goes on, if it is stopped.
+    /// The time at which it continues, if it is stopped.
     stopped_until: Option<Instant>,
     watches: [Watch; THREADS],
 }
 
 impl Worker {
-    /// Whether one of its calls takes so long already that it may be stuck: a kill, or a signal, would hide that.
+    /// Returns whether one of its calls takes so long that it may be stuck: a kill, or a signal, would hide that.
     fn is_stalled(&self) -> bool {
         let mut watches = self.watches.iter();
         watches.any(|watch| watch.stalled.max(watch.late) > SUSPICIOUS)
@@ -203,7 +203,7 @@ impl<W: Work> Supervisor<'_, W> {
         *worker = self.start(worker.role);
     }
 
-    /// A worker was killed, or has become another program, which does what it wants with signals.
+    /// A worker was killed, or has become another program, with its own handling of signals.
     fn expect_to_be_excusable(&self, role: usize, exit: Exit) {
         let has_become_another = self.work.journal().deeds(Deed::Exec) != 0;
         let is_excusable = match exit {
@@ -292,7 +292,7 @@ impl<W: Work> Supervisor<'_, W> {
         }
     }
 
-    /// What there is to see where a worker is stuck: the call may be another's that holds it up.
+    /// The report about a stuck worker: the call of another process may delay it.
     fn scene(&self, workers: &[Worker]) -> String {
         let mut scene = String::new();
         for worker in workers {

@@ -35,7 +35,7 @@ unsafe impl GlobalAlloc for Vigilant {
     }
 }
 
-/// Does what a handler does.
+/// Does the work of a handler.
 pub(super) fn handle(work: impl FnOnce()) {
     let outer = IS_HANDLING.replace(true);
     work();

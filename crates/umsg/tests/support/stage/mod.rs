@@ -37,10 +37,10 @@ pub trait Kind: Sized + 'static {
     const WANTED: u16;
     const OFFERED: [u16; 2];
 
-    /// Makes a queue whose waits all go through a node: a spin that pays would pass the points by.
+    /// Makes a queue whose waits all go through a node: a successful spin would skip the points.
     fn create(place: &Place, shape: Self::Shape) -> Self::Queue;
 
-    /// Opens that queue anew.
+    /// Opens that queue again.
     fn open(place: &Place) -> Self::Queue;
 
     fn worker<'a>(
@@ -126,7 +126,7 @@ pub trait Worker {
     /// Receives a message: of this type alone, where there are types.
     fn take(&mut self, how: How, label: Option<u16>) -> Result<(), Refusal>;
 
-    /// Takes all locks, and so repairs what the dead have left.
+    /// Takes all locks, and so repairs the data of dead owners.
     fn repair(&mut self);
 }
 
@@ -174,7 +174,7 @@ impl<'a, K: Kind> Stage<'a, K> {
         K::worker(&self.queue, &self.journal, role, self.scenario.shape)
     }
 
-    /// A process that opens the queue anew and works on it.
+    /// A process that opens the queue again and uses it.
     fn process(&self, role: usize, work: impl FnOnce(&mut K::Worker<'_>)) -> Child {
         Child::run(|| {
             let_calls_be_interrupted();
@@ -185,7 +185,7 @@ impl<'a, K: Kind> Stage<'a, K> {
         })
     }
 
-    /// Kills a victim at a point, when it comes by for the `nth` time, and perhaps a repairer; then judges everything.
+    /// Kills a victim when it passes a point for the `nth` time, and perhaps a repairer; then judges the result.
     pub fn round(&mut self, point: &str, nth: u32, repairer: Repairer<'_>, figures: &mut Figures) {
         let what = format!("{} / {point} / {nth}{repairer}", self.scenario.name);
         self.journal.reset();
@@ -195,7 +195,7 @@ impl<'a, K: Kind> Stage<'a, K> {
 
         let alone = self.scenario.alone.contains(&point);
         if alone {
-            // Before the death: a bystander may go on faster than the observer learns of it.
+            // Before the death: a bystander may continue before the observer learns of it.
             self.journal.mark.store(now(), SeqCst);
         }
         let mut victim = self.process(VICTIM, |worker| {
@@ -384,7 +384,7 @@ impl<'a, K: Kind> Stage<'a, K> {
         if round < 2 {
             self.settled = Some(memory);
         } else if let Some(settled) = self.settled {
-            // The arena grows by 64 KiB: what is free lies otherwise each time.
+            // The arena grows by 64 KiB: the free blocks differ each time.
             assert!(
                 memory <= settled + (128 << 10),
                 "{what}: grew from {settled} to {memory} bytes in {round} rounds"

@@ -90,8 +90,8 @@ fn find<'a, K: Kind>(
     })
 }
 
-/// Kills victims in some scenarios at some points; then the queue is rebuilt from its intact messages, which trusts little of what a
-/// repair relies on.
+/// Kills victims in some scenarios at some points; then the queue is rebuilt from its intact messages, which relies on fewer words than a
+/// repair.
 pub fn kill_and_make_anew<K: Kind>(
     deadly: &[Deadly],
     scenarios: impl Fn(&str) -> Option<&'static Scenario<K>>,
@@ -124,7 +124,7 @@ pub fn kill_repairers<K: Kind>(
     figures.print("killed repairers");
 }
 
-/// Kills a victim at a point; and then, one after the other, a repairer at each point that a repairer comes by.
+/// Kills a victim at a point; and then, one after the other, a repairer at each point that a repairer passes.
 fn kill_twice<K: Kind>(scenario: &Scenario<K>, point: &str, figures: &mut Figures) {
     let way = Shared::<Way>::new();
     let nth = 1 + 7 % scenario.passes;

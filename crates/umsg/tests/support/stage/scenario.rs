@@ -21,7 +21,7 @@ pub struct Scenario<K: Kind> {
     pub batches: Batches,
     /// The victim dies with leases: its messages come back when a process looks, and others may have been received before.
     pub leases: bool,
-    /// Points after which the blocked bystander goes on before any process else comes.
+    /// Points after which the blocked bystander continues before any other process arrives.
     pub alone: &'static [&'static str],
     pub points: &'static [&'static str],
 }
@@ -45,7 +45,7 @@ macro_rules! crash_points {
 
 /// A scenario is written as calls: `Scenario::new(name, victim).prefill(..).dies_at(..)`.
 impl<K: Kind> Scenario<K> {
-    /// A victim that works on an empty queue of the usual shape, beside an idle bystander.
+    /// A victim that uses an empty queue of the usual shape, with an idle bystander.
     pub const fn new(name: &'static str, victim: fn(&mut K::Worker<'_>)) -> Self {
         Scenario {
             name,
