@@ -125,7 +125,7 @@ pub unsafe extern "C" fn umsg_mq_lease(
 /// # Errors
 /// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue; umsg_defer_signal(3) has the
-/// handler run later instead. The lease continues.
+///   handler run later instead. The lease continues.
 /// - `EFAULT`: `lease` is at an address that can't be read and written.
 /// - `EINVAL`: `lease` is no lease that this process has.
 /// - `ESTALE`: a time limit or another thread has ended the lease, or this is a forked child of its holder.
@@ -153,7 +153,7 @@ pub unsafe extern "C" fn umsg_mq_acknowledge(lease: *mut umsg_mq_lease) -> c_int
 /// # Errors
 /// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue; umsg_defer_signal(3) has the
-/// handler run later instead. The lease continues.
+///   handler run later instead. The lease continues.
 /// - `EFAULT`: `lease` is at an address that can't be read and written.
 /// - `EINVAL`: `lease` is no lease that this process has.
 /// - `ESTALE`: a time limit or another thread has ended the lease, or this is a forked child of its holder.

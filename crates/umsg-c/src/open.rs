@@ -23,7 +23,7 @@ const NO_QUEUE: umsg_mqd_t = std::ptr::without_provenance_mut(usize::MAX);
 ///
 /// - `O_CREAT`: create the queue if there is none of this name. Two further arguments follow: `mode_t mode`, the
 ///   permission bits before the umask, and `const struct umsg_mq_attr *attr`, of which `mq_maxmsg` and
-/// `mq_msgsize` count; with NULL the queue gets the defaults of the namespace: 10 messages of 8192 bytes unless changed.
+///   `mq_msgsize` count; with NULL the queue gets the defaults of the namespace: 10 messages of 8192 bytes unless changed.
 ///   An existing queue keeps its attributes.
 /// - `O_EXCL`: with `O_CREAT`, fail if there is a queue of this name.
 /// - `O_NONBLOCK`: calls on the handle fail with `EAGAIN` where they would wait.

@@ -71,7 +71,7 @@ const SIZES: std::ops::RangeInclusive<size_t> = 48..=4096;
 /// - `EFAULT`: `options` or one of its texts is at an address that can't be read.
 /// - `EFBIG`: the ring's file would be longer than the process may make files (`RLIMIT_FSIZE`).
 /// - `EINVAL`: `size` is not that of a version of the structure; `entries` and `overflow` are together more than 1,048,576; `flags` or
-/// `waiting` is none of its values; `name` does not begin with a slash, or is only a slash; or `directory` is set and `name` is not.
+///   `waiting` is none of its values; `name` does not begin with a slash, or is only a slash; or `directory` is set and `name` is not.
 /// - `ELOOP`, `ENOTDIR`: `directory` is a symbolic link or no directory.
 /// - `EMFILE`, `ENFILE`: the process or the system has no descriptor left. A ring keeps one or two.
 /// - `ENAMETOOLONG`: `name` has more than 255 bytes after its slash.
