@@ -46,7 +46,7 @@ impl Drop for FirstInLine<'_> {
             // A thread of a model dies by unwinding.
             return;
         }
-        // Relaxed: the word orders nothing else. The exchange fails if other threads wait.
+        // Release: pairs with the acquire in `inheritance::take`. Relaxed: the exchange fails if other threads wait, and the kernel orders.
         let (success, failure) = (Ordering::Release, Ordering::Relaxed);
         let is_alone = self.front.compare_exchange(self.tid, 0, success, failure);
         if is_alone.is_err() {
@@ -121,7 +121,7 @@ impl Lock {
             return Ok(Slept::Awake);
         }
         let slept = inheritance::wait_for_owner(owner, until);
-        // Relaxed: of the threads in line, only this one waits for it. An owner that unlocks it meanwhile finds another id and does nothing.
+        // Relaxed: only this thread waits for the word. An owner that unlocks it late finds another id, and does nothing.
         owner.swap(0, Ordering::Relaxed);
         match slept {
             Ok(()) => Ok(Slept::Awake),
@@ -150,7 +150,7 @@ impl Lock {
     #[cold]
     pub(super) fn wake_next(&self, word: u64) {
         let owner = &self.inherit.owner;
-        // Relaxed: the exchange that took `word` acquired it.
+        // Relaxed: the exchange that returned `word` has acquired it.
         let named = owner.load(Ordering::Relaxed) & TID;
         let is_named = named != 0 && named == thread_of(word as u32) && !is_shared(word);
         // The first in line takes the lock with WAITERS, and wakes another thread when it releases the lock.

@@ -31,7 +31,7 @@ mod real {
 
     /// Takes a futex for the calling thread. Waits for its owner until `deadline`.
     pub(crate) fn take(word: &AtomicU32, tid: u32, deadline: Deadline) -> Result<(), NotTaken> {
-        // Acquire: the word orders nothing else; the lock that the threads wait for does.
+        // Acquire: pairs with the release of the previous owner. Relaxed: the kernel reads the word again.
         match word.compare_exchange(0, tid, Ordering::Acquire, Ordering::Relaxed) {
             Ok(_) => Ok(()),
             Err(_) => wait_for_owner(word, deadline),
