@@ -109,7 +109,7 @@ int umsg_mq_setattr(umsg_mqd_t mqdes,
  *
  * - O_CREAT: create the queue if there is none of this name. Two further arguments follow: mode_t mode, the
  *   permission bits before the umask, and const struct umsg_mq_attr *attr, of which mq_maxmsg and
- * mq_msgsize count; with NULL the queue gets the defaults of the namespace: 10 messages of 8192 bytes unless changed.
+ *   mq_msgsize count; with NULL the queue gets the defaults of the namespace: 10 messages of 8192 bytes unless changed.
  *   An existing queue keeps its attributes.
  * - O_EXCL: with O_CREAT, fail if there is a queue of this name.
  * - O_NONBLOCK: calls on the handle fail with EAGAIN where they would wait.
@@ -275,8 +275,8 @@ struct umsg_mq_options {
      */
     uint32_t on_full;
     /*
-     * How old a message of a queue that is created may get, in nanoseconds; 0 for any age. One that is older is dropped
-     * when it is met, or goes to the dead-letter queue.
+     * The time to live of messages in a created queue, in nanoseconds; 0 for no limit. A receiver that finds an older message drops it, or
+     * moves it to the dead-letter queue.
      */
     uint64_t time_to_live;
     /*
@@ -288,8 +288,8 @@ struct umsg_mq_options {
      */
     const char *dead_letter;
     /*
-     * How often a message of a queue that is created may be leased; 0 for any number. One that came back so often goes to the
-     * dead-letter queue, which must be named too.
+     * The number of leases of a message in a created queue; 0 for no limit. A message that came back so often goes to the dead-letter
+     * queue, which must be named, too.
      */
     uint32_t max_deliveries;
     /* Flags of a created queue: 0 or UMSG_REMOVE_ON_LAST_CLOSE. */
@@ -479,10 +479,9 @@ struct umsg_mq_message {
 /*
  * Sends several messages as one: all of them or none.
  *
- * No receiver finds one of the n messages while another is not there yet. They take one lock and at most one round of
- * wake-ups, and are delivered by priority, those of one priority in the order given. If there is no room for all of
- * them, the call waits; a batch that waits has its place among the blocked senders, and while it is first, the room that
- * there is is kept for it.
+ * A receiver finds all of the n messages at once. The call takes one lock and makes at most one round of wake-ups. The messages are
+ * delivered by priority, those of one priority in the given order. If the queue has no room for all of them, the call waits; a batch that
+ * waits has its place among the blocked senders, and while it is first, the room that there is is kept for it.
  *
  * A call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME. With NULL the call waits without limit, or does not wait
  * if the handle has O_NONBLOCK. With a time that flag has no effect. The messages must not change during the call.
@@ -519,8 +518,8 @@ int umsg_mq_send_batch(umsg_mqd_t mqdes,
 /*
  * Sends as many of several messages as there is room for.
  *
- * Of the n messages the first ones are sent, as one batch: as many as fit, and at least one. While the queue is full,
- * the call waits to send the first message; what else fits then follows as a second batch.
+ * Sends the first of the n messages as one batch: as many as fit, and at least one. While the queue is full, the call waits to send the
+ * first message; further messages that fit then follow as a second batch.
  *
  * A call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME. With NULL the call waits without limit, or does not wait
  * if the handle has O_NONBLOCK. With a time that flag has no effect. The messages must not change during the call.
@@ -550,10 +549,9 @@ ssize_t umsg_mq_send_some(umsg_mqd_t mqdes,
 /*
  * Receives several messages.
  *
- * Up to n messages, those that are there, are received in order of delivery and under one lock. Each is copied to
- * the data of one of messages, the first to that of the first, and len and priority are set. A message that is
- * longer than the size of its place stays in the queue and ends the call; the size of the first place is no less than
- * the queue's message size, so that there is at least one message.
+ * Receives up to n present messages in order of delivery, under one lock. Each message is copied to the data of one of messages, in
+ * order, and len and priority are set. A message that is longer than the size of its place stays in the queue and ends the call; the
+ * size of the first place is no less than the queue's message size, so that there is at least one message.
  *
  * While the queue is empty, the call waits for one message, not for more. The wait ends at abs_timeout, a time of the clock
  * CLOCK_REALTIME. With NULL the call waits without limit, or does not wait if the handle has O_NONBLOCK. With a time that flag has no
@@ -630,7 +628,7 @@ struct umsg_mq_reservation {
  * - ETIMEDOUT: the time came before there was room.
  *
  * If the process dies:
- * The room is free again. A call that finds the queue full looks for dead holders; a blocked call looks ten times a second.
+ * The room becomes free. A call that finds the queue full checks for dead holders; a blocked call checks ten times a second.
  *
  * See also:
  * umsg_mq_cancel(3), umsg_mq_commit(3), umsg_mq_lease(3), umsg_mq_send(3)
@@ -643,8 +641,8 @@ int umsg_mq_reserve(umsg_mqd_t mqdes,
 /*
  * Sends a message that was written in place.
  *
- * The message is the first len bytes of the reserved room, and msg_prio its priority. The reservation is ended, whatever
- * the call returns, unless that is EFAULT, EINVAL or EMSGSIZE; if the message was not sent, its room is free again.
+ * The message is the first len bytes of the reserved room, and msg_prio its priority. The reservation ends, whatever the call returns.
+ * The exceptions are EFAULT, EINVAL and EMSGSIZE. If the message was not sent, its room is free again.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
@@ -739,8 +737,8 @@ struct umsg_mq_lease {
  * - ETIMEDOUT: the time came before a message did.
  *
  * If the process dies:
- * The message goes back to the head of its priority. A call that finds the queue empty or full looks for dead holders; a
- * blocked call looks ten times a second.
+ * The message goes back to the head of its priority. A call that finds the queue empty or full checks for dead holders; a blocked call
+ * checks ten times a second.
  *
  * See also:
  * umsg_mq_acknowledge(3), umsg_mq_lease_limit(3), umsg_mq_receive(3), umsg_mq_reserve(3), umsg_mq_return(3)
@@ -761,7 +759,7 @@ int umsg_mq_lease(umsg_mqd_t mqdes,
  * Errors:
  * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue; umsg_defer_signal(3) has the
- * handler run later instead. The lease continues.
+ *   handler run later instead. The lease continues.
  * - EFAULT: lease is at an address that can't be read and written.
  * - EINVAL: lease is no lease that this process has.
  * - ESTALE: a time limit or another thread has ended the lease, or this is a forked child of its holder.
@@ -787,7 +785,7 @@ int umsg_mq_acknowledge(struct umsg_mq_lease *lease);
  * Errors:
  * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue; umsg_defer_signal(3) has the
- * handler run later instead. The lease continues.
+ *   handler run later instead. The lease continues.
  * - EFAULT: lease is at an address that can't be read and written.
  * - EINVAL: lease is no lease that this process has.
  * - ESTALE: a time limit or another thread has ended the lease, or this is a forked child of its holder.
@@ -931,7 +929,7 @@ int umsg_mq_status(umsg_mqd_t mqdes, struct umsg_mq_status *status, size_t size)
 
 /* ---- Looking at messages that stay in the queue ---- */
 
-/* A message that was looked at. The program sets data and size, the call the other members. */
+/* A message that was peeked at. The program sets data and size, the call the other members. */
 struct umsg_mq_peeked {
     /* The place to which the bytes are copied; NULL if size is 0. */
     void *data;
@@ -968,7 +966,7 @@ struct umsg_mq_peeked {
  * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
  * - EFAULT: peeked or its data is at an address that can't be written.
- * - ENOMSG: there are no more than n messages in the queue.
+ * - ENOMSG: the queue has at most n messages.
  * - ETIMEDOUT: a process was stopped inside of an operation on this queue and holds it up for more than a second.
  *
  * If the process dies:
@@ -1087,7 +1085,7 @@ int umsg_mq_restore_into(umsg_mqd_t mqdes, int fd);
  * - SIGEV_THREAD: by a call of sigev_notify_function with sigev_value, in a new detached thread with the attributes
  *   sigev_notify_attributes (NULL for the default) and no signal masked.
  *
- * If notification is NULL, the process's registration is taken back; if it has none, nothing happens.
+ * If notification is NULL, the process's registration ends; without a registration the call has no effect.
  *
  * The registration ends when the process closes a handle of the queue, and with the process. A child made by fork(2) does not
  * have it.
@@ -1119,8 +1117,8 @@ int umsg_mq_restore_into(umsg_mqd_t mqdes, int fd);
  *   begun, the call waits for them, for a second at most.
  *
  * If the process dies:
- * It is registered no more, as soon as another registers. A sender that dies after its message was sent is stood in for within a
- * tenth of a second.
+ * Its registration ends as soon as another process registers. If a sender dies after it has sent its message, another process notifies in
+ * its place within a tenth of a second.
  *
  * See also:
  * umsg_mq_receive(3), umsg_mq_status(3), mq_notify(3), sigevent(3type)
@@ -1180,7 +1178,7 @@ int umsg_mq_set_waiting(umsg_mqd_t mqdes, int waiting);
  * Tells the descriptor of a queue, for poll(2), select(2) and epoll(7).
  *
  * It is readable (POLLIN) while there is a message, and writable (POLLOUT) while there is room, whatever the handle may do. All
- * processes that have it are shown the same: it may be inherited over fork(2) and passed on.
+ * processes that have it see the same state: it may be inherited over fork(2) and passed on.
  *
  * edges selects the events of a poller with EPOLLET; it does not affect other pollers:
  *
@@ -1264,10 +1262,9 @@ int umsg_msgget(int key, int msgflg);
 /*
  * Sends a message to a System V queue.
  *
- * msgp points to a long, which is the message's type, and behind it stand the msgsz bytes of its text, as in the
- * struct msgbuf of msgsnd(2). The type is 1 or more, and what receivers pick messages by. If there is no room, the call waits;
- * with IPC_NOWAIT in msgflg it fails. There is room if the queue's messages have no more than msg_qbytes bytes with this one, and
- * are fewer than that.
+ * msgp points to a long, the message's type, followed by the msgsz bytes of its text, as in the struct msgbuf of msgsnd(2). The
+ * type is 1 or more; receivers select messages by it. If the queue has no room, the call waits; with IPC_NOWAIT in msgflg it fails.
+ * There is room if the queue's messages have no more than msg_qbytes bytes with this one, and are fewer than that.
  *
  * A message of no bytes is one too. It is no cancellation point of pthread_cancel(3).
  *
@@ -1463,9 +1460,9 @@ struct umsg_msg_message {
 /*
  * Sends several messages to a System V queue as one: all of them or none.
  *
- * No receiver finds one of the n messages while another is not there yet. They take one lock and at most one round of
- * wake-ups, and arrive in the order given. If there is no room for all of them, the call waits; with IPC_NOWAIT in msgflg, the
- * only flag that there is, it fails. The messages must not change during the call.
+ * A receiver finds all of the n messages at once. The call takes one lock and makes at most one round of wake-ups. The messages arrive in
+ * the given order. If the queue has no room for all of them, the call waits; with IPC_NOWAIT in msgflg, the only flag, it fails. The
+ * messages must not change during the call.
  *
  * A call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL is no limit.
  *
@@ -1599,8 +1596,8 @@ struct umsg_msg_lease {
  * - ETIMEDOUT: the time came before a message that is wanted.
  *
  * If the process dies:
- * The message goes back to its place in the queue. A call that finds no message or no room looks for dead holders; a blocked
- * call looks ten times a second.
+ * The message goes back to its place in the queue. A call that finds no message or no room checks for dead holders; a blocked call checks
+ * ten times a second.
  *
  * See also:
  * umsg_msg_acknowledge(3), umsg_msg_lease_limit(3), umsg_msg_return(3), umsg_msgrcv(3)
@@ -1623,7 +1620,7 @@ int umsg_msg_lease(int msqid,
  * Errors:
  * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue; umsg_defer_signal(3) has the
- * handler run later instead. The lease continues.
+ *   handler run later instead. The lease continues.
  * - EFAULT: lease is at an address that can't be read and written.
  * - EINVAL: lease is no lease that this process has.
  * - ESTALE: a time limit or another thread has ended the lease, the queue was removed, or this is a forked child of its holder.
@@ -1648,7 +1645,7 @@ int umsg_msg_acknowledge(struct umsg_msg_lease *lease);
  * Errors:
  * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue; umsg_defer_signal(3) has the
- * handler run later instead. The lease continues.
+ *   handler run later instead. The lease continues.
  * - EFAULT: lease is at an address that can't be read and written.
  * - EINVAL: lease is no lease that this process has.
  * - ESTALE: a time limit or another thread has ended the lease, the queue was removed, or this is a forked child of its holder.
@@ -1690,7 +1687,7 @@ int umsg_msg_lease_limit(const struct umsg_msg_lease *lease, const struct timesp
 
 /* ---- System V queues: looking at messages that stay ---- */
 
-/* A message of a System V queue that was looked at. The program sets data and size, the call the other members. */
+/* A message of a System V queue that was peeked at. The program sets data and size, the call the other members. */
 struct umsg_msg_peeked {
     /* The place to which the bytes are copied; NULL if size is 0. */
     void *data;
@@ -1727,7 +1724,7 @@ struct umsg_msg_peeked {
  * - EFAULT: peeked or its data is at an address that can't be written.
  * - EIDRM: the queue was removed during the call.
  * - EINVAL: no queue has the identifier msqid, or none has it any more.
- * - ENOMSG: there are no more than n messages in the queue; or a process was stopped inside of an operation on it and
+ * - ENOMSG: the queue has at most n messages; or a process was stopped inside of an operation on it and
  *   holds it up for more than a second.
  *
  * If the process dies:
@@ -1899,7 +1896,7 @@ int umsg_msg_status(int msqid, struct umsg_msg_status *status, size_t size);
 int umsg_msg_set_waiting(int msqid, int waiting);
 
 /*
- * Has each System V queue check the credentials of the process again.
+ * Makes each System V queue check the credentials of the process again.
  *
  * A queue checks the process's permissions at the first send and at the first receive, and again after a change of its owner or mode. After
  * a change of its user or groups, by setuid(2) or setgroups(2) for example, a program calls this function before it uses queues again. The
@@ -1924,9 +1921,9 @@ int umsg_msg_forget_caller(void);
 /*
  * Tells the descriptor of a System V queue, for poll(2), select(2) and epoll(7).
  *
- * It is readable (POLLIN) while there is a message, of whatever type, and writable (POLLOUT) while there is room for a byte;
- * both once the queue is removed, so that pollers detect the removal. To wait for messages of certain types while there are others,
- * or for more room than there is, poll with EPOLLET and choose edges.
+ * It is readable (POLLIN) while the queue has a message of any type, and writable (POLLOUT) while it has room for a byte. After the
+ * removal of the queue it is both, so that pollers detect the removal. To wait for messages of certain types while there are others, or for
+ * more room than there is, poll with EPOLLET and choose edges.
  *
  * edges is one of UMSG_EDGES_CHANGES, UMSG_EDGES_MESSAGES and UMSG_EDGES_ALL, which umsg_mq_pollfd(3) describes, with what
  * each costs.
@@ -1980,7 +1977,7 @@ struct umsg_ring_options {
     const char *directory;
     /* How many messages the ring holds without overflow; 0 for 1,024. */
     uint32_t entries;
-    /* How many more it holds, in order, which take memory only while they are there; 0 for 65,536, UMSG_RING_NO_OVERFLOW for none. */
+    /* The capacity of the overflow, in messages, which use memory only while they exist; 0 for 65,536, UMSG_RING_NO_OVERFLOW for none. */
     uint32_t overflow;
     /* The longest payload, in bytes; 0 for 64, which is the least. */
     uint32_t longest;
@@ -2016,7 +2013,7 @@ struct umsg_ring_options {
  * - EFAULT: options or one of its texts is at an address that can't be read.
  * - EFBIG: the ring's file would be longer than the process may make files (RLIMIT_FSIZE).
  * - EINVAL: size is not that of a version of the structure; entries and overflow are together more than 1,048,576; flags or
- *   waiting is none of its values; name does not begin with a slash, or is no more than that; or there is a directory and no name.
+ *   waiting is none of its values; name does not begin with a slash, or is only a slash; or directory is set and name is not.
  * - ELOOP, ENOTDIR: directory is a symbolic link or no directory.
  * - EMFILE, ENFILE: the process or the system has no descriptor left. A ring keeps one or two.
  * - ENAMETOOLONG: name has more than 255 bytes after its slash.
@@ -2592,14 +2589,11 @@ int umsg_ring_timedreceive(struct umsg_ring *ring,
 
 /* ---- Rings: receiving several messages in one call ---- */
 
-/*
- * A function that is called with each message, which umsg_ring_receive(3) describes. message and its payload are there until
- * it returns.
- */
+/* A function for each message, which umsg_ring_receive(3) describes. message and its payload exist until the function returns. */
 typedef void (*umsg_ring_visitor)(const struct umsg_ring_message *message, void *argument);
 
 /*
- * Receives all messages of a ring that are there, and calls a function with each.
+ * Receives all present messages of a ring, and calls a function with each.
  *
  * The messages are copied out of the ring in groups, under one lock for each group. Messages that arrive during the call may be among them,
  * but the call returns even if senders continue. visit gets argument, and must return: not leave by longjmp(3) or an exception of C++.
@@ -2630,8 +2624,8 @@ ssize_t umsg_ring_drain(struct umsg_ring *ring, umsg_ring_visitor visit, void *a
 /*
  * Receives several messages of a ring.
  *
- * Up to n messages that are there are written to messages. Their payloads are there until the next call that receives from
- * the ring. The call does not wait; umsg_ring_wait(3) does.
+ * Writes up to n present messages to messages. Their payloads exist until the next call that receives from the ring. The call does not
+ * wait; umsg_ring_wait(3) does.
  *
  * Return value:
  * On success, the number of messages written: 0 if there were none, or if umsg_ring_accept_only(3) kept out all of them.
@@ -2829,7 +2823,7 @@ int64_t umsg_ring_refused(struct umsg_ring *ring);
 
 /* The status of a ring, without its messages. Counts begin with the creation of the ring. */
 struct umsg_ring_status {
-    /* How many messages are there now. */
+    /* The present number of messages. */
     uint64_t messages;
     /* How many of them are beyond entries. */
     uint64_t overflowing;
