@@ -40,8 +40,8 @@ fn checked(number: c_int) -> Option<Held> {
     None
 }
 
-/// Takes back the process's registration with the queue behind a descriptor that is going to be closed, as the kernel does: with
-/// any of the queue's descriptors, and not in a child.
+/// Ends the process's registration with a queue when one of its descriptors is closed, as the kernel does: with any descriptor of the queue,
+/// and not in a child.
 #[inline(always)]
 pub(crate) fn withdraw_notification(number: c_int) {
     if umsg::posix::has_notifications()

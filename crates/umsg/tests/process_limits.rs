@@ -40,7 +40,7 @@ fn a_limit_on_the_size_of_files_is_an_error_and_no_signal<F: Face>() {
             .expect("a limit that is ignored");
         told.says(libc::EFBIG, &["ulimit -f", " bytes"]);
         assert_eq!(entries(elsewhere.path()), [".namespace"]);
-        // One that exists is not made longer: it has its length from the start.
+        // An existing queue does not grow: its file has its full length from the start.
         use_it(&mut line);
         assert_eq!(entries(place.path()), before);
         line.remove(&place.namespace);

@@ -8,7 +8,7 @@ use umsg::QueueError;
 use umsg::sysv::raw::{self, Used};
 use umsg::sysv::{ControlError, OpenError, OpenOptions, ReceiveError, SendError};
 
-/// A queue for the length of a call, of those that System V never had.
+/// The use of a queue during a call that the kernel's System V queues don't have.
 ///
 /// # Errors
 /// EINVAL if there is none, or none any more; EACCES. EIDRM comes from later steps, which have found the queue.

@@ -1,4 +1,4 @@
-//! write and its relatives, and what else would change the file: a queue's descriptor has none of it.
+//! write and its relatives, and other calls that change a file: the descriptor of a queue refuses them.
 
 use std::ffi::{c_int, c_void};
 

@@ -291,7 +291,7 @@ fn begin(
 
 /// Opens the file of a life. None: the directory has no file of this name that yields the number. Every error means that this is unknown.
 ///
-/// The file is opened once it is identified, so that no stranger's FIFO in its place holds up the opening. That takes /proc.
+/// The file is opened after it is identified, so that a stranger's FIFO in its place can't block the opening. This needs /proc.
 fn find(directory: impl AsFd, name: impl Arg, number: u32) -> io::Result<Option<OwnedFd>> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let seen = match fs::openat(&directory, name, flags, Mode::empty()) {

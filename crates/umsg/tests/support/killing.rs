@@ -57,7 +57,7 @@ pub enum Batches {
     None,
     /// Nothing of one may be received, or all.
     Sends,
-    /// Before one of its messages is copied, others were taken.
+    /// Others of its messages were received before this one is copied.
     Receives,
 }
 
