@@ -1,4 +1,4 @@
-//! write and its relatives, and other calls that change a file: the descriptor of a queue refuses them.
+//! write and its relatives, and other calls that change a file: none of them changes a queue.
 
 use std::ffi::{c_int, c_void};
 
