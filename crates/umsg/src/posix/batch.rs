@@ -8,12 +8,12 @@ use umsg_shm::posix_engine::batch::{self, Batch};
 use umsg_shm::posix_engine::{Engine, Taken};
 use umsg_shm::sys::thread;
 
-/// Messages at any place in memory: their bytes and their priorities.
+/// Messages at any place in memory, as their bytes and their priorities.
 #[doc(hidden)]
 pub trait Outgoing {
     /// Returns the number of messages.
     fn count(&self) -> usize;
-    /// Returns one of the messages. The engine may ask for a message several times, and every answer has to be the same.
+    /// Returns one of the messages. The engine may ask for a message several times, and every answer must be the same.
     fn at(&self, index: usize) -> (&[u8], u32);
 }
 
@@ -51,11 +51,11 @@ pub trait Incoming {
     /// Returns room for the next message, which has `len` bytes: a slice of at least that length. `None` leaves the message in
     /// the queue and ends the call.
     ///
-    /// The engine holds the queue's lock during this call: the call must not use a queue, panic or wait. The first time in a
-    /// call the room must fit the queue's message size; otherwise the call receives nothing.
+    /// The engine holds the queue's lock during this call: the call must not use a queue, panic or wait. In a call, the first room must fit
+    /// the queue's message size. If the destination has less room, it returns `None`, and the call receives nothing.
     fn place(&mut self, len: usize) -> Option<&mut [u8]>;
 
-    /// Reports that the message stands at the beginning of that room.
+    /// Reports that the message is stored at the beginning of that room.
     fn taken(&mut self, len: usize, priority: u32);
 }
 
@@ -106,12 +106,12 @@ impl Queue {
     /// of one priority in the given order. An empty batch is sent at once.
     ///
     /// # Blocking
-    /// Until there is room for all of them. A blocked batch has its place among the blocked senders. While the batch is first,
-    /// free room is kept for it: a process that sends later finds the queue full.
+    /// Until there is room for all messages. A blocked batch has its place among the blocked senders. While the batch is first, free room is
+    /// kept for it. A process that sends later finds the queue full.
     ///
-    /// A full queue that [fails or drops](super::OnFull) does so for a batch as well. It drops the oldest messages of the lowest
-    /// priority until there is room for the whole batch. If too many messages have a higher priority than the best of the batch,
-    /// the queue drops the batch.
+    /// A full queue whose overflow policy [fails or drops](super::OnFull) does so for a batch as well. The queue drops the oldest messages
+    /// of the lowest priority until there is room for the whole batch. If too many messages have a higher priority than the best of the
+    /// batch, the queue drops the batch.
     ///
     /// # Errors
     /// [`SendError::BatchTooLarge`] (EMSGSIZE) if the queue never holds so many messages; all others of [`SendError`] but `Full`
@@ -361,8 +361,8 @@ impl Queue {
     /// Receives up to `received.len()` messages that are in the queue, in order of delivery and under one lock. Returns their
     /// number: at least one, unless `received` is empty.
     ///
-    /// The messages stand in `buffer` one right behind another, and `received` gives the length of each. Messages that do not
-    /// fit stay in the queue. The buffer must have room for the queue's message size, however short the messages are.
+    /// The call stores the messages in `buffer` without gaps, and the length of each in `received`. Messages that do not fit stay in the
+    /// queue. The buffer must have room for the queue's message size, however short the messages are.
     ///
     /// # Blocking
     /// While the queue is empty, as [`receive`](Self::receive). With one message or more the call does not wait for others.
@@ -479,7 +479,7 @@ impl Queue {
     /// Receives up to `most` messages that are in the queue, and calls `visit` with the bytes and the priority of each. Returns
     /// their number: at least one, unless `most` is 0.
     ///
-    /// The messages are taken in pieces of up to 256. `visit` runs after the queue's lock is dropped, and may use the queue.
+    /// The messages are taken in pieces of up to 256. `visit` runs after the call has released the queue's lock, and may use the queue.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -499,7 +499,7 @@ impl Queue {
     /// The errors of [`receive_batch`](Self::receive_batch).
     ///
     /// # Panics
-    /// If `visit` panics. The messages of the same piece that were not visited yet are lost then.
+    /// If `visit` panics. The messages of the same piece that `visit` has not seen yet are then lost.
     ///
     /// # If the process dies
     /// As [`receive_batch`](Self::receive_batch). Messages that were not visited yet are lost, too.
@@ -517,7 +517,7 @@ impl Queue {
             let piece = received.len().min(most - total);
             let count = match self.receive_packed(&mut buffer, &mut received[..piece], until) {
                 Ok(count) => count,
-                // The messages visited so far were received, whatever error the next ones meet.
+                // The call reports the visited messages: they are received, even if the next piece fails.
                 Err(_) if total != 0 => break,
                 Err(error) => return Err(error),
             };

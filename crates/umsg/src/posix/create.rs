@@ -1,4 +1,4 @@
-//! Creation of queues: a file without a name is filled, and gets its name when it is complete.
+//! Creation of queues: the creator fills a file without a name, and names the file when it is complete.
 
 use super::access::file_mode;
 use super::open::Opened;
@@ -27,8 +27,8 @@ impl OpenOptions {
         self.publish(unnamed, name)
     }
 
-    /// Creates a queue of this mode, whatever the umask, and fills it before it gets its name. No process sees a half-filled
-    /// queue. If filling fails or the process dies, there is no queue.
+    /// Creates a queue of this mode, whatever the umask, and fills the queue before naming it. No process sees a half-filled queue. If
+    /// filling fails or the process dies, there is no queue.
     pub(super) fn create_filled<E: From<OpenError>>(
         &self,
         name: &OsStr,
@@ -117,7 +117,8 @@ impl OpenOptions {
         } = unnamed;
         let goes = self.policy.remove_on_last_close;
         let descriptor = match self.file_access() {
-            // Only this opening keeps the queue, as long as the queue is mapped.
+            // Only the opening that the creator maps holds a queue that is removed on the last close. The returned descriptor of such a
+            // queue is another opening.
             FileAccess::ReadWrite if !goes => None,
             other => Some(new.reopen(other, false)?),
         };
@@ -189,7 +190,7 @@ impl OpenOptions {
             Ok(queue) if queue.attributes().message_size < layout.message_size => {
                 return Err(OpenError::DeadLetterQueueTooSmall);
             }
-            // The mode of the dead-letter queue may suit the processes that will send there.
+            // PermissionDenied is accepted: the mode may suit the processes that will send to the dead-letter queue.
             Ok(_) | Err(OpenError::PermissionDenied) => {}
             Err(error) => return Err(error),
         }
@@ -241,7 +242,7 @@ pub(super) fn exists(namespace: &Namespace, name: &QueueName) -> bool {
     }
 }
 
-/// Closes `file` and gives its number, which is the lower one, to `descriptor`.
+/// Closes `file` and moves `descriptor` to the number of `file`, which is the lower number.
 fn lower(file: OwnedFd, descriptor: OwnedFd) -> Result<OwnedFd, OpenError> {
     let mut file = file;
     rustix::io::dup3(&descriptor, &mut file, rustix::io::DupFlags::CLOEXEC)

@@ -7,7 +7,7 @@
 //! - The dead-letter queue belongs to the same owner as the queue. So no message reaches a queue of another user, even if a
 //!   queue was made for that purpose or another user has taken the name meanwhile.
 //!
-//! A message stays set aside as long as one of these rules does not hold; [`Undelivered`] says which.
+//! A message stays set aside while one of these rules is broken; [`Undelivered`] names the rule.
 
 use super::options::OpenOptions;
 use super::queue::Queue;
@@ -41,7 +41,7 @@ struct Mover {
     owner: u32,
     /// The machine's clock at the last failed attempt, in nanoseconds: one attempt a tick of the coarse clock is enough.
     failed_at: AtomicU64,
-    /// Moves with an end that could not be recorded yet, and whether they succeeded.
+    /// Moves whose end could not be recorded yet, each with its success or failure.
     unfinished: Mutex<Vec<(LeaseHandle, bool)>>,
 }
 
@@ -77,8 +77,8 @@ fn name(namespace: &Namespace, label: DeadLetterLabel, owner: u32) -> Option<OsS
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Undelivered {
-    /// The queue's owner has named no dead-letter queue, though the queue's memory names one. A process has overwritten the
-    /// memory, or the file or its label has another owner since.
+    /// The queue's owner has named no dead-letter queue, though the queue's memory names one. A process has overwritten the memory, or the
+    /// owner of the file or of its label has changed since.
     #[error(
         "its owner has named no dead-letter queue, or the queue's file has another owner since"
     )]
@@ -167,7 +167,7 @@ impl Mover {
     /// Moves some messages. `None` if a step can't be done now: the message stays set aside.
     fn move_some(&self, engine: &Engine) -> Option<()> {
         self.finish(engine)?;
-        // Opened for each move: a kept handle would go on sending to a queue that was removed.
+        // Opened for each move: a kept handle would continue to send to a removed queue.
         let queue = open(&self.name, &self.namespace, self.owner).ok()?;
         let me = thread::current();
         for _ in 0..MOST {

@@ -136,7 +136,7 @@ impl<'a> Labelled<'a> {
     }
 
     fn remove_label(&self) {
-        // The name may have led to another queue by then.
+        // Another queue may have taken the name before the removal. The label is removed only if this queue's file has no name left.
         let is_gone = rustix::fs::fstat(&self.file).is_ok_and(|stat| stat.st_nlink == 0);
         if is_gone {
             self.namespace.remove_label(self.label);

@@ -97,8 +97,8 @@ impl KnownFile {
     /// Returns the descriptor if the file is that of `queue` and a full opening would succeed. `earlier` is the file's state at
     /// the time of the queue's full opening.
     ///
-    /// A descriptor for reading and writing was opened with the rights that a mapping needs. For another one, the file must have the
-    /// same state as then.
+    /// A descriptor for reading and writing was opened with the rights that a mapping needs. For any other descriptor, the file must have
+    /// the same state as at the full opening.
     pub fn open_queue(self, queue: &Queue, earlier: FileState) -> Option<OwnedFd> {
         let Access { read, write } = self.access;
         let is_mappable = read && write || FileState::from(&self.stat) == earlier;
@@ -106,7 +106,7 @@ impl KnownFile {
             && FileType::from_raw_mode(self.stat.st_mode) == FileType::RegularFile
             && self.stat.st_nlink == 1
             && self.stat.st_size as u64 >= earlier.size;
-        // A mode that is changed at the same time counts before or after the change.
+        // If another process changes the mode at the same time, the old mode or the new one counts.
         let is_granted = || is_granted(self.access, queue.mode(), &self.stat);
         if !(is_mappable && is_same && is_granted()) {
             return None;

@@ -136,7 +136,7 @@ impl Queue {
         let lease = leased
             .and_then(|handle| Ok(Lease::of(self, handle)?))
             .map_err(|refused| self.receive_error(refused));
-        // Runs after the message has its owner: moving messages takes time and can fail.
+        // The chore runs after the lease has recorded its owner: moving messages takes time and can fail.
         self.engine.do_chore();
         self.raise_fired(me, &lease);
         lease

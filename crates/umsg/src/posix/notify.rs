@@ -1,4 +1,4 @@
-//! Notification: one message to a process when a message comes to the empty queue. Source: mq_notify(3).
+//! Notification: the library notifies a process once when a message comes to the empty queue. Source: mq_notify(3).
 
 use super::queue::Queue;
 use crate::error::{Fault, NotifyError};
@@ -54,7 +54,7 @@ impl Notify {
                 mask::clear();
                 function(by);
             };
-            // Detached: no caller is left that could get an error.
+            // Detached: no caller exists that could get an error.
             drop(std::thread::Builder::new().spawn(work));
         }))
     }
@@ -292,8 +292,8 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// Only while a process is stopped inside an operation on this queue, or while 256 functions of this process still wait for
-    /// their call: for a second at most, each.
+    /// Only while a process is stopped inside an operation on this queue, or while 256 functions of this process still wait for their call.
+    /// Each of the two waits takes a second at most.
     ///
     /// # Errors
     /// [`NotifyError::Busy`] (EBUSY) if a process is registered, possibly this one; [`NotifyError::InvalidSignal`] (EINVAL);

@@ -79,8 +79,8 @@ impl OpenOptions {
                 }
                 Opened::Existing(queue) => queue,
             };
-            // The descriptor that mapped the file for reading and writing is closed by now. So this descriptor gets the lowest
-            // number, and a process with a single descriptor left can open a queue.
+            // The descriptor that mapped the file for reading and writing is already closed. So this descriptor gets the lowest number, and
+            // a process with a single descriptor left can open a queue.
             let descriptor = match namespace.open_queue_file(&name, self.file_access(), nonblocking)
             {
                 Err(FileError::NotFound) => continue,
@@ -141,7 +141,7 @@ impl OpenOptions {
         name: &QueueName,
     ) -> Result<Queue, OpenError> {
         let (last_close, file) = self.find(namespace, name)?;
-        // In the kernel's order: a missing queue is reported first, and a queue may be created with no access at all.
+        // In the kernel's order: a missing queue is reported first, and a queue may be created with neither read nor write access.
         if !self.access.read && !self.access.write {
             return Err(OpenError::NoAccessMode);
         }
@@ -183,7 +183,7 @@ impl OpenOptions {
         stat: &Stat,
         last_close: Option<LastClose>,
     ) -> Result<Queue, OpenError> {
-        // Relaxed: a call that runs beside chmod may see the old mode or the new one.
+        // Relaxed: a call that runs at the same time as chmod may see the old mode or the new one.
         let mode = segment.fixed().header.mode();
         if !is_granted(self.access, mode, stat) {
             return Err(OpenError::PermissionDenied);

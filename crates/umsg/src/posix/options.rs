@@ -280,10 +280,10 @@ impl OpenOptions {
         self
     }
 
-    /// Sets the dead-letter queue of a created queue. The dead-letter queue gets the messages that the queue could not keep or
-    /// deliver, with the same priority. It lies in the same namespace. If it does not exist, it is created along with this
-    /// queue, with the same attributes and mode and no policy of its own. It stays when this queue is removed. If it is missing
-    /// later, it is not made again, because it would belong to the first user that finds it missing.
+    /// Sets the dead-letter queue of a created queue. The dead-letter queue gets the messages that the queue could not keep or deliver, with
+    /// the same priority. The dead-letter queue is in the same namespace. If the dead-letter queue does not exist, it is created along with
+    /// this queue, with the same attributes and mode, and without a policy. It stays when this queue is removed. A dead-letter queue that is
+    /// missing later is not created again, because it would belong to the first user that finds it missing.
     ///
     /// The process that finds such a message moves it with its own rights. While the move is not possible, the message stays set
     /// aside; [`Status::undelivered`](super::Status::undelivered) gives the reason. A message set aside takes memory. It takes

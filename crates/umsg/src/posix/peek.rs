@@ -100,7 +100,7 @@ impl Queue {
     /// a process was stopped a second ago or more inside an operation on this queue.
     ///
     /// # If the process dies
-    /// Nothing is lost: the next receiver goes on.
+    /// Nothing is lost: the next receiver continues.
     pub fn messages(&self, most: usize) -> Result<Vec<Peeked>, ReceiveError> {
         self.peeked(0, most)
     }

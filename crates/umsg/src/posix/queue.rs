@@ -22,15 +22,15 @@ use umsg_shm::sys::clock::Deadline;
 use umsg_shm::sys::thread;
 use umsg_shm::waiters::pacing::Waiting;
 
-/// An open message queue. Threads may share it, and a forked child may go on using it.
+/// An open message queue. Threads may share it, and a forked child may continue to use it.
 ///
 /// Dropping it unmaps the queue. The messages stay until a process receives them or the queue is [unlinked](super::unlink). A
 /// queue with [`remove_on_last_close`](OpenOptions::remove_on_last_close) is removed with its last handle.
 ///
 /// # Threads
-/// A queue is `Send` and `Sync`. So are its leases and reservations: they belong to the process, and any of its threads may end
-/// them. They borrow the queue. A thread that takes one along needs a scope ([`std::thread::scope`]), or a queue that lives as
-/// long as the program. A forked child may use the queue, and none of its parent's leases.
+/// A queue is `Send` and `Sync`. So are its leases and reservations: they belong to the process, and any of its threads may end them. They
+/// borrow the queue. A thread that takes a lease or a reservation along needs a scope ([`std::thread::scope`]), or a queue that lives as
+/// long as the program. A forked child may use the queue, but none of its parent's leases.
 #[derive(Debug)]
 pub struct Queue {
     pub(crate) engine: Engine,
@@ -125,9 +125,9 @@ impl Queue {
     /// caller keeps the descriptor. It may be inherited, received over a socket, or made by
     /// [`OpenOptions::open_with_descriptor`].
     ///
-    /// The handle of a queue with [`remove_on_last_close`](OpenOptions::remove_on_last_close) counts as an open handle if the
-    /// caller can open the file anew. It does not count in three cases: the file of another user was passed to the caller, no
-    /// descriptor is left, or the descriptor was made together with the queue.
+    /// The handle of a queue with [`remove_on_last_close`](OpenOptions::remove_on_last_close) counts as an open handle if the caller can
+    /// open the file again. It does not count in three cases: the file of another user was passed to the caller, no descriptor is left, or
+    /// the descriptor was made together with the queue.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -164,8 +164,8 @@ impl Queue {
         let file = match is_enough && !goes {
             true => None,
             false => match reopen(descriptor, &stat) {
-                // The caller may not open the file anew, for example after it gave up its user. It has the queue open, and the
-                // handle does not count.
+                // The caller may not open the file again, for example after it gave up its user. It has the queue open, and the handle does
+                // not count.
                 Err(_) if is_enough => None,
                 file => Some(file?),
             },
@@ -681,7 +681,7 @@ impl Queue {
     }
 }
 
-/// Opens the file of a descriptor anew, for reading and writing.
+/// Opens the file of a descriptor again, for reading and writing.
 fn reopen(descriptor: BorrowedFd<'_>, stat: &Stat) -> Result<OwnedFd, OpenError> {
     let path = format!("/proc/self/fd/{}", descriptor.as_raw_fd());
     let open = |access: OFlags| {

@@ -39,7 +39,7 @@ pub struct Reservation<'q> {
     queue: &'q Queue,
     handle: LeaseHandle,
     place: InPlace,
-    /// Whether the room is still to be returned.
+    /// Whether the room must still be returned.
     open: bool,
 }
 
@@ -206,9 +206,9 @@ impl Reservation<'_> {
     /// ```
     ///
     /// # Safety
-    /// No other process may touch the bytes as long as the slice is in use. A forked child must not call this method, because
-    /// the bytes belong to its parent. A process that keeps to the protocol does not touch them; a hostile process that may open
-    /// the queue can. [`write_at`](Self::write_at) is always safe.
+    /// No other process may touch the bytes while the slice is in use. A forked child must not call this method, because the bytes belong to
+    /// its parent. A process that keeps to the protocol does not touch them; a hostile process that may open the queue can.
+    /// [`write_at`](Self::write_at) is always safe.
     #[allow(unsafe_code, reason = "shared memory as a slice")]
     pub unsafe fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: by this function's own contract.
@@ -300,11 +300,11 @@ impl Reservation<'_> {
     #[cold]
     fn abandon(&self) {
         let holds = Leases::of(self.queue.engine.segment());
-        // This very thread holds the lock, so no other process changes records meanwhile. The interrupted call finds a dead
-        // owner, as it may at any moment.
+        // This thread holds the lock, so no other process changes records meanwhile. The interrupted call then finds a dead owner, a case
+        // that every call handles.
         if let Ok(Some(record)) = holds.find(self.handle.index, self.handle.ticket, State::Reserved)
         {
-            // No process with this id was born at the changed time.
+            // No process with this id started at the changed time, so the owner counts as dead.
             record.birth.set(record.birth.get() ^ 1);
         }
     }

@@ -2,13 +2,13 @@
 
 use umsg_shm::posix_engine::segment::{LARGEST_MESSAGE, MOST_MESSAGES, OnFull, Policy};
 
-/// Begins with a byte that is no text, then the name, then bytes that a transfer as text would change.
+/// The magic number: a byte outside ASCII, the name, then bytes that a transfer as text would change.
 pub(super) const MAGIC: [u8; 8] = *b"\x89umsg\r\n\x1a";
 /// The first bytes of the trailer.
 pub(super) const END: [u8; 8] = *b"umsg-end";
 /// A reader refuses another major version, and skips the additions of a later minor version.
 pub(super) const MAJOR: u16 = 1;
-/// A writer uses minor version 0 where that suffices.
+/// A writer uses minor version 0 if that suffices.
 pub(super) const MINOR: u16 = 1;
 /// A bit of the flags, which version 1.1 has behind the names.
 const REMOVE_ON_LAST_CLOSE: u32 = 1;
