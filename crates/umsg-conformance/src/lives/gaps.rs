@@ -42,7 +42,7 @@ impl Gap {
     pub fn row(self) -> &'static str {
         match self {
             Gap::Doorbell => {
-                "processes of the drop-in share a queue's descriptor, and each has a doorbell of its own"
+                "processes of the drop-in share a queue's descriptor, and each has its own doorbell"
             }
             Gap::NotifyOverExec => {
                 "a process of the drop-in that is registered for notification runs another program, with the queue open"
