@@ -4,14 +4,15 @@
 
 mod support;
 
+use std::any::Any;
 use std::cell::Cell;
 use std::time::Duration;
 use support::child::{Child, Exit, stop};
 use support::place::Place;
 use support::wait_until;
-use umsg::posix::Queue;
-use umsg::ring::{Options, Post, Ring, Sender};
+use umsg::ring::{Options, Post, Sender};
 use umsg_shm::crash;
+use umsg_testkit::real_time::{become_urgent, is_permitted, priority};
 
 const KEY: i32 = 0x57;
 
@@ -28,26 +29,18 @@ const STEPS: [&str; 2] = ["INHERIT_FIRST", "INHERIT_NAMED"];
 struct Case {
     name: &'static str,
     point: &'static str,
-    prepare: fn(&Place) -> Kept,
+    /// Makes the queue. What it returns lives as long as the case.
+    prepare: fn(&Place) -> Box<dyn Any>,
     hold: fn(&Place),
     wait: fn(&Place),
 }
 
-/// What exists as long as the case runs.
-struct Kept {
-    _queue: Option<Queue>,
-    _ring: Option<Ring>,
-}
-
-fn posix(place: &Place, messages: u32) -> Kept {
+fn posix(place: &Place, messages: u32) -> Box<dyn Any> {
     let queue = place.create("/q", 4, 8);
     for _ in 0..messages {
         queue.try_send(b"m", 0).unwrap();
     }
-    Kept {
-        _queue: Some(queue),
-        _ring: None,
-    }
+    Box::new(queue)
 }
 
 const CASES: [Case; 5] = [
@@ -88,10 +81,7 @@ const CASES: [Case; 5] = [
         point: "MSG_FILLED",
         prepare: |place| {
             place.create_sysv(KEY);
-            Kept {
-                _queue: None,
-                _ring: None,
-            }
+            Box::new(())
         },
         hold: |place| place.open_sysv(KEY).try_send(1, b"held").unwrap(),
         wait: |place| place.open_sysv(KEY).send(1, b"waits").unwrap(),
@@ -99,13 +89,7 @@ const CASES: [Case; 5] = [
     Case {
         name: "the sender lock of a ring",
         point: "SEND_FILLED",
-        prepare: |place| {
-            let ring = Options::new().create_in(&place.namespace, "/r").unwrap();
-            Kept {
-                _queue: None,
-                _ring: Some(ring),
-            }
-        },
+        prepare: |place| Box::new(Options::new().create_in(&place.namespace, "/r").unwrap()),
         hold: |place| sender(place).try_send(&Post::new(1)).unwrap(),
         wait: |place| sender(place).send_timeout(&Post::new(2), LONG).unwrap(),
     },
@@ -115,37 +99,15 @@ fn sender(place: &Place) -> Sender {
     Sender::open_in(&place.namespace, "/r").unwrap()
 }
 
-/// Gives the calling thread a real-time policy. Returns false where that is refused.
-fn become_urgent(priority: i32) -> bool {
-    let parameter = libc::sched_param {
-        sched_priority: priority,
-    };
-    // SAFETY: a setting of this thread; the call reads a local.
-    unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameter) == 0 }
-}
-
-/// Returns whether threads may have a real-time policy here.
-fn is_permitted() -> bool {
-    let may = std::thread::spawn(|| become_urgent(1)).join().unwrap();
-    if !may {
-        eprintln!("left out: takes CAP_SYS_NICE");
-    }
-    may
-}
-
-/// Returns the real-time priority with which the main thread of a process would run; 0 for none. Field 18 of proc_pid_stat(5).
-fn lent_priority(pid: libc::pid_t) -> i64 {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    let (_, fields) = stat.rsplit_once(") ").unwrap();
-    let shown: i64 = fields.split(' ').nth(15).unwrap().parse().unwrap();
-    if shown < 0 { -1 - shown } else { 0 }
+fn priority_of(owner: &Child) -> i64 {
+    priority(&format!("/proc/{}/stat", owner.pid()))
 }
 
 #[track_caller]
 fn expect_priority(owner: &Child, priority: i64, what: &str) {
     let seen = Cell::new(0);
     let is_so = wait_until(SOON, || {
-        seen.set(lent_priority(owner.pid()));
+        seen.set(priority_of(owner));
         seen.get() == priority
     });
     assert!(
@@ -156,22 +118,28 @@ fn expect_priority(owner: &Child, priority: i64, what: &str) {
     );
 }
 
-/// Runs `judge` beside a process that stopped with the lock of a case.
-fn beside_an_owner(case: &Case, judge: impl FnOnce(&Place, &mut Child)) {
-    let place = Place::new();
-    let _kept = (case.prepare)(&place);
-    let mut owner = Child::run(|| {
+/// Returns a process that stopped with the lock of a case.
+fn stopped_owner(case: &Case, place: &Place) -> Child {
+    let owner = Child::run(|| {
         crash::arm_fuse(case.point, stop);
-        (case.hold)(&place);
+        (case.hold)(place);
         0
     });
     owner.expect_to_stop(case.name);
+    owner
+}
+
+/// Runs `judge` beside a process that stopped with the lock of a case, and that it lets continue.
+fn beside_an_owner(case: &Case, judge: impl FnOnce(&Place, &mut Child)) {
+    let place = Place::new();
+    let _made = (case.prepare)(&place);
+    let mut owner = stopped_owner(case, &place);
     judge(&place, &mut owner);
     owner.expect(Exit::Code(0), case.name);
 }
 
-/// A thread of each priority calls, and the owner gets the priority. Then the owner continues.
-fn lends(case: &Case, place: &Place, owner: &mut Child, priorities: &[i32]) {
+/// A thread of each priority calls, and the owner gets the priority. Then `end` continues or kills the owner.
+fn lends(case: &Case, place: &Place, owner: &mut Child, priorities: &[i32], end: fn(&mut Child)) {
     std::thread::scope(|scope| {
         for &priority in priorities {
             scope.spawn(move || {
@@ -180,7 +148,22 @@ fn lends(case: &Case, place: &Place, owner: &mut Child, priorities: &[i32]) {
             });
             expect_priority(owner, priority.into(), case.name);
         }
-        owner.signal(libc::SIGCONT);
+        end(owner);
+    });
+}
+
+fn continues(owner: &mut Child) {
+    owner.signal(libc::SIGCONT);
+}
+
+/// An ordinary thread, or one whose queue others may write, waits. The owner keeps its priority, and continues.
+fn lends_none(owner: &mut Child, wait: impl FnOnce() + Send) {
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(wait);
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(!waits.is_finished());
+        assert_eq!(priority_of(owner), 0);
+        continues(owner);
     });
 }
 
@@ -191,8 +174,8 @@ fn the_owner_of_a_lock_has_the_priority_of_the_most_urgent_thread_that_waits() {
     }
     for case in &CASES {
         beside_an_owner(case, |place, owner| {
-            assert_eq!(lent_priority(owner.pid()), 0, "{}", case.name);
-            lends(case, place, owner, &[10, 20]);
+            assert_eq!(priority_of(owner), 0, "{}", case.name);
+            lends(case, place, owner, &[10, 20], continues);
         });
     }
 }
@@ -204,13 +187,7 @@ fn an_ordinary_thread_lends_no_priority() {
     }
     let case = &CASES[0];
     beside_an_owner(case, |place, owner| {
-        std::thread::scope(|scope| {
-            let waits = scope.spawn(|| (case.wait)(place));
-            std::thread::sleep(Duration::from_millis(300));
-            assert!(!waits.is_finished());
-            assert_eq!(lent_priority(owner.pid()), 0);
-            owner.signal(libc::SIGCONT);
-        });
+        lends_none(owner, || (case.wait)(place))
     });
 }
 
@@ -219,30 +196,22 @@ fn no_priority_is_lent_in_a_queue_that_other_users_may_write() {
     if !is_permitted() {
         return;
     }
+    let case = &CASES[0];
     let place = Place::new();
     let mut options = place.options(4, 8);
+    // SAFETY: a setting of this process. No other test of this file creates a file that depends on it.
+    let umask = unsafe { libc::umask(0) };
     let created = options.mode(0o666).open("/q").unwrap();
-    // The umask leaves others a permission, and each permission needs a writable mapping.
-    assert_ne!(created.mode() & 0o077, 0);
+    // SAFETY: as above.
+    unsafe { libc::umask(umask) };
     let opened = place.open("/q");
     for queue in [&created, &opened] {
-        let mut owner = Child::run(|| {
-            crash::arm_fuse("SEND_FILLED", stop);
-            place.open("/q").try_send(b"held", 0).unwrap();
-            0
+        let mut owner = stopped_owner(case, &place);
+        lends_none(&mut owner, || {
+            assert!(become_urgent(10));
+            queue.send_timeout(b"waits", 0, LONG).unwrap();
         });
-        owner.expect_to_stop("the sender lock");
-        std::thread::scope(|scope| {
-            let waits = scope.spawn(|| {
-                assert!(become_urgent(10));
-                queue.send_timeout(b"waits", 0, LONG).unwrap();
-            });
-            std::thread::sleep(Duration::from_millis(300));
-            assert!(!waits.is_finished());
-            assert_eq!(lent_priority(owner.pid()), 0);
-            owner.signal(libc::SIGCONT);
-        });
-        owner.expect(Exit::Code(0), "the sender lock");
+        owner.expect(Exit::Code(0), case.name);
     }
 }
 
@@ -261,7 +230,7 @@ fn a_thread_that_dies_while_it_lends_its_priority_stops_no_other() {
                     0
                 });
                 victim.expect(Exit::Signal(libc::SIGKILL), step);
-                lends(case, place, owner, &[10, 20]);
+                lends(case, place, owner, &[10, 20], continues);
             });
         }
         // The first in line dies in its sleep, and so does the second one behind it.
@@ -279,7 +248,7 @@ fn a_thread_that_dies_while_it_lends_its_priority_stops_no_other() {
                 victim.kill();
             }
             expect_priority(owner, 0, "after the death of the threads that waited");
-            lends(case, place, owner, &[10]);
+            lends(case, place, owner, &[10], continues);
         });
     }
 }
@@ -291,23 +260,8 @@ fn the_death_of_an_owner_wakes_the_real_time_threads_that_wait() {
     }
     for case in &CASES {
         let place = Place::new();
-        let _kept = (case.prepare)(&place);
-        let mut owner = Child::run(|| {
-            crash::arm_fuse(case.point, stop);
-            (case.hold)(&place);
-            0
-        });
-        owner.expect_to_stop(case.name);
-        std::thread::scope(|scope| {
-            for priority in [10, 20] {
-                let place = &place;
-                scope.spawn(move || {
-                    assert!(become_urgent(priority));
-                    (case.wait)(place);
-                });
-                expect_priority(&owner, priority.into(), case.name);
-            }
-            owner.kill();
-        });
+        let _made = (case.prepare)(&place);
+        let mut owner = stopped_owner(case, &place);
+        lends(case, &place, &mut owner, &[10, 20], Child::kill);
     }
 }

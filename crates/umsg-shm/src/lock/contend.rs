@@ -1,6 +1,5 @@
 //! Takes a lock that is not free at once: spins, sleeps in slices, and takes the lock from a dead owner.
 
-use super::inherit::FirstInLine;
 use super::{
     DOUBT, FREE, Left, Lock, LockError, OWNER_DIED, SHARED, SLICE, SPINS, STOPPED, TID, WAITERS,
     is_held, is_nobodys, is_shared, orphaned, process_of, with_low,
@@ -14,13 +13,18 @@ use crate::sys::{cpu, futex, thread};
 
 /// The sleep of a thread on a lock. Signals and wake-ups may interrupt it; the slice for each owner stays the same.
 #[derive(Default)]
-pub(super) struct Rest(Option<(u64, Deadline)>);
+pub(super) struct Rest {
+    /// The word of the owner, and until when the thread sleeps while it has the lock.
+    slice: Option<(u64, Deadline)>,
+    /// The thread is the first of the real-time threads that wait.
+    pub(super) in_line: bool,
+}
 
 impl Rest {
     /// Returns the time until which the thread sleeps while the lock has this word.
     pub(super) fn until(&mut self, word: u64, patience: Deadline) -> Deadline {
         let held = word & !u64::from(WAITERS);
-        match self.0 {
+        match self.slice {
             Some((last, until)) if last == held => until,
             _ => {
                 let slice = match word as u32 & OWNER_DIED {
@@ -28,7 +32,7 @@ impl Rest {
                     _ => DOUBT,
                 };
                 let until = patience.or_slice(slice);
-                self.0 = Some((held, until));
+                self.slice = Some((held, until));
                 until
             }
         }
@@ -93,28 +97,27 @@ impl Lock {
         deadline: Deadline,
         is_over: &dyn Fn() -> bool,
     ) -> Result<(Left, u64), LockError> {
-        let (mut wait, mut line) = (None, None);
-        let result = self.contend_until(claim, outer, deadline, is_over, &mut wait, &mut line);
-        self.leave_line(line, result.is_ok());
+        let (mut wait, mut rest) = (None, Rest::default());
+        let result = self.contend_until(claim, outer, deadline, is_over, &mut wait, &mut rest);
+        self.leave_line(&rest, claim.thread.tid(), result.is_ok());
         if let Some((began, _)) = wait {
             claim.thread.stall.note(began, clock::monotonic());
         }
         result
     }
 
-    /// `wait` records when the thread began to sleep, and until when it sleeps; `line` whether it is the first of the real-time threads.
-    fn contend_until<'a>(
-        &'a self,
+    /// `wait` records when the thread began to sleep, and until when it sleeps.
+    fn contend_until(
+        &self,
         claim: &mut Claim<'_>,
         outer: Outer,
         deadline: Deadline,
         is_over: &dyn Fn() -> bool,
         wait: &mut Option<(u64, Deadline)>,
-        line: &mut Option<FirstInLine<'a>>,
+        rest: &mut Rest,
     ) -> Result<(Left, u64), LockError> {
         let thread = claim.thread;
         let mut spins = if cpu::are_several() { SPINS } else { 0 };
-        let mut rest = Rest::default();
         loop {
             // Relaxed: a guess, which the compare-and-swap checks.
             let word = self.word.load(Ordering::Relaxed);
@@ -141,9 +144,9 @@ impl Lock {
                 let (_, patience) = *wait.get_or_insert_with(|| self::patience(thread, deadline));
                 // The thread holds no lock yet: a signal handler may run, and may use the queue.
                 thread.critical.leave();
-                let slept = match line.is_some() || thread::is_real_time(claim.thread.tid()) {
-                    true => self.sleep_inherited(word, claim, &mut rest, patience, line),
-                    false => self.sleep(word, &mut rest, patience),
+                let slept = match rest.in_line || thread::is_real_time(thread.tid()) {
+                    true => self.sleep_inherited(word, claim, rest, patience),
+                    false => self.sleep(word, rest, patience),
                 };
                 thread.critical.enter();
                 if slept? == Slept::TimedOut {
@@ -259,7 +262,7 @@ impl Lock {
 
 /// Ends a sleep that lasted a whole slice.
 pub(super) fn overslept(word: u64, rest: &mut Rest) -> Result<Slept, LockError> {
-    *rest = Rest::default();
+    rest.slice = None;
     match is_nobodys(word as u32) {
         true => Err(LockError::Nobodys),
         false => Ok(Slept::TimedOut),

@@ -19,7 +19,7 @@
 //! other users may write, because a process could name a thread of its own as the owner.
 
 use super::contend::{Claim, Rest, overslept};
-use super::{LENT, Lock, LockError, TID, is_lent, is_shared};
+use super::{LENT, Lock, LockError, TID, WAITERS, is_lent, is_shared};
 use crate::crash::crash_point;
 use crate::sync::{AtomicU32, Ordering};
 use crate::sys::clock::Deadline;
@@ -34,27 +34,6 @@ pub(super) struct Inherit {
     owner: AtomicU32,
 }
 
-/// The calling thread is first in line. Dropping it lets the next thread be first.
-pub(super) struct FirstInLine<'a> {
-    front: &'a AtomicU32,
-    tid: u32,
-}
-
-impl Drop for FirstInLine<'_> {
-    fn drop(&mut self) {
-        if cfg!(loom) && std::thread::panicking() {
-            // A thread of a model dies by unwinding.
-            return;
-        }
-        // Release: pairs with the acquire in `inheritance::take`. Relaxed: the exchange fails if other threads wait, and the kernel orders.
-        let (success, failure) = (Ordering::Release, Ordering::Relaxed);
-        let is_alone = self.front.compare_exchange(self.tid, 0, success, failure);
-        if is_alone.is_err() {
-            inheritance::unlock(self.front);
-        }
-    }
-}
-
 /// Returns the thread that a low half names as the owner of its lock, or as the borrower of a lent one.
 fn thread_of(low: u32) -> u32 {
     match is_lent(low) {
@@ -65,62 +44,37 @@ fn thread_of(low: u32) -> u32 {
 
 impl Lock {
     /// Sleeps on a held lock for at most a slice, as [`sleep`](Self::sleep) does, and lends the owner the priority of this thread.
-    /// `line` keeps the thread first in line until it has the lock or gives up.
-    pub(super) fn sleep_inherited<'a>(
-        &'a self,
+    /// The thread then stays first in line until [`leave_line`](Self::leave_line).
+    pub(super) fn sleep_inherited(
+        &self,
         word: u64,
         claim: &Claim<'_>,
         rest: &mut Rest,
         patience: Deadline,
-        line: &mut Option<FirstInLine<'a>>,
     ) -> Result<Slept, LockError> {
+        let thread = thread_of(word as u32);
         // A process of another user could name a thread of its own, and get the priority for it.
-        if claim.is_shared(word) || !claim.lives.is_private() {
+        let may_lend = !claim.is_shared(word) && (rest.in_line || claim.lives.is_private());
+        if !may_lend || thread == 0 {
             return self.sleep(word, rest, patience);
         }
         if patience.has_passed() {
             return Err(LockError::TimedOut);
         }
-        let until = rest.until(word, patience);
-        let tid = claim.thread.tid();
-        let Inherit { front, owner } = &self.inherit;
-        if line.is_none() {
-            // Relaxed: a guess, which the exchange below checks.
-            let first = front.load(Ordering::Relaxed);
-            match inheritance::take(front, tid, until) {
-                Ok(()) => {
-                    *line = Some(FirstInLine { front, tid });
-                    crash_point!(INHERIT_FIRST);
-                    // The lock's word may have changed meanwhile.
-                    return Ok(Slept::Awake);
-                }
-                // A handler interrupted the first in line, which is this thread.
-                Err(NotTaken::Own) => {}
-                Err(NotTaken::NoThread) => {
-                    let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
-                    let is_reset = front.compare_exchange(first, 0, success, failure).is_ok();
-                    return match is_reset {
-                        true => Ok(Slept::Awake),
-                        false => self.sleep(word, rest, patience),
-                    };
-                }
-                Err(NotTaken::TimedOut) => return overslept(word, rest),
-                Err(NotTaken::Refused) => return self.sleep(word, rest, patience),
-            }
+        if !rest.in_line {
+            return self.join_line(word, claim, rest, patience);
         }
-        let thread = thread_of(word as u32);
-        if thread == 0 {
-            return self.sleep(word, rest, patience);
-        }
+        let owner = &self.inherit.owner;
         // Relaxed: the exchange below publishes it to the owner of the lock.
         owner.swap(thread, Ordering::Relaxed);
         crash_point!(INHERIT_NAMED);
         // Also if the word has the bit already: the exchange proves that this thread still owns the lock.
         if !self.add_waiters(word) {
+            // Relaxed: as below.
             owner.swap(0, Ordering::Relaxed);
             return Ok(Slept::Awake);
         }
-        let slept = inheritance::wait_for_owner(owner, until);
+        let slept = inheritance::wait_for_owner(owner, rest.until(word, patience));
         // Relaxed: only this thread waits for the word. An owner that unlocks it late finds another id, and does nothing.
         owner.swap(0, Ordering::Relaxed);
         match slept {
@@ -131,18 +85,72 @@ impl Lock {
         }
     }
 
+    /// Waits for at most a slice until this thread is first in line. The lock's word may have changed meanwhile.
+    fn join_line(
+        &self,
+        word: u64,
+        claim: &Claim<'_>,
+        rest: &mut Rest,
+        patience: Deadline,
+    ) -> Result<Slept, LockError> {
+        let front = &self.inherit.front;
+        // Relaxed: a guess, which the exchange of `remove_first` checks.
+        let first = front.load(Ordering::Relaxed);
+        match inheritance::take(front, claim.thread.tid(), rest.until(word, patience)) {
+            Ok(()) => {
+                rest.in_line = true;
+                crash_point!(INHERIT_FIRST);
+                Ok(Slept::Awake)
+            }
+            Err(NotTaken::NoThread) if self.remove_first(first) => Ok(Slept::Awake),
+            Err(NotTaken::TimedOut) => {
+                let held = |word: u64| word & !u64::from(WAITERS);
+                // Relaxed: evidence only.
+                if held(self.word.load(Ordering::Relaxed)) != held(word) {
+                    // The lock has changed hands, and the first in line did not take it. A process may have overwritten `front`. If not,
+                    // that thread only loses its place.
+                    self.remove_first(first);
+                }
+                overslept(word, rest)
+            }
+            // `Own`: a signal handler interrupted the first in line, which is this thread.
+            Err(_) => self.sleep(word, rest, patience),
+        }
+    }
+
+    /// Removes a thread from `front`. Returns false if `front` names another thread by now.
+    fn remove_first(&self, first: u32) -> bool {
+        let named = |now: u32| (now & TID == first & TID).then_some(0);
+        // Relaxed: the word orders nothing here.
+        let removed = self
+            .inherit
+            .front
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, named);
+        removed.is_ok()
+    }
+
     /// Returns whether no thread is in line, and no owner is named.
-    #[cfg(all(loom, test))]
+    #[cfg(test)]
     pub(crate) fn lends_nothing(&self) -> bool {
         let Inherit { front, owner } = &self.inherit;
+        // Relaxed: the threads that used the lock have ended.
         [front, owner].map(|word| word.load(Ordering::Relaxed)) == [0, 0]
     }
 
-    /// Ends the time in line of a thread that has the lock, or gives up.
-    pub(super) fn leave_line(&self, line: Option<FirstInLine<'_>>, has_lock: bool) {
-        if line.is_some() && !has_lock {
+    /// Lets the next thread be first in line, if the calling one is. That one has the lock, or gives up.
+    pub(super) fn leave_line(&self, rest: &Rest, tid: u32, has_lock: bool) {
+        if !rest.in_line {
+            return;
+        }
+        if !has_lock {
             // The owner may have woken this thread, which will wake no other one.
             futex::wake(&self.word, 1);
+        }
+        let front = &self.inherit.front;
+        // Release: pairs with the acquire in `inheritance::take`. Relaxed: the exchange fails if other threads wait, and the kernel orders.
+        let (success, failure) = (Ordering::Release, Ordering::Relaxed);
+        if front.compare_exchange(tid, 0, success, failure).is_err() {
+            inheritance::unlock(front);
         }
     }
 
@@ -164,60 +172,23 @@ impl Lock {
 #[cfg(all(test, not(loom), not(miri)))]
 mod tests {
     use super::*;
-    use crate::sys::liveness::{Liveness, UNREGISTERED};
+    use crate::sys::liveness::live_at_home;
     use crate::sys::thread;
     use std::sync::mpsc;
     use std::thread::scope;
     use std::time::{Duration, Instant};
+    use umsg_testkit::real_time;
 
     /// All threads are of this process.
     struct Here;
 
-    impl Liveness for Here {
-        fn own(&self) -> u32 {
-            UNREGISTERED
-        }
+    live_at_home!(Here);
 
-        fn is_over(&self, _: u32) -> bool {
-            false
-        }
-
-        fn is_elsewhere(&self) -> bool {
-            false
-        }
-
-        fn is_home(&self) -> bool {
-            true
-        }
-
-        fn is_private(&self) -> bool {
-            true
-        }
-
-        fn is_plain(&self) -> bool {
-            true
-        }
-    }
-
-    /// Returns false where real-time policies are refused.
-    #[allow(unsafe_code, reason = "a policy for a thread of a test")]
-    fn become_urgent(priority: i32) -> bool {
-        let parameter = libc::sched_param {
-            sched_priority: priority,
-        };
-        // SAFETY: a setting of this thread; the call reads a local.
-        unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameter) == 0 }
-    }
-
-    /// Waits until a thread runs with this real-time priority; 0 for none. Field 18 of proc_pid_stat(5).
     #[track_caller]
     fn expect_priority(tid: u32, priority: i64) {
         let begun = Instant::now();
         loop {
-            let stat = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).unwrap();
-            let (_, fields) = stat.rsplit_once(") ").unwrap();
-            let shown: i64 = fields.split(' ').nth(15).unwrap().parse().unwrap();
-            let lent = if shown < 0 { -1 - shown } else { 0 };
+            let lent = real_time::priority(&format!("/proc/self/task/{tid}/stat"));
             if lent == priority {
                 return;
             }
@@ -239,9 +210,7 @@ mod tests {
     #[test]
     fn a_priority_passes_from_the_receiver_lock_to_the_sender_that_keeps_its_owner_waiting() {
         let (sender, receiver) = (Lock::default(), Lock::default());
-        let may = std::thread::spawn(|| become_urgent(1)).join().unwrap();
-        if !may {
-            eprintln!("left out: takes CAP_SYS_NICE");
+        if !real_time::is_permitted() {
             return;
         }
         scope(|threads| {
@@ -269,7 +238,7 @@ mod tests {
             let second = tid.recv().unwrap();
             expect_priority(first, 0);
             threads.spawn(move || {
-                assert!(become_urgent(7));
+                assert!(real_time::become_urgent(7));
                 lock(receiver).unlock();
             });
             expect_priority(second, 7);
@@ -278,8 +247,35 @@ mod tests {
         });
         for lock in [&sender, &receiver] {
             assert_eq!(lock.word.load(Ordering::Relaxed), 0);
-            assert_eq!(lock.inherit.front.load(Ordering::Relaxed), 0);
-            assert_eq!(lock.inherit.owner.load(Ordering::Relaxed), 0);
+            assert!(lock.lends_nothing());
         }
+    }
+
+    #[test]
+    fn a_forged_first_in_line_is_removed_after_a_slice() {
+        if !real_time::is_permitted() {
+            return;
+        }
+        let forged = Lock::default();
+        let held = lock(&forged);
+        // This thread lives, and does not wait.
+        forged
+            .inherit
+            .front
+            .store(thread::current().tid(), Ordering::Relaxed);
+        scope(|threads| {
+            let (tell, tid) = mpsc::channel();
+            let forged = &forged;
+            let waits = threads.spawn(move || {
+                assert!(real_time::become_urgent(7));
+                tell.send(()).unwrap();
+                lock(forged).unlock();
+            });
+            tid.recv().unwrap();
+            expect_priority(thread::current().tid(), 7);
+            held.unlock();
+            waits.join().unwrap();
+        });
+        assert!(forged.lends_nothing());
     }
 }

@@ -1,7 +1,6 @@
 //! The loan of a sender lock to the owner of the receiver lock.
 
 use super::contend::{Claim, Rest};
-use super::inherit::FirstInLine;
 use super::{LENT, Left, Lock, LockError, SHARED, TID, WAITERS, is_held, is_lent, is_nobodys};
 use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
@@ -17,23 +16,22 @@ impl Lock {
         lives: &dyn Liveness,
         end: Deadline,
     ) -> Result<Left, LockError> {
-        let mut line = None;
-        let result = self.borrow_until(thread, lives, end, &mut line);
-        self.leave_line(line, result.is_ok());
+        let mut rest = Rest::default();
+        let result = self.borrow_until(thread, lives, end, &mut rest);
+        self.leave_line(&rest, thread.tid(), result.is_ok());
         result
     }
 
-    fn borrow_until<'a>(
-        &'a self,
+    fn borrow_until(
+        &self,
         thread: &Thread,
         lives: &dyn Liveness,
         end: Deadline,
-        line: &mut Option<FirstInLine<'a>>,
+        rest: &mut Rest,
     ) -> Result<Left, LockError> {
         let loan = LENT | thread.tid();
         let mut claim = Claim::of(thread, lives, loan);
         let mut is_scribbled = false;
-        let mut rest = Rest::default();
         loop {
             // Relaxed: a guess, which the compare-and-swaps check.
             let word = self.word.load(Ordering::Relaxed);
@@ -61,7 +59,7 @@ impl Lock {
             // If the lock was taken and released meanwhile, no owner would wake this thread.
             if is_held(word) {
                 // A real-time thread may wait for the receiver lock, which this thread holds: the priority is passed on.
-                if self.sleep_inherited(word, &claim, &mut rest, end, line)? == Slept::TimedOut {
+                if self.sleep_inherited(word, &claim, rest, end)? == Slept::TimedOut {
                     self.take_from_the_dead(word, lives);
                 }
                 claim.low = loan | WAITERS;

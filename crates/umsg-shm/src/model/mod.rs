@@ -19,7 +19,6 @@ pub mod doorbell;
     reason = "the kernel of a model remembers words by their addresses"
 )]
 pub mod futex;
-#[allow(unsafe_code, reason = "as above")]
 pub mod inheritance;
 #[allow(unsafe_code, reason = "cells that loom watches are Sync by protocol")]
 pub mod segment;

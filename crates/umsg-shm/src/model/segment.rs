@@ -6,7 +6,7 @@ use crate::posix_engine::segment::{
     Cell, Fifo, Fixed, Layout, MORE_NOTICES, Notice, PRIORITIES, Policy,
 };
 use crate::sync::{AtomicU32, Guarded32, Guarded64, Ordering};
-use crate::sys::liveness::{Liveness, UNREGISTERED};
+use crate::sys::liveness::live_at_home;
 use crate::waiters::{NODES, Node};
 
 /// The bytes in a cell: eight of them, watched by loom.
@@ -28,32 +28,8 @@ pub struct Segment {
     links: Vec<Guarded32>,
 }
 
-/// A queue that only processes of its home use: the models of the lock are those of others.
-impl Liveness for Segment {
-    fn own(&self) -> u32 {
-        UNREGISTERED
-    }
-
-    fn is_over(&self, _life: u32) -> bool {
-        false
-    }
-
-    fn is_elsewhere(&self) -> bool {
-        false
-    }
-
-    fn is_home(&self) -> bool {
-        true
-    }
-
-    fn is_private(&self) -> bool {
-        true
-    }
-
-    fn is_plain(&self) -> bool {
-        true
-    }
-}
+// Shared form has its own models: those of the lock.
+live_at_home!(Segment);
 
 impl std::fmt::Debug for Segment {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -7,7 +7,7 @@ use crate::leases::LeaseStore;
 use crate::leases::{LeaseRecord, LeaseRoots};
 use crate::lock::tokens::ReceiverHeld;
 use crate::sync::{AtomicU32, AtomicU64, Guarded32, Guarded64, Ordering};
-use crate::sys::liveness::{Liveness, UNREGISTERED};
+use crate::sys::liveness::live_at_home;
 use crate::sysv_engine::order::{Kind, Place, TypeIndexStore, TypeRoots};
 use crate::sysv_engine::segment::{Cell, Fixed, LIVE, Layout, WaiterRecord};
 use crate::waiters::{Links, NODES, Node};
@@ -113,31 +113,7 @@ impl Segment {
     }
 }
 
-impl Liveness for Segment {
-    fn own(&self) -> u32 {
-        UNREGISTERED
-    }
-
-    fn is_over(&self, _life: u32) -> bool {
-        false
-    }
-
-    fn is_elsewhere(&self) -> bool {
-        false
-    }
-
-    fn is_home(&self) -> bool {
-        true
-    }
-
-    fn is_private(&self) -> bool {
-        true
-    }
-
-    fn is_plain(&self) -> bool {
-        true
-    }
-}
+live_at_home!(Segment);
 
 impl WaiterStore for Segment {
     fn is_shared(&self) -> bool {

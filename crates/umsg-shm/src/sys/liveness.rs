@@ -39,6 +39,41 @@ pub trait Liveness {
     fn is_plain(&self) -> bool;
 }
 
+/// Implements [`Liveness`] for a type whose processes all belong to the home, live, and have one user.
+#[cfg(any(test, loom))]
+macro_rules! live_at_home {
+    ($segment:ty) => {
+        impl $crate::sys::liveness::Liveness for $segment {
+            fn own(&self) -> u32 {
+                $crate::sys::liveness::UNREGISTERED
+            }
+
+            fn is_over(&self, _: u32) -> bool {
+                false
+            }
+
+            fn is_elsewhere(&self) -> bool {
+                false
+            }
+
+            fn is_home(&self) -> bool {
+                true
+            }
+
+            fn is_private(&self) -> bool {
+                true
+            }
+
+            fn is_plain(&self) -> bool {
+                true
+            }
+        }
+    };
+}
+
+#[cfg(any(test, loom))]
+pub(crate) use live_at_home;
+
 /// Returns the birth with which a record identifies this process: its liveness id, or `otherwise` for a process at home without one.
 pub fn birth(lives: &dyn Liveness, otherwise: impl FnOnce() -> u64) -> u64 {
     match lives.own() {

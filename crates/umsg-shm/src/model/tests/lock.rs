@@ -99,7 +99,7 @@ fn real_time_threads_wait_in_line_and_none_is_forgotten() {
 }
 
 #[test]
-fn who_sleeps_on_a_lock_that_is_broken_up_gets_it_though_its_owner_is_stopped() {
+fn a_sleeper_gets_a_lock_that_is_broken_up_though_its_owner_is_stopped() {
     explore("lock: broken up", 100, Slices::Endless, || {
         let guarded = Arc::new(Guarded::default());
         thread::live(3, |me| {
@@ -179,7 +179,7 @@ fn a_real_time_thread_learns_of_the_death_of_the_owner() {
 }
 
 #[test]
-fn who_gets_the_lock_of_the_dead_and_dies_over_it_is_followed_by_another() {
+fn a_thread_that_dies_with_the_lock_of_a_dead_owner_is_followed_by_another() {
     explore("lock: two owners die", 2, Slices::Endless, || {
         let guarded = Arc::new(Guarded::default());
         let victims = [1, 2].map(|tid| {
@@ -197,7 +197,7 @@ fn who_gets_the_lock_of_the_dead_and_dies_over_it_is_followed_by_another() {
 }
 
 #[test]
-fn who_dies_before_waking_a_sleeper_is_stood_in_for_by_the_kernel() {
+fn the_kernel_wakes_a_sleeper_for_an_owner_that_dies_before_it_does() {
     explore("lock: the waker dies", 3, Slices::Endless, || {
         let guarded = Arc::new(Guarded::default());
         world::doom(1, Death::Waking, 1);

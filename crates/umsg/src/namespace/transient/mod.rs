@@ -11,8 +11,8 @@
 //! may meet another: a process unlinked the first and made a second between the two steps. In its own directory a file keeps its name. The
 //! directory gets its name after the file is in it, by rename(2), which replaces nothing but an empty directory. No second file ever enters
 //! the directory. A process removes the file through the directory that it has open, and rmdir(2) does not remove a directory that contains
-//! a file. It is also the only mark of such a queue that those that may write in its file can't forge. What a directory is that is empty,
-//! its mode says: one of another mode was put there by another process, and stays.
+//! a file. The directory is also the only mark of such a queue that a process with write access to the queue's file can't forge. An empty
+//! directory is recognised by its mode: one of another mode was made by another process, and stays.
 //!
 //! A process that has the queue open has mapped its file through its own descriptor, on which it took a shared flock(2) before. The lock
 //! belongs to the open file description, not to its descriptors, and the mapping keeps the description. So the lock outlasts the descriptor,

@@ -9,6 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
+use umsg_testkit::real_time;
 
 /// The signal of storms.
 pub(super) const STORM: i32 = libc::SIGUSR2;
@@ -65,16 +66,12 @@ pub(super) fn live<W: Work>(work: &W, role: usize, seed: u64, mark: Option<Mark>
 fn hurry_or_dawdle<W: Work>(work: &W, role: usize, random: &mut Random) {
     let first = role == 0 || role == work.senders();
     match random.below(8) {
-        0 if first => {
-            let parameter = libc::sched_param { sched_priority: 1 };
-            // SAFETY: a setting of this thread, which those that it begins inherit.
-            if unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameter) } == 0 {
-                URGENT.store(true, SeqCst);
-                work.journal().did(Deed::Urgent);
-            }
+        0 if first && real_time::become_urgent(1) => {
+            URGENT.store(true, SeqCst);
+            work.journal().did(Deed::Urgent);
         }
         1 | 2 => {
-            // SAFETY: as above.
+            // SAFETY: a setting of this thread.
             unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 10) };
             work.journal().did(Deed::Idle);
         }
