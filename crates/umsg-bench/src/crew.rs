@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn each_thread_has_an_index_of_its_own_and_is_told_when_to_stop() {
+    fn each_thread_has_its_own_index_and_learns_when_to_stop() {
         let arrived = SharedWords::new(3).unwrap();
         let found = run(&anywhere(3, &[0]), Duration::from_millis(20), |member| {
             while !member.is_over() {

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn never_is_told_as_0() {
+    fn never_is_written_as_0() {
         assert_eq!(told(None), 0);
     }
 

@@ -335,7 +335,7 @@ fn only_root_may_set_up_and_only_the_owner_may_set_limits() {
 }
 
 #[test]
-fn a_limit_of_none_is_told_as_one_and_not_as_a_full_namespace() {
+fn a_limit_of_zero_is_reported_as_a_limit_and_not_as_a_full_namespace() {
     let site = Site::new();
     for name in ["/q", "key:7"] {
         site.umsg(&["create", name]).text();
@@ -359,7 +359,7 @@ fn a_limit_of_none_is_told_as_one_and_not_as_a_full_namespace() {
 }
 
 #[test]
-fn what_a_user_may_not_do_in_his_own_directory_is_told_of_the_file_that_forbids_it() {
+fn an_error_in_the_users_own_directory_names_the_file_that_forbids_the_step() {
     let site = Site::new();
     site.umsg(&["create", "/q"]).text();
     let (queues, record) = (site.path().join("mq"), site.path().join(".namespace"));

@@ -231,7 +231,7 @@ impl Table<'_> {
 }
 
 #[test]
-fn what_a_stranger_does_to_an_object_harms_nobody_else() {
+fn what_a_stranger_does_to_an_object_harms_no_other_user() {
     if !is_root() {
         return;
     }
@@ -251,7 +251,7 @@ fn what_a_stranger_does_to_an_object_harms_nobody_else() {
 }
 
 #[test]
-fn what_a_stranger_puts_where_nothing_is_harms_nobody_else() {
+fn what_a_stranger_puts_at_a_free_name_harms_no_other_user() {
     if !is_root() {
         return;
     }
@@ -315,7 +315,7 @@ fn put_all(
 }
 
 #[test]
-fn what_a_stranger_puts_into_a_namespace_before_its_first_user_harms_nobody() {
+fn what_a_stranger_puts_into_a_namespace_before_its_first_use_harms_no_user() {
     if !is_root() {
         return;
     }

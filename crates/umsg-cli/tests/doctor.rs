@@ -75,7 +75,7 @@ fn a_look_at_all_removes_nothing() {
 }
 
 #[test]
-fn who_is_blocked_is_named_with_what_for() {
+fn a_blocked_process_is_named_with_what_it_waits_for() {
     let site = Site::new();
     for name in ["/q", "key:7"] {
         site.umsg(&["create", name]).text();
@@ -140,7 +140,7 @@ fn a_stopped_owner_is_named_with_what_to_do() {
 }
 
 #[test]
-fn who_finds_neither_room_nor_messages_is_told_of_the_stopped_owner() {
+fn a_call_that_finds_neither_room_nor_messages_reports_the_stopped_owner() {
     let site = Site::new();
     for queue in ["/q", "key:7"] {
         site.umsg(&["create", queue]).text();
@@ -179,7 +179,7 @@ fn who_finds_neither_room_nor_messages_is_told_of_the_stopped_owner() {
 }
 
 #[test]
-fn a_lock_that_names_who_does_not_use_the_queue_is_said_to_be_wrong_and_nobody_is_to_be_ended() {
+fn a_lock_that_names_a_process_without_the_queue_is_reported_and_no_process_is_to_be_ended() {
     let site = Site::new();
     site.umsg(&["create", "/q"]).text();
     let stranger = Killed(start(Command::new("sleep").arg("60")));
@@ -204,7 +204,7 @@ fn a_lock_that_names_who_does_not_use_the_queue_is_said_to_be_wrong_and_nobody_i
 }
 
 #[test]
-fn a_queue_whose_lock_names_nobody_is_unwell_and_can_be_used_and_removed() {
+fn a_queue_whose_lock_names_no_thread_is_unwell_and_can_be_used_and_removed() {
     const NOBODY: [u8; 4] = [0xff; 4];
     let site = Site::new();
     for remove in [&["rm", "key:7"][..], &["gc", "id:*", "--remove"]] {
@@ -230,7 +230,7 @@ fn a_queue_whose_lock_names_nobody_is_unwell_and_can_be_used_and_removed() {
 }
 
 #[test]
-fn who_died_while_it_waited_is_no_more_blocked_and_makes_a_queue_unwell() {
+fn a_waiter_that_died_is_not_listed_as_blocked_and_makes_a_queue_unwell() {
     let site = Site::new();
     site.umsg(&["create", "/q"]).text();
     let waiting = Killed(start(&mut site.command(&["recv", "/q"])));
@@ -254,7 +254,7 @@ fn who_died_while_it_waited_is_no_more_blocked_and_makes_a_queue_unwell() {
 }
 
 #[test]
-fn damage_is_told_with_its_place() {
+fn damage_is_reported_with_its_place() {
     let site = Site::new();
     site.umsg(&["create", "/q"]).text();
     site.umsg(&["create", "key:7"]).text();
@@ -345,7 +345,7 @@ fn a_cut_file_is_said_to_be_one_that_the_doctor_repairs() {
 }
 
 #[test]
-fn damage_of_one_kind_is_told_once_with_a_count() {
+fn damage_of_one_kind_is_reported_once_with_a_count() {
     let site = Site::new();
     site.umsg(&["create", "/q"]).text();
     for message in ["one", "two"] {

@@ -61,7 +61,7 @@ fn limits_that_can_not_be_written_leave_no_file_and_are_an_error() {
 }
 
 #[test]
-fn a_system_v_queue_is_removed_by_who_can_not_map_it() {
+fn a_process_that_can_not_map_a_system_v_queue_removes_it() {
     let site = Site::new();
     for line in ["rm key:5", "rm id:1", "gc * --remove"] {
         site.umsg(&["create", "key:5"]).text();

@@ -120,7 +120,7 @@ fn attributes_beyond_the_limits_are_refused_with_the_limit() {
 }
 
 #[test]
-fn who_may_not_do_everything_with_a_queue_may_still_find_it_as_he_wants_it() {
+fn a_user_without_all_permissions_may_still_find_the_queue_that_is_asked_for() {
     if !is_root() {
         return;
     }
@@ -238,7 +238,7 @@ fn ls_and_stat_give_programs_the_same_fields() {
 }
 
 #[test]
-fn ls_shows_who_is_blocked() {
+fn ls_shows_blocked_processes() {
     let site = Site::new();
     site.umsg(&["create", "/empty"]).text();
     site.umsg(&["create", "/full", "--max-messages", "1"])
@@ -413,7 +413,7 @@ fn stat_explains_a_queue_to_people() {
 }
 
 #[test]
-fn stat_names_the_process_that_is_told_of_the_next_message() {
+fn stat_names_the_process_that_the_next_message_notifies() {
     use umsg::posix::{Notify, OpenOptions};
     let site = Site::new();
     site.umsg(&["create", "/q"]).text();

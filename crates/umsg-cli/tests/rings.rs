@@ -72,7 +72,7 @@ fn rings_are_listed_behind_queues_of_both_kinds() {
 }
 
 #[test]
-fn who_may_not_send_sees_only_that_there_is_a_ring() {
+fn a_user_that_may_not_send_sees_only_that_there_is_a_ring() {
     let site = Site::new();
     let ring = make(&site, "/jobs");
     set_mode(site.path(), 0o755);
@@ -207,7 +207,7 @@ fn rings_count_for_the_limit_of_bytes() {
 }
 
 #[test]
-fn who_looks_for_a_queue_where_there_is_a_ring_is_told_how_that_is_written() {
+fn a_search_for_a_queue_where_there_is_a_ring_says_how_a_ring_is_written() {
     let site = Site::new();
     let _ring = make(&site, "/live");
     for command in ["stat", "rm", "send", "recv"] {

@@ -51,7 +51,7 @@ const HEADERS: [Scribble; 8] = [
 ];
 
 #[test]
-fn a_system_v_queue_is_listed_and_told_of_whatever_its_header_says() {
+fn a_system_v_queue_is_listed_and_described_whatever_its_header_says() {
     for (n, (scribble, is_repairable)) in HEADERS.into_iter().enumerate() {
         let site = site_with(&[KEY, OTHER]);
         scribble(&site);
@@ -105,7 +105,7 @@ fn a_system_v_queue_is_removed_whatever_its_header_says() {
 }
 
 #[test]
-fn who_waits_in_a_scribbled_system_v_queue_is_told_that_it_is_removed() {
+fn a_waiter_in_a_scribbled_system_v_queue_learns_of_its_removal() {
     let site = Site::new();
     site.umsg(&["create", KEY]).text();
     let waiting = start(&mut site.command(&["recv", KEY]));
@@ -164,7 +164,7 @@ fn removed_without_its_lock(hold: fn(&Site) -> Killed, remove: &[&str]) {
 }
 
 #[test]
-fn a_system_v_queue_whose_lock_nobody_lets_go_is_removed_without_it() {
+fn a_system_v_queue_whose_lock_is_never_released_is_removed_without_it() {
     let removals = [
         &["rm", KEY][..],
         &["gc", "*", "--remove"],
@@ -179,7 +179,7 @@ fn a_system_v_queue_whose_lock_nobody_lets_go_is_removed_without_it() {
 }
 
 #[test]
-fn who_waits_learns_that_a_queue_was_removed_whose_lock_nobody_lets_go() {
+fn a_waiter_learns_of_the_removal_of_a_queue_whose_lock_is_never_released() {
     let site = Site::new();
     site.umsg(&["create", KEY]).text();
     let waiting = start(&mut site.command(&["recv", KEY]));
@@ -293,7 +293,7 @@ fn bits_that_no_mode_has_are_damage_that_a_repair_takes_away() {
 }
 
 #[test]
-fn damage_that_nobody_has_met_yet_is_damage_to_programs_too() {
+fn damage_that_no_call_has_met_yet_is_damage_to_programs_too() {
     let site = site_with(&["/q"]);
     let healthy = site.umsg(&["doctor", "/q", "--json"]).json();
     assert_eq!(healthy["queues"][0]["damaged"], json!(null));

@@ -54,7 +54,7 @@ fn a_closed_output_is_an_error_and_takes_no_message() {
 }
 
 #[test]
-fn what_is_told_once_only_is_not_done_where_nobody_could_read_it() {
+fn what_is_reported_once_only_is_not_done_where_the_report_can_not_be_written() {
     let site = site_with(&[]);
     let full = "standard output: No space left";
     let closed = "standard output: it is closed";
@@ -208,7 +208,7 @@ fn send_without_a_readable_input_is_an_error_and_no_empty_message() {
 }
 
 #[test]
-fn who_waits_for_a_queue_that_is_removed_ends_with_code_4() {
+fn a_waiter_in_a_queue_that_is_removed_ends_with_code_4() {
     for arguments in [
         &["recv", "/q"][..],
         &["recv", "/q", "--follow"],
@@ -223,7 +223,7 @@ fn who_waits_for_a_queue_that_is_removed_ends_with_code_4() {
 }
 
 #[test]
-fn who_waits_for_a_queue_that_is_replaced_is_told_so() {
+fn a_waiter_learns_that_its_queue_was_replaced() {
     let site = Site::new();
     site.umsg(&["create", "/q", "--max-messages", "1"]).text();
     site.umsg(&["send", "/q", "first"]).text();
@@ -253,7 +253,7 @@ fn a_queue_that_could_not_be_shown_is_taken_back_if_it_is_new() {
 }
 
 #[test]
-fn help_that_nobody_could_read_is_no_success() {
+fn help_that_can_not_be_written_is_no_success() {
     let site = Site::new();
     for command in ["help", "--version", "help ls", "ls --help"] {
         shell(&site, &format!("umsg {command} > /dev/full"))

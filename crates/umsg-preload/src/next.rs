@@ -243,7 +243,7 @@ mod tests {
     use super::Symbol;
 
     #[test]
-    fn a_name_that_nobody_exports_is_absent() {
+    fn a_name_that_no_library_exports_is_absent() {
         static NOBODYS: Symbol = Symbol::named("umsg_no_such_function\0");
         assert_eq!(NOBODYS.address(), None);
         assert_eq!(NOBODYS.address(), None, "the second look finds the same");

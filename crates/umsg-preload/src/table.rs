@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_beyond_the_table_are_known_to_nobody() {
+    fn numbers_beyond_the_table_are_unknown() {
         let home = Home::with_queue_as(MOST as c_int);
         for fd in [-1, c_int::MIN, home.fd, c_int::MAX] {
             assert!(!knows(fd) && hold(fd).is_none() && take(fd).is_none());

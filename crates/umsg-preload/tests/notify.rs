@@ -14,7 +14,7 @@ cases_on_both! { "notify":
     one_may_be_registered,
     errors_come_in_the_kernels_order,
     signal_0_is_none,
-    who_is_not_to_be_told_is_registered_until_a_message_comes,
+    a_registration_without_a_signal_lasts_until_a_message_comes,
     a_queue_open_for_writing_only_notifies,
     an_unlinked_queue_notifies,
     closing_any_descriptor_of_the_queue_ends_it,

@@ -72,7 +72,7 @@ impl AttachError {
 
 #[cfg(not(loom))]
 impl From<Fault> for AttachError {
-    fn from(trouble: Fault) -> AttachError {
-        AttachError::Fault(trouble)
+    fn from(fault: Fault) -> AttachError {
+        AttachError::Fault(fault)
     }
 }

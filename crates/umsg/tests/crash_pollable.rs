@@ -93,7 +93,7 @@ fn kill_ringers<Q>(works: &[Work<Q>], dies: fn(&str, u32, &Work<Q>) -> bool) {
 }
 
 #[test]
-fn a_killed_ringer_leaves_no_poller_untold() {
+fn a_killed_ringer_leaves_no_poller_asleep() {
     kill_ringers(WORKS, dies_ringing);
 }
 
@@ -255,7 +255,7 @@ const SYSV_WORKS: &[Work<sysv::Queue>] = &[
 ];
 
 #[test]
-fn a_killed_ringer_of_a_system_v_queue_leaves_no_poller_untold() {
+fn a_killed_ringer_of_a_system_v_queue_leaves_no_poller_asleep() {
     kill_ringers(SYSV_WORKS, dies_ringing_sysv);
 }
 

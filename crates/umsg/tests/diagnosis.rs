@@ -233,7 +233,7 @@ fn a_process_that_died_with_both_locks_left_one_of_them_lent() {
 }
 
 #[test]
-fn a_stopped_owner_is_named_with_its_program_and_told_apart_from_none() {
+fn a_stopped_owner_is_named_with_its_program_and_distinguished_from_none() {
     let place = Place::new();
     let _queue = place.create("/q", 10, 100);
     let mut child = Child::run(|| {
@@ -273,7 +273,7 @@ fn a_stopped_owner_is_named_with_its_program_and_told_apart_from_none() {
 }
 
 #[test]
-fn an_owner_that_lives_and_does_not_go_on_is_told_of_after_a_second() {
+fn an_owner_that_lives_and_does_not_continue_is_reported_after_a_second() {
     let place = Place::new();
     let _queue = place.create("/q", 10, 100);
     let child = Child::run(|| {
@@ -339,7 +339,7 @@ fn a_diagnosis_names_each_waiter_its_reason_and_its_time() {
 }
 
 #[test]
-fn holders_and_the_registered_are_named_and_those_that_died_are_told_of() {
+fn holders_and_registered_processes_are_named_and_dead_ones_are_reported() {
     let (place, queue) = Place::new().with_queue("/q", 10, 100);
     let registered = queue.notify(Notify::signal(libc::SIGURG)).unwrap();
     let diagnosis = diagnose(&place);

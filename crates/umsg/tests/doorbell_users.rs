@@ -126,7 +126,7 @@ fn send_in_steps(queue: &Queue, times: u32, ready: &Signs, sent: &Signs) -> i32 
 }
 
 #[test]
-fn a_poller_is_told_of_what_another_user_sends() {
+fn a_poller_is_notified_of_what_another_user_sends() {
     let users = [(0o600, 0, OWNER), (0o660, 0, OWNER), (0o666, POLLER, OWNER)];
     let more = [
         (0o606, POLLER, OWNER),
@@ -181,7 +181,7 @@ fn dies_calling(poll: impl FnOnce(&dyn Fn()) -> i32, send: impl Fn()) {
 
 #[cfg(feature = "crash-points")]
 #[test]
-fn a_poller_is_told_though_a_sender_of_another_user_died_before_it_woke_the_helper() {
+fn a_poller_is_notified_though_a_sender_of_another_user_died_before_it_woke_the_helper() {
     let Some(place) = Everybodys::new() else {
         return;
     };
@@ -203,7 +203,7 @@ fn a_poller_is_told_though_a_sender_of_another_user_died_before_it_woke_the_help
 
 #[cfg(feature = "crash-points")]
 #[test]
-fn a_poller_of_a_system_v_queue_is_told_though_a_sender_died_before_it_woke_the_helper() {
+fn a_poller_of_a_system_v_queue_is_notified_though_a_sender_died_before_it_woke_the_helper() {
     let Some(place) = Everybodys::new() else {
         return;
     };
@@ -263,7 +263,7 @@ fn a_poller_is_shown_at_once_what_it_does_itself_though_the_doorbell_is_another_
 }
 
 #[test]
-fn pollers_of_several_users_are_all_told_of_messages_and_of_room() {
+fn pollers_of_several_users_are_all_notified_of_messages_and_of_room() {
     let Some(place) = Everybodys::new() else {
         return;
     };

@@ -216,7 +216,7 @@ fn spares() -> Vec<i32> {
 }
 
 #[test]
-fn a_program_that_closed_what_packets_come_from_and_go_to_is_told_all_the_same() {
+fn a_program_that_closed_the_ends_of_the_packet_pipes_is_notified_all_the_same() {
     let place = Place::new();
     let mut child = Child::run(|| {
         let queue = place.create("/q", 4, SIZE as u32);
@@ -270,7 +270,7 @@ fn watched(place: &Place) -> u32 {
 }
 
 #[test]
-fn a_sender_that_found_no_doorbell_tells_the_next_poller() {
+fn a_sender_that_found_no_doorbell_notifies_the_next_poller() {
     let place = Place::new();
     place.create("/q", 4, SIZE as u32);
     leave_a_doorbell_that_is_swept(&place);
@@ -287,7 +287,7 @@ fn a_sender_that_found_no_doorbell_tells_the_next_poller() {
 }
 
 #[test]
-fn a_receiver_that_found_no_doorbell_tells_the_next_poller_of_room() {
+fn a_receiver_that_found_no_doorbell_notifies_the_next_poller_of_room() {
     let (place, queue) = Place::new().with_queue("/q", 1, SIZE as u32);
     leave_a_doorbell_that_is_swept(&place);
     queue.send(b"1", 0).unwrap();
@@ -367,7 +367,7 @@ fn a_process_that_rings_rarely_finds_out_that_no_process_polls() {
 }
 
 #[test]
-fn a_poller_that_is_told_of_a_level_that_is_not_there_repairs_the_doorbell() {
+fn a_poller_that_is_notified_of_a_false_level_repairs_the_doorbell() {
     let (_place, queue) = Place::new().with_queue("/q", 2, SIZE as u32);
     let descriptor = queue.pollable().unwrap();
     let other = descriptor.try_clone_to_owned().unwrap();
@@ -441,7 +441,7 @@ fn poll_some(place: &Place, messages: u64, end: u64, acknowledge: &OwnedFd) -> i
 }
 
 #[test]
-fn every_message_is_told_though_pollers_come_and_go() {
+fn every_message_is_notified_though_pollers_come_and_go() {
     let place = Place::new();
     let mut queue = place.create("/q", 4, SIZE as u32);
     let (acknowledged, acknowledge) = rustix::pipe::pipe().unwrap();

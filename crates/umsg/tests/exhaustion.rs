@@ -401,7 +401,7 @@ fn a_sender_that_has_no_memory_to_wait_with_leaves_no_slot_behind() {
 }
 
 #[test]
-fn a_receiver_waits_or_is_told_that_there_is_no_memory_to_wait_with() {
+fn a_receiver_waits_or_fails_for_want_of_memory_to_wait_with() {
     with_own_file_system("size=1m", |place, namespace| {
         let queue = deep(namespace, "/q").unwrap();
         let ballast = Ballast::new(place, ROOM);

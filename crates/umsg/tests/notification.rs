@@ -191,7 +191,7 @@ fn file_of(place: &Place) -> std::fs::File {
 }
 
 #[test]
-fn a_thousand_processes_that_were_told_and_have_not_run_since_keep_others_from_registering() {
+fn a_thousand_processes_that_were_notified_and_have_not_run_since_keep_others_from_registering() {
     const FIRED: u32 = 2;
     let (place, queue) = Place::new().with_queue("/q", 4, 8);
     let file = file_of(&place);

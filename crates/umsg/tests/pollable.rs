@@ -115,7 +115,7 @@ fn levels_and_edges_are_those_of_the_kernels_queue() {
 }
 
 #[test]
-fn what_becomes_possible_is_an_edge_and_nothing_else_is_told_unasked() {
+fn what_becomes_possible_is_an_edge_and_nothing_else_is_reported_unasked() {
     let (_place, queue) = Place::new().with_queue("/q", 2, SIZE as u32);
     let set = Epoll::new(
         queue.pollable().unwrap(),

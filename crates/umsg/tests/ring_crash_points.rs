@@ -260,7 +260,7 @@ fn a_sender_that_is_killed_while_it_repairs_is_itself_repaired() {
 }
 
 #[test]
-fn what_dead_senders_left_is_kept_when_the_ring_is_made_anew() {
+fn what_dead_senders_left_is_kept_when_the_ring_is_made_again() {
     let _turn = turn();
     let mut figures = Figures::default();
     for (name, point) in DEADLY {

@@ -101,7 +101,7 @@ fn a_sleeping_poller_of_a_system_v_queue_is_woken_by_another_process() {
 }
 
 #[test]
-fn a_sender_that_found_no_doorbell_of_a_system_v_queue_tells_the_next_poller() {
+fn a_sender_that_found_no_doorbell_of_a_system_v_queue_notifies_the_next_poller() {
     let place = Place::in_turn();
     let sender = place.create_sysv(KEY);
     leave_poller(&place);

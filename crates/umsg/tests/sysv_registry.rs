@@ -178,7 +178,7 @@ fn identifiers_come_in_the_order_of_the_kernels() {
 }
 
 #[test]
-fn what_is_told_of_all_queues_is_what_the_kernel_tells() {
+fn what_is_reported_of_all_queues_is_what_the_kernel_reports() {
     const IPC_INFO: i32 = 3;
     const MSG_INFO: i32 = 12;
     fn fields(info: MsgInfo) -> (i32, [i32; 7], u16) {
@@ -450,7 +450,7 @@ fn touch(label: &Path) {
 }
 
 #[test]
-fn a_damaged_or_foreign_header_is_told_and_not_believed() {
+fn a_damaged_or_foreign_header_is_reported_and_not_believed() {
     let place = Place::new();
     let path = place.path().join("msg/0");
     make(&place.namespace, KEY).unwrap();

@@ -294,7 +294,7 @@ fn a_ring_whose_counters_pass_their_ends_wakes_and_is_woken() {
 const DESCRIPTORS: u64 = 6692;
 
 #[test]
-fn tickets_of_descriptors_begin_anew_and_are_never_negative() {
+fn tickets_of_descriptors_begin_again_and_are_never_negative() {
     let place = Place::new();
     let (mut ring, sender, words) = ring(&place);
     for last in [i32::MAX as u32, u32::MAX] {
@@ -403,7 +403,7 @@ fn a_system_v_queue_whose_counters_pass_their_ends_does_what_a_new_one_does() {
 }
 
 #[test]
-fn identifiers_begin_anew_and_leave_out_those_that_are_in_use() {
+fn identifiers_begin_again_and_leave_out_those_that_are_in_use() {
     let place = Place::new();
     let make = || {
         let mut options = sysv::OpenOptions::new();

@@ -122,7 +122,7 @@ fn every_test_that_the_protocols_name_exists() {
 }
 
 #[test]
-fn names_of_tests_are_told_from_other_code() {
+fn names_of_tests_are_distinguished_from_other_code() {
     let text = "`soak::all_goes_well`, `Ring::recv`, `x` and `signals::`";
     assert_eq!(named(text).collect::<Vec<_>>(), [("soak", "all_goes_well")]);
     let has = |text| has(text, "all_goes_well");

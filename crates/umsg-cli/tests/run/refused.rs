@@ -57,7 +57,7 @@ fn a_program_that_gains_a_user_or_a_group_is_refused() {
 }
 
 #[test]
-fn a_program_with_file_capabilities_is_refused_to_users_who_gain_by_them() {
+fn a_program_with_file_capabilities_is_refused_to_users_that_gain_by_them() {
     if !is_root() {
         return;
     }

@@ -76,7 +76,7 @@ fn a_program_is_the_last_user_of_a_queue_that_goes_as_long_as_it_has_a_descripto
 }
 
 #[test]
-fn a_program_waits_as_umsg_run_was_told() {
+fn a_program_waits_in_the_mode_given_to_umsg_run() {
     const SOURCE: &str = r#"
         #include <fcntl.h>
         #include <mqueue.h>

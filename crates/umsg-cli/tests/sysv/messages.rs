@@ -41,7 +41,7 @@ fn a_message_of_no_type_that_is_wanted_is_waited_for_in_vain() {
 }
 
 #[test]
-fn who_waits_for_a_type_gets_it_when_it_is_sent() {
+fn a_waiter_for_a_type_gets_it_when_it_is_sent() {
     let site = site_with_queue();
     let waiting = start(&mut site.command(&["recv", KEY, "--type", "2"]));
     site.wait_for(KEY, "blocked_receivers", 1);
@@ -75,7 +75,7 @@ fn a_full_queue_is_waited_for_and_a_long_message_refused() {
 }
 
 #[test]
-fn who_waits_is_told_that_the_queue_was_removed() {
+fn a_waiter_is_told_that_the_queue_was_removed() {
     let site = site_with_queue();
     let waiting = start(&mut site.command(&["recv", KEY]));
     site.wait_for(KEY, "blocked_receivers", 1);

@@ -31,7 +31,7 @@ subject! { $ descriptor, descriptor_cases:
     dup3_can_set_close_on_exec
     a_descriptor_sent_through_a_socket_shares_the_flag
     proc_self_fd_leads_to_the_name
-    read_tells_the_bytes_in_the_queue
+    read_shows_the_bytes_in_the_queue
     read_goes_on_from_where_it_was
     pread_reads_from_an_offset
     lseek_moves_the_offset
@@ -41,7 +41,7 @@ subject! { $ descriptor, descriptor_cases:
     fchmod_changes_who_may_open
     a_descriptor_for_writing_can_not_be_read
     close_range_closes_queues
-    a_program_that_closes_everything_can_start_anew
+    a_program_that_closes_everything_can_start_again
     a_descriptor_of_dev_null_put_in_its_place_is_not_a_queue
 }
 
@@ -374,7 +374,7 @@ fn status_text(bytes: usize) -> String {
     )
 }
 
-fn read_tells_the_bytes_in_the_queue(site: &Site) {
+fn read_shows_the_bytes_in_the_queue(site: &Site) {
     let name = site.name("read");
     let queue = site.queue_called(&name, 4, 64);
     let read_anew = || {
@@ -511,7 +511,7 @@ fn close_range_closes_queues(site: &Site) {
     assert_eq!(queues[2].send(b"x", 0), Ok(()));
 }
 
-fn a_program_that_closes_everything_can_start_anew(site: &Site) {
+fn a_program_that_closes_everything_can_start_again(site: &Site) {
     site.need_descriptors();
     let name = site.name("daemon");
     let before = site.queue_called(&name, 2, 8);

@@ -11,22 +11,22 @@ use crate::sys::{self, User};
 subject! { $ notification, notification_cases:
     a_message_to_the_empty_queue_raises_the_signal
     the_signal_is_pending_when_another_processs_send_has_returned
-    it_is_told_once
-    a_queue_with_messages_tells_only_after_a_drain
+    a_registration_notifies_once
+    a_queue_with_messages_notifies_only_after_a_drain
     a_blocked_receiver_takes_precedence
     the_message_of_a_blocked_sender_does_not_tell
     one_process_is_registered_at_a_time
-    nobody_takes_back_what_is_anothers
-    who_is_not_to_be_told_is_registered_until_a_message_comes
+    no_process_ends_the_registration_of_another
+    a_registration_without_a_signal_lasts_until_a_message_comes
     kinds_and_signals_are_checked_before_the_descriptor
     closing_another_descriptor_of_the_queue_ends_it
     a_forked_childs_close_does_not_end_it
     a_forked_child_registers_for_itself
     a_killed_process_is_registered_no_more
     a_thread_is_started_for_each_message
-    a_queue_without_a_name_tells
+    a_queue_without_a_name_notifies
     another_users_message_raises_the_signal
-    read_tells_who_is_registered
+    read_shows_the_registered_process
 }
 
 /// One of the real-time signals: each that is raised is pending.
@@ -124,7 +124,7 @@ fn the_signal_is_pending_when_another_processs_send_has_returned(site: &Site) {
     }
 }
 
-fn it_is_told_once(site: &Site) {
+fn a_registration_notifies_once(site: &Site) {
     let queue = site.queue(2, 8);
     registered(queue);
     queue.send(b"x", 0).expect("room");
@@ -135,7 +135,7 @@ fn it_is_told_once(site: &Site) {
     assert_eq!(site.child(|| register(queue)).result(), Ok(()));
 }
 
-fn a_queue_with_messages_tells_only_after_a_drain(site: &Site) {
+fn a_queue_with_messages_notifies_only_after_a_drain(site: &Site) {
     let queue = site.queue(3, 8);
     queue.send(b"1", 0).expect("room");
     registered(queue);
@@ -193,7 +193,7 @@ fn one_process_is_registered_at_a_time(site: &Site) {
     assert_eq!(register(queue), Ok(()));
 }
 
-fn nobody_takes_back_what_is_anothers(site: &Site) {
+fn no_process_ends_the_registration_of_another(site: &Site) {
     let queue = site.queue(1, 8);
     registered(queue);
     assert_eq!(site.child(|| queue.notify(None)).result(), Ok(()));
@@ -201,7 +201,7 @@ fn nobody_takes_back_what_is_anothers(site: &Site) {
     assert!(pending().is_some());
 }
 
-fn who_is_not_to_be_told_is_registered_until_a_message_comes(site: &Site) {
+fn a_registration_without_a_signal_lasts_until_a_message_comes(site: &Site) {
     let queue = site.queue(1, 8);
     for (notify, signal) in [(libc::SIGEV_NONE, 0), (libc::SIGEV_SIGNAL, 0)] {
         assert_eq!(register_by(queue, notify, signal), Ok(()));
@@ -305,7 +305,7 @@ fn a_thread_is_started_for_each_message(site: &Site) {
     }
 }
 
-fn a_queue_without_a_name_tells(site: &Site) {
+fn a_queue_without_a_name_notifies(site: &Site) {
     let name = site.name("gone");
     let queue = site.queue_called(&name, 1, 8);
     site.unlink(&name).expect("unlinking");
@@ -324,7 +324,7 @@ fn another_users_message_raises_the_signal(site: &Site) {
     assert_eq!((code, uid), (OF_A_MESSAGE, User::NOBODY.uid));
 }
 
-fn read_tells_who_is_registered(site: &Site) {
+fn read_shows_the_registered_process(site: &Site) {
     site.need_descriptors();
     let queue = site.queue(1, 8);
     let told = |notify: i32, signal: i32, pid: i32| {

@@ -15,7 +15,7 @@ subject! { $ polling, polling_cases:
     it_is_readable_exactly_while_it_holds_messages
     it_is_writable_exactly_while_it_is_not_full
     what_is_ready_does_not_depend_on_the_access_mode
-    only_what_is_asked_for_is_told
+    only_what_is_asked_for_is_reported
     polling_changes_nothing
     a_negative_number_is_left_out
     a_closed_number_is_invalid
@@ -23,7 +23,7 @@ subject! { $ polling, polling_cases:
     a_poll_waits_for_a_message
     a_poll_waits_for_room
     a_poll_waits_for_a_pipe_beside_a_queue
-    each_of_several_pollers_is_told
+    each_of_several_pollers_is_notified
     a_queue_without_a_name_is_polled
     a_duplicate_is_polled
     a_descriptor_sent_through_a_socket_is_polled
@@ -31,13 +31,13 @@ subject! { $ polling, polling_cases:
     a_caught_signal_interrupts_a_poll_even_under_sa_restart
     a_message_that_goes_to_a_blocked_receiver_is_never_shown
     the_room_that_a_blocked_sender_takes_is_never_shown
-    a_killed_poller_is_in_nobodys_way
-    a_umask_that_denies_the_owner_everything_is_in_nobodys_way
-    epoll_tells_the_level
-    epoll_tells_each_send_and_each_receive_as_an_edge
-    epoll_tells_edges_of_room
-    epoll_tells_edges_across_processes
-    epoll_tells_once_until_it_is_armed_again
+    a_killed_poller_hinders_no_other
+    a_umask_that_denies_the_owner_everything_hinders_no_poller
+    epoll_reports_the_level
+    epoll_reports_each_send_and_each_receive_as_an_edge
+    epoll_reports_edges_of_room
+    epoll_reports_edges_across_processes
+    epoll_reports_once_until_it_is_armed_again
     epoll_knows_what_is_registered
     epoll_forgets_a_queue_with_its_last_descriptor
     epoll_keeps_a_queue_that_a_forked_child_still_has
@@ -113,7 +113,7 @@ fn what_is_ready_does_not_depend_on_the_access_mode(site: &Site) {
     }
 }
 
-fn only_what_is_asked_for_is_told(site: &Site) {
+fn only_what_is_asked_for_is_reported(site: &Site) {
     let queue = site.queue(2, 8);
     queue.send(b"x", 0).expect("room");
     for events in [POLLIN, POLLRDNORM, POLLOUT, POLLWRNORM, POLLIN | POLLOUT, 0] {
@@ -209,7 +209,7 @@ fn a_poll_waits_for_a_pipe_beside_a_queue(site: &Site) {
     assert_eq!(child.result(), i64::from(POLLIN));
 }
 
-fn each_of_several_pollers_is_told(site: &Site) {
+fn each_of_several_pollers_is_notified(site: &Site) {
     let queue = site.queue(2, 8);
     let children: Vec<_> = (0..4).map(|_| poller(site, queue, POLLIN)).collect();
     queue.send(b"x", 0).expect("room");
@@ -312,7 +312,7 @@ fn the_room_that_a_blocked_sender_takes_is_never_shown(site: &Site) {
     });
 }
 
-fn a_killed_poller_is_in_nobodys_way(site: &Site) {
+fn a_killed_poller_hinders_no_other(site: &Site) {
     let queue = site.nonblocking(3, 8);
     for _ in 0..5 {
         poller(site, queue, POLLIN).kill();
@@ -326,7 +326,7 @@ fn a_killed_poller_is_in_nobodys_way(site: &Site) {
     assert_eq!(ready(site, queue), WRITABLE);
 }
 
-fn a_umask_that_denies_the_owner_everything_is_in_nobodys_way(site: &Site) {
+fn a_umask_that_denies_the_owner_everything_hinders_no_poller(site: &Site) {
     site.need_root();
     let outcome = site.as_user(User::NOBODY, || {
         sys::umask(0o777);
@@ -396,7 +396,7 @@ impl Set<'_> {
     }
 }
 
-fn epoll_tells_the_level(site: &Site) {
+fn epoll_reports_the_level(site: &Site) {
     let (queue, set) = (site.queue(2, 8), Set::new(site));
     set.add(queue, IN | OUT, 7 << 40);
     let expect = |events| {
@@ -413,7 +413,7 @@ fn epoll_tells_the_level(site: &Site) {
     expect(IN | OUT);
 }
 
-fn epoll_tells_each_send_and_each_receive_as_an_edge(site: &Site) {
+fn epoll_reports_each_send_and_each_receive_as_an_edge(site: &Site) {
     let (queue, set) = (site.queue(4, 8), Set::new(site));
     set.add(queue, IN | EDGES, 1);
     assert_eq!(set.told(), []);
@@ -429,7 +429,7 @@ fn epoll_tells_each_send_and_each_receive_as_an_edge(site: &Site) {
     assert_eq!(set.told(), []);
 }
 
-fn epoll_tells_edges_of_room(site: &Site) {
+fn epoll_reports_edges_of_room(site: &Site) {
     let (queue, set) = (site.queue(2, 8), Set::new(site));
     set.add(queue, IN | OUT | EDGES, 1);
     assert_eq!([set.told(), set.told()], [vec![(1, OUT)], vec![]]);
@@ -444,7 +444,7 @@ fn epoll_tells_edges_of_room(site: &Site) {
     expect(OUT);
 }
 
-fn epoll_tells_edges_across_processes(site: &Site) {
+fn epoll_reports_edges_across_processes(site: &Site) {
     let name = site.name("edges");
     let (queue, set) = (site.queue_called(&name, 8, 8), Set::new(site));
     set.add(queue, IN | EDGES, 1);
@@ -459,7 +459,7 @@ fn epoll_tells_edges_across_processes(site: &Site) {
     }
 }
 
-fn epoll_tells_once_until_it_is_armed_again(site: &Site) {
+fn epoll_reports_once_until_it_is_armed_again(site: &Site) {
     let (queue, set) = (site.queue(4, 8), Set::new(site));
     queue.send(b"x", 0).expect("room");
     set.add(queue, IN | ONCE, 1);

@@ -13,10 +13,10 @@ subject! { $ unlink_and_lifetime, unlink_and_lifetime_cases:
     an_unlinked_queue_lives_until_its_last_close
     a_new_queue_of_the_same_name_is_another_one
     unlinking_the_new_one_leaves_the_old_one_alone
-    messages_stay_without_anyone_who_has_it_open
+    messages_stay_while_no_process_has_the_queue_open
     the_last_close_of_an_unlinked_queue_ends_it
     messages_survive_the_kill_of_the_creator
-    a_queue_survives_the_kill_of_everyone_who_has_it_open
+    a_queue_survives_the_kill_of_all_that_have_it_open
     a_stranger_can_not_unlink
     not_even_the_group_can_unlink
     permission_to_write_is_no_permission_to_unlink
@@ -106,7 +106,7 @@ fn unlinking_the_new_one_leaves_the_old_one_alone(site: &Site) {
     assert_eq!(new.messages(), 0);
 }
 
-fn messages_stay_without_anyone_who_has_it_open(site: &Site) {
+fn messages_stay_while_no_process_has_the_queue_open(site: &Site) {
     let name = site.name("kept");
     let queue = site.queue_called(&name, 3, 8);
     for (text, priority) in [("low", 1), ("high", 2), ("low too", 1)] {
@@ -148,7 +148,7 @@ fn messages_survive_the_kill_of_the_creator(site: &Site) {
     assert_eq!(queue.fill(), 3);
 }
 
-fn a_queue_survives_the_kill_of_everyone_who_has_it_open(site: &Site) {
+fn a_queue_survives_the_kill_of_all_that_have_it_open(site: &Site) {
     let name = site.name("killed");
     site.queue_called(&name, 1, 8).close().expect("closing");
     let receivers: Vec<_> = (0..3)

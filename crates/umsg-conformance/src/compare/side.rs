@@ -151,18 +151,17 @@ impl<'a, F: Comparable> Side<'a, F> {
         self.words[worker].store(0, Ordering::Release);
         let socket = self.sockets[worker].as_raw_fd();
         sys::write_record(socket, &(step as u32).to_le_bytes())
-            .map_err(|error| self.trouble(worker, &format!("can't be told anything: {error}")))
+            .map_err(|error| self.fault(worker, &format!("can't be told anything: {error}")))
     }
 
-    fn trouble(&self, worker: usize, what: &str) -> Trouble {
+    fn fault(&self, worker: usize, what: &str) -> Trouble {
         Trouble(format!("on the {}, w{worker} {what}", self.label()))
     }
 
     fn read(&self, worker: usize) -> Result<Reply, Trouble> {
         let mut buffer = vec![0; 128 * 1024];
         let length = sys::read_record(self.sockets[worker].as_raw_fd(), &mut buffer).unwrap_or(0);
-        Reply::decode(&buffer[..length])
-            .ok_or_else(|| self.trouble(worker, "gave no proper answer"))
+        Reply::decode(&buffer[..length]).ok_or_else(|| self.fault(worker, "gave no proper answer"))
     }
 
     fn has_answered(&self, worker: usize) -> bool {
@@ -178,7 +177,7 @@ impl<'a, F: Comparable> Side<'a, F> {
                 return self.read(worker);
             }
             if sys::is_gone(self.process(worker)) && !self.has_answered(worker) {
-                return Err(self.trouble(worker, "died"));
+                return Err(self.fault(worker, "died"));
             }
             if !pause.again() {
                 let state = sys::state(self.process(worker)).map_or('?', char::from);
@@ -186,7 +185,7 @@ impl<'a, F: Comparable> Side<'a, F> {
                     "gave no answer within {:?} (its state is {state})",
                     self.patience
                 );
-                return Err(self.trouble(worker, &what));
+                return Err(self.fault(worker, &what));
             }
         }
     }
@@ -200,11 +199,11 @@ impl<'a, F: Comparable> Side<'a, F> {
             }
             let begun = self.words[worker].load(Ordering::Acquire) == step as u32 + 1;
             match sys::state(self.process(worker)) {
-                None | Some(b'Z' | b'X') => return Err(self.trouble(worker, "died")),
+                None | Some(b'Z' | b'X') => return Err(self.fault(worker, "died")),
                 // It may have answered between the two looks.
                 Some(b'S') if begun && !self.has_answered(worker) => return Ok(Settled::Blocked),
                 _ if !pause.again() => {
-                    return Err(self.trouble(worker, "neither answers nor sleeps"));
+                    return Err(self.fault(worker, "neither answers nor sleeps"));
                 }
                 _ => {}
             }
@@ -223,7 +222,7 @@ impl<'a, F: Comparable> Side<'a, F> {
         let mut pause = Pause::new(PATIENCE);
         while sys::state(process) != Some(b'T') {
             if !pause.again() || sys::is_gone(process) {
-                return Err(self.trouble(worker, "can't be stopped"));
+                return Err(self.fault(worker, "can't be stopped"));
             }
         }
         sys::kill(process, libc::SIGCONT);
@@ -233,7 +232,7 @@ impl<'a, F: Comparable> Side<'a, F> {
     /// Waits for the end of a worker that exits or was killed.
     pub fn bury(&mut self, worker: usize) -> Result<(), Trouble> {
         if !sys::wait_until_gone(self.process(worker), PATIENCE) {
-            return Err(self.trouble(worker, "does not end"));
+            return Err(self.fault(worker, "does not end"));
         }
         self.processes[worker] = None;
         Ok(())

@@ -221,7 +221,7 @@ impl Ledger {
             && has_lost_its_registration(act, kernel, other)
         {
             Some(Gap::NotifyOverExec)
-        } else if self.was_begun_anew(process, kernel, other) {
+        } else if self.was_restarted(process, kernel, other) {
             Some(Gap::BegunAnew)
         } else if self.is_one_of_several_waiters(process, act)
             && is_another_waiters_event(kernel, other)
@@ -234,7 +234,7 @@ impl Ledger {
             && is_overtaken(kernel, other)
         {
             Some(gap)
-        } else if self.is_told_of_both_levels(process, act, [kernel, other]) {
+        } else if self.learns_of_both_levels(process, act, [kernel, other]) {
             Some(Gap::BothLevels)
         } else {
             None
@@ -280,12 +280,7 @@ impl Ledger {
 
     /// Returns whether the drop-in's call is still blocked because the kernel has restarted this call, or another one on the queue: behind
     /// the others, after reading O_NONBLOCK again.
-    fn was_begun_anew(
-        &self,
-        process: usize,
-        kernel: Option<&Reply>,
-        other: Option<&Reply>,
-    ) -> bool {
+    fn was_restarted(&self, process: usize, kernel: Option<&Reply>, other: Option<&Reply>) -> bool {
         let refused = Some(Outcome::Failed(Errno::EAGAIN));
         let is_refused = kernel.map(|kernel| kernel.outcome) == refused && other.is_none();
         let queue = self.waits_for(process);
@@ -295,7 +290,7 @@ impl Ledger {
     }
 
     /// Returns whether a process that slept in epoll_wait learns of a message and of room; the kernel reports one of them.
-    fn is_told_of_both_levels(
+    fn learns_of_both_levels(
         &self,
         process: usize,
         act: Act,

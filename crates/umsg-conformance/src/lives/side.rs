@@ -110,7 +110,7 @@ impl Side {
         self.processes[process].expect("a living process")
     }
 
-    fn trouble(&self, process: usize, what: &str) -> String {
+    fn fault(&self, process: usize, what: &str) -> String {
         format!("{}: p{process} {what}", self.label)
     }
 
@@ -123,14 +123,13 @@ impl Side {
     pub fn command(&self, process: usize, number: usize, act: Act) -> Result<(), String> {
         let text = serde_json::to_vec(&(number as u32, act)).expect("an act as JSON");
         sys::write_record(self.sockets[process].as_raw_fd(), &text)
-            .map_err(|error| self.trouble(process, &format!("takes no command: {error}")))
+            .map_err(|error| self.fault(process, &format!("takes no command: {error}")))
     }
 
     fn read(&self, process: usize) -> Result<Reply, String> {
         let mut buffer = vec![0; 16 * 1024];
         let length = sys::read_record(self.sockets[process].as_raw_fd(), &mut buffer).unwrap_or(0);
-        Reply::decode(&buffer[..length])
-            .ok_or_else(|| self.trouble(process, "gave no proper answer"))
+        Reply::decode(&buffer[..length]).ok_or_else(|| self.fault(process, "gave no proper answer"))
     }
 
     fn has_answered(&self, process: usize) -> bool {
@@ -151,10 +150,10 @@ impl Side {
                 return self.read(process);
             }
             if sys::is_gone(self.process(process)) && !self.has_answered(process) {
-                return Err(self.trouble(process, "died"));
+                return Err(self.fault(process, "died"));
             }
             if !pause.again() {
-                return Err(self.trouble(process, "gives no answer, as if blocked"));
+                return Err(self.fault(process, "gives no answer, as if blocked"));
             }
         }
     }
@@ -168,11 +167,11 @@ impl Side {
             }
             let begun = self.words[process].load(Ordering::Acquire) == number as u32 + 1;
             match sys::state(self.process(process)) {
-                None | Some(b'Z' | b'X') => return Err(self.trouble(process, "died")),
+                None | Some(b'Z' | b'X') => return Err(self.fault(process, "died")),
                 // The process may have answered between the two looks.
                 Some(b'S') if begun && !self.has_answered(process) => return Ok(Settled::Blocked),
                 _ if !pause.again() => {
-                    return Err(self.trouble(process, "neither answers nor sleeps"));
+                    return Err(self.fault(process, "neither answers nor sleeps"));
                 }
                 _ => {}
             }
@@ -191,7 +190,7 @@ impl Side {
         let mut pause = Pause::new(PATIENCE);
         while sys::state(pid) != Some(b'T') {
             if !pause.again() || sys::is_gone(pid) {
-                return Err(self.trouble(process, "can't be stopped"));
+                return Err(self.fault(process, "can't be stopped"));
             }
         }
         sys::kill(pid, libc::SIGCONT);
@@ -201,7 +200,7 @@ impl Side {
     /// Waits for the end of a process that exits or was killed.
     pub fn bury(&mut self, process: usize) -> Result<(), String> {
         if !sys::wait_until_gone(self.process(process), PATIENCE) {
-            return Err(self.trouble(process, "does not end"));
+            return Err(self.fault(process, "does not end"));
         }
         self.processes[process] = None;
         Ok(())

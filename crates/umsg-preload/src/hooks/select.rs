@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn bits_are_told_by_their_numbers() {
+    fn bits_are_found_by_their_numbers() {
         assert_eq!(ones(0).count(), 0);
         assert!(ones(1 << 63 | 0b101).eq([0, 2, 63]));
     }

@@ -95,8 +95,8 @@ pub(crate) enum Lookup<G> {
 
 /// The reason why a queue can't be polled.
 #[cfg(not(loom))]
-pub(crate) fn why_not(trouble: Fault) -> Errno {
-    match trouble {
+pub(crate) fn why_not(fault: Fault) -> Errno {
+    match fault {
         Fault::Damaged => Errno::BADMSG,
         Fault::NoSpace | Fault::OverLimit | Fault::UsedUp => Errno::NOSPC,
         Fault::NoMemory => Errno::NOMEM,

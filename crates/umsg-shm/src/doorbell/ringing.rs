@@ -166,7 +166,7 @@ impl Ringer<'_> {
         let held = held(shown);
         let bits = shows(held) | now.bits() | then.bits();
         let comes = then.messages > now.messages;
-        if bits == shows(held) && !(comes && self.tells_edges(then)) {
+        if bits == shows(held) && !(comes && self.reports_edges(then)) {
             return;
         }
         self.words.shown.set(shown | BUSY);
@@ -200,7 +200,7 @@ impl Ringer<'_> {
         self.count_if_unknown(now);
         let shown = self.words.shown.get();
         let (held, bits) = (held(shown), now.bits());
-        let is_right = shows(held) == bits && !self.tells_edges(now);
+        let is_right = shows(held) == bits && !self.reports_edges(now);
         if is_right && shown & BUSY == 0 {
             return;
         }
@@ -274,7 +274,7 @@ impl Ringer<'_> {
     }
 
     /// Returns whether pollers that want every edge need an event for this level.
-    fn tells_edges(&self, level: Level) -> bool {
+    fn reports_edges(&self, level: Level) -> bool {
         self.watched.get() & (MESSAGES | ROOM) != 0 && self.words.told.get() != level.word()
     }
 
@@ -286,7 +286,7 @@ impl Ringer<'_> {
             return None;
         };
         let mut to = packets(bits, from);
-        let tells = self.tells_edges(level);
+        let tells = self.reports_edges(level);
         let wanted = if tells {
             self.watched.get() & level.edges()
         } else {

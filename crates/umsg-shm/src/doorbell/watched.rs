@@ -65,7 +65,7 @@ pub(crate) trait Watched {
     }
 
     /// Shows the present level after a death.
-    fn mend_doorbell(&self, receiving: ReceiverHeld<'_>) {
+    fn repair_poll_fifo(&self, receiving: ReceiverHeld<'_>) {
         self.ringer().mend(receiving, self.level(receiving));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{
     DOUBT, FREE, Left, Lock, LockError, OWNER_DIED, SHARED, SLICE, SPINS, STOPPED, TID, WAITERS,
-    is_held, is_nobodys, is_shared, orphaned, process_of, with_low,
+    is_held, is_shared, names_no_thread, orphaned, process_of, with_low,
 };
 use crate::sync::{Ordering, spin_hint};
 use crate::sys::clock::{self, Deadline};
@@ -263,8 +263,8 @@ impl Lock {
 /// Ends a sleep that lasted a whole slice.
 pub(super) fn overslept(word: u64, rest: &mut Rest) -> Result<Slept, LockError> {
     rest.slice = None;
-    match is_nobodys(word as u32) {
-        true => Err(LockError::Nobodys),
+    match names_no_thread(word as u32) {
+        true => Err(LockError::NoThread),
         false => Ok(Slept::TimedOut),
     }
 }

@@ -1,7 +1,7 @@
 //! The loan of a sender lock to the owner of the receiver lock.
 
 use super::contend::{Claim, Rest};
-use super::{LENT, Left, Lock, LockError, SHARED, TID, WAITERS, is_held, is_lent, is_nobodys};
+use super::{LENT, Left, Lock, LockError, SHARED, TID, WAITERS, is_held, is_lent, names_no_thread};
 use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
 use crate::sys::futex::Slept;
@@ -45,7 +45,7 @@ impl Lock {
                 self.note_dead(word, thread);
                 return Ok(Left::ByTheDead);
             }
-            if is_nobodys(low) {
+            if names_no_thread(low) {
                 // In the next turn, an overwritten word counts as the lock of a dead owner, unless it is overwritten again.
                 if std::mem::replace(&mut is_scribbled, true) && end.has_passed() {
                     return Err(LockError::TimedOut);
@@ -70,7 +70,7 @@ impl Lock {
     /// Returns whether a dead owner of the receiver lock left this lock lent, or the word was overwritten. The caller holds the receiver lock.
     pub(crate) fn is_left_lent(&self) -> bool {
         // Relaxed: the borrower held the receiver lock, whose acquire makes the loan visible.
-        is_nobodys(self.word.load(Ordering::Relaxed) as u32)
+        names_no_thread(self.word.load(Ordering::Relaxed) as u32)
     }
 
     /// Ends a loan of a side that could not be repaired. The next owner tries the repair again.

@@ -63,7 +63,7 @@ const SHARED: u64 = 1 << 63;
 const FREE: u64 = 0;
 
 /// Returns whether a word names no thread: the lock is lent, or the word was overwritten.
-pub fn is_nobodys(word: u32) -> bool {
+pub fn names_no_thread(word: u32) -> bool {
     word & TID >= THREADS
 }
 
@@ -131,7 +131,7 @@ pub enum LockError {
     /// The calling thread holds the lock: a signal handler interrupted a call on this queue.
     OwnedByCaller,
     /// The lock has been lent for a slice: the owner of the receiver lock may be dead. Or it names an impossible thread id.
-    Nobodys,
+    NoThread,
 }
 
 /// A lock that is held. If it is dropped without [`unlock`](Held::unlock), it becomes an orphaned lock, and the next owner repairs. This happens when

@@ -1,7 +1,7 @@
 //! Orphaned locks, and locks with an impossible owner: for repair and diagnosis.
 
 use super::{
-    Held, Left, Lock, LockError, OWNER_DIED, TID, is_held, is_nobodys, is_shared, orphaned,
+    Held, Left, Lock, LockError, OWNER_DIED, TID, is_held, is_shared, names_no_thread, orphaned,
     process_of, with_low,
 };
 use crate::sync::Ordering;
@@ -90,16 +90,16 @@ impl Lock {
         lives: &dyn Liveness,
         deadline: Deadline,
     ) -> Result<(Held<'a>, Left), LockError> {
-        self.free_of_nobody();
+        self.take_from_impossible();
         self.lock(thread, lives, deadline)
     }
 
     /// Turns a lock with an impossible thread id into an orphaned one.
     #[cold]
-    pub(crate) fn free_of_nobody(&self) {
+    pub(crate) fn take_from_impossible(&self) {
         // Relaxed: as in `take_from`. If a thread took the lock meanwhile, the word has changed.
         let word = self.word.load(Ordering::Relaxed) as u32;
-        if is_nobodys(word) {
+        if names_no_thread(word) {
             self.take_from(word & TID);
         }
     }

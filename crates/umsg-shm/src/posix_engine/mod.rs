@@ -193,9 +193,9 @@ impl Engine {
                 Err(LockError::TimedOut) => return Err(Fault::Busy),
                 Err(LockError::OwnedByCaller) => return Err(Fault::OwnedByCaller),
                 // An intact borrower gives the lock back within fewer slices.
-                Err(LockError::Nobodys) if loans == LOANS => return Err(Fault::Busy),
+                Err(LockError::NoThread) if loans == LOANS => return Err(Fault::Busy),
                 // The borrower holds the receiver lock, or died with it: the owner of the receiver lock repairs both.
-                Err(LockError::Nobodys) => {
+                Err(LockError::NoThread) => {
                     loans += 1;
                     let mut wakes = DeferredWakes::default();
                     let held = self.lock_receiver(me, deadline, &mut wakes)?;
@@ -249,7 +249,7 @@ impl Engine {
         mut attempt: Result<(Held<'a>, Left), LockError>,
         wakes: &mut DeferredWakes,
     ) -> Result<Held<'a>, Fault> {
-        if let Err(LockError::Nobodys) = attempt {
+        if let Err(LockError::NoThread) = attempt {
             attempt = self
                 .segment
                 .fixed()
@@ -264,11 +264,11 @@ impl Engine {
                 recover::receiver_side(receiving, self)?;
                 self.serve(receiving, wakes)?;
                 self.update_wait_flags(receiving);
-                self.mend_doorbell(receiving);
+                self.repair_poll_fifo(receiving);
                 wakes.add_everybody(waiters::Waiters::of(&self.segment).usable());
                 Ok(held)
             }
-            Err(LockError::TimedOut | LockError::Nobodys) => Err(Fault::Busy),
+            Err(LockError::TimedOut | LockError::NoThread) => Err(Fault::Busy),
             Err(LockError::OwnedByCaller) => Err(Fault::OwnedByCaller),
         }
     }

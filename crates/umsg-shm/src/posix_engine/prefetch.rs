@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handle_begins_anew_when_many_better_ones_have_come() {
+    fn a_handle_begins_again_when_many_better_ones_have_come() {
         let store = Store::of(ReceiverHeld::in_test(), &[3, 2, 1]);
         store.receive(ReceiverHeld::in_test());
         for slot in 10..40 {
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handle_begins_anew_when_others_have_received_what_it_expected() {
+    fn a_handle_begins_again_when_others_have_received_what_it_expected() {
         let store = Store::of(ReceiverHeld::in_test(), &[9, 8, 7, 6, 5, 4, 3, 2, 1, 0]);
         store.receive(ReceiverHeld::in_test());
         let order = Priorities::of(&store.segment);

@@ -68,7 +68,7 @@ fn a_thing_in_use_stays_whether_the_use_is_noted_or_counted() {
 
 #[test]
 #[cfg_attr(miri, ignore = "there is no membarrier, and no note")]
-fn who_was_the_last_to_use_a_thing_drops_it() {
+fn the_last_user_of_an_object_drops_it() {
     statics!(SLOTS, link, COUNT);
     notes::start();
     for _ in 0..200 {

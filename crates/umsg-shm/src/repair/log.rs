@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_mark_of_a_queue_that_is_being_made_anew_stays_until_that_is_done() {
+    fn the_mark_of_a_queue_that_is_being_rebuilt_stays_until_that_is_done() {
         let damage = Damage::default();
         assert!(!damage.forget(), "there is none");
         damage.note();

@@ -33,7 +33,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "there are no signals")]
-    fn this_thread_is_found_in_its_process_and_nobody_else_is() {
+    fn this_thread_is_found_in_its_process_and_no_other_is() {
         let me = crate::sys::thread::current();
         let (pid, tid) = (me.pid(), me.tid());
         assert!(process(pid) && thread(tid) && thread_of(pid, tid));

@@ -59,7 +59,7 @@ fn all_types_can_be_listed_for_any_forged_number_of_messages() {
 }
 
 #[test]
-fn a_lock_that_names_nobody_there_could_be_is_repaired_by_the_next_call() {
+fn a_lock_that_names_an_impossible_thread_is_repaired_by_the_next_call() {
     for word in [LENT, LENT | WAITERS, u32::MAX, 1 << 22] {
         let engine = engine(1000);
         engine.send(&now(), 1, b"kept").unwrap();

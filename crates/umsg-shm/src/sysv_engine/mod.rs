@@ -171,9 +171,9 @@ impl Engine {
         mut attempt: Result<(Held<'a>, Left), LockError>,
         wakes: &mut DeferredWakes,
     ) -> Result<Held<'a>, Refused> {
-        if let Err(LockError::Nobodys) = attempt {
+        if let Err(LockError::NoThread) = attempt {
             let lock = &self.fixed().control.lock;
-            lock.free_of_nobody();
+            lock.take_from_impossible();
             attempt = lock.lock_unless(me, &self.segment, deadline, || self.is_removed());
         }
         match attempt {
@@ -181,7 +181,7 @@ impl Engine {
             // No call uses a removed queue, and the previous owner may live (`remove_unlocked`): no repair.
             Ok((held, Left::ByTheDead)) if self.is_removed() => {
                 let receiving = held.receiver();
-                self.mend_doorbell(receiving);
+                self.repair_poll_fifo(receiving);
                 Ok(held)
             }
             Ok((held, Left::ByTheDead)) => {
@@ -192,12 +192,12 @@ impl Engine {
                     // Without memory, waiters are not served here. All of them wake and serve themselves.
                     _ => wakes.add_everybody(self.waiters().usable()),
                 }
-                self.mend_doorbell(receiving);
+                self.repair_poll_fifo(receiving);
                 Ok(held)
             }
             Err(LockError::OwnedByCaller) => Err(Fault::OwnedByCaller.into()),
             Err(_) if self.is_removed() => Err(Refused::Own(Why::Removed)),
-            Err(LockError::TimedOut | LockError::Nobodys) => Err(Fault::Busy.into()),
+            Err(LockError::TimedOut | LockError::NoThread) => Err(Fault::Busy.into()),
         }
     }
 

@@ -65,7 +65,7 @@ impl salvage::Salvage for Engine {
         if let Err(Fault::Damaged) = self.serve(receiving, &mut wakes) {
             return Err(Fault::Damaged);
         }
-        self.mend_doorbell(receiving);
+        self.repair_poll_fifo(receiving);
         wakes.add_everybody(self.waiters().usable());
         crash_point!(SALVAGE_DONE);
         damage.end_mending();
@@ -83,7 +83,7 @@ impl salvage::Salvage for Engine {
             // Takes the waiters that have given up off their lists.
             Ok(self.serve(receiving, wakes)?)
         });
-        taken.map_err(Refused::trouble)
+        taken.map_err(Refused::fault)
     }
 
     fn lives(&self) -> &dyn Liveness {

@@ -585,7 +585,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 1 } else { 64 }))]
 
         #[test]
-        fn who_comes_back_has_its_old_place(
+        fn a_waiter_that_comes_back_has_its_old_place(
             ranks in prop::collection::vec(0..3_u32, 1..20),
             leaving in prop::collection::vec(any::<prop::sample::Index>(), 1..20),
         ) {

@@ -48,17 +48,17 @@ impl<Own> Refused<Own> {
 
     /// Returns the fault of a process that only wanted a lock: at least, its owner does not release it.
     #[cfg(not(loom))]
-    pub(crate) fn trouble(self) -> Fault {
+    pub(crate) fn fault(self) -> Fault {
         match self {
-            Refused::Fault(trouble) => trouble,
+            Refused::Fault(fault) => fault,
             _ => Fault::Busy,
         }
     }
 }
 
 impl<Own> From<Fault> for Refused<Own> {
-    fn from(trouble: Fault) -> Self {
-        Refused::Fault(trouble)
+    fn from(fault: Fault) -> Self {
+        Refused::Fault(fault)
     }
 }
 

@@ -3,7 +3,7 @@
 use super::process::{Life, Process};
 use super::users::Users;
 use rustix::fd::BorrowedFd;
-use umsg_shm::lock::{Lock as Word, OWNER_DIED, TID, is_lent, is_nobodys};
+use umsg_shm::lock::{Lock as Word, OWNER_DIED, TID, is_lent, names_no_thread};
 use umsg_shm::sys::liveness::Liveness;
 
 /// Which part of a queue a lock guards.
@@ -76,11 +76,11 @@ impl Lock {
         let owner = match (word & TID, word & OWNER_DIED != 0) {
             _ if is_lent(word) && side == Side::Senders => Owner::Receiver,
             (0, false) => Owner::Nobody,
-            (tid, _) if life.is_some() && !is_nobodys(word) => {
+            (tid, _) if life.is_some() && !names_no_thread(word) => {
                 Owner::Thread(Process::elsewhere(0, (tid != 0).then_some(tid)))
             }
             (0, true) => Owner::Died((last != 0).then(|| Process::numbered(last))),
-            _ if is_nobodys(word) => Owner::Impossible,
+            _ if names_no_thread(word) => Owner::Impossible,
             (tid, _) => Owner::Thread(Process::of_owner(tid, last)),
         };
         let offset = std::ptr::from_ref(lock).addr().wrapping_sub(base) as u64;

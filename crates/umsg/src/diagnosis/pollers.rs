@@ -37,7 +37,7 @@ mod tests {
     use super::holder;
 
     #[test]
-    fn a_line_names_who_holds_a_shared_lock_on_the_inode() {
+    fn a_line_names_the_holder_of_a_shared_lock_on_the_inode() {
         let line = "1: FLOCK  ADVISORY  READ 4711 00:1a:1234 0 EOF";
         assert_eq!(holder(line, 1234), Some(4711));
         assert_eq!(holder(line, 4), None);

@@ -273,7 +273,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_is_to_be_ended_of_whom_it_is_not_known_whether_he_uses_the_queue() {
+    fn no_process_is_to_be_ended_that_may_not_use_the_queue() {
         for life in [Life::Alive, Life::Stopped] {
             let who = Process {
                 pid: 1,

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_gone_or_was_another_is_dead() {
+    fn a_process_that_is_gone_or_was_replaced_is_dead() {
         let me = thread::current();
         assert_eq!(Process::of_owner(0x3fff_fffe, 7).life, Life::Dead);
         assert_eq!(Process::of_owner(0x3fff_fffe, 7).pid, 7);

@@ -134,7 +134,7 @@ impl Repaired {
                 (self.kept, self.lost) = (Some(kept), lost);
             }
             Ok(None) => self.note("took up what the dead had left"),
-            Err(trouble) => self.failed = Some(why(trouble)),
+            Err(fault) => self.failed = Some(why(fault)),
         }
     }
 
@@ -345,8 +345,8 @@ pub(super) fn real_pages(file: BorrowedFd<'_>, begin: usize, end: usize) -> u64 
 }
 
 /// Why a repair came to nothing.
-fn why(trouble: Fault) -> String {
-    match trouble {
+fn why(fault: Fault) -> String {
+    match fault {
         Fault::Busy => "a process holds a lock and does not release it",
         Fault::NoSpace | Fault::OverLimit => {
             "there is no room for it: the limits of the namespace and `df` show what is used up"
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mark_of_who_begins_to_make_a_queue_anew_behind_a_look_at_it_is_not_taken_away() {
+    fn the_mark_of_a_rebuild_that_begins_after_an_inspection_is_not_removed() {
         let damage = log::Damage::default();
         damage.note();
         let mut repaired = Repaired::new(marked(&damage));
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_is_taken_away_once_who_else_made_the_queue_anew_is_done() {
+    fn a_mark_is_removed_once_another_rebuild_is_done() {
         let damage = log::Damage::default();
         damage.begin_to_mend();
         let mut repaired = Repaired::new(marked(&damage));

@@ -92,7 +92,7 @@ mod tests {
 
     /// Also where a mapping's device is not the file's, as in some file systems of containers.
     #[test]
-    fn who_has_a_file_mapped_is_known_in_any_file_system() {
+    fn the_processes_that_map_a_file_are_known_in_any_file_system() {
         for directory in ["/dev/shm".into(), std::env::temp_dir()] {
             let home = tempfile::tempdir_in(directory).unwrap();
             let path = home.path().join("file");

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn who_only_looks_makes_nothing() {
+    fn a_process_that_only_looks_makes_nothing() {
         let dir = TestDir::new();
         let path = dir.path().to_owned();
         let error = Namespace::existing(&path).unwrap_err();

@@ -285,7 +285,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_read_only_file_system_is_called_so_whoever_asks() {
+    fn a_read_only_file_system_is_called_so_for_any_user() {
         let told = |error| not_writable(Path::new("/x"), error).to_string();
         assert!(told(Errno::ROFS).contains("read-only") && !told(Errno::ROFS).contains("user"));
         assert!(told(Errno::ACCESS).contains("this user can't"));

@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_doorbell_that_nobody_has_locked_is_swept_and_others_are_not() {
+    fn an_unlocked_doorbell_is_removed_and_others_are_not() {
         let dir = TestDir::new();
         let namespace = dir.namespace();
         let kept = namespace.make_poll_fifo(name(1)).unwrap();
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn all_doorbells_that_nobody_has_locked_are_removed_together() {
+    fn all_unlocked_doorbells_are_removed_together() {
         let dir = TestDir::new();
         let namespace = dir.namespace();
         let _kept = namespace.make_poll_fifo(name(1)).unwrap();

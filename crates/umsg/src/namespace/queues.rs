@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_directory_for_queues_and_a_missing_namespace_are_told_apart() {
+    fn a_missing_directory_for_queues_and_a_missing_namespace_are_distinguished() {
         let dir = TestDir::new();
         let namespace = dir.namespace();
         std::fs::remove_dir(queues(&dir)).unwrap();
@@ -473,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_is_told_who_can_make_the_missing_directory() {
+    fn an_error_names_the_user_that_can_make_the_missing_directory() {
         if !is_root() {
             return;
         }

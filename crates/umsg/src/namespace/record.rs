@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_of_zero_are_told_from_limits_that_nobody_set() {
+    fn limits_of_zero_are_distinguished_from_limits_that_are_not_set() {
         let limits = Limits {
             msgmax: 0,
             msgmnb: 0,
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_of_another_version_is_told_from_a_damaged_one() {
+    fn a_record_of_another_version_is_distinguished_from_a_damaged_one() {
         let mut bytes = encode(&record());
         bytes[8] = 2;
         let error = decoded(&bytes).unwrap_err();
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_record_stands_and_a_second_creator_is_told() {
+    fn the_first_record_stays_and_a_second_creator_gets_an_error() {
         let dir = TestDir::new();
         let mut second = record();
         second.limits.max_queues = 2;

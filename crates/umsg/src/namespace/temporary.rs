@@ -231,7 +231,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_reused_process_number_is_told_by_its_start_time() {
+    fn a_reused_process_number_is_recognised_by_its_start_time() {
         let mine = Maker::this_process();
         assert!(mine.start != 0 && !mine.is_dead());
         assert!(

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_of_ones_own_with_other_files_is_told_of_and_left_alone() {
+    fn a_directory_of_the_user_with_other_files_is_reported_and_left_alone() {
         let dir = TestDir::new();
         let user = crate::namespace::caller();
         let own = usual(dir.path(), user);

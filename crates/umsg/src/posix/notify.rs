@@ -358,9 +358,9 @@ impl Queue {
         match error {
             RegisterError::Busy => NotifyError::Busy,
             RegisterError::NoRecord => NotifyError::TooManyUntold,
-            RegisterError::Refused(Refused::Fault(trouble)) => {
-                self.note(trouble);
-                trouble.into()
+            RegisterError::Refused(Refused::Fault(fault)) => {
+                self.note(fault);
+                fault.into()
             }
             RegisterError::Refused(_) => Fault::Busy.into(),
         }

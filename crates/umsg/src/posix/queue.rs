@@ -345,9 +345,9 @@ impl Queue {
             Refused::NotNow | Refused::Own(_) => SendError::Full,
             Refused::TimedOut => SendError::TimedOut,
             Refused::Interrupted => SendError::Interrupted,
-            Refused::Fault(trouble) => {
-                self.note(trouble);
-                trouble.into()
+            Refused::Fault(fault) => {
+                self.note(fault);
+                fault.into()
             }
         }
     }
@@ -547,15 +547,15 @@ impl Queue {
             Refused::NotNow | Refused::Own(_) => ReceiveError::Empty,
             Refused::TimedOut => ReceiveError::TimedOut,
             Refused::Interrupted => ReceiveError::Interrupted,
-            Refused::Fault(trouble) => {
-                self.note(trouble);
-                trouble.into()
+            Refused::Fault(fault) => {
+                self.note(fault);
+                fault.into()
             }
         }
     }
 
-    pub(super) fn note(&self, trouble: Fault) {
-        if trouble == Fault::Damaged {
+    pub(super) fn note(&self, fault: Fault) {
+        if fault == Fault::Damaged {
             self.engine.note_damage();
         }
     }

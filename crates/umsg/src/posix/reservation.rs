@@ -148,10 +148,10 @@ impl Queue {
                 place: InPlace::new(place, len),
                 open: true,
             }),
-            Err(trouble) => {
+            Err(fault) => {
                 // This fails if more than the message's place is damaged, or a lock's owner is stopped.
                 let _ = self.engine.cancel(me, &handle, deadline);
-                Err(self.send_error(trouble.into()))
+                Err(self.send_error(fault.into()))
             }
         }
     }

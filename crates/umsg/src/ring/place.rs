@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_a_doorbell_cannot_be_told_before_it_is_made() {
+    fn the_name_of_a_doorbell_cannot_be_guessed_before_it_is_made() {
         let (_home, namespace, _ring, _sender, doorbell) = named();
         let file = fs::stat(namespace.path().join(RINGS).join("r")).unwrap();
         let name = doorbell.file_name().unwrap().to_str().unwrap();

@@ -619,11 +619,11 @@ fn error(shared: &Shared, refused: Refused) -> ReceiveError {
         Refused::NotNow | Refused::Own(_) => ReceiveError::Empty,
         Refused::TimedOut => ReceiveError::TimedOut,
         Refused::Interrupted => ReceiveError::Interrupted,
-        Refused::Fault(trouble) => {
-            if trouble == crate::error::Fault::Damaged {
+        Refused::Fault(fault) => {
+            if fault == crate::error::Fault::Damaged {
                 shared.engine.note_damage();
             }
-            trouble.into()
+            fault.into()
         }
     }
 }

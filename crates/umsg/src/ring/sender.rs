@@ -489,11 +489,11 @@ impl Sender {
                 Ok(()) => SendError::TimedOut,
             },
             Refused::Interrupted => SendError::Interrupted,
-            Refused::Fault(trouble) => {
-                if trouble == crate::error::Fault::Damaged {
+            Refused::Fault(fault) => {
+                if fault == crate::error::Fault::Damaged {
                     self.shared.engine.note_damage();
                 }
-                trouble.into()
+                fault.into()
             }
         }
     }

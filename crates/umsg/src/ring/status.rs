@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_that_spins_is_told_the_time_that_it_took() {
+    fn the_spinning_time_of_a_receiver_is_reported() {
         let status = waited(Waiting::Spinning, |status| status.time_spun > WAIT / 2);
         assert_eq!(status.spun, 0, "{status:?}");
     }

@@ -245,7 +245,7 @@ fn a_descriptor_goes_with_its_message() {
 }
 
 #[test]
-fn senders_that_wait_for_room_are_told_that_the_ring_is_closed() {
+fn senders_that_wait_for_room_learn_that_the_ring_is_closed() {
     let ring = ring(1, 0);
     let sender = ring.sender();
     sender.send(&Post::new(1)).unwrap();

@@ -369,11 +369,11 @@ pub(super) fn done<T>(
     match outcome {
         Ok(result) => result,
         Err(Refused::Own(Why::Removed)) => Err(ControlError::Removed),
-        Err(Refused::Fault(trouble)) => {
-            if trouble == crate::error::Fault::Damaged {
+        Err(Refused::Fault(fault)) => {
+            if fault == crate::error::Fault::Damaged {
                 engine.note_damage();
             }
-            Err(trouble.into())
+            Err(fault.into())
         }
         // The other reasons belong to waiters and receivers.
         Err(_) => Err(ControlError::Busy),

@@ -332,9 +332,9 @@ impl Queue {
             Refused::TimedOut => SendError::TimedOut,
             Refused::Interrupted => SendError::Interrupted,
             Refused::Own(Why::Removed) => SendError::Removed,
-            Refused::Fault(trouble) => {
-                self.note(trouble);
-                trouble.into()
+            Refused::Fault(fault) => {
+                self.note(fault);
+                fault.into()
             }
         }
     }
@@ -347,15 +347,15 @@ impl Queue {
             Refused::TimedOut => ReceiveError::TimedOut,
             Refused::Interrupted => ReceiveError::Interrupted,
             Refused::Own(Why::Removed) => ReceiveError::Removed,
-            Refused::Fault(trouble) => {
-                self.note(trouble);
-                trouble.into()
+            Refused::Fault(fault) => {
+                self.note(fault);
+                fault.into()
             }
         }
     }
 
-    pub(super) fn note(&self, trouble: Fault) {
-        if trouble == Fault::Damaged {
+    pub(super) fn note(&self, fault: Fault) {
+        if fault == Fault::Damaged {
             self.engine.note_damage();
         }
     }

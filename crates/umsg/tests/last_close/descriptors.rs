@@ -62,7 +62,7 @@ fn a_queue_is_found_by_its_descriptor_whatever_it_is_called() {
 }
 
 #[test]
-fn a_process_that_can_not_open_the_file_anew_has_the_queue_by_its_descriptor() {
+fn a_process_that_can_not_open_the_file_again_has_the_queue_by_its_descriptor() {
     let place = Place::in_turn();
     let _first = create(&place);
     let (queue, descriptor) = options(&place).open_with_descriptor("/q", false).unwrap();

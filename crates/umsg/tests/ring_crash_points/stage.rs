@@ -4,7 +4,7 @@ use super::NAME;
 use super::judge::Judge;
 use super::senders::{Life, Lives, Owner, Scenario};
 use crate::support::child::{Child, Exit};
-use crate::support::killing::{Figures, Repairer, STUCK, expect_made_anew, note_damage};
+use crate::support::killing::{Figures, Repairer, STUCK, expect_rebuilt, note_damage};
 use crate::support::place::Place;
 use crate::support::shared::Shared;
 use crate::support::wait_until;
@@ -99,7 +99,7 @@ impl Stage<'_> {
             Repairer::MakesAnew => {
                 note_damage(&self.place.path().join("ring").join(&NAME[1..]), 48);
                 let repaired = ring::repair(&self.place.namespace, NAME);
-                expect_made_anew(&repaired.expect("a repair"), &self.what);
+                expect_rebuilt(&repaired.expect("a repair"), &self.what);
                 return None;
             }
         };

@@ -102,7 +102,7 @@ pub fn note_damage(file: &Path, offset: u64) {
 
 /// Fails unless a repair has rebuilt the queue.
 #[track_caller]
-pub fn expect_made_anew(repaired: &Repaired, what: &str) {
+pub fn expect_rebuilt(repaired: &Repaired, what: &str) {
     let is_made = repaired.failed.is_none() && repaired.kept.is_some();
     assert!(is_made, "{what}: {repaired:#?}");
 }

@@ -100,7 +100,7 @@ mod tests {
 
     /// One test, because the register is one.
     #[test]
-    fn a_queue_that_nobody_removed_is_swept_away_and_a_removed_one_leaves_nothing_to_sweep() {
+    fn a_queue_left_behind_is_removed_and_a_removed_one_leaves_nothing_behind() {
         prepare().unwrap();
         let left_behind = KernelQueue::make(DEFAULT_BYTES).unwrap();
         drop(KernelQueue::make(DEFAULT_BYTES).unwrap());

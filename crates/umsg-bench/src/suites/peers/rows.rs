@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_stuck_is_a_goal_that_is_met_without_a_ratio() {
+    fn no_stuck_peer_is_a_goal_that_is_met_without_a_ratio() {
         let all = [&[0.0][..], &[0.0], &[3.0]].map(measured);
         let row = kill_row(&three(), Role::Sender, 40, &all).unwrap().settle();
         assert!(row.resolved && row.ratio.is_none(), "{row:?}");

@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn without_users_nobody_becomes_one() {
+    fn without_users_no_process_becomes_one() {
         let mut generator = Generator::new(1, bounds(true));
         let steps: Vec<Step> = (0..50).flat_map(|_| generator.history(300)).collect();
         assert!(!steps.iter().any(|step| matches!(

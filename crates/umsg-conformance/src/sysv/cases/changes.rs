@@ -20,7 +20,7 @@ subject_of_sysv! { $ changes, changes_cases:
     there_is_no_user_minus_one
     an_owner_that_was_refused_changes_nothing
     the_owner_may_give_the_queue_away
-    who_has_given_a_queue_away_may_take_it_back
+    a_user_that_has_given_a_queue_away_may_take_it_back
     another_owner_may_not_be_named_by_a_stranger
     a_change_is_seen_by_every_process
 }
@@ -184,7 +184,7 @@ fn the_owner_may_give_the_queue_away(site: &Site) {
     assert_eq!(sent, Ok(()));
 }
 
-fn who_has_given_a_queue_away_may_take_it_back(site: &Site) {
+fn a_user_that_has_given_a_queue_away_may_take_it_back(site: &Site) {
     let queue = queue_of(site, User::NOBODY, 0o600);
     let back = site.as_user(User::NOBODY, || {
         give(queue, User::SOMEBODY)?;

@@ -8,7 +8,7 @@ use crate::sysv::backend::{INDICES, MSG_STAT_ANY, Status};
 use crate::sysv::site::{CAPACITY, Queue, Site, message};
 
 subject_of_sysv! { $ control, control_cases:
-    a_new_queue_says_who_made_it_and_that_nothing_has_happened
+    a_new_queue_names_its_creator_and_shows_no_activity
     a_queue_of_another_user_says_so
     counts_follow_every_send_and_receive
     the_times_are_those_of_the_last_send_and_receive
@@ -37,7 +37,7 @@ fn is_now(time: i64) -> bool {
     (now - 60..=now + 1).contains(&time)
 }
 
-fn a_new_queue_says_who_made_it_and_that_nothing_has_happened(site: &Site) {
+fn a_new_queue_names_its_creator_and_shows_no_activity(site: &Site) {
     let (key, queue) = site.queue_with_key(0o641);
     let Status {
         uid,

@@ -23,7 +23,7 @@ subject_of_sysv! { $ keys_and_identifiers, keys_and_identifiers_cases:
     a_new_queue_of_the_same_key_has_another_identifier
     identifiers_are_a_sequence_number_and_an_index
     a_removed_index_is_not_used_again_at_once
-    the_sequence_number_grows_when_the_indices_begin_anew
+    the_sequence_number_grows_when_the_indices_begin_again
     a_stale_identifier_is_einval_in_every_call
     a_queue_outlives_the_process_that_made_it
     an_identifier_works_in_a_process_that_never_asked_for_the_key
@@ -151,7 +151,7 @@ fn a_removed_index_is_not_used_again_at_once(site: &Site) {
     }
 }
 
-fn the_sequence_number_grows_when_the_indices_begin_anew(site: &Site) {
+fn the_sequence_number_grows_when_the_indices_begin_again(site: &Site) {
     site.need_to_be_alone();
     for at in 0..200 {
         let queue = site.queue();

@@ -29,9 +29,9 @@ subject_of_sysv! { $ permissions, permissions_cases:
     setting_needs_an_owner_and_no_mode
     removing_needs_an_owner_and_no_mode
     the_new_owner_may_set_and_remove
-    a_permission_that_is_taken_away_is_gone_for_those_who_have_used_it
-    a_permission_that_is_given_is_there_for_those_who_were_refused
-    a_user_who_becomes_another_is_judged_anew
+    a_permission_that_is_taken_away_is_gone_for_processes_that_have_used_it
+    a_permission_that_is_given_counts_for_processes_that_were_refused
+    a_process_that_changes_its_user_is_checked_again
 }
 
 /// The permissions of a user on a queue with two messages: send, receive, query.
@@ -149,12 +149,12 @@ fn the_creator_stays_an_owner_after_the_queue_was_given_away(site: &Site) {
 }
 
 fn the_creators_group_stays_a_group_after_the_queue_was_given_away(site: &Site) {
-    let of_nobodys_group = User {
+    let of_an_unused_group = User {
         uid: 65530,
         ..User::NOBODY
     };
     let queue = made_by(site, User::NOBODY, User::SOMEBODY, 0o640);
-    assert_eq!(rights(site, of_nobodys_group, queue), READ);
+    assert_eq!(rights(site, of_an_unused_group, queue), READ);
 }
 
 fn root_passes_every_mode(site: &Site) {
@@ -309,7 +309,7 @@ fn the_new_owner_may_set_and_remove(site: &Site) {
     assert_eq!(site.as_user(User::NOBODY, || queue.remove()), Ok(()));
 }
 
-fn a_permission_that_is_taken_away_is_gone_for_those_who_have_used_it(site: &Site) {
+fn a_permission_that_is_taken_away_is_gone_for_processes_that_have_used_it(site: &Site) {
     site.need_root();
     let [queue, go, done] = [(); 3].map(|()| site.queue_of_mode(0o666));
     let user = site.child(|| {
@@ -331,7 +331,7 @@ fn a_permission_that_is_taken_away_is_gone_for_those_who_have_used_it(site: &Sit
     assert!(user.result());
 }
 
-fn a_permission_that_is_given_is_there_for_those_who_were_refused(site: &Site) {
+fn a_permission_that_is_given_counts_for_processes_that_were_refused(site: &Site) {
     site.need_root();
     let queue = site.queue_of_mode(0o600);
     let [go, done] = [(); 2].map(|()| site.queue_of_mode(0o666));
@@ -352,7 +352,7 @@ fn a_permission_that_is_given_is_there_for_those_who_were_refused(site: &Site) {
     assert!(user.result());
 }
 
-fn a_user_who_becomes_another_is_judged_anew(site: &Site) {
+fn a_process_that_changes_its_user_is_checked_again(site: &Site) {
     site.need_root();
     let queue = site.queue();
     let refused = site.child(|| {

@@ -20,17 +20,17 @@ subject_of_sysv! { $ waiters, waiters_cases:
     after_e2big_the_next_receiver_gets_the_message
     every_receiver_whose_buffer_is_too_small_ends_with_e2big
     after_e2big_of_all_the_message_stays
-    a_receiver_whose_type_does_not_match_is_not_told_of_a_long_message
+    a_receiver_whose_type_does_not_match_learns_of_no_long_message
     a_waiting_receiver_with_msg_noerror_gets_a_cut_message
     a_message_without_a_text_is_handed_over
     the_longest_message_is_handed_over
     removal_ends_waiting_receivers_with_eidrm
     removal_ends_waiting_senders_with_eidrm
-    a_removed_queue_is_einval_for_those_who_come_later
+    a_removed_queue_is_einval_for_later_calls
     a_change_keeps_receivers_waiting
     a_change_keeps_senders_waiting
-    a_receiver_who_loses_the_permission_ends_with_eacces
-    a_sender_who_loses_the_permission_learns_of_it_when_there_is_room
+    a_receiver_that_loses_the_permission_ends_with_eacces
+    a_sender_that_loses_the_permission_learns_of_it_when_there_is_room
     a_change_that_makes_room_and_takes_the_permission_ends_a_sender_with_eacces
     a_killed_receiver_takes_nothing
     a_killed_receiver_is_skipped
@@ -202,7 +202,7 @@ fn after_e2big_of_all_the_message_stays(site: &Site) {
     assert_eq!(queue.receive(1), Ok(message(1, "four")));
 }
 
-fn a_receiver_whose_type_does_not_match_is_not_told_of_a_long_message(site: &Site) {
+fn a_receiver_whose_type_does_not_match_learns_of_no_long_message(site: &Site) {
     let queue = site.queue();
     let receiver = site.blocked(|| queue.receive_with(1, 2, 0));
     assert_eq!(queue.send(1, "four"), Ok(()));
@@ -256,7 +256,7 @@ fn removal_ends_waiting_senders_with_eidrm(site: &Site) {
     assert_eq!(receiver.result(), Err(Errno::EIDRM));
 }
 
-fn a_removed_queue_is_einval_for_those_who_come_later(site: &Site) {
+fn a_removed_queue_is_einval_for_later_calls(site: &Site) {
     let queue = site.queue();
     let again = site.blocked(|| {
         [queue.receive_waiting(0), queue.receive_waiting(0)].map(|got| got.err())
@@ -290,7 +290,7 @@ fn a_change_keeps_senders_waiting(site: &Site) {
     assert_eq!(queue.drain(), [message(1, "1234"), message(2, "abcd")]);
 }
 
-fn a_receiver_who_loses_the_permission_ends_with_eacces(site: &Site) {
+fn a_receiver_that_loses_the_permission_ends_with_eacces(site: &Site) {
     site.need_root();
     let queue = site.queue_of_mode(0o666);
     let stranger = site.blocked_as(User::NOBODY, || queue.receive_waiting(0));
@@ -312,7 +312,7 @@ fn full_queue_for_all(site: &Site) -> Queue<'_> {
 }
 
 // A change wakes a sender only if there is room for its message then.
-fn a_sender_who_loses_the_permission_learns_of_it_when_there_is_room(site: &Site) {
+fn a_sender_that_loses_the_permission_learns_of_it_when_there_is_room(site: &Site) {
     let queue = full_queue_for_all(site);
     let stranger = site.blocked_as(User::NOBODY, || queue.send_waiting(2, "x"));
     assert_eq!(queue.alter(|change| change.mode = 0o664), Ok(()));

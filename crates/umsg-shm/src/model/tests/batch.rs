@@ -302,7 +302,7 @@ fn a_sender_behind_a_batch_goes_on_when_the_batch_gives_up() {
 }
 
 #[test]
-fn a_blocked_batch_whose_sender_dies_stops_nobody() {
+fn a_blocked_batch_whose_sender_dies_stops_no_other() {
     let points = [
         (Point::WAIT_LISTED, false),
         (Point::WAIT_UNNAMED, false),

@@ -214,7 +214,7 @@ fn a_sleeper_that_the_kernel_marked_dead_is_passed_over_at_once() {
 }
 
 #[test]
-fn who_repairs_dies_too() {
+fn the_repairer_dies_too() {
     for point in [
         Point::REPAIR_SURVEYED,
         Point::REPAIR_CLEARED,
@@ -250,7 +250,7 @@ fn who_repairs_dies_too() {
 }
 
 #[test]
-fn who_repairs_wakes_everybody_beside_one_that_begins_to_wait() {
+fn a_repair_wakes_all_waiters_beside_one_that_begins_to_wait() {
     explore("death: waking everybody", 2, Slices::End, || {
         let queue = Queue::new(1, 1);
         queue.direct(|queue, me| queue.send(me, (1, 0), Deadline::Passed).unwrap());

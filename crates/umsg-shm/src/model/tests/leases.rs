@@ -203,7 +203,7 @@ fn the_end_of_its_time_and_an_acknowledgement_decide_for_one_of_them() {
 }
 
 #[test]
-fn who_sleeps_gets_what_a_dead_holder_held() {
+fn a_sleeping_receiver_gets_what_a_dead_holder_held() {
     explore("holds: a dead holder of a lease", 2, Slices::End, || {
         let queue = Queue::new(1, 1).filled(&[(1, 0)]);
         let holder = queue.spawn(1, |queue, me| {
@@ -459,7 +459,7 @@ fn a_sender_in_place_dies_and_its_message_is_sent_whole_or_its_room_is_free() {
 }
 
 #[test]
-fn who_repairs_after_a_holder_or_takes_back_what_it_held_dies_too() {
+fn the_repairer_after_a_holder_dies_too_or_while_it_takes_back_the_lease() {
     let firsts = [
         (Act::Acknowledge, Point::LEASE_HELD, There),
         (Act::Acknowledge, Point::LEASE_TAKEN, There),

@@ -93,7 +93,7 @@ fn a_registration_and_a_message_see_each_other() {
 }
 
 #[test]
-fn who_takes_what_is_there_and_then_waits_is_told_of_the_next() {
+fn a_process_that_empties_the_queue_and_then_waits_is_notified_of_the_next() {
     explore(
         "notice: register, receive, wait",
         2,
@@ -245,7 +245,7 @@ fn a_dead_senders_message_notifies_all_the_same() {
 }
 
 #[test]
-fn a_dead_senders_message_notifies_though_who_repairs_dies() {
+fn a_dead_senders_message_notifies_though_its_repairer_dies() {
     let seconds = [
         Point::REPAIR_SURVEYED,
         Point::REPAIR_FREED,
@@ -277,7 +277,7 @@ fn a_dead_senders_message_notifies_though_who_repairs_dies() {
 }
 
 #[test]
-fn who_dies_while_it_registers_is_registered_no_more() {
+fn a_process_that_dies_while_it_registers_is_not_registered() {
     for point in [
         Point::NOTICE_FILLED,
         Point::NOTICE_DECIDED,
@@ -319,7 +319,7 @@ fn a_receiver_that_dies_when_it_has_emptied_the_queue_does_not_hide_that() {
 }
 
 #[test]
-fn a_registration_does_not_hold_up_who_is_refused() {
+fn a_registration_does_not_hold_up_a_process_that_is_refused() {
     explore("notice: refusals", 2, Slices::Endless, || {
         let (queue, place) = registered(1, 0);
         let receiver = queue.spawn(1, |queue, me| queue.receive(me, Deadline::Passed));

@@ -121,7 +121,7 @@ fn a_higher_priority_is_seen_behind_a_backlog() {
 }
 
 #[test]
-fn what_a_dead_sender_announced_misleads_nobody() {
+fn what_a_dead_sender_announced_misleads_no_receiver() {
     for point in [
         Point::SEND_FILLED,
         Point::SEND_RUN_CHANGED,

@@ -21,7 +21,7 @@ struct Marked {
 }
 
 #[test]
-fn who_finds_nothing_wrong_leaves_the_mark_of_another_that_makes_the_queue_anew() {
+fn a_repair_that_finds_nothing_wrong_leaves_the_mark_of_another_that_rebuilds() {
     explore("repair_log: two doctors", 3, Slices::Endless, || {
         let marked = Arc::new(Marked::default());
         marked.damage.note();
@@ -38,7 +38,7 @@ fn who_finds_nothing_wrong_leaves_the_mark_of_another_that_makes_the_queue_anew(
 }
 
 #[test]
-fn who_finds_anything_made_anew_finds_the_mark() {
+fn a_process_that_finds_anything_rebuilt_finds_the_mark() {
     explore("repair_log: MENDING", 3, Slices::Endless, || {
         let marked = Arc::new(Marked::default());
         let other = {
@@ -60,7 +60,7 @@ fn who_finds_anything_made_anew_finds_the_mark() {
 }
 
 #[test]
-fn who_finds_the_mark_gone_finds_all_made_anew() {
+fn a_process_that_finds_no_mark_finds_all_rebuilt() {
     explore("repair_log: the end", 3, Slices::Endless, || {
         let marked = Arc::new(Marked::default());
         marked.damage.begin_to_mend();

@@ -69,7 +69,7 @@ fn a_receiver_that_waits_for_two_is_woken_once_and_not_before() {
 }
 
 #[test]
-fn a_batch_wakes_once_whoever_waits_for_a_part_of_it() {
+fn a_batch_wakes_the_receiver_that_waits_for_a_part_of_it_once() {
     explore("ring: two of a batch", 3, Slices::Endless, || {
         let ring = Ring::new(3, 3);
         let owner = ring.own(|ring, me| {
@@ -141,7 +141,7 @@ fn a_full_ring_lets_its_senders_in_one_after_the_other() {
 }
 
 #[test]
-fn a_full_ring_refuses_who_does_not_wait() {
+fn a_full_ring_refuses_a_sender_that_does_not_wait() {
     explore("ring: refused", 3, Slices::Endless, || {
         let ring = Ring::new(1, 1);
         ring.direct(|ring, me| ring.send(me, 10, Deadline::Passed).unwrap());
@@ -171,7 +171,7 @@ fn a_batch_that_has_waited_for_its_turn_rings() {
 }
 
 #[test]
-fn who_polls_and_a_sender_see_each_other() {
+fn a_poller_and_a_sender_see_each_other() {
     explore("ring: polling", 2, Slices::Endless, || {
         let ring = Ring::new(2, 2);
         let owner = ring.own(|ring, me| [(); 2].map(|()| ring.receive_polled(me).unwrap()));

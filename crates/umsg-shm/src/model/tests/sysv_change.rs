@@ -29,7 +29,7 @@ fn unless_removed(result: Result<Message, Refused>) -> Option<Message> {
 }
 
 #[test]
-fn who_waits_learns_that_the_queue_is_removed() {
+fn a_waiter_learns_that_the_queue_is_removed() {
     explore("typed change: removal", 3, Slices::Endless, || {
         let queue = Queue::new(1);
         queue.direct(|queue, me| queue.send(me, (1, 5), Deadline::Passed).unwrap());
@@ -49,7 +49,7 @@ fn who_waits_learns_that_the_queue_is_removed() {
 }
 
 #[test]
-fn a_removal_and_a_hand_over_leave_nobody_behind() {
+fn a_removal_and_a_hand_over_leave_no_waiter_behind() {
     explore(
         "typed change: removal and message",
         2,
@@ -100,7 +100,7 @@ fn a_message_that_was_handed_over_outlives_the_queue() {
 }
 
 #[test]
-fn who_dies_while_it_removes_a_queue_has_removed_it() {
+fn a_process_that_dies_while_it_removes_a_queue_has_removed_it() {
     explore("typed change: death of a remover", 3, Slices::End, || {
         let queue = Queue::new(1);
         let receiver = queue.spawn(1, |queue, me| queue.receive(me, Want::Any, Deadline::Never));
@@ -135,7 +135,7 @@ fn a_receiver_is_judged_again_before_it_gets_anything() {
 }
 
 #[test]
-fn a_receiver_is_judged_again_though_who_changed_the_rights_is_dead() {
+fn a_receiver_is_checked_again_though_the_process_that_changed_the_rights_is_dead() {
     explore("typed change: death of a changer", 2, Slices::End, || {
         let queue = Queue::new(1);
         let receiver = queue.spawn(1, |queue, me| {

@@ -188,7 +188,7 @@ fn a_receiver_dies_while_it_takes_an_offer_back() {
 }
 
 #[test]
-fn who_repairs_dies_too() {
+fn the_repairer_dies_too() {
     for point in [Point::MSG_SURVEYED, Point::MSG_CLEARED, Point::MSG_ORDERED] {
         let name = format!("typed death: a repairer at {point:?}");
         explore(&name, 3, Slices::End, move || {
@@ -219,7 +219,7 @@ fn who_repairs_dies_too() {
 }
 
 #[test]
-fn who_repairs_wakes_everybody_beside_one_that_begins_to_wait() {
+fn a_repair_wakes_all_waiters_beside_one_that_begins_to_wait() {
     explore("typed death: waking everybody", 2, Slices::End, || {
         let queue = Queue::new(1);
         queue.direct(|queue, me| queue.send(me, (1, 5), Deadline::Passed).unwrap());

@@ -18,7 +18,7 @@ use crate::sys::clock::Deadline;
 use crate::sysv_engine::order::Want;
 
 #[test]
-fn a_message_that_comes_back_is_given_to_who_waits() {
+fn a_message_that_comes_back_is_given_to_a_waiter() {
     explore("typed lease: given back", 3, Slices::Endless, || {
         let queue = Queue::new(1);
         let handle = queue.direct(|queue, me| {
@@ -33,7 +33,7 @@ fn a_message_that_comes_back_is_given_to_who_waits() {
 }
 
 #[test]
-fn an_acknowledged_message_makes_room_for_who_waits() {
+fn an_acknowledged_message_makes_room_for_a_waiter() {
     explore("typed lease: acknowledged", 3, Slices::Endless, || {
         let queue = Queue::new(1);
         let handle = queue.direct(|queue, me| {

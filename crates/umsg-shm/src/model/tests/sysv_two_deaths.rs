@@ -51,7 +51,7 @@ fn dies_twice(name: &str, first: Point, life: fn(&Queue, &Thread), expected: &'s
 }
 
 #[test]
-fn what_the_dead_had_sent_is_there_though_who_repairs_dies() {
+fn what_the_dead_had_sent_is_there_though_its_repairer_dies() {
     let send = |queue: &Queue, me: &Thread| {
         let _ = queue.send(me, (2, 6), Deadline::Passed);
     };
@@ -60,7 +60,7 @@ fn what_the_dead_had_sent_is_there_though_who_repairs_dies() {
 }
 
 #[test]
-fn a_batch_of_the_dead_is_whole_or_not_there_though_who_repairs_dies() {
+fn a_batch_of_the_dead_is_whole_or_not_there_though_its_repairer_dies() {
     let send = |queue: &Queue, me: &Thread| {
         let _ = queue.send_batch(me, &[(2, 6), (3, 5)], Deadline::Passed);
     };
@@ -71,7 +71,7 @@ fn a_batch_of_the_dead_is_whole_or_not_there_though_who_repairs_dies() {
 }
 
 #[test]
-fn what_the_dead_had_leased_comes_back_though_who_repairs_dies() {
+fn what_the_dead_had_leased_comes_back_though_its_repairer_dies() {
     let acknowledge = |queue: &Queue, me: &Thread| {
         let (_, handle) = queue.lease(me, Want::Any, Deadline::Passed).unwrap();
         let _ = queue.engine().acknowledge(me, &handle);
@@ -87,7 +87,7 @@ fn what_the_dead_had_leased_comes_back_though_who_repairs_dies() {
 }
 
 #[test]
-fn a_message_that_the_dead_was_handing_over_is_received_once_though_who_repairs_dies() {
+fn a_message_that_the_dead_was_handing_over_is_received_once_though_its_repairer_dies() {
     for first in [Point::MSG_NOTED, Point::MSG_OFFERED] {
         dies_at("a typed hand-over", first, &REPAIR, move |second| {
             let queue = Queue::new(1);
@@ -103,7 +103,7 @@ fn a_message_that_the_dead_was_handing_over_is_received_once_though_who_repairs_
 }
 
 #[test]
-fn an_offer_that_the_dead_was_clearing_away_was_received_once_though_who_repairs_dies() {
+fn an_offer_that_the_dead_was_clearing_away_was_received_once_though_its_repairer_dies() {
     let first = Point::MSG_REAPED;
     dies_at("a typed reaper", first, &REPAIR, move |second| {
         let queue = Queue::new(2);
@@ -126,7 +126,7 @@ fn an_offer_that_the_dead_was_clearing_away_was_received_once_though_who_repairs
 }
 
 #[test]
-fn a_message_that_the_dead_was_letting_in_is_sent_once_though_who_repairs_dies() {
+fn a_message_that_the_dead_was_letting_in_is_sent_once_though_its_repairer_dies() {
     for first in [Point::MSG_ADMITTED, Point::MSG_SENT] {
         // A repair sends what was let in and has no number.
         let seconds = [REPAIR[0], REPAIR[1], REPAIR[2], Point::MSG_SENT];
@@ -148,7 +148,8 @@ fn a_message_that_the_dead_was_letting_in_is_sent_once_though_who_repairs_dies()
 }
 
 #[test]
-fn who_waits_is_judged_again_though_who_changed_the_rights_and_who_repairs_are_dead() {
+fn a_waiter_is_checked_again_though_the_process_that_changed_the_rights_and_the_repairer_are_dead()
+{
     let first = Point::MSG_CHANGED;
     dies_at("a change of rights", first, &REPAIR, move |second| {
         let queue = Queue::new(1);

@@ -67,7 +67,7 @@ pub(super) fn dies<T>(point: Point, life: impl FnOnce(&Thread) -> T) -> bool {
 }
 
 #[test]
-fn a_batch_of_the_dead_is_whole_or_not_there_though_who_repairs_dies() {
+fn a_batch_of_the_dead_is_whole_or_not_there_though_its_repairer_dies() {
     let deaths = [
         (
             Point::BATCH_NOTED,
@@ -112,7 +112,7 @@ fn a_batch_of_the_dead_is_whole_or_not_there_though_who_repairs_dies() {
 }
 
 #[test]
-fn a_batch_that_the_dead_sent_with_both_locks_is_whole_or_not_there_though_who_repairs_dies() {
+fn a_batch_that_the_dead_sent_with_both_locks_is_whole_or_not_there_though_its_repairer_dies() {
     for (first, is_sent) in [
         (Point::BATCH_STAMPED, false),
         (Point::BATCH_PUBLISHED, true),
@@ -141,7 +141,7 @@ fn a_batch_that_the_dead_sent_with_both_locks_is_whole_or_not_there_though_who_r
 }
 
 #[test]
-fn a_batch_that_the_dead_had_received_leaves_its_slots_though_who_repairs_dies() {
+fn a_batch_that_the_dead_had_received_leaves_its_slots_though_its_repairer_dies() {
     let first = Point::RECEIVE_BATCH_TAKEN;
     let seconds = [Point::RECEIVE_RETURNED, Point::REPAIR_FREED];
     dies_at("a received batch", first, &seconds, move |second| {
@@ -164,7 +164,7 @@ fn a_batch_that_the_dead_had_received_leaves_its_slots_though_who_repairs_dies()
 }
 
 #[test]
-fn a_queue_that_the_dead_was_growing_loses_no_slot_though_who_repairs_dies() {
+fn a_queue_that_the_dead_was_growing_loses_no_slot_though_its_repairer_dies() {
     for first in [Point::GROW_DOUBLED, Point::GROW_COUNTED] {
         dies_at("growth", first, &REPAIR, move |second| {
             let queue = Queue::new(4, 2).filled(&[(1, 0), (2, 0)]);
@@ -181,7 +181,7 @@ fn a_queue_that_the_dead_was_growing_loses_no_slot_though_who_repairs_dies() {
 }
 
 #[test]
-fn what_a_dead_sender_had_parked_leaves_its_slot_though_who_repairs_dies() {
+fn what_a_dead_sender_had_parked_leaves_its_slot_though_its_repairer_dies() {
     for first in [Point::PARK_SLOT_TAKEN, Point::WAIT_LISTED] {
         dies_at("a parked message", first, &REPAIR, move |second| {
             let queue = Queue::new(1, 2).filled(&[(1, 0)]);
@@ -208,7 +208,7 @@ fn what_a_dead_sender_had_parked_leaves_its_slot_though_who_repairs_dies() {
 }
 
 #[test]
-fn a_message_that_the_dead_was_handing_over_is_received_once_though_who_repairs_dies() {
+fn a_message_that_the_dead_was_handing_over_is_received_once_though_its_repairer_dies() {
     for first in [Point::SERVE_OFFERED, Point::SERVE_TAKEN] {
         let seconds = [Point::REPAIR_SURVEYED, Point::REPAIR_FREED];
         dies_at("a hand-over", first, &seconds, move |second| {
@@ -225,7 +225,7 @@ fn a_message_that_the_dead_was_handing_over_is_received_once_though_who_repairs_
 }
 
 #[test]
-fn a_message_that_the_dead_was_letting_in_is_sent_once_though_who_repairs_dies() {
+fn a_message_that_the_dead_was_letting_in_is_sent_once_though_its_repairer_dies() {
     let deaths = [
         (Point::ADMIT_ACCEPTED, &REPAIR[..]),
         // The sender may send during the repair.
@@ -247,7 +247,7 @@ fn a_message_that_the_dead_was_letting_in_is_sent_once_though_who_repairs_dies()
 }
 
 #[test]
-fn a_blocked_batch_whose_turn_the_dead_began_is_sent_though_who_repairs_dies() {
+fn a_blocked_batch_whose_turn_the_dead_began_is_sent_though_its_repairer_dies() {
     let first = Point::BATCH_TURN;
     dies_at("a turn", first, &REPAIR, move |second| {
         let queue = Queue::new(2, 2).filled(&[(1, 0)]);
@@ -264,7 +264,7 @@ fn a_blocked_batch_whose_turn_the_dead_began_is_sent_though_who_repairs_dies() {
 }
 
 #[test]
-fn what_two_dead_senders_announced_misleads_nobody() {
+fn what_two_dead_senders_announced_misleads_no_receiver() {
     let seconds = [Point::SEND_RUN_CHANGED, Point::SEND_PUBLISHED];
     dies_at(
         "an announcement",
@@ -331,7 +331,7 @@ fn of_two_dead_senders_to_a_ring_none_keeps_a_third_ones_message_from_its_owner(
 }
 
 #[test]
-fn who_dies_repairing_after_a_rings_owner_keeps_no_sender_waiting() {
+fn a_repairer_that_dies_after_a_rings_owner_keeps_no_sender_waiting() {
     let first = Point::RECEIVE_TAKEN;
     dies_at("a ring's owner", first, &REPAIR, move |second| {
         let ring = Ring::new(1, 1);

@@ -41,7 +41,7 @@ impl Place {
 }
 
 #[test]
-fn who_copies_without_the_lock_has_the_message_whole_or_not_at_all() {
+fn a_copy_without_the_lock_has_the_message_whole_or_not_at_all() {
     explore("waiters: accept", 3, Slices::Endless, || {
         let place = Arc::new(Place::new());
         // The director has the lock for good.

@@ -50,7 +50,7 @@ fn poll(doorbell: &Doorbell, ready: impl Fn((bool, bool)) -> bool) {
 }
 
 #[test]
-fn who_begins_to_poll_is_shown_a_message_that_is_sent_meanwhile() {
+fn a_process_that_begins_to_poll_is_shown_a_message_that_is_sent_meanwhile() {
     explore("watch: begins beside a send", 3, Slices::Endless, || {
         let queue = Queue::new(1, 1);
         let sender = queue.spawn(1, |queue, me| queue.send(me, (1, 0), Deadline::Never));
@@ -129,7 +129,7 @@ fn a_message_for_a_blocked_receiver_is_not_shown() {
 }
 
 #[test]
-fn nobody_rings_when_nobody_polls_any_more() {
+fn no_process_rings_when_none_polls_any_longer() {
     explore("watch: forgotten", 2, Slices::Endless, || {
         let queue = watched(0);
         queue.engine().doorbell().leave();
@@ -212,7 +212,7 @@ fn a_sender_that_dies_leaves_no_message_that_is_not_shown() {
 }
 
 #[test]
-fn a_sender_that_dies_has_told_of_its_message_who_asked_for_every_edge() {
+fn a_sender_that_dies_has_notified_a_poller_that_asked_for_every_edge() {
     let points: Vec<Point> = [Point::SEND_PUBLISHED, Point::SEND_COUNTED]
         .into_iter()
         .chain(POINTS)
@@ -254,7 +254,7 @@ fn a_receiver_that_dies_leaves_no_room_that_is_not_shown() {
 }
 
 #[test]
-fn who_dies_repairing_after_a_ringer_leaves_nothing_that_is_not_shown() {
+fn a_repairer_that_dies_after_a_ringer_leaves_nothing_that_is_not_shown() {
     let repair = [Point::REPAIR_SURVEYED, Point::REPAIR_FREED];
     let points: Vec<Point> = repair.into_iter().chain([Point::BELL_RUNG]).collect();
     dies_at("who repairs after a ringer", &points, || {
@@ -310,7 +310,7 @@ fn a_message_of_a_system_v_queue_that_is_shown_can_be_received() {
 }
 
 #[test]
-fn who_dies_sending_to_a_system_v_queue_leaves_no_message_that_is_not_shown() {
+fn a_sender_to_a_system_v_queue_that_dies_leaves_no_message_that_is_not_shown() {
     let also = [Point::MSG_FILLED, Point::MSG_SENT, Point::MSG_LINKED];
     let points: Vec<Point> = POINTS.into_iter().chain(also).collect();
     dies_at("a typed sender", &points, || {
@@ -327,7 +327,7 @@ fn who_dies_sending_to_a_system_v_queue_leaves_no_message_that_is_not_shown() {
 }
 
 #[test]
-fn who_dies_repairing_a_system_v_queue_leaves_nothing_that_is_not_shown() {
+fn a_repairer_of_a_system_v_queue_that_dies_leaves_nothing_that_is_not_shown() {
     let points = [
         Point::MSG_SURVEYED,
         Point::MSG_CLEARED,

@@ -102,7 +102,7 @@ impl salvage::Salvage for Engine {
             }
         };
         self.update_wait_flags(receiving);
-        self.mend_doorbell(receiving);
+        self.repair_poll_fifo(receiving);
         wakes.add_everybody(Waiters::of(self.segment()).usable());
         crash_point!(SALVAGE_DONE);
         fixed.header.damage.end_mending();
@@ -120,7 +120,7 @@ impl salvage::Salvage for Engine {
             self.reclaim_and_serve(receiving, wakes)
                 .map_err(Refused::from)
         });
-        taken.map_err(Refused::trouble)
+        taken.map_err(Refused::fault)
     }
 
     fn lives(&self) -> &dyn Liveness {

@@ -127,7 +127,7 @@ fn batches_pass_beside_single_messages() {
 }
 
 #[test]
-fn who_gives_up_again_and_again_misses_nothing_and_leaves_nothing() {
+fn a_waiter_that_gives_up_again_and_again_misses_nothing_and_leaves_nothing() {
     let engine = engine();
     pass(
         &[

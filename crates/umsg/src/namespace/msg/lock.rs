@@ -176,7 +176,7 @@ mod tests {
     use crate::namespace::testing::TestDir;
 
     #[test]
-    fn who_waits_too_long_is_told_who_holds_the_lock() {
+    fn a_wait_that_is_too_long_reports_the_holder_of_the_lock() {
         let dir = TestDir::new();
         let files = dir.namespace().msg_files().unwrap();
         let held = files.lock(PATIENCE).unwrap();
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_while_others_make_queues_is_patient() {
+    fn a_process_that_waits_while_others_make_queues_is_patient() {
         const SHORT: Duration = Duration::from_millis(400);
         let dir = TestDir::new();
         let files = dir.namespace().msg_files().unwrap();

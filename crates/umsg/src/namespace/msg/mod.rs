@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_strangers_directory_keeps_nobody_from_posix_queues() {
+    fn a_strangers_directory_keeps_no_process_from_posix_queues() {
         if !is_root() {
             return;
         }
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_of_before_system_v_queues_gets_its_directory_from_the_next_who_may() {
+    fn a_namespace_older_than_system_v_queues_gets_its_directory_from_the_next_permitted_process() {
         let dir = TestDir::new();
         let namespace = dir.namespace();
         std::fs::remove_dir(dir.path().join(SYSV)).unwrap();

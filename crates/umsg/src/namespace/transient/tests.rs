@@ -92,7 +92,7 @@ fn a_file_that_lost_its_name_before_it_was_locked_is_not_held() {
 }
 
 #[test]
-fn who_removes_one_leaves_another_of_its_name_alone() {
+fn a_remover_leaves_another_of_its_name_alone() {
     let dir = TestDir::new();
     let namespace = dir.namespace();
     for is_plain in [false, true] {
@@ -115,7 +115,7 @@ fn who_removes_one_leaves_another_of_its_name_alone() {
 }
 
 #[test]
-fn what_a_dead_remover_or_maker_left_is_in_nobodys_way() {
+fn what_a_dead_remover_or_creator_left_hinders_no_process() {
     let dir = TestDir::new();
     let namespace = dir.namespace();
     type Make = fn(&Namespace) -> Result<OwnedFd, FileError>;
@@ -215,7 +215,8 @@ fn try_in_vain(namespace: &Namespace) {
 }
 
 #[test]
-fn who_may_not_remove_one_keeps_nobody_from_opening_it_though_a_child_was_forked_meanwhile() {
+fn a_process_that_may_not_remove_one_keeps_no_other_from_opening_it_though_a_child_was_forked_meanwhile()
+ {
     if !is_root() {
         return;
     }

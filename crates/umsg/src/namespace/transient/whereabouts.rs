@@ -53,7 +53,7 @@ mod tests {
     use crate::namespace::testing::TestDir;
 
     #[test]
-    fn which_queue_a_file_is_is_told_by_its_path_whatever_the_queue_is_called() {
+    fn a_files_path_shows_its_queue_whatever_the_queue_is_called() {
         let dir = TestDir::new();
         dir.namespace();
         let found = |path: &Path| {

@@ -12,7 +12,7 @@ use super::child::{Child, Exit, let_calls_be_interrupted};
 use super::journal::{How, Journal, Role};
 use super::killing::{
     BYSTANDER, Batches, Bystander, Figures, NEWCOMER, Nudge, OBSERVER, REPAIRER, Repairer, STUCK,
-    VICTIM, expect_made_anew, note_damage,
+    VICTIM, expect_rebuilt, note_damage,
 };
 use super::place::Place;
 use super::points::Face;
@@ -273,7 +273,7 @@ impl<'a, K: Kind> Stage<'a, K> {
             Repairer::MakesAnew => {
                 let (file, offset) = K::damage(&self.place);
                 note_damage(&file, offset);
-                expect_made_anew(&K::diagnose_and_repair(&self.place), what);
+                expect_rebuilt(&K::diagnose_and_repair(&self.place), what);
                 0
             }
         }
