@@ -35,7 +35,7 @@ impl Company {
         }
     }
 
-    /// What others took since.
+    /// Returns the processor time that other processes have taken since.
     pub fn load(&self) -> Load {
         let seconds = (clock::now() - self.began) as f64 / 1e9;
         let (busy, stolen) = machine().unwrap_or((self.busy, self.stolen));

@@ -150,7 +150,7 @@ fn measure(
             let builder = thread::Builder::new().stack_size(STACK);
             builder.spawn_scoped(scope, body)?;
         }
-        // Or it would wait for its turn among hundreds that never sleep, for as long as a round.
+        // Otherwise it would wait behind hundreds of threads that never sleep, for as long as a round lasts.
         machine::come_first();
         start.wait();
         thread::sleep(budget / WARM_UP);

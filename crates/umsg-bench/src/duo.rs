@@ -70,9 +70,8 @@ pub fn run(
     child::wait_for_all(&mut children)
 }
 
-/// Nanoseconds that a cache line takes from one process to the other, one way, at best: what no exchange of
-/// messages can beat. A virtual machine's two CPUs may be one core now and two cores a second later,
-/// which this gives away.
+/// Nanoseconds that a cache line takes from one process to the other, one way, at best: a lower bound for any exchange of
+/// messages. The figure also shows whether the two CPUs of a virtual machine are one core or two at the moment, which may change.
 pub fn line_transfer(places: Places) -> Result<f64, Failure> {
     const BLOCKS: u64 = 20;
     const TRIPS: u64 = 1_000;

@@ -86,7 +86,7 @@ fn measure(cli: &Cli, scratch: Scratch) -> Result<(), Failure> {
     for (number, &suite) in suites.iter().enumerate() {
         plan.progress.begin(number);
         if let Err(failure) = measure_one(suite, &plan, &mut document) {
-            // What can't be measured here does not keep the others from it.
+            // The other suites are measured nevertheless.
             eprintln!("umsg-bench: {}: {failure}", suite.name());
             failed.push(suite.name());
         }

@@ -102,7 +102,7 @@ struct Copy {
 
 impl Copy {
     extern "C" fn free(copy: *mut c_void) {
-        // SAFETY: what `with_room` gave, which is on its stack still, allocated with this layout.
+        // SAFETY: `with_room` passed it; its stack frame still exists, and it allocated the memory with this layout.
         unsafe {
             let Copy { room, layout } = copy.cast::<Copy>().read();
             std::alloc::dealloc(room, layout);

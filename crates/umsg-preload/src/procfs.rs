@@ -32,7 +32,7 @@ pub(crate) enum File {
     MsgMni,
 }
 
-/// Which of the files a path names, if it is to be opened with these flags for reading, or is a limit.
+/// Returns which of the files a path names, if the flags open it for reading only or if it is a limit.
 ///
 /// # Safety
 /// `path` is a C string, or an address that a pointer check refuses.

@@ -17,7 +17,7 @@ const MOST: usize = 1 << 20;
 
 static TABLE: Chunks<Link<Attached>, CHUNK, { MOST / CHUNK }> = Chunks::new();
 
-/// What an entry says: an attachment and an access mode.
+/// The contents of an entry: an attachment and an access mode.
 pub(crate) type Word = reclaim::Word<Attached>;
 
 const READ: usize = 1;
@@ -120,8 +120,8 @@ pub(crate) fn hold(fd: c_int) -> Option<Held> {
     Held::of(entry(fd)?)
 }
 
-/// Enters a descriptor; the entry takes over the word's count. What was there before is stale, and dropped. Gives the
-/// count back if the number is beyond the table.
+/// Enters a descriptor. The entry takes over the word's count. A previous entry is stale, and is dropped. If the number is beyond the
+/// table, the count is given back.
 pub(crate) fn enter(fd: c_int, word: Word) {
     match TABLE.get_or_grow(fd as u32 as usize) {
         Some(entry) => entry.put(word),

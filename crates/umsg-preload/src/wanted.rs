@@ -113,7 +113,7 @@ fn pause(waited: u32) -> u32 {
     waited.saturating_add(1)
 }
 
-/// What was remembered for a signal before it was replaced.
+/// The record of a signal before it was replaced.
 #[derive(Default)]
 pub(crate) struct Before {
     pub(crate) version: u32,
@@ -138,7 +138,7 @@ pub(crate) fn settled(signal: c_int) -> Before {
     let mut waited = 0;
     loop {
         let found = before(signal);
-        // Acquire: what was read is read before the version is read again.
+        // Acquire: the version is read again after the record.
         fence(Ordering::Acquire);
         let version = wanted(signal).map_or(0, |wanted| wanted.version.load(Ordering::Relaxed));
         if found.version == version && version.is_multiple_of(2) || waited == 1000 {

@@ -173,7 +173,7 @@ points! {
     OPEN_FOUND;
     /// A queue's file is made, has no contents and no name: it vanishes.
     CREATE_EMPTY;
-    /// A queue's file, which has no name, has a label that names its dead-letter queue: the file vanishes, a sweep removes the label.
+    /// A queue's file, which has no name, has a symbolic link that names its dead-letter queue: the file vanishes, a sweep removes the link.
     CREATE_LABELLED;
     /// A queue's file has its contents and no name: it vanishes.
     CREATE_UNNAMED;
@@ -189,17 +189,17 @@ points! {
     MSGGET_EMPTY;
     /// A System V queue's file has its contents and no name: it vanishes.
     MSGGET_FILLED;
-    /// The file has its index and no label: it is no queue; a process of its user, or root, that comes to the index takes it.
+    /// The file has its index and no key symlink: it is no queue; a process of its user, or root, that comes to the index takes it.
     MSGGET_INDEXED;
     /// An identifier is noted as given out: no queue has it, and the file goes as one that has only its index.
     MSGGET_NUMBERED;
-    /// The file has its label: the queue exists.
+    /// The file has its key symlink: the queue exists.
     MSGGET_LABELLED;
     /// A queue's file has the rights of before and after a change, its header those of before: nothing was changed.
     MSGCTL_HANDED_OVER;
     /// A queue's file has the rights of before and after a change, its header those of after: it was changed.
     MSGCTL_APPLIED;
-    /// A removed queue has lost its label and has its index: a process that comes to the index next takes it.
+    /// A removed queue has lost its key symlink and has its index: a process that comes to the index next takes it.
     MSGCTL_UNLABELLED;
     /// A registration for a notification is written and does not count: there is none.
     NOTICE_FILLED;

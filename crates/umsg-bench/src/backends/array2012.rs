@@ -1,8 +1,8 @@
 //! The sorted array that the kernel kept its POSIX queues in until 3.5 (2012), re-created.
 //!
 //! Each message is a separate allocation. An array of pointers to the messages is sorted by priority; the next one to be received is at the
-//! end. A receive takes the last. A send moves every message of its own or a higher priority up by one place, and reads each of them: that
-//! walk, and the cache lines that it drags in, is what the change to a tree did away with.
+//! end. A receive takes the last. A send moves every message of its own or a higher priority up by one place, and reads each of them. The
+//! change to a tree ended this walk and its cache misses.
 //!
 //! In process and without system calls, so its figures are lower bounds: the kernel of 2012 had the
 //! entry, the descriptor look-up and the copies to and from user space on top.

@@ -17,7 +17,7 @@ pub struct Machine {
     /// CPUs that are there, and those that were measured on.
     pub cpus: usize,
     pub cpus_used: Vec<usize>,
-    /// Whether a hypervisor says that it is there: then the CPUs may move from core to core.
+    /// A hypervisor is reported: the CPUs may move from core to core.
     pub virtual_machine: bool,
     pub memory_mib: u64,
     pub kernel: String,

@@ -99,7 +99,7 @@ fn run(document: &Document) -> String {
     format!("{kind}{rounds} rounds, {minutes:.1} minutes")
 }
 
-/// What others took, the least and the most of all suites.
+/// Returns the share of the processors that other processes took: the least and the most of all suites.
 fn loads(document: &Document) -> String {
     let range = |share: fn(&crate::company::Load) -> f64| {
         let shares = document.suites.iter().map(|suite| share(&suite.load));

@@ -43,7 +43,7 @@ pub fn html(document: &Document) -> String {
     page.into_string()
 }
 
-/// All up to the first section: what was measured, when, where, and what came of it.
+/// The page up to its first section: what was measured, when and on which machine, and how many goals are met.
 fn head(document: &Document, day: &str) -> Markup {
     let Tally { met, missed, open } = document.tally();
     html! {

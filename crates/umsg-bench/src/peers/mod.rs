@@ -139,7 +139,7 @@ pub trait Receiver {
     fn try_receive(&mut self, buffer: &mut [u8]) -> Result<(), Errno>;
 }
 
-/// What arrived with so many bytes is no message of ours unless it is whole.
+/// Fails unless the length of a received message is the length of those that were sent.
 #[inline]
 fn whole(length: usize) -> Result<(), Errno> {
     match length {

@@ -234,7 +234,7 @@ pub struct Publishing {
     subject: Subject,
     step: u64,
     window: u64,
-    /// Messages of which the receiver has not said that it has them.
+    /// The number of messages that the receiver has not acknowledged.
     unseen: u64,
 }
 

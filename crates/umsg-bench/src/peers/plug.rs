@@ -1,8 +1,9 @@
 //! Peers that are compiled apart and loaded: so that this program needs neither them nor their compiler to be built.
 //!
 //! Each is a shared library with these functions (`boost.cpp`, and the crate `peers-iceoryx2` beside this one). They answer with an
-//! error number or 0, and a receive with the length or a negative error number; what goes wrong with making something is written
-//! as text to `why`. One call through a pointer a message, about a nanosecond, is what this adds to them.
+//! error number or 0, and a receive with the length or a negative error number; if
+//! one that makes something fails, it writes the reason as text to `why`. This adds one call through a pointer to each message, about a
+//! nanosecond.
 //!
 //! ```c
 //! const char *umsg_bench_about(void);
@@ -92,7 +93,7 @@ impl<'a> Plug<'a> {
             };
             (about, functions)
         };
-        // SAFETY: it takes nothing, and gives a string that lives as long as the library does, which is never unloaded.
+        // SAFETY: it takes no argument, and returns a string that lives as long as the library, which is never unloaded.
         let version = unsafe { CStr::from_ptr(about()) }.to_string_lossy();
         Ok(Self {
             name,

@@ -2,7 +2,7 @@
 //!
 //! As in [`super::stream`]: each message carries its number at both ends, which the receiver checks, the rate is taken by
 //! the receiver and the CPU time by both, after a warm-up. The receiver asks for as many as the sender sends at once and
-//! takes what there is.
+//! takes the messages that are there.
 
 use std::hint;
 

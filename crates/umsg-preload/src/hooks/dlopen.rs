@@ -23,7 +23,7 @@ pub(crate) extern "C" fn resolve() {
     TARGET.store(target, Ordering::Relaxed);
 }
 
-/// Stands in for a dlopen that isn't there.
+/// Is called in place of a dlopen that does not exist.
 extern "C" fn refuse() -> *mut c_void {
     std::ptr::null_mut()
 }

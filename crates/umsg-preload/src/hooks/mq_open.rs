@@ -32,7 +32,7 @@ pub unsafe extern "C" fn mq_open(
     opened.unwrap_or_else(errno::fail)
 }
 
-/// What mq_open becomes in a program compiled with _FORTIFY_SOURCE that passes two arguments.
+/// A program that is compiled with _FORTIFY_SOURCE calls this function where its source calls mq_open with two arguments.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn __mq_open_2(name: *const c_char, flags: c_int) -> mqd_t {
     if flags & libc::O_CREAT != 0 {

@@ -12,7 +12,7 @@ use crate::cancellation::cancellation_point;
 use crate::polling::{self, Patience};
 use crate::{errno, next, pointer, signals, table};
 
-/// What poll calls that which the sets of select ask for, in their order.
+/// The events of poll(2) for which the three sets of select(2) ask, in the order of the sets.
 const ASKED: [c_short; 3] = [
     libc::POLLIN | libc::POLLRDNORM | libc::POLLRDBAND,
     libc::POLLOUT | libc::POLLWRNORM | libc::POLLWRBAND,

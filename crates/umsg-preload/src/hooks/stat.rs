@@ -12,7 +12,7 @@ pub(super) const SIZE: off_t = 80;
 
 const BLOCK: u16 = 4096;
 
-/// What an mqueue file system knows: all but the time of birth.
+/// The fields of statx(2) that an mqueue file system has: all but the time of birth.
 const STATX_KNOWN: c_uint = libc::STATX_BASIC_STATS | libc::STATX_MNT_ID;
 
 /// The status of an open file.

@@ -120,7 +120,7 @@ fn name(
             continue;
         }
         let label = label_name(key, index);
-        match sweep::label(new.files(), &label, key, index, lock)? {
+        match sweep::key_symlink(new.files(), &label, key, index, lock)? {
             true => {}
             // For a queue without a key, each index has its own label.
             false if key == PRIVATE => continue,

@@ -91,7 +91,7 @@ pub(super) fn index(files: &mut Files, index: u32, _lock: &Locked) -> bool {
 ///
 /// # Errors
 /// `TooManyFiles`, `Namespace`, `System`.
-pub(super) fn label(
+pub(super) fn key_symlink(
     files: &mut Files,
     name: &str,
     key: i32,

@@ -42,7 +42,7 @@ pub trait TypedQueue: Sized + Sync {
     /// Makes a queue for so many bytes of messages, which is removed when this value is dropped.
     fn make(bytes: u64) -> Result<Self, Failure>;
 
-    /// What all queues of the namespace hold.
+    /// Returns the sums over all queues of the namespace.
     fn totals() -> Result<Totals, Failure>;
 
     /// Waits while the queue is full.

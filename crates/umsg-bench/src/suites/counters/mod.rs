@@ -8,9 +8,8 @@
 //! | per CPU, atomic | the same | asks for the CPU, then two locked additions | CPUs |
 //! | per queue | the queue's own counts (umsg) | two stores, under the queue's lock | queues |
 //!
-//! Each thread works on its own queue, as if it held the lock, and only updates the counts, as a sender and a receiver in turn. A queue
-//! keeps counts of its own in any case, to know when it is full, and so does the kernel's: what the last way costs is not even an addition
-//! to that.
+//! Each thread works on its own queue, as if it held the lock, and only updates the counts, as a sender and a receiver in turn. Every queue,
+//! also one of the kernel, has its own counts in any case, to know when it is full. So the last way adds no cost to a queue.
 //!
 //! At the end of each round every thread leaves some messages in its queue, and the sum must count exactly those. The same is then measured
 //! with real queues, whose totals are read by the call that programs use.

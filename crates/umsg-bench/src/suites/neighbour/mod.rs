@@ -206,7 +206,7 @@ impl Paired<'_> {
     }
 }
 
-/// What tells the hammer to begin and to end.
+/// Starts and stops the hammer.
 struct Stop<'a> {
     barrier: &'a Barrier,
     words: &'a SharedWords,

@@ -10,7 +10,7 @@ use crate::suites::duet::{LAST, Letter};
 
 use super::pair;
 
-/// Messages that may be on their way, where it can be said.
+/// The number of messages that may be under way, for peers that have such a setting.
 const DEPTH: u32 = 1024;
 
 /// Messages before anything is measured.

@@ -244,7 +244,7 @@ fn keep_posting(
         count += 1;
         due += cadence;
         if after >= due {
-            // Late: what should have been posted meanwhile is left out.
+            // Late: the posts that were due meanwhile are left out.
             due += (after - due) / cadence * cadence;
         }
     }

@@ -5,7 +5,7 @@ use crossbeam_channel as channel;
 use super::{BATCH, ENTRIES, PAYLOAD, Receiver, Sender, Way};
 use crate::failure::Failure;
 
-/// What goes through: as much as through a ring of umsg.
+/// A message of the same size as that of a ring of umsg.
 type Message = (u64, u64, [u8; PAYLOAD]);
 
 /// A bounded channel.
