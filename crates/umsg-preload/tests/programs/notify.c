@@ -292,7 +292,7 @@ CASE(signal_0_is_none) {
     expect_registered(queue, 0, 0, 0);
 }
 
-CASE(who_is_not_to_be_told_is_registered_until_a_message_comes) {
+CASE(a_registration_without_a_signal_lasts_until_a_message_comes) {
     mqd_t queue = create(O_RDWR, 4);
     for (int round = 0; round < 100; round++) {
         EXPECT(notify_by_nothing(queue) == 0);
