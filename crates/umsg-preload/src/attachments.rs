@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use umsg::posix::{FileState, Queue};
 use umsg_shm::reclaim::{Slot, Slots};
 
+use crate::blocking::Blocking;
 use crate::doorbells::Doorbells;
 use crate::waiting;
 
@@ -16,6 +17,8 @@ pub(crate) struct Attached {
     pub(crate) queue: Queue,
     /// Device and inode of the segment's file. They show whether a descriptor is still the one in the table.
     pub(crate) identity: (u64, u64),
+    /// Whether calls block.
+    pub(crate) blocking: Blocking,
     /// Most bytes in a message; never changes.
     pub(crate) message_size: usize,
     /// The state of the file when the queue was opened by its name. None if the queue can't be kept; see [`crate::kept`].
@@ -35,6 +38,7 @@ impl Attached {
             doorbells: Doorbells::new(),
             queue,
             identity,
+            blocking: Blocking::shared(),
             message_size,
             state: None,
             is_unkept: AtomicBool::new(false),

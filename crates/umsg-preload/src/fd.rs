@@ -3,7 +3,6 @@
 use std::ffi::c_int;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 /// A descriptor as the type that says "open": which the kernel, not we, will judge.
@@ -17,12 +16,6 @@ pub(crate) fn borrow(number: c_int) -> Option<BorrowedFd<'static>> {
 pub(crate) fn status_flags(descriptor: BorrowedFd<'_>) -> Result<c_int, Errno> {
     // The flags are an int that rustix holds as unsigned.
     rustix::fs::fcntl_getfl(descriptor).map(|flags| flags.bits().cast_signed())
-}
-
-/// Whether calls on a descriptor must not block; an error if it is not open.
-pub(crate) fn is_nonblocking(number: c_int) -> Result<bool, Errno> {
-    let flags = rustix::fs::fcntl_getfl(borrow(number).ok_or(Errno::BADF)?)?;
-    Ok(flags.contains(OFlags::NONBLOCK))
 }
 
 /// The descriptor on the lowest free number: others may have been in use while it was opened.

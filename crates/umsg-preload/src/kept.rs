@@ -68,6 +68,7 @@ pub(crate) fn open(
         .state
         .and_then(|state| file.open_queue(&held.queue, state));
     let descriptor = opened?;
+    held.blocking.open(nonblocking);
     let word = held.into_word()?;
     let number = descriptor.into_raw_fd();
     table::enter(number, word);

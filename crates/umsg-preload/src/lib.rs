@@ -14,6 +14,7 @@
 //! | the queues a process is attached to, and when they are unmapped | `attachments`, and `umsg_shm::reclaim` |
 //! | what they are polled by; descriptors of our own | `doorbells`, `polling`, `umsg_shm::sys::reserved_descriptors` |
 //! | whose table it is, after fork and vfork | `process` |
+//! | whether calls block | `blocking` |
 //! | what /proc says of System V queues | `procfs` |
 //! | handlers that use queues | `signals`, and what the program wants of them, `wanted` |
 //! | ending threads that are blocked | `cancellation` |
@@ -32,6 +33,7 @@
 mod adopt;
 mod arrivals;
 mod attachments;
+mod blocking;
 mod cancellation;
 mod debug;
 mod doorbells;

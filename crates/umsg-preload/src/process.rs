@@ -17,19 +17,21 @@ use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
+use crate::blocking::note_fork;
+
 const PAGE_BYTES: usize = 4096;
 
 /// Holds the pid of the table's owner. Null until [`start`], or if there is no such page.
 static PAGE: AtomicPtr<AtomicI32> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Maps the page, enters this process, and registers a handler for forks.
+/// Maps the page, enters this process, and registers handlers for forks.
 pub(crate) fn start() {
     if let Some(page) = wiped_page() {
         PAGE.store(page, Ordering::Release);
         owns_table();
     }
-    // SAFETY: the handler is a function of this library, which is never unloaded (see `start`).
-    unsafe { libc::pthread_atfork(None, None, Some(after_fork_in_child)) };
+    // SAFETY: the handlers are functions of this library, which is never unloaded (see `start`).
+    unsafe { libc::pthread_atfork(None, Some(note_fork), Some(after_fork_in_child)) };
 }
 
 fn wiped_page() -> Option<*mut AtomicI32> {
@@ -46,6 +48,7 @@ fn wiped_page() -> Option<*mut AtomicI32> {
 
 extern "C" fn after_fork_in_child() {
     owns_table();
+    note_fork();
     crate::wanted::forget_other_threads();
 }
 

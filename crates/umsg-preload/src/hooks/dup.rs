@@ -43,11 +43,20 @@ pub(super) fn enter_duplicate(fd: c_int, new: c_int) {
 
 #[cold]
 fn enter_known_duplicate(fd: c_int, new: c_int) {
+    share(fd);
     if !process::owns_table() {
         return;
     }
     if let Some(held) = ours::file(fd) {
         table::enter_duplicate(new, &held);
+    }
+}
+
+/// Notes that another process may get a descriptor of the same description: a duplicate stays open over exec.
+#[cold]
+pub(super) fn share(fd: c_int) {
+    if let Some(held) = table::hold(fd) {
+        held.blocking.share();
     }
 }
 
@@ -86,6 +95,7 @@ fn replace_own(fd: c_int, new: c_int, call: impl FnOnce() -> c_int) -> c_int {
 
 #[cold]
 fn replace_known(fd: c_int, new: c_int, call: impl FnOnce() -> c_int) -> c_int {
+    share(fd);
     if !process::owns_table() {
         return call();
     }

@@ -1,12 +1,12 @@
-//! fcntl: the commands that duplicate a descriptor, and the command that returns its flags.
+//! fcntl: the commands that duplicate a descriptor, and those that read or change its flags. ioctl: the requests that change these flags.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_ulong};
 
 use umsg_shm::sys::reserved_descriptors;
 
-use super::dup::enter_duplicate;
+use super::dup::{enter_duplicate, share};
 use crate::table::{self, Held};
-use crate::{errno, next, ours};
+use crate::{errno, fd, next, ours};
 
 /// The kernel's O_LARGEFILE, which open(2) sets on every file and libc calls 0.
 const LARGEFILE: c_int = if cfg!(target_arch = "aarch64") {
@@ -25,11 +25,11 @@ pub unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_
         return errno::fail(libc::EBADF);
     }
     // SAFETY: the caller's promises to libc's fcntl are handed on.
-    let outcome = unsafe { next::fcntl(fd, command, argument) };
+    let call = || unsafe { next::fcntl(fd, command, argument) };
     if table::knows(fd) {
-        amend(fd, command, outcome)
+        on_queue(fd, command, argument, call)
     } else {
-        outcome
+        call()
     }
 }
 
@@ -40,25 +40,57 @@ pub unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> 
         return errno::fail(libc::EBADF);
     }
     // SAFETY: the caller's promises to libc's fcntl64 are handed on.
-    let outcome = unsafe { next::fcntl64(fd, command, argument) };
+    let call = || unsafe { next::fcntl64(fd, command, argument) };
     if table::knows(fd) {
-        amend(fd, command, outcome)
+        on_queue(fd, command, argument, call)
     } else {
-        outcome
+        call()
+    }
+}
+
+/// Manipulates a device, or the flags of any file.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int {
+    // SAFETY: the caller's promises to libc's ioctl are handed on.
+    let call = || unsafe { next::ioctl(fd, request, argument) };
+    // The kernel reads the lower half.
+    match u64::from(request as u32) {
+        libc::FIONBIO if table::knows(fd) => change_flags(fd, call),
+        libc::FIONCLEX if table::knows(fd) => {
+            share(fd);
+            call()
+        }
+        _ => call(),
     }
 }
 
 #[cold]
-fn amend(fd: c_int, command: c_int, outcome: c_int) -> c_int {
+fn on_queue(fd: c_int, command: c_int, argument: usize, call: impl FnOnce() -> c_int) -> c_int {
     match command {
         libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => {
+            let outcome = call();
             enter_duplicate(fd, outcome);
             outcome
         }
-        libc::F_GETFL if outcome >= 0 => {
-            ours::file(fd).map_or(outcome, |held| shown(&held, outcome))
+        libc::F_GETFL => match call() {
+            flags if flags >= 0 => ours::file(fd).map_or(flags, |held| shown(&held, flags)),
+            failed => failed,
+        },
+        libc::F_SETFL => change_flags(fd, call),
+        libc::F_SETFD if argument as c_int & libc::FD_CLOEXEC == 0 => {
+            share(fd);
+            call()
         }
-        _ => outcome,
+        _ => call(),
+    }
+}
+
+/// Runs a call that may change O_NONBLOCK of a queue's descriptor.
+#[cold]
+fn change_flags(fd: c_int, call: impl FnOnce() -> c_int) -> c_int {
+    match (table::hold(fd), fd::borrow(fd)) {
+        (Some(held), Some(descriptor)) => held.blocking.change(descriptor, call),
+        _ => call(),
     }
 }
 

@@ -44,7 +44,9 @@ unsafe fn exchange(fd: c_int, new: *const mq_attr, old: *mut mq_attr) -> Result<
     };
     if let Some(wanted) = wanted {
         let all = (flags - OFlags::NONBLOCK) | wanted;
-        rustix::fs::fcntl_setfl(descriptor, all).map_err(|error| error.raw_os_error())?;
+        held.blocking
+            .change(descriptor, || rustix::fs::fcntl_setfl(descriptor, all))
+            .map_err(|error| error.raw_os_error())?;
     }
     // SAFETY: by this function's contract.
     unsafe { write_attributes(&held, flags & OFlags::NONBLOCK, old) }

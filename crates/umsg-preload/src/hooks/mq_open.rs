@@ -192,6 +192,7 @@ impl Request<'_> {
         self.set_further_flags(&descriptor);
         let mut attached = Attached::new(queue, self.name);
         attached.state = FileState::of(&attached.queue, &descriptor);
+        attached.blocking.open(self.flags & libc::O_NONBLOCK != 0);
         let attachment = attachments::attach(attached).ok_or(Refusal::Errno(libc::ENOMEM))?;
         let number = descriptor.into_raw_fd();
         let word = table::word(attachment, access);

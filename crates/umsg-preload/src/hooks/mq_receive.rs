@@ -10,7 +10,7 @@ use umsg::posix::{ReceiveError, Received};
 
 use crate::cancellation::{self, cancellation_point};
 use crate::table::{self, Held};
-use crate::{adopt, attachments, errno, fd, next, pointer, timeout};
+use crate::{adopt, attachments, errno, next, pointer, timeout};
 
 cancellation_point! {
     /// Receives a message; blocks while the queue is empty, unless the descriptor has O_NONBLOCK.
@@ -124,7 +124,11 @@ impl Call {
         buffer: &mut [u8],
         deadline: Option<SystemTime>,
     ) -> Result<ssize_t, c_int> {
-        if fd::is_nonblocking(self.fd).map_err(|_| libc::EBADF)? {
+        if held
+            .blocking
+            .is_nonblocking(self.fd)
+            .map_err(|_| libc::EBADF)?
+        {
             return Err(libc::EAGAIN);
         }
         let outcome = cancellation::while_blocked_or_begun_anew(|| {

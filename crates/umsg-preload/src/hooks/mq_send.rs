@@ -10,7 +10,7 @@ use umsg::posix::SendError;
 
 use crate::cancellation::{self, cancellation_point};
 use crate::table::{self, Held};
-use crate::{adopt, attachments, errno, fd, next, pointer, timeout};
+use crate::{adopt, attachments, errno, next, pointer, timeout};
 
 /// Priorities are below this.
 const MQ_PRIO_MAX: c_uint = 32_768;
@@ -116,7 +116,11 @@ impl Call {
         bytes: &[u8],
         deadline: Option<SystemTime>,
     ) -> Result<c_int, c_int> {
-        if fd::is_nonblocking(self.fd).map_err(|_| libc::EBADF)? {
+        if held
+            .blocking
+            .is_nonblocking(self.fd)
+            .map_err(|_| libc::EBADF)?
+        {
             return Err(libc::EAGAIN);
         }
         let outcome = cancellation::while_blocked_or_begun_anew(|| {

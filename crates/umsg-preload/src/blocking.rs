@@ -1,0 +1,177 @@
+//! Whether calls on a queue block: O_NONBLOCK of the open file description, known without a system call as long as no other process can
+//! change it.
+//!
+//! | state | meaning | left by |
+//! |---|---|---|
+//! | known | the description has the flag, or not; no other process has the description | a change: unknown; a fork: shared |
+//! | unknown | each call asks the kernel | the end of a change (fcntl, ioctl, mq_setattr): known; a fork: shared |
+//! | shared | another process may have a descriptor: each call asks the kernel | the next opening: known |
+//!
+//! mq_open returns a new description, which is known. It becomes shared when the program duplicates a descriptor, clears its FD_CLOEXEC, or
+//! passes it over a socket. A forked child has all descriptors: the word has the number of forks before the opening, and after another fork,
+//! in the parent and in the child, the description is shared. A description that comes from elsewhere is shared from the beginning.
+//!
+//! One word is the state, so that signal handlers and other threads may change the flag at any time. Its version shows whether two changes
+//! ran at the same time; then the kernel alone knows the order, and the state stays unknown.
+
+use std::ffi::c_int;
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+use crate::fd;
+
+const VALUE: u64 = 3;
+const UNKNOWN: u64 = 0;
+const SHARED: u64 = 1;
+const BLOCKS: u64 = 2;
+const FAILS: u64 = 3;
+/// Counts the changes, in 30 bits.
+const VERSION: u64 = 4;
+const VERSIONS: u64 = (1 << 32) - VERSION;
+
+/// The number of forks of this process and its ancestors. A word has it in its upper half, as of the opening.
+static FORKS: AtomicU32 = AtomicU32::new(0);
+
+/// Notes a fork, in the parent and in the child.
+pub(crate) extern "C" fn note_fork() {
+    // Relaxed: the counter is the whole message.
+    FORKS.fetch_add(1, Ordering::Relaxed);
+}
+
+fn forks() -> u64 {
+    // Relaxed: as above. A thread that reads it too early calls at the moment of the fork.
+    u64::from(FORKS.load(Ordering::Relaxed)) << 32
+}
+
+/// See the module. Every load and store is Relaxed: the word is the whole message.
+pub(crate) struct Blocking(AtomicU64);
+
+impl Blocking {
+    pub(crate) fn shared() -> Blocking {
+        Blocking(AtomicU64::new(SHARED))
+    }
+
+    /// Enters the flag of a new description. No other process has a descriptor of it.
+    pub(crate) fn open(&self, is_nonblocking: bool) {
+        let now = self.0.load(Ordering::Relaxed);
+        let unknown = forks() | next_version(now) & VERSIONS;
+        self.0
+            .store(known(unknown, is_nonblocking), Ordering::Relaxed);
+    }
+
+    /// Another process may have a descriptor from now on.
+    pub(crate) fn share(&self) {
+        self.0.store(SHARED, Ordering::Relaxed);
+    }
+
+    /// Returns whether calls must not block; an error if the descriptor is not open.
+    #[inline(always)]
+    pub(crate) fn is_nonblocking(&self, number: c_int) -> Result<bool, Errno> {
+        let word = self.0.load(Ordering::Relaxed);
+        match word & VALUE {
+            BLOCKS if !is_shared(word) => Ok(false),
+            FAILS if !is_shared(word) => Ok(true),
+            _ => ask(fd::borrow(number).ok_or(Errno::BADF)?),
+        }
+    }
+
+    /// Runs a call that may change the flag.
+    pub(crate) fn change<T>(&self, descriptor: BorrowedFd<'_>, call: impl FnOnce() -> T) -> T {
+        let Some(begun) = self.become_unknown() else {
+            return call();
+        };
+        let outcome = call();
+        let Ok(is_nonblocking) = ask(descriptor) else {
+            return outcome;
+        };
+        let (to, order) = (known(begun, is_nonblocking), Ordering::Relaxed);
+        if self.0.compare_exchange(begun, to, order, order).is_err() {
+            self.become_unknown();
+        }
+        outcome
+    }
+
+    /// Returns the new word; None if the description is shared.
+    fn become_unknown(&self) -> Option<u64> {
+        let unknown = |word: u64| (!is_shared(word)).then(|| next_version(word));
+        let order = Ordering::Relaxed;
+        let before = self.0.fetch_update(order, order, unknown).ok()?;
+        Some(next_version(before))
+    }
+}
+
+fn is_shared(word: u64) -> bool {
+    word & VALUE == SHARED || word >> 32 << 32 != forks()
+}
+
+/// Returns an unknown state of the next version.
+fn next_version(word: u64) -> u64 {
+    word & !VERSIONS & !VALUE | word.wrapping_add(VERSION) & VERSIONS | UNKNOWN
+}
+
+fn known(unknown: u64, is_nonblocking: bool) -> u64 {
+    unknown | if is_nonblocking { FAILS } else { BLOCKS }
+}
+
+#[cold]
+fn ask(descriptor: BorrowedFd<'_>) -> Result<bool, Errno> {
+    Ok(rustix::fs::fcntl_getfl(descriptor)?.contains(OFlags::NONBLOCK))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::os::fd::{AsFd, AsRawFd};
+
+    fn set(file: &File, flags: OFlags) {
+        rustix::fs::fcntl_setfl(file, flags).unwrap();
+    }
+
+    fn answer(blocking: &Blocking, file: &File) -> bool {
+        blocking.is_nonblocking(file.as_raw_fd()).unwrap()
+    }
+
+    #[test]
+    fn a_known_flag_is_not_asked_for_and_a_shared_one_always_is() {
+        let file = File::open("/dev/null").unwrap();
+        let blocking = Blocking::shared();
+        assert!(!answer(&blocking, &file));
+        blocking.open(true);
+        assert!(answer(&blocking, &file), "as it was opened");
+        blocking.share();
+        assert!(!answer(&blocking, &file), "as the kernel says");
+        blocking.change(file.as_fd(), || set(&file, OFlags::NONBLOCK));
+        assert!(answer(&blocking, &file));
+        set(&file, OFlags::empty());
+        assert!(!answer(&blocking, &file), "another process has changed it");
+    }
+
+    #[test]
+    fn a_change_is_known_afterwards() {
+        let file = File::open("/dev/null").unwrap();
+        let blocking = Blocking::shared();
+        blocking.open(false);
+        blocking.change(file.as_fd(), || set(&file, OFlags::NONBLOCK));
+        assert!(answer(&blocking, &file));
+        set(&file, OFlags::empty());
+        assert!(answer(&blocking, &file), "the kernel is not asked");
+    }
+
+    #[test]
+    fn of_two_changes_at_the_same_time_only_the_kernel_knows_the_order() {
+        let file = File::open("/dev/null").unwrap();
+        let blocking = Blocking::shared();
+        blocking.open(false);
+        blocking.change(file.as_fd(), || {
+            blocking.change(file.as_fd(), || set(&file, OFlags::NONBLOCK));
+            set(&file, OFlags::empty());
+        });
+        assert!(!answer(&blocking, &file));
+        set(&file, OFlags::NONBLOCK);
+        assert!(answer(&blocking, &file), "unknown, so the kernel is asked");
+    }
+}
