@@ -3,10 +3,12 @@
 mod file;
 mod host;
 mod segment;
+mod view;
 
 pub use file::{OUT_OF_RANGE, fnv, set_length};
 pub use host::{FifoName, Host, NOT_OURS};
 pub use segment::{Format, Regions, Segment};
+pub use view::View;
 
 use crate::fault::{AttachError, Fault};
 use crate::sys::extent::real_parts;

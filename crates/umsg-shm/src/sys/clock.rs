@@ -162,7 +162,7 @@ pub fn realtime() -> u64 {
 /// behind.
 #[cfg(not(loom))]
 #[inline]
-pub(crate) fn realtime_coarse() -> u64 {
+pub fn realtime_coarse() -> u64 {
     read(rustix::time::ClockId::RealtimeCoarse).wrapping_add(step::get())
 }
 

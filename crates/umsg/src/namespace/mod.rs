@@ -84,7 +84,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub(crate) use dead_letters::{Label as DeadLetterLabel, NewLabel as NewDeadLetterLabel};
-pub(crate) use directory::proc_link;
+pub(crate) use directory::{DirectoryStamp, proc_link};
 pub use error::NamespaceError;
 pub(crate) use file_error::FileError;
 pub use intruders::Intruder;

@@ -4,6 +4,7 @@
 use super::entry::Entry;
 use super::error::{ControlError, OpenError};
 use super::list::{entry_at, totals};
+use super::scan::Scan;
 use crate::namespace::Namespace;
 
 /// MSGMNB and MSGMNI of linux/msg.h, from which the other constants follow.
@@ -56,7 +57,7 @@ pub fn ipc_info(namespace: &Namespace) -> Result<MsgInfo, OpenError> {
         msgssz: 16,
         msgtql: MSGMNB,
         msgseg: 0xffff,
-        highest_index: namespace.msg_files()?.highest_index()? as i32,
+        highest_index: highest_index(namespace)? as i32,
     })
 }
 
@@ -97,6 +98,13 @@ pub fn msg_info(namespace: &Namespace) -> Result<MsgInfo, OpenError> {
 /// `Open(NoSuchId)` (EINVAL) if no queue has the index; `PermissionDenied` (EACCES) unless `any`.
 pub fn msg_stat(namespace: &Namespace, index: i32, any: bool) -> Result<Entry, ControlError> {
     entry_at(namespace, index, any)
+}
+
+fn highest_index(namespace: &Namespace) -> Result<u32, OpenError> {
+    let scan = Scan::of(&mut namespace.msg_files()?)?;
+    let highest = scan.highest_index();
+    scan.keep();
+    Ok(highest)
 }
 
 fn clamped(value: impl TryInto<i32>) -> i32 {

@@ -3,9 +3,10 @@
 use super::entry::Entry;
 use super::error::{ControlError, OpenError};
 use super::permission::Rights;
-use super::registry::{Behind, behind, index_of, is_labelled, is_marked, is_no_file, said};
+use super::registry::{index_of, is_labelled, is_marked, is_no_file, said};
+use super::scan::{Counts, Scan, entry_behind};
 use super::status::TO_LOOK;
-use crate::namespace::{self, FileError, Files, INDICES, Namespace};
+use crate::namespace::{FileError, Files, INDICES, Namespace};
 use umsg_shm::sysv_engine::segment::Summary;
 
 /// Returns the queues of a namespace, by index. The list includes queues that the caller may not read, and queues with damaged
@@ -23,14 +24,9 @@ use umsg_shm::sysv_engine::segment::Summary;
 /// If the namespace can't be read.
 pub fn list(namespace: &Namespace) -> Result<Vec<Entry>, OpenError> {
     let mut files = namespace.msg_files()?;
-    let mut entries: Vec<Entry> = Vec::new();
-    for label in files.entries()? {
-        if let Some(entry) = entry(&mut files, &label)? {
-            // Two labels of one identifier are neighbours: the last one counts.
-            entries.pop_if(|known| known.id == entry.id);
-            entries.push(entry);
-        }
-    }
+    let mut scan = Scan::of(&mut files)?;
+    let entries = scan.entries(&mut files)?;
+    scan.keep();
     Ok(entries)
 }
 
@@ -71,7 +67,7 @@ fn is_its_own(files: &Files, index: u32, said: &Summary) -> Result<bool, OpenErr
 fn by_label(files: &mut Files, index: u32) -> Result<Option<Entry>, OpenError> {
     let labels = files.entries()?;
     let label = labels.iter().rfind(|label| label.index == index);
-    label.map_or(Ok(None), |label| entry(files, label))
+    label.map_or(Ok(None), |label| entry_behind(files, label))
 }
 
 fn may_look(entry: &Entry) -> bool {
@@ -83,18 +79,6 @@ fn may_look(entry: &Entry) -> bool {
         mode: entry.mode,
     };
     entry.readable && rights.grant(TO_LOOK)
-}
-
-/// Returns the queue of a label; None if the label leads to no queue.
-fn entry(files: &mut Files, label: &namespace::Entry) -> Result<Option<Entry>, OpenError> {
-    match behind(files, label)? {
-        Behind::Nothing => Ok(None),
-        Behind::Queue(_, said) => Ok(Some(Entry::of_summary(&said))),
-        // A damaged queue exists, too.
-        Behind::Closed | Behind::Unusable(..) => Ok(files
-            .stat(label.index)?
-            .map(|stat| Entry::of_file(label.id, label.key, &stat))),
-    }
 }
 
 /// Sums over all queues, as MSG_INFO gives them.
@@ -126,11 +110,15 @@ pub struct Totals {
 /// # Errors
 /// As [`list`].
 pub fn totals(namespace: &Namespace) -> Result<Totals, OpenError> {
-    let add = |sum: Totals, entry: &Entry| Totals {
+    let mut files = namespace.msg_files()?;
+    let mut scan = Scan::of(&mut files)?;
+    let add = |sum: Totals, queue: &Counts| Totals {
         queues: sum.queues + 1,
-        messages: sum.messages.saturating_add(entry.messages),
-        bytes: sum.bytes.saturating_add(entry.bytes),
-        highest_index: sum.highest_index.max(entry.id as u32 % INDICES),
+        messages: sum.messages.saturating_add(queue.messages),
+        bytes: sum.bytes.saturating_add(queue.bytes),
+        highest_index: sum.highest_index.max(queue.id as u32 % INDICES),
     };
-    Ok(list(namespace)?.iter().fold(Totals::default(), add))
+    let all = scan.counts(&mut files)?;
+    scan.keep();
+    Ok(all.iter().fold(Totals::default(), add))
 }

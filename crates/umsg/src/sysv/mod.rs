@@ -59,6 +59,7 @@ mod queue;
 #[doc(hidden)]
 pub mod raw;
 mod registry;
+mod scan;
 mod status;
 mod sweep;
 

@@ -28,7 +28,9 @@ mod waiter;
 mod words;
 
 #[cfg(not(loom))]
-pub use attach::{Summary, attach, is_marked_removed, mark_removed, summary, write_removed};
+pub use attach::{
+    HeaderView, Summary, attach, is_marked_removed, mark_removed, summary, write_removed,
+};
 pub use cell::Cell;
 pub use control::ControlBlock;
 pub(crate) use control::Sum;

@@ -51,14 +51,6 @@ impl Files {
         Ok(entries)
     }
 
-    /// The highest index of a label's queue; 0 if there is none.
-    ///
-    /// # Errors
-    /// As [`entries`](Self::entries).
-    pub(crate) fn highest_index(&self) -> Result<u32, FileError> {
-        Ok(self.entries()?.last().map_or(0, |entry| entry.index))
-    }
-
     /// How many queues there are. Where the file system counts names (tmpfs) this takes two system calls, and counts half a
     /// queue for each name that is none's.
     ///

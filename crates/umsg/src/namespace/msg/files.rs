@@ -7,7 +7,7 @@ use rustix::fs::{self, AtFlags, FileType, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::names::of_index;
-use crate::namespace::directory::Directory;
+use crate::namespace::directory::{Directory, DirectoryStamp};
 use crate::namespace::file_error::FileError;
 use crate::namespace::identified::open_regular;
 use crate::namespace::publish::creation_error;
@@ -36,6 +36,11 @@ impl Namespace {
 impl Files {
     pub(super) fn directory(&self) -> &Directory {
         &self.0
+    }
+
+    /// Returns the directory's identity and times of change, as they were when it was opened.
+    pub(crate) fn stamp(&self) -> DirectoryStamp {
+        self.0.stamp()
     }
 
     /// Opens the file of the queue with an index for reading and writing, never one that is not a regular file.

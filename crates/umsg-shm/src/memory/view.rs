@@ -1,0 +1,39 @@
+//! The first page of a queue's file, mapped to be read again and again without a system call.
+
+use crate::fault::AttachError;
+use crate::sync::{AtomicU32, Ordering};
+use crate::sys::map::{Mapping, PAGE};
+use rustix::fd::BorrowedFd;
+
+/// A mapping of the first page. It keeps the file's memory as long as it lives.
+#[derive(Debug)]
+pub struct View(Mapping);
+
+impl View {
+    /// Maps the first page of a file that is open for reading and writing, and longer than a page.
+    ///
+    /// # Errors
+    /// `System`.
+    pub fn map(file: BorrowedFd<'_>) -> Result<View, AttachError> {
+        let map = Mapping::of_file(file, PAGE).map_err(|e| AttachError::from_errno("mmap", e))?;
+        Ok(View(map))
+    }
+
+    /// Returns whether the file was truncated. The words read as zeroes then.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.0.is_cut()
+    }
+
+    /// Returns the word at an offset, a multiple of four.
+    ///
+    /// # Panics
+    /// If the offset is beyond the page.
+    #[inline]
+    pub(crate) fn u32_at(&self, at: usize) -> u32 {
+        assert!(at < PAGE && at.is_multiple_of(size_of::<u32>()));
+        // SAFETY: the word is in the mapped page, by the assertion, and aligned. Other processes write it as an atomic, too.
+        let word = unsafe { &*self.0.base().add(at).cast::<AtomicU32>() };
+        // Relaxed: the words may be of different instants, as those of a read(2).
+        word.load(Ordering::Relaxed)
+    }
+}

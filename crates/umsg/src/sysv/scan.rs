@@ -1,0 +1,210 @@
+//! What the last scan of a namespace found, as long as that is still so.
+//!
+//! A scan reads the names in the directory of System V queues, and opens each queue for its header. A process that asks for sums or for a list
+//! again and again (ipcs in a loop, IPC_INFO before each message) would scan a thousand queues each time. So the last scan is kept:
+//!
+//! | kept | used again | because |
+//! |---|---|---|
+//! | which queues there are | as long as the directory has the same times of change | each name that is made or removed changes them |
+//! | a mapping of a queue's header, in a process that asks twice within a second | as long as the queue is there | counts change without a name's change, and are read each time |
+//!
+//! A file system's time advances in steps. So a directory that changed just before the scan could change again at the same time: such a scan is
+//! not kept. No lock is held during a scan, and none is waited for: a signal handler, or a child that another thread's fork has made, scans
+//! itself if the kept scan is in use.
+//!
+//! A kept mapping keeps the memory of a removed queue until the process asks again, or ends.
+
+use super::entry::Entry;
+use super::error::OpenError;
+use super::registry::{Behind, behind};
+use crate::namespace::{self, DirectoryStamp, Files, caller};
+use std::sync::Mutex;
+use umsg_shm::sys::clock;
+use umsg_shm::sysv_engine::segment::HeaderView;
+
+/// The number of headers that a process maps.
+const MOST_VIEWS: usize = 4096;
+
+/// A process that asks again within this time maps headers, in nanoseconds.
+const AGAIN: u64 = 1_000_000_000;
+
+/// The last scan; None while a call uses it.
+static LAST: Mutex<Option<Scan>> = Mutex::new(None);
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Scan {
+    /// The directory, as it was before the scan.
+    stamp: DirectoryStamp,
+    /// A change of the directory during or after the scan gives another stamp.
+    is_settled: bool,
+    /// The effective user, who may open some of the files.
+    user: u32,
+    /// The time of the last use, of [`clock::monotonic_coarse`].
+    used_at: u64,
+    /// The process has asked within a second before.
+    is_again: bool,
+    /// By index.
+    queues: Vec<Known>,
+}
+
+/// A queue that a scan found.
+#[derive(Debug)]
+struct Known {
+    label: namespace::Entry,
+    view: Option<HeaderView>,
+}
+
+/// The counts of a queue.
+pub(super) struct Counts {
+    pub(super) id: i32,
+    pub(super) messages: u64,
+    pub(super) bytes: u64,
+}
+
+impl Scan {
+    /// Scans the directory, or takes the kept scan of it.
+    pub(super) fn of(files: &mut Files) -> Result<Scan, OpenError> {
+        let (stamp, user, now) = (files.stamp(), caller(), clock::monotonic_coarse());
+        let kept = LAST.try_lock().ok().and_then(|mut last| last.take());
+        let kept = kept.filter(|scan| scan.stamp.is_same_directory(&stamp) && scan.user == user);
+        let is_again = kept
+            .as_ref()
+            .is_some_and(|scan| now.saturating_sub(scan.used_at) < AGAIN);
+        let mut scan = match kept {
+            Some(scan) if scan.stamp == stamp => scan,
+            older => Scan {
+                stamp,
+                is_settled: stamp.is_settled(clock::realtime_coarse()),
+                user,
+                used_at: now,
+                is_again,
+                queues: merged(files.entries()?, older),
+            },
+        };
+        (scan.used_at, scan.is_again) = (now, is_again);
+        Ok(scan)
+    }
+
+    /// Keeps the scan for the next call, if a later change of the directory will show.
+    pub(super) fn keep(self) {
+        if self.is_settled
+            && let Ok(mut last) = LAST.try_lock()
+        {
+            *last = Some(self);
+        }
+    }
+
+    /// Returns the highest index of a queue; 0 without a queue.
+    pub(super) fn highest_index(&self) -> u32 {
+        self.queues.last().map_or(0, |known| known.label.index)
+    }
+
+    fn map_headers(&mut self, files: &mut Files) -> Result<(), OpenError> {
+        if !self.is_again {
+            return Ok(());
+        }
+        let mapped = |queues: &[Known]| queues.iter().filter(|known| known.view.is_some()).count();
+        let mut room = MOST_VIEWS.saturating_sub(mapped(&self.queues));
+        for known in self.queues.iter_mut().filter(|known| known.view.is_none()) {
+            if room == 0 {
+                break;
+            }
+            if let Behind::Queue(file, _) = behind(files, &known.label)? {
+                // Without a mapping, the header is read from the file each time.
+                known.view = HeaderView::map(rustix::fd::AsFd::as_fd(&file)).ok();
+                room -= 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the queues, by index. The list includes queues whose files can't be opened or used.
+    pub(super) fn entries(&mut self, files: &mut Files) -> Result<Vec<Entry>, OpenError> {
+        self.map_headers(files)?;
+        let mut entries: Vec<Entry> = Vec::new();
+        for known in &self.queues {
+            if let Some(entry) = known.entry(files)? {
+                // Two labels of one identifier are neighbours: the last one counts.
+                entries.pop_if(|previous| previous.id == entry.id);
+                entries.push(entry);
+            }
+        }
+        Ok(entries)
+    }
+
+    /// Returns the counts of the queues, by index.
+    pub(super) fn counts(&mut self, files: &mut Files) -> Result<Vec<Counts>, OpenError> {
+        self.map_headers(files)?;
+        let mut all: Vec<Counts> = Vec::with_capacity(self.queues.len());
+        for known in &self.queues {
+            if let Some(counts) = known.counts(files)? {
+                all.pop_if(|previous| previous.id == counts.id);
+                all.push(counts);
+            }
+        }
+        Ok(all)
+    }
+}
+
+impl Known {
+    fn entry(&self, files: &mut Files) -> Result<Option<Entry>, OpenError> {
+        if let Some(view) = &self.view
+            && let Ok(said) = view.summary()
+            && (said.id, said.key) == (self.label.id, self.label.key)
+            && !said.is_removed
+        {
+            return Ok(Some(Entry::of_summary(&said)));
+        }
+        entry_behind(files, &self.label)
+    }
+
+    fn counts(&self, files: &mut Files) -> Result<Option<Counts>, OpenError> {
+        let id = self.label.id;
+        let entry = match self.view.as_ref().and_then(HeaderView::counts) {
+            Some((messages, bytes)) => {
+                return Ok(Some(Counts {
+                    id,
+                    messages,
+                    bytes,
+                }));
+            }
+            None => entry_behind(files, &self.label)?,
+        };
+        Ok(entry.map(|entry| Counts {
+            id,
+            messages: entry.messages,
+            bytes: entry.bytes,
+        }))
+    }
+}
+
+/// Returns the queue of a label; None if the label leads to no queue.
+pub(super) fn entry_behind(
+    files: &mut Files,
+    label: &namespace::Entry,
+) -> Result<Option<Entry>, OpenError> {
+    match behind(files, label)? {
+        Behind::Nothing => Ok(None),
+        Behind::Queue(_, said) => Ok(Some(Entry::of_summary(&said))),
+        // A damaged queue exists, too.
+        Behind::Closed | Behind::Unusable(..) => Ok(files
+            .stat(label.index)?
+            .map(|stat| Entry::of_file(label.id, label.key, &stat))),
+    }
+}
+
+/// Gives the labels of a new scan the headers that an older one has mapped.
+fn merged(labels: Vec<namespace::Entry>, older: Option<Scan>) -> Vec<Known> {
+    let mut older = older
+        .map_or(Vec::new(), |scan| scan.queues)
+        .into_iter()
+        .peekable();
+    let known = |label: namespace::Entry| {
+        while older.next_if(|known| known.label < label).is_some() {}
+        let same = older.next_if(|known| known.label == label);
+        let view = same.and_then(|known| known.view);
+        Known { label, view }
+    };
+    labels.into_iter().map(known).collect()
+}
