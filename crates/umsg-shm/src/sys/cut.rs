@@ -117,10 +117,26 @@ impl Range {
 /// The function that installs a handler of SIGBUS; null for none.
 static GUARD: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 
+/// Whether a handler of SIGBUS is installed, or will be before a file is mapped.
+static HANDLED: AtomicBool = AtomicBool::new(false);
+
 /// Sets the function that is called before each mapping of a queue's file.
 pub fn guard_by(guard: fn()) {
     // Relaxed: code exists from the start.
     GUARD.store(guard as *mut (), Ordering::Relaxed);
+    note_handler();
+}
+
+/// Notes that the program has a handler that calls [`mend`].
+pub fn note_handler() {
+    // Relaxed: a thread that reads it too early maps less.
+    HANDLED.store(true, Ordering::Relaxed);
+}
+
+/// Returns whether the program has such a handler. Without one, a process maps only queues that it opens.
+pub fn is_handled() -> bool {
+    // Relaxed: as above.
+    HANDLED.load(Ordering::Relaxed)
 }
 
 /// Calls the guard before a file is mapped: the handler is installed before the first access to the mapping.

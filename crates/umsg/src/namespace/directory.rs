@@ -20,6 +20,7 @@ use rustix::io::{self, Errno};
 
 use super::error::NamespaceError;
 use super::file_error::FileError;
+use super::stamp::Stamp;
 
 /// The permission bits of a file, without its type.
 pub(super) fn permissions(stat: &Stat) -> u32 {
@@ -32,31 +33,6 @@ pub(super) struct Directory {
     fd: Option<OwnedFd>,
     path: PathBuf,
     stat: Stat,
-}
-
-/// A directory, and the times of the last change of its names and of its attributes, in seconds and nanoseconds since 1970.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct DirectoryStamp {
-    identity: (u64, u64),
-    modified: (i64, i64),
-    changed: (i64, i64),
-}
-
-/// A file system's time advances at the ticks of the kernel, at least a hundred a second. In nanoseconds.
-const STEPS: u64 = 20_000_000;
-
-impl DirectoryStamp {
-    pub(crate) fn is_same_directory(&self, other: &DirectoryStamp) -> bool {
-        self.identity == other.identity
-    }
-
-    /// Returns whether the last change is so long ago that a change at this time, of CLOCK_REALTIME_COARSE, or later gives another stamp.
-    pub(crate) fn is_settled(&self, now: u64) -> bool {
-        [self.modified, self.changed].iter().all(|&(s, ns)| {
-            let at = s.saturating_mul(1_000_000_000).saturating_add(ns);
-            at.max(0).cast_unsigned().saturating_add(STEPS) < now
-        })
-    }
 }
 
 impl Directory {
@@ -100,13 +76,8 @@ impl Directory {
         (self.stat.st_dev, self.stat.st_ino)
     }
 
-    pub(super) fn stamp(&self) -> DirectoryStamp {
-        let stat = &self.stat;
-        DirectoryStamp {
-            identity: self.identity(),
-            modified: (stat.st_mtime, stat.st_mtime_nsec as i64),
-            changed: (stat.st_ctime, stat.st_ctime_nsec as i64),
-        }
+    pub(super) fn stamp(&self) -> Stamp {
+        Stamp::of(&self.stat)
     }
 
     /// Returns whether the entries are reached through a descriptor, and not by path.

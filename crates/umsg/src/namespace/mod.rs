@@ -72,6 +72,7 @@ mod record;
 mod resolve;
 mod setup;
 mod staged;
+mod stamp;
 mod temporary;
 #[cfg(test)]
 mod testing;
@@ -84,7 +85,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub(crate) use dead_letters::{Label as DeadLetterLabel, NewLabel as NewDeadLetterLabel};
-pub(crate) use directory::{DirectoryStamp, proc_link};
+pub(crate) use directory::proc_link;
 pub use error::NamespaceError;
 pub(crate) use file_error::FileError;
 pub use intruders::Intruder;
@@ -96,6 +97,7 @@ pub(crate) use publish::Unpublished;
 pub(crate) use queues::RINGS;
 pub use resolve::PassedOver;
 pub use setup::{OutOfSight, SetupReport, TMPFILES};
+pub(crate) use stamp::Stamp;
 pub(crate) use transient::{Hold, Patience, Removal, hold, hold_unnamed, whereabouts};
 
 /// A checked directory of queues. It is cheap to clone, and usable after a fork.

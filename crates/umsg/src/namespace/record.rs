@@ -24,9 +24,11 @@
 //! link is the commit, and the loser of a race reads the winner's record. Later records are renamed over it. So a reader always sees a
 //! complete record. A writer that is killed before the rename leaves a `.tmp-...` file, which the next writer removes.
 
+use std::convert::Infallible;
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use rustix::fs::{self, AtFlags, FileType, Gid, Mode, OFlags, Stat, Uid};
 use rustix::io::{self, Errno};
@@ -37,7 +39,9 @@ use super::error::NamespaceError;
 use super::home::{Home, PidNamespace};
 use super::limits::Limits;
 use super::staged::Staged;
+use super::stamp::Stamp;
 use super::trust;
+use umsg_shm::sys::clock;
 
 pub(super) const NAME: &str = ".namespace";
 const SIZE: usize = 96;
@@ -73,8 +77,17 @@ pub(super) fn read(directory: &Directory) -> Result<Option<Record>, NamespaceErr
         }
         Err(Errno::NOENT) => return Ok(None),
         // Only root and the directory's owner can replace it meanwhile.
-        Ok(_) | Err(_) => {}
+        Ok(stat) => {
+            let record = known(&stat, || read_named(directory, path))?;
+            return Ok(record);
+        }
+        Err(_) => {}
     }
+    read_named(directory, path)
+}
+
+fn read_named(directory: &Directory, path: PathBuf) -> Result<Option<Record>, NamespaceError> {
+    let (at, name) = directory.locate(NAME);
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     match fs::openat(at, &name, flags, Mode::empty()) {
         Ok(file) => read_file(directory, path, &file),
@@ -86,25 +99,61 @@ pub(super) fn read(directory: &Directory) -> Result<Option<Record>, NamespaceErr
     }
 }
 
+/// The record that was read last. None while a call uses it.
+static LAST: Mutex<Option<(Stamp, Record)>> = Mutex::new(None);
+
+/// Returns the record in a trusted file, which is read unless it is the one that was read last. A signal handler, or a child of a fork,
+/// that finds the last record in use reads the file.
+fn known<E>(
+    stat: &Stat,
+    read: impl FnOnce() -> Result<Option<Record>, E>,
+) -> Result<Option<Record>, E> {
+    // A file that only some users may read is read each time: the caller's user may have changed.
+    let may_all_read = stat.st_mode & 0o444 == 0o444;
+    let stamp = Stamp::of(stat);
+    if may_all_read
+        && let Ok(last) = LAST.try_lock()
+        && let Some((_, record)) = last.as_ref().filter(|(known, _)| *known == stamp)
+    {
+        return Ok(Some(record.clone()));
+    }
+    let is_settled = stamp.is_settled(clock::realtime_coarse());
+    let record = read()?;
+    if may_all_read
+        && is_settled
+        && let Some(record) = &record
+        && let Ok(mut last) = LAST.try_lock()
+    {
+        *last = Some((stamp, record.clone()));
+    }
+    Ok(record)
+}
+
 /// Returns the namespace's limit of bytes, if a complete and trusted record has one. With a short path it does not call malloc: a send calls
 /// it before it allocates memory, possibly in a signal handler.
 pub(super) fn max_bytes(path: &Path, trusted: u32) -> Option<u64> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let directory = fs::open(path, flags, Mode::empty()).ok()?;
     let owner = trust::owner_of_trusted(&fs::fstat(&directory).ok()?, trusted)?;
-    let is_record = |stat: Stat| {
+    let is_record = |stat: &Stat| {
         let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
         (is_file && [0, owner].contains(&stat.st_uid)).then_some(())
     };
     // The name is checked first: a file of another user is not opened.
-    is_record(fs::statat(&directory, NAME, AtFlags::SYMLINK_NOFOLLOW).ok()?)?;
+    let stat = fs::statat(&directory, NAME, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+    is_record(&stat)?;
+    let read = || Ok::<_, Infallible>(read_again(&directory, is_record));
+    let Ok(record) = known(&stat, read);
+    record?.limits.max_bytes
+}
+
+fn read_again(directory: &OwnedFd, is_record: impl FnOnce(&Stat) -> Option<()>) -> Option<Record> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = fs::openat(&directory, NAME, flags, Mode::empty()).ok()?;
-    is_record(fs::fstat(&file).ok()?)?;
+    let file = fs::openat(directory, NAME, flags, Mode::empty()).ok()?;
+    is_record(&fs::fstat(&file).ok()?)?;
     let mut bytes = [0; SIZE + 1];
     let length = io::pread(&file, &mut bytes, 0).ok()?;
-    let record = whole(&bytes[..length])?;
-    record.limits.max_bytes
+    whole(&bytes[..length])
 }
 
 /// Decodes a record, if all of its bytes are valid.

@@ -113,6 +113,7 @@ pub fn catch_truncation() -> io::Result<()> {
     if unsafe { libc::sigaction(libc::SIGBUS, &raw const ours, std::ptr::null_mut()) } != 0 {
         return Err(io::Error::last_os_error());
     }
+    cut::note_handler();
     Ok(())
 }
 

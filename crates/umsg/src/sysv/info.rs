@@ -47,6 +47,14 @@ pub struct MsgInfo {
 /// # Errors
 /// If the namespace can't be read.
 pub fn ipc_info(namespace: &Namespace) -> Result<MsgInfo, OpenError> {
+    let scan = Scan::of(&mut namespace.msg_files()?)?;
+    let highest_index = scan.highest_index();
+    scan.keep();
+    constants(namespace, highest_index)
+}
+
+/// Returns the limits, and the numbers that only IPC_INFO gives.
+fn constants(namespace: &Namespace, highest_index: u32) -> Result<MsgInfo, OpenError> {
     let limits = namespace.limits()?;
     Ok(MsgInfo {
         msgpool: (i64::from(MSGMNI) * i64::from(MSGMNB) / 1024) as i32,
@@ -57,7 +65,7 @@ pub fn ipc_info(namespace: &Namespace) -> Result<MsgInfo, OpenError> {
         msgssz: 16,
         msgtql: MSGMNB,
         msgseg: 0xffff,
-        highest_index: highest_index(namespace)? as i32,
+        highest_index: highest_index as i32,
     })
 }
 
@@ -79,8 +87,7 @@ pub fn msg_info(namespace: &Namespace) -> Result<MsgInfo, OpenError> {
         msgpool: clamped(totals.queues),
         msgmap: clamped(totals.messages),
         msgtql: clamped(totals.bytes),
-        highest_index: totals.highest_index as i32,
-        ..ipc_info(namespace)?
+        ..constants(namespace, totals.highest_index)?
     })
 }
 
@@ -98,13 +105,6 @@ pub fn msg_info(namespace: &Namespace) -> Result<MsgInfo, OpenError> {
 /// `Open(NoSuchId)` (EINVAL) if no queue has the index; `PermissionDenied` (EACCES) unless `any`.
 pub fn msg_stat(namespace: &Namespace, index: i32, any: bool) -> Result<Entry, ControlError> {
     entry_at(namespace, index, any)
-}
-
-fn highest_index(namespace: &Namespace) -> Result<u32, OpenError> {
-    let scan = Scan::of(&mut namespace.msg_files()?)?;
-    let highest = scan.highest_index();
-    scan.keep();
-    Ok(highest)
 }
 
 fn clamped(value: impl TryInto<i32>) -> i32 {

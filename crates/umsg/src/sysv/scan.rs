@@ -6,10 +6,10 @@
 //! | kept | used again | because |
 //! |---|---|---|
 //! | which queues there are | as long as the directory has the same times of change | each name that is made or removed changes them |
-//! | a mapping of a queue's header, in a process that asks twice within a second | as long as the queue is there | counts change without a name's change, and are read each time |
+//! | a mapping of a queue's header, in a process that asks twice within a second and handles SIGBUS | as long as the queue is there | counts change without a name's change, and are read each time |
 //!
-//! A file system's time advances in steps. So a directory that changed just before the scan could change again at the same time: such a scan is
-//! not kept. No lock is held during a scan, and none is waited for: a signal handler, or a child that another thread's fork has made, scans
+//! A file system's time advances in steps. So a directory that changed just before the scan could change again at the same time: the names of
+//! such a scan are read again. No lock is held during a scan, and none is waited for: a signal handler, or a child that another thread's fork has made, scans
 //! itself if the kept scan is in use.
 //!
 //! A kept mapping keeps the memory of a removed queue until the process asks again, or ends.
@@ -17,9 +17,9 @@
 use super::entry::Entry;
 use super::error::OpenError;
 use super::registry::{Behind, behind};
-use crate::namespace::{self, DirectoryStamp, Files, caller};
+use crate::namespace::{self, Files, Stamp, caller};
 use std::sync::Mutex;
-use umsg_shm::sys::clock;
+use umsg_shm::sys::{clock, cut};
 use umsg_shm::sysv_engine::segment::HeaderView;
 
 /// The number of headers that a process maps.
@@ -35,7 +35,7 @@ static LAST: Mutex<Option<Scan>> = Mutex::new(None);
 #[derive(Debug)]
 pub(super) struct Scan {
     /// The directory, as it was before the scan.
-    stamp: DirectoryStamp,
+    stamp: Stamp,
     /// A change of the directory during or after the scan gives another stamp.
     is_settled: bool,
     /// The effective user, who may open some of the files.
@@ -67,12 +67,12 @@ impl Scan {
     pub(super) fn of(files: &mut Files) -> Result<Scan, OpenError> {
         let (stamp, user, now) = (files.stamp(), caller(), clock::monotonic_coarse());
         let kept = LAST.try_lock().ok().and_then(|mut last| last.take());
-        let kept = kept.filter(|scan| scan.stamp.is_same_directory(&stamp) && scan.user == user);
+        let kept = kept.filter(|scan| scan.stamp.is_same_file(&stamp) && scan.user == user);
         let is_again = kept
             .as_ref()
             .is_some_and(|scan| now.saturating_sub(scan.used_at) < AGAIN);
         let mut scan = match kept {
-            Some(scan) if scan.stamp == stamp => scan,
+            Some(scan) if scan.is_settled && scan.stamp == stamp => scan,
             older => Scan {
                 stamp,
                 is_settled: stamp.is_settled(clock::realtime_coarse()),
@@ -86,11 +86,9 @@ impl Scan {
         Ok(scan)
     }
 
-    /// Keeps the scan for the next call, if a later change of the directory will show.
+    /// Keeps the scan for the next call.
     pub(super) fn keep(self) {
-        if self.is_settled
-            && let Ok(mut last) = LAST.try_lock()
-        {
+        if let Ok(mut last) = LAST.try_lock() {
             *last = Some(self);
         }
     }
@@ -101,7 +99,7 @@ impl Scan {
     }
 
     fn map_headers(&mut self, files: &mut Files) -> Result<(), OpenError> {
-        if !self.is_again {
+        if !self.is_again || !cut::is_handled() {
             return Ok(());
         }
         let mapped = |queues: &[Known]| queues.iter().filter(|known| known.view.is_some()).count();

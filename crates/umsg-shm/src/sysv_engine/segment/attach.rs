@@ -1,16 +1,10 @@
-//! Attaching to a System V queue's segment. Every word of the file is checked before it is used.
+//! Attaching to a System V queue's segment, and marking its file as that of a removed queue.
 
-use super::{
-    Fixed, LAYOUT_HASH, LONGEST, Layout, MAGIC, MOST_BYTES, Permissions, Segment, VERSION,
-};
+use super::{Fixed, Segment, summary};
 use crate::fault::AttachError;
-use crate::memory::{OUT_OF_RANGE, View, set_length};
+use crate::memory::set_length;
 use rustix::fd::BorrowedFd;
-use rustix::fs::FileType;
 use std::mem::offset_of;
-
-/// The message for a file with another beginning.
-const NO_MAGIC: &str = "the file does not begin with the magic number";
 
 /// Maps the segment in a file that is open for reading and writing.
 pub fn attach(file: BorrowedFd<'_>) -> Result<Segment, AttachError> {
@@ -20,29 +14,10 @@ pub fn attach(file: BorrowedFd<'_>) -> Result<Segment, AttachError> {
     Ok(segment)
 }
 
-/// The header, rights and counts of a queue, read from its file with one system call. The counts may be of different instants.
-#[derive(Clone, Copy, Debug)]
-pub struct Summary {
-    pub(crate) layout: Layout,
-    pub id: i32,
-    pub key: i32,
-    pub is_removed: bool,
-    pub permissions: Permissions,
-    /// Seconds since 1970; 0 for never.
-    pub changed_at: u64,
-    pub sent_at: u64,
-    pub received_at: u64,
-    pub messages: u64,
-    pub bytes: u64,
-    pub qbytes: u64,
-    pub sender: u32,
-    pub receiver: u32,
-}
-
 /// The length of the file of a removed queue whose names its remover could not take away, for a segment of `len` bytes.
 ///
 /// A segment consists of whole pages. The extra byte shows the removal to a process that may not open the file.
-const fn removed_len(len: usize) -> usize {
+pub(super) const fn removed_len(len: usize) -> usize {
     len + 1
 }
 
@@ -75,155 +50,4 @@ pub fn write_removed(file: BorrowedFd<'_>) -> Result<(), AttachError> {
     written
         .map(drop)
         .map_err(|e| AttachError::from_errno("pwrite", e))
-}
-
-/// Checks that a file is a System V queue's segment, and reads its summary. The file must be open for reading.
-pub fn summary(file: BorrowedFd<'_>) -> Result<Summary, AttachError> {
-    let stat = rustix::fs::fstat(file).map_err(|e| AttachError::from_errno("fstat", e))?;
-    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return Err(AttachError::NotAQueue("not a regular file"));
-    }
-    let bytes = Bytes::read(file)?;
-    let mut summary = bytes.summary()?;
-    let (len, size) = (summary.layout.len, stat.st_size as u64);
-    let is_marked = size == removed_len(len) as u64;
-    if !is_marked && size != len as u64 {
-        return Err(AttachError::Damaged(
-            "the file has another length than its header says",
-        ));
-    }
-    summary.is_removed |= is_marked;
-    Ok(summary)
-}
-
-/// The header of a queue, mapped to be read again and again without a system call. The queue's file is kept in memory as long as it lives.
-#[derive(Debug)]
-pub struct HeaderView(View);
-
-impl HeaderView {
-    /// Maps the header in a file of which [`summary`] has returned the contents.
-    ///
-    /// # Errors
-    /// `System`.
-    pub fn map(file: BorrowedFd<'_>) -> Result<HeaderView, AttachError> {
-        const { assert!(BEGINNING < crate::sys::map::PAGE) };
-        View::map(file).map(HeaderView)
-    }
-
-    /// Returns the number of messages and of their bytes; None if the queue is removed or its file truncated.
-    pub fn counts(&self) -> Option<(u64, u64)> {
-        use super::{ControlBlock, REMOVED, Rights};
-        let messages = self.0.u32_at(CONTROL + offset_of!(ControlBlock, messages));
-        let at = CONTROL + offset_of!(ControlBlock, bytes);
-        let bytes = wide(self.0.u32_at(at), self.0.u32_at(at + 4));
-        let is_removed = self.0.u32_at(RIGHTS + offset_of!(Rights, state)) == REMOVED;
-        (!is_removed && !self.0.is_cut()).then_some((messages.into(), bytes))
-    }
-
-    /// Returns what [`summary`] would read from the file, but for its length.
-    ///
-    /// # Errors
-    /// `Damaged`, `NotAQueue`, `OtherVersion`, if the header was overwritten or cut off meanwhile.
-    pub fn summary(&self) -> Result<Summary, AttachError> {
-        let mut bytes = [0; BEGINNING];
-        for (index, word) in bytes.chunks_exact_mut(4).enumerate() {
-            word.copy_from_slice(&self.0.u32_at(4 * index).to_ne_bytes());
-        }
-        Bytes(bytes).summary()
-    }
-}
-
-/// The beginning of the file: header, rights and the first lines of the control block.
-struct Bytes([u8; BEGINNING]);
-
-const RIGHTS: usize = offset_of!(Fixed, rights);
-const CONTROL: usize = offset_of!(Fixed, control);
-const BEGINNING: usize = CONTROL + offset_of!(super::ControlBlock, used);
-
-/// Joins the halves of a word. The machines that umsg runs on are little-endian.
-fn wide(low: u32, high: u32) -> u64 {
-    u64::from(low) | u64::from(high) << 32
-}
-
-impl Bytes {
-    /// Reads with a system call, so that a file that is too short is an error and not a SIGBUS.
-    fn read(file: BorrowedFd<'_>) -> Result<Bytes, AttachError> {
-        let mut bytes = [0; BEGINNING];
-        let len = rustix::io::pread(file, &mut bytes, 0)
-            .map_err(|e| AttachError::from_errno("pread", e))?;
-        if len < BEGINNING {
-            return Err(AttachError::NotAQueue(
-                "a file that was cut off within its header, or never had one",
-            ));
-        }
-        Ok(Bytes(bytes))
-    }
-
-    /// The summary, without what the length of the file tells.
-    fn summary(&self) -> Result<Summary, AttachError> {
-        use super::{ControlBlock, Header, REMOVED, Rights};
-        let rights = |at| self.u32_at(RIGHTS + at);
-        let control = |at| self.u64_at(CONTROL + at);
-        Ok(Summary {
-            layout: self.layout()?,
-            id: self.u32_at(offset_of!(Header, id)) as i32,
-            key: self.u32_at(offset_of!(Header, key)) as i32,
-            is_removed: rights(offset_of!(Rights, state)) == REMOVED,
-            permissions: Permissions {
-                uid: rights(offset_of!(Rights, uid)),
-                gid: rights(offset_of!(Rights, gid)),
-                cuid: rights(offset_of!(Rights, cuid)),
-                cgid: rights(offset_of!(Rights, cgid)),
-                mode: rights(offset_of!(Rights, mode)) & 0o777,
-            },
-            changed_at: self.u64_at(RIGHTS + offset_of!(Rights, changed_at)),
-            sent_at: control(offset_of!(ControlBlock, sent_at)),
-            received_at: control(offset_of!(ControlBlock, received_at)),
-            messages: u64::from(self.u32_at(CONTROL + offset_of!(ControlBlock, messages))),
-            bytes: control(offset_of!(ControlBlock, bytes)),
-            qbytes: control(offset_of!(ControlBlock, capacity)),
-            sender: self.u32_at(offset_of!(Fixed, control) + offset_of!(ControlBlock, sender)),
-            receiver: self.u32_at(offset_of!(Fixed, control) + offset_of!(ControlBlock, receiver)),
-        })
-    }
-
-    fn u32_at(&self, at: usize) -> u32 {
-        let bytes = &self.0[at..at + 4];
-        u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
-    }
-
-    fn u64_at(&self, at: usize) -> u64 {
-        wide(self.u32_at(at), self.u32_at(at + 4))
-    }
-
-    fn layout(&self) -> Result<Layout, AttachError> {
-        use super::Header;
-        let version = self.u32_at(offset_of!(Header, version));
-        let layout_hash = self.u32_at(offset_of!(Header, layout_hash));
-        let is_ours = (version, layout_hash) == (VERSION, LAYOUT_HASH);
-        match (self.u64_at(offset_of!(Header, magic)) == MAGIC, is_ours) {
-            (true, true) => {}
-            (true, false) => {
-                return Err(AttachError::OtherVersion {
-                    found: version,
-                    expected: VERSION,
-                });
-            }
-            // Only the magic number is wrong: a salvage can write it.
-            (false, true) => return Err(AttachError::Damaged(NO_MAGIC)),
-            (false, false) => return Err(AttachError::NotAQueue(NO_MAGIC)),
-        }
-        let capacity = self.u64_at(offset_of!(Header, capacity));
-        let msgmax = self.u32_at(offset_of!(Header, msgmax));
-        if capacity > MOST_BYTES || msgmax > LONGEST {
-            return Err(AttachError::Damaged(OUT_OF_RANGE));
-        }
-        let layout = Layout::new(capacity, msgmax as usize);
-        if self.u64_at(offset_of!(Header, len)) != layout.len as u64 {
-            return Err(AttachError::Damaged(
-                "the header's length does not fit its limits",
-            ));
-        }
-        Ok(layout)
-    }
 }

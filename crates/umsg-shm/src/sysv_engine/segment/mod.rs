@@ -24,13 +24,13 @@ mod layout;
 #[allow(unsafe_code, reason = "references into the mapping, copies in and out")]
 mod mapped;
 mod rights;
+#[cfg(not(loom))]
+mod summary;
 mod waiter;
 mod words;
 
 #[cfg(not(loom))]
-pub use attach::{
-    HeaderView, Summary, attach, is_marked_removed, mark_removed, summary, write_removed,
-};
+pub use attach::{attach, is_marked_removed, mark_removed, write_removed};
 pub use cell::Cell;
 pub use control::ControlBlock;
 pub(crate) use control::Sum;
@@ -47,6 +47,8 @@ pub use layout::{LONGEST, MOST_BYTES};
 #[cfg(not(loom))]
 pub use mapped::Segment;
 pub use rights::{LIVE, Permissions, REMOVED, Rights};
+#[cfg(not(loom))]
+pub use summary::{HeaderView, Summary, summary};
 pub use waiter::WaiterRecord;
 pub(crate) use waiter::{Choice, Reply};
 pub use words::{CellWords, Words};

@@ -7,13 +7,13 @@ use rustix::fs::{self, AtFlags, FileType, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::names::of_index;
-use crate::namespace::directory::{Directory, DirectoryStamp};
+use crate::namespace::directory::Directory;
 use crate::namespace::file_error::FileError;
 use crate::namespace::identified::open_regular;
 use crate::namespace::publish::creation_error;
 use crate::namespace::queues::{SYSV, TO_NAMESPACE};
 use crate::namespace::staged::Staged;
-use crate::namespace::{Namespace, caller};
+use crate::namespace::{Namespace, Stamp, caller};
 use umsg_shm::sys::rights::unlink_of;
 
 /// Only the creator, until the file gets its rights.
@@ -38,8 +38,8 @@ impl Files {
         &self.0
     }
 
-    /// Returns the directory's identity and times of change, as they were when it was opened.
-    pub(crate) fn stamp(&self) -> DirectoryStamp {
+    /// Returns the directory's stamp when it was opened.
+    pub(crate) fn stamp(&self) -> Stamp {
         self.0.stamp()
     }
 

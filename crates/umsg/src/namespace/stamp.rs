@@ -1,0 +1,73 @@
+//! Whether a file or directory has changed since it was read.
+
+use rustix::fs::Stat;
+use umsg_shm::sys::clock;
+
+/// The identity, the attributes and the times of change of a file or directory: equal stamps of a settled file mean equal contents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    identity: (u64, u64),
+    owner: u32,
+    mode: u32,
+    size: i64,
+    /// Seconds and nanoseconds since 1970: the last change of the contents, and of the attributes.
+    times: [(i64, i64); 2],
+}
+
+impl Stamp {
+    pub(crate) fn of(stat: &Stat) -> Stamp {
+        Stamp {
+            identity: (stat.st_dev, stat.st_ino),
+            owner: stat.st_uid,
+            mode: stat.st_mode,
+            size: stat.st_size,
+            times: [
+                (stat.st_mtime, stat.st_mtime_nsec as i64),
+                (stat.st_ctime, stat.st_ctime_nsec as i64),
+            ],
+        }
+    }
+
+    pub(crate) fn is_same_file(&self, other: &Stamp) -> bool {
+        self.identity == other.identity
+    }
+
+    /// Returns whether the last change was so long before `now`, a time of CLOCK_REALTIME_COARSE, that a change at that time or later gives
+    /// another stamp. A file system takes the time of that clock, which advances with the kernel's ticks.
+    pub(crate) fn is_settled(&self, now: u64) -> bool {
+        let steps = 2 * clock::coarse_resolution();
+        self.times.iter().all(|&(seconds, nanoseconds)| {
+            let at = seconds.saturating_mul(1_000_000_000);
+            let at = at.saturating_add(nanoseconds).max(0).cast_unsigned();
+            at.saturating_add(steps) < now
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::time::{Duration, Instant};
+
+    fn stamp(file: &File) -> Stamp {
+        Stamp::of(&rustix::fs::fstat(file).unwrap())
+    }
+
+    #[test]
+    fn each_change_of_a_settled_file_gives_another_stamp() {
+        let file = tempfile::tempfile_in("/dev/shm").unwrap();
+        assert!(!stamp(&file).is_settled(clock::realtime_coarse()));
+        let (began, mut changes) = (Instant::now(), 0);
+        while changes < 5 {
+            let before = stamp(&file);
+            if before.is_settled(clock::realtime_coarse()) {
+                // Neither the length nor the mode differs afterwards.
+                rustix::io::pwrite(&file, b"x", 0).unwrap();
+                assert_ne!(stamp(&file).times, before.times);
+                changes += 1;
+            }
+            assert!(began.elapsed() < Duration::from_secs(60));
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Sums and lists of System V queues, asked for again and again: what is kept between the calls is never out of date.
+
+mod support;
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::time::Duration;
+use support::Random;
+use support::child::{Child, Exit};
+use support::place::Place;
+use support::users::{Everybodys, as_user};
+use umsg::sysv::{self, Change, Totals};
+
+/// A directory's times tell changes apart that are so far from one another: several ticks of the kernel.
+const SETTLED: Duration = Duration::from_millis(40);
+
+fn totals(place: &Place) -> Totals {
+    sysv::totals(&place.namespace).unwrap()
+}
+
+fn sums(place: &Place) -> (u32, u64, u64) {
+    let Totals {
+        queues,
+        messages,
+        bytes,
+        ..
+    } = totals(place);
+    (queues, messages, bytes)
+}
+
+/// The number of headers that this process has mapped.
+fn mapped(place: &Place) -> usize {
+    let maps = fs::read_to_string("/proc/self/maps").unwrap();
+    let msg = place.namespace.path().join("msg");
+    let is_header = |line: &&str| {
+        let (range, _) = line.split_once(' ').unwrap();
+        let (start, end) = range.split_once('-').unwrap();
+        let at = |text| u64::from_str_radix(text, 16).unwrap();
+        at(end) - at(start) == 4096 && line.contains(msg.to_str().unwrap())
+    };
+    maps.lines().filter(is_header).count()
+}
+
+/// Runs a case in a process of its own, which has no other thread: it keeps one scan.
+fn alone(case: impl FnOnce(&Place)) {
+    let place = Place::new();
+    let mut child = Child::run(|| {
+        umsg::signals::catch_truncation().unwrap();
+        case(&place);
+        0
+    });
+    child.expect(Exit::Code(0), "the case");
+}
+
+/// Asks until headers are mapped.
+fn settle(place: &Place, queues: usize) {
+    std::thread::sleep(SETTLED);
+    totals(place);
+    totals(place);
+    assert_eq!(mapped(place), queues);
+}
+
+#[test]
+fn counts_are_read_from_mapped_headers() {
+    alone(|place| {
+        for key in 1..=3 {
+            drop(place.create_sysv(key));
+        }
+        std::thread::sleep(SETTLED);
+        assert_eq!((sums(place), mapped(place)), ((3, 0, 0), 0));
+        settle(place, 3);
+        for key in 1..=3 {
+            let mut sender = Child::run(|| {
+                place.open_sysv(key).try_send(1, &[0; 10]).unwrap();
+                0
+            });
+            sender.expect(Exit::Code(0), "a sender");
+            let sent = u64::from(key.cast_unsigned());
+            assert_eq!(sums(place), (3, sent, 10 * sent));
+            let listed = sysv::list(&place.namespace).unwrap();
+            let messages = listed.iter().map(|entry| entry.messages).sum::<u64>();
+            assert_eq!((listed.len(), messages), (3, sent));
+        }
+        let change = Change {
+            mode: Some(0o640),
+            ..Change::default()
+        };
+        place.open_sysv(2).set(&change).unwrap();
+        assert_eq!(sysv::list(&place.namespace).unwrap()[1].mode, 0o640);
+    });
+}
+
+#[test]
+fn a_process_that_asks_once_maps_nothing() {
+    alone(|place| {
+        place.create_sysv(1);
+        std::thread::sleep(SETTLED);
+        totals(place);
+        std::thread::sleep(Duration::from_millis(1100));
+        totals(place);
+        assert_eq!(mapped(place), 0);
+    });
+}
+
+#[test]
+fn queues_that_come_and_go_are_counted_at_once() {
+    alone(|place| {
+        let (mut random, mut keys) = (Random::new(7), Vec::new());
+        for step in 0..600 {
+            if keys.len() < 2 || random.below(2) == 0 {
+                // The same keys come back, and so do their indices.
+                let key = (1..).find(|key| !keys.contains(key)).unwrap();
+                place.create_sysv(key).try_send(1, b"four").unwrap();
+                keys.push(key);
+            } else {
+                let key = keys.swap_remove(random.below(keys.len() as u64) as usize);
+                let mut remover = Child::run(|| {
+                    place.open_sysv(key).remove().unwrap();
+                    0
+                });
+                remover.expect(Exit::Code(0), "a remover");
+            }
+            let queues = keys.len() as u64;
+            for _ in 0..random.below(3) {
+                let expected = (queues as u32, queues, 4 * queues);
+                assert_eq!(sums(place), expected, "step {step}");
+                let highest = sysv::ipc_info(&place.namespace).unwrap().highest_index;
+                assert_eq!(highest as u32, totals(place).highest_index);
+            }
+            if random.below(10) == 0 {
+                std::thread::sleep(SETTLED);
+            }
+        }
+    });
+}
+
+#[test]
+fn a_queue_that_was_removed_behind_a_mapped_header_is_not_counted() {
+    alone(|place| {
+        let [queue, _other] = [1, 2].map(|key| place.create_sysv(key));
+        queue.try_send(1, b"gone").unwrap();
+        settle(place, 2);
+        queue.remove().unwrap();
+        assert_eq!(sums(place), (1, 0, 0));
+        assert_eq!(sysv::list(&place.namespace).unwrap().len(), 1);
+        totals(place);
+        assert_eq!(mapped(place), 1);
+    });
+}
+
+#[test]
+fn a_header_that_is_cut_off_or_overwritten_is_damaged_and_no_more() {
+    alone(|place| {
+        for key in 1..=2 {
+            place.create_sysv(key).try_send(1, b"four").unwrap();
+        }
+        settle(place, 2);
+        let file = |index: u32| {
+            let path = place.namespace.path().join(format!("msg/{index}"));
+            File::options().write(true).open(path).unwrap()
+        };
+        let first = totals(place).highest_index - 1;
+        file(first).set_len(0).unwrap();
+        file(first + 1).write_all_at(&[0xff; 64], 0).unwrap();
+        // The counts of a header that was overwritten are as good as any that its writer chooses.
+        assert_eq!(totals(place).queues, 2);
+        let listed = sysv::list(&place.namespace).unwrap();
+        assert_eq!(listed.len(), 2);
+        assert!(listed.iter().all(|entry| !entry.readable));
+    });
+}
+
+#[test]
+fn a_process_without_a_handler_of_sigbus_maps_no_header() {
+    let place = Place::new();
+    place.create_sysv(1);
+    let mut child = Child::run(|| {
+        settle(&place, 0);
+        0
+    });
+    child.expect(Exit::Code(0), "the case");
+}
+
+#[test]
+fn another_user_does_not_use_the_scan_of_root() {
+    let Some(place) = Everybodys::new() else {
+        return;
+    };
+    let mut options = sysv::OpenOptions::new();
+    let queue = options.create(true).mode(0o600).namespace(&place.namespace);
+    queue.open(1).unwrap().try_send(1, b"secret").unwrap();
+    std::thread::sleep(SETTLED);
+    for _ in 0..3 {
+        assert_eq!(sysv::totals(&place.namespace).unwrap().messages, 1);
+    }
+    as_user(65_534, "another user", || {
+        let seen = sysv::totals(&place.namespace).unwrap();
+        assert_eq!((seen.queues, seen.messages, seen.bytes), (1, 0, 0));
+        assert!(!sysv::list(&place.namespace).unwrap()[0].readable);
+    });
+}
