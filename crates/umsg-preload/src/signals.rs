@@ -63,7 +63,13 @@ fn begin_slow() {
     take_place(libc::SIGBUS);
     GUARDED.store(true, Ordering::Release);
     if is_first {
-        (1..SIGNALS as c_int).for_each(take_place);
+        // Masked once: three system calls a signal less, in each process that uses a queue.
+        let mask = set_mask(ALL);
+        for signal in 1..SIGNALS as c_int {
+            let _turn = Turn::take_while_masked(signal);
+            replace(signal);
+        }
+        set_mask(mask);
         umsg::signals::all_handlers_defer();
     }
 }
@@ -87,6 +93,11 @@ fn entrance() -> sighandler_t {
 /// Installs the drop-in's handler in the kernel, in place of the program's.
 pub(crate) fn take_place(signal: c_int) {
     let _turn = Turn::take(signal);
+    replace(signal);
+}
+
+/// As [`take_place`], in the caller's turn.
+fn replace(signal: c_int) {
     let mut found = installed(signal);
     while let Some(theirs) = found.filter(|theirs| gives_way(signal, theirs.sa_sigaction)) {
         let mut ours = theirs;

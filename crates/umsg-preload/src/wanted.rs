@@ -48,7 +48,8 @@ pub(crate) struct Turn {
     wanted: &'static Wanted,
     /// Before the turn.
     pub(crate) version: u32,
-    mask: u64,
+    /// The thread's mask, which the end of the turn restores. None if the caller masks all signals for longer.
+    mask: Option<u64>,
 }
 
 impl Turn {
@@ -57,6 +58,15 @@ impl Turn {
     pub(crate) fn take(signal: c_int) -> Option<Turn> {
         let wanted = wanted(signal).filter(|_| process::owns_table())?;
         let mask = set_mask(ALL);
+        Some(Turn::wait(wanted, Some(mask)))
+    }
+
+    /// Waits for the caller's turn, in the process that owns the table. The caller has masked all signals.
+    pub(crate) fn take_while_masked(signal: c_int) -> Option<Turn> {
+        wanted(signal).map(|wanted| Turn::wait(wanted, None))
+    }
+
+    fn wait(wanted: &'static Wanted, mask: Option<u64>) -> Turn {
         let mut waited = 0;
         loop {
             let version = wanted.version.load(Ordering::Relaxed);
@@ -68,11 +78,11 @@ impl Turn {
                     .is_ok()
             {
                 fence(Ordering::Release);
-                return Some(Turn {
+                return Turn {
                     wanted,
                     version,
                     mask,
-                });
+                };
             }
             waited = pause(waited);
         }
@@ -84,7 +94,9 @@ impl Drop for Turn {
         // Release: a reader that sees this version sees the changes.
         let next = self.version.wrapping_add(2);
         self.wanted.version.store(next, Ordering::Release);
-        set_mask(self.mask);
+        if let Some(mask) = self.mask {
+            set_mask(mask);
+        }
     }
 }
 
