@@ -104,9 +104,12 @@ impl Drop for Turn {
 pub(crate) fn forget_other_threads() {
     for wanted in &WANTED {
         let version = wanted.version.load(Ordering::Relaxed);
-        wanted
-            .version
-            .store(version.wrapping_add(version % 2), Ordering::Relaxed);
+        // A store to a page that both processes have would copy it.
+        if !version.is_multiple_of(2) {
+            wanted
+                .version
+                .store(version.wrapping_add(1), Ordering::Relaxed);
+        }
     }
 }
 

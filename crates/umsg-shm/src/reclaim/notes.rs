@@ -18,7 +18,7 @@
 //! of a dead one gets its record, too, so records are never released. If a longjmp takes a thread out of a call, its note stays, and the
 //! thread counts from then on.
 
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering, compiler_fence};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence};
 
 const RECORDS: usize = 1024;
 /// The number of places in which a thread's record may be.
@@ -42,6 +42,9 @@ static ALL: [Record; RECORDS] = [const {
         blocked: AtomicUsize::new(0),
     }
 }; RECORDS];
+
+/// The records that a thread has, or had: a bit for each. A dropper and a forked child read these only, and not 64 KiB.
+static USED: [AtomicU64; RECORDS / 64] = [const { AtomicU64::new(0) }; RECORDS / 64];
 
 /// Whether membarrier works in this process. No thread notes a slot before that is known.
 static NOTES_ARE_SEEN: AtomicU32 = AtomicU32::new(UNKNOWN);
@@ -117,14 +120,36 @@ fn find_or_claim(thread: usize, home: usize) -> Option<&'static Record> {
         return None;
     }
     (home..home + PROBES)
-        .map(|place| &ALL[place % RECORDS])
-        .find(|record| {
-            let owner =
-                record
-                    .thread
-                    .compare_exchange(0, thread, Ordering::Relaxed, Ordering::Relaxed);
-            owner.is_ok() || owner == Err(thread)
+        .map(|place| place % RECORDS)
+        .find(|&place| claim(place, thread))
+        .map(|place| &ALL[place])
+}
+
+/// Takes a record for a thread, if it is free. Returns whether the thread has it.
+fn claim(place: usize, thread: usize) -> bool {
+    let owner = &ALL[place].thread;
+    match owner.load(Ordering::Relaxed) {
+        0 => {
+            // Before the first note: a dropper whose membarrier comes behind the note finds the bit, too.
+            USED[place / 64].fetch_or(1 << (place % 64), Ordering::Relaxed);
+            let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
+            let taken = owner.compare_exchange(0, thread, success, failure);
+            taken.is_ok() || taken == Err(thread)
+        }
+        owner => owner == thread,
+    }
+}
+
+/// Returns the records that a thread has, or had.
+fn used() -> impl Iterator<Item = &'static Record> {
+    USED.iter().enumerate().flat_map(|(index, word)| {
+        let mut bits = word.load(Ordering::Relaxed);
+        std::iter::from_fn(move || {
+            let lowest = (bits != 0).then(|| bits.trailing_zeros() as usize)?;
+            bits &= bits - 1;
+            Some(&ALL[64 * index + lowest])
         })
+    })
 }
 
 #[inline(always)]
@@ -195,14 +220,13 @@ fn membarrier(command: libc::c_int) -> bool {
 /// Returns whether a thread has noted a slot. The caller has called [`see_notes`].
 pub(super) fn is_noted(slot: usize) -> bool {
     // Acquire: see `clear`.
-    ALL.iter()
-        .any(|record| record.holds.load(Ordering::Acquire) == slot)
+    used().any(|record| record.holds.load(Ordering::Acquire) == slot)
 }
 
 /// Clears the notes of the parent's other threads in a forked child.
 extern "C" fn forget_other_threads() {
     let me = thread_pointer();
-    for record in &ALL {
+    for record in used() {
         if record.thread.load(Ordering::Relaxed) != me {
             record.thread.store(0, Ordering::Relaxed);
             record.holds.store(0, Ordering::Relaxed);
@@ -241,5 +265,36 @@ mod tests {
         record.clear();
         assert!(my_idle_record().is_some());
         assert!(!is_noted(SLOT));
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "there is no membarrier, and no note")]
+    fn the_notes_of_all_threads_are_found() {
+        const THREADS: usize = 200;
+        start();
+        let slot = |thread| 64 * (5678 + thread);
+        let noted = std::sync::Barrier::new(THREADS + 1);
+        let seen = std::sync::Barrier::new(THREADS + 1);
+        std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let (noted, seen) = (&noted, &seen);
+                scope.spawn(move || {
+                    let record = my_idle_record().expect("records are left");
+                    record.note(slot(thread));
+                    noted.wait();
+                    seen.wait();
+                    record.clear();
+                });
+            }
+            noted.wait();
+            assert!(see_notes());
+            let missing: Vec<_> = (0..THREADS)
+                .filter(|&thread| !is_noted(slot(thread)))
+                .collect();
+            // Before the assertion: the threads wait.
+            seen.wait();
+            assert_eq!(missing, [0; 0]);
+        });
+        assert!((0..THREADS).all(|thread| !is_noted(slot(thread))));
     }
 }
