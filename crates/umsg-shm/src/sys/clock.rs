@@ -166,13 +166,6 @@ pub fn realtime_coarse() -> u64 {
     read(rustix::time::ClockId::RealtimeCoarse).wrapping_add(step::get())
 }
 
-/// Returns the resolution of the coarse clocks in nanoseconds: a tick of the kernel.
-#[cfg(not(loom))]
-pub fn coarse_resolution() -> u64 {
-    let resolution = rustix::time::clock_getres(rustix::time::ClockId::RealtimeCoarse);
-    (resolution.tv_sec as u64) * SECOND + resolution.tv_nsec as u64
-}
-
 /// Returns the difference of CLOCK_REALTIME and the machine's clock: the same number at each call, until CLOCK_REALTIME is set.
 fn realtime_ahead() -> u64 {
     loop {

@@ -1,7 +1,6 @@
 //! Whether a file or directory has changed since it was read.
 
 use rustix::fs::Stat;
-use umsg_shm::sys::clock;
 
 /// The identity, the attributes and the times of change of a file or directory: equal stamps of a settled file mean equal contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,6 +12,9 @@ pub(crate) struct Stamp {
     /// Seconds and nanoseconds since 1970: the last change of the contents, and of the attributes.
     times: [(i64, i64); 2],
 }
+
+/// Two ticks of a kernel that has a hundred a second, the fewest. In nanoseconds.
+const STEPS: u64 = 20_000_000;
 
 impl Stamp {
     pub(crate) fn of(stat: &Stat) -> Stamp {
@@ -35,11 +37,10 @@ impl Stamp {
     /// Returns whether the last change was so long before `now`, a time of CLOCK_REALTIME_COARSE, that a change at that time or later gives
     /// another stamp. A file system takes the time of that clock, which advances with the kernel's ticks.
     pub(crate) fn is_settled(&self, now: u64) -> bool {
-        let steps = 2 * clock::coarse_resolution();
         self.times.iter().all(|&(seconds, nanoseconds)| {
             let at = seconds.saturating_mul(1_000_000_000);
             let at = at.saturating_add(nanoseconds).max(0).cast_unsigned();
-            at.saturating_add(steps) < now
+            at.saturating_add(STEPS) < now
         })
     }
 }
@@ -49,6 +50,7 @@ mod tests {
     use super::*;
     use std::fs::File;
     use std::time::{Duration, Instant};
+    use umsg_shm::sys::clock;
 
     fn stamp(file: &File) -> Stamp {
         Stamp::of(&rustix::fs::fstat(file).unwrap())

@@ -23,7 +23,7 @@ pub enum OpenError {
     /// EACCES: the caller can't create a queue of the key. The key's label leads to no queue and belongs to another user, or
     /// another file has its name.
     #[error(
-        "the key is taken: its label `msg/{label}` in the namespace leads to no queue. Ask the owner of the label, or root, to remove it."
+        "the key is taken: its symbolic link `msg/{label}` in the namespace leads to no queue. Ask the owner of the link, or root, to remove it."
     )]
     KeyTaken {
         /// The name of the label.
