@@ -61,7 +61,7 @@ struct umsg_mq_attr {
  * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * - EBADF: mqdes is no handle of an open queue.
+ * - EBADF: mqdes is not the handle of an open queue.
  * - EFAULT: attr is at an address that can't be written.
  *
  * If the process dies:
@@ -85,7 +85,7 @@ int umsg_mq_getattr(umsg_mqd_t mqdes, struct umsg_mq_attr *attr);
  * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * - EBADF: mqdes is no handle of an open queue.
+ * - EBADF: mqdes is not the handle of an open queue.
  * - EFAULT: newattr or oldattr is at an address that can't be read or written.
  * - EINVAL: mq_flags has other bits than O_NONBLOCK.
  *
@@ -123,7 +123,7 @@ int umsg_mq_setattr(umsg_mqd_t mqdes,
  * that writes to the file directly can bypass it. If senders must not read or change each other's messages, give each sender its own queue
  * with mode 0600, or 0660 and a group of two. The kernel enforces these modes.
  *
- * The handle is no descriptor and does not count as one. A child made by fork(2) may continue to use it; execve(2) ends it.
+ * The handle is not a descriptor and does not count as one. A child made by fork(2) may continue to use it; execve(2) ends it.
  *
  * Return value:
  * On success, a handle. On error, (umsg_mqd_t)-1 with errno set to indicate the error.
@@ -169,7 +169,7 @@ umsg_mqd_t umsg_mq_open(const char *name, int oflag, ...);
  * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * - EBADF: mqdes is no handle of an open queue: it was closed before, for example.
+ * - EBADF: mqdes is not the handle of an open queue: it was closed before, for example.
  *
  * If the process dies:
  * The system closes all of its handles.
@@ -350,7 +350,7 @@ umsg_mqd_t umsg_mq_open_with(const char *name,
  * - EAGAIN: the queue is full and the handle has O_NONBLOCK, or the queue was created with UMSG_ON_FULL_FAIL; or a
  *   process was stopped inside of an operation on
  *   this queue and holds it up for more than a second.
- * - EBADF: mqdes is no handle of an open queue, or was not opened for sending.
+ * - EBADF: mqdes is not the handle of an open queue, or was not opened for sending.
  * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue; see umsg_defer_signal(3).
  * - EFAULT: msg_ptr is at an address that can't be read.
@@ -414,7 +414,7 @@ int umsg_mq_timedsend(umsg_mqd_t mqdes,
  * Errors:
  * - EAGAIN: the queue is empty and the handle has O_NONBLOCK; or a process was stopped inside of an operation on
  *   this queue and holds it up for more than a second.
- * - EBADF: mqdes is no handle of an open queue, or was not opened for receiving.
+ * - EBADF: mqdes is not the handle of an open queue, or was not opened for receiving.
  * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
  * - EFAULT: msg_ptr or msg_prio is at an address that can't be written. As with the kernel's queues, the message is
@@ -492,7 +492,7 @@ struct umsg_mq_message {
  * Errors:
  * - EAGAIN: there is no room for all of them, and the handle has O_NONBLOCK and abs_timeout is NULL, or the queue was
  *   created with UMSG_ON_FULL_FAIL.
- * - EBADF: mqdes is no handle of an open queue, or was not opened for sending.
+ * - EBADF: mqdes is not the handle of an open queue, or was not opened for sending.
  * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
  * - EFAULT: messages, the data of one of them, or abs_timeout is at an address that can't be read.
@@ -564,7 +564,7 @@ ssize_t umsg_mq_send_some(umsg_mqd_t mqdes,
  * Errors:
  * - EAGAIN: the queue is empty, the handle has O_NONBLOCK and abs_timeout is NULL; or a process was stopped inside of
  *   an operation on this queue and holds it up for more than a second.
- * - EBADF: mqdes is no handle of an open queue, or was not opened for receiving.
+ * - EBADF: mqdes is not the handle of an open queue, or was not opened for receiving.
  * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
  * - EFAULT: messages, the data of one of them, or abs_timeout is at an address that can't be read or written.
@@ -615,13 +615,13 @@ struct umsg_mq_reservation {
  *
  * Errors:
  * - EAGAIN: the queue is full, the handle has O_NONBLOCK and abs_timeout is NULL.
- * - EBADF: mqdes is no handle of an open queue, or was not opened for sending.
+ * - EBADF: mqdes is not the handle of an open queue, or was not opened for sending.
  * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
  * - EFAULT: reservation or abs_timeout is at an address that can't be written or read.
  * - EINTR: a signal handler ran while the call waited.
  * - EINVAL: tv_sec of abs_timeout is negative, or tv_nsec is not from 0 to 999,999,999.
- * - EMFILE: the process has 65,536 reservations, the most that there can be.
+ * - EMFILE: the process has 65,536 reservations, which is the limit.
  * - EMSGSIZE: len is more than the queue's message size.
  * - ENOMEM, ENOSPC: the system has no memory for the message, or the namespace's file system is full or its limit of
  *   bytes is reached.
@@ -726,13 +726,13 @@ struct umsg_mq_lease {
  *
  * Errors:
  * - EAGAIN: the queue is empty, the handle has O_NONBLOCK and abs_timeout is NULL.
- * - EBADF: mqdes is no handle of an open queue, or was not opened for receiving.
+ * - EBADF: mqdes is not the handle of an open queue, or was not opened for receiving.
  * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
  * - EFAULT: lease or abs_timeout is at an address that can't be written or read.
  * - EINTR: a signal handler ran while the call waited.
  * - EINVAL: tv_sec of abs_timeout is negative, or tv_nsec is not from 0 to 999,999,999.
- * - EMFILE: the process has 65,536 leases, the most that there can be.
+ * - EMFILE: the process has 65,536 leases, which is the limit.
  * - ENOMEM, ENOSPC: the system has no memory left, or the namespace's file system is full.
  * - ETIMEDOUT: the time came before a message did.
  *
@@ -916,7 +916,7 @@ struct umsg_mq_status {
  * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * - EBADF: mqdes is no handle of an open queue.
+ * - EBADF: mqdes is not the handle of an open queue.
  * - EFAULT: status is at an address that can't be written.
  *
  * If the process dies:
@@ -962,7 +962,7 @@ struct umsg_mq_peeked {
  * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * - EBADF: mqdes is no handle of an open queue, or was not opened for receiving.
+ * - EBADF: mqdes is not the handle of an open queue, or was not opened for receiving.
  * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
  * - EFAULT: peeked or its data is at an address that can't be written.
@@ -993,7 +993,7 @@ int umsg_mq_peek(umsg_mqd_t mqdes, size_t n, struct umsg_mq_peeked *peeked);
  * On success, 0. On error, -1 with errno set to indicate the error; an incomplete snapshot is refused when it is read.
  *
  * Errors:
- * - EBADF: mqdes is no handle of an open queue, or was not opened for receiving; or fd is no descriptor that can be
+ * - EBADF: mqdes is not the handle of an open queue, or was not opened for receiving; or fd is no descriptor that can be
  *   written to.
  * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
@@ -1056,7 +1056,7 @@ umsg_mqd_t umsg_mq_restore(const char *name,
  * Those of umsg_mq_send_batch(3) and read(2), and these:
  *
  * - EAGAIN: the queue has no room for all messages.
- * - EBADF: mqdes is no handle of an open queue, or was not opened for sending; or fd is no descriptor that can be
+ * - EBADF: mqdes is not the handle of an open queue, or was not opened for sending; or fd is no descriptor that can be
  *   read from.
  * - EBADMSG: what was saved was cut short or altered.
  * - EINVAL: the input is no saved queue, or one of another version.
@@ -1106,7 +1106,7 @@ int umsg_mq_restore_into(umsg_mqd_t mqdes, int fd);
  *
  * Errors:
  * - EAGAIN: a process was stopped inside of an operation on this queue and holds it up for more than a second.
- * - EBADF: mqdes is no handle of an open queue.
+ * - EBADF: mqdes is not the handle of an open queue.
  * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
  * - EBUSY: a process is registered, maybe this one.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue; see umsg_defer_signal(3).
@@ -1152,7 +1152,7 @@ int umsg_mq_notify(umsg_mqd_t mqdes, const struct sigevent *notification);
  * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * - EBADF: mqdes is no handle of an open queue.
+ * - EBADF: mqdes is not the handle of an open queue.
  * - EINVAL: waiting is none of the three.
  *
  * If the process dies:
@@ -1198,7 +1198,7 @@ int umsg_mq_set_waiting(umsg_mqd_t mqdes, int waiting);
  * Errors:
  * - EACCES: the caller may make no files in the namespace's directory.
  * - EAGAIN: a process was stopped inside of an operation on the queue.
- * - EBADF: mqdes is no handle of an open queue.
+ * - EBADF: mqdes is not the handle of an open queue.
  * - EBADMSG: the queue is damaged.
  * - EINVAL: edges is none of the three.
  * - EMFILE, ENFILE: there are too many open files.
@@ -1233,7 +1233,7 @@ int umsg_mq_pollfd(umsg_mqd_t mqdes, int edges);
  * number of queues, msgmni. The defaults are the kernel's.
  *
  * Return value:
- * On success, the queue's identifier, a non-negative integer that is no descriptor. On error, -1 with errno set to indicate the error.
+ * On success, the queue's identifier, a non-negative integer that is not a descriptor. On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * - EACCES: the queue's mode does not grant the access that the lowest nine bits request; the mode of a new queue lets some users only
@@ -2475,7 +2475,7 @@ int umsg_ring_pass_fd(struct umsg_ring_sender *sender, int fd);
  * On success, the descriptor. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * - EBADF: ring is NULL, or no address; or no descriptor has come under this ticket, or it was taken.
+ * - EBADF: ring is NULL, or no address; or no descriptor has arrived with this ticket, or it was taken before.
  * - EBUSY: a call that receives from the ring has not returned yet.
  * - EPERM: this is a forked child of the process that made the ring.
  *

@@ -31,7 +31,7 @@ pub struct umsg_mq_attr {
 /// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// - `EBADF`: `mqdes` is no handle of an open queue.
+/// - `EBADF`: `mqdes` is not the handle of an open queue.
 /// - `EFAULT`: `attr` is at an address that can't be written.
 ///
 /// # If the process dies
@@ -62,7 +62,7 @@ pub unsafe extern "C" fn umsg_mq_getattr(mqdes: umsg_mqd_t, attr: *mut umsg_mq_a
 /// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// - `EBADF`: `mqdes` is no handle of an open queue.
+/// - `EBADF`: `mqdes` is not the handle of an open queue.
 /// - `EFAULT`: `newattr` or `oldattr` is at an address that can't be read or written.
 /// - `EINVAL`: `mq_flags` has other bits than `O_NONBLOCK`.
 ///

@@ -41,7 +41,7 @@ pub struct umsg_mq_message {
 /// # Errors
 /// - `EAGAIN`: there is no room for all of them, and the handle has `O_NONBLOCK` and `abs_timeout` is NULL, or the queue was
 ///   created with `UMSG_ON_FULL_FAIL`.
-/// - `EBADF`: `mqdes` is no handle of an open queue, or was not opened for sending.
+/// - `EBADF`: `mqdes` is not the handle of an open queue, or was not opened for sending.
 /// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
 /// - `EFAULT`: `messages`, the `data` of one of them, or `abs_timeout` is at an address that can't be read.

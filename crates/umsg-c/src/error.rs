@@ -14,7 +14,7 @@ use umsg::posix::{
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     /// EBADF
-    #[error("this is no handle of an open queue")]
+    #[error("the handle does not belong to an open queue")]
     NotOpen,
     /// EFAULT
     #[error("{0} is at an address that can't be read or written")]
@@ -31,13 +31,13 @@ pub(crate) enum Failure {
     )]
     TooNew,
     /// EMFILE
-    #[error("this process has 65,536 queues open, the most that there can be")]
+    #[error("this process has 65,536 queues open, which is the limit: close some")]
     TooManyHandles,
     /// EMFILE
-    #[error("this process has 65,536 leases or reservations, the most that there can be")]
+    #[error("this process has 65,536 leases or reservations, which is the limit: end some")]
     TooManyHolds,
     /// ENOMSG
-    #[error("there are not so many messages in the queue")]
+    #[error("the queue has fewer messages than the position asks for")]
     NoMessage,
     #[error(transparent)]
     Open(#[from] OpenError),
@@ -70,7 +70,7 @@ pub(crate) enum Failure {
     #[error(transparent)]
     System(#[from] std::io::Error),
     /// E2BIG
-    #[error("the message is longer than the {0} bytes that there is room for")]
+    #[error("the message is longer than the buffer of {0} bytes")]
     TooShort(usize),
 }
 

@@ -72,13 +72,13 @@ impl Described for umsg_mq_lease {
 ///
 /// # Errors
 /// - `EAGAIN`: the queue is empty, the handle has `O_NONBLOCK` and `abs_timeout` is NULL.
-/// - `EBADF`: `mqdes` is no handle of an open queue, or was not opened for receiving.
+/// - `EBADF`: `mqdes` is not the handle of an open queue, or was not opened for receiving.
 /// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
 /// - `EFAULT`: `lease` or `abs_timeout` is at an address that can't be written or read.
 /// - `EINTR`: a signal handler ran while the call waited.
 /// - `EINVAL`: `tv_sec` of `abs_timeout` is negative, or `tv_nsec` is not from 0 to 999,999,999.
-/// - `EMFILE`: the process has 65,536 leases, the most that there can be.
+/// - `EMFILE`: the process has 65,536 leases, which is the limit.
 /// - `ENOMEM`, `ENOSPC`: the system has no memory left, or the namespace's file system is full.
 /// - `ETIMEDOUT`: the time came before a message did.
 ///

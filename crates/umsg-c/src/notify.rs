@@ -43,7 +43,7 @@ use crate::pointer;
 ///
 /// # Errors
 /// - `EAGAIN`: a process was stopped inside of an operation on this queue and holds it up for more than a second.
-/// - `EBADF`: `mqdes` is no handle of an open queue.
+/// - `EBADF`: `mqdes` is not the handle of an open queue.
 /// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
 /// - `EBUSY`: a process is registered, maybe this one.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue; see umsg_defer_signal(3).

@@ -37,7 +37,7 @@ const NO_QUEUE: umsg_mqd_t = std::ptr::without_provenance_mut(usize::MAX);
 /// that writes to the file directly can bypass it. If senders must not read or change each other's messages, give each sender its own queue
 /// with mode 0600, or 0660 and a group of two. The kernel enforces these modes.
 ///
-/// The handle is no descriptor and does not count as one. A child made by fork(2) may continue to use it; execve(2) ends it.
+/// The handle is not a descriptor and does not count as one. A child made by fork(2) may continue to use it; execve(2) ends it.
 ///
 /// # Return value
 /// On success, a handle. On error, `(umsg_mqd_t)-1` with errno set to indicate the error.
@@ -107,7 +107,7 @@ pub unsafe extern "C" fn umsg_mq_open(
 /// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// - `EBADF`: `mqdes` is no handle of an open queue: it was closed before, for example.
+/// - `EBADF`: `mqdes` is not the handle of an open queue: it was closed before, for example.
 ///
 /// # If the process dies
 /// The system closes all of its handles.

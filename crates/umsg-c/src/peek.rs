@@ -44,7 +44,7 @@ pub struct umsg_mq_peeked {
 /// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// - `EBADF`: `mqdes` is no handle of an open queue, or was not opened for receiving.
+/// - `EBADF`: `mqdes` is not the handle of an open queue, or was not opened for receiving.
 /// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
 /// - `EFAULT`: `peeked` or its `data` is at an address that can't be written.

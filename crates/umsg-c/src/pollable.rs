@@ -38,7 +38,7 @@ pub const UMSG_EDGES_ALL: c_int = 2;
 /// # Errors
 /// - `EACCES`: the caller may make no files in the namespace's directory.
 /// - `EAGAIN`: a process was stopped inside of an operation on the queue.
-/// - `EBADF`: `mqdes` is no handle of an open queue.
+/// - `EBADF`: `mqdes` is not the handle of an open queue.
 /// - `EBADMSG`: the queue is damaged.
 /// - `EINVAL`: `edges` is none of the three.
 /// - `EMFILE`, `ENFILE`: there are too many open files.

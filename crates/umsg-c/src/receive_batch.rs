@@ -26,7 +26,7 @@ use crate::time;
 /// # Errors
 /// - `EAGAIN`: the queue is empty, the handle has `O_NONBLOCK` and `abs_timeout` is NULL; or a process was stopped inside of
 ///   an operation on this queue and holds it up for more than a second.
-/// - `EBADF`: `mqdes` is no handle of an open queue, or was not opened for receiving.
+/// - `EBADF`: `mqdes` is not the handle of an open queue, or was not opened for receiving.
 /// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
 /// - `EFAULT`: `messages`, the `data` of one of them, or `abs_timeout` is at an address that can't be read or written.

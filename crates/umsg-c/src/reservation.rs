@@ -60,13 +60,13 @@ struct Taken {
 ///
 /// # Errors
 /// - `EAGAIN`: the queue is full, the handle has `O_NONBLOCK` and `abs_timeout` is NULL.
-/// - `EBADF`: `mqdes` is no handle of an open queue, or was not opened for sending.
+/// - `EBADF`: `mqdes` is not the handle of an open queue, or was not opened for sending.
 /// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
 /// - `EFAULT`: `reservation` or `abs_timeout` is at an address that can't be written or read.
 /// - `EINTR`: a signal handler ran while the call waited.
 /// - `EINVAL`: `tv_sec` of `abs_timeout` is negative, or `tv_nsec` is not from 0 to 999,999,999.
-/// - `EMFILE`: the process has 65,536 reservations, the most that there can be.
+/// - `EMFILE`: the process has 65,536 reservations, which is the limit.
 /// - `EMSGSIZE`: `len` is more than the queue's message size.
 /// - `ENOMEM`, `ENOSPC`: the system has no memory for the message, or the namespace's file system is full or its limit of
 ///   bytes is reached.

@@ -31,7 +31,7 @@ pub(crate) const MQ_PRIO_MAX: c_uint = 32_768;
 /// - `EAGAIN`: the queue is full and the handle has `O_NONBLOCK`, or the queue was created with `UMSG_ON_FULL_FAIL`; or a
 ///   process was stopped inside of an operation on
 ///   this queue and holds it up for more than a second.
-/// - `EBADF`: `mqdes` is no handle of an open queue, or was not opened for sending.
+/// - `EBADF`: `mqdes` is not the handle of an open queue, or was not opened for sending.
 /// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue; see umsg_defer_signal(3).
 /// - `EFAULT`: `msg_ptr` is at an address that can't be read.

@@ -24,7 +24,7 @@ use crate::pointer;
 /// On success, 0. On error, -1 with errno set to indicate the error; an incomplete snapshot is refused when it is read.
 ///
 /// # Errors
-/// - `EBADF`: `mqdes` is no handle of an open queue, or was not opened for receiving; or `fd` is no descriptor that can be
+/// - `EBADF`: `mqdes` is not the handle of an open queue, or was not opened for receiving; or `fd` is no descriptor that can be
 ///   written to.
 /// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
@@ -107,7 +107,7 @@ pub unsafe extern "C" fn umsg_mq_restore(
 /// Those of umsg_mq_send_batch(3) and read(2), and these:
 ///
 /// - `EAGAIN`: the queue has no room for all messages.
-/// - `EBADF`: `mqdes` is no handle of an open queue, or was not opened for sending; or `fd` is no descriptor that can be
+/// - `EBADF`: `mqdes` is not the handle of an open queue, or was not opened for sending; or `fd` is no descriptor that can be
 ///   read from.
 /// - `EBADMSG`: what was saved was cut short or altered.
 /// - `EINVAL`: the input is no saved queue, or one of another version.

@@ -102,7 +102,7 @@ pub struct umsg_mq_status {
 /// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// - `EBADF`: `mqdes` is no handle of an open queue.
+/// - `EBADF`: `mqdes` is not the handle of an open queue.
 /// - `EFAULT`: `status` is at an address that can't be written.
 ///
 /// # If the process dies

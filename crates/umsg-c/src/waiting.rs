@@ -29,7 +29,7 @@ pub const UMSG_WAITING_SPINNING: c_int = 2;
 /// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// - `EBADF`: `mqdes` is no handle of an open queue.
+/// - `EBADF`: `mqdes` is not the handle of an open queue.
 /// - `EINVAL`: `waiting` is none of the three.
 ///
 /// # If the process dies

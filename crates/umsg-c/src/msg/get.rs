@@ -23,7 +23,7 @@ use crate::error::answer;
 /// number of queues, `msgmni`. The defaults are the kernel's.
 ///
 /// # Return value
-/// On success, the queue's identifier, a non-negative integer that is no descriptor. On error, -1 with errno set to indicate the error.
+/// On success, the queue's identifier, a non-negative integer that is not a descriptor. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// - `EACCES`: the queue's mode does not grant the access that the lowest nine bits request; the mode of a new queue lets some users only

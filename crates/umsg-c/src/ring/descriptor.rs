@@ -104,7 +104,7 @@ pub unsafe extern "C" fn umsg_ring_pass_fd(sender: *mut umsg_ring_sender, fd: c_
 /// On success, the descriptor. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// - `EBADF`: `ring` is NULL, or no address; or no descriptor has come under this ticket, or it was taken.
+/// - `EBADF`: `ring` is NULL, or no address; or no descriptor has arrived with this ticket, or it was taken before.
 /// - `EBUSY`: a call that receives from the ring has not returned yet.
 /// - `EPERM`: this is a forked child of the process that made the ring.
 ///

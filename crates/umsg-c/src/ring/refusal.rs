@@ -7,16 +7,16 @@ use umsg::ring::{INLINE, ReceiveError, RingError, SendError};
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refusal {
     /// EBADF
-    #[error("this is no ring")]
+    #[error("the address does not belong to an open ring")]
     NoRing,
     /// EBADF
-    #[error("this is no sender of a ring")]
+    #[error("the address does not belong to an open sender of a ring")]
     NoSender,
     /// EBADF
-    #[error("{0} is no descriptor")]
+    #[error("{0} is not an open file descriptor")]
     NoDescriptor(c_int),
     /// EBADF
-    #[error("no descriptor has come under the ticket {0}")]
+    #[error("no descriptor has arrived with the ticket {0}")]
     NoSuchTicket(c_int),
     /// EBUSY
     #[error("another call that receives from this ring has not returned yet")]

@@ -119,7 +119,7 @@ static void the_last_error_says_why(void)
     CHECK(strstr(umsg_last_error(), "no message of the requested type") != NULL);
     put(queue, 1, "12345");
     FAILS(umsg_msgrcv(queue, &message, 1, 0, IPC_NOWAIT), E2BIG);
-    CHECK(strstr(umsg_last_error(), "longer than the 1 bytes") != NULL);
+    CHECK(strstr(umsg_last_error(), "longer than the buffer of 1 bytes") != NULL);
     FAILS(umsg_msgrcv(queue, &message, 1, 0, MSG_COPY), EINVAL);
     CHECK(strstr(umsg_last_error(), "MSG_COPY needs IPC_NOWAIT") != NULL);
     set_qbytes(queue, 5);
