@@ -22,6 +22,10 @@ pub(crate) fn rebuild<S: ArenaStore>(store: &S, _: S::Held<'_>) -> Result<(), Fa
     let (mut block, mut before, mut free_run) = (0, 0, 0);
     while block < end {
         let long = length(store, block)?;
+        // The length of the arena was read again there: a process may have overwritten it.
+        if long > end - block {
+            return Err(Fault::Damaged);
+        }
         if is_named(store, block)? {
             before = list_run(store, block - free_run, free_run, before)?;
             set(store, block, 0, long << 1)?;
