@@ -339,6 +339,8 @@ fn beside(
 ) -> Figure {
     let queues = (0..queues).map(|_| Identifier::create(libc::IPC_PRIVATE));
     let _queues = queues.collect::<Result<Vec<_>, _>>()?;
+    // As beside queues that have existed for a while: a scan is kept from 20 ms after the last change of their directory.
+    thread::sleep(Duration::from_millis(50));
     repeat(setting, operation)
 }
 
