@@ -203,7 +203,7 @@ fn the_file_of_another_user_under_the_name_is_not_used() {
 }
 
 #[test]
-fn messages_stay_set_aside_until_queue_label_and_dead_letter_queue_have_one_owner() {
+fn messages_stay_set_aside_until_queue_link_and_dead_letter_queue_have_one_owner() {
     let _turn = turn();
     let Some(place) = Everybodys::new() else {
         return;
@@ -237,7 +237,7 @@ fn messages_stay_set_aside_until_queue_label_and_dead_letter_queue_have_one_owne
 }
 
 #[test]
-fn a_repair_finds_the_label_of_a_corrupted_queue() {
+fn a_repair_finds_the_link_of_a_corrupted_queue() {
     let place = Place::in_turn();
     let mut options = umsg::posix::OpenOptions::new();
     options.read(true).write(true).create(true);
@@ -260,7 +260,7 @@ fn a_repair_finds_the_label_of_a_corrupted_queue() {
 }
 
 #[test]
-fn the_label_of_a_queue_goes_with_it() {
+fn the_dead_letter_link_of_a_queue_goes_with_it() {
     let place = Place::in_turn();
     let make = |goes: bool| {
         let mut options = umsg::posix::OpenOptions::new();
@@ -292,7 +292,7 @@ fn the_label_of_a_queue_goes_with_it() {
 
 #[cfg(feature = "crash-points")]
 #[test]
-fn a_killed_creator_leaves_a_label_that_is_swept_and_no_queue() {
+fn a_killed_creator_leaves_a_link_that_is_swept_and_no_queue() {
     let place = Place::in_turn();
     place.create("/dead", 10, 8192);
     let make = || {

@@ -349,7 +349,7 @@ fn foreign_files_among_the_queues_are_no_queues_and_block_no_process() {
     let private: Vec<i32> = (0..3)
         .map(|_| make(namespace, PRIVATE).unwrap().id() % 32_768)
         .collect();
-    // A directory has the name of the label of index 6.
+    // A directory has the name of the key symlink of index 6.
     assert_eq!(private, [7, 8, 9]);
     assert_eq!(sysv::totals(namespace).unwrap().queues, 4);
     for entry in sysv::list(namespace).unwrap() {
@@ -359,7 +359,7 @@ fn foreign_files_among_the_queues_are_no_queues_and_block_no_process() {
         );
         sysv::remove(namespace, entry.id).unwrap();
     }
-    // A label that led nowhere, and one that led elsewhere, were the maker's to take away.
+    // A key symlink that led nowhere, and one that led elsewhere, were the maker's to take away.
     assert_eq!(names(&place).len(), before - 2);
 }
 
@@ -388,7 +388,7 @@ fn a_file_with_another_identifier_or_key_than_its_names_is_not_taken_for_a_queue
 }
 
 #[test]
-fn a_key_leads_to_the_queue_of_its_one_label_whatever_names_stand_beside_it() {
+fn a_key_leads_to_the_queue_of_its_one_symlink_whatever_other_names_there_are() {
     let (place, elsewhere) = (Place::new(), Place::new());
     let queue = make(&place.namespace, KEY).unwrap();
     let at = |name: &str| place.path().join("msg").join(name);
@@ -418,7 +418,7 @@ fn a_key_leads_to_the_queue_of_its_one_label_whatever_names_stand_beside_it() {
 }
 
 #[test]
-fn a_name_in_the_way_of_a_keys_label_keeps_this_key_from_being_used_and_no_other() {
+fn a_name_in_the_way_of_a_key_symlink_keeps_this_key_from_being_used_and_no_other() {
     let place = Place::new();
     let at = |name: &str| place.path().join("msg").join(name);
     fs::create_dir(at("k-00001234")).unwrap();
@@ -435,8 +435,8 @@ fn a_name_in_the_way_of_a_keys_label_keeps_this_key_from_being_used_and_no_other
     sysv::diagnose(&place.namespace, KEY).unwrap();
 }
 
-/// Sets the times of a label to now, as `touch -h` does.
-fn touch(label: &Path) {
+/// Sets the times of a key symlink to now, as `touch -h` does.
+fn touch(link: &Path) {
     use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, utimensat};
     let now = Timespec {
         tv_sec: 0,
@@ -446,7 +446,7 @@ fn touch(label: &Path) {
         last_access: now,
         last_modification: now,
     };
-    utimensat(CWD, label, &times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
+    utimensat(CWD, link, &times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
 }
 
 #[test]

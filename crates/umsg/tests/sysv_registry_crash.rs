@@ -181,7 +181,7 @@ fn a_queue_whose_remover_is_killed_is_removed_and_in_no_other_queues_way() {
                 assert!(keys(&place).is_empty(), "{point}");
                 let again = sysv::remove(&place.namespace, 0).unwrap_err();
                 assert_eq!(again.errno(), libc::EINVAL, "{point}");
-                // The label of the key, if it is still there, is the victim's.
+                // The key symlink of the key, if it is still there, is the victim's.
                 let key_is_taken = (next, *point, key) == (STRANGER, "MSG_REMOVED", KEY);
                 as_user(next, point, || {
                     for _ in 0..ROUND {
@@ -198,7 +198,7 @@ fn a_queue_whose_remover_is_killed_is_removed_and_in_no_other_queues_way() {
 }
 
 #[test]
-fn the_label_that_a_killed_remover_left_keeps_the_key_from_strangers_until_its_owner_comes() {
+fn the_symlink_that_a_killed_remover_left_keeps_the_key_from_strangers_until_its_owner_comes() {
     let _turn = turn();
     for next in [VICTIM, 0] {
         let Some(place) = all_users() else { return };

@@ -272,7 +272,7 @@ fn of_many_users_that_want_a_keys_queue_one_gets_it_whichever_user_left_a_key_sy
     let users = [VICTIM, STRANGER, 0];
     let shared = Shared::<Race>::new();
     for round in 0..30 {
-        // A label that its owner and root may take away. Other users wait for that.
+        // A key symlink that its owner and root may take away. Other users wait for that.
         as_user(users[round % 2], || {
             symlink("77", place.path().join("msg/k-00001234")).unwrap()
         });
@@ -280,7 +280,7 @@ fn of_many_users_that_want_a_keys_queue_one_gets_it_whichever_user_left_a_key_sy
             become_user(users[number % users.len()]);
             let id = match open(&place, KEY, true) {
                 Ok(queue) => queue.id() as u32 + 1,
-                // The label was taken away too late for this process.
+                // The key symlink was taken away too late for this process.
                 Err(OpenError::AlreadyExists | OpenError::KeyTaken { .. }) => 0,
                 Err(error) => panic!("{error}"),
             };
@@ -298,7 +298,7 @@ fn of_many_users_that_want_a_keys_queue_one_gets_it_whichever_user_left_a_key_sy
 }
 
 #[test]
-fn a_stranger_that_made_a_keys_label_first_keeps_the_key_and_takes_no_queue_over() {
+fn a_stranger_that_made_a_key_symlink_first_keeps_the_key_and_takes_no_queue_over() {
     let _turn = turn();
     let Some(place) = all_users() else { return };
     let elsewhere = Place::new();
@@ -309,7 +309,7 @@ fn a_stranger_that_made_a_keys_label_first_keeps_the_key_and_takes_no_queue_over
         let error = open(&place, KEY, false).unwrap_err();
         expect_error!(error, OpenError::KeyTaken { .. }, libc::EACCES);
     });
-    // Root takes the label away, and the stranger can't put another in its place.
+    // Root takes the key symlink away, and the stranger can't put another in its place.
     let mut options = OpenOptions::new();
     options.namespace(&place.namespace).create(true).mode(0o666);
     let queue = options.open(KEY).unwrap();
@@ -333,12 +333,12 @@ fn a_stranger_that_made_a_keys_label_first_keeps_the_key_and_takes_no_queue_over
 }
 
 #[test]
-fn a_stranger_that_takes_its_stale_label_away_leaves_the_key_to_the_next_maker() {
+fn a_stranger_that_removes_its_stale_symlink_leaves_the_key_to_the_next_maker() {
     let _turn = turn();
     let Some(place) = all_users() else { return };
-    let label = place.path().join("msg/k-00001234");
+    let link = place.path().join("msg/k-00001234");
     let shared = Shared::<Race>::new();
-    as_user(STRANGER, || symlink("77", &label).unwrap());
+    as_user(STRANGER, || symlink("77", &link).unwrap());
     let mut victim = Child::run(|| {
         become_user(VICTIM);
         shared.ready.store(1, SeqCst);
@@ -349,7 +349,7 @@ fn a_stranger_that_takes_its_stale_label_away_leaves_the_key_to_the_next_maker()
     assert!(wait_until(STUCK, || shared.ready.load(SeqCst) == 1));
     as_user(STRANGER, || {
         std::thread::sleep(Duration::from_millis(50));
-        fs::remove_file(&label).unwrap();
+        fs::remove_file(&link).unwrap();
     });
     victim.expect(Exit::Code(0), "the next maker");
     assert_eq!(place.sysv_names(), ["0", "k-00001234"]);

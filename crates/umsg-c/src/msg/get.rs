@@ -28,7 +28,7 @@ use crate::error::answer;
 /// # Errors
 /// - `EACCES`: the queue's mode does not grant the access that the lowest nine bits request; the mode of a new queue lets some users only
 ///   send or only
-///   receive, in a namespace that refuses such modes (umsg-limits(1)); or the key's label, `msg/k-XXXXXXXX`, belongs to another
+///   receive, in a namespace that refuses such modes (umsg-limits(1)); or the key symlink, `msg/k-XXXXXXXX`, belongs to another
 ///   user and leads to no queue; or the namespace is not to be trusted or is that of other containers; umsg_last_error(3) says which.
 /// - `EBUSY`: a process was stopped while it made or removed a queue.
 /// - `EEXIST`: the queue exists, and `msgflg` has `IPC_CREAT` and `IPC_EXCL`.

@@ -138,7 +138,7 @@ impl Diagnosis {
 const REPAIR: &str = "`umsg doctor --repair` rebuilds the queue from its intact messages";
 const REMOVE: &str =
     "`umsg rm` removes the queue with its messages: no repair can restore the header";
-const UNDELIVERED: &str = "the next call moves them once the queue, its label and the dead-letter queue have one owner and the dead-letter queue exists; `umsg stat` names it";
+const UNDELIVERED: &str = "the next call moves them once the queue, its link and the dead-letter queue have one owner and the dead-letter queue exists; `umsg stat` names it";
 const UNSEEN: &str = "it is unknown whether the process uses this queue, because any user of the queue can have written its id there: run the command again as root or as its user, in its PID namespace, before you end it; `umsg rm` removes the queue in any case";
 const NOW: &str = "`umsg doctor --repair` does it now";
 

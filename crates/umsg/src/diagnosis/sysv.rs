@@ -34,7 +34,7 @@ use umsg_shm::waiters::Node;
 
 /// The identifier and key in a queue's key symlink.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Labelled {
+pub(crate) struct IdAndKey {
     pub(crate) id: i32,
     /// 0 of a queue without one.
     pub(crate) key: i32,
@@ -47,9 +47,9 @@ pub(crate) struct Labelled {
 pub(crate) fn examine(
     file: BorrowedFd<'_>,
     namespace: &Namespace,
-    label: Labelled,
+    link: IdAndKey,
 ) -> Result<Diagnosis, OpenError> {
-    examination::examine::<Segment>(file, namespace, label)
+    examination::examine::<Segment>(file, namespace, link)
 }
 
 /// Repairs the queue in a file that is open for reading and writing.
@@ -59,22 +59,22 @@ pub(crate) fn examine(
 pub(crate) fn mend(
     file: BorrowedFd<'_>,
     namespace: &Namespace,
-    label: Labelled,
+    link: IdAndKey,
 ) -> Result<Repaired, OpenError> {
-    repair::mend::<Segment>(file, namespace, label)
+    repair::mend::<Segment>(file, namespace, link)
 }
 
 impl Subject for Segment {
-    type Id = Labelled;
+    type Id = IdAndKey;
     type Layout = Layout;
     type Engine = Engine;
 
     fn header(
         file: BorrowedFd<'_>,
-        label: Labelled,
+        link: IdAndKey,
         findings: &mut Findings,
     ) -> Result<Option<Layout>, OpenError> {
-        header(file, label, findings)
+        header(file, link, findings)
     }
 
     fn copy(file: BorrowedFd<'_>, layout: Layout, namespace: &Namespace) -> Result<Segment, Errno> {
@@ -160,19 +160,19 @@ impl Subject for Segment {
 
     fn mend_header(
         file: BorrowedFd<'_>,
-        label: Labelled,
+        link: IdAndKey,
         layout: &Layout,
         repaired: &mut Repaired,
     ) -> Result<(), OpenError> {
         repair::mend_beginning(file, MAGIC, layout.len, repaired)?;
         repair::mend_mode(file, Fixed::MODE_AT, repaired)?;
         for (at, word, what) in [
-            (Header::ID_AT, label.id, "identifier"),
-            (Header::KEY_AT, label.key, "key"),
+            (Header::ID_AT, link.id, "identifier"),
+            (Header::KEY_AT, link.key, "key"),
         ] {
             if repaired.header_finding(at).is_some() {
                 repair::write(file, &word.to_ne_bytes(), at)?;
-                repaired.note(format!("wrote the {what} of the queue's label"));
+                repaired.note(format!("wrote the {what} of the queue's link"));
             }
         }
         Ok(())
@@ -229,22 +229,22 @@ impl Subject for Segment {
 /// Checks the header, and says what follows from it. None if nothing does.
 fn header(
     file: BorrowedFd<'_>,
-    label: Labelled,
+    link: IdAndKey,
     findings: &mut Findings,
 ) -> Result<Option<Layout>, OpenError> {
     let beginning = Beginning::read(file)?;
     beginning.check_kind(MAGIC, VERSION, LAYOUT_HASH, findings)?;
     findings.equal_at(
-        "the header has the identifier of the queue's label",
+        "the header has the identifier of the queue's link",
         Header::ID_AT,
-        label.id,
+        link.id,
         beginning.u32_at(Header::ID_AT as usize) as i32,
     );
     let hex = |key: i32| format!("{key:#010x}");
     findings.equal_at(
-        "the header has the key of the queue's label",
+        "the header has the key of the queue's link",
         Header::KEY_AT,
-        hex(label.key),
+        hex(link.key),
         hex(beginning.u32_at(Header::KEY_AT as usize) as i32),
     );
     let (capacity, msgmax) = (beginning.u64_at(16), beginning.u32_at(32));

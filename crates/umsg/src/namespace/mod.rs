@@ -12,8 +12,8 @@
 //! │       └── queue          and its file; see `transient/`
 //! ├── msg                    root's, mode 1777: System V queues, see `msg/mod.rs`
 //! │   ├── 3                  a queue's file, by its index
-//! │   └── k-00001234         its label: a link that has its key for a name and its identifier for a text
-//! ├── bell                   root's, mode 1777: a FIFO for each queue that is polled, see `bells.rs`
+//! │   └── k-00001234         its key symlink: the key is in its name, the identifier is its text
+//! ├── bell                   root's, mode 1777: a FIFO for each queue that is polled, see `poll_fifos.rs`
 //! ├── ring                   root's, mode 1777: rings
 //! │   ├── jobs               the ring /jobs: a regular file of the user that receives from it
 //! │   └── .bell-1234-2f...   its doorbell: a socket; the number of that file's inode, and a random one
@@ -90,7 +90,9 @@ pub use error::NamespaceError;
 pub(crate) use file_error::FileError;
 pub use intruders::Intruder;
 pub use limits::Limits;
-pub(crate) use msg::{Entry, Files, INDICES, Label, Locked, NewFile, PATIENCE, label_name};
+pub(crate) use msg::{
+    Entry, Files, INDICES, KeySymlink, Locked, NewFile, PATIENCE, key_symlink_name,
+};
 pub(crate) use names::{NameError, QueueName};
 pub(crate) use open::FileAccess;
 pub(crate) use publish::Unpublished;

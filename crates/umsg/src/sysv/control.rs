@@ -122,7 +122,7 @@ impl Queue {
             }
             other => other?,
         };
-        let label = registry::label_of(&files, summary.key, summary.id)?.unwrap_or_default();
+        let link = registry::key_symlink_of(&files, summary.key, summary.id)?.unwrap_or_default();
         let fixed = self.engine.segment().fixed();
         let mut is_checked = false;
         for _ in 0..CHANGES {
@@ -137,7 +137,7 @@ impl Queue {
                 is_checked = true;
             }
             let after = change.applied_to(said, before);
-            file_rights::hand_over(&files, file.as_fd(), &label, [before, after])
+            file_rights::hand_over(&files, file.as_fd(), &link, [before, after])
                 .map_err(|_| ControlError::RightsNotPossible)?;
             crash_point!(MSGCTL_HANDED_OVER);
             let version = self.apply(change, |fixed, held| {

@@ -6,9 +6,9 @@
 //! | the user's lock is taken; no other process created the key's queue meanwhile | the kernel releases the lock |
 //! | the file gets its index, which from then on belongs to its creator alone | there is no queue; a later process of the user, or of root, that needs the index removes the file |
 //! | the identifier is noted, larger than all earlier ones | the same; the identifier is skipped |
-//! | **the label is made** | the queue exists |
+//! | **the key symlink is made** | the queue exists |
 //!
-//! A key has one label, see `namespace/msg/mod.rs`. A label that exists already may belong to a queue that another process creates
+//! A key has one key symlink, see `namespace/msg/mod.rs`. A key symlink that exists already may belong to a queue that another process creates
 //! or removes at this moment. Then the creator removes its file, and tries again for [`WAIT`].
 
 use super::error::OpenError;
@@ -17,7 +17,7 @@ use super::registry::{GetRequest, Obtained, PRIVATE, find, judge};
 use super::{file_rights, sweep};
 use crate::error::QueueError;
 use crate::namespace::{
-    FileError, Files, INDICES, Limits, Locked, Namespace, NewFile, PATIENCE, label_name,
+    FileError, Files, INDICES, Limits, Locked, Namespace, NewFile, PATIENCE, key_symlink_name,
 };
 use std::time::{Duration, Instant};
 use umsg_shm::crash::crash_point;
@@ -25,7 +25,7 @@ use umsg_shm::sys::random::random;
 use umsg_shm::sys::stack::nap;
 use umsg_shm::sysv_engine::segment::{self, Identity, Layout, Segment};
 
-/// The time for which a creator tries again while the label exists.
+/// The time for which a creator tries again while the key symlink exists.
 const WAIT: Duration = Duration::from_secs(1);
 /// The longest sleep between two attempts: the first one, and each later one.
 const NAPS: [Duration; 2] = [Duration::from_micros(200), Duration::from_millis(20)];
@@ -57,7 +57,7 @@ pub(super) fn create(
     }
 }
 
-/// Makes one attempt of [`create`]. `KeyTaken`: another label exists, and may lead to no queue yet or no more.
+/// Makes one attempt of [`create`]. `KeyTaken`: another key symlink exists, and may lead to no queue yet or no more.
 fn attempt(
     namespace: &Namespace,
     key: i32,
@@ -105,7 +105,7 @@ fn build(new: &NewFile, key: i32, mode: u32, limits: &Limits) -> Result<Segment,
     Ok(segment)
 }
 
-/// Gives a queue its names and its identifier. The queue exists once its label does.
+/// Gives a queue its names and its identifier. The queue exists once its key symlink does.
 fn name(
     new: &mut NewFile,
     segment: &Segment,
@@ -119,21 +119,21 @@ fn name(
         if !sweep::index(new.files(), index, lock) {
             continue;
         }
-        let label = label_name(key, index);
-        match sweep::key_symlink(new.files(), &label, key, index, lock)? {
+        let link = key_symlink_name(key, index);
+        match sweep::key_symlink(new.files(), &link, key, index, lock)? {
             true => {}
-            // For a queue without a key, each index has its own label.
+            // For a queue without a key, each index has its own key symlink.
             false if key == PRIVATE => continue,
-            false => return Err(OpenError::KeyTaken { label }),
+            false => return Err(OpenError::KeyTaken { link }),
         }
-        // No label has this identifier: a process that finds the linked file before `number` finds no queue.
+        // No key symlink has this identifier: a process that finds the linked file before `number` finds no queue.
         segment.fixed().header.set_id(last.with(index).id());
         match new.link(index) {
             Err(FileError::AlreadyExists) => continue,
             other => other?,
         }
         crash_point!(MSGGET_INDEXED);
-        let made = number(new.files(), segment, label, index, in_use);
+        let made = number(new.files(), segment, link, index, in_use);
         // The index still belongs to this process.
         if made.is_err() {
             new.files().take_file(index, caller().0.as_raw());
@@ -143,11 +143,11 @@ fn name(
     Err(OpenError::TooManyQueues(limits.msgmni))
 }
 
-/// Gives the queue at an index its identifier and its label.
+/// Gives the queue at an index its identifier and its key symlink.
 fn number(
     files: &mut Files,
     segment: &Segment,
-    label: String,
+    link: String,
     index: u32,
     in_use: u32,
 ) -> Result<(), OpenError> {
@@ -156,9 +156,9 @@ fn number(
     segment.fixed().header.set_id(next.id());
     files.note_next(next)?;
     crash_point!(MSGGET_NUMBERED);
-    match files.put_label(&label, next.id()) {
+    match files.put_key_symlink(&link, next.id()) {
         Ok(()) => {}
-        Err(FileError::AlreadyExists) => return Err(OpenError::KeyTaken { label }),
+        Err(FileError::AlreadyExists) => return Err(OpenError::KeyTaken { link }),
         Err(error) => return Err(error.into()),
     }
     crash_point!(MSGGET_LABELLED);

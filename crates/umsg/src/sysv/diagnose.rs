@@ -1,11 +1,11 @@
 //! Diagnosis and repair of a queue.
 
 use super::error::OpenError;
-use super::registry::{Behind, behind, label_with, labelled};
-use crate::diagnosis::sysv::Labelled;
+use super::registry::{Behind, behind, entry_of, key_symlink_with};
+use crate::diagnosis::sysv::IdAndKey;
 use crate::diagnosis::{self, Diagnosis, Repaired};
 use crate::error;
-use crate::namespace::{Entry, Files, Label, Namespace, label_name};
+use crate::namespace::{Entry, Files, KeySymlink, Namespace, key_symlink_name};
 use rustix::fd::{AsFd, BorrowedFd};
 
 /// Examines the queue of a key, as [`posix::diagnose`](crate::posix::diagnose) does. It takes no lock and changes nothing. The queue may
@@ -85,14 +85,14 @@ pub fn repair_id(namespace: &Namespace, id: i32) -> Result<Repaired, OpenError> 
 }
 
 /// An operation on a queue's file.
-type Treat<T> = fn(BorrowedFd<'_>, &Namespace, Labelled) -> Result<T, error::OpenError>;
+type Treat<T> = fn(BorrowedFd<'_>, &Namespace, IdAndKey) -> Result<T, error::OpenError>;
 
 fn of_key<T>(namespace: &Namespace, key: i32, treat: Treat<T>) -> Result<T, OpenError> {
     let mut files = namespace.msg_files()?;
-    let Label::Of(id) = files.label(&label_name(key, 0))? else {
+    let KeySymlink::Of(id) = files.key_symlink(&key_symlink_name(key, 0))? else {
         return Err(OpenError::NotFound);
     };
-    match of_label(&mut files, namespace, &labelled(id, key), treat) {
+    match of_key_symlink(&mut files, namespace, &entry_of(id, key), treat) {
         Err(OpenError::NoSuchId) => Err(OpenError::NotFound),
         other => other,
     }
@@ -100,23 +100,23 @@ fn of_key<T>(namespace: &Namespace, key: i32, treat: Treat<T>) -> Result<T, Open
 
 fn of_id<T>(namespace: &Namespace, id: i32, treat: Treat<T>) -> Result<T, OpenError> {
     let mut files = namespace.msg_files()?;
-    let label = label_with(&files, id)?.ok_or(OpenError::NoSuchId)?;
-    of_label(&mut files, namespace, &label, treat)
+    let link = key_symlink_with(&files, id)?.ok_or(OpenError::NoSuchId)?;
+    of_key_symlink(&mut files, namespace, &link, treat)
 }
 
-fn of_label<T>(
+fn of_key_symlink<T>(
     files: &mut Files,
     namespace: &Namespace,
-    label: &Entry,
+    link: &Entry,
     treat: Treat<T>,
 ) -> Result<T, OpenError> {
-    let file = match behind(files, label)? {
+    let file = match behind(files, link)? {
         Behind::Nothing => return Err(OpenError::NoSuchId),
         Behind::Closed => return Err(OpenError::PermissionDenied),
         Behind::Queue(file, _) | Behind::Unusable(file, _) => file,
     };
-    let (id, key) = (label.id, label.key);
-    match treat(file.as_fd(), namespace, Labelled { id, key }) {
+    let (id, key) = (link.id, link.key);
+    match treat(file.as_fd(), namespace, IdAndKey { id, key }) {
         Err(error::OpenError::NotFound) => Err(OpenError::NoSuchId),
         other => Ok(other?),
     }

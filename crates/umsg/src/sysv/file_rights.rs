@@ -59,7 +59,7 @@ pub(super) fn give(file: BorrowedFd<'_>, rights: &[Rights]) -> io::Result<()> {
     }
 }
 
-/// Gives a queue's file and label to the queue's new owner and group, with the rights of the old and the new owner. A process
+/// Gives a queue's file and key symlink to the queue's new owner and group, with the rights of the old and the new owner. A process
 /// that can't give files away names the new owner in a list.
 ///
 /// # Errors
@@ -67,7 +67,7 @@ pub(super) fn give(file: BorrowedFd<'_>, rights: &[Rights]) -> io::Result<()> {
 pub(super) fn hand_over(
     files: &Files,
     file: BorrowedFd<'_>,
-    label: &str,
+    link: &str,
     [before, after]: [Rights; 2],
 ) -> io::Result<()> {
     let both = [before, after];
@@ -77,7 +77,7 @@ pub(super) fn hand_over(
         let _ = give_list(file, &List::naming_all(&both, &stat));
         let user = Uid::from_raw(after.uid);
         if fs::fchown(file, Some(user), None).is_ok() {
-            files.give_label(label, user);
+            files.give_key_symlink(link, user);
         }
     }
     if before.gid != after.gid {

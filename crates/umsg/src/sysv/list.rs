@@ -3,7 +3,7 @@
 use super::entry::Entry;
 use super::error::{ControlError, OpenError};
 use super::permission::Rights;
-use super::registry::{index_of, is_labelled, is_marked, is_no_file, said};
+use super::registry::{has_key_symlink, index_of, is_marked, is_no_file, said};
 use super::scan::{Counts, Scan, entry_behind};
 use super::status::TO_LOOK;
 use crate::namespace::{FileError, Files, INDICES, Namespace};
@@ -50,24 +50,24 @@ fn find(files: &mut Files, index: u32) -> Result<Option<Entry>, OpenError> {
         Ok(file) => match said(&file)? {
             Some(said) if said.is_removed => Ok(None),
             Some(said) if is_its_own(files, index, &said)? => Ok(Some(Entry::of_summary(&said))),
-            _ => by_label(files, index),
+            _ => by_key_symlink(files, index),
         },
         Err(FileError::Denied) if is_marked(files, index)? => Ok(None),
-        Err(FileError::Denied) => by_label(files, index),
+        Err(FileError::Denied) => by_key_symlink(files, index),
         Err(error) if is_no_file(&error) => Ok(None),
         Err(error) => Err(error.into()),
     }
 }
 
 fn is_its_own(files: &Files, index: u32, said: &Summary) -> Result<bool, OpenError> {
-    Ok(index_of(said.id) == index && is_labelled(files, said)?)
+    Ok(index_of(said.id) == index && has_key_symlink(files, said)?)
 }
 
-/// Finds the queue of an index by its label. The names of labels do not contain the index, so all labels are read.
-fn by_label(files: &mut Files, index: u32) -> Result<Option<Entry>, OpenError> {
-    let labels = files.entries()?;
-    let label = labels.iter().rfind(|label| label.index == index);
-    label.map_or(Ok(None), |label| entry_behind(files, label))
+/// Finds the queue of an index by its key symlink. The names of key symlinks do not contain the index, so all key symlinks are read.
+fn by_key_symlink(files: &mut Files, index: u32) -> Result<Option<Entry>, OpenError> {
+    let links = files.entries()?;
+    let link = links.iter().rfind(|link| link.index == index);
+    link.map_or(Ok(None), |link| entry_behind(files, link))
 }
 
 fn may_look(entry: &Entry) -> bool {

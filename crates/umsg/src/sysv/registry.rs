@@ -1,12 +1,12 @@
 //! Finding queues by key and by identifier (msgget).
 //!
 //! ```text
-//!   key -- label's text --> identifier -- modulo 32768 --> file -- header --> is it the right queue?
+//!   key -- key symlink's text --> identifier -- modulo 32768 --> file -- header --> is it the right queue?
 //! ```
 //!
 //! A search takes no lock. Names may change meanwhile: then the answer was right at some moment during the call.
 //!
-//! A queue exists if its label and its file exist, see the table in `namespace/msg/mod.rs`. The header only tells whether the queue
+//! A queue exists if its key symlink and its file exist, see the table in `namespace/msg/mod.rs`. The header only tells whether the queue
 //! was removed meanwhile, or whether the file belongs to another queue. Any other header is damaged, and its queue exists
 //! nevertheless.
 
@@ -14,7 +14,7 @@ use super::create;
 use super::error::OpenError;
 use super::permission::Rights;
 use crate::error::SegmentError;
-use crate::namespace::{Entry, FileError, Files, INDICES, Label, Namespace, label_name};
+use crate::namespace::{Entry, FileError, Files, INDICES, KeySymlink, Namespace, key_symlink_name};
 use rustix::fd::{AsFd, OwnedFd};
 use umsg_shm::sysv_engine::segment::{Segment, Summary, attach, is_marked_removed, summary};
 
@@ -119,15 +119,15 @@ pub(super) fn judge(found: ExistingQueue, request: GetRequest) -> Result<Existin
     }
 }
 
-/// Returns the queue of a key: the queue to which the key's label leads.
+/// Returns the queue of a key: the queue to which the key symlink leads.
 ///
 /// # Errors
 /// `NotAQueue`, `Damaged`, `OtherVersion` if it can't be used.
 pub(super) fn find(files: &mut Files, key: i32) -> Result<Option<ExistingQueue>, OpenError> {
-    let Label::Of(id) = files.label(&label_name(key, 0))? else {
+    let KeySymlink::Of(id) = files.key_symlink(&key_symlink_name(key, 0))? else {
         return Ok(None);
     };
-    let file = match behind(files, &labelled(id, key))? {
+    let file = match behind(files, &entry_of(id, key))? {
         Behind::Nothing => return Ok(None),
         Behind::Closed => None,
         Behind::Queue(file, said) => Some((file, said)),
@@ -136,7 +136,7 @@ pub(super) fn find(files: &mut Files, key: i32) -> Result<Option<ExistingQueue>,
     Ok(Some(ExistingQueue { id, file }))
 }
 
-/// The object to which a label leads.
+/// The object to which a key symlink leads.
 pub(super) enum Behind {
     /// No queue, a removed queue, another queue, or an unfinished queue.
     Nothing,
@@ -148,8 +148,8 @@ pub(super) enum Behind {
     Unusable(OwnedFd, OpenError),
 }
 
-/// Makes the contents of a label for a queue with this identifier and key.
-pub(super) fn labelled(id: i32, key: i32) -> Entry {
+/// Makes the contents of a key symlink for a queue with this identifier and key.
+pub(super) fn entry_of(id: i32, key: i32) -> Entry {
     Entry {
         index: index_of(id),
         id,
@@ -157,27 +157,27 @@ pub(super) fn labelled(id: i32, key: i32) -> Entry {
     }
 }
 
-/// Follows a label, which was read before.
+/// Follows a key symlink, which was read before.
 ///
 /// # Errors
 /// `TooManyFiles`, `Namespace`, `System`.
-pub(super) fn behind(files: &mut Files, label: &Entry) -> Result<Behind, OpenError> {
-    let file = match files.open(label.index) {
+pub(super) fn behind(files: &mut Files, link: &Entry) -> Result<Behind, OpenError> {
+    let file = match files.open(link.index) {
         Ok(file) => file,
-        Err(FileError::Denied) if is_marked(files, label.index)? => return Ok(Behind::Nothing),
+        Err(FileError::Denied) if is_marked(files, link.index)? => return Ok(Behind::Nothing),
         Err(FileError::Denied) => return Ok(Behind::Closed),
         Err(error) if is_no_file(&error) => return Ok(Behind::Nothing),
         Err(error) => return Err(error.into()),
     };
     let error = match summary(file.as_fd()).map_err(OpenError::from) {
-        Ok(said) if said.is_removed || is_anothers(files, &file, &said, label)? => {
+        Ok(said) if said.is_removed || is_anothers(files, &file, &said, link)? => {
             return Ok(Behind::Nothing);
         }
-        Ok(said) if said.id == label.id && said.key == label.key => {
+        Ok(said) if said.id == link.id && said.key == link.key => {
             return Ok(Behind::Queue(file, said));
         }
         Ok(_) => OpenError::Segment(SegmentError::Damaged(
-            "its header has another key or identifier than its label",
+            "its header has another key or identifier than its key symlink",
         )),
         Err(error) if is_unusable(&error) => error,
         Err(error) => return Err(error),
@@ -185,24 +185,24 @@ pub(super) fn behind(files: &mut Files, label: &Entry) -> Result<Behind, OpenErr
     Ok(Behind::Unusable(file, error))
 }
 
-/// Whether an intact header belongs to another queue than the label's.
+/// Whether an intact header belongs to another queue than the key symlink's.
 ///
-/// Then the file belongs to an unfinished queue, or to a queue with its own label, or the label is gone. The own label may have
+/// Then the file belongs to an unfinished queue, or to a queue with its own key symlink, or the key symlink is gone. The own key symlink may have
 /// another index if the file has two names. Any other header is damaged.
 fn is_anothers(
     files: &Files,
     file: &OwnedFd,
     said: &Summary,
-    label: &Entry,
+    link: &Entry,
 ) -> Result<bool, OpenError> {
-    if said.id == label.id && said.key == label.key {
+    if said.id == link.id && said.key == link.key {
         return Ok(false);
     }
-    let is_here = index_of(said.id) == label.index;
-    let is_unfinished = is_here && said.id != label.id && said.key != label.key;
+    let is_here = index_of(said.id) == link.index;
+    let is_unfinished = is_here && said.id != link.id && said.key != link.key;
     Ok(is_unfinished
-        || is_labelled(files, said)? && (is_here || is_at(files, file, index_of(said.id))?)
-        || label_of(files, label.key, label.id)?.is_none())
+        || has_key_symlink(files, said)? && (is_here || is_at(files, file, index_of(said.id))?)
+        || key_symlink_of(files, link.key, link.id)?.is_none())
 }
 
 /// Whether an open file is the file at an index. A copy with the same header is not.
@@ -247,17 +247,17 @@ pub(super) fn open_id(files: &mut Files, id: i32) -> Result<(OwnedFd, Summary), 
         Err(error) => return Err(error.into()),
     };
     if let Ok(said) = summary(file.as_fd()) {
-        let is_labelled = index_of(said.id) == index_of(id) && is_labelled(files, &said)?;
-        if said.is_removed || is_labelled {
+        let is_found = index_of(said.id) == index_of(id) && has_key_symlink(files, &said)?;
+        if said.is_removed || is_found {
             return match said.id == id && !said.is_removed {
                 true => Ok((file, said)),
                 false => Err(OpenError::NoSuchId),
             };
         }
     }
-    // The header may be forged: the labels tell to which queue the file belongs.
-    let label = label_with(files, id)?.ok_or(OpenError::NoSuchId)?;
-    match behind(files, &label)? {
+    // The header may be forged: the key symlinks tell to which queue the file belongs.
+    let link = key_symlink_with(files, id)?.ok_or(OpenError::NoSuchId)?;
+    match behind(files, &link)? {
         Behind::Nothing => Err(OpenError::NoSuchId),
         Behind::Closed => Err(OpenError::PermissionDenied),
         Behind::Queue(file, said) => Ok((file, said)),
@@ -265,15 +265,15 @@ pub(super) fn open_id(files: &mut Files, id: i32) -> Result<(OwnedFd, Summary), 
     }
 }
 
-/// Returns the label of the queue with an identifier.
-pub(super) fn label_with(files: &Files, id: i32) -> Result<Option<Entry>, OpenError> {
+/// Returns the key symlink of the queue with an identifier.
+pub(super) fn key_symlink_with(files: &Files, id: i32) -> Result<Option<Entry>, OpenError> {
     let entries = files.entries()?;
     Ok(entries.into_iter().find(|entry| entry.id == id))
 }
 
 /// Returns the error for an identifier whose file the caller may not open, or whose queue was removed.
 fn denied(files: &Files, id: i32) -> Result<OpenError, OpenError> {
-    let is = !is_marked(files, index_of(id))? && label_with(files, id)?.is_some();
+    let is = !is_marked(files, index_of(id))? && key_symlink_with(files, id)?.is_some();
     Ok(match is {
         true => OpenError::PermissionDenied,
         false => OpenError::NoSuchId,
@@ -286,15 +286,19 @@ pub(super) fn is_marked(files: &Files, index: u32) -> Result<bool, OpenError> {
     Ok(stat.is_some_and(|stat| is_marked_removed(stat.st_size as u64)))
 }
 
-/// Whether a queue has its label. A queue without a label is unfinished.
-pub(super) fn is_labelled(files: &Files, said: &Summary) -> Result<bool, OpenError> {
-    label_of(files, said.key, said.id).map(|label| label.is_some())
+/// Whether a queue has its key symlink. A queue without a key symlink is unfinished.
+pub(super) fn has_key_symlink(files: &Files, said: &Summary) -> Result<bool, OpenError> {
+    key_symlink_of(files, said.key, said.id).map(|link| link.is_some())
 }
 
-/// Returns the name of a queue's label, if the label exists.
-pub(super) fn label_of(files: &Files, key: i32, id: i32) -> Result<Option<String>, OpenError> {
-    let name = label_name(key, index_of(id));
-    let is_its = files.label(&name)? == Label::Of(id);
+/// Returns the name of a queue's key symlink, if the key symlink exists.
+pub(super) fn key_symlink_of(
+    files: &Files,
+    key: i32,
+    id: i32,
+) -> Result<Option<String>, OpenError> {
+    let name = key_symlink_name(key, index_of(id));
+    let is_its = files.key_symlink(&name)? == KeySymlink::Of(id);
     Ok(is_its.then_some(name))
 }
 

@@ -51,7 +51,7 @@ pub(super) struct Scan {
 /// A queue that a scan found.
 #[derive(Debug)]
 struct Known {
-    label: namespace::Entry,
+    link: namespace::Entry,
     view: Option<HeaderView>,
 }
 
@@ -95,7 +95,7 @@ impl Scan {
 
     /// Returns the highest index of a queue; 0 without a queue.
     pub(super) fn highest_index(&self) -> u32 {
-        self.queues.last().map_or(0, |known| known.label.index)
+        self.queues.last().map_or(0, |known| known.link.index)
     }
 
     fn map_headers(&mut self, files: &mut Files) -> Result<(), OpenError> {
@@ -108,7 +108,7 @@ impl Scan {
             if room == 0 {
                 break;
             }
-            if let Behind::Queue(file, _) = behind(files, &known.label)? {
+            if let Behind::Queue(file, _) = behind(files, &known.link)? {
                 // Without a mapping, the header is read from the file each time.
                 known.view = HeaderView::map(rustix::fd::AsFd::as_fd(&file)).ok();
                 room -= 1;
@@ -123,7 +123,7 @@ impl Scan {
         let mut entries: Vec<Entry> = Vec::new();
         for known in &self.queues {
             if let Some(entry) = known.entry(files)? {
-                // Two labels of one identifier are neighbours: the last one counts.
+                // Two key symlinks of one identifier are neighbours: the last one counts.
                 entries.pop_if(|previous| previous.id == entry.id);
                 entries.push(entry);
             }
@@ -149,16 +149,16 @@ impl Known {
     fn entry(&self, files: &mut Files) -> Result<Option<Entry>, OpenError> {
         if let Some(view) = &self.view
             && let Ok(said) = view.summary()
-            && (said.id, said.key) == (self.label.id, self.label.key)
+            && (said.id, said.key) == (self.link.id, self.link.key)
             && !said.is_removed
         {
             return Ok(Some(Entry::of_summary(&said)));
         }
-        entry_behind(files, &self.label)
+        entry_behind(files, &self.link)
     }
 
     fn counts(&self, files: &mut Files) -> Result<Option<Counts>, OpenError> {
-        let id = self.label.id;
+        let id = self.link.id;
         let entry = match self.view.as_ref().and_then(HeaderView::counts) {
             Some((messages, bytes)) => {
                 return Ok(Some(Counts {
@@ -167,7 +167,7 @@ impl Known {
                     bytes,
                 }));
             }
-            None => entry_behind(files, &self.label)?,
+            None => entry_behind(files, &self.link)?,
         };
         Ok(entry.map(|entry| Counts {
             id,
@@ -177,32 +177,32 @@ impl Known {
     }
 }
 
-/// Returns the queue of a label; None if the label leads to no queue.
+/// Returns the queue of a key symlink; None if the key symlink leads to no queue.
 pub(super) fn entry_behind(
     files: &mut Files,
-    label: &namespace::Entry,
+    link: &namespace::Entry,
 ) -> Result<Option<Entry>, OpenError> {
-    match behind(files, label)? {
+    match behind(files, link)? {
         Behind::Nothing => Ok(None),
         Behind::Queue(_, said) => Ok(Some(Entry::of_summary(&said))),
         // A damaged queue exists, too.
         Behind::Closed | Behind::Unusable(..) => Ok(files
-            .stat(label.index)?
-            .map(|stat| Entry::of_file(label.id, label.key, &stat))),
+            .stat(link.index)?
+            .map(|stat| Entry::of_file(link.id, link.key, &stat))),
     }
 }
 
-/// Gives the labels of a new scan the headers that an older one has mapped.
-fn merged(labels: Vec<namespace::Entry>, older: Option<Scan>) -> Vec<Known> {
+/// Gives the key symlinks of a new scan the headers that an older one has mapped.
+fn merged(links: Vec<namespace::Entry>, older: Option<Scan>) -> Vec<Known> {
     let mut older = older
         .map_or(Vec::new(), |scan| scan.queues)
         .into_iter()
         .peekable();
-    let known = |label: namespace::Entry| {
-        while older.next_if(|known| known.label < label).is_some() {}
-        let same = older.next_if(|known| known.label == label);
+    let known = |link: namespace::Entry| {
+        while older.next_if(|known| known.link < link).is_some() {}
+        let same = older.next_if(|known| known.link == link);
         let view = same.and_then(|known| known.view);
-        Known { label, view }
+        Known { link, view }
     };
-    labels.into_iter().map(known).collect()
+    links.into_iter().map(known).collect()
 }

@@ -1,14 +1,15 @@
 //! Removal of stale names: of removed queues, and of queues whose creation or removal a death has interrupted.
 //!
 //! In a sticky directory, only a file's owner and root may remove its names, and they do so under the owner's lock. Other users
-//! skip the index. The stale label of a key keeps them from creating a queue of this key.
+//! skip the index. The stale key symlink of a key keeps them from creating a queue of this key.
 
 use super::error::{ControlError, OpenError};
 use super::permission::Rights;
 use super::registry::{
-    Behind, PRIVATE, behind, index_of, is_labelled, label_of, label_with, labelled, said,
+    Behind, PRIVATE, behind, entry_of, has_key_symlink, index_of, key_symlink_of, key_symlink_with,
+    said,
 };
-use crate::namespace::{FileError, Files, Label, Locked, Namespace, PATIENCE, caller};
+use crate::namespace::{FileError, Files, KeySymlink, Locked, Namespace, PATIENCE, caller};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 use umsg_shm::crash::crash_point;
@@ -38,8 +39,8 @@ pub(super) fn removed(namespace: &Namespace, id: i32) {
 /// `NotOwner` unless the caller is the owner of the file, or has CAP_SYS_ADMIN; `Open` (EINVAL) if there is none.
 pub(super) fn unusable(namespace: &Namespace, id: i32, is_ours: bool) -> Result<(), ControlError> {
     let mut files = namespace.msg_files()?;
-    // The label of the identifier tells which file belongs to it.
-    let named = label_with(&files, id)?.ok_or(OpenError::NoSuchId)?;
+    // The key symlink of the identifier tells which file belongs to it.
+    let named = key_symlink_with(&files, id)?.ok_or(OpenError::NoSuchId)?;
     let stat = files.stat(named.index)?.ok_or(OpenError::NoSuchId)?;
     if !Rights::of_file(&stat).are_the_callers() {
         return Err(ControlError::NotOwner);
@@ -49,7 +50,7 @@ pub(super) fn unusable(namespace: &Namespace, id: i32, is_ours: bool) -> Result<
         Err(error) if stat.st_uid == caller() => return Err(OpenError::from(error).into()),
         lock => lock.ok(),
     };
-    if label_with(&files, id)? != Some(named) {
+    if key_symlink_with(&files, id)? != Some(named) {
         return Err(OpenError::NoSuchId.into());
     }
     if is_ours
@@ -59,7 +60,7 @@ pub(super) fn unusable(namespace: &Namespace, id: i32, is_ours: bool) -> Result<
         // This fails for a read-only file. Then the queue lives on in memory, without a name.
         let _ = write_removed(file.as_fd());
     }
-    take_label(&files, id, named.key);
+    take_key_symlink(&files, id, named.key);
     let taken = files.take_file(named.index, stat.st_uid);
     drop(lock);
     match taken {
@@ -87,7 +88,7 @@ pub(super) fn index(files: &mut Files, index: u32, _lock: &Locked) -> bool {
     }
 }
 
-/// Whether the name of a label is free. Removes a label that leads to no queue. The caller holds its own user's lock.
+/// Whether the name of a key symlink is free. Removes a key symlink that leads to no queue. The caller holds its own user's lock.
 ///
 /// # Errors
 /// `TooManyFiles`, `Namespace`, `System`.
@@ -98,32 +99,33 @@ pub(super) fn key_symlink(
     index: u32,
     _lock: &Locked,
 ) -> Result<bool, OpenError> {
-    let Some(owner) = files.label_owner(name)? else {
+    let Some(owner) = files.key_symlink_owner(name)? else {
         return Ok(true);
     };
     let lock = match owner == caller() {
         true => None,
         false if !files.may_take_others() => return Ok(false),
         false => match files.lock_of(owner, SHORT) {
-            // The owner has created no queue: it planted the label.
+            // The owner has created no queue: it planted the key symlink.
             Err(FileError::NotFound) => None,
             Err(_) => return Ok(false),
             Ok(lock) => Some(lock),
         },
     };
-    // Checked again under the lock of the label's owner.
-    let is_stale = files.label_owner(name)? == Some(owner) && is_stale(files, name, key, index)?;
-    let is_free = is_stale && files.take_label(name, owner);
+    // Checked again under the lock of the key symlink's owner.
+    let is_stale =
+        files.key_symlink_owner(name)? == Some(owner) && is_stale(files, name, key, index)?;
+    let is_free = is_stale && files.take_key_symlink(name, owner);
     drop(lock);
     Ok(is_free)
 }
 
-/// Whether a label, or another file of its name, leads to no queue.
+/// Whether a key symlink, or another file of its name, leads to no queue.
 fn is_stale(files: &mut Files, name: &str, key: i32, index: u32) -> Result<bool, OpenError> {
-    match files.label(name)? {
-        // The label of a queue without a key belongs to its own index only.
-        Label::Of(id) if key != PRIVATE || index_of(id) == index => {
-            let behind = behind(files, &labelled(id, key))?;
+    match files.key_symlink(name)? {
+        // The key symlink of a queue without a key belongs to its own index only.
+        KeySymlink::Of(id) if key != PRIVATE || index_of(id) == index => {
+            let behind = behind(files, &entry_of(id, key))?;
             Ok(matches!(behind, Behind::Nothing))
         }
         _ => Ok(true),
@@ -162,38 +164,39 @@ fn left(files: &mut Files, index: u32) -> Option<Summary> {
     (index_of(said.id) == index && is_none(files, index, &said)).then_some(said)
 }
 
-/// Removes a stale file of that owner, and its label. The caller holds the owner's lock.
+/// Removes a stale file of that owner, and its key symlink. The caller holds the owner's lock.
 fn take_left(files: &mut Files, index: u32, owner: u32) -> bool {
     let Some(said) = left(files, index) else {
         return false;
     };
-    take_label(files, said.id, said.key);
+    take_key_symlink(files, said.id, said.key);
     crash_point!(MSGCTL_UNLABELLED);
     files.take_file(index, owner)
 }
 
-/// Whether a file belongs to no queue. A file without a label is unfinished, and its creator would hold the owner's lock.
+/// Whether a file belongs to no queue. A file without a key symlink is unfinished, and its creator would hold the owner's lock.
 fn is_none(files: &mut Files, index: u32, said: &Summary) -> bool {
-    said.is_removed || matches!(is_labelled(files, said), Ok(false)) && !is_anybodys(files, index)
+    said.is_removed
+        || matches!(has_key_symlink(files, said), Ok(false)) && !is_anybodys(files, index)
 }
 
-/// Whether a label leads to a queue at this index, damaged or not.
+/// Whether a key symlink leads to a queue at this index, damaged or not.
 fn is_anybodys(files: &mut Files, index: u32) -> bool {
-    let Ok(mut labels) = files.entries() else {
+    let Ok(mut links) = files.entries() else {
         return true;
     };
-    labels.retain(|label| label.index == index);
-    let mut labels = labels.iter();
-    labels.any(|label| !matches!(behind(files, label), Ok(Behind::Nothing)))
+    links.retain(|link| link.index == index);
+    let mut links = links.iter();
+    links.any(|link| !matches!(behind(files, link), Ok(Behind::Nothing)))
 }
 
-/// Removes the label of a queue.
-fn take_label(files: &Files, id: i32, key: i32) {
-    // The owner is read first: a label of another owner stays.
-    if let Ok(Some(name)) = label_of(files, key, id)
-        && let Ok(Some(owner)) = files.label_owner(&name)
-        && let Ok(Some(_)) = label_of(files, key, id)
+/// Removes the key symlink of a queue.
+fn take_key_symlink(files: &Files, id: i32, key: i32) {
+    // The owner is read first: a key symlink of another owner stays.
+    if let Ok(Some(name)) = key_symlink_of(files, key, id)
+        && let Ok(Some(owner)) = files.key_symlink_owner(&name)
+        && let Ok(Some(_)) = key_symlink_of(files, key, id)
     {
-        files.take_label(&name, owner);
+        files.take_key_symlink(&name, owner);
     }
 }

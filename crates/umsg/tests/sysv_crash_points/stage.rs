@@ -82,8 +82,8 @@ impl Kind for Sysv {
 impl Worker for Clerk<'_> {
     sending_worker!();
 
-    fn take(&mut self, how: How, label: Option<u16>) -> Result<(), Refusal> {
-        let want = label.map_or(Want::Any, |label| Want::Exactly(label.into()));
+    fn take(&mut self, how: How, link: Option<u16>) -> Result<(), Refusal> {
+        let want = link.map_or(Want::Any, |link| Want::Exactly(link.into()));
         self.receive(how, want).map(drop).map_err(Refusal::from)
     }
 

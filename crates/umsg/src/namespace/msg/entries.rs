@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use super::files::Files;
-use super::key_symlink::Label;
+use super::key_symlink::KeySymlink;
 use super::names::{INDICES, index_of, key_of};
 use crate::namespace::directory::Directory;
 use crate::namespace::error::NamespaceError;
@@ -14,7 +14,7 @@ use crate::namespace::queues::{SYSV, for_each_entry, for_each_file, most_entries
 /// Names in a directory that are no queue's: `.` and `..`.
 const DOTS: u64 = 2;
 
-/// A label with the file that it is for. Its header has the last word, if it can be read.
+/// A key symlink with the file that it is for. Its header has the last word, if it can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Entry {
     pub(crate) index: u32,
@@ -24,24 +24,24 @@ pub(crate) struct Entry {
 }
 
 impl Files {
-    /// The labels for which there are files, by index.
+    /// The key symlinks for which there are files, by index.
     ///
     /// # Errors
     /// `Namespace(NotAccessible)` if the caller may not list the directory; `TooManyFiles`, `System`.
     pub(crate) fn entries(&self) -> Result<Vec<Entry>, FileError> {
-        let (mut indices, mut labels) = (HashSet::new(), Vec::new());
+        let (mut indices, mut links) = (HashSet::new(), Vec::new());
         for_each_entry(self.directory(), |entry, is_file| {
             let name = entry.file_name();
             match (index_of(name).filter(|_| is_file), key_of(name)) {
                 (Some(index), _) => drop(indices.insert(index)),
-                (None, Some(key)) => labels.push((name.to_owned(), key)),
+                (None, Some(key)) => links.push((name.to_owned(), key)),
                 _ => {}
             }
             Ok(())
         })?;
         let mut entries = Vec::new();
-        for (name, key) in labels {
-            if let Label::Of(id) = self.label(name.to_str().unwrap_or_default())? {
+        for (name, key) in links {
+            if let KeySymlink::Of(id) = self.key_symlink(name.to_str().unwrap_or_default())? {
                 let index = id as u32 % INDICES;
                 entries.push(Entry { index, id, key });
             }
@@ -104,23 +104,23 @@ mod tests {
     use crate::namespace::testing::TestDir;
     use std::os::unix::fs::symlink;
 
-    /// Files of these indices, labels of these texts.
-    fn filled(dir: &TestDir, indices: &[u32], labels: &[(&str, &str)]) -> Files {
+    /// Files of these indices, key symlinks of these texts.
+    fn filled(dir: &TestDir, indices: &[u32], links: &[(&str, &str)]) -> Files {
         let files = dir.namespace().msg_files().unwrap();
         let at = |name: &str| dir.path().join("msg").join(name);
         for index in indices {
             std::fs::write(at(&index.to_string()), b"").unwrap();
         }
-        for (name, text) in labels {
+        for (name, text) in links {
             symlink(text, at(name)).unwrap();
         }
         files
     }
 
     #[test]
-    fn a_queue_is_a_file_and_a_label() {
+    fn a_queue_is_a_file_and_a_key_symlink() {
         let dir = TestDir::new();
-        let labels = [
+        let links = [
             ("k-00001234", "32771"),
             ("p-9", "9"),
             ("p-1", "1"),
@@ -130,7 +130,7 @@ mod tests {
             ("k-00000007", "/etc/passwd"),
             ("letter", "5"),
         ];
-        let files = filled(&dir, &[3, 4, 5, 9], &labels);
+        let files = filled(&dir, &[3, 4, 5, 9], &links);
         std::fs::write(dir.path().join("msg/letter-2"), b"").unwrap();
         let entry = |id, key| Entry {
             index: id as u32 % INDICES,

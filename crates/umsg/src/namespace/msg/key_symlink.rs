@@ -8,48 +8,48 @@ use crate::namespace::file_error::FileError;
 use crate::namespace::publish::creation_error;
 use umsg_shm::sys::rights::unlink_of;
 
-/// The longest text of a label is that of `i32::MAX`; more than this is none.
+/// The longest text of a key symlink is that of `i32::MAX`; more than this is none.
 const TEXT: usize = 16;
 
 /// The entry at the name of a key symlink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Label {
+pub(crate) enum KeySymlink {
     /// Nothing.
     Missing,
-    /// The label of the queue with this identifier.
+    /// The key symlink of the queue with this identifier.
     Of(i32),
     /// Something else: no queue can be found by it.
     Foreign,
 }
 
 impl Files {
-    /// Reads a label. Needs no permission on the queue's file.
+    /// Reads a key symlink. Needs no permission on the queue's file.
     ///
     /// # Errors
     /// `System`; `Denied` if the directory may not be searched.
-    pub(crate) fn label(&self, name: &str) -> Result<Label, FileError> {
+    pub(crate) fn key_symlink(&self, name: &str) -> Result<KeySymlink, FileError> {
         let (at, path) = self.directory().locate(name);
         let mut text = [0; TEXT];
         match fs::readlinkat_raw(at, &path, &mut text[..]) {
-            Ok(len) => Ok(identifier(&text[..len]).map_or(Label::Foreign, Label::Of)),
-            Err(Errno::NOENT) => Ok(Label::Missing),
-            Err(Errno::INVAL) => Ok(Label::Foreign),
+            Ok(len) => Ok(identifier(&text[..len]).map_or(KeySymlink::Foreign, KeySymlink::Of)),
+            Err(Errno::NOENT) => Ok(KeySymlink::Missing),
+            Err(Errno::INVAL) => Ok(KeySymlink::Foreign),
             Err(e) => Err(FileError::of("readlink", e)),
         }
     }
 
-    /// Makes a label.
+    /// Makes a key symlink.
     ///
     /// # Errors
     /// `AlreadyExists`: the name is taken. `Denied`, `NoSpace`, `NoMemory`, `System`.
-    pub(crate) fn put_label(&self, name: &str, id: i32) -> Result<(), FileError> {
+    pub(crate) fn put_key_symlink(&self, name: &str, id: i32) -> Result<(), FileError> {
         let (at, path) = self.directory().locate(name);
         fs::symlinkat(id.to_string(), at, &path)
             .map_err(|e| creation_error("symlink", self.directory(), e))
     }
 
-    /// Gives a label to a user, if the caller may: it goes with the file.
-    pub(crate) fn give_label(&self, name: &str, user: Uid) {
+    /// Gives a key symlink to a user, if the caller may: it goes with the file.
+    pub(crate) fn give_key_symlink(&self, name: &str, user: Uid) {
         let (at, path) = self.directory().locate(name);
         let _ = fs::chownat(at, &path, Some(user), None, AtFlags::SYMLINK_NOFOLLOW);
     }
@@ -58,7 +58,7 @@ impl Files {
     ///
     /// # Errors
     /// `System`; `Denied` if the directory may not be searched.
-    pub(crate) fn label_owner(&self, name: &str) -> Result<Option<u32>, FileError> {
+    pub(crate) fn key_symlink_owner(&self, name: &str) -> Result<Option<u32>, FileError> {
         let (at, path) = self.directory().locate(name);
         match fs::statat(at, &path, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(stat.st_uid)),
@@ -67,9 +67,9 @@ impl Files {
         }
     }
 
-    /// Takes a label away, if there is one of that owner and the caller may; answers whether the name is free. Something else of that
+    /// Takes a key symlink away, if there is one of that owner and the caller may; answers whether the name is free. Something else of that
     /// name stays.
-    pub(crate) fn take_label(&self, name: &str, owner: u32) -> bool {
+    pub(crate) fn take_key_symlink(&self, name: &str, owner: u32) -> bool {
         let (at, path) = self.directory().locate(name);
         match fs::statat(at, &path, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink => {
@@ -80,7 +80,7 @@ impl Files {
     }
 }
 
-/// The identifier in a label's text: a decimal number without a sign or leading zeroes.
+/// The identifier in a key symlink's text: a decimal number without a sign or leading zeroes.
 pub(super) fn identifier(text: &[u8]) -> Option<i32> {
     let text = str::from_utf8(text).ok()?;
     let id = text.parse::<i32>().ok().filter(|id| *id >= 0)?;
@@ -95,19 +95,22 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn a_label_is_read_as_it_was_put_and_stands_until_it_is_taken() {
+    fn a_key_symlink_is_read_as_it_was_put_and_stays_until_it_is_taken() {
         let dir = TestDir::new();
         let files = dir.namespace().msg_files().unwrap();
-        assert_eq!(files.label("p-7").unwrap(), Label::Missing);
-        files.put_label("p-7", i32::MAX).unwrap();
-        assert_eq!(files.label("p-7").unwrap(), Label::Of(i32::MAX));
-        assert_eq!(files.put_label("p-7", 7), Err(FileError::AlreadyExists));
-        assert!(files.take_label("p-7", caller()) && files.take_label("p-7", caller()));
-        assert_eq!(files.label("p-7").unwrap(), Label::Missing);
+        assert_eq!(files.key_symlink("p-7").unwrap(), KeySymlink::Missing);
+        files.put_key_symlink("p-7", i32::MAX).unwrap();
+        assert_eq!(files.key_symlink("p-7").unwrap(), KeySymlink::Of(i32::MAX));
+        assert_eq!(
+            files.put_key_symlink("p-7", 7),
+            Err(FileError::AlreadyExists)
+        );
+        assert!(files.take_key_symlink("p-7", caller()) && files.take_key_symlink("p-7", caller()));
+        assert_eq!(files.key_symlink("p-7").unwrap(), KeySymlink::Missing);
     }
 
     #[test]
-    fn what_is_no_label_is_foreign_and_stays() {
+    fn what_is_no_key_symlink_is_foreign_and_stays() {
         let dir = TestDir::new();
         let files = dir.namespace().msg_files().unwrap();
         let at = |name: &str| dir.path().join("msg").join(name);
@@ -125,13 +128,17 @@ mod tests {
         {
             let name = format!("p-{n}");
             symlink(text, at(&name)).unwrap();
-            assert_eq!(files.label(&name).unwrap(), Label::Foreign, "{text}");
+            assert_eq!(
+                files.key_symlink(&name).unwrap(),
+                KeySymlink::Foreign,
+                "{text}"
+            );
         }
         std::fs::create_dir(at("k-00000001")).unwrap();
         std::fs::write(at("k-00000002"), b"3").unwrap();
         for name in ["k-00000001", "k-00000002"] {
-            assert_eq!(files.label(name).unwrap(), Label::Foreign);
-            assert!(!files.take_label(name, caller()));
+            assert_eq!(files.key_symlink(name).unwrap(), KeySymlink::Foreign);
+            assert!(!files.take_key_symlink(name, caller()));
         }
     }
 }

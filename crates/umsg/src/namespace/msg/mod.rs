@@ -3,26 +3,26 @@
 //! ```text
 //! msg/
 //! ├── 3                a queue's file, named by its index: identifier modulo 32768
-//! ├── k-00001234       its label, a symbolic link to "32771", which is its identifier: found by key 0x1234
+//! ├── k-00001234       its key symlink, a symbolic link to "32771", which is its identifier: found by key 0x1234
 //! ├── 4                another queue, made without a key (IPC_PRIVATE)
-//! └── p-4              and its label, to "4"
+//! └── p-4              and its key symlink, to "4"
 //! ```
 //!
 //! There are only names, and no table of them. A process that may create a queue could corrupt a table, but it can't remove another user's
 //! name from a sticky directory.
 //!
-//! | file | label | then |
+//! | file | key symlink | then |
 //! |---|---|---|
 //! | no | no | there is no queue |
 //! | yes | no | its maker died: there is no queue. A process that comes to the index next takes it, if it may unlink the file |
 //! | yes | yes | there is a queue, unless its header says that it was removed, or is another's by key and identifier. If the header makes no sense, it is damaged |
 //! | no | yes | a process interfered: there is no queue |
 //!
-//! A process without permission to open the file can read its label. In the kernel, too, the identifier of a queue is not secret, and the
+//! A process without permission to open the file can read its key symlink. In the kernel, too, the identifier of a queue is not secret, and the
 //! errors for a removed and for a forbidden identifier differ.
 //!
-//! A key has one label, so the label's owner decides to which queue the key leads. In a sticky directory, only this user, root and the owner
-//! of the directory can replace the label or the file of its index. A stale label of another user blocks the key.
+//! A key has one key symlink, so the key symlink's owner decides to which queue the key leads. In a sticky directory, only this user, root and the owner
+//! of the directory can replace the key symlink or the file of its index. A stale key symlink of another user blocks the key.
 //!
 //! No protocol needs a lock that another user could hold. Concurrent steps of two processes are decided as follows:
 //!
@@ -31,7 +31,7 @@
 //! | two creators take an index | link(2): one gets EEXIST and tries the next |
 //! | two makers of one key | symlink(2): one gets EEXIST, takes its file away and looks again |
 //! | two processes of one user remove stale files | the user's lock, see `lock.rs`; root takes the lock of the files' owner |
-//! | a maker, and one of its user that sweeps files without a label | the user's lock: its holder finds no maker of the user at work |
+//! | a maker, and one of its user that sweeps files without a key symlink | the user's lock: its holder finds no maker of the user at work |
 //! | two makers give out identifiers | an index is one maker's alone, and its identifier is larger than all that were noted, see `next.rs` |
 //! | two makers at the limit of queues | nothing: users that make queues at the same moment may exceed it by one each |
 //! | two change a queue's rights | the queue's own lock; each gives the file the rights that the header has then, until it has these |
@@ -56,14 +56,14 @@ use super::queues::{SYSV, allocated};
 pub(crate) use entries::Entry;
 pub(super) use entries::count_below;
 pub(crate) use files::{Files, NewFile};
-pub(crate) use key_symlink::Label;
+pub(crate) use key_symlink::KeySymlink;
 pub(crate) use lock::{Locked, PATIENCE};
-pub(crate) use names::{INDICES, label_name};
+pub(crate) use names::{INDICES, key_symlink_name};
 
 /// The entry, if it is neither a queue's file nor a key symlink.
 pub(super) fn what_else(queues: &Directory, name: &CStr, stat: &Stat) -> Option<&'static str> {
     let what = super::intruders::what(stat);
-    let is_label = || {
+    let is_key_symlink = || {
         let (at, path) = queues.locate(name.to_str().ok()?);
         let text = fs::readlinkat(at, &path, []).ok()?;
         key_symlink::identifier(text.to_bytes())
@@ -73,7 +73,7 @@ pub(super) fn what_else(queues: &Directory, name: &CStr, stat: &Stat) -> Option<
             Some(_) => None,
             None => Some("a file with a name that no queue has"),
         },
-        Some(_) if names::key_of(name).is_some() && is_label().is_some() => None,
+        Some(_) if names::key_of(name).is_some() && is_key_symlink().is_some() => None,
         what => what,
     }
 }

@@ -1,4 +1,4 @@
-//! How the files and labels of System V queues are called.
+//! How the files and key symlinks of System V queues are called.
 
 use std::ffi::CStr;
 
@@ -17,27 +17,27 @@ pub(super) fn index_of(name: &CStr) -> Option<u32> {
     (name == of_index(index)).then_some(index)
 }
 
-/// The name of the label of the queue with a key, or without one (0) of that with an index: `k-00001234`, `p-4`.
+/// The name of the key symlink of the queue with a key, or without one (0) of that with an index: `k-00001234`, `p-4`.
 ///
-/// There is one name only. With a second one, the queues of two users could have labels of one key, and no order between both labels is safe
-/// from a user that removes its label and makes it again.
-pub(crate) fn label_name(key: i32, index: u32) -> String {
+/// There is one name only. With a second one, the queues of two users could have key symlinks of one key, and no order between both key symlinks is safe
+/// from a user that removes its key symlink and makes it again.
+pub(crate) fn key_symlink_name(key: i32, index: u32) -> String {
     match key {
         0 => format!("p-{index}"),
         _ => format!("k-{key:08x}"),
     }
 }
 
-/// The key in the name of a label, 0 if it is for a queue without one; None for the names of other files.
-pub(super) fn key_of(label: &CStr) -> Option<i32> {
-    let name = label.to_str().ok()?;
+/// The key in the name of a key symlink, 0 if it is for a queue without one; None for the names of other files.
+pub(super) fn key_of(link: &CStr) -> Option<i32> {
+    let name = link.to_str().ok()?;
     let (kind, text) = name.split_once('-')?;
     let (key, index) = match kind {
         "k" => (u32::from_str_radix(text, 16).ok()? as i32, 0),
         "p" => (0, text.parse().ok()?),
         _ => return None,
     };
-    (label_name(key, index) == name).then_some(key)
+    (key_symlink_name(key, index) == name).then_some(key)
 }
 
 #[cfg(test)]
@@ -58,17 +58,17 @@ mod tests {
     }
 
     #[test]
-    fn the_names_of_labels_are_read_back() {
+    fn the_names_of_key_symlinks_are_read_back() {
         for key in [1, 0x1234, -1, i32::MIN, i32::MAX, 0] {
-            let name = CString::new(label_name(key, 7)).unwrap();
+            let name = CString::new(key_symlink_name(key, 7)).unwrap();
             assert_eq!(key_of(&name), Some(key));
         }
-        assert_eq!(label_name(-2, 0), "k-fffffffe");
-        assert_eq!(label_name(0, 7), "p-7");
+        assert_eq!(key_symlink_name(-2, 0), "k-fffffffe");
+        assert_eq!(key_symlink_name(0, 7), "p-7");
     }
 
     #[test]
-    fn other_names_are_no_labels() {
+    fn other_names_are_no_key_symlinks() {
         for other in [
             c"k-1",
             c"k-0000123G",

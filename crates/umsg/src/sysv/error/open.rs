@@ -20,14 +20,14 @@ pub enum OpenError {
     /// EACCES: the queue's mode does not grant the requested permission, or the user has no access to the queue's file.
     #[error("permission denied by the queue's mode")]
     PermissionDenied,
-    /// EACCES: the caller can't create a queue of the key. The key's label leads to no queue and belongs to another user, or
+    /// EACCES: the caller can't create a queue of the key. The key symlink leads to no queue and belongs to another user, or
     /// another file has its name.
     #[error(
-        "the key is taken: its symbolic link `msg/{label}` in the namespace leads to no queue. Ask the owner of the link, or root, to remove it."
+        "the key is taken: its symbolic link `msg/{link}` in the namespace leads to no queue. Ask the owner of the link, or root, to remove it."
     )]
     KeyTaken {
-        /// The name of the label.
-        label: String,
+        /// The name of the key symlink.
+        link: String,
     },
     /// EACCES: the mode has a send-only or receive-only class, and the namespace refuses such modes, see
     /// [`Limits::enforced_modes`](crate::Limits::enforced_modes).
