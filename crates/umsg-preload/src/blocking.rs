@@ -41,9 +41,15 @@ pub(crate) extern "C" fn note_fork() {
     FORKS.fetch_add(1, Ordering::Relaxed);
 }
 
-fn forks() -> u64 {
-    // Relaxed: as above. A thread that reads it too early calls at the moment of the fork.
-    u64::from(FORKS.load(Ordering::Relaxed)) << 32
+/// The number of forks at a moment, in the upper half.
+#[derive(Clone, Copy)]
+pub(crate) struct Forks(u64);
+
+impl Forks {
+    pub(crate) fn now() -> Forks {
+        // Relaxed: as above. A thread that reads it too early calls at the moment of the fork.
+        Forks(u64::from(FORKS.load(Ordering::Relaxed)) << 32)
+    }
 }
 
 /// See the module. Every load and store is Relaxed: the word is the whole message.
@@ -54,10 +60,10 @@ impl Blocking {
         Blocking(AtomicU64::new(SHARED))
     }
 
-    /// Enters the flag of a new description. No other process has a descriptor of it.
-    pub(crate) fn open(&self, is_nonblocking: bool) {
+    /// Enters the flag of a new description. `forks` is from before the opening: a child of a later fork has the descriptor, too.
+    pub(crate) fn open(&self, is_nonblocking: bool, forks: Forks) {
         let now = self.0.load(Ordering::Relaxed);
-        let unknown = forks() | next_version(now) & VERSIONS;
+        let unknown = forks.0 | next_version(now) & VERSIONS;
         self.0
             .store(known(unknown, is_nonblocking), Ordering::Relaxed);
     }
@@ -104,7 +110,7 @@ impl Blocking {
 }
 
 fn is_shared(word: u64) -> bool {
-    word & VALUE == SHARED || word >> 32 << 32 != forks()
+    word & VALUE == SHARED || word >> 32 << 32 != Forks::now().0
 }
 
 /// Returns an unknown state of the next version.
@@ -140,7 +146,7 @@ mod tests {
         let file = File::open("/dev/null").unwrap();
         let blocking = Blocking::shared();
         assert!(!answer(&blocking, &file));
-        blocking.open(true);
+        blocking.open(true, Forks::now());
         assert!(answer(&blocking, &file), "as it was opened");
         blocking.share();
         assert!(!answer(&blocking, &file), "as the kernel says");
@@ -154,7 +160,7 @@ mod tests {
     fn a_change_is_known_afterwards() {
         let file = File::open("/dev/null").unwrap();
         let blocking = Blocking::shared();
-        blocking.open(false);
+        blocking.open(false, Forks::now());
         blocking.change(file.as_fd(), || set(&file, OFlags::NONBLOCK));
         assert!(answer(&blocking, &file));
         set(&file, OFlags::empty());
@@ -162,10 +168,22 @@ mod tests {
     }
 
     #[test]
+    fn a_description_that_was_opened_before_a_fork_is_shared() {
+        let file = File::open("/dev/null").unwrap();
+        let (blocking, before) = (Blocking::shared(), Forks::now());
+        let later = Forks(before.0.wrapping_add(1 << 32));
+        blocking.open(true, later);
+        assert!(!answer(&blocking, &file), "as the kernel says");
+        blocking.change(file.as_fd(), || set(&file, OFlags::NONBLOCK));
+        set(&file, OFlags::empty());
+        assert!(!answer(&blocking, &file), "a change leaves it shared");
+    }
+
+    #[test]
     fn of_two_changes_at_the_same_time_only_the_kernel_knows_the_order() {
         let file = File::open("/dev/null").unwrap();
         let blocking = Blocking::shared();
-        blocking.open(false);
+        blocking.open(false, Forks::now());
         blocking.change(file.as_fd(), || {
             blocking.change(file.as_fd(), || set(&file, OFlags::NONBLOCK));
             set(&file, OFlags::empty());

@@ -26,6 +26,7 @@ use umsg::posix::KnownFile;
 use umsg_shm::reclaim::Link;
 
 use crate::attachments::Attached;
+use crate::blocking::Forks;
 use crate::table::{self, Held, Word};
 use crate::{debug, process};
 
@@ -53,7 +54,7 @@ pub(crate) fn open(
     if !process::owns_table() {
         return None;
     }
-    let nonblocking = flags & libc::O_NONBLOCK != 0;
+    let (nonblocking, forks) = (flags & libc::O_NONBLOCK != 0, Forks::now());
     let file = match KnownFile::open(namespace, OsStr::from_bytes(name), read, write, nonblocking) {
         Ok(file) => file,
         // A program that wants an explanation gets the one of a full opening.
@@ -68,7 +69,7 @@ pub(crate) fn open(
         .state
         .and_then(|state| file.open_queue(&held.queue, state));
     let descriptor = opened?;
-    held.blocking.open(nonblocking);
+    held.blocking.open(nonblocking, forks);
     let word = held.into_word()?;
     let number = descriptor.into_raw_fd();
     table::enter(number, word);

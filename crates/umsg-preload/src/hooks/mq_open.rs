@@ -11,6 +11,7 @@ use umsg::posix::{FileState, OpenError, OpenOptions, Queue};
 use umsg_shm::sys::stack::{roomy, uncancelled};
 
 use crate::attachments::{self, Attached};
+use crate::blocking::Forks;
 use crate::{debug, errno, fd, home, kept, names, pointer, process, table};
 
 /// Opens a queue, or creates it. `mode` and `attributes` count only with O_CREAT.
@@ -67,6 +68,7 @@ unsafe fn open(
         flags,
         mode,
         attributes,
+        forks: Forks::now(),
     };
     if let Some(opened) = request.open_kept(rest) {
         return opened;
@@ -121,6 +123,8 @@ struct Request<'a> {
     flags: c_int,
     mode: mode_t,
     attributes: Option<mq_attr>,
+    /// Before the opening.
+    forks: Forks,
 }
 
 impl Request<'_> {
@@ -192,7 +196,8 @@ impl Request<'_> {
         self.set_further_flags(&descriptor);
         let mut attached = Attached::new(queue, self.name);
         attached.state = FileState::of(&attached.queue, &descriptor);
-        attached.blocking.open(self.flags & libc::O_NONBLOCK != 0);
+        let is_nonblocking = self.flags & libc::O_NONBLOCK != 0;
+        attached.blocking.open(is_nonblocking, self.forks);
         let attachment = attachments::attach(attached).ok_or(Refusal::Errno(libc::ENOMEM))?;
         let number = descriptor.into_raw_fd();
         let word = table::word(attachment, access);
