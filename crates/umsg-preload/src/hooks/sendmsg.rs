@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_uint};
 
-use libc::{mmsghdr, msghdr, ssize_t, timespec};
+use libc::{cmsghdr, mmsghdr, msghdr, ssize_t, timespec};
 
 use super::dup::share;
 use crate::{arrivals, next};
@@ -86,19 +86,24 @@ unsafe fn look_for_descriptors(message: &msghdr, each: fn(c_int)) {
 /// As for [`look_for_descriptors`].
 #[cold]
 unsafe fn look_at_control(message: &msghdr, each: fn(c_int)) {
-    // SAFETY: the kernel wrote or read well-formed control messages in the buffer that `message` names; data follows its
-    // header, without alignment.
-    unsafe {
-        let mut header = libc::CMSG_FIRSTHDR(message);
-        while let Some(control) = header.as_ref() {
-            if (control.cmsg_level, control.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
-                let data = libc::CMSG_DATA(header).cast::<c_int>();
-                let bytes = control.cmsg_len - libc::CMSG_LEN(0) as usize;
-                for index in 0..bytes / size_of::<c_int>() {
-                    each(data.add(index).read_unaligned());
-                }
-            }
-            header = libc::CMSG_NXTHDR(message, header);
+    let (start, len) = (message.msg_control.cast::<u8>(), message.msg_controllen);
+    let mut at = 0;
+    while len - at >= size_of::<cmsghdr>() {
+        // SAFETY: the header is inside the buffer, whose bytes the kernel wrote or read. A program that sends need not have aligned it.
+        let control = unsafe { start.add(at).cast::<cmsghdr>().read_unaligned() };
+        // SAFETY: takes a number.
+        let before = unsafe { libc::CMSG_LEN(0) } as usize;
+        if control.cmsg_len < before || control.cmsg_len > len - at {
+            return;
         }
+        if (control.cmsg_level, control.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
+            for index in 0..(control.cmsg_len - before) / size_of::<c_int>() {
+                let place = at + before + index * size_of::<c_int>();
+                // SAFETY: as above.
+                each(unsafe { start.add(place).cast::<c_int>().read_unaligned() });
+            }
+        }
+        // Each header is aligned as a word, from the beginning of the buffer on. The last message may end without that.
+        at = (at + control.cmsg_len.next_multiple_of(size_of::<usize>())).min(len);
     }
 }

@@ -113,10 +113,12 @@ CASE(a_receiver_of_the_descriptor_changes_it) {
     EXPECT(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends) == 0);
     /* The child exists before the queue does: only the socket passes the descriptor. */
     pid_t child = fork();
-    char byte = 0, control[CMSG_SPACE(sizeof(int))] = {0};
+    /* A program need not align the buffer. */
+    char byte = 0, buffer[1 + CMSG_SPACE(sizeof(int))] = {0};
+    char *control = buffer + (getenv("SEVERAL") != NULL);
     struct iovec data = {&byte, 1};
     struct msghdr message = {
-        .msg_iov = &data, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+        .msg_iov = &data, .msg_iovlen = 1, .msg_control = control, .msg_controllen = CMSG_SPACE(sizeof(int))};
     if (child == 0) {
         EXPECT(recvmsg(ends[1], &message, 0) == 1);
         int got;
