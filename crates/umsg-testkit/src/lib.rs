@@ -1,4 +1,4 @@
-//! What the tests of several crates share: [`artefacts`] that cargo does not build for a test, [`compile`] for C programs, [`real_time`]
+//! The common parts of the tests of several crates: [`artefacts`] that cargo does not build for a test, [`compile`] for C programs, [`real_time`]
 //! for threads, [`run`] for programs that must end in time, [`TestNamespace`] for their queues.
 
 pub mod artefacts;

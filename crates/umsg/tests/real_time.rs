@@ -29,7 +29,7 @@ const STEPS: [&str; 2] = ["INHERIT_FIRST", "INHERIT_NAMED"];
 struct Case {
     name: &'static str,
     point: &'static str,
-    /// Makes the queue. What it returns lives as long as the case.
+    /// Makes the queue, and returns an object that keeps it as long as the case runs.
     prepare: fn(&Place) -> Box<dyn Any>,
     hold: fn(&Place),
     wait: fn(&Place),

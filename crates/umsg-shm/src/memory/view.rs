@@ -31,7 +31,8 @@ impl View {
     #[inline]
     pub(crate) fn u32_at(&self, at: usize) -> u32 {
         assert!(at < PAGE && at.is_multiple_of(size_of::<u32>()));
-        // SAFETY: the word is in the mapped page, by the assertion, and aligned. Other processes write it as an atomic, too.
+        // SAFETY: the word is in the page, by the assertion, aligned, and mapped as long as `self`. Processes that write it through a mapping
+        // use atomics; the kernel writes for the others.
         let word = unsafe { &*self.0.base().add(at).cast::<AtomicU32>() };
         // Relaxed: the words may be of different instants, as those of a read(2).
         word.load(Ordering::Relaxed)

@@ -128,6 +128,7 @@ fn find_or_claim(thread: usize, home: usize) -> Option<&'static Record> {
 /// Takes a record for a thread, if it is free. Returns whether the thread has it.
 fn claim(place: usize, thread: usize) -> bool {
     let owner = &ALL[place].thread;
+    // Relaxed, here and below: only this thread stores its own thread pointer.
     match owner.load(Ordering::Relaxed) {
         0 => {
             // Before the first note: a dropper whose membarrier comes behind the note finds the bit, too.
@@ -143,6 +144,7 @@ fn claim(place: usize, thread: usize) -> bool {
 /// Returns the records that a thread has, or had.
 fn used() -> impl Iterator<Item = &'static Record> {
     USED.iter().enumerate().flat_map(|(index, word)| {
+        // Relaxed: a dropper has passed the barrier of `see_notes`. A forked child has one thread.
         let mut bits = word.load(Ordering::Relaxed);
         std::iter::from_fn(move || {
             let lowest = (bits != 0).then(|| bits.trailing_zeros() as usize)?;

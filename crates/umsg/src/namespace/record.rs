@@ -78,8 +78,7 @@ pub(super) fn read(directory: &Directory) -> Result<Option<Record>, NamespaceErr
         Err(Errno::NOENT) => return Ok(None),
         // Only root and the directory's owner can replace it meanwhile.
         Ok(stat) => {
-            let record = known(&stat, || read_named(directory, path))?;
-            return Ok(record);
+            return known(&stat, || read_named(directory, path));
         }
         Err(_) => {}
     }
@@ -99,11 +98,11 @@ fn read_named(directory: &Directory, path: PathBuf) -> Result<Option<Record>, Na
     }
 }
 
-/// The record that was read last. None while a call uses it.
+/// The record that was read last.
 static LAST: Mutex<Option<(Stamp, Record)>> = Mutex::new(None);
 
 /// Returns the record in a trusted file, which is read unless it is the one that was read last. A signal handler, or a child of a fork,
-/// that finds the last record in use reads the file.
+/// that finds the lock taken reads the file.
 fn known<E>(
     stat: &Stat,
     read: impl FnOnce() -> Result<Option<Record>, E>,

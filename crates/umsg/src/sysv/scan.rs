@@ -1,4 +1,4 @@
-//! What the last scan of a namespace found, as long as that is still so.
+//! The last scan of a namespace is kept, and used again as long as it is up to date.
 //!
 //! A scan reads the names in the directory of System V queues, and opens each queue for its header. A process that asks for sums or for a list
 //! again and again (ipcs in a loop, IPC_INFO before each message) would scan a thousand queues each time. So the last scan is kept:
@@ -9,8 +9,8 @@
 //! | a mapping of a queue's header, in a process that asks twice within a second and handles SIGBUS | as long as the queue is there | counts change without a name's change, and are read each time |
 //!
 //! A file system's time advances in steps. So a directory that changed just before the scan could change again at the same time: the names of
-//! such a scan are read again. No lock is held during a scan, and none is waited for: a signal handler, or a child that another thread's fork has made, scans
-//! itself if the kept scan is in use.
+//! such a scan are read again. No lock is held during a scan, and none is waited for: a call that finds the kept scan in use scans itself, in a
+//! signal handler or a forked child, too.
 //!
 //! A kept mapping keeps the memory of a removed queue until the process asks again, or ends.
 
@@ -71,19 +71,21 @@ impl Scan {
         let is_again = kept
             .as_ref()
             .is_some_and(|scan| now.saturating_sub(scan.used_at) < AGAIN);
-        let mut scan = match kept {
-            Some(scan) if scan.is_settled && scan.stamp == stamp => scan,
-            older => Scan {
-                stamp,
-                is_settled: stamp.is_settled(clock::realtime_coarse()),
-                user,
-                used_at: now,
-                is_again,
-                queues: merged(files.entries()?, older),
-            },
+        let (is_settled, queues) = match kept {
+            Some(scan) if scan.is_settled && scan.stamp == stamp => (true, scan.queues),
+            older => (
+                stamp.is_settled(clock::realtime_coarse()),
+                merged(files.entries()?, older),
+            ),
         };
-        (scan.used_at, scan.is_again) = (now, is_again);
-        Ok(scan)
+        Ok(Scan {
+            stamp,
+            is_settled,
+            user,
+            used_at: now,
+            is_again,
+            queues,
+        })
     }
 
     /// Keeps the scan for the next call.
@@ -119,26 +121,27 @@ impl Scan {
 
     /// Returns the queues, by index. The list includes queues whose files can't be opened or used.
     pub(super) fn entries(&mut self, files: &mut Files) -> Result<Vec<Entry>, OpenError> {
-        self.map_headers(files)?;
-        let mut entries: Vec<Entry> = Vec::new();
-        for known in &self.queues {
-            if let Some(entry) = known.entry(files)? {
-                // Two key symlinks of one identifier are neighbours: the last one counts.
-                entries.pop_if(|previous| previous.id == entry.id);
-                entries.push(entry);
-            }
-        }
-        Ok(entries)
+        self.read(files, Known::entry, |entry| entry.id)
     }
 
     /// Returns the counts of the queues, by index.
     pub(super) fn counts(&mut self, files: &mut Files) -> Result<Vec<Counts>, OpenError> {
+        self.read(files, Known::counts, |counts| counts.id)
+    }
+
+    fn read<T>(
+        &mut self,
+        files: &mut Files,
+        read: fn(&Known, &mut Files) -> Result<Option<T>, OpenError>,
+        id: fn(&T) -> i32,
+    ) -> Result<Vec<T>, OpenError> {
         self.map_headers(files)?;
-        let mut all: Vec<Counts> = Vec::with_capacity(self.queues.len());
+        let mut all: Vec<T> = Vec::with_capacity(self.queues.len());
         for known in &self.queues {
-            if let Some(counts) = known.counts(files)? {
-                all.pop_if(|previous| previous.id == counts.id);
-                all.push(counts);
+            if let Some(queue) = read(known, files)? {
+                // Two key symlinks of one identifier are neighbours: the last one counts.
+                all.pop_if(|previous| id(previous) == id(&queue));
+                all.push(queue);
             }
         }
         Ok(all)
