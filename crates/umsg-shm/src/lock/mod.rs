@@ -165,40 +165,59 @@ impl Lock {
         deadline: Deadline,
         is_over: impl Fn() -> bool,
     ) -> Result<(Held<'a>, Left), LockError> {
+        match self.lock_if_free(thread, lives) {
+            Some(held) => Ok((held, Left::InOrder)),
+            None => self.lock_slow(thread, lives, deadline, &is_over),
+        }
+    }
+
+    /// Takes the lock if it is free and in plain form. Never waits: the first step of each attempt, and all of it if no other thread uses the lock.
+    #[inline(always)]
+    pub(crate) fn lock_if_free<'a>(
+        &'a self,
+        thread: &'a Thread,
+        lives: &dyn Liveness,
+    ) -> Option<Held<'a>> {
+        if thread.is_stray() || lives.is_elsewhere() {
+            return None;
+        }
         thread.critical.enter();
         let outer = thread.named();
-        if !thread.is_stray() && !lives.is_elsewhere() {
-            thread.rename(&self.word);
-            // Acquire: pairs with the release in `unlock`, and makes the changes of the last owner visible.
-            if self
-                .word
-                .compare_exchange(FREE, thread.owner(), Ordering::Acquire, Ordering::Relaxed)
-                .is_ok()
-            {
-                return Ok((
-                    Held {
-                        lock: self,
-                        thread,
-                        outer,
-                        free: FREE,
-                    },
-                    Left::InOrder,
-                ));
-            }
+        thread.rename(&self.word);
+        // Acquire: pairs with the release in `unlock`, and makes the changes of the last owner visible.
+        let (success, failure) = (Ordering::Acquire, Ordering::Relaxed);
+        let (free, own) = (FREE, thread.owner());
+        if self
+            .word
+            .compare_exchange(free, own, success, failure)
+            .is_err()
+        {
+            thread.unname(outer);
+            thread.critical.leave();
+            return None;
         }
-        self.lock_slow(thread, outer, lives, deadline, &is_over)
+        Some(Held {
+            lock: self,
+            thread,
+            outer,
+            free,
+        })
     }
 
     #[cold]
     fn lock_slow<'a>(
         &'a self,
         thread: &'a Thread,
-        outer: Outer,
         lives: &dyn Liveness,
         deadline: Deadline,
         is_over: &dyn Fn() -> bool,
     ) -> Result<(Held<'a>, Left), LockError> {
+        thread.critical.enter();
+        let outer = thread.named();
         let mut claim = Claim::of(thread, lives, thread.tid());
+        if !claim.is_foreign() {
+            thread.rename(&self.word);
+        }
         match self.contend(&mut claim, outer, deadline, is_over) {
             Ok((left, free)) => Ok((
                 Held {

@@ -163,15 +163,10 @@ impl Engine {
     /// Takes the sender lock, and repairs its side if the last owner died.
     #[inline(always)]
     fn lock_sender<'a>(&'a self, me: &'a Thread, deadline: Deadline) -> Result<Held<'a>, Fault> {
-        match self
-            .segment
-            .fixed()
-            .sender
-            .lock
-            .lock(me, &self.segment, deadline)
-        {
-            Ok((held, Left::InOrder)) => Ok(held),
-            other => self.lock_sender_slow(me, deadline, other),
+        let lock = &self.segment.fixed().sender.lock;
+        match lock.lock_if_free(me, &self.segment) {
+            Some(held) => Ok(held),
+            None => self.lock_sender_slow(me, deadline),
         }
     }
 
@@ -180,11 +175,11 @@ impl Engine {
         &'a self,
         me: &'a Thread,
         deadline: Deadline,
-        mut attempt: Result<(Held<'a>, Left), LockError>,
     ) -> Result<Held<'a>, Fault> {
+        let lock = &self.segment.fixed().sender.lock;
         let mut loans = 0;
         loop {
-            match attempt {
+            match lock.lock(me, &self.segment, deadline) {
                 Ok((held, Left::InOrder)) => return Ok(held),
                 Ok((held, Left::ByTheDead)) => {
                     recover::sender_side(held.sender(), &self.segment)?;
@@ -200,24 +195,17 @@ impl Engine {
                     let mut wakes = DeferredWakes::default();
                     let held = self.lock_receiver(me, deadline, &mut wakes)?;
                     let receiving = held.receiver();
-                    let sender = &self.segment.fixed().sender;
-                    if sender.lock.is_left_lent() {
+                    if lock.is_left_lent() {
                         // The loan is not from this thread, and no other thread may lend now: the word was overwritten.
                         let both = receiving.with_loan();
                         recover::sender_side(both.sender(), &self.segment)?;
-                        sender.lock.give_back();
+                        lock.give_back();
                     }
                     self.note_change(receiving, &mut wakes);
                     held.unlock();
                     self.wake(&wakes);
                 }
             }
-            attempt = self
-                .segment
-                .fixed()
-                .sender
-                .lock
-                .lock(me, &self.segment, deadline);
         }
     }
 
@@ -229,15 +217,10 @@ impl Engine {
         deadline: Deadline,
         wakes: &mut DeferredWakes,
     ) -> Result<Held<'a>, Fault> {
-        match self
-            .segment
-            .fixed()
-            .receiver
-            .lock
-            .lock(me, &self.segment, deadline)
-        {
-            Ok((held, Left::InOrder)) => Ok(held),
-            other => self.lock_receiver_slow(me, deadline, other, wakes),
+        let lock = &self.segment.fixed().receiver.lock;
+        match lock.lock_if_free(me, &self.segment) {
+            Some(held) => Ok(held),
+            None => self.lock_receiver_slow(me, deadline, wakes),
         }
     }
 
@@ -246,16 +229,12 @@ impl Engine {
         &'a self,
         me: &'a Thread,
         deadline: Deadline,
-        mut attempt: Result<(Held<'a>, Left), LockError>,
         wakes: &mut DeferredWakes,
     ) -> Result<Held<'a>, Fault> {
+        let lock = &self.segment.fixed().receiver.lock;
+        let mut attempt = lock.lock(me, &self.segment, deadline);
         if let Err(LockError::NoThread) = attempt {
-            attempt = self
-                .segment
-                .fixed()
-                .receiver
-                .lock
-                .lock_anyway(me, &self.segment, deadline);
+            attempt = lock.lock_anyway(me, &self.segment, deadline);
         }
         match attempt {
             Ok((held, Left::InOrder)) => Ok(held),

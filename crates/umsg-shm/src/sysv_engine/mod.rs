@@ -156,10 +156,9 @@ impl Engine {
         deadline: Deadline,
         wakes: &mut DeferredWakes,
     ) -> Result<Held<'a>, Refused> {
-        let lock = &self.fixed().control.lock;
-        match lock.lock_unless(me, &self.segment, deadline, || self.is_removed()) {
-            Ok((held, Left::InOrder)) => Ok(held),
-            other => self.lock_slow(me, deadline, other, wakes),
+        match self.fixed().control.lock.lock_if_free(me, &self.segment) {
+            Some(held) => Ok(held),
+            None => self.lock_slow(me, deadline, wakes),
         }
     }
 
@@ -168,11 +167,11 @@ impl Engine {
         &'a self,
         me: &'a Thread,
         deadline: Deadline,
-        mut attempt: Result<(Held<'a>, Left), LockError>,
         wakes: &mut DeferredWakes,
     ) -> Result<Held<'a>, Refused> {
+        let lock = &self.fixed().control.lock;
+        let mut attempt = lock.lock_unless(me, &self.segment, deadline, || self.is_removed());
         if let Err(LockError::NoThread) = attempt {
-            let lock = &self.fixed().control.lock;
             lock.take_from_impossible();
             attempt = lock.lock_unless(me, &self.segment, deadline, || self.is_removed());
         }
