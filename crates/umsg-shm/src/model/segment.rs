@@ -175,4 +175,6 @@ impl Segment {
     pub fn prefetch(&self, _slot: u32) {}
 
     pub fn prefetch_link(&self, _slot: u32) {}
+
+    pub fn prefetch_rest(&self, _cell: &Cell) {}
 }

@@ -81,6 +81,15 @@ impl<'a> Found<'a> {
     }
 }
 
+/// The next message in the ring, as a receiver sees it without the lock.
+struct Sighted<'a> {
+    position: u64,
+    /// The one-priority word, read before the stamp.
+    run: u64,
+    slot: u32,
+    cell: &'a Cell,
+}
+
 /// Copies the message into the caller's buffer.
 struct Copy<'a> {
     buffer: &'a mut [u8],
@@ -114,14 +123,90 @@ impl Receipt for Copy<'_> {
 
 impl Engine {
     /// Receives a message if there is one now.
-    #[inline]
+    #[inline(always)]
     pub fn try_receive(
         &self,
         me: &Thread,
         buffer: &mut [u8],
         deadline: Deadline,
     ) -> Result<Taken, Refused> {
+        match self.receive_at_once(me, buffer) {
+            Some(taken) => {
+                self.segment().check()?;
+                Ok(taken)
+            }
+            None => self.try_receive_slow(me, buffer, deadline),
+        }
+    }
+
+    /// As [`try_receive`](Self::try_receive), if not all of the plain case holds.
+    #[inline(never)]
+    fn try_receive_slow(
+        &self,
+        me: &Thread,
+        buffer: &mut [u8],
+        deadline: Deadline,
+    ) -> Result<Taken, Refused> {
         self.try_take(me, &mut Copy { buffer }, deadline)
+    }
+
+    /// Receives a message in the plain case: the lock is free, the next message is in the ring, all messages from there
+    /// on have its priority, and the receive has no other duty.
+    #[inline(always)]
+    fn receive_at_once(&self, me: &Thread, buffer: &mut [u8]) -> Option<Taken> {
+        let sighted = self.sight()?;
+        let lock = &self.segment().fixed().receiver.lock;
+        let held = lock.lock_if_free(me, self.segment())?;
+        let taken = self.take_sighted(held.receiver(), &sighted, buffer);
+        held.unlock();
+        taken
+    }
+
+    /// Looks for the next message in the ring, without the lock.
+    #[inline(always)]
+    fn sight(&self) -> Option<Sighted<'_>> {
+        let fixed = self.segment().fixed();
+        let run = fixed.run.before_stamp();
+        let position = fixed.receiver.drained_so_far();
+        if fixed.receiver.stored_hint() != 0 || !has_begun(run, position) {
+            return None;
+        }
+        let (slot, cell) = Ring::of(self.segment()).published(position).ok()??;
+        self.segment().prefetch_rest(cell);
+        Some(Sighted {
+            position,
+            run,
+            slot,
+            cell,
+        })
+    }
+
+    /// Receives a sighted message, if the plain case holds under the lock, too.
+    ///
+    /// While `drained` is its position, the message is still in the ring. Its stamp proves that it is in this slot, even
+    /// if the entry of the ring was read while the ring was doubled. RUN: the one-priority word was read before the stamp
+    /// and is still the same.
+    #[inline(always)]
+    fn take_sighted(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        sighted: &Sighted<'_>,
+        buffer: &mut [u8],
+    ) -> Option<Taken> {
+        let fixed = self.segment().fixed();
+        let receiver = &fixed.receiver;
+        let is_next = receiver.drained(receiving) == sighted.position
+            && receiver.stored(receiving) == 0
+            && fixed.run.is_still(sighted.run);
+        if !is_next || receiver.has_duties(receiving) || self.policy().time_to_live != 0 {
+            return None;
+        }
+        let found = self.found(sighted.slot, sighted.cell, false).ok()?;
+        self.prefetch_upcoming(&found, self.pacing.received());
+        let taken = self.consume(receiving, &found, buffer).ok()?;
+        self.publish_counts(receiving);
+        crash_point!(RECEIVE_ADMITTED);
+        Some(taken)
     }
 
     /// Takes a message if there is one now.
@@ -494,6 +579,7 @@ impl Engine {
     }
 
     /// Receives a message; waits for it until `deadline`.
+    #[inline(never)]
     pub fn receive(
         &self,
         me: &Thread,

@@ -26,7 +26,7 @@ pub(super) const ATTEMPTS: u32 = 16;
 
 impl Engine {
     /// Sends a message if there is room now.
-    #[inline]
+    #[inline(always)]
     pub fn try_send(
         &self,
         me: &Thread,
@@ -34,14 +34,53 @@ impl Engine {
         key: usize,
         deadline: Deadline,
     ) -> Result<(), Refused> {
+        match self.send_at_once(me, message, key) {
+            Ok(()) => {
+                self.segment().check()?;
+                self.serve_if_asked(me, deadline);
+                Ok(())
+            }
+            Err(attempt) => self.try_send_slow(me, (message, key), deadline, attempt),
+        }
+    }
+
+    /// Sends a message under the sender lock, if the lock is free and no process polls. Returns the refusal if it is not
+    /// sent; None if it was not tried.
+    #[inline(always)]
+    fn send_at_once(&self, me: &Thread, message: &[u8], key: usize) -> Result<(), Option<Refused>> {
+        // A hint, read without the lock; the decision is made under it. Without the hint, each send to a polled queue
+        // would take the sender lock only to release it for the receiver lock.
+        if self.must_ring() {
+            return Err(None);
+        }
+        let lock = &self.segment().fixed().sender.lock;
+        let held = lock.lock_if_free(me, self.segment()).ok_or(None)?;
+        let result = match self.must_ring() {
+            true => Err(None),
+            false => self
+                .send_locked(held.sender(), me, message, key)
+                .map_err(Some),
+        };
+        held.unlock();
+        result
+    }
+
+    /// As [`try_send`](Self::try_send), after an attempt that sent nothing.
+    #[inline(never)]
+    fn try_send_slow(
+        &self,
+        me: &Thread,
+        (message, key): (&[u8], usize),
+        deadline: Deadline,
+        mut attempt: Option<Refused>,
+    ) -> Result<(), Refused> {
         let mut attempts = ATTEMPTS;
         loop {
-            // A hint, read without the lock; the decision is made under it. Without the hint, each send to a polled
-            // queue would take the sender lock only to release it for the receiver lock.
-            let result = if self.must_ring() {
-                self.send_watched(me, (message, key), deadline)
-            } else {
-                self.send_unwatched(me, (message, key), deadline)?
+            let result = match attempt.take() {
+                Some(refused) => Err(refused),
+                // A hint, as in `send_at_once`.
+                None if self.must_ring() => self.send_watched(me, (message, key), deadline),
+                None => self.send_unwatched(me, (message, key), deadline)?,
             };
             self.segment().check()?;
             match result {
@@ -70,7 +109,6 @@ impl Engine {
 
     /// Sends a message under the sender lock alone. If a process turns out to poll, sends as
     /// [`send_watched`](Self::send_watched).
-    #[inline(always)]
     fn send_unwatched(
         &self,
         me: &Thread,
@@ -295,6 +333,7 @@ impl Engine {
     }
 
     /// Sends a message; waits for room until `deadline`.
+    #[inline(never)]
     pub fn send(
         &self,
         me: &Thread,

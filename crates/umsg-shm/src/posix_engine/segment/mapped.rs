@@ -215,11 +215,16 @@ impl Segment {
     #[inline(always)]
     pub(crate) fn prefetch(&self, slot: u32) {
         if let Ok(cell) = self.cell(slot) {
-            let first = std::ptr::from_ref(cell).cast::<u8>();
-            prefetch_line(first);
-            if self.layout().cell_len > LINE {
-                prefetch_line(first.wrapping_add(LINE));
-            }
+            prefetch_line(std::ptr::from_ref(cell).cast());
+            self.prefetch_rest(cell);
+        }
+    }
+
+    /// Prefetches the bytes of a message that do not fit in the first line of its cell.
+    #[inline(always)]
+    pub(crate) fn prefetch_rest(&self, cell: &Cell) {
+        if self.layout().cell_len > LINE {
+            prefetch_line(std::ptr::from_ref(cell).cast::<u8>().wrapping_add(LINE));
         }
     }
 

@@ -226,6 +226,17 @@ impl ReceiverSide {
         self.notices.store(count, Ordering::Release);
     }
 
+    /// Whether a receive has to do more than receive: a thread waits, a message is held, a process polls, or a process
+    /// is registered for a notification. All of these words lie on one line.
+    #[inline(always)]
+    pub(crate) fn has_duties(&self, _: ReceiverHeld<'_>) -> bool {
+        // Relaxed: under the receiver lock, which all of their writers hold.
+        let waiting = [&self.receivers, &self.senders, &self.offered]
+            .map(|links| links.len.load(Ordering::Relaxed));
+        let lists = waiting[0] | waiting[1] | waiting[2];
+        lists | self.watched.get() | self.registration() != 0 || self.held() != 0
+    }
+
     /// Sets how many nodes are real memory.
     pub(crate) fn set_nodes(&self, count: usize) {
         self.nodes.set(count as u32);
