@@ -72,6 +72,7 @@ use super::process;
 use std::sync::atomic::Ordering;
 
 #[cfg(not(loom))]
+#[inline(always)]
 fn read(clock: rustix::time::ClockId) -> u64 {
     let clock = match cfg!(miri) {
         // Miri's time is virtual, and the same in each run.
@@ -79,9 +80,10 @@ fn read(clock: rustix::time::ClockId) -> u64 {
         false => clock,
     };
     let now = rustix::time::clock_gettime(clock);
+    // The kernel's clocks end in 2262, before this overflows.
     (now.tv_sec as u64)
-        .saturating_mul(SECOND)
-        .saturating_add(now.tv_nsec as u64)
+        .wrapping_mul(SECOND)
+        .wrapping_add(now.tv_nsec as u64)
 }
 
 /// Returns the shift of CLOCK_MONOTONIC in this process's time namespace, in nanoseconds. It is computed once in each process, and kept in
@@ -93,7 +95,7 @@ fn ahead() -> u64 {
     let known = process::until_fork().map_or(0, |known| known.load(Ordering::Relaxed));
     match known & KNOWN {
         0 => find_ahead(),
-        _ => known & !KNOWN,
+        _ => known - KNOWN,
     }
 }
 
@@ -119,13 +121,14 @@ fn find_ahead() -> u64 {
 
 /// Returns the machine's clock in nanoseconds.
 #[cfg(not(loom))]
+#[inline(never)]
 pub fn monotonic() -> u64 {
     read(rustix::time::ClockId::Monotonic).wrapping_sub(ahead())
 }
 
 /// Returns the machine's clock at the last timer tick, in nanoseconds. It is some milliseconds behind, and never ahead.
 #[cfg(not(loom))]
-#[inline]
+#[inline(always)]
 pub fn monotonic_coarse() -> u64 {
     read(rustix::time::ClockId::MonotonicCoarse).wrapping_sub(ahead())
 }
@@ -154,6 +157,7 @@ pub(crate) fn age(at: u64) -> u64 {
 
 /// Returns CLOCK_REALTIME in nanoseconds since 1970.
 #[cfg(not(loom))]
+#[inline(never)]
 pub fn realtime() -> u64 {
     read(rustix::time::ClockId::Realtime).wrapping_add(step::get())
 }

@@ -227,7 +227,7 @@ mod real {
 
     /// A thread's knowledge of itself. Each thread has one, in thread-local storage; it is never dropped.
     pub struct Thread {
-        /// The process epoch of the fields below; 0 before they are computed.
+        /// The process epoch of the fields below; [`NOT_YET`] before they are computed.
         epoch: Cell<u64>,
         /// The kernel's id of the thread, in the form of lock words.
         tid: Cell<u32>,
@@ -256,10 +256,13 @@ mod real {
         own: Head,
     }
 
+    /// No epoch of a process: the fields of a thread are not computed yet.
+    const NOT_YET: u64 = u64::MAX;
+
     thread_local! {
         static THREAD: Thread = const {
             Thread {
-                epoch: Cell::new(0),
+                epoch: Cell::new(NOT_YET),
                 tid: Cell::new(0),
                 pid: Cell::new(0),
                 birth: Cell::new(0),
@@ -285,7 +288,7 @@ mod real {
         // SAFETY: the storage lives as long as its thread and has no destructor; `Thread` is neither Send nor Sync,
         // so the reference stays on the thread, and no caller keeps it beyond a call.
         let thread = unsafe { &*thread };
-        if thread.epoch.get() != process::epoch() || thread.epoch.get() == 0 {
+        if thread.epoch.get() != process::epoch() {
             thread.introduce();
         }
         thread
