@@ -58,6 +58,7 @@ impl Held {
     }
 
     /// Returns the queue to which a link leads, in use.
+    #[inline(always)]
     pub(crate) fn of(link: &'static Link<Attached>) -> Option<Held> {
         link.hold().map(Held)
     }

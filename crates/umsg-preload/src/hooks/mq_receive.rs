@@ -93,8 +93,7 @@ impl Call {
             // SAFETY: by this function's contract.
             Ok(received) => unsafe { self.deliver(&received) },
             // SAFETY: by this function's contract.
-            Err(ReceiveError::Empty) => unsafe { self.receive_from_empty(held, buffer, deadline) },
-            Err(error) => Err(error.errno()),
+            Err(error) => unsafe { self.receive_refused(held, buffer, deadline, &error) },
         }
     }
 
@@ -113,17 +112,21 @@ impl Call {
         Ok(received.len.cast_signed())
     }
 
-    /// The first place at which O_NONBLOCK of the descriptor matters.
+    /// The first place at which O_NONBLOCK of the descriptor matters: waits for a message in an empty queue.
     ///
     /// # Safety
     /// As for [`Call::run`].
     #[cold]
-    unsafe fn receive_from_empty(
+    unsafe fn receive_refused(
         &self,
         held: Held,
         buffer: &mut [u8],
         deadline: Option<SystemTime>,
+        refusal: &ReceiveError,
     ) -> Result<ssize_t, c_int> {
+        if !matches!(refusal, ReceiveError::Empty) {
+            return Err(refusal.errno());
+        }
         if held
             .blocking
             .is_nonblocking(self.fd)

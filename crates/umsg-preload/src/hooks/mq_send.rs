@@ -88,8 +88,7 @@ impl Call {
         };
         match attempt {
             Ok(()) => Ok(0),
-            Err(SendError::Full) => self.send_to_full(held, bytes, deadline),
-            Err(error) => Err(error.errno()),
+            Err(error) => self.send_refused(held, bytes, deadline, &error),
         }
     }
 
@@ -108,14 +107,18 @@ impl Call {
         Ok(unsafe { std::slice::from_raw_parts(self.message.cast(), self.len) })
     }
 
-    /// The first place at which O_NONBLOCK of the descriptor matters.
+    /// The first place at which O_NONBLOCK of the descriptor matters: waits for room in a full queue.
     #[cold]
-    fn send_to_full(
+    fn send_refused(
         &self,
         held: Held,
         bytes: &[u8],
         deadline: Option<SystemTime>,
+        refusal: &SendError,
     ) -> Result<c_int, c_int> {
+        if !matches!(refusal, SendError::Full) {
+            return Err(refusal.errno());
+        }
         if held
             .blocking
             .is_nonblocking(self.fd)

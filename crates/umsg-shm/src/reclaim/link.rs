@@ -99,10 +99,17 @@ impl<T: Send + Sync> Link<T> {
                     note: Some(record),
                 });
             }
-            record.clear();
-            // The thread that retired the slot may have seen the hazard pointer, and left the drop to this thread.
-            word.slot().drop_if_retired();
+            return self.hold_again(word, record);
         }
+        self.hold_counted()
+    }
+
+    /// Does the same as [`hold`](Link::hold), after the link has changed since the note.
+    #[cold]
+    fn hold_again(&'static self, word: Word<T>, record: &Record) -> Option<Held<T>> {
+        record.clear();
+        // The thread that retired the slot may have seen the hazard pointer, and left the drop to this thread.
+        word.slot().drop_if_retired();
         self.hold_counted()
     }
 

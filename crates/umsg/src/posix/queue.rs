@@ -229,7 +229,7 @@ impl Queue {
     ///
     /// # Errors
     /// [`SendError::Full`] (EAGAIN) and the others of [`SendError`] but `TimedOut`.
-    #[inline]
+    #[inline(always)]
     pub fn try_send(&self, message: &[u8], priority: u32) -> Result<(), SendError> {
         self.send_by(message, priority, Deadline::Passed, false)
     }
@@ -303,7 +303,7 @@ impl Queue {
         self.send_by(message, priority, realtime(deadline), true)
     }
 
-    #[inline]
+    #[inline(always)]
     fn send_by(
         &self,
         message: &[u8],
@@ -398,7 +398,7 @@ impl Queue {
     ///
     /// # Errors
     /// [`ReceiveError::Empty`] (EAGAIN) and the others of [`ReceiveError`] but `TimedOut`.
-    #[inline]
+    #[inline(always)]
     pub fn try_receive(&self, buffer: &mut [u8]) -> Result<Received, ReceiveError> {
         self.receive_by(buffer, Deadline::Passed, false)
     }
@@ -507,7 +507,7 @@ impl Queue {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn receive_by(
         &self,
         buffer: &mut [u8],
