@@ -63,19 +63,27 @@ impl Call {
         // SAFETY: by this function's contract; no message of the queue has more bytes, and bytes have no alignment.
         let buffer = unsafe { std::slice::from_raw_parts_mut(self.message.add(1).cast(), len) };
         let received = match queue.try_receive(buffer, which) {
-            Err(libc::ENOMSG) if self.flags & libc::IPC_NOWAIT == 0 => {
-                drop(queue);
-                self.receive_from_empty(buffer, which)?
-            }
-            outcome => outcome?,
+            Ok(received) => received,
+            Err(errno) => self.receive_refused(queue, buffer, which, errno)?,
         };
         // SAFETY: by this function's contract. Unaligned as the kernel would take it.
         unsafe { self.message.write_unaligned(received.mtype) };
         Ok(received.len.cast_signed())
     }
 
+    /// Waits for a message in a queue without a wanted one.
     #[cold]
-    fn receive_from_empty(&self, buffer: &mut [u8], which: Which) -> Result<Received, c_int> {
+    fn receive_refused(
+        &self,
+        queue: Used,
+        buffer: &mut [u8],
+        which: Which,
+        errno: c_int,
+    ) -> Result<Received, c_int> {
+        if errno != libc::ENOMSG || self.flags & libc::IPC_NOWAIT != 0 {
+            return Err(errno);
+        }
+        drop(queue);
         let outcome = cancellation::while_blocked(|| {
             raw::find(self.id)?.receive(buffer, which, Until::Forever)
         });
@@ -91,13 +99,9 @@ impl Call {
         }
         let queue = raw::find(self.id)?;
         let mut elsewhere = vec![0; self.len.min(queue.msgmax())];
-        match queue.try_receive(&mut elsewhere, which) {
-            Err(libc::ENOMSG) if self.flags & libc::IPC_NOWAIT == 0 => {
-                drop::<Used>(queue);
-                self.receive_from_empty(&mut elsewhere, which)?
-            }
-            outcome => outcome?,
-        };
+        if let Err(errno) = queue.try_receive(&mut elsewhere, which) {
+            self.receive_refused(queue, &mut elsewhere, which, errno)?;
+        }
         Err(libc::EFAULT)
     }
 }

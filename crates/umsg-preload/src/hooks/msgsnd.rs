@@ -5,7 +5,8 @@
 use std::ffi::{c_int, c_long, c_void};
 
 use libc::size_t;
-use umsg::sysv::{Until, raw};
+use umsg::sysv::Until;
+use umsg::sysv::raw::{self, Used};
 
 use crate::cancellation::{self, cancellation_point};
 use crate::{pointer, signals};
@@ -52,16 +53,23 @@ impl Call {
             unsafe { std::slice::from_raw_parts(self.message.add(1).cast::<u8>(), self.len) };
         match queue.try_send(mtype, text) {
             Ok(()) => Ok(0),
-            Err(libc::EAGAIN) if self.flags & libc::IPC_NOWAIT == 0 => {
-                drop(queue);
-                self.send_to_full(mtype, text)
-            }
-            Err(errno) => Err(errno),
+            Err(errno) => self.send_refused(queue, mtype, text, errno),
         }
     }
 
+    /// Waits for room in a full queue.
     #[cold]
-    fn send_to_full(&self, mtype: c_long, text: &[u8]) -> Result<c_int, c_int> {
+    fn send_refused(
+        &self,
+        queue: Used,
+        mtype: c_long,
+        text: &[u8],
+        errno: c_int,
+    ) -> Result<c_int, c_int> {
+        if errno != libc::EAGAIN || self.flags & libc::IPC_NOWAIT != 0 {
+            return Err(errno);
+        }
+        drop(queue);
         let outcome =
             cancellation::while_blocked(|| raw::find(self.id)?.send(mtype, text, Until::Forever));
         raw::reap();

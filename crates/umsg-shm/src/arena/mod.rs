@@ -74,7 +74,9 @@ pub trait ArenaStore {
 }
 
 /// Makes sure that the slot has a block with room for `len` bytes. `named` is the word of its cell that names the block.
-#[inline]
+///
+/// Out of line: the compiler would compute the length of the block ahead for messages that need none.
+#[inline(never)]
 pub(crate) fn ensure<S: ArenaStore>(
     store: &S,
     _: S::Held<'_>,

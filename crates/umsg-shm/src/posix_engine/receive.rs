@@ -183,9 +183,9 @@ impl Engine {
 
     /// Receives a sighted message, if the plain case holds under the lock, too.
     ///
-    /// While `drained` is its position, the message is still in the ring. Its stamp proves that it is in this slot, even
-    /// if the entry of the ring was read while the ring was doubled. RUN: the one-priority word was read before the stamp
-    /// and is still the same.
+    /// While `drained` is its position, the message is still in the ring. The stamp, read again, proves that it is in
+    /// this slot, even if a repair came in between. RUN: the one-priority word was read before the stamp and is still the
+    /// same.
     #[inline(always)]
     fn take_sighted(
         &self,
@@ -197,6 +197,7 @@ impl Engine {
         let receiver = &fixed.receiver;
         let is_next = receiver.drained(receiving) == sighted.position
             && receiver.stored(receiving) == 0
+            && Ring::holds(sighted.cell, sighted.position)
             && fixed.run.is_still(sighted.run);
         if !is_next || receiver.has_duties(receiving) || self.policy().time_to_live != 0 {
             return None;

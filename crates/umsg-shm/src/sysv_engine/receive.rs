@@ -114,6 +114,18 @@ impl Receipt for Copy<'_> {
 }
 
 impl Engine {
+    /// Receives the first wanted message, if there is one now.
+    #[inline(always)]
+    pub fn try_receive(
+        &self,
+        call: &Call<'_>,
+        want: Want,
+        buffer: &mut [u8],
+        truncate: bool,
+    ) -> Result<Taken, Refused> {
+        self.take_now(call, want, &mut Copy { buffer, truncate })
+    }
+
     /// Receives the first wanted message. Waits for one until the call's deadline.
     pub fn receive(
         &self,
@@ -133,10 +145,7 @@ impl Engine {
         receipt: &mut R,
     ) -> Result<R::Outcome, Refused> {
         if call.deadline.has_passed() {
-            let taken = self.with_lock(call.me, call.deadline, |receiving, wakes| {
-                self.take_locked(receiving, call, want, receipt, wakes)
-            });
-            return taken.map_err(|refused| refused.by(call.deadline));
+            return self.take_now(call, want, receipt);
         }
         let receipt = std::cell::RefCell::new(receipt);
         let mut enlist = |receiving: ReceiverHeld<'_>, wakes: &mut DeferredWakes| {
@@ -154,6 +163,20 @@ impl Engine {
             receipt.borrow_mut().accept(me, step)
         };
         self.wait_for(call, List::Receivers, &mut enlist, &mut accept)
+    }
+
+    /// Takes the first wanted message, if there is one now.
+    #[inline(always)]
+    fn take_now<R: Receipt>(
+        &self,
+        call: &Call<'_>,
+        want: Want,
+        receipt: &mut R,
+    ) -> Result<R::Outcome, Refused> {
+        let taken = self.with_lock(call.me, call.deadline, |receiving, wakes| {
+            self.take_locked(receiving, call, want, receipt, wakes)
+        });
+        taken.map_err(|refused| refused.by(call.deadline))
     }
 
     fn wait_for_message<T>(

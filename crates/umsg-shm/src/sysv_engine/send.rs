@@ -14,11 +14,12 @@ use crate::waiters::List;
 
 impl Engine {
     /// Sends a message if there is room at once.
-    #[inline]
+    #[inline(always)]
     pub fn try_send(&self, call: &Call<'_>, mtype: i64, message: &[u8]) -> Result<(), Refused> {
-        self.with_lock(call.me, call.deadline, |receiving, wakes| {
+        let sent = self.with_lock(call.me, call.deadline, |receiving, wakes| {
             self.send_locked(receiving, call, mtype, message, wakes)
-        })
+        });
+        sent.map_err(|refused| refused.by(call.deadline))
     }
 
     /// Sends a message. Waits for room until the call's deadline.

@@ -35,6 +35,7 @@ pub enum Refused<Own> {
 
 impl<Own> Refused<Own> {
     /// Turns a time-out into `NotNow` for a call that must not block.
+    #[cold]
     pub(crate) fn by(self, deadline: Deadline) -> Self {
         match (self, deadline) {
             (

@@ -201,9 +201,11 @@ impl Queue {
     ///
     /// # Errors
     /// [`SendError::Full`] (EAGAIN) and the others of [`SendError`] but `TimedOut`.
-    #[inline]
+    #[inline(always)]
     pub fn try_send(&self, mtype: i64, message: &[u8]) -> Result<(), SendError> {
-        self.send_by(mtype, message, Deadline::Passed)
+        self.judged_send(mtype, message.len(), Deadline::Passed, |call| {
+            self.engine.try_send(call, mtype, message)
+        })
     }
 
     /// Sends a message. Waits for room for at most `timeout`, on the monotonic clock.
@@ -280,13 +282,26 @@ impl Queue {
         self.send_by(mtype, message, until.deadline())
     }
 
-    #[inline]
     fn send_by(&self, mtype: i64, message: &[u8], deadline: Deadline) -> Result<(), SendError> {
-        self.check_to_send(mtype, message.len())?;
+        self.judged_send(mtype, message.len(), deadline, |call| {
+            self.engine.send(call, mtype, message)
+        })
+    }
+
+    /// Runs `work` with the permission to send a message of `len` bytes. Repeats both if the rights have changed meanwhile.
+    #[inline(always)]
+    fn judged_send(
+        &self,
+        mtype: i64,
+        len: usize,
+        deadline: Deadline,
+        mut work: impl FnMut(&Call<'_>) -> Result<(), Refused>,
+    ) -> Result<(), SendError> {
+        self.check_to_send(mtype, len)?;
         let mut call = Call::new(thread::current(), deadline);
         loop {
             call.set_rights(self.may_send()?);
-            match self.engine.send(&call, mtype, message) {
+            match work(&call) {
                 Ok(()) => return Ok(()),
                 Err(Refused::Own(Why::Rejudge)) => {}
                 Err(refused) => return Err(self.send_error(refused)),
@@ -411,7 +426,7 @@ impl Queue {
     /// [`ReceiveError::NoMessage`] (ENOMSG) and the others of [`ReceiveError`] but `TimedOut`.
     #[inline]
     pub fn try_receive(&self, want: Want, buffer: &mut [u8]) -> Result<Received, ReceiveError> {
-        self.receive_by(want, buffer, false, Deadline::Passed)
+        self.try_receive_by(want, buffer, false)
     }
 
     /// Receives the first wanted message. Waits for one for at most `timeout`, on the monotonic clock.
@@ -533,7 +548,7 @@ impl Queue {
         want: Want,
         buffer: &mut [u8],
     ) -> Result<Received, ReceiveError> {
-        self.receive_by(want, buffer, true, Deadline::Passed)
+        self.try_receive_by(want, buffer, true)
     }
 
     /// Receives a message as [`receive`](Queue::receive) does. Waits as long as `until` says.
@@ -564,7 +579,21 @@ impl Queue {
         self.receive_by(want, buffer, truncate, until.deadline())
     }
 
-    #[inline]
+    /// Receives the first wanted message if there is one now.
+    #[inline(always)]
+    pub(super) fn try_receive_by(
+        &self,
+        want: Want,
+        buffer: &mut [u8],
+        truncate: bool,
+    ) -> Result<Received, ReceiveError> {
+        self.judged_receive(Deadline::Passed, |call| {
+            self.engine
+                .try_receive(call, want, buffer, truncate)
+                .map(Received::from)
+        })
+    }
+
     pub(super) fn receive_by(
         &self,
         want: Want,

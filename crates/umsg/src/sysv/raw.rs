@@ -18,7 +18,6 @@ pub use control::{
     MSG_STAT_ANY, msgctl_info, msgctl_remove, msgctl_set, msgctl_stat, qbytes, seconds,
 };
 use std::ops::Deref;
-use umsg_shm::sys::clock::Deadline;
 use umsg_shm::sys::stack::roomy;
 use umsg_shm::sysv_engine::order::Want;
 
@@ -98,7 +97,10 @@ impl std::fmt::Debug for Used {
 /// EINVAL if there is none; EACCES if the caller has no permission at all.
 #[inline(always)]
 pub fn find(id: i32) -> Result<Used, Errno> {
-    find_by(id, || ATTACHED.get(id))
+    match ATTACHED.get(id) {
+        Some(queue) => Ok(Used(queue)),
+        None => find_by(id, || ATTACHED.get(id)),
+    }
 }
 
 /// Returns the queue as [`find`] does, for use beyond a call, and in other threads.
@@ -109,7 +111,7 @@ pub fn keep(id: i32) -> Result<Used, Errno> {
     find_by(id, || ATTACHED.keep(id))
 }
 
-#[inline(always)]
+#[cold]
 fn find_by(id: i32, look: impl Fn() -> Option<InUse<Queue>>) -> Result<Used, Errno> {
     loop {
         match look() {
@@ -220,9 +222,7 @@ impl Used {
     #[inline(always)]
     pub fn try_receive(&self, buffer: &mut [u8], which: Which) -> Result<Received, Errno> {
         let received = match which {
-            Which::Want(want, truncate) => {
-                self.0.receive_by(want, buffer, truncate, Deadline::Passed)
-            }
+            Which::Want(want, truncate) => self.0.try_receive_by(want, buffer, truncate),
             Which::Copy(n, truncate) => return self.copy(n, truncate, buffer),
         };
         received.map_err(|error| self.at_once(error.errno()))

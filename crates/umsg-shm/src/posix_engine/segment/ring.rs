@@ -46,8 +46,14 @@ impl<'a> Ring<'a> {
     #[inline(always)]
     pub(crate) fn published(&self, position: u64) -> Result<Option<(u32, &'a Cell)>, Fault> {
         let (slot, cell) = self.slot(position)?;
+        Ok(Ring::holds(cell, position).then_some((slot, cell)))
+    }
+
+    /// Whether a cell holds the message at a position.
+    #[inline(always)]
+    pub(crate) fn holds(cell: &Cell, position: u64) -> bool {
         // Acquire: SEND. Pairs with the release store in `publish`: the message is seen with its stamp.
-        Ok((cell.stamp.load(Ordering::Acquire) == stamp(position)).then_some((slot, cell)))
+        cell.stamp.load(Ordering::Acquire) == stamp(position)
     }
 
     /// Publishes the message in the cell at `position`. This one store makes a send take effect.

@@ -68,7 +68,7 @@ impl<'a, S: TypeIndexStore> Order<'a, S> {
     }
 
     /// Returns the slot of the first wanted message.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn first(&self, want: Want) -> Result<Option<u32>, Fault> {
         match want {
             Want::Any => Ok(target(&self.store.kinds().head)),
@@ -83,7 +83,7 @@ impl<'a, S: TypeIndexStore> Order<'a, S> {
     }
 
     /// Adds a message behind all others. After an [`Order::provide`] for its type, the memory always suffices.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn push_back(
         &self,
         _: ReceiverHeld<'_>,
@@ -118,7 +118,7 @@ impl<'a, S: TypeIndexStore> Order<'a, S> {
     }
 
     /// Removes a message, which is the first of its type.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn remove(&self, receiving: ReceiverHeld<'_>, slot: u32) -> Result<(), Fault> {
         let place = self.store.place(slot)?;
         let index = target(&place.kind).ok_or(Fault::Damaged)?;
