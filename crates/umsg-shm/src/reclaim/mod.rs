@@ -17,6 +17,7 @@
 
 mod chunks;
 mod link;
+pub(crate) mod local;
 pub mod notes;
 mod published;
 mod slots;

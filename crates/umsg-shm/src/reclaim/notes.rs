@@ -14,10 +14,11 @@
 //! price of two locked instructions on a shared line. A call counts where it can't have the record: in a signal handler that interrupted
 //! another call, when all records are taken, and where the kernel refuses membarrier.
 //!
-//! A record belongs to a thread pointer, the address of a thread's local storage. One instruction reads it. A thread that gets the address
-//! of a dead one gets its record, too, so records are never released. If a longjmp takes a thread out of a call, its note stays, and the
+//! A record belongs to a thread pointer, the address of a thread's local storage. A thread that gets the address of a dead one gets its
+//! record, too, so records are never released. A thread remembers its record in a word of its own ([`local`]). If a longjmp takes a thread out of a call, its note stays, and the
 //! thread counts from then on.
 
+use super::local::{self, RECORD};
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence};
 
 const RECORDS: usize = 1024;
@@ -102,16 +103,24 @@ pub fn record_of(thread: libc::pthread_t) -> Option<&'static Record> {
 /// Returns the calling thread's record, if it has one and no call of the thread uses it.
 #[inline(always)]
 pub(super) fn my_idle_record() -> Option<&'static Record> {
-    let thread = thread_pointer();
-    let home = home_of(thread);
-    let mut record = &ALL[home];
-    // Relaxed everywhere: only this thread writes its own record.
-    if record.thread.load(Ordering::Relaxed) != thread {
-        record = find_or_claim(thread, home)?;
+    let record = match local::get::<RECORD>() {
+        0 => my_first_record()?,
+        // SAFETY: `my_first_record` stored the address of a static record.
+        address => unsafe { &*std::ptr::with_exposed_provenance::<Record>(address) },
+    };
+    // Relaxed: only this thread writes its own record.
+    (record.holds.load(Ordering::Relaxed) == 0).then_some(record)
+}
+
+/// Finds the calling thread's record, and remembers it if its notes are seen. They are seen from then on, in a forked child, too.
+#[cold]
+fn my_first_record() -> Option<&'static Record> {
+    let record = my_record()?;
+    if NOTES_ARE_SEEN.load(Ordering::Relaxed) != SEEN {
+        return None;
     }
-    let usable =
-        record.holds.load(Ordering::Relaxed) == 0 && NOTES_ARE_SEEN.load(Ordering::Relaxed) == SEEN;
-    usable.then_some(record)
+    local::set::<RECORD>(std::ptr::from_ref(record).expose_provenance());
+    Some(record)
 }
 
 #[cold]
@@ -154,13 +163,11 @@ fn used() -> impl Iterator<Item = &'static Record> {
     })
 }
 
-#[inline(always)]
 fn home_of(thread: usize) -> usize {
     // Fibonacci hashing: thread pointers differ in the middle bits.
     thread.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (usize::BITS - RECORDS.trailing_zeros())
 }
 
-#[inline(always)]
 fn thread_pointer() -> usize {
     if cfg!(miri) {
         // No record.

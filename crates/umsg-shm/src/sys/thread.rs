@@ -214,6 +214,7 @@ impl Stall {
 #[cfg(not(loom))]
 mod real {
     use super::{Bereaved, Interruptions, Stall, TakenUp};
+    use crate::reclaim::local;
     use crate::sync::Futex;
     use crate::sys::critical::Depth;
     use crate::sys::robust::{self, Head};
@@ -284,13 +285,24 @@ mod real {
     /// Returns the calling thread.
     #[inline(always)]
     pub fn current() -> &'static Thread {
-        let thread = THREAD.with(std::ptr::from_ref);
+        let thread = match local::get::<{ local::THREAD }>() {
+            0 => first(),
+            address => std::ptr::with_exposed_provenance(address),
+        };
         // SAFETY: the storage lives as long as its thread and has no destructor; `Thread` is neither Send nor Sync,
         // so the reference stays on the thread, and no caller keeps it beyond a call.
         let thread = unsafe { &*thread };
         if thread.epoch.get() != process::epoch() {
             thread.introduce();
         }
+        thread
+    }
+
+    /// Finds the calling thread's storage, and remembers its address.
+    #[cold]
+    fn first() -> *const Thread {
+        let thread = THREAD.with(std::ptr::from_ref);
+        local::set::<{ local::THREAD }>(thread.expose_provenance());
         thread
     }
 
