@@ -5,10 +5,9 @@ use std::ffi::{c_int, c_uint, c_void};
 use libc::{pid_t, size_t, timespec};
 use umsg::posix::Lease;
 
-use crate::error::{Failure, answer};
+use crate::error::answer;
 use crate::handle::{self, Held, umsg_mqd_t};
-use crate::handles::Handles;
-use crate::leases::{self, Described};
+use crate::leases::{self, Described, Leases};
 use crate::pointer;
 use crate::time::{self, told};
 
@@ -34,23 +33,18 @@ pub struct umsg_mq_lease {
     pub id: u64,
 }
 
-/// A lease and its queue, which stays open meanwhile.
-struct Leased {
-    lease: Lease<'static>,
-    /// Dropped after the lease.
-    _held: Held,
-}
-
-static LEASES: Handles<Leased> = Handles::new();
+static LEASES: Leases<Lease<'static>, Held> = Leases::new();
 
 impl Described for umsg_mq_lease {
-    fn id(&self) -> u64 {
-        self.id
+    type Lease = Lease<'static>;
+    type Queue = Held;
+
+    fn all() -> &'static Leases<Lease<'static>, Held> {
+        &LEASES
     }
 
-    fn forget(&mut self) {
-        self.data = std::ptr::null();
-        self.id = 0;
+    fn place(&mut self) -> (&mut *const c_void, &mut u64) {
+        (&mut self.data, &mut self.id)
     }
 }
 
@@ -106,7 +100,9 @@ pub unsafe extern "C" fn umsg_mq_lease(
             None if held.nonblocking.get() => queue.try_receive_lease(),
             None => queue.receive_lease(),
         };
-        let told = keep(received?, held)?;
+        let received = received?;
+        let told = described(&received);
+        let told = leases::keep(received, held, told)?;
         // SAFETY: the caller promises a writable structure.
         unsafe { pointer::write(lease, told, "lease")? };
         Ok(0)
@@ -139,7 +135,7 @@ pub unsafe extern "C" fn umsg_mq_lease(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn umsg_mq_acknowledge(lease: *mut umsg_mq_lease) -> c_int {
     // SAFETY: the caller promises a readable and writable structure.
-    answer(unsafe { leases::end(&LEASES, lease, |leased| leased.lease.acknowledge_kept()) })
+    unsafe { leases::end(lease, Lease::acknowledge_kept) }
 }
 
 /// Returns a leased message to its queue.
@@ -166,7 +162,7 @@ pub unsafe extern "C" fn umsg_mq_acknowledge(lease: *mut umsg_mq_lease) -> c_int
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn umsg_mq_return(lease: *mut umsg_mq_lease) -> c_int {
     // SAFETY: the caller promises a readable and writable structure.
-    answer(unsafe { leases::end(&LEASES, lease, |leased| leased.lease.give_back_kept()) })
+    unsafe { leases::end(lease, Lease::give_back_kept) }
 }
 
 /// Lets a lease end by itself after some time.
@@ -196,14 +192,13 @@ pub unsafe extern "C" fn umsg_mq_lease_limit(
     lease: *const umsg_mq_lease,
     time: *const timespec,
 ) -> c_int {
-    let limit = |leased: &Leased, time| leased.lease.limit(time);
     // SAFETY: the caller promises a readable timespec and a readable structure.
-    answer(unsafe { leases::limit(&LEASES, lease, time, limit) })
+    unsafe { leases::limit(lease, time, Lease::limit) }
 }
 
-/// Keeps a lease and describes it to the program.
-fn keep(lease: Lease<'static>, held: Held) -> Result<umsg_mq_lease, Failure> {
-    let mut told = umsg_mq_lease {
+/// Describes a lease to the program; its number comes later.
+fn described(lease: &Lease<'_>) -> umsg_mq_lease {
+    umsg_mq_lease {
         data: lease.as_ptr().cast(),
         len: lease.len(),
         sent: told(Some(lease.sent())),
@@ -212,9 +207,5 @@ fn keep(lease: Lease<'static>, held: Held) -> Result<umsg_mq_lease, Failure> {
         pid: lease.pid().cast_signed(),
         reserved: 0,
         id: 0,
-    };
-    let kept = LEASES.put(Leased { lease, _held: held });
-    // What can't be kept is returned by its drop.
-    told.id = kept.ok_or(Failure::TooManyHolds)?.into();
-    Ok(told)
+    }
 }

@@ -1,67 +1,103 @@
-//! What leases of messages of POSIX and of System V queues have in common.
+//! The common part of leases of messages of POSIX and of System V queues.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 use std::time::Duration;
-use umsg::QueueError;
 
 use libc::timespec;
+use umsg::QueueError;
 use umsg::posix::LeaseError;
 
-use crate::error::Failure;
+use crate::error::{Failure, answer};
 use crate::handles::Handles;
 use crate::{pointer, time};
 
+/// A lease and the use of its queue, which lasts as long.
+pub(crate) struct Leased<L, Q> {
+    lease: L,
+    /// Dropped after the lease.
+    _queue: Q,
+}
+
+/// The leases of a process.
+pub(crate) type Leases<L, Q> = Handles<Leased<L, Q>>;
+
 /// A program's structure that describes a lease.
 pub(crate) trait Described: Copy {
-    /// The number by which the lease is kept.
-    fn id(&self) -> u64;
+    type Lease: Send + Sync + 'static;
+    /// Keeps the queue open.
+    type Queue: Send + Sync + 'static;
 
-    /// From now on it describes none.
-    fn forget(&mut self);
+    /// The leases that the process has.
+    fn all() -> &'static Leases<Self::Lease, Self::Queue>;
+
+    /// The members for the address of the message and for the number by which the lease is kept.
+    fn place(&mut self) -> (&mut *const c_void, &mut u64);
 }
 
 const NO_LEASE: Failure = Failure::Invalid("this is no lease that the process has");
+
+/// Keeps a lease, and completes its description for the program.
+pub(crate) fn keep<D: Described>(
+    lease: D::Lease,
+    queue: D::Queue,
+    mut described: D,
+) -> Result<D, Failure> {
+    let leased = Leased {
+        lease,
+        _queue: queue,
+    };
+    // A lease that can't be kept returns its message when it is dropped.
+    let number = D::all().put(leased).ok_or(Failure::TooManyHolds)?;
+    *described.place().1 = number.into();
+    Ok(described)
+}
 
 /// Ends a lease and clears the program's structure. If the queue could not be used, the lease continues.
 ///
 /// # Safety
 /// `lease` is readable and writable, or an address that a pointer check refuses.
-pub(crate) unsafe fn end<L: Send + Sync + 'static>(
-    leases: &'static Handles<L>,
-    lease: *mut impl Described,
-    end: impl FnOnce(&L) -> Result<(), LeaseError>,
-) -> Result<c_int, Failure> {
-    pointer::check(lease, "lease")?;
-    // SAFETY: by this function's contract.
-    let mut ended = unsafe { lease.read_unaligned() };
-    let result = end(&*leases.get(ended.id().into()).ok_or(NO_LEASE)?);
-    if result != Err(LeaseError::Queue(QueueError::WouldDeadlock)) {
-        // In vain for the second of two threads that end it at the same time.
-        leases.end(ended.id().into());
-        ended.forget();
+pub(crate) unsafe fn end<D: Described>(
+    lease: *mut D,
+    end: impl FnOnce(&D::Lease) -> Result<(), LeaseError>,
+) -> c_int {
+    let ended = || {
+        pointer::check(lease, "lease")?;
         // SAFETY: by this function's contract.
-        unsafe { lease.write_unaligned(ended) };
-    }
-    result?;
-    Ok(0)
+        let mut ended = unsafe { lease.read_unaligned() };
+        let (data, id) = ended.place();
+        let number = (*id).into();
+        let result = end(&D::all().get(number).ok_or(NO_LEASE)?.lease);
+        if result != Err(LeaseError::Queue(QueueError::WouldDeadlock)) {
+            // In vain for the second of two threads that end it at the same time.
+            D::all().end(number);
+            (*data, *id) = (std::ptr::null(), 0);
+            // SAFETY: by this function's contract.
+            unsafe { lease.write_unaligned(ended) };
+        }
+        result?;
+        Ok(0)
+    };
+    answer(ended())
 }
 
 /// Lets a lease end by itself after some time.
 ///
 /// # Safety
 /// `lease` and `time` are readable, or addresses that a pointer check refuses.
-pub(crate) unsafe fn limit<L: Send + Sync + 'static>(
-    leases: &'static Handles<L>,
-    lease: *const impl Described,
+pub(crate) unsafe fn limit<D: Described>(
+    lease: *const D,
     time: *const timespec,
-    limit: impl FnOnce(&L, Duration) -> Result<(), LeaseError>,
-) -> Result<c_int, Failure> {
-    pointer::check(time, "time")?;
-    // SAFETY: by this function's contract.
-    let time = time::span(unsafe { time.read_unaligned() })?;
-    pointer::check(lease, "lease")?;
-    // SAFETY: by this function's contract.
-    let lease = unsafe { lease.read_unaligned() };
-    limit(&*leases.get(lease.id().into()).ok_or(NO_LEASE)?, time)?;
-    Ok(0)
+    limit: impl FnOnce(&D::Lease, Duration) -> Result<(), LeaseError>,
+) -> c_int {
+    let limited = || {
+        pointer::check(time, "time")?;
+        // SAFETY: by this function's contract.
+        let time = time::span(unsafe { time.read_unaligned() })?;
+        pointer::check(lease, "lease")?;
+        // SAFETY: by this function's contract.
+        let number = (*unsafe { lease.read_unaligned() }.place().1).into();
+        limit(&D::all().get(number).ok_or(NO_LEASE)?.lease, time)?;
+        Ok(0)
+    };
+    answer(limited())
 }

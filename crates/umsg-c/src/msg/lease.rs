@@ -9,9 +9,8 @@ use umsg::sysv::{Lease, Queue};
 use super::receive_batch::want;
 use super::refusal::{Refusal, keep};
 use super::until;
-use crate::error::{Failure, answer};
-use crate::handles::Handles;
-use crate::leases::{self, Described};
+use crate::error::answer;
+use crate::leases::{self, Described, Leases};
 use crate::pointer;
 use crate::time::{self, told};
 
@@ -36,23 +35,18 @@ pub struct umsg_msg_lease {
     pub id: u64,
 }
 
-/// A lease and its queue, which stays attached meanwhile.
-struct Leased {
-    lease: Lease<'static>,
-    /// Dropped after the lease.
-    _queue: Used,
-}
-
-static LEASES: Handles<Leased> = Handles::new();
+static LEASES: Leases<Lease<'static>, Used> = Leases::new();
 
 impl Described for umsg_msg_lease {
-    fn id(&self) -> u64 {
-        self.id
+    type Lease = Lease<'static>;
+    type Queue = Used;
+
+    fn all() -> &'static Leases<Lease<'static>, Used> {
+        &LEASES
     }
 
-    fn forget(&mut self) {
-        self.data = std::ptr::null();
-        self.id = 0;
+    fn place(&mut self) -> (&mut *const c_void, &mut u64) {
+        (&mut self.data, &mut self.id)
     }
 }
 
@@ -107,7 +101,9 @@ pub unsafe extern "C" fn umsg_msg_lease(
         // SAFETY: the lease is kept together with `used` and dropped before it.
         let queue = unsafe { unbounded(&used) };
         let received = queue.receive_lease_until(want, until(msgflg, deadline));
-        let told = put(received.map_err(Refusal::from)?, used)?;
+        let received = received.map_err(Refusal::from)?;
+        let told = described(&received);
+        let told = leases::keep(received, used, told)?;
         // SAFETY: the caller promises a writable structure.
         unsafe { pointer::write(lease, told, "lease")? };
         Ok(0)
@@ -139,7 +135,7 @@ pub unsafe extern "C" fn umsg_msg_lease(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn umsg_msg_acknowledge(lease: *mut umsg_msg_lease) -> c_int {
     // SAFETY: the caller promises a readable and writable structure.
-    answer(unsafe { leases::end(&LEASES, lease, |leased| leased.lease.acknowledge_kept()) })
+    unsafe { leases::end(lease, Lease::acknowledge_kept) }
 }
 
 /// Returns a leased message to its System V queue.
@@ -166,7 +162,7 @@ pub unsafe extern "C" fn umsg_msg_acknowledge(lease: *mut umsg_msg_lease) -> c_i
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn umsg_msg_return(lease: *mut umsg_msg_lease) -> c_int {
     // SAFETY: the caller promises a readable and writable structure.
-    answer(unsafe { leases::end(&LEASES, lease, |leased| leased.lease.give_back_kept()) })
+    unsafe { leases::end(lease, Lease::give_back_kept) }
 }
 
 /// Lets a lease of a message of a System V queue end by itself after some time.
@@ -197,9 +193,8 @@ pub unsafe extern "C" fn umsg_msg_lease_limit(
     lease: *const umsg_msg_lease,
     time: *const timespec,
 ) -> c_int {
-    let limit = |leased: &Leased, time| leased.lease.limit(time);
     // SAFETY: the caller promises a readable timespec and a readable structure.
-    answer(unsafe { leases::limit(&LEASES, lease, time, limit) })
+    unsafe { leases::limit(lease, time, Lease::limit) }
 }
 
 /// The queue with a lifetime that the compiler does not check.
@@ -211,9 +206,9 @@ unsafe fn unbounded(queue: &Queue) -> &'static Queue {
     unsafe { &*std::ptr::from_ref(queue) }
 }
 
-/// Keeps a lease and describes it to the program.
-fn put(lease: Lease<'static>, queue: Used) -> Result<umsg_msg_lease, Failure> {
-    let mut told = umsg_msg_lease {
+/// Describes a lease to the program; its number comes later.
+fn described(lease: &Lease<'_>) -> umsg_msg_lease {
+    umsg_msg_lease {
         data: lease.as_ptr().cast(),
         len: lease.len(),
         sent: told(Some(lease.sent())),
@@ -221,12 +216,5 @@ fn put(lease: Lease<'static>, queue: Used) -> Result<umsg_msg_lease, Failure> {
         deliveries: lease.deliveries(),
         pid: lease.pid().cast_signed(),
         id: 0,
-    };
-    let kept = LEASES.put(Leased {
-        lease,
-        _queue: queue,
-    });
-    // What can't be kept is returned by its drop.
-    told.id = kept.ok_or(Failure::TooManyHolds)?.into();
-    Ok(told)
+    }
 }
