@@ -8,7 +8,7 @@ use umsg::posix::{Outgoing, SendError};
 
 use crate::error::{Failure, answer};
 use crate::handle::{self, Held, umsg_mqd_t};
-use crate::pointer;
+use crate::messages::{Message, Messages};
 use crate::time;
 
 /// A message of several. Sending reads `data`, `len` and `priority`; receiving reads `data` and `size`, and sets `len` and
@@ -24,6 +24,23 @@ pub struct umsg_mq_message {
     pub len: size_t,
     /// Its priority.
     pub priority: c_uint,
+}
+
+impl Message for umsg_mq_message {
+    #[inline(always)]
+    fn data(&self) -> *mut c_void {
+        self.data
+    }
+
+    #[inline(always)]
+    fn size(&self) -> usize {
+        self.size
+    }
+
+    #[inline(always)]
+    fn len(&self) -> usize {
+        self.len
+    }
 }
 
 /// Sends several messages as one: all of them or none.
@@ -116,7 +133,7 @@ pub unsafe extern "C" fn umsg_mq_send_some(
 
 struct Call<'a> {
     held: Held,
-    messages: Messages<'a>,
+    messages: Messages<'a, umsg_mq_message>,
     deadline: Option<SystemTime>,
 }
 
@@ -139,8 +156,9 @@ impl Call<'_> {
             return Err(SendError::NotWritable.into());
         }
         // SAFETY: by this function's contract.
-        let messages = Messages(unsafe { slice(messages, n)? });
-        messages.check(held.message_size)?;
+        let messages = unsafe { Messages::new(messages, n)? };
+        let max = held.message_size;
+        messages.check(max, |len| SendError::TooLong { len, max }.into())?;
         Ok(Call {
             held,
             messages,
@@ -149,54 +167,15 @@ impl Call<'_> {
     }
 }
 
-/// # Safety
-/// `messages` has `n` readable members that don't change as long as the result is used, or it is an address that a pointer
-/// check refuses.
-unsafe fn slice<'a>(
-    messages: *const umsg_mq_message,
-    n: size_t,
-) -> Result<&'a [umsg_mq_message], Failure> {
-    if n == 0 {
-        return Ok(&[]);
-    }
-    pointer::check_array(messages, n, "messages")?;
-    // SAFETY: by this function's contract; `check_array` has seen to the rest.
-    Ok(unsafe { std::slice::from_raw_parts(messages, n) })
-}
-
-/// Messages of a program.
-struct Messages<'a>(&'a [umsg_mq_message]);
-
-impl Messages<'_> {
-    fn check(&self, max: usize) -> Result<(), Failure> {
-        for message in self.0 {
-            if message.len > max {
-                let len = message.len;
-                return Err(SendError::TooLong { len, max }.into());
-            }
-            if message.len != 0 {
-                pointer::check(message.data, "the data of a message")?;
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Outgoing for Messages<'_> {
+impl Outgoing for Messages<'_, umsg_mq_message> {
     #[inline(always)]
     fn count(&self) -> usize {
-        self.0.len()
+        Messages::count(self)
     }
 
     #[inline(always)]
     fn at(&self, index: usize) -> (&[u8], u32) {
-        let message = &self.0[index];
-        if message.len == 0 {
-            return (&[], message.priority);
-        }
-        // SAFETY: the program promises that many bytes, which don't change; `check` saw that the address is none of the bad
-        // ones and that the length is at most a message's size.
-        let bytes = unsafe { std::slice::from_raw_parts(message.data.cast(), message.len) };
+        let (message, bytes) = Messages::at(self, index);
         (bytes, message.priority)
     }
 }

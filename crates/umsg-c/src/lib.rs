@@ -9,7 +9,7 @@
 //! | those of System V queues | `msg` |
 //! | those of rings | `ring` |
 //! | handle → queue | `handle` |
-//! | leases | `leases` |
+//! | leases, arrays of messages: what both kinds of queues share | `leases`, `messages` |
 //! | what a program has a number of: queues, leases, reservations | `handles` |
 //! | O_NONBLOCK, shared over fork | `flag` |
 //! | errno and the text of the last error | `error` |
@@ -37,6 +37,7 @@ mod handle;
 mod handles;
 mod lease;
 mod leases;
+mod messages;
 mod msg;
 mod notify;
 mod open;

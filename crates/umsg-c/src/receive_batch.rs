@@ -4,9 +4,9 @@ use libc::{size_t, ssize_t, timespec};
 use umsg::posix::{Incoming, ReceiveError};
 
 use crate::batch::umsg_mq_message;
-use crate::error::{Failure, answer};
+use crate::error::answer;
 use crate::handle::{self, umsg_mqd_t};
-use crate::pointer;
+use crate::messages::Places;
 use crate::time;
 
 /// Receives several messages.
@@ -57,6 +57,13 @@ pub unsafe extern "C" fn umsg_mq_receive_batch(
         }
         // SAFETY: the caller promises as many messages, which are its own to be written.
         let mut places = unsafe { Places::new(messages, n, held.message_size)? };
+        if let Some(first) = places.first() {
+            let (len, needed) = (first.size, held.message_size);
+            if len < needed {
+                return Err(ReceiveError::BufferTooSmall { len, needed }.into());
+            }
+        }
+        places.check()?;
         let until = time::until(deadline, &held);
         let received = held.queue.receive_into(&mut places, n, until)?;
         Ok(received.cast_signed())
@@ -64,72 +71,17 @@ pub unsafe extern "C" fn umsg_mq_receive_batch(
     answer(receive())
 }
 
-/// Where a program wants messages.
-struct Places<'a> {
-    messages: &'a mut [umsg_mq_message],
-    /// How many are filled.
-    filled: usize,
-    /// The queue's message size.
-    longest: usize,
-}
-
-impl Places<'_> {
-    /// # Safety
-    /// `messages` has `n` readable and writable members that no other code uses as long as the result is used, each with
-    /// `size` writable bytes at `data`; or they are addresses that a pointer check refuses.
-    unsafe fn new(
-        messages: *mut umsg_mq_message,
-        n: size_t,
-        longest: usize,
-    ) -> Result<Self, Failure> {
-        let mut places = Places {
-            messages: &mut [],
-            filled: 0,
-            longest,
-        };
-        if n != 0 {
-            pointer::check_array(messages, n, "messages")?;
-            // SAFETY: by this function's contract; `check_array` has seen to the rest.
-            places.messages = unsafe { std::slice::from_raw_parts_mut(messages, n) };
-            places.check()?;
-        }
-        Ok(places)
-    }
-
-    fn check(&self) -> Result<(), Failure> {
-        let (len, needed) = (self.messages[0].size, self.longest);
-        if len < needed {
-            return Err(ReceiveError::BufferTooSmall { len, needed }.into());
-        }
-        self.messages
-            .iter()
-            .filter(|message| message.size != 0)
-            .try_for_each(|message| pointer::check(message.data, "the data of a message"))
-    }
-}
-
-impl Incoming for Places<'_> {
+impl Incoming for Places<'_, umsg_mq_message> {
     #[inline(always)]
     fn place(&mut self, len: usize) -> Option<&mut [u8]> {
-        let message = self.messages.get(self.filled)?;
-        if message.size < len {
-            return None;
-        }
-        if message.size == 0 {
-            return Some(&mut []);
-        }
-        let room = message.size.min(self.longest);
-        // SAFETY: the program guarantees `size` bytes that no other code uses; `check` refused bad addresses, and limited the room to a
-        // message's size.
-        Some(unsafe { std::slice::from_raw_parts_mut(message.data.cast(), room) })
+        self.room(len)
     }
 
     #[inline(always)]
     fn taken(&mut self, len: usize, priority: u32) {
-        if let Some(message) = self.messages.get_mut(self.filled) {
+        if let Some(message) = self.fill() {
             message.len = len;
             message.priority = priority;
-            self.filled += 1;
         }
     }
 }

@@ -3,12 +3,12 @@
 use std::ffi::{c_int, c_long, c_void};
 
 use libc::{IPC_NOWAIT, size_t, timespec};
-use umsg::sysv::Outgoing;
+use umsg::sysv::{Outgoing, SendError};
 
 use super::refusal::{Refusal, find};
 use super::until;
 use crate::error::{Failure, answer};
-use crate::pointer;
+use crate::messages::{Message, Messages};
 use crate::time;
 
 /// A message of several. Sending reads `data`, `len` and `mtype`; receiving reads `data` and `size`, and sets `len` and `mtype`.
@@ -23,6 +23,23 @@ pub struct umsg_msg_message {
     pub len: size_t,
     /// Its type.
     pub mtype: c_long,
+}
+
+impl Message for umsg_msg_message {
+    #[inline(always)]
+    fn data(&self) -> *mut c_void {
+        self.data
+    }
+
+    #[inline(always)]
+    fn size(&self) -> usize {
+        self.size
+    }
+
+    #[inline(always)]
+    fn len(&self) -> usize {
+        self.len
+    }
 }
 
 /// Sends several messages to a System V queue as one: all of them or none.
@@ -70,9 +87,12 @@ pub unsafe extern "C" fn umsg_msg_send_batch(
         let deadline = unsafe { time::deadline(abs_timeout)? };
         check_flags(msgflg, IPC_NOWAIT)?;
         // SAFETY: the caller promises as many readable messages.
-        let messages = Messages(unsafe { slice(messages, n)? });
+        let messages = unsafe { Messages::new(messages, n)? };
         let queue = find(msqid)?;
-        messages.check(queue.msgmax())?;
+        let max = queue.msgmax();
+        messages.check(max, |len| {
+            Refusal::from(SendError::TooLong { len, max }).into()
+        })?;
         let sent = queue.send_all_of(&messages, until(msgflg, deadline));
         sent.map_err(Refusal::from)?;
         Ok(0)
@@ -90,54 +110,15 @@ pub(super) fn check_flags(flags: c_int, known: c_int) -> Result<(), Failure> {
     }
 }
 
-/// # Safety
-/// `messages` has `n` readable members that don't change as long as the result is used, or it is an address that a pointer
-/// check refuses.
-unsafe fn slice<'a>(
-    messages: *const umsg_msg_message,
-    n: size_t,
-) -> Result<&'a [umsg_msg_message], Failure> {
-    if n == 0 {
-        return Ok(&[]);
-    }
-    pointer::check_array(messages, n, "messages")?;
-    // SAFETY: by this function's contract; `check_array` has seen to the rest.
-    Ok(unsafe { std::slice::from_raw_parts(messages, n) })
-}
-
-/// Messages of a program.
-struct Messages<'a>(&'a [umsg_msg_message]);
-
-impl Messages<'_> {
-    fn check(&self, max: usize) -> Result<(), Failure> {
-        for message in self.0 {
-            if message.len > max {
-                let len = message.len;
-                return Err(Refusal::from(umsg::sysv::SendError::TooLong { len, max }).into());
-            }
-            if message.len != 0 {
-                pointer::check(message.data, "the data of a message")?;
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Outgoing for Messages<'_> {
+impl Outgoing for Messages<'_, umsg_msg_message> {
     #[inline(always)]
     fn count(&self) -> usize {
-        self.0.len()
+        Messages::count(self)
     }
 
     #[inline(always)]
     fn at(&self, index: usize) -> (i64, &[u8]) {
-        let message = &self.0[index];
-        if message.len == 0 {
-            return (message.mtype, &[]);
-        }
-        // SAFETY: the program promises that many bytes, which don't change; `check` saw that the address is none of the bad
-        // ones and that the length is at most a message's.
-        let bytes = unsafe { std::slice::from_raw_parts(message.data.cast(), message.len) };
+        let (message, bytes) = Messages::at(self, index);
         (message.mtype, bytes)
     }
 }

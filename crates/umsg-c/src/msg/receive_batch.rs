@@ -10,7 +10,7 @@ use super::batch::{check_flags, umsg_msg_message};
 use super::refusal::{Refusal, find};
 use super::until;
 use crate::error::{Failure, answer};
-use crate::pointer;
+use crate::messages::Places;
 use crate::time;
 
 /// Receives several messages from a System V queue.
@@ -64,6 +64,7 @@ pub unsafe extern "C" fn umsg_msg_receive_batch(
         let queue = find(msqid)?;
         // SAFETY: the caller promises as many messages, which are its own to be written.
         let mut places = unsafe { Places::new(messages, n, queue.msgmax())? };
+        places.check()?;
         let received = queue.receive_into(want, &mut places, n, until(msgflg, deadline));
         Ok(received.map_err(Refusal::from)?.cast_signed())
     };
@@ -79,62 +80,17 @@ pub(super) fn want(msgtyp: c_long, msgflg: c_int) -> Result<Want, Failure> {
     }
 }
 
-/// Where a program wants messages.
-struct Places<'a> {
-    messages: &'a mut [umsg_msg_message],
-    /// How many are filled.
-    filled: usize,
-    /// The queue's longest message.
-    longest: usize,
-}
-
-impl Places<'_> {
-    /// # Safety
-    /// `messages` has `n` readable and writable members that no other code uses as long as the result is used, each with
-    /// `size` writable bytes at `data`; or they are addresses that a pointer check refuses.
-    unsafe fn new(
-        messages: *mut umsg_msg_message,
-        n: size_t,
-        longest: usize,
-    ) -> Result<Self, Failure> {
-        let mut places = Places {
-            messages: &mut [],
-            filled: 0,
-            longest,
-        };
-        if n != 0 {
-            pointer::check_array(messages, n, "messages")?;
-            // SAFETY: by this function's contract; `check_array` has seen to the rest.
-            places.messages = unsafe { std::slice::from_raw_parts_mut(messages, n) };
-        }
-        let mut with_room = places.messages.iter().filter(|message| message.size != 0);
-        with_room.try_for_each(|message| pointer::check(message.data, "the data of a message"))?;
-        Ok(places)
-    }
-}
-
-impl Incoming for Places<'_> {
+impl Incoming for Places<'_, umsg_msg_message> {
     #[inline(always)]
     fn place(&mut self, len: usize) -> Option<&mut [u8]> {
-        let message = self.messages.get(self.filled)?;
-        if message.size < len {
-            return None;
-        }
-        if message.size == 0 {
-            return Some(&mut []);
-        }
-        let room = message.size.min(self.longest);
-        // SAFETY: the program guarantees `size` bytes that no other code uses; `new` refused bad addresses, and limited the room to a
-        // message's.
-        Some(unsafe { std::slice::from_raw_parts_mut(message.data.cast(), room) })
+        self.room(len)
     }
 
     #[inline(always)]
     fn taken(&mut self, received: Received) {
-        if let Some(message) = self.messages.get_mut(self.filled) {
+        if let Some(message) = self.fill() {
             message.len = received.len;
             message.mtype = received.mtype;
-            self.filled += 1;
         }
     }
 }

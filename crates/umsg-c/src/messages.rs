@@ -1,0 +1,136 @@
+//! Arrays of messages that a program passes to one call, of either kind of queue.
+
+use std::ffi::c_void;
+
+use libc::size_t;
+
+use crate::error::Failure;
+use crate::pointer;
+
+/// A message of an array: a structure of C.
+pub(crate) trait Message {
+    fn data(&self) -> *mut c_void;
+
+    /// Bytes of room at `data`, for receiving.
+    fn size(&self) -> usize;
+
+    /// Bytes of the message, for sending.
+    fn len(&self) -> usize;
+}
+
+const DATA: &str = "the data of a message";
+
+/// Messages that a program sends.
+pub(crate) struct Messages<'a, M>(&'a [M]);
+
+impl<M: Message> Messages<'_, M> {
+    /// # Safety
+    /// `messages` has `n` members that stay readable and unchanged as long as the result is used, each with `len` such bytes at
+    /// `data`; or they are addresses that a pointer check refuses.
+    pub(crate) unsafe fn new(messages: *const M, n: size_t) -> Result<Self, Failure> {
+        if n == 0 {
+            return Ok(Messages(&[]));
+        }
+        pointer::check_array(messages, n, "messages")?;
+        // SAFETY: by this function's contract; `check_array` has seen to the rest.
+        Ok(Messages(unsafe { std::slice::from_raw_parts(messages, n) }))
+    }
+
+    /// Checks all lengths and addresses.
+    pub(crate) fn check(
+        &self,
+        max: usize,
+        too_long: impl FnOnce(usize) -> Failure,
+    ) -> Result<(), Failure> {
+        for message in self.0 {
+            if message.len() > max {
+                return Err(too_long(message.len()));
+            }
+            if message.len() != 0 {
+                pointer::check(message.data(), DATA)?;
+            }
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    pub(crate) fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// A message and its bytes, after [`Self::check`].
+    #[inline(always)]
+    pub(crate) fn at(&self, index: usize) -> (&M, &[u8]) {
+        let message = &self.0[index];
+        if message.len() == 0 {
+            return (message, &[]);
+        }
+        // SAFETY: the program promises that many bytes, which don't change; `check` saw that the address is none of the bad
+        // ones and that the length is at most a message's.
+        let bytes = unsafe { std::slice::from_raw_parts(message.data().cast(), message.len()) };
+        (message, bytes)
+    }
+}
+
+/// The places of a program for the messages that it receives.
+pub(crate) struct Places<'a, M> {
+    messages: &'a mut [M],
+    /// How many are filled.
+    filled: usize,
+    /// The queue's longest message, in bytes.
+    longest: usize,
+}
+
+impl<M: Message> Places<'_, M> {
+    /// # Safety
+    /// `messages` has `n` readable and writable members that no other code uses as long as the result is used, each with
+    /// `size` writable bytes at `data`; or they are addresses that a pointer check refuses.
+    pub(crate) unsafe fn new(messages: *mut M, n: size_t, longest: usize) -> Result<Self, Failure> {
+        let mut places = Places {
+            messages: &mut [],
+            filled: 0,
+            longest,
+        };
+        if n != 0 {
+            pointer::check_array(messages, n, "messages")?;
+            // SAFETY: by this function's contract; `check_array` has seen to the rest.
+            places.messages = unsafe { std::slice::from_raw_parts_mut(messages, n) };
+        }
+        Ok(places)
+    }
+
+    /// Checks all addresses.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        let mut with_room = self.messages.iter().filter(|message| message.size() != 0);
+        with_room.try_for_each(|message| pointer::check(message.data(), DATA))
+    }
+
+    /// The first place, if there is one.
+    pub(crate) fn first(&self) -> Option<&M> {
+        self.messages.first()
+    }
+
+    /// Room for a message of this length, after [`Self::check`].
+    #[inline(always)]
+    pub(crate) fn room(&mut self, len: usize) -> Option<&mut [u8]> {
+        let message = self.messages.get(self.filled)?;
+        if message.size() < len {
+            return None;
+        }
+        if message.size() == 0 {
+            return Some(&mut []);
+        }
+        let room = message.size().min(self.longest);
+        // SAFETY: the program guarantees `size` bytes that no other code uses; `check` refused bad addresses, and `longest` limits the
+        // room to a message's length.
+        Some(unsafe { std::slice::from_raw_parts_mut(message.data().cast(), room) })
+    }
+
+    /// The place that a message has filled.
+    #[inline(always)]
+    pub(crate) fn fill(&mut self) -> Option<&mut M> {
+        let message = self.messages.get_mut(self.filled)?;
+        self.filled += 1;
+        Some(message)
+    }
+}
