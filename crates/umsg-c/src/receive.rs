@@ -49,14 +49,8 @@ pub unsafe extern "C" fn umsg_mq_receive(
     msg_len: size_t,
     msg_prio: *mut c_uint,
 ) -> ssize_t {
-    let call = Call {
-        mqdes,
-        buffer: msg_ptr,
-        len: msg_len,
-        priority: msg_prio,
-    };
-    // SAFETY: the caller promises that many writable bytes, and NULL or a writable number.
-    answer(unsafe { call.run(None) })
+    // SAFETY: the caller promises that many writable bytes, and NULL or a writable number. NULL is no time-out.
+    unsafe { call(mqdes, msg_ptr, msg_len, msg_prio, std::ptr::null()) }
 }
 
 /// Receives a message, and waits for one no longer than until a certain time.
@@ -87,14 +81,28 @@ pub unsafe extern "C" fn umsg_mq_timedreceive(
     msg_prio: *mut c_uint,
     abs_timeout: *const timespec,
 ) -> ssize_t {
+    // SAFETY: the caller promises NULL or a readable timespec, that many writable bytes, and NULL or a writable number.
+    unsafe { call(mqdes, msg_ptr, msg_len, msg_prio, abs_timeout) }
+}
+
+/// # Safety
+/// `timeout` is NULL, readable, or an address that a pointer check refuses; the rest as for [`Call::run`].
+#[inline(always)]
+unsafe fn call(
+    mqdes: umsg_mqd_t,
+    buffer: *mut c_char,
+    len: size_t,
+    priority: *mut c_uint,
+    timeout: *const timespec,
+) -> ssize_t {
     let call = Call {
         mqdes,
-        buffer: msg_ptr,
-        len: msg_len,
-        priority: msg_prio,
+        buffer,
+        len,
+        priority,
     };
-    // SAFETY: the caller promises NULL or a readable timespec, that many writable bytes, and NULL or a writable number.
-    answer(unsafe { time::deadline(abs_timeout).and_then(|deadline| call.run(deadline)) })
+    // SAFETY: by this function's contract.
+    answer(unsafe { time::deadline(timeout).and_then(|deadline| call.run(deadline)) })
 }
 
 struct Call {

@@ -53,14 +53,8 @@ pub unsafe extern "C" fn umsg_mq_send(
     msg_len: size_t,
     msg_prio: c_uint,
 ) -> c_int {
-    let call = Call {
-        mqdes,
-        message: msg_ptr,
-        len: msg_len,
-        priority: msg_prio,
-    };
-    // SAFETY: the caller promises that many readable bytes.
-    answer(unsafe { call.run(None) })
+    // SAFETY: the caller promises that many readable bytes. NULL is no time-out.
+    unsafe { call(mqdes, msg_ptr, msg_len, msg_prio, std::ptr::null()) }
 }
 
 /// Sends a message, and waits for room no longer than until a certain time.
@@ -91,14 +85,28 @@ pub unsafe extern "C" fn umsg_mq_timedsend(
     msg_prio: c_uint,
     abs_timeout: *const timespec,
 ) -> c_int {
+    // SAFETY: the caller promises NULL or a readable timespec, and that many readable bytes.
+    unsafe { call(mqdes, msg_ptr, msg_len, msg_prio, abs_timeout) }
+}
+
+/// # Safety
+/// `timeout` is NULL, readable, or an address that a pointer check refuses; the rest as for [`Call::run`].
+#[inline(always)]
+unsafe fn call(
+    mqdes: umsg_mqd_t,
+    message: *const c_char,
+    len: size_t,
+    priority: c_uint,
+    timeout: *const timespec,
+) -> c_int {
     let call = Call {
         mqdes,
-        message: msg_ptr,
-        len: msg_len,
-        priority: msg_prio,
+        message,
+        len,
+        priority,
     };
-    // SAFETY: the caller promises NULL or a readable timespec, and that many readable bytes.
-    answer(unsafe { time::deadline(abs_timeout).and_then(|deadline| call.run(deadline)) })
+    // SAFETY: by this function's contract.
+    answer(unsafe { time::deadline(timeout).and_then(|deadline| call.run(deadline)) })
 }
 
 struct Call {

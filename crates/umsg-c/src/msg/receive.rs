@@ -65,15 +65,8 @@ pub unsafe extern "C" fn umsg_msgrcv(
     msgtyp: c_long,
     msgflg: c_int,
 ) -> ssize_t {
-    let call = Call {
-        id: msqid,
-        message: msgp.cast(),
-        len: msgsz,
-        mtype: msgtyp,
-        flags: msgflg,
-    };
-    // SAFETY: the caller promises a number and that many bytes behind it, all writable.
-    answer(unsafe { call.run(None) })
+    // SAFETY: the caller promises a number with that many bytes behind it, all writable. NULL is no time-out.
+    unsafe { call(msqid, msgp, msgsz, msgtyp, msgflg, std::ptr::null()) }
 }
 
 /// Receives a message from a System V queue, and waits for one no longer than until a certain time.
@@ -105,15 +98,30 @@ pub unsafe extern "C" fn umsg_msg_timedreceive(
     msgflg: c_int,
     abs_timeout: *const timespec,
 ) -> ssize_t {
-    let call = Call {
-        id: msqid,
-        message: msgp.cast(),
-        len: msgsz,
-        mtype: msgtyp,
-        flags: msgflg,
-    };
     // SAFETY: the caller promises NULL or a readable timespec, and a number with that many bytes behind it, all writable.
-    answer(unsafe { time::deadline(abs_timeout).and_then(|deadline| call.run(deadline)) })
+    unsafe { call(msqid, msgp, msgsz, msgtyp, msgflg, abs_timeout) }
+}
+
+/// # Safety
+/// `timeout` is NULL, readable, or an address that a pointer check refuses; the rest as for [`Call::run`].
+#[inline(always)]
+unsafe fn call(
+    id: c_int,
+    message: *mut c_void,
+    len: size_t,
+    mtype: c_long,
+    flags: c_int,
+    timeout: *const timespec,
+) -> ssize_t {
+    let call = Call {
+        id,
+        message: message.cast(),
+        len,
+        mtype,
+        flags,
+    };
+    // SAFETY: by this function's contract.
+    answer(unsafe { time::deadline(timeout).and_then(|deadline| call.run(deadline)) })
 }
 
 struct Call {

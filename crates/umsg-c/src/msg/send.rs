@@ -50,14 +50,8 @@ pub unsafe extern "C" fn umsg_msgsnd(
     msgsz: size_t,
     msgflg: c_int,
 ) -> c_int {
-    let call = Call {
-        id: msqid,
-        message: msgp.cast(),
-        len: msgsz,
-        flags: msgflg,
-    };
-    // SAFETY: the caller promises a number and that many readable bytes behind it.
-    answer(unsafe { call.run(None) })
+    // SAFETY: the caller promises a number with that many readable bytes behind it. NULL is no time-out.
+    unsafe { call(msqid, msgp, msgsz, msgflg, std::ptr::null()) }
 }
 
 /// Sends a message to a System V queue, and waits for room no longer than until a certain time.
@@ -88,14 +82,28 @@ pub unsafe extern "C" fn umsg_msg_timedsend(
     msgflg: c_int,
     abs_timeout: *const timespec,
 ) -> c_int {
-    let call = Call {
-        id: msqid,
-        message: msgp.cast(),
-        len: msgsz,
-        flags: msgflg,
-    };
     // SAFETY: the caller promises NULL or a readable timespec, and a number with that many readable bytes behind it.
-    answer(unsafe { time::deadline(abs_timeout).and_then(|deadline| call.run(deadline)) })
+    unsafe { call(msqid, msgp, msgsz, msgflg, abs_timeout) }
+}
+
+/// # Safety
+/// `timeout` is NULL, readable, or an address that a pointer check refuses; the rest as for [`Call::run`].
+#[inline(always)]
+unsafe fn call(
+    id: c_int,
+    message: *const c_void,
+    len: size_t,
+    flags: c_int,
+    timeout: *const timespec,
+) -> c_int {
+    let call = Call {
+        id,
+        message: message.cast(),
+        len,
+        flags,
+    };
+    // SAFETY: by this function's contract.
+    answer(unsafe { time::deadline(timeout).and_then(|deadline| call.run(deadline)) })
 }
 
 struct Call {
