@@ -1,23 +1,11 @@
-//! Pointers that a program hands in.
-//!
-//! The kernel answers a bad address with EFAULT. Without a system call for each pointer this can't be had, but what
-//! programs get wrong in practice (NULL, a small number taken for a pointer, an address of the kernel's half) is
-//! seen at once. Other bad addresses end in SIGSEGV, as they do in all of libc.
+//! Pointers that a program hands in: those that are certainly bad are EFAULT, see [`is_bad`].
 
 use std::ffi::{CStr, OsStr, c_char};
 use std::os::unix::ffi::OsStrExt;
 
 use crate::error::Failure;
 
-/// Addresses below are never mapped (vm.mmap_min_addr is at least a page wherever it matters).
-const LOWEST: isize = 4096;
-
-/// Whether an address can't be one of user space.
-#[inline(always)]
-pub(crate) fn is_bad<T: ?Sized>(pointer: *const T) -> bool {
-    // Addresses of the kernel's half are negative.
-    (pointer.cast::<u8>().addr() as isize) < LOWEST
-}
+pub(crate) use umsg_shm::sys::arguments::is_bad;
 
 /// Refuses an address that can't be one of user space; `what` names its purpose in the error.
 #[inline(always)]
@@ -109,19 +97,4 @@ pub(crate) unsafe fn text<'a>(
     Ok(OsStr::from_bytes(
         unsafe { CStr::from_ptr(text) }.to_bytes(),
     ))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_bad;
-
-    #[test]
-    fn null_small_numbers_and_kernel_addresses_are_bad() {
-        assert!(is_bad(std::ptr::null::<u8>()));
-        assert!(is_bad(std::ptr::without_provenance::<u8>(8)));
-        assert!(is_bad(std::ptr::without_provenance::<u8>(usize::MAX)));
-        assert!(!is_bad(&raw const LOCAL));
-    }
-
-    static LOCAL: u8 = 0;
 }

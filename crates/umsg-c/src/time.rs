@@ -4,6 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use libc::timespec;
 use umsg::posix::Until;
+use umsg_shm::sys::arguments;
 
 use crate::error::Failure;
 use crate::handle::Open;
@@ -26,11 +27,7 @@ pub(crate) unsafe fn deadline(timeout: *const timespec) -> Result<Option<SystemT
 
 /// A span of time.
 pub(crate) fn span(time: timespec) -> Result<Duration, Failure> {
-    let seconds = u64::try_from(time.tv_sec).map_err(|_| Failure::BadTime)?;
-    let nanoseconds = u32::try_from(time.tv_nsec)
-        .ok()
-        .filter(|&n| n < 1_000_000_000);
-    Ok(Duration::new(seconds, nanoseconds.ok_or(Failure::BadTime)?))
+    arguments::span(time).ok_or(Failure::BadTime)
 }
 
 /// Until when a call waits that POSIX does not have: O_NONBLOCK counts only where no time is given.

@@ -46,7 +46,6 @@ mod memory;
 mod names;
 mod next;
 mod ours;
-mod pointer;
 mod polling;
 mod process;
 mod procfs;
@@ -56,3 +55,5 @@ mod table;
 mod timeout;
 mod waiting;
 mod wanted;
+
+use umsg_shm::sys::arguments as pointer;

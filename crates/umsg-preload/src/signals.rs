@@ -20,7 +20,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use libc::{sighandler_t, siginfo_t, sigset_t, ucontext_t};
 
-use crate::wanted::{ALL, Before, SIGNALS, Turn, before, set_mask, settled, wanted};
+use umsg_shm::sys::mask;
+
+use crate::wanted::{ALL, Before, SIGNALS, Turn, before, settled, wanted};
 use crate::{errno, next, process};
 
 /// A handler of the program's, called as one with SA_SIGINFO: one without ignores the further arguments.
@@ -64,12 +66,12 @@ fn begin_slow() {
     GUARDED.store(true, Ordering::Release);
     if is_first {
         // Masked once: three system calls a signal less, in each process that uses a queue.
-        let mask = set_mask(ALL);
+        let mask = mask::set(ALL);
         for signal in 1..SIGNALS as c_int {
             let _turn = Turn::take_while_masked(signal);
             replace(signal);
         }
-        set_mask(mask);
+        mask::set(mask);
         umsg::signals::all_handlers_defer();
     }
 }
@@ -206,7 +208,7 @@ unsafe extern "C" fn enter(signal: c_int, info: *mut siginfo_t, context: *mut uc
     } else {
         0
     };
-    set_mask(interrupted | mask | itself);
+    mask::set(interrupted | mask | itself);
     // SAFETY: the program installed a handler of this signature, or of its first argument only, which the calling
     // convention makes the same.
     unsafe {

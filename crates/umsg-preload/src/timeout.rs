@@ -34,14 +34,7 @@ pub(crate) unsafe fn duration_of(timeout: *const timespec) -> Result<Option<Dura
     }
     // SAFETY: by this function's contract. Unaligned as the kernel would take it.
     let time = unsafe { timeout.read_unaligned() };
-    let seconds = u64::try_from(time.tv_sec).map_err(|_| libc::EINVAL)?;
-    let nanoseconds = u32::try_from(time.tv_nsec)
-        .ok()
-        .filter(|&n| n < 1_000_000_000);
-    Ok(Some(Duration::new(
-        seconds,
-        nanoseconds.ok_or(libc::EINVAL)?,
-    )))
+    pointer::span(time).map(Some).ok_or(libc::EINVAL)
 }
 
 /// Returns whether a deadline has passed. A call whose first attempt failed checks this before it lets the library wait. The library would

@@ -6,6 +6,8 @@
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
+use umsg_shm::sys::mask;
+
 use crate::process;
 
 pub(crate) const SIGNALS: usize = 65;
@@ -57,7 +59,7 @@ impl Turn {
     /// kernel but its parent's memory.
     pub(crate) fn take(signal: c_int) -> Option<Turn> {
         let wanted = wanted(signal).filter(|_| process::owns_table())?;
-        let mask = set_mask(ALL);
+        let mask = mask::set(ALL);
         Some(Turn::wait(wanted, Some(mask)))
     }
 
@@ -95,7 +97,7 @@ impl Drop for Turn {
         let next = self.version.wrapping_add(2);
         self.wanted.version.store(next, Ordering::Release);
         if let Some(mask) = self.mask {
-            set_mask(mask);
+            mask::set(mask);
         }
     }
 }
@@ -170,20 +172,4 @@ pub(crate) fn restore(signal: c_int, before: &Before) {
         wanted.flags.store(before.flags, Ordering::Relaxed);
         wanted.mask.store(before.mask, Ordering::Relaxed);
     }
-}
-
-/// Sets the thread's mask, and tells the one before. When a handler returns, the kernel restores the context's.
-pub(crate) fn set_mask(mask: u64) -> u64 {
-    let mut before = 0_u64;
-    // SAFETY: two masks of the size that the call states.
-    unsafe {
-        libc::syscall(
-            libc::SYS_rt_sigprocmask,
-            libc::SIG_SETMASK,
-            &raw const mask,
-            &raw mut before,
-            size_of::<u64>(),
-        );
-    }
-    before
 }

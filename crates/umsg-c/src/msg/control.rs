@@ -5,8 +5,8 @@
 
 use std::ffi::c_int;
 
-use libc::{msginfo, msqid_ds};
-use umsg::sysv::{Change, ControlError, MsgInfo, OpenError, raw};
+use libc::msqid_ds;
+use umsg::sysv::{Change, ControlError, OpenError, raw};
 
 use super::Refusal;
 use crate::error::{Failure, answer};
@@ -82,7 +82,7 @@ unsafe fn control(id: c_int, command: c_int, buf: *mut msqid_ds) -> Result<c_int
         libc::IPC_INFO | libc::MSG_INFO => {
             let info = raw::msgctl_info(command).map_err(refused)?;
             // SAFETY: by this function's contract; these commands take the address of another structure.
-            unsafe { pointer::write(buf.cast(), in_c(&info), "buf")? };
+            unsafe { pointer::write(buf.cast(), info.in_c(), "buf")? };
             return Ok(info.highest_index);
         }
         _ => return Err(Failure::Invalid("cmd is none of the commands of msgctl(2)")),
@@ -108,23 +108,5 @@ unsafe fn change(buf: *const msqid_ds) -> Result<Change, Failure> {
     pointer::check(buf, "buf")?;
     // SAFETY: by this function's contract. Unaligned as the kernel would take it.
     let wanted = unsafe { buf.read_unaligned() };
-    Ok(Change {
-        uid: Some(wanted.msg_perm.uid),
-        gid: Some(wanted.msg_perm.gid),
-        mode: Some(wanted.msg_perm.mode.into()),
-        qbytes: Some(raw::qbytes(wanted.msg_qbytes)),
-    })
-}
-
-fn in_c(info: &MsgInfo) -> msginfo {
-    msginfo {
-        msgpool: info.msgpool,
-        msgmap: info.msgmap,
-        msgmax: info.msgmax,
-        msgmnb: info.msgmnb,
-        msgmni: info.msgmni,
-        msgssz: info.msgssz,
-        msgtql: info.msgtql,
-        msgseg: info.msgseg,
-    }
+    Ok(Change::of(&wanted))
 }

@@ -5,8 +5,8 @@
 
 use std::ffi::c_int;
 
-use libc::{msginfo, msqid_ds};
-use umsg::sysv::{Change, MsgInfo, raw};
+use libc::msqid_ds;
+use umsg::sysv::{Change, raw};
 use umsg_shm::sys::stack::roomy;
 
 use crate::{errno, pointer, signals};
@@ -48,7 +48,7 @@ unsafe fn control(id: c_int, command: c_int, data: *mut msqid_ds) -> Result<c_in
         libc::IPC_INFO | libc::MSG_INFO => {
             let info = roomy(|| raw::msgctl_info(command))?;
             // SAFETY: by this function's contract; these commands take the address of another structure.
-            unsafe { write(data.cast(), described(&info))? };
+            unsafe { write(data.cast(), info.in_c())? };
             Ok(info.highest_index)
         }
         _ => Err(libc::EINVAL),
@@ -63,12 +63,7 @@ unsafe fn read_change(data: *const msqid_ds) -> Result<Change, c_int> {
     }
     // SAFETY: by this function's contract. Unaligned as the kernel would take it.
     let wanted = unsafe { data.read_unaligned() };
-    Ok(Change {
-        uid: Some(wanted.msg_perm.uid),
-        gid: Some(wanted.msg_perm.gid),
-        mode: Some(wanted.msg_perm.mode.into()),
-        qbytes: Some(raw::qbytes(wanted.msg_qbytes)),
-    })
+    Ok(Change::of(&wanted))
 }
 
 /// # Safety
@@ -80,17 +75,4 @@ unsafe fn write<T>(to: *mut T, value: T) -> Result<(), c_int> {
     // SAFETY: by this function's contract. Unaligned as the kernel would take it.
     unsafe { to.write_unaligned(value) };
     Ok(())
-}
-
-fn described(info: &MsgInfo) -> msginfo {
-    msginfo {
-        msgpool: info.msgpool,
-        msgmap: info.msgmap,
-        msgmax: info.msgmax,
-        msgmnb: info.msgmnb,
-        msgmni: info.msgmni,
-        msgssz: info.msgssz,
-        msgtql: info.msgtql,
-        msgseg: info.msgseg,
-    }
 }

@@ -84,8 +84,8 @@ pub fn clear() {
     set(0);
 }
 
-/// Sets the mask, and returns the previous one.
-fn set(mask: u64) -> u64 {
+/// Sets the thread's mask, and returns the previous one. When a handler returns, the kernel restores the mask of its context.
+pub fn set(mask: u64) -> u64 {
     let mut before = 0_u64;
     // SAFETY: two masks of the kernel's size, which is said.
     unsafe {

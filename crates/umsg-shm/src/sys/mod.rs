@@ -6,6 +6,8 @@
 //! Miri has threads and futexes, but no files in memory, no mappings of files, no robust list and no other processes. The replacement of
 //! each such call is beside it, behind `cfg!(miri)`: a segment is private memory, and no thread dies.
 
+#[cfg(not(loom))]
+pub mod arguments;
 pub mod clock;
 pub(crate) mod cpu;
 #[cfg(not(loom))]

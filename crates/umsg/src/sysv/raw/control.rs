@@ -110,6 +110,38 @@ impl Entry {
     }
 }
 
+impl Change {
+    /// Returns the change that IPC_SET makes with this structure.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn of(wanted: &libc::msqid_ds) -> Change {
+        Change {
+            uid: Some(wanted.msg_perm.uid),
+            gid: Some(wanted.msg_perm.gid),
+            mode: Some(wanted.msg_perm.mode.into()),
+            qbytes: Some(qbytes(wanted.msg_qbytes)),
+        }
+    }
+}
+
+impl MsgInfo {
+    /// Returns the structure of msgctl(2).
+    #[doc(hidden)]
+    #[must_use]
+    pub fn in_c(&self) -> libc::msginfo {
+        libc::msginfo {
+            msgpool: self.msgpool,
+            msgmap: self.msgmap,
+            msgmax: self.msgmax,
+            msgmnb: self.msgmnb,
+            msgmni: self.msgmni,
+            msgssz: self.msgssz,
+            msgtql: self.msgtql,
+            msgseg: self.msgseg,
+        }
+    }
+}
+
 /// Returns the `msg_qbytes` that IPC_SET sets for a value of the structure. The kernel truncates it to an int. Source: `msgctl_down` in ipc/msg.c.
 pub fn qbytes(said: u64) -> u64 {
     i64::from(said as i32).cast_unsigned()
