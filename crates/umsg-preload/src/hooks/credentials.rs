@@ -6,49 +6,37 @@ use std::ffi::{c_char, c_int, c_void};
 use libc::{gid_t, size_t, uid_t};
 use umsg::sysv::forget_caller;
 
-use crate::next;
-
-/// A function of libc that changes the rights of the process.
-macro_rules! changes_rights {
-    ($($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),*) -> c_int;)*) => {
-        $(
-            $(#[$doc])*
-            #[cfg_attr(not(test), unsafe(no_mangle))]
-            pub unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
-                // SAFETY: the caller's promises to libc's function are handed on.
-                let outcome = unsafe { next::$name($($argument),*) };
-                forget_caller();
-                outcome
-            }
-        )*
-    };
+/// Hands on the outcome of a call that may have changed the rights of the process.
+fn after(outcome: c_int) -> c_int {
+    forget_caller();
+    outcome
 }
 
-changes_rights! {
-    /// Sets the user.
-    fn setuid(user: uid_t) -> c_int;
-    /// Sets the effective user.
-    fn seteuid(user: uid_t) -> c_int;
+hooks! {
+    /// Sets the user: all of the user's ids, the effective one, or that for the file system.
+    fn [setuid, seteuid, setfsuid](user: uid_t) -> c_int { next => after(next(user)) }
+
     /// Sets the real and the effective user.
-    fn setreuid(real: uid_t, effective: uid_t) -> c_int;
+    fn [setreuid](real: uid_t, effective: uid_t) -> c_int { next => after(next(real, effective)) }
+
     /// Sets the real, the effective and the saved user.
-    fn setresuid(real: uid_t, effective: uid_t, saved: uid_t) -> c_int;
-    /// Sets the user for the file system.
-    fn setfsuid(user: uid_t) -> c_int;
-    /// Sets the group.
-    fn setgid(group: gid_t) -> c_int;
-    /// Sets the effective group.
-    fn setegid(group: gid_t) -> c_int;
+    fn [setresuid](real: uid_t, effective: uid_t, saved: uid_t) -> c_int { next => after(next(real, effective, saved)) }
+
+    /// Sets the group: all of the group's ids, the effective one, or that for the file system.
+    fn [setgid, setegid, setfsgid](group: gid_t) -> c_int { next => after(next(group)) }
+
     /// Sets the real and the effective group.
-    fn setregid(real: gid_t, effective: gid_t) -> c_int;
+    fn [setregid](real: gid_t, effective: gid_t) -> c_int { next => after(next(real, effective)) }
+
     /// Sets the real, the effective and the saved group.
-    fn setresgid(real: gid_t, effective: gid_t, saved: gid_t) -> c_int;
-    /// Sets the group for the file system.
-    fn setfsgid(group: gid_t) -> c_int;
+    fn [setresgid](real: gid_t, effective: gid_t, saved: gid_t) -> c_int { next => after(next(real, effective, saved)) }
+
     /// Sets the further groups.
-    fn setgroups(count: size_t, groups: *const gid_t) -> c_int;
+    fn [setgroups](count: size_t, groups: *const gid_t) -> c_int { next => after(next(count, groups)) }
+
     /// Sets the further groups to those of a user.
-    fn initgroups(user: *const c_char, group: gid_t) -> c_int;
+    fn [initgroups](user: *const c_char, group: gid_t) -> c_int { next => after(next(user, group)) }
+
     /// Sets the capabilities.
-    fn capset(header: *mut c_void, data: *const c_void) -> c_int;
+    fn [capset](header: *mut c_void, data: *const c_void) -> c_int { next => after(next(header, data)) }
 }

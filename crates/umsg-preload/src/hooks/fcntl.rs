@@ -18,29 +18,18 @@ const LARGEFILE: c_int = if cfg!(target_arch = "aarch64") {
 /// Flags that come from how the segment's file was opened; a queue's descriptor has them not.
 const FOREIGN: c_int = LARGEFILE | libc::O_TMPFILE | libc::O_NOFOLLOW;
 
-/// Manipulates a descriptor.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
-    if reserved_descriptors::is(fd) {
-        return errno::fail(libc::EBADF);
-    }
-    // SAFETY: the caller's promises to libc's fcntl are handed on.
-    let call = || unsafe { next::fcntl(fd, command, argument) };
-    if table::knows(fd) {
-        on_queue(fd, command, argument, call)
-    } else {
-        call()
+hooks! {
+    /// Manipulates a descriptor.
+    fn [fcntl, fcntl64](fd: c_int, command: c_int, argument: usize) -> c_int {
+        next => manipulate(fd, command, argument, || next(fd, command, argument))
     }
 }
 
-/// The name of fcntl in programs compiled for files larger than 2 GB.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
+#[inline(always)]
+fn manipulate(fd: c_int, command: c_int, argument: usize, call: impl FnOnce() -> c_int) -> c_int {
     if reserved_descriptors::is(fd) {
         return errno::fail(libc::EBADF);
     }
-    // SAFETY: the caller's promises to libc's fcntl64 are handed on.
-    let call = || unsafe { next::fcntl64(fd, command, argument) };
     if table::knows(fd) {
         on_queue(fd, command, argument, call)
     } else {

@@ -5,48 +5,19 @@ use std::ffi::{c_int, c_long, c_void};
 use libc::{off_t, size_t};
 
 use crate::table::Held;
-use crate::{errno, next, ours, start};
+use crate::{errno, ours, start};
 
-/// Maps memory.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn mmap(
-    address: *mut c_void,
-    len: size_t,
-    protection: c_int,
-    flags: c_int,
-    fd: c_int,
-    offset: off_t,
-) -> *mut c_void {
-    if let Some(held) = queue(flags, fd) {
-        return refuse(&held, len, protection, flags, offset);
+hooks! {
+    /// Maps memory.
+    fn [mmap, mmap64](address: *mut c_void, len: size_t, protection: c_int, flags: c_int, fd: c_int, offset: off_t) -> *mut c_void {
+        next => if let Some(held) = queue(flags, fd) {
+            refuse(&held, len, protection, flags, offset)
+        } else if start::is_done() {
+            next(address, len, protection, flags, fd, offset)
+        } else {
+            early(address, len, protection, flags, fd, offset)
+        }
     }
-    if !start::is_done() {
-        // SAFETY: the caller's promises to libc's mmap are handed on.
-        return unsafe { early(address, len, protection, flags, fd, offset) };
-    }
-    // SAFETY: as above.
-    unsafe { next::mmap(address, len, protection, flags, fd, offset) }
-}
-
-/// mmap under its other name.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn mmap64(
-    address: *mut c_void,
-    len: size_t,
-    protection: c_int,
-    flags: c_int,
-    fd: c_int,
-    offset: off_t,
-) -> *mut c_void {
-    if let Some(held) = queue(flags, fd) {
-        return refuse(&held, len, protection, flags, offset);
-    }
-    if !start::is_done() {
-        // SAFETY: the caller's promises to libc's mmap64 are handed on.
-        return unsafe { early(address, len, protection, flags, fd, offset) };
-    }
-    // SAFETY: as above.
-    unsafe { next::mmap64(address, len, protection, flags, fd, offset) }
 }
 
 #[inline(always)]

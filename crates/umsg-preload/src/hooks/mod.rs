@@ -4,6 +4,26 @@
 //! file, the check reads one array element. fcntl, ioctl and mq_open are variadic in C. On x86-64 and aarch64 Linux, variadic arguments use the
 //! registers of named ones, so a function with a fixed list receives them.
 
+/// Exports functions of libc, each under all names that libc has for it. In the body of a function, the word before `=>` is the function of
+/// the same name in the next library, and a call of it is unsafe.
+macro_rules! hooks {
+    ($(
+        #[doc = $doc:literal]
+        fn [$($name:ident),+] $arguments:tt -> $result:ty { $next:ident => $body:expr }
+    )*) => {
+        $( $( hooks! { @ $doc, $name $arguments -> $result, $next, $body } )+ )*
+    };
+    (@ $doc:literal, $name:ident ($($argument:ident: $type:ty),*) -> $result:ty, $next:ident, $body:expr) => {
+        #[doc = $doc]
+        #[cfg_attr(not(test), unsafe(no_mangle))]
+        pub unsafe extern "C" fn $name($($argument: $type),*) -> $result {
+            let $next = crate::next::$name;
+            // SAFETY: the caller's promises to libc's function of this name are handed on.
+            unsafe { $body }
+        }
+    };
+}
+
 mod close;
 mod credentials;
 pub(crate) mod dlopen;

@@ -9,145 +9,52 @@ use umsg::posix::{NotifyKind, Registered};
 use crate::table::Held;
 use crate::{errno, next, ours, pointer};
 
-/// Reads from the descriptor's position.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn read(fd: c_int, buffer: *mut c_void, len: size_t) -> ssize_t {
-    match ours::file(fd) {
-        // SAFETY: the caller's promises to libc's read are handed on.
-        Some(held) => unsafe { read_here(&held, fd, &[part(buffer, len)]) },
-        // SAFETY: as above.
-        None => unsafe { next::read(fd, buffer, len) },
-    }
-}
-
-/// read, as _FORTIFY_SOURCE calls it.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn __read_chk(
-    fd: c_int,
-    buffer: *mut c_void,
-    len: size_t,
-    room: size_t,
-) -> ssize_t {
-    match ours::file(fd) {
-        // SAFETY: the caller's promises to libc's read are handed on.
-        Some(held) if len <= room => unsafe { read_here(&held, fd, &[part(buffer, len)]) },
-        // SAFETY: as above.
-        _ => unsafe { next::__read_chk(fd, buffer, len, room) },
-    }
-}
-
-/// Reads from a position of the caller's choice.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn pread(
-    fd: c_int,
-    buffer: *mut c_void,
-    len: size_t,
-    offset: off_t,
-) -> ssize_t {
-    match ours::file(fd) {
-        // SAFETY: the caller's promises to libc's pread are handed on.
-        Some(held) => unsafe { read_there(&held, &[part(buffer, len)], offset) },
-        // SAFETY: as above.
-        None => unsafe { next::pread(fd, buffer, len, offset) },
-    }
-}
-
-/// pread under its other name.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn pread64(
-    fd: c_int,
-    buffer: *mut c_void,
-    len: size_t,
-    offset: off_t,
-) -> ssize_t {
-    match ours::file(fd) {
-        // SAFETY: the caller's promises to libc's pread64 are handed on.
-        Some(held) => unsafe { read_there(&held, &[part(buffer, len)], offset) },
-        // SAFETY: as above.
-        None => unsafe { next::pread64(fd, buffer, len, offset) },
-    }
-}
-
-/// pread, as _FORTIFY_SOURCE calls it.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn __pread_chk(
-    fd: c_int,
-    buffer: *mut c_void,
-    len: size_t,
-    offset: off_t,
-    room: size_t,
-) -> ssize_t {
-    match ours::file(fd) {
-        // SAFETY: the caller's promises to libc's pread are handed on.
-        Some(held) if len <= room => unsafe { read_there(&held, &[part(buffer, len)], offset) },
-        // SAFETY: as above.
-        _ => unsafe { next::__pread_chk(fd, buffer, len, offset, room) },
-    }
-}
-
-/// pread64, as _FORTIFY_SOURCE calls it.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn __pread64_chk(
-    fd: c_int,
-    buffer: *mut c_void,
-    len: size_t,
-    offset: off_t,
-    room: size_t,
-) -> ssize_t {
-    match ours::file(fd) {
-        // SAFETY: the caller's promises to libc's pread64 are handed on.
-        Some(held) if len <= room => unsafe { read_there(&held, &[part(buffer, len)], offset) },
-        // SAFETY: as above.
-        _ => unsafe { next::__pread64_chk(fd, buffer, len, offset, room) },
-    }
-}
-
-/// Reads into several buffers.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
-    // SAFETY: the caller's promises to libc's readv are handed on.
-    unsafe {
-        match ours::file(fd) {
-            Some(held) => {
-                slice(parts, count).map_or_else(errno::fail, |parts| read_here(&held, fd, parts))
-            }
-            None => next::readv(fd, parts, count),
+hooks! {
+    /// Reads from the descriptor's position.
+    fn [read](fd: c_int, buffer: *mut c_void, len: size_t) -> ssize_t {
+        next => match ours::file(fd) {
+            Some(held) => read_here(&held, fd, &[part(buffer, len)]),
+            None => next(fd, buffer, len),
         }
     }
-}
 
-/// Reads into several buffers from a position of the caller's choice.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn preadv(
-    fd: c_int,
-    parts: *const iovec,
-    count: c_int,
-    offset: off_t,
-) -> ssize_t {
-    // SAFETY: the caller's promises to libc's preadv are handed on.
-    unsafe {
-        match ours::file(fd) {
-            Some(held) => slice(parts, count)
-                .map_or_else(errno::fail, |parts| read_there(&held, parts, offset)),
-            None => next::preadv(fd, parts, count, offset),
+    /// read, as _FORTIFY_SOURCE calls it.
+    fn [__read_chk](fd: c_int, buffer: *mut c_void, len: size_t, room: size_t) -> ssize_t {
+        next => match ours::file(fd) {
+            Some(held) if len <= room => read_here(&held, fd, &[part(buffer, len)]),
+            _ => next(fd, buffer, len, room),
         }
     }
-}
 
-/// preadv under its other name.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn preadv64(
-    fd: c_int,
-    parts: *const iovec,
-    count: c_int,
-    offset: off_t,
-) -> ssize_t {
-    // SAFETY: the caller's promises to libc's preadv64 are handed on.
-    unsafe {
-        match ours::file(fd) {
-            Some(held) => slice(parts, count)
-                .map_or_else(errno::fail, |parts| read_there(&held, parts, offset)),
-            None => next::preadv64(fd, parts, count, offset),
+    /// Reads from a position of the caller's choice.
+    fn [pread, pread64](fd: c_int, buffer: *mut c_void, len: size_t, offset: off_t) -> ssize_t {
+        next => match ours::file(fd) {
+            Some(held) => read_there(&held, &[part(buffer, len)], offset),
+            None => next(fd, buffer, len, offset),
+        }
+    }
+
+    /// pread, as _FORTIFY_SOURCE calls it.
+    fn [__pread_chk, __pread64_chk](fd: c_int, buffer: *mut c_void, len: size_t, offset: off_t, room: size_t) -> ssize_t {
+        next => match ours::file(fd) {
+            Some(held) if len <= room => read_there(&held, &[part(buffer, len)], offset),
+            _ => next(fd, buffer, len, offset, room),
+        }
+    }
+
+    /// Reads into several buffers.
+    fn [readv](fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
+        next => match ours::file(fd) {
+            Some(held) => slice(parts, count).map_or_else(errno::fail, |parts| read_here(&held, fd, parts)),
+            None => next(fd, parts, count),
+        }
+    }
+
+    /// Reads into several buffers from a position of the caller's choice.
+    fn [preadv, preadv64](fd: c_int, parts: *const iovec, count: c_int, offset: off_t) -> ssize_t {
+        next => match ours::file(fd) {
+            Some(held) => slice(parts, count).map_or_else(errno::fail, |parts| read_there(&held, parts, offset)),
+            None => next(fd, parts, count, offset),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::io::Write;
 use libc::{size_t, ssize_t};
 
 use crate::table::Held;
-use crate::{fd, next, ours, pointer};
+use crate::{fd, ours, pointer};
 
 /// The text that the kernel appends to the name of an unlinked file.
 const DELETED: &[u8] = b" (deleted)";
@@ -14,59 +14,25 @@ const DELETED: &[u8] = b" (deleted)";
 /// A slash, 255 bytes, and the above.
 const NAME_ROOM: usize = 1 + 255 + DELETED.len();
 
-/// Reads a symbolic link.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn readlink(
-    path: *const c_char,
-    buffer: *mut c_char,
-    len: size_t,
-) -> ssize_t {
-    // SAFETY: the caller's promises to libc's readlink are handed on.
-    unsafe { answer(path, buffer, len).unwrap_or_else(|| next::readlink(path, buffer, len)) }
-}
-
-/// Reads a symbolic link by a path from a directory.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn readlinkat(
-    directory: c_int,
-    path: *const c_char,
-    buffer: *mut c_char,
-    len: size_t,
-) -> ssize_t {
-    // SAFETY: the caller's promises to libc's readlinkat are handed on.
-    unsafe {
-        answer(path, buffer, len).unwrap_or_else(|| next::readlinkat(directory, path, buffer, len))
+hooks! {
+    /// Reads a symbolic link.
+    fn [readlink](path: *const c_char, buffer: *mut c_char, len: size_t) -> ssize_t {
+        next => answer(path, buffer, len).unwrap_or_else(|| next(path, buffer, len))
     }
-}
 
-/// readlink, as _FORTIFY_SOURCE calls it.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn __readlink_chk(
-    path: *const c_char,
-    buffer: *mut c_char,
-    len: size_t,
-    room: size_t,
-) -> ssize_t {
-    // SAFETY: the caller's promises to libc's readlink are handed on.
-    unsafe {
-        answer(path, buffer, len.min(room))
-            .unwrap_or_else(|| next::__readlink_chk(path, buffer, len, room))
+    /// Reads a symbolic link by a path from a directory.
+    fn [readlinkat](directory: c_int, path: *const c_char, buffer: *mut c_char, len: size_t) -> ssize_t {
+        next => answer(path, buffer, len).unwrap_or_else(|| next(directory, path, buffer, len))
     }
-}
 
-/// readlinkat, as _FORTIFY_SOURCE calls it.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn __readlinkat_chk(
-    directory: c_int,
-    path: *const c_char,
-    buffer: *mut c_char,
-    len: size_t,
-    room: size_t,
-) -> ssize_t {
-    // SAFETY: the caller's promises to libc's readlinkat are handed on.
-    unsafe {
-        answer(path, buffer, len.min(room))
-            .unwrap_or_else(|| next::__readlinkat_chk(directory, path, buffer, len, room))
+    /// readlink, as _FORTIFY_SOURCE calls it.
+    fn [__readlink_chk](path: *const c_char, buffer: *mut c_char, len: size_t, room: size_t) -> ssize_t {
+        next => answer(path, buffer, len.min(room)).unwrap_or_else(|| next(path, buffer, len, room))
+    }
+
+    /// readlinkat, as _FORTIFY_SOURCE calls it.
+    fn [__readlinkat_chk](directory: c_int, path: *const c_char, buffer: *mut c_char, len: size_t, room: size_t) -> ssize_t {
+        next => answer(path, buffer, len.min(room)).unwrap_or_else(|| next(directory, path, buffer, len, room))
     }
 }
 

@@ -94,44 +94,19 @@ fn install(signal: c_int, call: impl FnOnce() -> sighandler_t) -> sighandler_t {
     before.name(old)
 }
 
-/// Installs a handler with the flags of BSD.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
-    // SAFETY: the caller's promises to libc's signal are handed on.
-    install(signal, || unsafe { next::signal(signal, handler) })
-}
+hooks! {
+    /// Installs a handler with the flags of BSD.
+    fn [signal, bsd_signal, ssignal](signal: c_int, handler: sighandler_t) -> sighandler_t {
+        next => install(signal, || next(signal, handler))
+    }
 
-/// signal under another name.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn bsd_signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
-    // SAFETY: the caller's promises to libc's bsd_signal are handed on.
-    install(signal, || unsafe { next::bsd_signal(signal, handler) })
-}
+    /// Installs a handler with the flags of System V.
+    fn [sysv_signal, __sysv_signal](signal: c_int, handler: sighandler_t) -> sighandler_t {
+        next => install(signal, || next(signal, handler))
+    }
 
-/// signal under another name.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn ssignal(signal: c_int, handler: sighandler_t) -> sighandler_t {
-    // SAFETY: the caller's promises to libc's ssignal are handed on.
-    install(signal, || unsafe { next::ssignal(signal, handler) })
-}
-
-/// Installs a handler with the flags of System V.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
-    // SAFETY: the caller's promises to libc's sysv_signal are handed on.
-    install(signal, || unsafe { next::sysv_signal(signal, handler) })
-}
-
-/// sysv_signal, as programs that ask for strict standards call it.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn __sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
-    // SAFETY: the caller's promises to libc's sysv_signal are handed on.
-    install(signal, || unsafe { next::__sysv_signal(signal, handler) })
-}
-
-/// Installs a handler, or blocks the signal, as System V has it.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn sigset(signal: c_int, handler: sighandler_t) -> sighandler_t {
-    // SAFETY: the caller's promises to libc's sigset are handed on.
-    install(signal, || unsafe { next::sigset(signal, handler) })
+    /// Installs a handler, or blocks the signal, as System V has it.
+    fn [sigset](signal: c_int, handler: sighandler_t) -> sighandler_t {
+        next => install(signal, || next(signal, handler))
+    }
 }

@@ -15,93 +15,25 @@ const BLOCK: u16 = 4096;
 /// The fields of statx(2) that an mqueue file system has: all but the time of birth.
 const STATX_KNOWN: c_uint = libc::STATX_BASIC_STATS | libc::STATX_MNT_ID;
 
-/// The status of an open file.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn fstat(fd: c_int, out: *mut stat) -> c_int {
-    // SAFETY: the caller's promises to libc's fstat are handed on.
-    unsafe { amend(fd, out, next::fstat(fd, out)) }
-}
-
-/// fstat under its other name.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn fstat64(fd: c_int, out: *mut stat) -> c_int {
-    // SAFETY: the caller's promises to libc's fstat64 are handed on; the two structures are one on 64 bits.
-    unsafe { amend(fd, out, next::fstat64(fd, out)) }
-}
-
-/// fstat in programs linked against glibc before 2.33.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn __fxstat(version: c_int, fd: c_int, out: *mut stat) -> c_int {
-    // SAFETY: the caller's promises to libc's function are handed on.
-    unsafe { amend(fd, out, next::__fxstat(version, fd, out)) }
-}
-
-/// fstat64 in programs linked against glibc before 2.33.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn __fxstat64(version: c_int, fd: c_int, out: *mut stat) -> c_int {
-    // SAFETY: the caller's promises to libc's function are handed on.
-    unsafe { amend(fd, out, next::__fxstat64(version, fd, out)) }
-}
-
-/// The status of a file by its path, or of an open one by an empty path.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn fstatat(
-    directory: c_int,
-    path: *const c_char,
-    out: *mut stat,
-    flags: c_int,
-) -> c_int {
-    // SAFETY: the caller's promises to libc's fstatat are handed on.
-    unsafe {
-        let outcome = next::fstatat(directory, path, out, flags);
-        amend_at(directory, path, flags, out, outcome)
+hooks! {
+    /// The status of an open file.
+    fn [fstat, fstat64](fd: c_int, out: *mut stat) -> c_int {
+        next => amend(fd, out, next(fd, out))
     }
-}
 
-/// fstatat under its other name.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn fstatat64(
-    directory: c_int,
-    path: *const c_char,
-    out: *mut stat,
-    flags: c_int,
-) -> c_int {
-    // SAFETY: the caller's promises to libc's fstatat64 are handed on.
-    unsafe {
-        let outcome = next::fstatat64(directory, path, out, flags);
-        amend_at(directory, path, flags, out, outcome)
+    /// The status of an open file in programs linked against glibc before 2.33.
+    fn [__fxstat, __fxstat64](version: c_int, fd: c_int, out: *mut stat) -> c_int {
+        next => amend(fd, out, next(version, fd, out))
     }
-}
 
-/// fstatat in programs linked against glibc before 2.33.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn __fxstatat(
-    version: c_int,
-    directory: c_int,
-    path: *const c_char,
-    out: *mut stat,
-    flags: c_int,
-) -> c_int {
-    // SAFETY: the caller's promises to libc's function are handed on.
-    unsafe {
-        let outcome = next::__fxstatat(version, directory, path, out, flags);
-        amend_at(directory, path, flags, out, outcome)
+    /// The status of a file by its path, or of an open one by an empty path.
+    fn [fstatat, fstatat64](directory: c_int, path: *const c_char, out: *mut stat, flags: c_int) -> c_int {
+        next => amend_at(directory, path, flags, out, next(directory, path, out, flags))
     }
-}
 
-/// fstatat64 in programs linked against glibc before 2.33.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn __fxstatat64(
-    version: c_int,
-    directory: c_int,
-    path: *const c_char,
-    out: *mut stat,
-    flags: c_int,
-) -> c_int {
-    // SAFETY: the caller's promises to libc's function are handed on.
-    unsafe {
-        let outcome = next::__fxstatat64(version, directory, path, out, flags);
-        amend_at(directory, path, flags, out, outcome)
+    /// fstatat in programs linked against glibc before 2.33.
+    fn [__fxstatat, __fxstatat64](version: c_int, directory: c_int, path: *const c_char, out: *mut stat, flags: c_int) -> c_int {
+        next => amend_at(directory, path, flags, out, next(version, directory, path, out, flags))
     }
 }
 
