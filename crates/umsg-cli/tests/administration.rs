@@ -3,7 +3,8 @@
 mod support;
 
 use serde_json::json;
-use support::{NOBODY, Site, finish, give_to, is_root, set_mode};
+use support::{NOBODY, Site, finish, give_to, set_mode};
+use umsg_testkit::users::is_root;
 
 #[test]
 fn a_namespace_can_refuse_modes_that_only_the_library_enforces() {
@@ -216,9 +217,7 @@ fn the_lines_for_tmpfiles_name_the_directory_that_is_given() {
 
 #[test]
 fn setup_says_what_is_wrong_with_the_place() {
-    if !is_root() {
-        return;
-    }
+    umsg_testkit::needs_root!();
     let site = Site::new();
     let setup = |dir: &str, parts: &[&str]| site.umsg(&["setup", "--dir", dir]).fails(1, parts);
     setup(
@@ -249,9 +248,7 @@ fn setup_says_what_is_wrong_with_the_place() {
 
 #[test]
 fn setup_makes_a_shared_namespace_and_leaves_it_alone_the_next_time() {
-    if !is_root() {
-        return;
-    }
+    umsg_testkit::needs_root!();
     let site = Site::new();
     let shared = site.path().join("umsg");
     let dir = shared.to_str().unwrap();
@@ -281,9 +278,7 @@ fn setup_makes_a_shared_namespace_and_leaves_it_alone_the_next_time() {
 
 #[test]
 fn setup_warns_of_queues_that_fall_out_of_sight() {
-    if !is_root() {
-        return;
-    }
+    umsg_testkit::needs_root!();
     let site = Site::new();
     let users = site.path().join(format!("umsg-{NOBODY}"));
     std::fs::create_dir(&users).unwrap();
@@ -310,9 +305,7 @@ fn setup_warns_of_queues_that_fall_out_of_sight() {
 
 #[test]
 fn only_root_may_set_up_and_only_the_owner_may_set_limits() {
-    if !is_root() {
-        return;
-    }
+    umsg_testkit::needs_root!();
     let site = Site::new();
     set_mode(site.path(), 0o1777);
     site.umsg(&["create", "/q"]).text();

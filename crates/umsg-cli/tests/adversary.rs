@@ -70,15 +70,6 @@ impl Failures {
     }
 }
 
-/// Several users, or none if the test is not root.
-fn is_root() -> bool {
-    let root = support::is_root();
-    if !root {
-        eprintln!("left out: needs root, to act as several users");
-    }
-    root
-}
-
 /// Starts a process of a user that tries operations on paths, each when its number is ordered, and keeps all descriptors of them as long as it lives.
 fn adversary(user: User, acts: Vec<(Act, PathBuf)>, own: &Path) -> Result<Actor, String> {
     let own = own.to_owned();
@@ -101,9 +92,7 @@ fn adversary(user: User, acts: Vec<(Act, PathBuf)>, own: &Path) -> Result<Actor,
 
 #[test]
 fn everything_in_a_namespace_is_of_a_known_kind_and_grants_what_its_maker_asked_for() {
-    if !is_root() {
-        return;
-    }
+    umsg_testkit::needs_root!();
     let workshop = Workshop::new();
     let mut failures = Failures::default();
     let stage = failures.stage(&stage::command(&workshop));
@@ -232,9 +221,7 @@ impl Table<'_> {
 
 #[test]
 fn what_a_stranger_does_to_an_object_harms_no_other_user() {
-    if !is_root() {
-        return;
-    }
+    umsg_testkit::needs_root!();
     let workshop = Workshop::new();
     let command = stage::command(&workshop);
     let mut table = Table {
@@ -252,9 +239,7 @@ fn what_a_stranger_does_to_an_object_harms_no_other_user() {
 
 #[test]
 fn what_a_stranger_puts_at_a_free_name_harms_no_other_user() {
-    if !is_root() {
-        return;
-    }
+    umsg_testkit::needs_root!();
     let workshop = Workshop::new();
     let command = stage::command(&workshop);
     let mut failures = Failures::default();
@@ -316,9 +301,7 @@ fn put_all(
 
 #[test]
 fn what_a_stranger_puts_into_a_namespace_before_its_first_use_harms_no_user() {
-    if !is_root() {
-        return;
-    }
+    umsg_testkit::needs_root!();
     let workshop = Workshop::new();
     let command = stage::command(&workshop);
     let mut failures = Failures::default();

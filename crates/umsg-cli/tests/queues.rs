@@ -3,9 +3,10 @@
 mod support;
 
 use std::process::Command;
+use umsg_testkit::users::is_root;
 
 use serde_json::json;
-use support::{NOBODY, Site, end, finish, give_to, is_root, set_mode, start};
+use support::{NOBODY, Site, end, finish, give_to, set_mode, start};
 
 #[test]
 fn a_queue_is_created_with_what_was_asked_for_whatever_the_umask() {
@@ -121,9 +122,7 @@ fn attributes_beyond_the_limits_are_refused_with_the_limit() {
 
 #[test]
 fn a_user_without_all_permissions_may_still_find_the_queue_that_is_asked_for() {
-    if !is_root() {
-        return;
-    }
+    umsg_testkit::needs_root!();
     let site = Site::new();
     set_mode(site.path(), 0o1777);
     site.umsg(&["create", "/letterbox", "--mode", "622"]).text();
@@ -305,9 +304,7 @@ fn a_file_that_is_no_queue_is_listed_with_the_reason() {
 
 #[test]
 fn a_queue_that_one_may_only_send_to_shows_its_status_and_one_without_permission_only_its_name() {
-    if !is_root() {
-        return;
-    }
+    umsg_testkit::needs_root!();
     let site = Site::new();
     set_mode(site.path(), 0o1777);
     site.umsg(&["create", "/letterbox", "--mode", "622"]).text();

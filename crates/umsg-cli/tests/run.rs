@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::Command;
 
 use support::compiler::Workshop;
-use support::{NOBODY, Outcome, Site, finish, give_to, is_root, set_mode};
+use support::{NOBODY, Outcome, Site, finish, give_to, set_mode};
 use umsg_testkit::artefacts::build_drop_in as drop_in;
 
 /// A library that does nothing stands for the drop-in, where only the start of the program matters.

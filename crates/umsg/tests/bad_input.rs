@@ -12,7 +12,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use support::child::{Child, Exit};
 use support::place::Place;
-use support::scarce::{NOBODY, drop_to_unprivileged_user, in_child, is_root};
+use support::scarce::in_child;
 use umsg::SegmentError;
 use umsg::posix::{OpenError, OpenOptions, Queue, ReceiveError, SendError};
 use umsg::{Namespace, NamespaceError};

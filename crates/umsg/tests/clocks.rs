@@ -7,7 +7,6 @@ mod support;
 use std::time::{Duration, SystemTime};
 use support::child::{Child, Exit};
 use support::place::Place;
-use support::scarce::is_root;
 use umsg::posix::{Queue, ReceiveError};
 use umsg_shm::crash::step_realtime;
 
@@ -137,9 +136,7 @@ fn a_timed_receive_goes_on_when_the_clock_is_set_back() {
 
 #[test]
 fn no_message_expires_in_another_time_namespace() {
-    if !is_root() {
-        return;
-    }
+    umsg_testkit::needs_root!();
     let (_place, queue) = queue(Some(HOUR));
     queue.send(b"young", 0).unwrap();
     a_day_ahead("a message that is young", || {
@@ -153,9 +150,7 @@ fn no_message_expires_in_another_time_namespace() {
 
 #[test]
 fn waits_and_limits_of_leases_are_as_long_in_another_time_namespace() {
-    if !is_root() {
-        return;
-    }
+    umsg_testkit::needs_root!();
     let (_place, queue) = queue(None);
     a_day_ahead("a lease with a limit", || {
         queue.send(b"leased", 0).unwrap();

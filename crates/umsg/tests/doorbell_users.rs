@@ -5,11 +5,12 @@ mod support;
 use rustix::event::PollFlags;
 use rustix::event::epoll::EventFlags;
 use rustix::fs::{CWD, Mode, inotify, mkfifoat};
-use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
 use std::time::Duration;
-use support::child::{Child, Exit};
+use support::child::Exit;
 use support::events::{Epoll, poll_for, polled, readiness_of};
+use support::users::{self, start_as};
 use umsg::posix::Queue;
 use umsg::{Edges, Namespace};
 
@@ -23,24 +24,16 @@ const WATCHED: u64 = 884;
 const NUMBER: u64 = 1000;
 
 /// A namespace of all users, gone when dropped.
-struct Everybodys(tempfile::TempDir);
+struct Everybodys(users::Everybodys);
 
 impl Everybodys {
     /// None without root.
     fn new() -> Option<Everybodys> {
-        if !rustix::process::geteuid().is_root() {
-            eprintln!("left out: takes root");
-            return None;
-        }
-        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
-        let everybody = std::fs::Permissions::from_mode(0o1777);
-        std::fs::set_permissions(dir.path(), everybody).unwrap();
-        Namespace::at(dir.path()).unwrap();
-        Some(Everybodys(dir))
+        users::Everybodys::new().map(Everybodys)
     }
 
     fn namespace(&self) -> Namespace {
-        Namespace::at(self.0.path()).unwrap()
+        self.0.namespace.clone()
     }
 
     /// Opens the queue, or makes it, with this mode and room for two messages.
@@ -52,7 +45,7 @@ impl Everybodys {
     }
 
     fn make(&self, user: u32, name: &str, mode: u32) {
-        let mut maker = as_user(user, || {
+        let mut maker = start_as(user, || {
             self.open(name, mode);
             0
         });
@@ -60,7 +53,7 @@ impl Everybodys {
     }
 
     fn file(&self, name: &str) -> PathBuf {
-        self.0.path().join("mq").join(name)
+        self.0.file(&format!("/{name}"))
     }
 
     fn bell(&self, name: &str, number: u64) -> PathBuf {
@@ -79,20 +72,6 @@ impl Everybodys {
         file.write_all_at(&1_u32.to_ne_bytes(), WATCHED).unwrap();
         file.write_all_at(&4_u32.to_ne_bytes(), ATTENTION).unwrap();
     }
-}
-
-/// A child that is another user, without groups.
-fn as_user(user: u32, work: impl FnOnce() -> i32) -> Child {
-    Child::run(|| {
-        // SAFETY: settings of this process, which has one thread that counts.
-        unsafe {
-            assert_eq!(libc::setgroups(0, std::ptr::null()), 0);
-            assert_eq!(libc::setgid(user), 0);
-            assert_eq!(libc::setuid(user), 0);
-            libc::umask(0);
-        }
-        work()
-    })
 }
 
 /// Signs of life between processes.
@@ -139,7 +118,7 @@ fn a_poller_is_notified_of_what_another_user_sends() {
         };
         place.make(OWNER, "/q", mode);
         let (ready, again) = (Signs::new(), Signs::new());
-        let mut poller = as_user(poller, || {
+        let mut poller = start_as(poller, || {
             let queue = place.open("/q", mode);
             let descriptor = queue.pollable().unwrap();
             for _ in 0..3 {
@@ -151,7 +130,7 @@ fn a_poller_is_notified_of_what_another_user_sends() {
             }
             0
         });
-        let mut sender = as_user(sender, || {
+        let mut sender = start_as(sender, || {
             send_in_steps(&place.open("/q", mode), 3, &ready, &again)
         });
         sender.expect(Exit::Code(0), "the sender");
@@ -164,8 +143,8 @@ fn a_poller_is_notified_of_what_another_user_sends() {
 #[cfg(feature = "crash-points")]
 fn dies_calling(poll: impl FnOnce(&dyn Fn()) -> i32, send: impl Fn()) {
     let ready = Signs::new();
-    let mut poller = as_user(OWNER, || poll(&|| ready.give()));
-    let mut sender = as_user(STRANGER, || {
+    let mut poller = start_as(OWNER, || poll(&|| ready.give()));
+    let mut sender = start_as(STRANGER, || {
         ready.await_one();
         send();
         // The helper is running, because the poller was woken.
@@ -234,7 +213,7 @@ fn a_poller_is_shown_at_once_what_it_does_itself_though_the_doorbell_is_another_
     };
     place.make(OWNER, "/q", 0o666);
     let (ready, done) = (Signs::new(), Signs::new());
-    let mut first = as_user(OWNER, || {
+    let mut first = start_as(OWNER, || {
         let queue = place.open("/q", 0o666);
         queue.pollable().unwrap();
         ready.give();
@@ -242,7 +221,7 @@ fn a_poller_is_shown_at_once_what_it_does_itself_though_the_doorbell_is_another_
         0
     });
     ready.await_one();
-    let mut second = as_user(POLLER, || {
+    let mut second = start_as(POLLER, || {
         let queue = place.open("/q", 0o666);
         let descriptor = queue.pollable().unwrap();
         for _ in 0..100 {
@@ -271,7 +250,7 @@ fn pollers_of_several_users_are_all_notified_of_messages_and_of_room() {
     let (ready, told, room) = (Signs::new(), Signs::new(), Signs::new());
     let mut pollers = [OWNER, POLLER, POLLER, 0].map(|user| {
         let (place, ready, told, room) = (&place, &ready, &told, &room);
-        as_user(user, move || {
+        start_as(user, move || {
             let queue = place.open("/q", 0o666);
             let descriptor = queue.pollable().unwrap();
             ready.give();
@@ -288,7 +267,7 @@ fn pollers_of_several_users_are_all_notified_of_messages_and_of_room() {
         })
     });
     (0..4).for_each(|_| ready.await_one());
-    let mut user = as_user(STRANGER, || {
+    let mut user = start_as(STRANGER, || {
         let queue = place.open("/q", 0o666);
         queue.try_send(b"1", 0).unwrap();
         (0..4).for_each(|_| told.await_one());
@@ -312,7 +291,7 @@ fn a_poller_of_every_edge_gets_each_message_of_another_user() {
     place.make(OWNER, "/q", 0o666);
     for poller in [OWNER, POLLER] {
         let (ready, sent) = (Signs::new(), Signs::new());
-        let mut poller = as_user(poller, || {
+        let mut poller = start_as(poller, || {
             let queue = place.open("/q", 0o666);
             let descriptor = queue.pollable_with(Edges::Messages).unwrap();
             let set = Epoll::new(descriptor, EventFlags::IN | EventFlags::ET);
@@ -328,7 +307,7 @@ fn a_poller_of_every_edge_gets_each_message_of_another_user() {
             }
             0
         });
-        let mut sender = as_user(STRANGER, || {
+        let mut sender = start_as(STRANGER, || {
             send_in_steps(&place.open("/q", 0o666), 2, &ready, &sent)
         });
         poller.expect(Exit::Code(0), "the poller");
@@ -346,7 +325,7 @@ fn a_watch_of_dead_pollers_ends_when_another_user_comes_by() {
     place.make(OWNER, "/q", 0o666);
     for poller in [OWNER, POLLER] {
         let ready = Signs::new();
-        let mut poller = as_user(poller, || {
+        let mut poller = start_as(poller, || {
             let queue = place.open("/q", 0o666);
             queue.pollable_with(Edges::All).unwrap();
             ready.give();
@@ -355,7 +334,7 @@ fn a_watch_of_dead_pollers_ends_when_another_user_comes_by() {
         });
         ready.await_one();
         poller.kill();
-        let mut user = as_user(STRANGER, || {
+        let mut user = start_as(STRANGER, || {
             let queue = place.open("/q", 0o666);
             for _ in 0..3 {
                 queue.try_send(b"m", 0).unwrap();
@@ -377,7 +356,7 @@ fn no_process_opens_a_fifo_of_another_user() {
     };
     place.make(OWNER, "/q", 0o666);
     let planted = place.bell("q", 1);
-    let mut stranger = as_user(STRANGER, || {
+    let mut stranger = start_as(STRANGER, || {
         mkfifoat(CWD, &planted, Mode::from_raw_mode(0o666)).unwrap();
         place.forge("q", 1);
         0
@@ -387,7 +366,7 @@ fn no_process_opens_a_fifo_of_another_user() {
     let opened = inotify::WatchFlags::OPEN;
     inotify::add_watch(&watch, &planted, opened).unwrap();
     for user in [OWNER, POLLER, 0] {
-        let mut user = as_user(user, || {
+        let mut user = start_as(user, || {
             let queue = place.open("/q", 0o666);
             let other = place.open("/q", 0o666);
             other.try_send(b"1", 0).unwrap();
@@ -415,7 +394,7 @@ fn a_segment_that_names_the_doorbell_of_another_queue_rings_no_poller() {
     };
     place.make(OWNER, "/private", 0o600);
     place.make(OWNER, "/public", 0o666);
-    let mut owner = as_user(OWNER, || {
+    let mut owner = start_as(OWNER, || {
         let private = place.open("/private", 0o600);
         let descriptor = private.pollable_with(Edges::All).unwrap();
         let set = Epoll::new(

@@ -16,7 +16,7 @@ use support::child::{Child, Exit};
 use support::events::poll_for;
 use support::fault;
 use support::shared::Shared;
-use support::users::{Everybodys, become_user};
+use support::users::{Everybodys, become_user, start_as};
 use support::wait_until;
 use umsg::posix;
 use umsg::ring::{Options, Post, Ring, Sender};
@@ -34,9 +34,7 @@ const WATCHED: u64 = 884;
 const NUMBER: u64 = 1000;
 
 fn as_user(user: u32, work: impl FnOnce()) -> Child {
-    Child::run(|| {
-        become_user(user);
-        rustix::process::umask(Mode::empty());
+    start_as(user, || {
         work();
         0
     })

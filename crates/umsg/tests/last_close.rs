@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use support::child::{Child, Exit};
 use support::place::Place;
-use support::scarce::{drop_to_unprivileged_user, entries, in_child, is_root, leave_descriptors};
+use support::scarce::{entries, in_child, leave_descriptors};
 use support::shared::{Shared, Zeroed};
 use support::{turn, wait_until};
 use umsg::posix::{self, Notify, OpenError, OpenOptions, Queue, RestoreError, Snapshot};

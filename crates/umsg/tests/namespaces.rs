@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use support::child::{Child, Exit};
 use support::place::Place;
-use support::scarce::{drop_to_unprivileged_user, is_root};
+use umsg_testkit::users::{NOBODY, become_user, is_root};
+
 use support::shared::{Shared, Zeroed};
 use support::wait_until;
 use umsg::SegmentError;
@@ -215,9 +216,7 @@ fn drain(ledger: &Ledger, queue: &dyn Both) -> i32 {
 
 #[test]
 fn containers_whose_threads_have_equal_ids_share_a_queue_while_some_are_killed() {
-    if !is_root() {
-        return;
-    }
+    umsg_testkit::needs_root!();
     for open in KINDS {
         share_and_kill(&Place::new(), open);
     }
@@ -225,9 +224,7 @@ fn containers_whose_threads_have_equal_ids_share_a_queue_while_some_are_killed()
 
 #[test]
 fn containers_share_a_queue_outside_of_tmpfs_while_some_are_killed() {
-    if !is_root() {
-        return;
-    }
+    umsg_testkit::needs_root!();
     for open in KINDS {
         share_and_kill(&on_disk(), open);
     }
@@ -258,9 +255,7 @@ fn share_and_kill(place: &Place, open: fn(&Place) -> Box<dyn Both>) {
 
 #[test]
 fn children_forked_into_other_pid_namespaces_share_an_inherited_queue_while_some_are_killed() {
-    if !is_root() {
-        return;
-    }
+    umsg_testkit::needs_root!();
     for open in KINDS {
         let (place, ledger) = (Place::new(), Shared::<Ledger>::new());
         let mut parent = Child::lead(|| {
@@ -350,7 +345,7 @@ fn lives(place: &Place) -> usize {
 
 /// Opens the queue and the System V queue as another user does that can't be registered, at home or in another PID namespace.
 fn opens_as_another(place: &Place, is_expected: bool) -> i32 {
-    drop_to_unprivileged_user();
+    become_user(NOBODY);
     let mut options = OpenOptions::new();
     options.read(true).write(true).namespace(&place.namespace);
     let opened = options.open("/q").map(drop);
@@ -372,9 +367,7 @@ fn opens_as_another(place: &Place, is_expected: bool) -> i32 {
 
 #[test]
 fn a_process_of_whose_death_others_would_not_learn_opens_no_queue_of_several_pid_namespaces() {
-    if !is_root() {
-        return;
-    }
+    umsg_testkit::needs_root!();
     let place = Place::new();
     let make = || {
         // SAFETY: a setting of this process, a child of the test's.
@@ -424,9 +417,7 @@ fn a_process_of_whose_death_others_would_not_learn_opens_no_queue_of_several_pid
 
 #[test]
 fn a_receiver_killed_while_it_waits_in_another_pid_namespace_stops_no_other() {
-    if !is_root() {
-        return;
-    }
+    umsg_testkit::needs_root!();
     let (place, ledger) = (Place::new(), Shared::<Ledger>::new());
     let receiver = || {
         apart(PID, || {

@@ -9,11 +9,10 @@ use std::time::Duration;
 use support::child::{Child, Exit};
 use support::face::{Face, Told};
 use support::place::Place;
-use support::scarce::{
-    InUse, drop_to_unprivileged_user, entries, in_child, is_root, leave_descriptors, limit,
-};
+use support::scarce::{InUse, entries, in_child, leave_descriptors, limit};
 use umsg::Namespace;
 use umsg::posix::{Notify, NotifyError};
+use umsg_testkit::users::{NOBODY, become_user};
 
 /// Sends and receives some messages, short and long, and waits in vain.
 fn use_it<F: Face>(line: &mut F) {
@@ -181,15 +180,13 @@ fn repair_later<F: Face>(place: &Place, directory: &str, lock: u64) -> i32 {
 
 #[test]
 fn a_limit_on_threads_is_reported_by_a_registration_and_by_no_other_call() {
-    if !is_root() {
-        return;
-    }
+    umsg_testkit::needs_root!();
     let place = Place::new();
     let all = Permissions::from_mode(0o1777);
     std::fs::set_permissions(place.path(), all).unwrap();
     Namespace::at(place.path()).unwrap();
     in_child(|| {
-        drop_to_unprivileged_user();
+        become_user(NOBODY);
         let namespace = Namespace::at(place.path()).unwrap();
         let queue = umsg::posix::OpenOptions::new()
             .read(true)

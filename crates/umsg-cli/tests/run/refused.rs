@@ -30,9 +30,7 @@ fn a_static_program_is_refused_unless_forced() {
 
 #[test]
 fn a_program_that_gains_a_user_or_a_group_is_refused() {
-    if !is_root() {
-        return;
-    }
+    umsg_testkit::needs_root!();
     let stage = Stage::new();
     let program = stage.workshop.copy("/bin/true", "true");
     give_to(&program, NOBODY);
@@ -58,9 +56,7 @@ fn a_program_that_gains_a_user_or_a_group_is_refused() {
 
 #[test]
 fn a_program_with_file_capabilities_is_refused_to_users_that_gain_by_them() {
-    if !is_root() {
-        return;
-    }
+    umsg_testkit::needs_root!();
     let stage = Stage::new();
     let program = stage.workshop.copy("/bin/true", "true");
     let mut setcap = Command::new("setcap");

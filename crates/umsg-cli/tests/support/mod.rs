@@ -11,6 +11,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
+use umsg_testkit::users::is_root;
 
 use compiler::Workshop;
 use serde_json::Value;
@@ -157,10 +158,6 @@ fn clean(command: &mut Command) -> &mut Command {
         command.env_remove(variable);
     }
     command
-}
-
-pub fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
 }
 
 pub fn set_mode(path: &Path, mode: u32) {

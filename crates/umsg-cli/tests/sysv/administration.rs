@@ -1,7 +1,8 @@
 //! System V queues as a whole: their reports, the permission to remove them, limits.
 
 use super::*;
-use support::{NOBODY, is_root, set_mode};
+use support::{NOBODY, set_mode};
+use umsg_testkit::users::is_root;
 
 #[test]
 fn stat_shows_everything() {
@@ -228,9 +229,7 @@ fn a_damaged_queue_and_one_of_another_version_are_listed_and_can_be_removed() {
 
 #[test]
 fn another_users_queue_is_listed_and_neither_read_nor_removed() {
-    if !is_root() {
-        return;
-    }
+    umsg_testkit::needs_root!();
     let site = Site::new();
     set_mode(site.path(), 0o1777);
     site.umsg(&["create", KEY]).text();

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
     use crate::namespace::Namespace;
     use crate::namespace::caller;
-    use crate::namespace::testing::{Alone, STRANGER, TestDir, as_user, chown, is_root, owner};
+    use crate::namespace::testing::{Alone, STRANGER, TestDir, as_user, chown, owner};
 
     fn open(dir: &TestDir) -> Directory {
         Directory::open(dir.path()).unwrap()
@@ -157,9 +157,7 @@ mod tests {
 
     #[test]
     fn a_claim_replaces_a_record_that_a_stranger_planted() {
-        if !is_root() {
-            return;
-        }
+        umsg_testkit::needs_root!();
         let dir = TestDir::shared();
         put(&dir, elsewhere());
         let path = dir.path().join(".namespace");
@@ -180,9 +178,7 @@ mod tests {
             }
             return;
         }
-        if !is_root() {
-            return;
-        }
+        umsg_testkit::needs_root!();
         let dir = TestDir::new();
         for (name, mode) in [("mine", 0o700), ("all", 0o1777)] {
             std::fs::create_dir(dir.path().join(name)).unwrap();
@@ -194,9 +190,7 @@ mod tests {
 
     #[test]
     fn a_user_is_let_into_his_own_directory_and_its_record_is_his() {
-        if !is_root() {
-            return;
-        }
+        umsg_testkit::needs_root!();
         let dir = TestDir::new();
         chown(dir.path(), STRANGER);
         as_user(STRANGER, || {

@@ -86,10 +86,11 @@ fn stays(directory: &Directory, stat: &Stat) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::namespace::testing::{Alone, STRANGER, TestDir, as_user, chmod, chown, is_root};
+    use crate::namespace::testing::{Alone, STRANGER, TestDir, as_user, chmod, chown};
     use rustix::fs::CWD;
     use std::path::Path;
     use std::sync::atomic::{AtomicBool, Ordering};
+    use umsg_testkit::users::is_root;
 
     fn open(dir: &Path, name: &str) -> Result<OwnedFd, FileError> {
         let mut directory = Directory::open(dir).unwrap();
@@ -124,9 +125,7 @@ mod tests {
 
     #[test]
     fn a_name_that_changes_between_a_fifo_and_a_file_never_has_the_fifo_opened() {
-        if !is_root() {
-            return;
-        }
+        umsg_testkit::needs_root!();
         let dir = TestDir::shared();
         let at = |name: &str| dir.path().join(name);
         let is_over = AtomicBool::new(false);

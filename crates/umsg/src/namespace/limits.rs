@@ -204,7 +204,7 @@ fn home_to_record(directory: &Directory) -> Result<Home, NamespaceError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::namespace::testing::{STRANGER, TestDir, as_user, is_root};
+    use crate::namespace::testing::{STRANGER, TestDir, as_user};
 
     #[test]
     fn only_modes_that_the_system_enforces_are_allowed_where_that_is_asked_for() {
@@ -327,9 +327,7 @@ mod tests {
 
     #[test]
     fn a_stranger_reads_the_limits_of_a_shared_namespace_and_may_not_set_them() {
-        if !is_root() {
-            return;
-        }
+        umsg_testkit::needs_root!();
         let dir = TestDir::shared();
         let namespace = dir.namespace();
         namespace.set_limits(&changed()).unwrap();

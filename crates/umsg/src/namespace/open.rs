@@ -228,7 +228,7 @@ mod tests {
 
     use super::*;
     use crate::namespace::testing::{
-        Alone, OTHER_STRANGER, STRANGER, TestDir, as_user, chmod, chown, is_root, name,
+        Alone, OTHER_STRANGER, STRANGER, TestDir, as_user, chmod, chown, name,
     };
 
     const ALL: [FileAccess; 3] = [FileAccess::Read, FileAccess::Write, FileAccess::ReadWrite];
@@ -325,9 +325,7 @@ mod tests {
 
     #[test]
     fn a_stranger_opens_what_the_mode_allows_and_no_more() {
-        if !is_root() {
-            return;
-        }
+        umsg_testkit::needs_root!();
         let dir = TestDir::shared();
         let namespace = dir.namespace();
         std::fs::write(dir.queue("q"), b"").unwrap();
@@ -345,9 +343,7 @@ mod tests {
 
     #[test]
     fn only_the_owner_of_a_queue_and_root_unlink_it_in_a_shared_namespace() {
-        if !is_root() {
-            return;
-        }
+        umsg_testkit::needs_root!();
         let dir = TestDir::shared();
         let namespace = dir.namespace();
         for file in ["one", "two"] {

@@ -325,8 +325,9 @@ fn is_same(one: &Stat, other: &Stat) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::namespace::testing::{STRANGER, TestDir, chmod, chown, is_root};
+    use crate::namespace::testing::{STRANGER, TestDir, chmod, chown};
     use std::os::fd::AsFd;
+    use umsg_testkit::users::is_root;
 
     const fn name(number: u64) -> FifoName {
         FifoName { inode: 5, number }

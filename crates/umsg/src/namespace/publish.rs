@@ -192,9 +192,7 @@ fn no_directory(queues: &Directory) -> FileError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::namespace::testing::{
-        Alone, STRANGER, TestDir, as_user, chmod, is_root, name, umask,
-    };
+    use crate::namespace::testing::{Alone, STRANGER, TestDir, as_user, chmod, name, umask};
 
     type Create = fn(&Namespace, u32) -> Result<Unpublished, FileError>;
 
@@ -273,9 +271,7 @@ mod tests {
 
     #[test]
     fn a_creator_opens_its_file_with_more_than_the_mode_grants() {
-        if !is_root() {
-            return;
-        }
+        umsg_testkit::needs_root!();
         let dir = TestDir::shared();
         let namespace = dir.namespace();
         as_user(STRANGER, || {
@@ -294,9 +290,7 @@ mod tests {
 
     #[test]
     fn a_stranger_makes_no_file_where_only_the_owner_may_write() {
-        if !is_root() {
-            return;
-        }
+        umsg_testkit::needs_root!();
         let dir = TestDir::new();
         let namespace = dir.namespace();
         chmod(dir.path(), 0o755);

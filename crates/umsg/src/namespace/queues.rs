@@ -370,7 +370,7 @@ fn is_regular(queues: &Directory, entry: &DirEntry) -> bool {
 mod tests {
     use super::*;
     use crate::namespace::testing::{
-        OTHER_STRANGER, STRANGER, TestDir, as_user, chmod, chown, is_root, mode, owner,
+        OTHER_STRANGER, STRANGER, TestDir, as_user, chmod, chown, mode, owner,
     };
 
     fn queues(dir: &TestDir) -> std::path::PathBuf {
@@ -389,9 +389,7 @@ mod tests {
 
     #[test]
     fn root_makes_a_users_directory_for_queues_and_gives_it_to_the_user() {
-        if !is_root() {
-            return;
-        }
+        umsg_testkit::needs_root!();
         let dir = TestDir::new();
         chown(dir.path(), STRANGER);
         make_fit(&Directory::open(dir.path()).unwrap(), POSIX, 0o700, 0).unwrap();
@@ -412,9 +410,7 @@ mod tests {
 
     #[test]
     fn what_a_stranger_puts_in_place_of_a_directory_for_queues_is_refused_for_that_kind_alone() {
-        if !is_root() {
-            return;
-        }
+        umsg_testkit::needs_root!();
         type Make = fn(&Path);
         let makes: [Make; 4] = [
             |path| std::fs::create_dir(path).unwrap(),
@@ -474,9 +470,7 @@ mod tests {
 
     #[test]
     fn an_error_names_the_user_that_can_make_the_missing_directory() {
-        if !is_root() {
-            return;
-        }
+        umsg_testkit::needs_root!();
         let dir = TestDir::shared();
         as_user(STRANGER, || {
             let error = Namespace::at(dir.path()).unwrap_err();

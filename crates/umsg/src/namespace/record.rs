@@ -354,7 +354,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::namespace::testing::{STRANGER, TestDir, as_user, chown, is_root, mode, owner};
+    use crate::namespace::testing::{STRANGER, TestDir, as_user, chown, mode, owner};
 
     fn record() -> Record {
         let limits = Limits {
@@ -503,9 +503,7 @@ mod tests {
 
     #[test]
     fn a_record_belongs_to_the_owner_of_the_directory_and_all_may_read_it() {
-        if !is_root() {
-            return;
-        }
+        umsg_testkit::needs_root!();
         let dir = TestDir::new();
         chown(dir.path(), STRANGER);
         create(&mut open(&dir), &record()).unwrap();
@@ -515,9 +513,7 @@ mod tests {
 
     #[test]
     fn what_a_stranger_puts_in_place_of_the_record_counts_for_nothing() {
-        if !is_root() {
-            return;
-        }
+        umsg_testkit::needs_root!();
         type Make = fn(&std::path::Path);
         let makes: [Make; 5] = [
             |path| std::fs::write(path, b"").unwrap(),

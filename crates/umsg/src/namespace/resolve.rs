@@ -256,7 +256,7 @@ fn kind_of(path: &Path, caller: u32) -> NamespaceKind {
 mod tests {
     use super::*;
     use crate::namespace::testing::{
-        OTHER_STRANGER, STRANGER, TestDir, as_user, chmod, chown, is_root, mode, owner,
+        OTHER_STRANGER, STRANGER, TestDir, as_user, chmod, chown, mode, owner,
     };
 
     fn resolve(dir: &TestDir, chosen: Option<&Path>) -> Result<Namespace, NamespaceError> {
@@ -275,9 +275,7 @@ mod tests {
 
     #[test]
     fn the_variable_comes_first_then_the_shared_directory_then_the_users_own() {
-        if !is_root() {
-            return;
-        }
+        umsg_testkit::needs_root!();
         let (dir, chosen) = (TestDir::new(), TestDir::new());
         let own = dir.path().join(format!("umsg-{}", caller()));
         assert_eq!(found(&dir, None), (own.clone(), NamespaceKind::User));
@@ -295,9 +293,7 @@ mod tests {
 
     #[test]
     fn a_user_without_a_directory_gets_one_of_his_own() {
-        if !is_root() {
-            return;
-        }
+        umsg_testkit::needs_root!();
         let dir = TestDir::shared();
         as_user(STRANGER, || {
             let namespace = resolve(&dir, None).unwrap();
@@ -329,9 +325,7 @@ mod tests {
 
     #[test]
     fn a_users_directory_made_under_a_strange_umask_is_opened_up() {
-        if !is_root() {
-            return;
-        }
+        umsg_testkit::needs_root!();
         let dir = TestDir::shared();
         let own = dir.path().join("umsg-65534");
         std::fs::create_dir(&own).unwrap();
@@ -343,9 +337,7 @@ mod tests {
 
     #[test]
     fn what_a_stranger_put_in_place_of_the_shared_namespace_is_passed_over_by_everybody() {
-        if !is_root() {
-            return;
-        }
+        umsg_testkit::needs_root!();
         type Make = fn(&Path);
         let makes: [Make; 4] = [
             |path| std::fs::create_dir(path).unwrap(),
@@ -375,9 +367,7 @@ mod tests {
 
     #[test]
     fn a_users_directory_that_a_stranger_made_first_is_gone_round() {
-        if !is_root() {
-            return;
-        }
+        umsg_testkit::needs_root!();
         let dir = TestDir::shared();
         let taken = dir.path().join(format!("umsg-{}", caller()));
         std::fs::create_dir(&taken).unwrap();
@@ -436,9 +426,7 @@ mod tests {
 
     #[test]
     fn a_directory_that_may_not_be_searched_or_written_is_refused_specifically() {
-        if !is_root() {
-            return;
-        }
+        umsg_testkit::needs_root!();
         let dir = TestDir::new();
         let path = dir.path().to_owned();
         as_user(STRANGER, || {

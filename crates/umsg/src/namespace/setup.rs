@@ -157,7 +157,7 @@ fn user_namespace(path: PathBuf) -> Option<OutOfSight> {
 mod tests {
     use super::*;
     use crate::namespace::record;
-    use crate::namespace::testing::{STRANGER, TestDir, as_user, chmod, chown, is_root, mode};
+    use crate::namespace::testing::{STRANGER, TestDir, as_user, chmod, chown, mode};
 
     fn shared(dir: &TestDir) -> PathBuf {
         dir.path().join("umsg")
@@ -165,9 +165,7 @@ mod tests {
 
     #[test]
     fn a_shared_namespace_is_made_once_and_left_alone_afterwards() {
-        if !is_root() {
-            return;
-        }
+        umsg_testkit::needs_root!();
         let dir = TestDir::new();
         let report = Namespace::setup_shared(shared(&dir)).unwrap();
         assert!(report.directory_made && report.queues_directory_made && report.record_written);
@@ -182,9 +180,7 @@ mod tests {
 
     #[test]
     fn strangers_make_queues_in_a_shared_namespace() {
-        if !is_root() {
-            return;
-        }
+        umsg_testkit::needs_root!();
         let dir = TestDir::new();
         chmod(dir.path(), 0o755);
         Namespace::setup_shared(shared(&dir)).unwrap();
@@ -199,9 +195,7 @@ mod tests {
 
     #[test]
     fn a_directory_made_by_hand_is_completed() {
-        if !is_root() {
-            return;
-        }
+        umsg_testkit::needs_root!();
         let dir = TestDir::new();
         std::fs::create_dir(shared(&dir)).unwrap();
         chmod(&shared(&dir), 0o777);
@@ -217,9 +211,7 @@ mod tests {
 
     #[test]
     fn a_strangers_directory_is_not_taken_over() {
-        if !is_root() {
-            return;
-        }
+        umsg_testkit::needs_root!();
         let dir = TestDir::new();
         std::fs::create_dir(shared(&dir)).unwrap();
         chown(&shared(&dir), STRANGER);
@@ -236,9 +228,7 @@ mod tests {
 
     #[test]
     fn only_root_sets_up() {
-        if !is_root() {
-            return;
-        }
+        umsg_testkit::needs_root!();
         let dir = TestDir::shared();
         as_user(STRANGER, || {
             let error = Namespace::setup_shared(shared(&dir)).unwrap_err();
@@ -249,9 +239,7 @@ mod tests {
 
     #[test]
     fn users_own_queues_that_fall_out_of_sight_are_reported() {
-        if !is_root() {
-            return;
-        }
+        umsg_testkit::needs_root!();
         let dir = TestDir::new();
         for (name, queues) in [
             ("umsg-65534", 2),

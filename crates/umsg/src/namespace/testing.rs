@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use rustix::process::{Gid, Uid, geteuid};
+use rustix::process::{Gid, Uid};
 use rustix::thread;
 
 use super::{Namespace, QueueName};
@@ -103,15 +103,6 @@ pub(super) fn umask() -> u32 {
         .find_map(|l| l.strip_prefix("Umask:"))
         .unwrap();
     u32::from_str_radix(line.trim(), 8).unwrap()
-}
-
-/// Whether other users can be played; says so where a test is left out.
-pub(super) fn is_root() -> bool {
-    let root = geteuid().is_root();
-    if !root {
-        eprintln!("left out: needs root, to act as several users");
-    }
-    root
 }
 
 /// Runs `act` as another user, in a thread that gives up root for good: to the kernel, users belong to threads.

@@ -52,7 +52,7 @@ pub(super) fn owner_of_trusted(directory: &Stat, trusted: u32) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::namespace::testing::{STRANGER, TestDir, chmod, chown, is_root};
+    use crate::namespace::testing::{STRANGER, TestDir, chmod, chown};
 
     fn verdict(dir: &TestDir, mode: u32, owner: u32, trusted: u32) -> Result<(), NamespaceError> {
         chmod(dir.path(), mode);
@@ -62,9 +62,7 @@ mod tests {
 
     #[test]
     fn a_private_or_a_sticky_directory_of_root_or_oneself_is_trusted() {
-        if !is_root() {
-            return;
-        }
+        umsg_testkit::needs_root!();
         let dir = TestDir::new();
         for mode in [0o700, 0o755, 0o1777, 0o1770] {
             assert_eq!(verdict(&dir, mode, 0, 0), Ok(()));
@@ -75,9 +73,7 @@ mod tests {
 
     #[test]
     fn a_directory_that_others_may_write_without_the_sticky_bit_is_refused_with_advice() {
-        if !is_root() {
-            return;
-        }
+        umsg_testkit::needs_root!();
         let dir = TestDir::new();
         for mode in [0o777, 0o770, 0o702] {
             let error = verdict(&dir, mode, 0, 0).unwrap_err();
@@ -88,9 +84,7 @@ mod tests {
 
     #[test]
     fn a_strangers_directory_is_refused_by_root_too() {
-        if !is_root() {
-            return;
-        }
+        umsg_testkit::needs_root!();
         let dir = TestDir::new();
         for trusted in [0, 1000] {
             let error = verdict(&dir, 0o1777, STRANGER, trusted).unwrap_err();

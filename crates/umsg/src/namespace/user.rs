@@ -44,7 +44,7 @@ pub(super) fn owner_in(path: &Path) -> Option<u32> {
 mod tests {
     use super::*;
     use crate::namespace::testing::{
-        OTHER_STRANGER, STRANGER, TestDir, as_user, chmod, chown, is_root, mode, owner,
+        OTHER_STRANGER, STRANGER, TestDir, as_user, chmod, chown, mode, owner,
     };
     use rustix::fs::Mode;
     use std::collections::HashSet;
@@ -83,9 +83,7 @@ mod tests {
 
     #[test]
     fn a_user_whose_name_a_stranger_took_meets_himself_in_another_directory() {
-        if !is_root() {
-            return;
-        }
+        umsg_testkit::needs_root!();
         let dir = TestDir::shared();
         let squatted = squat(&dir, STRANGER);
         as_user(STRANGER, || {
@@ -111,9 +109,7 @@ mod tests {
 
     #[test]
     fn a_file_a_link_or_a_fifo_of_a_stranger_in_the_users_name_is_gone_round() {
-        if !is_root() {
-            return;
-        }
+        umsg_testkit::needs_root!();
         type Make = fn(&Path);
         let makes: [Make; 3] = [
             |path| std::fs::write(path, b"").unwrap(),
@@ -133,9 +129,7 @@ mod tests {
 
     #[test]
     fn strangers_directories_with_names_of_the_users_are_not_used() {
-        if !is_root() {
-            return;
-        }
+        umsg_testkit::needs_root!();
         let dir = TestDir::shared();
         squat(&dir, STRANGER);
         let planted = dir.path().join("umsg-65534-0000000000000000");
@@ -148,9 +142,7 @@ mod tests {
 
     #[test]
     fn what_a_dead_process_offered_is_settled_or_removed_by_the_next() {
-        if !is_root() {
-            return;
-        }
+        umsg_testkit::needs_root!();
         let dir = TestDir::shared();
         squat(&dir, STRANGER);
         as_user(STRANGER, || {
@@ -166,9 +158,7 @@ mod tests {
 
     #[test]
     fn threads_that_begin_while_a_stranger_takes_and_leaves_the_name_all_meet() {
-        if !is_root() {
-            return;
-        }
+        umsg_testkit::needs_root!();
         for _ in 0..20 {
             let (dir, is_over) = (TestDir::shared(), AtomicBool::new(false));
             let found = std::sync::Mutex::new(HashSet::new());

@@ -1,6 +1,7 @@
 //! Modes and namespaces that keep a process out, or ought to.
 
 use super::*;
+use umsg_testkit::users::{NOBODY, become_user, is_root};
 
 fn chmod(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
@@ -29,9 +30,7 @@ fn shared_place(mode: u32) -> Place {
 
 #[test]
 fn a_queue_whose_mode_grants_nothing_is_denied() {
-    if !is_root() {
-        return;
-    }
+    umsg_testkit::needs_root!();
     for (mode, read, write) in [
         (0o600, false, false),
         (0o604, true, false),
@@ -39,7 +38,7 @@ fn a_queue_whose_mode_grants_nothing_is_denied() {
     ] {
         let place = shared_place(mode);
         in_child(|| {
-            drop_to_unprivileged_user();
+            become_user(NOBODY);
             let namespace = Namespace::at(place.path()).unwrap();
             for (reads, writes) in [(true, false), (false, true), (true, true)] {
                 let result = OpenOptions::new()
@@ -140,14 +139,12 @@ fn a_namespace_that_others_could_tamper_with_is_refused() {
 
 #[test]
 fn a_namespace_that_may_not_be_written_or_searched_says_which() {
-    if !is_root() {
-        return;
-    }
+    umsg_testkit::needs_root!();
     let place = shared_place(0o666);
     chmod(place.path(), 0o755);
     chmod(&place.path().join("mq"), 0o755);
     in_child(|| {
-        drop_to_unprivileged_user();
+        become_user(NOBODY);
         let namespace = Namespace::at(place.path()).unwrap();
         let error = create(&namespace, "/new").unwrap_err();
         expect_error!(
@@ -164,7 +161,7 @@ fn a_namespace_that_may_not_be_written_or_searched_says_which() {
     });
     chmod(place.path(), 0o700);
     in_child(|| {
-        drop_to_unprivileged_user();
+        become_user(NOBODY);
         let error = Namespace::at(place.path()).unwrap_err();
         expect_error!(error, NamespaceError::NotAccessible { .. }, libc::EACCES);
         0

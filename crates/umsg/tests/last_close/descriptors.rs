@@ -2,6 +2,7 @@
 
 use super::*;
 use support::seccomp::act_on;
+use umsg_testkit::users::{NOBODY, become_user};
 
 #[test]
 fn a_queue_is_held_without_a_descriptor_and_by_the_descriptor_of_none() {
@@ -77,12 +78,10 @@ fn a_process_that_can_not_open_the_file_again_has_the_queue_by_its_descriptor() 
         leave_descriptors(0);
         use_it()
     });
-    if !is_root() {
-        return;
-    }
+    umsg_testkit::needs_root!();
     allow_all(&place);
     in_child(|| {
-        drop_to_unprivileged_user();
+        become_user(NOBODY);
         use_it()
     });
     assert_eq!(look(&place).unwrap().identity(), queue.identity());
@@ -112,9 +111,7 @@ fn allow_all(place: &Place) {
 #[test]
 fn a_process_that_may_not_remove_a_queue_never_locks_it() {
     let place = Place::in_turn();
-    if !is_root() {
-        return;
-    }
+    umsg_testkit::needs_root!();
     allow_all(&place);
     let told = Shared::<Told>::new();
     let mut user = user(&place, &told);
@@ -122,7 +119,7 @@ fn a_process_that_may_not_remove_a_queue_never_locks_it() {
     rustix::fs::chmod(&file, rustix::fs::Mode::from_raw_mode(0o666)).unwrap();
     user.kill();
     in_child(|| {
-        drop_to_unprivileged_user();
+        become_user(NOBODY);
         // It would die with the lock.
         crash::arm("TRANSIENT_LOCKED", 1);
         assert!(place.namespace.sweep().unwrap().is_empty());

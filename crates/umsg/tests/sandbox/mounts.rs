@@ -3,7 +3,7 @@
 use super::paths::{self, LONG};
 use crate::support::child::{Child, Exit};
 use crate::support::place::Place;
-use crate::support::scarce::{LEFT_OUT, NOBODY, drop_to_unprivileged_user, is_root, mount_private};
+use crate::support::scarce::{LEFT_OUT, mount_private};
 use crate::support::users::all_users;
 use crate::support::wait_until;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -16,6 +16,7 @@ use std::ptr::null;
 use std::time::Duration;
 use umsg::posix::{NotifyError, OpenOptions, Queue};
 use umsg::{Namespace, NamespaceError, sysv};
+use umsg_testkit::users::{NOBODY, become_user};
 
 /// Changes what this process sees at a path. Source: mount(2).
 fn mount(
@@ -75,9 +76,7 @@ fn furnish(namespace: &Namespace) {
 
 /// Goes all paths in surroundings that `surround` makes in a child; false if that is not permitted here. Each path has to work.
 fn walk_all_in(surround: impl Fn() -> bool) {
-    if !is_root() {
-        return;
-    }
+    umsg_testkit::needs_root!();
     let mut wrong = Vec::new();
     for path in paths::all() {
         let place = Place::new();
@@ -119,7 +118,7 @@ fn without_proc_the_first_call_says_so() {
                 return LEFT_OUT;
             }
             if user == NOBODY {
-                drop_to_unprivileged_user();
+                become_user(NOBODY);
             }
             let outcome = match is_named {
                 true => Namespace::at(shared.path()),
@@ -193,9 +192,7 @@ fn open(namespace: &Namespace, name: &str) -> Queue {
 
 #[test]
 fn where_proc_goes_later_the_living_are_not_taken_for_dead() {
-    if !is_root() {
-        return;
-    }
+    umsg_testkit::needs_root!();
     let (_place, namespace) = furnished();
     let mut living = registrant(&namespace);
     let mut child = Child::run(|| {
@@ -212,9 +209,7 @@ fn where_proc_goes_later_the_living_are_not_taken_for_dead() {
 
 #[test]
 fn a_sender_that_sees_no_namespace_any_more_ends_no_watch() {
-    if !is_root() {
-        return;
-    }
+    umsg_testkit::needs_root!();
     let (_place, namespace) = furnished();
     let queue = open(&namespace, "/there");
     let pollable = queue.pollable().unwrap();
@@ -249,7 +244,7 @@ fn all_paths_work_where_proc_hides_the_processes_of_others() {
         let is_mounted =
             unshare_mounts() && mount(Some(c"proc"), c"/proc", Some(c"proc"), 0, c"hidepid=2");
         if is_mounted {
-            drop_to_unprivileged_user();
+            become_user(NOBODY);
         }
         is_mounted
     });
@@ -263,9 +258,7 @@ fn all_paths_work_where_the_root_is_read_only() {
 
 /// Returns a child's report on its namespace where another mount is at /dev/shm, or at /dev.
 fn expect_error(surround: impl Fn() -> bool, is_expected: impl Fn(&NamespaceError) -> bool) {
-    if !is_root() {
-        return;
-    }
+    umsg_testkit::needs_root!();
     let mut child = Child::run(|| {
         if !surround() {
             return LEFT_OUT;

@@ -4,7 +4,6 @@
 
 use crate::support::child::{Child, Exit};
 use crate::support::place::Place;
-use crate::support::scarce::is_root;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::error::Error;
 use std::os::fd::AsFd;
@@ -15,6 +14,7 @@ use umsg::posix::{self, Notify, ReceiveError};
 use umsg::ring::{Options, Post, Ring, Sender, Until};
 use umsg::sysv::{self, Want};
 use umsg::{Namespace, ring};
+use umsg_testkit::users::is_root;
 
 /// Nothing takes as long.
 pub const LONG: Duration = Duration::from_secs(20);

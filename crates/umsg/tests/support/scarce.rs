@@ -6,8 +6,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A user that owns nothing.
-pub const NOBODY: u32 = 65534;
 /// Exit status of a child that could not set up its environment.
 pub const LEFT_OUT: i32 = 77;
 
@@ -26,25 +24,6 @@ pub fn in_child_for(patience: Duration, work: impl FnOnce() -> i32) {
         Some(Exit::Code(LEFT_OUT)) => eprintln!("left out: not permitted here"),
         other => panic!("the child ended with {other:?}"),
     }
-}
-
-pub fn is_root() -> bool {
-    let root = rustix::process::geteuid().is_root();
-    if !root {
-        eprintln!("left out: needs root");
-    }
-    root
-}
-
-/// Gives up root for good. In a child.
-pub fn drop_to_unprivileged_user() {
-    // SAFETY: ids of this process only, which has one thread.
-    let done = unsafe {
-        libc::setgroups(0, std::ptr::null()) == 0
-            && libc::setresgid(NOBODY, NOBODY, NOBODY) == 0
-            && libc::setresuid(NOBODY, NOBODY, NOBODY) == 0
-    };
-    assert!(done, "these tests play another user");
 }
 
 /// Sets a limit of this process, such as `RLIMIT_AS`. Returns the previous value.

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use umsg::Namespace;
 use umsg::posix::{OpenOptions, Queue};
+pub use umsg_testkit::users::{NOBODY, become_user, is_root};
 
 /// A namespace of all users, which root has made; gone when dropped.
 pub struct Everybodys {
@@ -18,8 +19,7 @@ pub struct Everybodys {
 impl Everybodys {
     /// None where the test can't act as several users; says so.
     pub fn new() -> Option<Everybodys> {
-        if !rustix::process::geteuid().is_root() {
-            eprintln!("left out: takes root");
+        if !is_root() {
             return None;
         }
         let dir = tempfile::Builder::new()
@@ -64,31 +64,22 @@ pub fn all_users() -> Option<Place> {
     let place = Place::new();
     let everybody = Permissions::from_mode(0o1777);
     std::fs::set_permissions(place.path(), everybody).expect("its mode");
-    match Namespace::at(place.path()) {
-        Ok(_) if rustix::process::geteuid().is_root() => Some(place),
-        other => {
-            eprintln!("left out: needs root, to act as several users: {other:?}");
-            None
-        }
-    }
+    Namespace::at(place.path()).expect("a namespace");
+    is_root().then_some(place)
 }
 
-/// Gives this child process another user without groups.
-pub fn become_user(user: u32) {
-    // SAFETY: ids of this process, which has one thread that counts.
-    let done = unsafe {
-        libc::setgroups(0, std::ptr::null()) == 0
-            && libc::setresgid(user, user, user) == 0
-            && libc::setresuid(user, user, user) == 0
-    };
-    assert!(done, "user {user}");
-}
-
-/// Runs `work` in a process of another user, without groups, until it ends.
-pub fn as_user(user: u32, what: &str, work: impl FnOnce()) {
-    let mut child = Child::run(|| {
+/// Starts a process of another user, without groups and without a umask, that does `work` and ends with its status.
+pub fn start_as(user: u32, work: impl FnOnce() -> i32) -> Child {
+    Child::run(|| {
         become_user(user);
         rustix::process::umask(rustix::fs::Mode::empty());
+        work()
+    })
+}
+
+/// Runs `work` in a process of another user, as [`start_as`], until it ends.
+pub fn as_user(user: u32, what: &str, work: impl FnOnce()) {
+    let mut child = start_as(user, || {
         work();
         0
     });

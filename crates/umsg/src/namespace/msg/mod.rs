@@ -98,7 +98,7 @@ impl Namespace {
 mod tests {
     use super::super::queues::RINGS;
     use super::*;
-    use crate::namespace::testing::{STRANGER, TestDir, chown, is_root};
+    use crate::namespace::testing::{STRANGER, TestDir, chown};
 
     #[test]
     fn the_bytes_of_queues_of_all_kinds_are_counted() {
@@ -119,9 +119,7 @@ mod tests {
 
     #[test]
     fn a_strangers_directory_keeps_no_process_from_posix_queues() {
-        if !is_root() {
-            return;
-        }
+        umsg_testkit::needs_root!();
         let dir = TestDir::shared();
         std::fs::create_dir(dir.path().join(SYSV)).unwrap();
         chown(&dir.path().join(SYSV), STRANGER);

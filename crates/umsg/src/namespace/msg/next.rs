@@ -178,7 +178,8 @@ fn make(own: &mut Directory) -> Result<rustix::fd::OwnedFd, FileError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::namespace::testing::{STRANGER, TestDir, as_user, is_root, mode};
+    use crate::namespace::testing::{STRANGER, TestDir, as_user, mode};
+    use umsg_testkit::users::is_root;
 
     /// The first indices that are tried, and the identifier that the first of them makes.
     fn proposed(next: Next, in_use: u32) -> (Vec<u32>, i32) {
@@ -262,9 +263,7 @@ mod tests {
 
     #[test]
     fn what_a_stranger_notes_leaves_identifiers_out_and_brings_none_back() {
-        if !is_root() {
-            return;
-        }
+        umsg_testkit::needs_root!();
         let dir = TestDir::shared();
         let namespace = dir.namespace();
         let files = || namespace.msg_files().unwrap();

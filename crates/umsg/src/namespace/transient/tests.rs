@@ -9,7 +9,7 @@ use crate::namespace::Unpublished;
 use crate::namespace::queues::TO_NAMESPACE;
 use crate::namespace::staged::Staged;
 use crate::namespace::temporary::TemporaryName;
-use crate::namespace::testing::{STRANGER, TestDir, as_user, chmod, chown, is_root, mode, name};
+use crate::namespace::testing::{STRANGER, TestDir, as_user, chmod, chown, mode, name};
 
 /// A queue that is held as long as the file is open.
 fn make(namespace: &Namespace) -> Result<OwnedFd, FileError> {
@@ -180,9 +180,7 @@ fn a_link_in_place_of_the_directory_or_its_file_is_not_followed() {
 
 #[test]
 fn a_stranger_may_use_what_the_mode_allows_and_removes_nothing() {
-    if !is_root() {
-        return;
-    }
+    umsg_testkit::needs_root!();
     let dir = TestDir::shared();
     let namespace = dir.namespace();
     drop(make(&namespace).unwrap());
@@ -217,9 +215,7 @@ fn try_in_vain(namespace: &Namespace) {
 #[test]
 fn a_process_that_may_not_remove_one_keeps_no_other_from_opening_it_though_a_child_was_forked_meanwhile()
  {
-    if !is_root() {
-        return;
-    }
+    umsg_testkit::needs_root!();
     let dir = TestDir::shared();
     let namespace = dir.namespace();
     drop(make(&namespace).unwrap());
@@ -236,9 +232,7 @@ fn a_process_that_may_not_remove_one_keeps_no_other_from_opening_it_though_a_chi
 
 #[test]
 fn a_directory_that_takes_no_queue_is_an_error() {
-    if !is_root() {
-        return;
-    }
+    umsg_testkit::needs_root!();
     let dir = TestDir::shared();
     let namespace = dir.namespace();
     let mut way = namespace.queues().unwrap();

@@ -1,0 +1,35 @@
+//! Other users, which a test that runs as root can act as.
+
+/// A user that owns nothing.
+pub const NOBODY: u32 = 65534;
+
+/// Returns whether the test runs as root. If not, says that the test is left out.
+pub fn is_root() -> bool {
+    // SAFETY: a system call without arguments.
+    let is_root = unsafe { libc::geteuid() } == 0;
+    if !is_root {
+        eprintln!("left out: needs root, to act as several users");
+    }
+    is_root
+}
+
+/// Ends a test that does not run as root, and says so.
+#[macro_export]
+macro_rules! needs_root {
+    () => {
+        if !$crate::users::is_root() {
+            return;
+        }
+    };
+}
+
+/// Makes this process, whose one thread counts, a process of another user, without groups. As root.
+pub fn become_user(user: u32) {
+    // SAFETY: ids of this process.
+    let is_done = unsafe {
+        libc::setgroups(0, std::ptr::null()) == 0
+            && libc::setresgid(user, user, user) == 0
+            && libc::setresuid(user, user, user) == 0
+    };
+    assert!(is_done, "user {user}: {}", std::io::Error::last_os_error());
+}
