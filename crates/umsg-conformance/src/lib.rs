@@ -33,5 +33,6 @@ pub mod lives;
 pub mod ring;
 pub mod runner;
 pub mod site;
+pub mod stage;
 pub mod sys;
 pub mod sysv;

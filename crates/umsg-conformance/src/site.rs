@@ -5,13 +5,15 @@
 
 use std::ffi::{CStr, CString};
 use std::fmt;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::backend::{Answer, Attributes, Backend, Failure, Fd, Ownership, Status};
-use crate::children::{self, Carried, Child};
+use crate::backend::{Answer, Attributes, Backend, Fd, Ownership, Status};
+use crate::children::Carried;
 use crate::errno::Errno;
 use crate::runner;
+use crate::stage::Stage;
 use crate::sys;
 
 /// A message as it was received.
@@ -45,50 +47,32 @@ impl fmt::Debug for Message {
 
 /// Where a case runs.
 pub struct Site {
-    backend: Box<dyn Backend>,
+    stage: Stage<dyn Backend>,
     helper: PathBuf,
     names: AtomicU32,
+}
+
+impl Deref for Site {
+    type Target = Stage<dyn Backend>;
+
+    fn deref(&self) -> &Stage<dyn Backend> {
+        &self.stage
+    }
 }
 
 impl Site {
     /// A place with this backend; `helper` is the program `mq_probe`.
     pub fn new(backend: Box<dyn Backend>, helper: PathBuf) -> Site {
         Site {
-            backend,
+            stage: Stage { backend },
             helper,
             names: AtomicU32::new(0),
         }
     }
 
-    /// The backend itself, for the calls that only one file of cases makes.
-    pub fn backend(&self) -> &dyn Backend {
-        &*self.backend
-    }
-
     /// The program that does things to queues after an exec.
     pub fn helper(&self) -> &Path {
         &self.helper
-    }
-
-    /// The answer of a call, or the end of the case if it can't be asked.
-    pub fn ask<T>(&self, answer: Answer<T>) -> Result<T, Errno> {
-        match answer {
-            Ok(value) => Ok(value),
-            Err(Failure::Errno(errno)) => Err(errno),
-            Err(Failure::Unsupported(reason)) => self.skip(reason),
-        }
-    }
-
-    /// Ends the case: it can't be asked here.
-    pub fn skip(&self, reason: &str) -> ! {
-        runner::skip(reason)
-    }
-
-    /// Skips the case unless it runs as root.
-    pub fn need_root(&self) {
-        if !sys::is_root() {
-            self.skip("only root can become another user");
-        }
     }
 
     /// Skips the case unless descriptors are real ones.
@@ -177,17 +161,6 @@ impl Site {
     /// `mq_unlink`.
     pub fn unlink(&self, name: &CStr) -> Result<(), Errno> {
         self.ask(self.backend.unlink(name))
-    }
-
-    /// Forks a child that does some work and hands back what came of it.
-    pub fn child<'a, T: Carried>(&'a self, work: impl FnOnce() -> T) -> Child<'a, T> {
-        children::start(&*self.backend, work)
-    }
-
-    /// What comes of some work as another user. Needs root.
-    pub fn as_user<T: Carried>(&self, user: sys::User, work: impl FnOnce() -> T) -> T {
-        self.need_root();
-        children::start_as(&*self.backend, user, work).result()
     }
 }
 

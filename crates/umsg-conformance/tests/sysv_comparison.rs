@@ -1,45 +1,22 @@
 //! Random operations on the kernel's System V queues and on umsg's in lockstep; and the proof that a mistake would be
 //! found.
 
+#[macro_use]
 mod comparing;
 
-use comparing::{expect_found, expect_no_difference, expect_seen, operations};
+use comparing::{expect_found, expect_no_difference, expect_seen};
 use umsg_conformance::backend::Kind;
-use umsg_conformance::library;
 use umsg_conformance::sys;
 use umsg_conformance::sysv::SystemV;
 use umsg_conformance::sysv::backend::Flaw;
 
-/// How many operations are compared if it is not said.
-const OPERATIONS: u64 = 20_000;
-
-#[test]
-fn the_library_does_not_differ_from_the_kernel() {
-    expect_no_difference::<SystemV>(Kind::Native, operations(OPERATIONS));
-}
-
-#[test]
-fn the_c_library_does_not_differ_from_the_kernel() {
-    let library = library::c_path().unwrap_or_else(|why| panic!("{why}"));
-    expect_no_difference::<SystemV>(Kind::C(library.to_path_buf()), operations(OPERATIONS));
-}
-
-#[test]
-fn the_drop_in_does_not_differ_from_the_kernel() {
-    let library = library::path().unwrap_or_else(|why| panic!("{why}"));
-    expect_no_difference::<SystemV>(Kind::Dropin(library.to_path_buf()), operations(OPERATIONS));
-}
-
-#[test]
-fn preloaded_processes_do_not_differ_from_the_kernel() {
-    let library = library::path().unwrap_or_else(|why| panic!("{why}"));
-    let preloaded = Kind::Preloaded(library.to_path_buf());
-    expect_no_difference::<SystemV>(preloaded, operations(OPERATIONS));
-}
-
-#[test]
-fn the_kernel_does_not_differ_from_itself() {
-    expect_no_difference::<SystemV>(Kind::Kernel, operations(OPERATIONS));
+comparisons! {
+    SystemV,
+    the_library_does_not_differ_from_the_kernel,
+    the_c_library_does_not_differ_from_the_kernel,
+    the_drop_in_does_not_differ_from_the_kernel,
+    preloaded_processes_do_not_differ_from_the_kernel,
+    the_kernel_does_not_differ_from_itself,
 }
 
 #[test]

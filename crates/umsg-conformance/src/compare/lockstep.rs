@@ -6,8 +6,9 @@ use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
 
 use super::operation::{Call, Operation, Step, WORKERS};
+use super::party::Settled;
 use super::reply::{Leeway, Outcome, Reply};
-use super::side::{Settled, Setup, Side, Trouble};
+use super::side::{Setup, Side};
 use super::{Comparable, Waiting};
 use crate::sys::Pause;
 
@@ -67,8 +68,8 @@ enum Stop {
     KernelRefused,
 }
 
-impl From<Trouble> for Stop {
-    fn from(Trouble(text): Trouble) -> Stop {
+impl From<String> for Stop {
+    fn from(text: String) -> Stop {
         Stop::Differed(text)
     }
 }
@@ -260,7 +261,7 @@ impl<F: Comparable> Lockstep<'_, F> {
         }
     }
 
-    fn bury(&mut self, worker: usize) -> Result<(), Trouble> {
+    fn bury(&mut self, worker: usize) -> Result<(), String> {
         for side in &mut self.sides {
             side.bury(worker)?;
         }
@@ -269,7 +270,7 @@ impl<F: Comparable> Lockstep<'_, F> {
         Ok(())
     }
 
-    fn kill(&mut self, worker: usize) -> Result<(), Trouble> {
+    fn kill(&mut self, worker: usize) -> Result<(), String> {
         self.signal(worker, libc::SIGKILL);
         self.bury(worker)
     }
@@ -441,7 +442,7 @@ impl<F: Comparable> Lockstep<'_, F> {
                 self.blocked_in[worker] = None;
                 let other = match self.sides[1].answer(worker) {
                     Ok(other) => other,
-                    Err(Trouble(text)) => {
+                    Err(text) => {
                         self.note(worker, [kernel.to_string(), "blocks".to_string()]);
                         return Err(Stop::Differed(text));
                     }

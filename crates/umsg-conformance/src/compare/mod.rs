@@ -19,6 +19,7 @@ mod launch;
 pub mod lists;
 mod lockstep;
 mod operation;
+pub(crate) mod party;
 pub mod posix;
 pub mod processes;
 mod random;
@@ -430,7 +431,7 @@ pub fn run<F: Comparable>(config: &Config<'_, F>) -> Result<Summary, Failure> {
     };
     while summary.operations < config.operations {
         let steps = histories.history(HISTORY);
-        let played = comparison.play(&steps, side::PATIENCE);
+        let played = comparison.play(&steps, party::PATIENCE);
         summary.add(&played);
         match played.end {
             End::Agreed => {}

@@ -1,6 +1,7 @@
 //! One side of the comparison: its workers, and the coordinator's knowledge of them.
 
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::ops::{Deref, DerefMut};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -8,17 +9,10 @@ use std::time::Duration;
 use super::Comparable;
 use super::launch::{Assignment, Launch};
 use super::operation::{Step, WORKERS};
-use super::reply::Reply;
+use super::party::{PATIENCE, Party};
 use super::worker::{FIRST_SOCKET, Shared, Worker};
 use crate::backend::{Basics, Kind};
-use crate::sys::{self, Forked, Pause, Pid};
-
-/// The time to wait for an event that must happen.
-pub const PATIENCE: Duration = Duration::from_secs(20);
-
-/// A side that is not as it should be, whatever the other one does.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Trouble(pub String);
+use crate::sys::{self, Forked};
 
 /// The parts of a side, for every history.
 pub struct Setup<F: Comparable> {
@@ -66,21 +60,24 @@ impl<F: Comparable> Setup<F> {
     }
 }
 
-/// Returns the answer of a worker, or that it is blocked.
-pub enum Settled {
-    /// It sleeps in the call.
-    Blocked,
-    /// It answered.
-    Answered(Reply),
-}
-
 /// The processes of one side during one history.
 pub struct Side<'a, F: Comparable> {
     setup: &'a Setup<F>,
-    sockets: Vec<OwnedFd>,
-    words: &'static [AtomicU32],
-    processes: [Option<Pid>; WORKERS],
-    patience: Duration,
+    party: Party,
+}
+
+impl<F: Comparable> Deref for Side<'_, F> {
+    type Target = Party;
+
+    fn deref(&self) -> &Party {
+        &self.party
+    }
+}
+
+impl<F: Comparable> DerefMut for Side<'_, F> {
+    fn deref_mut(&mut self) -> &mut Party {
+        &mut self.party
+    }
 }
 
 impl<'a, F: Comparable> Side<'a, F> {
@@ -106,23 +103,11 @@ impl<'a, F: Comparable> Side<'a, F> {
                 begin(setup, steps, words, theirs)
             }
         };
+        let name = format!("on the {}, w", setup.kind.label());
         Side {
             setup,
-            sockets: ours,
-            words,
-            processes: [Some(first), None, None, None],
-            patience,
+            party: Party::new(name, ours, words, first, patience),
         }
-    }
-
-    /// What to call it.
-    pub fn label(&self) -> &'static str {
-        self.setup.kind.label()
-    }
-
-    /// How long to wait for an answer that the other side has given.
-    pub fn patience(&self) -> Duration {
-        self.patience
     }
 
     /// Whether the numbers that it chooses have to be those of the other side.
@@ -132,110 +117,14 @@ impl<'a, F: Comparable> Side<'a, F> {
 
     /// The words that belong to the family.
     pub fn own_words(&self) -> &'static [AtomicU32] {
-        &self.words[WORKERS..]
-    }
-
-    /// The process of a worker.
-    fn process(&self, worker: usize) -> Pid {
-        self.processes[worker].expect("a living worker")
-    }
-
-    /// Takes note of a worker that was forked.
-    pub fn adopt(&mut self, worker: usize, process: Pid) {
-        self.processes[worker] = Some(process);
+        &self.words()[WORKERS..]
     }
 
     /// Tells a worker to do a step.
-    pub fn command(&self, worker: usize, step: usize) -> Result<(), Trouble> {
+    pub fn command(&self, worker: usize, step: usize) -> Result<(), String> {
         // The worker is idle: it may get the same step again.
-        self.words[worker].store(0, Ordering::Release);
-        let socket = self.sockets[worker].as_raw_fd();
-        sys::write_record(socket, &(step as u32).to_le_bytes())
-            .map_err(|error| self.fault(worker, &format!("can't be told anything: {error}")))
-    }
-
-    fn fault(&self, worker: usize, what: &str) -> Trouble {
-        Trouble(format!("on the {}, w{worker} {what}", self.label()))
-    }
-
-    fn read(&self, worker: usize) -> Result<Reply, Trouble> {
-        let mut buffer = vec![0; 128 * 1024];
-        let length = sys::read_record(self.sockets[worker].as_raw_fd(), &mut buffer).unwrap_or(0);
-        Reply::decode(&buffer[..length]).ok_or_else(|| self.fault(worker, "gave no proper answer"))
-    }
-
-    fn has_answered(&self, worker: usize) -> bool {
-        sys::readable(self.sockets[worker].as_raw_fd(), Duration::ZERO)
-    }
-
-    /// Waits for the answer of a worker that does not block.
-    pub fn answer(&self, worker: usize) -> Result<Reply, Trouble> {
-        let socket = self.sockets[worker].as_raw_fd();
-        let mut pause = Pause::new(self.patience);
-        loop {
-            if sys::readable(socket, Duration::from_millis(50)) {
-                return self.read(worker);
-            }
-            if sys::is_gone(self.process(worker)) && !self.has_answered(worker) {
-                return Err(self.fault(worker, "died"));
-            }
-            if !pause.again() {
-                let state = sys::state(self.process(worker)).map_or('?', char::from);
-                let what = format!(
-                    "gave no answer within {:?} (its state is {state})",
-                    self.patience
-                );
-                return Err(self.fault(worker, &what));
-            }
-        }
-    }
-
-    /// Waits until a worker has answered or sleeps in the call of this step.
-    pub fn settle(&self, worker: usize, step: usize) -> Result<Settled, Trouble> {
-        let mut pause = Pause::new(PATIENCE);
-        loop {
-            if self.has_answered(worker) {
-                return self.read(worker).map(Settled::Answered);
-            }
-            let begun = self.words[worker].load(Ordering::Acquire) == step as u32 + 1;
-            match sys::state(self.process(worker)) {
-                None | Some(b'Z' | b'X') => return Err(self.fault(worker, "died")),
-                // It may have answered between the two looks.
-                Some(b'S') if begun && !self.has_answered(worker) => return Ok(Settled::Blocked),
-                _ if !pause.again() => {
-                    return Err(self.fault(worker, "neither answers nor sleeps"));
-                }
-                _ => {}
-            }
-        }
-    }
-
-    /// Sends a worker a signal.
-    pub fn signal(&self, worker: usize, signal: i32) {
-        sys::kill(self.process(worker), signal);
-    }
-
-    /// Stops and continues a worker.
-    pub fn stop_and_continue(&self, worker: usize) -> Result<(), Trouble> {
-        let process = self.process(worker);
-        sys::kill(process, libc::SIGSTOP);
-        let mut pause = Pause::new(PATIENCE);
-        while sys::state(process) != Some(b'T') {
-            if !pause.again() || sys::is_gone(process) {
-                return Err(self.fault(worker, "can't be stopped"));
-            }
-        }
-        sys::kill(process, libc::SIGCONT);
-        Ok(())
-    }
-
-    /// Waits for the end of a worker that exits or was killed.
-    pub fn bury(&mut self, worker: usize) -> Result<(), Trouble> {
-        if !sys::wait_until_gone(self.process(worker), PATIENCE) {
-            return Err(self.fault(worker, "does not end"));
-        }
-        self.processes[worker] = None;
-        Ok(())
+        self.words()[worker].store(0, Ordering::Release);
+        self.tell(worker, &(step as u32).to_le_bytes())
     }
 }
 
@@ -268,17 +157,7 @@ fn begin<F: Comparable>(
 
 impl<F: Comparable> Drop for Side<'_, F> {
     fn drop(&mut self) {
-        let processes: Vec<Pid> = self.processes.iter().flatten().copied().collect();
-        for &process in &processes {
-            sys::kill(process, libc::SIGKILL);
-        }
-        for (worker, &process) in processes.iter().enumerate() {
-            if worker == 0 {
-                sys::wait(process, PATIENCE);
-            } else {
-                sys::wait_until_gone(process, PATIENCE);
-            }
-        }
+        self.party.end();
         self.setup.remove_queues(self.own_words());
     }
 }

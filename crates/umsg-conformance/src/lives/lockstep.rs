@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use super::act::{Act, PROCESSES, Step, succeeded};
 use super::gaps::{Gap, Ledger};
-use super::side::{Queues, Settled, Side};
+use super::side::{Queues, Side};
+use crate::compare::party::Settled;
 use crate::compare::{Leeway, Outcome, Reply};
 use crate::sys::Pause;
 

@@ -134,7 +134,12 @@ pub fn run(config: &Config<'_>) -> Result<Summary, Failure> {
     let in_time = || config.budget.is_none_or(|budget| began.elapsed() < budget);
     while summary.operations < config.operations && in_time() {
         let steps = generator.history();
-        let played = lockstep::play(config.program, &sides, &steps, side::PATIENCE);
+        let played = lockstep::play(
+            config.program,
+            &sides,
+            &steps,
+            crate::compare::party::PATIENCE,
+        );
         summary.operations += played.operations;
         summary.blocked += played.blocked;
         for (what, count) in &played.seen {

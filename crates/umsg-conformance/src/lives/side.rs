@@ -1,20 +1,17 @@
 //! One side of a history: its processes, and the coordinator's knowledge of them.
 
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::ops::{Deref, DerefMut};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use super::act::{Act, PROCESSES};
 use super::actor::{ACTOR, FIRST_SOCKET, MAILBOX, MEMORY, WORDS};
-use crate::compare::Reply;
+use crate::compare::party::Party;
 use crate::runner::namespace_directory;
-use crate::sys::{self, Forked, Pause, Pid};
-
-/// How long to wait for an event that is certain.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+use crate::sys::{self, Forked};
 
 /// Which queues the processes of a side use.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,23 +22,25 @@ pub enum Queues {
     Dropin(PathBuf),
 }
 
-/// The report of a process to the coordinator.
-pub enum Settled {
-    /// It sleeps in its call.
-    Blocked,
-    /// It answered.
-    Answered(Reply),
-}
-
 /// The processes of one side during one history.
 pub struct Side {
-    label: &'static str,
-    sockets: Vec<OwnedFd>,
-    words: &'static [AtomicU32],
-    processes: [Option<Pid>; PROCESSES],
-    patience: Duration,
+    party: Party,
     /// Removed when the history ends.
     _directory: Option<tempfile::TempDir>,
+}
+
+impl Deref for Side {
+    type Target = Party;
+
+    fn deref(&self) -> &Party {
+        &self.party
+    }
+}
+
+impl DerefMut for Side {
+    fn deref_mut(&mut self) -> &mut Party {
+        &mut self.party
+    }
 }
 
 impl Side {
@@ -92,131 +91,24 @@ impl Side {
                 sys::leave(6);
             }
         };
-        let mut processes = [None; PROCESSES];
-        processes[0] = Some(first);
         let side = Side {
-            label,
-            sockets: ours,
-            words,
-            processes,
-            patience,
+            party: Party::new(format!("{label}: p"), ours, words, first, patience),
             _directory: directory,
         };
         side.answer(0)?;
         Ok(side)
     }
 
-    fn process(&self, process: usize) -> Pid {
-        self.processes[process].expect("a living process")
-    }
-
-    fn fault(&self, process: usize, what: &str) -> String {
-        format!("{}: p{process} {what}", self.label)
-    }
-
-    /// Enters a process that was forked.
-    pub fn adopt(&mut self, process: usize, pid: Pid) {
-        self.processes[process] = Some(pid);
-    }
-
     /// Tells a process to act.
     pub fn command(&self, process: usize, number: usize, act: Act) -> Result<(), String> {
         let text = serde_json::to_vec(&(number as u32, act)).expect("an act as JSON");
-        sys::write_record(self.sockets[process].as_raw_fd(), &text)
-            .map_err(|error| self.fault(process, &format!("takes no command: {error}")))
-    }
-
-    fn read(&self, process: usize) -> Result<Reply, String> {
-        let mut buffer = vec![0; 16 * 1024];
-        let length = sys::read_record(self.sockets[process].as_raw_fd(), &mut buffer).unwrap_or(0);
-        Reply::decode(&buffer[..length]).ok_or_else(|| self.fault(process, "gave no proper answer"))
-    }
-
-    fn has_answered(&self, process: usize) -> bool {
-        sys::readable(self.sockets[process].as_raw_fd(), Duration::ZERO)
-    }
-
-    /// Waits for the answer of a process that does not block.
-    pub fn answer(&self, process: usize) -> Result<Reply, String> {
-        self.answer_within(process, self.patience)
-    }
-
-    /// As [`answer`](Self::answer), for a limited time.
-    pub fn answer_within(&self, process: usize, time: Duration) -> Result<Reply, String> {
-        let mut pause = Pause::new(time);
-        loop {
-            let socket = self.sockets[process].as_raw_fd();
-            if sys::readable(socket, Duration::from_millis(50)) {
-                return self.read(process);
-            }
-            if sys::is_gone(self.process(process)) && !self.has_answered(process) {
-                return Err(self.fault(process, "died"));
-            }
-            if !pause.again() {
-                return Err(self.fault(process, "gives no answer, as if blocked"));
-            }
-        }
-    }
-
-    /// Waits until a process has answered or sleeps in the call of this step.
-    pub fn settle(&self, process: usize, number: usize) -> Result<Settled, String> {
-        let mut pause = Pause::new(PATIENCE);
-        loop {
-            if self.has_answered(process) {
-                return self.read(process).map(Settled::Answered);
-            }
-            let begun = self.words[process].load(Ordering::Acquire) == number as u32 + 1;
-            match sys::state(self.process(process)) {
-                None | Some(b'Z' | b'X') => return Err(self.fault(process, "died")),
-                // The process may have answered between the two looks.
-                Some(b'S') if begun && !self.has_answered(process) => return Ok(Settled::Blocked),
-                _ if !pause.again() => {
-                    return Err(self.fault(process, "neither answers nor sleeps"));
-                }
-                _ => {}
-            }
-        }
-    }
-
-    /// Sends a process a signal.
-    pub fn signal(&self, process: usize, signal: i32) {
-        sys::kill(self.process(process), signal);
-    }
-
-    /// Stops and continues a process.
-    pub fn stop_and_continue(&self, process: usize) -> Result<(), String> {
-        let pid = self.process(process);
-        sys::kill(pid, libc::SIGSTOP);
-        let mut pause = Pause::new(PATIENCE);
-        while sys::state(pid) != Some(b'T') {
-            if !pause.again() || sys::is_gone(pid) {
-                return Err(self.fault(process, "can't be stopped"));
-            }
-        }
-        sys::kill(pid, libc::SIGCONT);
-        Ok(())
-    }
-
-    /// Waits for the end of a process that exits or was killed.
-    pub fn bury(&mut self, process: usize) -> Result<(), String> {
-        if !sys::wait_until_gone(self.process(process), PATIENCE) {
-            return Err(self.fault(process, "does not end"));
-        }
-        self.processes[process] = None;
-        Ok(())
+        self.tell(process, &text)
     }
 }
 
 impl Drop for Side {
     fn drop(&mut self) {
-        for &pid in self.processes.iter().flatten() {
-            sys::kill(pid, libc::SIGKILL);
-        }
-        for &pid in self.processes.iter().flatten() {
-            sys::wait_until_gone(pid, PATIENCE);
-            // Only the first process is a child of this one.
-            sys::wait(pid, PATIENCE);
-        }
-        sys::unmap_words(self.words);
+        self.party.end();
+        sys::unmap_words(self.party.words());
     }
 }

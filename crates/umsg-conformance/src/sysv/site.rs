@@ -4,15 +4,17 @@
 //! `Result<_, Errno>`. What does not say that it waits has `IPC_NOWAIT`, so that a case never hangs by mistake.
 
 use std::fmt;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use libc::{IPC_CREAT, IPC_EXCL, IPC_NOWAIT, IPC_PRIVATE, IPC_STAT};
 
 use super::backend::{Backend, Change, Functions, Id, Info, MSG_COPY, Status};
-use crate::backend::{Answer, Failure};
+use crate::backend::Answer;
 use crate::children::{self, Carried, Child};
 use crate::errno::Errno;
 use crate::runner;
+use crate::stage::Stage;
 use crate::sys;
 
 /// A buffer that every message fits into, in bytes: the kernel's default for the longest one.
@@ -58,44 +60,26 @@ impl Carried for Message {
 
 /// Where a case runs.
 pub struct Site {
-    backend: Box<dyn Backend>,
+    stage: Stage<dyn Backend>,
     alone: bool,
     keys: AtomicU32,
+}
+
+impl Deref for Site {
+    type Target = Stage<dyn Backend>;
+
+    fn deref(&self) -> &Stage<dyn Backend> {
+        &self.stage
+    }
 }
 
 impl Site {
     /// A place with this backend; `alone` if no other process's queues can be seen from it.
     pub fn new(backend: Box<dyn Backend>, alone: bool) -> Site {
         Site {
-            backend,
+            stage: Stage { backend },
             alone,
             keys: AtomicU32::new(0),
-        }
-    }
-
-    /// The backend itself, for the calls that only one file of cases makes.
-    pub fn backend(&self) -> &dyn Backend {
-        &*self.backend
-    }
-
-    /// The answer of a call, or the end of the case if it can't be asked.
-    pub fn ask<T>(&self, answer: Answer<T>) -> Result<T, Errno> {
-        match answer {
-            Ok(value) => Ok(value),
-            Err(Failure::Errno(errno)) => Err(errno),
-            Err(Failure::Unsupported(reason)) => self.skip(reason),
-        }
-    }
-
-    /// Ends the case: it can't be asked here.
-    pub fn skip(&self, reason: &str) -> ! {
-        runner::skip(reason)
-    }
-
-    /// Skips the case unless it runs as root.
-    pub fn need_root(&self) {
-        if !sys::is_root() {
-            self.skip("only root can become another user");
         }
     }
 
@@ -186,11 +170,6 @@ impl Site {
         self.ask(self.backend.info(command))
     }
 
-    /// Forks a child that does some work and hands back what came of it.
-    pub fn child<'a, T: Carried>(&'a self, work: impl FnOnce() -> T) -> Child<'a, T> {
-        children::start(&*self.backend, work)
-    }
-
     /// A child that is blocked in its work.
     pub fn blocked<'a, T: Carried>(&'a self, work: impl FnOnce() -> T) -> Child<'a, T> {
         let child = self.child(work);
@@ -208,12 +187,6 @@ impl Site {
         let child = children::start_as(&*self.backend, user, work);
         child.wait_until_blocked();
         child
-    }
-
-    /// What comes of some work as another user. Needs root.
-    pub fn as_user<T: Carried>(&self, user: sys::User, work: impl FnOnce() -> T) -> T {
-        self.need_root();
-        children::start_as(&*self.backend, user, work).result()
     }
 }
 

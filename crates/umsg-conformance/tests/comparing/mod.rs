@@ -2,11 +2,12 @@
 //!
 //! `UMSG_COMPARE_OPS` sets the number of operations, `UMSG_COMPARE_SEED` where chance begins.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use umsg_conformance::backend::Kind;
 use umsg_conformance::compare::{self, Comparable, Config, Failure, Summary};
+use umsg_conformance::library;
 
 fn number(variable: &str, otherwise: u64) -> u64 {
     std::env::var(variable)
@@ -30,17 +31,56 @@ fn run<F: Comparable>(backend: Kind<F>, operations: u64, seed: u64) -> Result<Su
     })
 }
 
+/// Makes the tests that compare a family of calls on umsg's queues with the kernel's: through the library, the C library, the drop-in, and
+/// in preloaded processes; and the kernel with itself.
+macro_rules! comparisons {
+    ($family:ty, $native:ident, $c:ident, $dropin:ident, $preloaded:ident, $kernel:ident,) => {
+        #[test]
+        fn $native() {
+            comparing::compare::<$family>(Kind::Native);
+        }
+
+        #[test]
+        fn $c() {
+            let library = umsg_conformance::library::c_path().unwrap_or_else(|why| panic!("{why}"));
+            comparing::compare::<$family>(Kind::C(library.to_path_buf()));
+        }
+
+        #[test]
+        fn $dropin() {
+            comparing::compare::<$family>(Kind::Dropin(comparing::dropin()));
+        }
+
+        #[test]
+        fn $preloaded() {
+            comparing::compare::<$family>(Kind::Preloaded(comparing::dropin()));
+        }
+
+        #[test]
+        fn $kernel() {
+            comparing::compare::<$family>(Kind::Kernel);
+        }
+    };
+}
+
+/// Compares as many operations as `UMSG_COMPARE_OPS` says.
+#[track_caller]
+pub fn compare<F: Comparable>(backend: Kind<F>) {
+    expect_no_difference(backend, number("UMSG_COMPARE_OPS", 20_000));
+}
+
+/// The drop-in.
+pub fn dropin() -> PathBuf {
+    let library = library::path().unwrap_or_else(|why| panic!("{why}"));
+    library.to_path_buf()
+}
+
 /// Compares, and is content only if there is no difference.
 #[track_caller]
 pub fn expect_no_difference<F: Comparable>(backend: Kind<F>, operations: u64) -> Summary {
     let seed = number("UMSG_COMPARE_SEED", 1);
     let summary = run(backend, operations, seed);
     summary.unwrap_or_else(|failure| panic!("{failure}"))
-}
-
-/// How many operations to compare.
-pub fn operations(otherwise: u64) -> u64 {
-    number("UMSG_COMPARE_OPS", otherwise)
 }
 
 /// Is content only if each of these calls was answered like this at least once.

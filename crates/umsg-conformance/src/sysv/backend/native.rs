@@ -144,15 +144,6 @@ impl From<Entry> for Status {
 
 impl From<MsgInfo> for Info {
     fn from(from: MsgInfo) -> Info {
-        Info {
-            pool: from.msgpool,
-            map: from.msgmap,
-            max: from.msgmax,
-            mnb: from.msgmnb,
-            mni: from.msgmni,
-            ssz: from.msgssz,
-            tql: from.msgtql,
-            seg: from.msgseg.into(),
-        }
+        from.in_c().into()
     }
 }

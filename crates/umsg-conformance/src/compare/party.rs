@@ -1,0 +1,179 @@
+//! Processes that a coordinator commands: it tells them what to do, and waits until they have answered or are blocked.
+
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use super::Reply;
+use crate::sys::{self, Pause, Pid};
+
+/// The time to wait for an event that must happen.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The state of a process that was given a step.
+pub enum Settled {
+    /// It sleeps in the call.
+    Blocked,
+    /// It answered.
+    Answered(Reply),
+}
+
+/// The processes of one side during one history, by their numbers.
+pub struct Party {
+    /// What errors call a process, before its number.
+    name: String,
+    sockets: Vec<OwnedFd>,
+    /// For each process the number of the step that it has begun, plus one.
+    words: &'static [AtomicU32],
+    processes: Vec<Option<Pid>>,
+    patience: Duration,
+}
+
+impl Party {
+    /// A party with its first process. `patience` is the time for an answer that the other side has given.
+    pub fn new(
+        name: String,
+        sockets: Vec<OwnedFd>,
+        words: &'static [AtomicU32],
+        first: Pid,
+        patience: Duration,
+    ) -> Party {
+        let mut processes = vec![None; sockets.len()];
+        processes[0] = Some(first);
+        Party {
+            name,
+            sockets,
+            words,
+            processes,
+            patience,
+        }
+    }
+
+    /// The time for an answer that the other side has given.
+    pub fn patience(&self) -> Duration {
+        self.patience
+    }
+
+    /// The memory that the processes share.
+    pub fn words(&self) -> &'static [AtomicU32] {
+        self.words
+    }
+
+    /// The living processes.
+    pub fn living(&self) -> Vec<Pid> {
+        self.processes.iter().flatten().copied().collect()
+    }
+
+    fn process(&self, number: usize) -> Pid {
+        self.processes[number].expect("a living process")
+    }
+
+    fn fault(&self, number: usize, what: &str) -> String {
+        format!("{}{number} {what}", self.name)
+    }
+
+    /// Enters a process that was forked.
+    pub fn adopt(&mut self, number: usize, process: Pid) {
+        self.processes[number] = Some(process);
+    }
+
+    /// Tells a process what to do.
+    pub fn tell(&self, number: usize, what: &[u8]) -> Result<(), String> {
+        sys::write_record(self.sockets[number].as_raw_fd(), what)
+            .map_err(|error| self.fault(number, &format!("can't be told anything: {error}")))
+    }
+
+    fn read(&self, number: usize) -> Result<Reply, String> {
+        let mut buffer = vec![0; 128 * 1024];
+        let length = sys::read_record(self.sockets[number].as_raw_fd(), &mut buffer).unwrap_or(0);
+        Reply::decode(&buffer[..length]).ok_or_else(|| self.fault(number, "gave no proper answer"))
+    }
+
+    fn has_answered(&self, number: usize) -> bool {
+        sys::readable(self.sockets[number].as_raw_fd(), Duration::ZERO)
+    }
+
+    /// Waits for the answer of a process that does not block.
+    pub fn answer(&self, number: usize) -> Result<Reply, String> {
+        self.answer_within(number, self.patience)
+    }
+
+    /// As [`answer`](Self::answer), for a limited time.
+    pub fn answer_within(&self, number: usize, time: Duration) -> Result<Reply, String> {
+        let socket = self.sockets[number].as_raw_fd();
+        let mut pause = Pause::new(time);
+        loop {
+            if sys::readable(socket, Duration::from_millis(50)) {
+                return self.read(number);
+            }
+            if sys::is_gone(self.process(number)) && !self.has_answered(number) {
+                return Err(self.fault(number, "died"));
+            }
+            if !pause.again() {
+                let state = sys::state(self.process(number)).map_or('?', char::from);
+                let what = format!("gave no answer within {time:?} (its state is {state})");
+                return Err(self.fault(number, &what));
+            }
+        }
+    }
+
+    /// Waits until a process has answered or sleeps in the call of this step.
+    pub fn settle(&self, number: usize, step: usize) -> Result<Settled, String> {
+        let mut pause = Pause::new(PATIENCE);
+        loop {
+            if self.has_answered(number) {
+                return self.read(number).map(Settled::Answered);
+            }
+            let begun = self.words[number].load(Ordering::Acquire) == step as u32 + 1;
+            match sys::state(self.process(number)) {
+                None | Some(b'Z' | b'X') => return Err(self.fault(number, "died")),
+                // It may have answered between the two looks.
+                Some(b'S') if begun && !self.has_answered(number) => return Ok(Settled::Blocked),
+                _ if !pause.again() => {
+                    return Err(self.fault(number, "neither answers nor sleeps"));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Sends a process a signal.
+    pub fn signal(&self, number: usize, signal: i32) {
+        sys::kill(self.process(number), signal);
+    }
+
+    /// Stops and continues a process.
+    pub fn stop_and_continue(&self, number: usize) -> Result<(), String> {
+        let process = self.process(number);
+        sys::kill(process, libc::SIGSTOP);
+        let mut pause = Pause::new(PATIENCE);
+        while sys::state(process) != Some(b'T') {
+            if !pause.again() || sys::is_gone(process) {
+                return Err(self.fault(number, "can't be stopped"));
+            }
+        }
+        sys::kill(process, libc::SIGCONT);
+        Ok(())
+    }
+
+    /// Waits for the end of a process that exits or was killed.
+    pub fn bury(&mut self, number: usize) -> Result<(), String> {
+        if !sys::wait_until_gone(self.process(number), PATIENCE) {
+            return Err(self.fault(number, "does not end"));
+        }
+        self.processes[number] = None;
+        Ok(())
+    }
+
+    /// Kills all processes, and waits for their ends. Only the first process is a child of this one.
+    pub fn end(&mut self) {
+        let processes = self.living();
+        for &process in &processes {
+            sys::kill(process, libc::SIGKILL);
+        }
+        for &process in &processes {
+            sys::wait_until_gone(process, PATIENCE);
+            sys::wait(process, PATIENCE);
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! The parts of a case's environment that POSIX and System V queues share.
+
+use crate::backend::{Answer, Basics, Failure};
+use crate::children::{self, Carried, Child};
+use crate::errno::Errno;
+use crate::runner;
+use crate::sys;
+
+/// A backend, and the children and users for the actions of a case.
+pub struct Stage<B: Basics + ?Sized> {
+    pub(crate) backend: Box<B>,
+}
+
+impl<B: Basics + ?Sized> Stage<B> {
+    /// The backend itself, for the calls that only one file of cases makes.
+    pub fn backend(&self) -> &B {
+        &self.backend
+    }
+
+    /// The answer of a call, or the end of the case if it can't be asked.
+    pub fn ask<T>(&self, answer: Answer<T>) -> Result<T, Errno> {
+        match answer {
+            Ok(value) => Ok(value),
+            Err(Failure::Errno(errno)) => Err(errno),
+            Err(Failure::Unsupported(reason)) => self.skip(reason),
+        }
+    }
+
+    /// Ends the case: it can't be asked here.
+    pub fn skip(&self, reason: &str) -> ! {
+        runner::skip(reason)
+    }
+
+    /// Skips the case unless it runs as root.
+    pub fn need_root(&self) {
+        if !sys::is_root() {
+            self.skip("only root can become another user");
+        }
+    }
+
+    /// Forks a child that does some work and hands back what came of it.
+    pub fn child<'a, T: Carried>(&'a self, work: impl FnOnce() -> T) -> Child<'a, T> {
+        children::start(&*self.backend, work)
+    }
+
+    /// The result of some work as another user. Needs root.
+    pub fn as_user<T: Carried>(&self, user: sys::User, work: impl FnOnce() -> T) -> T {
+        self.need_root();
+        children::start_as(&*self.backend, user, work).result()
+    }
+}
