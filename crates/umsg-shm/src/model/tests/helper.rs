@@ -9,7 +9,7 @@
 //! | a call leaves the flag up | each send after the death of a helper calls it |
 
 use super::stage::{LATER, Queue, Slices, alive, explore};
-use super::subject::Subject;
+use super::subject::{Deaths, Subject};
 use crate::crash::Point;
 use crate::doorbell::{LEVELS, is_called};
 use crate::lock::SLICE;
@@ -20,8 +20,6 @@ use crate::sync::Ordering;
 use crate::sys::clock::{self, Deadline};
 use crate::sys::futex;
 use loom::thread::JoinHandle;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 const HELPER: u32 = 1;
 const CALLER: u32 = 2;
@@ -138,25 +136,25 @@ fn a_caller_that_dies_delays_its_helper_by_a_slice() {
     ];
     let deaths = points.map(Death::At).into_iter().chain([Death::Waking]);
     for death in deaths {
-        let died_once = Arc::new(AtomicBool::new(false));
+        let deaths = Deaths::default();
         for fifo in [Fifo::Private, Fifo::Shared] {
-            let died = Arc::clone(&died_once);
             let name = format!("helper: its caller dies, {death:?}");
-            explore(&name, 1, Slices::End, move || {
+            deaths.explore(&name, 1, Slices::End, move || {
                 world::doom(CALLER, death, 1);
                 let (queue, feed, value) = helped(2, fifo);
                 let helper = helper(&queue, feed, value, Slices::End, |(message, _)| message);
                 let caller = send(&queue, CALLER);
-                if thread::join(caller).is_none() {
-                    died.store(true, Relaxed);
+                let died = thread::join(caller).is_none();
+                if died {
                     // The dead may have sent its message.
                     queue.direct(|queue, me| queue.send(me, (7, 0), LATER).unwrap());
                 }
                 alive(helper);
                 assert!(!queue.empty().is_empty());
+                died
             });
         }
-        assert!(died_once.load(Relaxed), "nobody comes by {death:?}");
+        deaths.expect(&format!("helper: {death:?}"));
     }
 }
 

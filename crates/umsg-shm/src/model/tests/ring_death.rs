@@ -8,15 +8,13 @@
 
 use super::ring_stage::{OWNER, Ring};
 use super::stage::{Slices, alive, explore};
-use super::subject::Subject;
+use super::subject::{Deaths, Subject};
 use crate::crash::Point;
 use crate::model::thread;
 use crate::model::world::{self, Death};
 use crate::posix_engine::{CLOSED, Refused};
 use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 /// Explores a model in which a process dies; and makes sure that this happens.
 fn dies(
@@ -25,14 +23,9 @@ fn dies(
     slices: Slices,
     play: impl Fn() -> bool + Send + Sync + 'static,
 ) {
-    let died_once = Arc::new(AtomicBool::new(false));
-    let died = Arc::clone(&died_once);
-    explore(name, preemptions, slices, move || {
-        if play() {
-            died.store(true, SeqCst);
-        }
-    });
-    assert!(died_once.load(SeqCst), "{name}: the point is never reached");
+    let deaths = Deaths::default();
+    deaths.explore(name, preemptions, slices, play);
+    deaths.expect(name);
 }
 
 /// Where a sender dies, and whether its message was sent.

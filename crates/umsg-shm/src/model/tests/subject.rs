@@ -113,13 +113,35 @@ pub(super) fn explore_death(
     preemptions: usize,
     model: impl Fn() -> bool + Send + Sync + 'static,
 ) {
-    let has_died = Arc::new(AtomicBool::new(false));
-    let died = Arc::clone(&has_died);
-    explore(name, preemptions, Slices::End, move || {
-        if model() {
-            died.store(true, Relaxed);
-        }
-    });
-    let has_died = has_died.load(Relaxed);
-    assert!(has_died, "{name}: the point is never reached");
+    let deaths = Deaths::default();
+    deaths.explore(name, preemptions, Slices::End, model);
+    deaths.expect(name);
+}
+
+/// Models in which a process dies: at least in one execution of one of them.
+#[derive(Default)]
+pub(super) struct Deaths(Arc<AtomicBool>);
+
+impl Deaths {
+    /// Explores a model, which says whether the process died.
+    pub(super) fn explore(
+        &self,
+        name: &str,
+        preemptions: usize,
+        slices: Slices,
+        model: impl Fn() -> bool + Send + Sync + 'static,
+    ) {
+        let died = Arc::clone(&self.0);
+        explore(name, preemptions, slices, move || {
+            if model() {
+                died.store(true, Relaxed);
+            }
+        });
+    }
+
+    /// Fails unless the process died once.
+    #[track_caller]
+    pub(super) fn expect(self, name: &str) {
+        assert!(self.0.load(Relaxed), "{name}: the point is never reached");
+    }
 }

@@ -10,36 +10,77 @@
 //! | a poller of every edge learns of a message after it is sent | a death in between leaves a message that was not reported |
 //! | a receiver does not wait for a sender that is ringing | a message that was shown can't be received |
 
-use super::stage::{LATER, Queue, Slices, alive, explore};
-use super::subject::Subject;
+use super::stage::{LATER, Message, Queue, Slices, alive, explore};
+use super::subject::{Deaths, Subject};
 use super::sysv_stage;
 use crate::crash::Point;
 use crate::doorbell::{LEVELS, MESSAGES, ROOM};
 use crate::model::doorbell::Doorbell;
-use crate::model::thread;
+use crate::model::thread::{self, Thread};
 use crate::model::world::{self, Death};
 use crate::posix_engine::WATCHED;
 use crate::sync::{Ordering, spin_hint};
 use crate::sys::clock::Deadline;
 use crate::sysv_engine::order::Want;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// A queue that is polled, of two messages at most.
-fn watched(messages: usize) -> Queue {
-    let queue = Queue::new(2, 2);
-    queue.direct(|queue, me| {
-        for number in 0..messages {
-            let message = (number as u64, 0);
-            queue.send(me, message, Deadline::Passed).unwrap();
-        }
-        queue.engine().watch(me, LEVELS).unwrap();
-    });
-    queue
+/// A queue of either engine with a doorbell.
+trait Polled: Subject {
+    /// A message that carries this number.
+    fn message(number: u64) -> Self::Message;
+
+    fn begin_to_poll(&self, me: &Thread);
+
+    fn shows(&self) -> (bool, bool);
+
+    /// As a poller: holds this many messages, which are numbered from 0.
+    fn polled(self, messages: u64) -> Self {
+        let messages: Vec<_> = (0..messages).map(Self::message).collect();
+        let queue = self.filled(&messages);
+        queue.direct(Self::begin_to_poll);
+        queue
+    }
 }
 
-fn shows(queue: &Queue) -> (bool, bool) {
-    queue.engine().doorbell().shows()
+impl Polled for Queue {
+    fn message(number: u64) -> Message {
+        (number, 0)
+    }
+
+    fn begin_to_poll(&self, me: &Thread) {
+        self.engine().watch(me, LEVELS).unwrap();
+    }
+
+    fn shows(&self) -> (bool, bool) {
+        self.engine().doorbell().shows()
+    }
+}
+
+impl Polled for sysv_stage::Queue {
+    fn message(number: u64) -> sysv_stage::Message {
+        (number, 1)
+    }
+
+    fn begin_to_poll(&self, me: &Thread) {
+        self.engine().watch(me, LEVELS).unwrap();
+    }
+
+    fn shows(&self) -> (bool, bool) {
+        self.engine().doorbell().shows()
+    }
+}
+
+/// A queue that is polled, of two messages at most.
+fn watched(messages: u64) -> Queue {
+    Queue::new(2, 2).polled(messages)
+}
+
+/// As [`watched`], a System V queue.
+fn watched_typed(messages: u64) -> sysv_stage::Queue {
+    sysv_stage::Queue::new(2).polled(messages)
+}
+
+fn shows(queue: &impl Polled) -> (bool, bool) {
+    queue.shows()
 }
 
 /// Waits until a doorbell shows the wanted level.
@@ -175,19 +216,50 @@ const POINTS: [Point; 4] = [
 /// Explores the death of thread 1 at each point that it passes; answers are checked by `play`, which says whether it died.
 fn dies_at(name: &str, points: &[Point], play: fn() -> bool) {
     for &point in points {
-        let died_once = Arc::new(AtomicBool::new(false));
+        let deaths = Deaths::default();
         for nth in [1, 2] {
-            let died = Arc::clone(&died_once);
             let name = format!("watch: {name} dies at {point:?}, {nth}");
-            explore(&name, 1, Slices::End, move || {
+            deaths.explore(&name, 1, Slices::End, move || {
                 world::doom(1, Death::At(point), nth);
-                if play() {
-                    died.store(true, Relaxed);
-                }
+                play()
             });
         }
-        assert!(died_once.load(Relaxed), "{name}: nobody comes by {point:?}");
+        deaths.expect(&format!("watch: {name} at {point:?}"));
     }
+}
+
+/// A sender may die. A remaining message is shown.
+fn dies_sending<Q: Polled>(queue: Q) -> bool {
+    let sender = queue.spawn(1, |queue, me| {
+        queue.send_one(me, Q::message(1), Deadline::Never)
+    });
+    let died = thread::join(sender).is_none();
+    expect_shown(&queue);
+    died
+}
+
+/// A process that repairs after a dead ringer may die, too. A remaining message is shown.
+fn dies_repairing<Q: Polled>(queue: Q) -> bool {
+    world::doom(3, Death::At(Point::BELL_FORETOLD), 1);
+    let send = |me: &Thread| queue.send_one(me, Q::message(1), Deadline::Passed);
+    assert!(thread::live(3, send).is_none());
+    let second = queue.spawn(1, |queue, me| {
+        // Each of them rings.
+        queue.send_one(me, Q::message(2), LATER).unwrap();
+        let _ = queue.receive_one(me, Q::ANY, Deadline::Passed);
+    });
+    let died = thread::join(second).is_none();
+    expect_shown(&queue);
+    died
+}
+
+/// Fails unless a remaining message is shown, and room once the queue is empty.
+fn expect_shown(queue: &impl Polled) {
+    let shown = queue.shows();
+    let left = queue.empty();
+    assert!(left.is_empty() || shown.0, "{left:?} and {shown:?}");
+    assert_eq!(queue.shows(), (false, true));
+    queue.audit();
 }
 
 #[test]
@@ -198,17 +270,7 @@ fn a_sender_that_dies_leaves_no_message_that_is_not_shown() {
         Point::SEND_COUNTED,
     ];
     let points: Vec<Point> = POINTS.into_iter().chain(also).collect();
-    dies_at("a sender", &points, || {
-        let queue = watched(0);
-        let sender = queue.spawn(1, |queue, me| queue.send(me, (1, 0), Deadline::Never));
-        let died = thread::join(sender).is_none();
-        let shown = shows(&queue);
-        let left = queue.empty();
-        assert!(left.is_empty() || shown.0, "{left:?} and {shown:?}");
-        assert_eq!(shows(&queue), (false, true));
-        queue.audit();
-        died
-    });
+    dies_at("a sender", &points, || dies_sending(watched(0)));
 }
 
 #[test]
@@ -257,36 +319,9 @@ fn a_receiver_that_dies_leaves_no_room_that_is_not_shown() {
 fn a_repairer_that_dies_after_a_ringer_leaves_nothing_that_is_not_shown() {
     let repair = [Point::REPAIR_SURVEYED, Point::REPAIR_FREED];
     let points: Vec<Point> = repair.into_iter().chain([Point::BELL_RUNG]).collect();
-    dies_at("who repairs after a ringer", &points, || {
-        let queue = watched(0);
-        world::doom(3, Death::At(Point::BELL_FORETOLD), 1);
-        assert!(thread::live(3, |me| queue.send(me, (1, 0), Deadline::Passed)).is_none());
-        let second = queue.spawn(1, |queue, me| {
-            // Each of them rings.
-            queue.send(me, (2, 0), LATER).unwrap();
-            let _ = queue.receive(me, Deadline::Passed);
-        });
-        let died = thread::join(second).is_none();
-        let shown = shows(&queue);
-        let left = queue.empty();
-        assert!(left.is_empty() || shown.0, "{left:?} and {shown:?}");
-        assert_eq!(shows(&queue), (false, true));
-        queue.audit();
-        died
+    dies_at("a repairer after a ringer", &points, || {
+        dies_repairing(watched(0))
     });
-}
-
-/// As [`watched`], a System V queue.
-fn watched_typed(messages: usize) -> sysv_stage::Queue {
-    let queue = sysv_stage::Queue::new(2);
-    queue.direct(|queue, me| {
-        for number in 0..messages {
-            let message = (number as u64, 1);
-            queue.send(me, message, Deadline::Passed).unwrap();
-        }
-        queue.engine().watch(me, LEVELS).unwrap();
-    });
-    queue
 }
 
 #[test]
@@ -313,17 +348,7 @@ fn a_message_of_a_system_v_queue_that_is_shown_can_be_received() {
 fn a_sender_to_a_system_v_queue_that_dies_leaves_no_message_that_is_not_shown() {
     let also = [Point::MSG_FILLED, Point::MSG_SENT, Point::MSG_LINKED];
     let points: Vec<Point> = POINTS.into_iter().chain(also).collect();
-    dies_at("a typed sender", &points, || {
-        let queue = watched_typed(0);
-        let sender = queue.spawn(1, |queue, me| queue.send(me, (1, 1), Deadline::Never));
-        let died = thread::join(sender).is_none();
-        let shown = queue.engine().doorbell().shows();
-        let left = queue.empty();
-        assert!(left.is_empty() || shown.0, "{left:?} and {shown:?}");
-        assert_eq!(queue.engine().doorbell().shows(), (false, true));
-        queue.audit();
-        died
-    });
+    dies_at("a typed sender", &points, || dies_sending(watched_typed(0)));
 }
 
 #[test]
@@ -334,21 +359,7 @@ fn a_repairer_of_a_system_v_queue_that_dies_leaves_nothing_that_is_not_shown() {
         Point::MSG_ORDERED,
         Point::BELL_RUNG,
     ];
-    dies_at("who repairs after a typed ringer", &points, || {
-        let queue = watched_typed(0);
-        world::doom(3, Death::At(Point::BELL_FORETOLD), 1);
-        assert!(thread::live(3, |me| queue.send(me, (1, 1), Deadline::Passed)).is_none());
-        let second = queue.spawn(1, |queue, me| {
-            // Each of them rings.
-            queue.send(me, (2, 1), LATER).unwrap();
-            let _ = queue.receive(me, Want::Any, Deadline::Passed);
-        });
-        let died = thread::join(second).is_none();
-        let shown = queue.engine().doorbell().shows();
-        let left = queue.empty();
-        assert!(left.is_empty() || shown.0, "{left:?} and {shown:?}");
-        assert_eq!(queue.engine().doorbell().shows(), (false, true));
-        queue.audit();
-        died
+    dies_at("a repairer after a typed ringer", &points, || {
+        dies_repairing(watched_typed(0))
     });
 }
