@@ -64,17 +64,15 @@ pub fn spin_hint() {
     std::hint::spin_loop();
 }
 
-macro_rules! guarded {
+macro_rules! loose {
     ($(#[$doc:meta])* $name:ident, $value:ty, $atomic:ty) => {
         $(#[$doc])*
-        #[cfg(not(loom))]
         #[repr(transparent)]
         #[derive(Default)]
         pub struct $name($atomic);
 
-        #[cfg(not(loom))]
         impl $name {
-            /// Relaxed: the lock that guards the word orders it.
+            /// Relaxed: the lock that guards the word orders it, or the value is discarded.
             #[inline(always)]
             pub fn get(&self) -> $value {
                 self.0.load(Ordering::Relaxed)
@@ -87,6 +85,13 @@ macro_rules! guarded {
                 self.0.store(value, Ordering::Release);
             }
         }
+    };
+}
+
+macro_rules! guarded {
+    ($(#[$doc:meta])* $name:ident, $value:ty, $atomic:ty) => {
+        #[cfg(not(loom))]
+        loose!($(#[$doc])* $name, $value, $atomic);
 
         $(#[$doc])*
         #[cfg(loom)]
@@ -125,29 +130,6 @@ guarded!(
     /// A 64-bit word that only the owner of its lock accesses.
     Guarded64, u64, std::sync::atomic::AtomicU64
 );
-
-macro_rules! loose {
-    ($(#[$doc:meta])* $name:ident, $value:ty, $atomic:ty) => {
-        $(#[$doc])*
-        #[repr(transparent)]
-        #[derive(Default)]
-        pub struct $name($atomic);
-
-        impl $name {
-            /// Relaxed: the lock of the word orders it, or the value is discarded.
-            #[inline(always)]
-            pub fn get(&self) -> $value {
-                self.0.load(Ordering::Relaxed)
-            }
-
-            /// Release: as for a guarded word.
-            #[inline(always)]
-            pub fn set(&self, value: $value) {
-                self.0.store(value, Ordering::Release);
-            }
-        }
-    };
-}
 
 loose!(
     /// A 32-bit word that only the owner of its lock writes. Other threads may read it, and check the value.

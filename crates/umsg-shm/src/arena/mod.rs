@@ -19,11 +19,13 @@
 //! half first. After a death, [`rebuild`] follows the chain, keeps the blocks that their slots name, and merges the others.
 
 mod anew;
+mod region;
 mod roots;
 
 pub(crate) use anew::rebuild;
 #[cfg(not(loom))]
 pub(crate) use anew::{Tenant, lay};
+pub(crate) use region::{ALIGN, ARENA_GAP, region_len};
 pub use roots::{ARENA_CLASSES, ARENA_SUBCLASSES, ArenaRoots, GRANULE};
 
 use crate::crash::crash_point;

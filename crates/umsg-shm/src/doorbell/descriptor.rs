@@ -8,7 +8,7 @@ use super::helper::{self, Feed, Hears};
 use super::kept_descriptor::{Own, Sighting, raise};
 pub(crate) use super::poll_fifo::PollFifo;
 use super::poll_fifo::{FOREIGN, SIZE};
-use crate::memory::{FifoName, Host, NOT_OURS};
+use crate::memory::{FifoName, Format, Host, NOT_OURS, Segment};
 use crate::sys::file::FileIdentity;
 use crate::sys::random::random;
 use crate::sys::stack::roomy;
@@ -79,10 +79,11 @@ impl Left<'_> {
 }
 
 impl Doorbell {
-    pub(crate) fn new(host: Option<Arc<dyn Host>>, file: FileIdentity) -> Doorbell {
+    /// The doorbell of a handle of this queue.
+    pub(crate) fn of<F: Format>(segment: &Segment<F>) -> Doorbell {
         Doorbell {
-            host,
-            file,
+            host: segment.counted_in().cloned(),
+            file: segment.file(),
             polled: AtomicI32::new(NONE),
             polled_name: AtomicU64::new(0),
             asked: AtomicU32::new(0),

@@ -34,3 +34,20 @@ pub const fn fnv(facts: &[usize]) -> u32 {
     }
     hash
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use crate::{posix_engine, sysv_engine};
+
+    #[test]
+    fn the_specification_names_both_layouts() {
+        let specification = include_str!("../../../../docs/format.md");
+        for hash in [
+            posix_engine::segment::LAYOUT_HASH,
+            sysv_engine::segment::LAYOUT_HASH,
+        ] {
+            let hash = format!("{hash:#010x}");
+            assert!(specification.contains(&hash), "docs/format.md: {hash}");
+        }
+    }
+}

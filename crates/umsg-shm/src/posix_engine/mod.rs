@@ -113,10 +113,7 @@ const LOANS: u32 = 5;
 impl Engine {
     pub fn new(segment: Segment) -> Engine {
         Engine {
-            #[cfg(not(loom))]
-            doorbell: Doorbell::new(segment.counted_in().cloned(), segment.file()),
-            #[cfg(loom)]
-            doorbell: Doorbell::default(),
+            doorbell: Doorbell::of(&segment),
             segment,
             pacing: Pacing::default(),
             expected: Expected::default(),

@@ -96,10 +96,7 @@ pub struct Engine {
 impl Engine {
     pub fn new(segment: Segment) -> Engine {
         Engine {
-            #[cfg(not(loom))]
-            doorbell: Doorbell::new(segment.counted_in().cloned(), segment.file()),
-            #[cfg(loom)]
-            doorbell: Doorbell::default(),
+            doorbell: Doorbell::of(&segment),
             segment,
             pacing: Pacing::default(),
             wakes_inside: std::sync::atomic::AtomicBool::new(false),

@@ -1,7 +1,8 @@
 //! The layout of a segment: the offsets of its regions, computed from two numbers.
 
 use super::cell::{LONG_CELL, SHORT_CELL};
-use super::{Cell, Fifo, Fixed, GRANULE, LeaseRecord, NODES, Node, Notice};
+use super::{Cell, Fifo, Fixed, LeaseRecord, NODES, Node, Notice};
+use crate::arena::{ALIGN, ARENA_GAP, region_len};
 
 /// Priorities of POSIX: 0 to 32,767.
 #[cfg(not(loom))]
@@ -21,15 +22,6 @@ pub const MORE_NOTICES: usize = 1;
 const SPARE: usize = 64;
 #[cfg(loom)]
 const SPARE: usize = 2;
-
-/// Greatest length of the arena of a queue, in bytes: a block length is a number of granules with 31 bits.
-const ARENA_LIMIT: usize = (GRANULE << 31) - ALIGN;
-
-/// Bytes before the first block of the arena: its payload then begins with a cache line.
-pub(super) const ARENA_GAP: usize = 64 - GRANULE;
-
-/// Alignment of regions, in bytes.
-const ALIGN: usize = 4096;
 
 /// Offsets in bytes from the start of the file, and the numbers of items of the regions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,18 +108,13 @@ fn cell_len(message_size: usize) -> usize {
     }
 }
 
-/// Returns the length of the arena: for each slot the longest message with its block header, and a quarter more for
-/// gaps between blocks.
+/// Returns the length of the arena: for each slot the longest message with its block header.
 fn arena_len(slots: usize, message_size: usize) -> usize {
     if message_size <= inline(LONG_CELL) {
         return 0;
     }
     let block = message_size.next_multiple_of(64) + 64;
-    let all = slots.saturating_mul(block);
-    all.saturating_add(all / 4)
-        .min(ARENA_LIMIT)
-        .next_multiple_of(ALIGN)
-        - ARENA_GAP
+    region_len(slots.saturating_mul(block))
 }
 
 #[cfg(all(test, not(loom)))]
@@ -138,7 +125,7 @@ mod tests {
     fn the_largest_queue_fits_into_the_address_space() {
         let layout = Layout::new(1_048_576, 16 << 20);
         assert!(layout.len < 1 << 40, "{layout:?}");
-        assert_eq!(layout.arena_len, ARENA_LIMIT - ARENA_GAP);
+        assert_eq!(layout.arena_len, region_len(usize::MAX));
     }
 
     #[test]

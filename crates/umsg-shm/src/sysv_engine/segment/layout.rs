@@ -1,7 +1,7 @@
 //! The layout of a System V queue's segment: a function of its capacity and of its longest message.
 
 use super::{Cell, Fixed, WaiterRecord};
-use crate::arena::GRANULE;
+use crate::arena::{ALIGN, ARENA_GAP, GRANULE, region_len};
 use crate::leases::LeaseRecord;
 use crate::sysv_engine::order::{Kind, Place};
 use crate::waiters::NODES;
@@ -21,12 +21,6 @@ pub const LONGEST: u32 = 16 << 20;
 
 /// Slots beyond those of queued messages and of blocked threads.
 const SPARE: usize = 64;
-
-/// Regions start at multiples of this many bytes.
-const ALIGN: usize = 4096;
-
-/// Bytes before the arena's first block, so that the bytes after the block's header begin a cache line.
-const ARENA_GAP: usize = 64 - GRANULE;
 
 /// Offsets in bytes from the start of the file, and the numbers of items of the regions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,23 +76,18 @@ impl Layout {
     }
 }
 
-/// The greatest length of the arena, whose granules have numbers of 31 bits.
-const ARENA_LIMIT: usize = (GRANULE << 31) - ALIGN;
-
 /// The least room for the parked messages of blocked senders, in bytes. A queue with a larger capacity has that much.
 const WAITING: usize = 64 << 20;
 
 /// The length of the arena. The shortest message in a block takes less than twice its length, so queued messages get twice the
-/// capacity. The parked messages of blocked senders come on top, and a quarter of the sum for fragmentation.
+/// capacity. The parked messages of blocked senders come on top.
 fn arena_len(capacity: u64, msgmax: usize) -> usize {
     let waiting = (NODES * (msgmax + 2 * GRANULE)).min(WAITING.max(capacity as usize));
-    let all = (capacity as usize)
-        .saturating_mul(2)
-        .saturating_add(waiting);
-    all.saturating_add(all / 4)
-        .min(ARENA_LIMIT)
-        .next_multiple_of(ALIGN)
-        - ARENA_GAP
+    region_len(
+        (capacity as usize)
+            .saturating_mul(2)
+            .saturating_add(waiting),
+    )
 }
 
 #[cfg(all(test, not(loom)))]
