@@ -8,7 +8,7 @@ use umsg::posix::{Outgoing, SendError};
 
 use crate::error::{Failure, answer};
 use crate::handle::{self, Held, umsg_mqd_t};
-use crate::messages::{Message, Messages};
+use crate::messages::Messages;
 use crate::time;
 
 /// A message of several. Sending reads `data`, `len` and `priority`; receiving reads `data` and `size`, and sets `len` and
@@ -24,23 +24,6 @@ pub struct umsg_mq_message {
     pub len: size_t,
     /// Its priority.
     pub priority: c_uint,
-}
-
-impl Message for umsg_mq_message {
-    #[inline(always)]
-    fn data(&self) -> *mut c_void {
-        self.data
-    }
-
-    #[inline(always)]
-    fn size(&self) -> usize {
-        self.size
-    }
-
-    #[inline(always)]
-    fn len(&self) -> usize {
-        self.len
-    }
 }
 
 /// Sends several messages as one: all of them or none.

@@ -4,7 +4,9 @@ use std::ffi::c_void;
 
 use libc::size_t;
 
+use crate::batch::umsg_mq_message;
 use crate::error::Failure;
+use crate::msg::umsg_msg_message;
 use crate::pointer;
 
 /// A message of an array: a structure of C.
@@ -17,6 +19,31 @@ pub(crate) trait Message {
     /// Bytes of the message, for sending.
     fn len(&self) -> usize;
 }
+
+/// Implements [`Message`] for a structure with these members.
+macro_rules! message {
+    ($message:ty) => {
+        impl Message for $message {
+            #[inline(always)]
+            fn data(&self) -> *mut c_void {
+                self.data
+            }
+
+            #[inline(always)]
+            fn size(&self) -> usize {
+                self.size
+            }
+
+            #[inline(always)]
+            fn len(&self) -> usize {
+                self.len
+            }
+        }
+    };
+}
+
+message!(umsg_mq_message);
+message!(umsg_msg_message);
 
 const DATA: &str = "the data of a message";
 

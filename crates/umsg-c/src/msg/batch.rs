@@ -8,7 +8,7 @@ use umsg::sysv::{Outgoing, SendError};
 use super::refusal::{Refusal, find};
 use super::until;
 use crate::error::{Failure, answer};
-use crate::messages::{Message, Messages};
+use crate::messages::Messages;
 use crate::time;
 
 /// A message of several. Sending reads `data`, `len` and `mtype`; receiving reads `data` and `size`, and sets `len` and `mtype`.
@@ -23,23 +23,6 @@ pub struct umsg_msg_message {
     pub len: size_t,
     /// Its type.
     pub mtype: c_long,
-}
-
-impl Message for umsg_msg_message {
-    #[inline(always)]
-    fn data(&self) -> *mut c_void {
-        self.data
-    }
-
-    #[inline(always)]
-    fn size(&self) -> usize {
-        self.size
-    }
-
-    #[inline(always)]
-    fn len(&self) -> usize {
-        self.len
-    }
 }
 
 /// Sends several messages to a System V queue as one: all of them or none.

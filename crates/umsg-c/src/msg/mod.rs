@@ -16,6 +16,7 @@ mod status;
 mod types;
 mod waiting;
 
+pub(crate) use batch::umsg_msg_message;
 pub(crate) use refusal::Refusal;
 
 use std::time::SystemTime;
