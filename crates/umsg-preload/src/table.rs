@@ -195,12 +195,9 @@ mod tests {
         fn attach(&self) -> &'static Slot<Attached> {
             let namespace = Namespace::at(self.directory.path()).unwrap();
             let mut options = OpenOptions::new();
-            options
-                .read(true)
-                .write(true)
-                .create(true)
-                .namespace(&namespace);
-            attachments::attach(Attached::new(options.open("/q").unwrap(), b"/q")).unwrap()
+            options.read(true).write(true).create(true);
+            let queue = options.namespace(&namespace).open("/q").unwrap();
+            attachments::attach(Attached::new(queue, b"/q")).unwrap()
         }
 
         fn is_mapped(&self) -> bool {

@@ -57,13 +57,9 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn open(directory: &Path, name: &str) -> Result<Queue, Box<dyn Error>> {
     let namespace = Namespace::at(directory)?;
     let mut options = OpenOptions::new();
-    options
-        .read(true)
-        .write(true)
-        .create(true)
-        .namespace(&namespace);
+    options.read(true).write(true).create(true);
     options.max_messages(DEPTH).message_size(FRAME as u32);
-    Ok(options.open(name)?)
+    Ok(options.namespace(&namespace).open(name)?)
 }
 
 /// Fills the image of the camera: a number at the beginning, and a pattern.

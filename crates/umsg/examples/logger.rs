@@ -22,13 +22,10 @@ fn main() -> Fallible<()> {
         .tempdir_in("/dev/shm")?;
     let namespace = Namespace::at(directory.path())?;
     let mut options = OpenOptions::new();
-    options
-        .read(true)
-        .write(true)
-        .create(true)
-        .namespace(&namespace);
+    options.read(true).write(true).create(true);
     options.max_messages(100).message_size(120); // bytes
-    let log = options.on_full(OnFull::DropOldest).open("/log")?;
+    options.on_full(OnFull::DropOldest).namespace(&namespace);
+    let log = options.open("/log")?;
 
     let (collected, errors) = std::thread::scope(|scope| -> Fallible<(u32, u32)> {
         let collector = scope.spawn(|| collect(&log));

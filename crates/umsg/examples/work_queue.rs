@@ -32,14 +32,10 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn open(directory: &Path, name: &str) -> Result<Queue, Box<dyn Error>> {
     let namespace = Namespace::at(directory)?;
     let mut options = OpenOptions::new();
-    options
-        .read(true)
-        .write(true)
-        .create(true)
-        .namespace(&namespace);
+    options.read(true).write(true).create(true);
     options.max_messages(JOBS).message_size(16); // bytes
     options.max_deliveries(3).dead_letter("/hopeless");
-    Ok(options.open(name)?)
+    Ok(options.namespace(&namespace).open(name)?)
 }
 
 /// Starts the workers, gives them jobs, kills one, and counts what was done.

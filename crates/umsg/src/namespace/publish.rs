@@ -219,10 +219,7 @@ mod tests {
             new.publish(&name("/q"), 0o600).unwrap();
             assert_eq!(dir.queue_names(), ["q"]);
             assert_eq!(std::fs::read(dir.queue("q")).unwrap(), b"whole");
-            assert_eq!(
-                dir.names(),
-                [".namespace", "bell", "mq", "msg", "own", "ring"]
-            );
+            dir.expect_no_leftovers();
         }
     }
 
@@ -237,10 +234,7 @@ mod tests {
             one.unwrap().publish(&name("/q"), 0o600).unwrap();
             let error = two.unwrap().publish(&name("/q"), 0o600).unwrap_err();
             assert_eq!(error, FileError::AlreadyExists);
-            assert_eq!(
-                dir.names(),
-                [".namespace", "bell", "mq", "msg", "own", "ring"]
-            );
+            dir.expect_no_leftovers();
         }
     }
 
@@ -249,10 +243,7 @@ mod tests {
         for create in WAYS {
             let dir = TestDir::new();
             drop(create(&dir.namespace(), 0o600).unwrap());
-            assert_eq!(
-                dir.names(),
-                [".namespace", "bell", "mq", "msg", "own", "ring"]
-            );
+            dir.expect_no_leftovers();
             assert_eq!(dir.queue_names(), Vec::<String>::new());
         }
     }
@@ -327,10 +318,7 @@ mod tests {
         };
         assert_eq!(temporary(), 1, "{:?}", dir.names());
         drop(create_temporary(&namespace, 0o600).unwrap());
-        assert_eq!(
-            dir.names(),
-            [".namespace", "bell", "mq", "msg", "own", "ring"]
-        );
+        dir.expect_no_leftovers();
     }
 
     #[test]

@@ -55,6 +55,13 @@ impl TestDir {
         names_in(&self.0)
     }
 
+    /// Fails if the namespace has more than its record and its directories.
+    #[track_caller]
+    pub(super) fn expect_no_leftovers(&self) {
+        let bare = [".namespace", "bell", "mq", "msg", "own", "ring"];
+        assert_eq!(self.names(), bare);
+    }
+
     pub(super) fn queue_names(&self) -> Vec<String> {
         names_in(&self.0.join("mq"))
     }
