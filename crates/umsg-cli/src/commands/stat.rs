@@ -135,18 +135,11 @@ fn print(out: &mut impl Write, name: &str, status: &Status) -> io::Result<()> {
         "owner",
         format!("{owner} (uid {}, gid {})", status.uid, status.gid),
     )?;
-    let created = moment(Some(status.created));
-    line(
-        "created",
-        format!("{created} by process {}", status.creator),
-    )?;
+    creation(&mut line, status.created, status.creator)?;
     line("last send", moment(status.last_send))?;
     line("last receive", moment(status.last_receive))?;
     let (senders, receivers) = (status.blocked_senders, status.blocked_receivers);
-    line(
-        "blocked now",
-        format!("{senders} sending, {receivers} receiving"),
-    )?;
+    blocked(&mut line, "blocked now", senders as u64, receivers as u64)?;
     line(
         "notifies",
         status
@@ -154,10 +147,7 @@ fn print(out: &mut impl Write, name: &str, status: &Status) -> io::Result<()> {
             .map_or_else(no_process, registered_process),
     )?;
     let (sends, receives) = (counted.sends_blocked, counted.receives_blocked);
-    line(
-        "blocked so far",
-        format!("{sends} sending, {receives} receiving"),
-    )?;
+    blocked(&mut line, "blocked so far", sends, receives)?;
     line("handed over", format!("{} messages", counted.handed_over))?;
     line("came back", format!("{} leases", counted.returned))?;
     let (dropped, expired, moved) = (counted.dropped, counted.expired, counted.dead_lettered);
@@ -166,10 +156,7 @@ fn print(out: &mut impl Write, name: &str, status: &Status) -> io::Result<()> {
         format!("{dropped} dropped when full, {expired} too old, {moved} moved to dead letters"),
     )?;
     let (spins, given_up) = (counted.spins_paid, counted.given_up);
-    line(
-        "waits",
-        format!("{spins} ended spinning, {given_up} given up"),
-    )?;
+    waits(&mut line, spins, given_up)?;
     let repairs = counted.sender_repairs + counted.receiver_repairs;
     line(
         "deaths",
@@ -179,13 +166,32 @@ fn print(out: &mut impl Write, name: &str, status: &Status) -> io::Result<()> {
         "memory",
         format!("{} bytes in {} slots", status.memory, status.slots),
     )?;
-    if status.damaged {
-        line(
-            "damaged",
-            "yes; see `umsg doctor`, which can repair it".to_owned(),
-        )?;
+    damage(&mut line, status.damaged)
+}
+
+/// Prints a title and a text.
+type Line<'a> = dyn FnMut(&str, String) -> io::Result<()> + 'a;
+
+pub fn blocked(line: &mut Line<'_>, when: &str, senders: u64, receivers: u64) -> io::Result<()> {
+    line(when, format!("{senders} sending, {receivers} receiving"))
+}
+
+pub fn creation(line: &mut Line<'_>, created: SystemTime, creator: u32) -> io::Result<()> {
+    let created = moment(Some(created));
+    line("created", format!("{created} by process {creator}"))
+}
+
+pub fn waits(line: &mut Line<'_>, spins: u64, given_up: u64) -> io::Result<()> {
+    let text = format!("{spins} ended spinning, {given_up} given up");
+    line("waits", text)
+}
+
+pub fn damage(line: &mut Line<'_>, is_damaged: bool) -> io::Result<()> {
+    let what = "yes; see `umsg doctor`, which can repair it";
+    match is_damaged {
+        true => line("damaged", what.to_owned()),
+        false => Ok(()),
     }
-    Ok(())
 }
 
 pub fn moment(moment: Option<SystemTime>) -> String {

@@ -6,7 +6,7 @@ use umsg::Namespace;
 use umsg::ring::{self, Found};
 
 use super::ls_ring::state;
-use super::stat::moment;
+use super::stat::{damage, moment};
 use crate::address::RING;
 use crate::failure::{Failure, Result};
 use crate::names::Name;
@@ -73,11 +73,5 @@ fn lines(out: &mut impl Write, name: &Name, found: &Found) -> io::Result<()> {
     )?;
     line("deaths", format!("{} repaired", status.repairs))?;
     line("memory", format!("{} bytes", status.memory))?;
-    if status.damaged {
-        line(
-            "damaged",
-            "yes; see `umsg doctor`, which can repair it".to_owned(),
-        )?;
-    }
-    Ok(())
+    damage(&mut line, status.damaged)
 }

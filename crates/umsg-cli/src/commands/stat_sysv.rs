@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use umsg::Namespace;
 use umsg::sysv::{Entry, Status};
 
-use super::stat::moment;
+use super::stat::{blocked, creation, damage, moment, waits};
 use crate::address::Label;
 use crate::attached::Attached;
 use crate::failure::Result;
@@ -57,11 +57,7 @@ fn lines(out: &mut impl Write, status: &Status, types: &Types) -> io::Result<()>
     let who = |uid: u32, gid: u32| format!("{} (uid {uid}, gid {gid})", owners.name(uid));
     line("owner", who(entry.uid, entry.gid))?;
     line("creator", who(entry.cuid, entry.cgid))?;
-    let created = moment(Some(status.created));
-    line(
-        "created",
-        format!("{created} by process {}", status.creator),
-    )?;
+    creation(&mut line, status.created, status.creator)?;
     line("changed", moment(entry.changed))?;
     line("last send", by(moment(entry.last_send), entry.last_sender))?;
     line(
@@ -69,33 +65,18 @@ fn lines(out: &mut impl Write, status: &Status, types: &Types) -> io::Result<()>
         by(moment(entry.last_receive), entry.last_receiver),
     )?;
     let (senders, receivers) = (status.blocked_senders, status.blocked_receivers);
-    line(
-        "blocked now",
-        format!("{senders} sending, {receivers} receiving"),
-    )?;
+    blocked(&mut line, "blocked now", senders as u64, receivers as u64)?;
     let counted = &status.statistics;
     let (sends, receives) = (counted.sends_blocked, counted.receives_blocked);
-    line(
-        "blocked so far",
-        format!("{sends} sending, {receives} receiving"),
-    )?;
+    blocked(&mut line, "blocked so far", sends, receives)?;
     line("handed over", format!("{} messages", counted.handed_over))?;
     line("came back", format!("{} leases", counted.returned))?;
     let (spins, given_up) = (counted.spins_paid, counted.given_up);
-    line(
-        "waits",
-        format!("{spins} ended spinning, {given_up} given up"),
-    )?;
+    waits(&mut line, spins, given_up)?;
     let (died, repairs) = (counted.waiters_died, counted.repairs);
     line("deaths", format!("{died} waiting, {repairs} repaired"))?;
     line("memory", format!("{} bytes", status.memory))?;
-    if status.damaged {
-        line(
-            "damaged",
-            "yes; see `umsg doctor`, which can repair it".to_owned(),
-        )?;
-    }
-    Ok(())
+    damage(&mut line, status.damaged)
 }
 
 fn key(entry: &Entry) -> String {

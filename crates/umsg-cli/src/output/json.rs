@@ -68,21 +68,48 @@ pub struct Registered {
     pub signal: Option<u32>,
 }
 
-/// Numbers of events since the queue's creation.
-#[derive(Serialize)]
-pub struct Statistics {
-    pub sends_blocked: u64,
-    pub receives_blocked: u64,
-    pub handed_over: u64,
-    pub spins_paid: u64,
-    pub given_up: u64,
-    pub waiters_died: u64,
-    pub returned: u64,
-    pub dropped: u64,
-    pub expired: u64,
-    pub dead_lettered: u64,
-    pub sender_repairs: u32,
-    pub receiver_repairs: u32,
+/// Defines the numbers of events since a queue's creation: of all queues, and of one kind.
+macro_rules! statistics {
+    ($of:ty { $($own:ident: $type:ty,)* }) => {
+        /// Numbers of events since the queue's creation.
+        #[derive(serde::Serialize)]
+        pub struct Statistics {
+            sends_blocked: u64,
+            receives_blocked: u64,
+            handed_over: u64,
+            spins_paid: u64,
+            given_up: u64,
+            waiters_died: u64,
+            returned: u64,
+            $($own: $type,)*
+        }
+
+        impl Statistics {
+            fn new(counted: &$of) -> Statistics {
+                Statistics {
+                    sends_blocked: counted.sends_blocked,
+                    receives_blocked: counted.receives_blocked,
+                    handed_over: counted.handed_over,
+                    spins_paid: counted.spins_paid,
+                    given_up: counted.given_up,
+                    waiters_died: counted.waiters_died,
+                    returned: counted.returned,
+                    $($own: counted.$own,)*
+                }
+            }
+        }
+    };
+}
+pub(super) use statistics;
+
+statistics! {
+    umsg::posix::Statistics {
+        dropped: u64,
+        expired: u64,
+        dead_lettered: u64,
+        sender_repairs: u32,
+        receiver_repairs: u32,
+    }
 }
 
 impl Queue {
@@ -136,25 +163,6 @@ impl Registered {
             pid: registered.pid,
             by,
             signal,
-        }
-    }
-}
-
-impl Statistics {
-    fn new(counted: &umsg::posix::Statistics) -> Statistics {
-        Statistics {
-            sends_blocked: counted.sends_blocked,
-            receives_blocked: counted.receives_blocked,
-            handed_over: counted.handed_over,
-            spins_paid: counted.spins_paid,
-            given_up: counted.given_up,
-            waiters_died: counted.waiters_died,
-            returned: counted.returned,
-            dropped: counted.dropped,
-            expired: counted.expired,
-            dead_lettered: counted.dead_lettered,
-            sender_repairs: counted.sender_repairs,
-            receiver_repairs: counted.receiver_repairs,
         }
     }
 }

@@ -3,6 +3,7 @@
 use serde::Serialize;
 use umsg::sysv::{Entry, Status};
 
+use super::json::statistics;
 use super::time::utc;
 
 /// A queue, as `stat`, `ls` and `create` print it. Fields are null without permission to receive, or if `ls` does not read them.
@@ -47,17 +48,10 @@ pub struct Inside {
     pub statistics: Statistics,
 }
 
-/// Numbers of events since the queue's creation.
-#[derive(Serialize)]
-pub struct Statistics {
-    pub sends_blocked: u64,
-    pub receives_blocked: u64,
-    pub handed_over: u64,
-    pub spins_paid: u64,
-    pub given_up: u64,
-    pub waiters_died: u64,
-    pub returned: u64,
-    pub repairs: u32,
+statistics! {
+    umsg::sysv::Statistics {
+        repairs: u32,
+    }
 }
 
 /// The number of messages of a type.
@@ -102,7 +96,6 @@ impl SysvQueue {
 
 impl Inside {
     fn new(status: &Status) -> Inside {
-        let counted = &status.statistics;
         Inside {
             msgmax: status.msgmax,
             created: utc(status.created),
@@ -113,16 +106,7 @@ impl Inside {
             leased_bytes: status.leased_bytes,
             memory: status.memory,
             damaged: status.damaged,
-            statistics: Statistics {
-                sends_blocked: counted.sends_blocked,
-                receives_blocked: counted.receives_blocked,
-                handed_over: counted.handed_over,
-                spins_paid: counted.spins_paid,
-                given_up: counted.given_up,
-                waiters_died: counted.waiters_died,
-                returned: counted.returned,
-                repairs: counted.repairs,
-            },
+            statistics: Statistics::new(&status.statistics),
         }
     }
 }
