@@ -9,7 +9,7 @@ use std::hint;
 use umsg::posix::{ReceiveError, Received, SendError};
 
 use super::duet::{LAST, LINE_NOTE, Letter, Mode};
-use super::stream::{self, Case, Flow};
+use super::stream::{self, Case, Flow, WORDS, Word, judge_best};
 use crate::backends::kernel::KernelQueue;
 use crate::backends::umsg::UmsgQueue;
 use crate::backends::{MessageQueue as _, Spec};
@@ -17,7 +17,7 @@ use crate::clock;
 use crate::duo::{self, Barrier, Places};
 use crate::failure::Failure;
 use crate::harness::{Plan, Side};
-use crate::row::{Better, Goal, Row};
+use crate::row::{Better, Row};
 use crate::shared::SharedWords;
 
 const SUITE: &str = "batch";
@@ -51,7 +51,8 @@ pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
             rows.push(measure(plan, mode, batch, places)?);
         }
     }
-    judge_best(&mut rows);
+    let largest = format!("{} a call", BATCHES[BATCHES.len() - 1]);
+    judge_best(&mut rows, &largest, GOAL);
     Ok(rows)
 }
 
@@ -104,32 +105,12 @@ fn measure(plan: &Plan, mode: Mode, batch: usize, places: Places) -> Result<Row,
     Ok(row)
 }
 
-/// The goal of the largest batches is met by the best way to wait.
-fn judge_best(rows: &mut [Row]) {
-    let rate = |row: &Row| row.umsg.unwrap_or(0.0);
-    let largest = format!("{} a call", BATCHES[BATCHES.len() - 1]);
-    let large = rows.iter_mut().filter(|row| row.row.starts_with(&largest));
-    if let Some(best) = large.max_by(|a, b| rate(a).total_cmp(&rate(b))) {
-        let text = format!(">= {GOAL} M/s at the best setting");
-        best.goal = best.judge_umsg(GOAL).map(|verdict| Goal { text, verdict });
-    }
-}
-
-/// Where the two leave their results.
-#[derive(Clone, Copy)]
-enum Word {
-    Messages,
-    Nanoseconds,
-    SenderCpu,
-    ReceiverCpu,
-}
-
 fn flow(plan: &Plan, mode: Mode, batch: usize, places: Places) -> Result<Flow, Failure> {
     let queue = UmsgQueue::make(&Spec {
         depth: DEPTH,
         message_size: SIZE as u32,
     })?;
-    let words = SharedWords::new(Word::ReceiverCpu as usize + 1)?;
+    let words = SharedWords::new(WORDS)?;
     let budget = plan.duo_budget.as_nanos() as u64;
     duo::run(
         places,
@@ -142,13 +123,7 @@ fn flow(plan: &Plan, mode: Mode, batch: usize, places: Places) -> Result<Flow, F
             receiver(&queue, mode, batch, barrier, &words)
         },
     )?;
-    let get = |word: Word| words.get(word as usize) as f64;
-    let messages = get(Word::Messages);
-    Ok(Flow {
-        rate: messages / get(Word::Nanoseconds) * 1000.0,
-        cpu: (get(Word::SenderCpu) + get(Word::ReceiverCpu)) / messages,
-        latency: 0.0,
-    })
+    Ok(Flow::of(&words))
 }
 
 fn sender(

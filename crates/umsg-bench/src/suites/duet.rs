@@ -159,6 +159,28 @@ impl Letter {
     }
 }
 
+/// Makes trips for so many nanoseconds, numbered from `first` on, and adds the time of each, up to the capacity of `times`. Returns the
+/// number of the next trip.
+pub(super) fn time_trips(
+    times: &mut Vec<f64>,
+    budget: u64,
+    first: u64,
+    mut trip: impl FnMut(u64) -> Result<(), Failure>,
+) -> Result<u64, Failure> {
+    let most = times.capacity();
+    let mut number = first;
+    let mut before = clock::now();
+    let end = before + budget;
+    while before < end && times.len() < most {
+        trip(number)?;
+        let after = clock::now();
+        times.push((after - before) as f64);
+        before = after;
+        number += 1;
+    }
+    Ok(number)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

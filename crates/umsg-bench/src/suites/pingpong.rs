@@ -4,7 +4,7 @@
 //! The clock is read once a round trip, and what that costs is subtracted. Median and 99th percentile
 //! are taken within each round; the figures are medians of these over the rounds.
 
-use super::duet::{LAST, LINE_NOTE, Letter, Mode, SIZES};
+use super::duet::{LAST, LINE_NOTE, Letter, Mode, SIZES, time_trips};
 use crate::backends::kernel::KernelQueue;
 use crate::backends::umsg::UmsgQueue;
 use crate::backends::{MessageQueue, Spec};
@@ -201,16 +201,7 @@ fn caller<Q: MessageQueue>(
         trip(number, 0)?;
     }
     let cpu = clock::cpu();
-    let mut number = WARM_UP;
-    let mut before = clock::now();
-    let end = before + budget;
-    while before < end && times.len() < KEPT {
-        trip(number, 0)?;
-        let after = clock::now();
-        times.push((after - before) as f64);
-        before = after;
-        number += 1;
-    }
+    let number = time_trips(&mut times, budget, WARM_UP, |number| trip(number, 0))?;
     let cpu = clock::cpu() - cpu;
     trip(number, LAST)?;
     words.set(Word::CallerCpu as usize, cpu);

@@ -7,6 +7,7 @@ use crate::harness::Plan;
 use crate::peers::{Link, Peer, SIZE, Sender as _, Way};
 use crate::shared::SharedWords;
 use crate::suites::duet::{LAST, Letter};
+use crate::suites::stream::{self, WORDS, Word};
 
 use super::pair;
 
@@ -27,17 +28,6 @@ pub struct Flow {
     pub cpu: f64,
 }
 
-/// Where the two leave their results.
-#[derive(Clone, Copy)]
-enum Word {
-    Messages,
-    Nanoseconds,
-    SenderCpu,
-    ReceiverCpu,
-}
-
-const WORDS: usize = Word::ReceiverCpu as usize + 1;
-
 pub fn measure<P: Peer>(peer: &P, plan: &Plan, way: Way) -> Result<Flow, Failure> {
     let link = peer.make(&Spec {
         depth: DEPTH,
@@ -52,12 +42,11 @@ pub fn measure<P: Peer>(peer: &P, plan: &Plan, way: Way) -> Result<Flow, Failure
         |ready| receiver(&link, way, ready, &words),
     )?;
     let server = peer.server_cpu().saturating_sub(server) as f64;
-    let get = |word: Word| words.get(word as usize) as f64;
-    let messages = get(Word::Messages);
+    let messages = words.get(Word::Messages as usize) as f64;
+    let flow = stream::Flow::of(&words);
     Ok(Flow {
-        rate: messages / get(Word::Nanoseconds) * 1000.0,
-        cpu: (get(Word::SenderCpu) + get(Word::ReceiverCpu)) / messages
-            + server / (messages + WARM_UP as f64),
+        rate: flow.rate,
+        cpu: flow.cpu + server / (messages + WARM_UP as f64),
     })
 }
 

@@ -7,7 +7,7 @@ use crate::harness::Plan;
 use crate::peers::{Link, Peer, SIZE, Way};
 use crate::shared::SharedWords;
 use crate::stats;
-use crate::suites::duet::{LAST, Letter};
+use crate::suites::duet::{LAST, Letter, time_trips};
 
 use super::pair;
 
@@ -93,16 +93,7 @@ fn caller(
         trip(number, 0)?;
     }
     let cpu = clock::thread_cpu();
-    let mut number = WARM_UP;
-    let mut before = clock::now();
-    let end = before + budget;
-    while before < end && times.len() < KEPT {
-        trip(number, 0)?;
-        let after = clock::now();
-        times.push((after - before) as f64);
-        before = after;
-        number += 1;
-    }
+    let number = time_trips(&mut times, budget, WARM_UP, |number| trip(number, 0))?;
     let cpu = clock::thread_cpu() - cpu;
     words.set(Word::Over as usize, 1);
     trip(number, LAST)?;
