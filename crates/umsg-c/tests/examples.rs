@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-use support::{is_installed, namespace, prefix, skip, succeed, workshop};
+use support::{Compile, is_installed, namespace, prefix, skip, succeed, workshop};
 
 fn checkout() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -111,16 +111,9 @@ fn the_program_in_the_readme_works() {
     let (program, _) = program.split_once("```").unwrap();
     let source = workshop().join("readme.c");
     fs::write(&source, program).unwrap();
-    let output = workshop().join("readme");
-    let mut cc = Command::new("cc");
-    cc.args(["-Wall", "-Wextra", "-Werror"])
-        .arg(source)
-        .arg("-o")
-        .arg(&output)
-        .args(support::flags())
-        .arg(format!("-Wl,-rpath,{}", prefix().join("lib").display()));
-    succeed(&mut cc);
+    let program = Compile::new(&source, workshop().join("readme")).strict();
+    let program = program.args(support::linking()).run();
     let namespace = namespace();
-    let said = succeed(&mut namespace.command(output));
+    let said = succeed(&mut namespace.command(program));
     assert_eq!(said, "an urgent one, priority 9\n");
 }

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use support::{
-    Build, compile, finish, is_installed, namespace, pkg_config, prefix, skip, source, succeed,
-    text, workshop,
+    Build, Compile, compile, finish, is_installed, namespace, pkg_config, prefix, skip, source,
+    succeed, text, workshop,
 };
 
 type Names = BTreeSet<String>;
@@ -210,15 +210,14 @@ fn a_program_can_have_the_library_inside() {
     let program = workshop().join("static");
     let system = pkg_config(&["--static", "--libs-only-l", "umsg"]);
     let system = system.unwrap_or_else(|| vec!["-lgcc_s".into()]);
-    let mut cc = Command::new("cc");
-    cc.args(["-std=c11", "-I"])
-        .arg(prefix().join("include"))
-        .arg(source("look.c"))
-        .arg(prefix().join("lib/libumsg.a"))
+    let program = Compile::new(&source("look.c"), program)
+        .args([
+            "-std=c11".into(),
+            format!("-I{}", prefix().join("include").display()),
+        ])
+        .args([prefix().join("lib/libumsg.a")])
         .args(system.iter().filter(|library| *library != "-lumsg"))
-        .arg("-o")
-        .arg(&program);
-    succeed(&mut cc);
+        .run();
     let mut readelf = Command::new("readelf");
     assert!(!succeed(readelf.arg("-d").arg(&program)).contains("libumsg"));
     let namespace = namespace();

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::OnceLock;
 
-use support::{Build, compile, finish, is_installed, namespace, skip, succeed, workshop};
+use support::{Build, Compile, compile, finish, is_installed, namespace, skip, succeed, workshop};
 
 /// Runs a program, which must leave no queue behind.
 fn run(program: &Path) {
@@ -54,10 +54,9 @@ fn sanitizers_work() -> bool {
     *WORK.get_or_init(|| {
         let source = workshop().join("empty.c");
         std::fs::write(&source, "int main(void) { return 0; }\n").unwrap();
-        let program = workshop().join("empty");
-        let mut cc = Command::new("cc");
-        cc.args(SANITIZERS).arg(source).arg("-o").arg(&program);
-        finish(&mut cc).status.success() && finish(&mut Command::new(&program)).status.success()
+        let program = Compile::new(&source, workshop().join("empty"));
+        let program = program.args(SANITIZERS).try_run();
+        program.is_some_and(|program| finish(&mut Command::new(program)).status.success())
     })
 }
 

@@ -6,7 +6,7 @@
 )]
 
 pub use umsg_testkit::artefacts::c_prefix as prefix;
-use umsg_testkit::compile::Compile;
+pub use umsg_testkit::compile::Compile;
 use umsg_testkit::run::on_the_path;
 pub use umsg_testkit::run::{finish, skip, succeed, text};
 
@@ -42,10 +42,16 @@ pub fn compile(build: &Build) -> PathBuf {
         .strict()
         .args(["-pedantic"])
         .args(build.options)
-        .args(flags())
-        .args([format!("-Wl,-rpath,{}", prefix().join("lib").display())])
+        .args(linking())
         .args(["-pthread"])
         .run()
+}
+
+/// The arguments that link a program with the installed library, and have it find that library.
+pub fn linking() -> Vec<String> {
+    let mut flags = flags();
+    flags.push(format!("-Wl,-rpath,{}", prefix().join("lib").display()));
+    flags
 }
 
 /// A file below `tests/programs`.
