@@ -20,7 +20,7 @@ pub enum Settled {
 
 /// The processes of one side during one history, by their numbers.
 pub struct Party {
-    /// What errors call a process, before its number.
+    /// The name of a process in errors, before its number.
     name: String,
     sockets: Vec<OwnedFd>,
     /// For each process the number of the step that it has begun, plus one.
