@@ -63,6 +63,11 @@ impl Directory {
         &self.path
     }
 
+    /// What fstat said when the directory was opened.
+    pub(super) fn stat(&self) -> &Stat {
+        &self.stat
+    }
+
     pub(super) fn owner(&self) -> u32 {
         self.stat.st_uid
     }

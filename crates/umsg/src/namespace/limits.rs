@@ -138,6 +138,15 @@ impl Namespace {
         Ok(record.map(|record| record.limits).unwrap_or_default())
     }
 
+    /// Returns the present limits as [`limits`](Self::limits) does, for a caller that checks the directory of the queues itself. That
+    /// directory, and the record, belong to root or the namespace's owner, so the namespace's directory is not opened for a known record.
+    ///
+    /// # Errors
+    /// As `limits`.
+    pub(crate) fn limits_of_creation(&self) -> Result<Limits, NamespaceError> {
+        record::last_limits(self.path(), self.owner()).map_or_else(|| self.limits(), Ok)
+    }
+
     /// Reads the present limit of bytes. None also if it can't be read.
     pub(crate) fn max_bytes(&self) -> Option<u64> {
         record::max_bytes(self.path(), self.owner())

@@ -19,7 +19,7 @@ use super::error::NamespaceError;
 use super::file_error::FileError;
 use super::names::QueueName;
 use super::open::FileAccess;
-use super::queues::{POSIX, TO_NAMESPACE};
+use super::queues::{POSIX, TO_NAMESPACE, has_room_for_a_queue};
 use super::staged::Staged;
 use super::transient::{self, Patience, make_way};
 
@@ -33,16 +33,32 @@ pub(crate) struct Unpublished {
     /// None once it is published.
     staged: Option<Staged>,
     mode: u32,
+    /// The mode that the file has now.
+    present_mode: u32,
 }
 
 impl Unpublished {
-    /// An empty file of mode 0600, open for reading and writing, FD_CLOEXEC set. `mode` is the mode that the queue's creator requests,
+    /// Makes an empty file of mode 0600, open for reading and writing, FD_CLOEXEC set. `mode` is the mode that the queue's creator requests,
     /// before the umask.
     ///
     /// # Errors
     /// `NoSpace`, `NoMemory`, `TooManyFiles`, `System`; `Namespace(NotWritable)` if the caller may make no files there.
+    #[cfg(test)]
     pub(crate) fn create(namespace: &Namespace, mode: u32) -> Result<Unpublished, FileError> {
         Unpublished::create_in(namespace, POSIX, mode)
+    }
+
+    /// As [`create`](Unpublished::create), unless there are `max_queues` POSIX queues already: then it returns None.
+    pub(crate) fn create_within(
+        namespace: &Namespace,
+        mode: u32,
+        max_queues: u32,
+    ) -> Result<Option<Unpublished>, FileError> {
+        let queues = namespace.queues()?;
+        if !has_room_for_a_queue(&queues, max_queues)? {
+            return Ok(None);
+        }
+        Unpublished::stage(queues, mode).map(Some)
     }
 
     /// As [`create`](Unpublished::create), in the directory of one kind.
@@ -51,7 +67,10 @@ impl Unpublished {
         kind: &str,
         mode: u32,
     ) -> Result<Unpublished, FileError> {
-        let queues = namespace.queues_of(kind)?;
+        Unpublished::stage(namespace.queues_of(kind)?, mode)
+    }
+
+    fn stage(queues: Directory, mode: u32) -> Result<Unpublished, FileError> {
         Unpublished::create_with(queues, mode, |queues| {
             Staged::create(queues, TO_NAMESPACE, mode & 0o7777)
         })
@@ -67,11 +86,13 @@ impl Unpublished {
             queues,
             staged: Some(staged),
             mode,
+            present_mode: mode,
         };
         // The kernel has applied the umask, which can't be read without a race. Setting the mode aside lets
         // the creator open the file again with more than it grants.
         let stat = fs::fstat(new.file()).map_err(|e| FileError::of("fstat", e))?;
         new.mode = permissions(&stat);
+        new.present_mode = new.mode;
         new.set_mode(PRIVATE)?;
         Ok(new)
     }
@@ -152,9 +173,14 @@ impl Unpublished {
         outcome.map(|()| file)
     }
 
-    fn set_mode(&self, mode: u32) -> Result<(), FileError> {
-        fs::fchmod(self.file(), Mode::from_raw_mode(mode & 0o7777))
-            .map_err(|e| FileError::of("fchmod", e))
+    fn set_mode(&mut self, mode: u32) -> Result<(), FileError> {
+        let mode = mode & 0o7777;
+        if mode != self.present_mode {
+            fs::fchmod(self.file(), Mode::from_raw_mode(mode))
+                .map_err(|e| FileError::of("fchmod", e))?;
+            self.present_mode = mode;
+        }
+        Ok(())
     }
 }
 

@@ -158,14 +158,10 @@ impl Namespace {
         Ok(names)
     }
 
-    /// There are fewer than `max_queues` POSIX queues. Costs two system calls while that is plain from the size of the
-    /// directory (tmpfs), else a walk over all entries.
-    pub(crate) fn has_room_for_a_queue(&self, max_queues: u32) -> Result<bool, NamespaceError> {
-        let queues = self.queues()?;
-        if most_entries(&queues).is_some_and(|most| most < u64::from(max_queues)) {
-            return Ok(true);
-        }
-        Ok((count(&queues)? as u64) < u64::from(max_queues))
+    /// Returns whether nothing has the name of a queue. It costs one system call; a caller that creates the queue checks the directory.
+    pub(crate) fn is_free(&self, name: &QueueName) -> bool {
+        let path = self.path().join(POSIX).join(name.as_os_str());
+        fs::lstat(path).is_err_and(|error| error == Errno::NOENT)
     }
 
     /// The names of all rings, in the order of their bytes; none where there is no directory of them that can be trusted.
@@ -234,6 +230,18 @@ impl Namespace {
     }
 }
 
+/// Returns whether a directory that was just opened has fewer than `max_queues` POSIX queues. The size of a directory in a tmpfs mostly
+/// tells; otherwise all entries are read.
+pub(super) fn has_room_for_a_queue(
+    queues: &Directory,
+    max_queues: u32,
+) -> Result<bool, NamespaceError> {
+    if most_entries_when_opened(queues).is_some_and(|most| most < u64::from(max_queues)) {
+        return Ok(true);
+    }
+    Ok((count(queues)? as u64) < u64::from(max_queues))
+}
+
 fn count(queues: &Directory) -> Result<usize, NamespaceError> {
     let mut count = 0;
     for_each_queue(queues, |_, _| {
@@ -284,9 +292,17 @@ fn bytes_of(stat: &fs::Stat) -> u64 {
 pub(super) fn most_entries(queues: &Directory) -> Option<u64> {
     let (at, here) = queues.locate("");
     let stat = fs::statat(at, &here, AtFlags::EMPTY_PATH).ok()?;
-    is_in_tmpfs(at)
-        .ok()?
-        .then(|| u64::try_from(stat.st_size).unwrap_or(0) / TMPFS_ENTRY)
+    is_in_tmpfs(at).ok()?.then(|| entries_of(&stat))
+}
+
+/// As [`most_entries`], for a directory that was opened a moment ago.
+fn most_entries_when_opened(queues: &Directory) -> Option<u64> {
+    let (at, _) = queues.locate("");
+    is_in_tmpfs(at).ok()?.then(|| entries_of(queues.stat()))
+}
+
+fn entries_of(tmpfs_directory: &fs::Stat) -> u64 {
+    u64::try_from(tmpfs_directory.st_size).unwrap_or(0) / TMPFS_ENTRY
 }
 
 /// What lstat(2) says of the file of a POSIX queue, whichever of the two forms the queue has.
@@ -527,7 +543,7 @@ mod tests {
         std::fs::create_dir(dir.queue("directory")).unwrap();
         let room: Vec<_> = [0, 5, 6, 7, 8, 100]
             .into_iter()
-            .map(|max| namespace.has_room_for_a_queue(max).unwrap())
+            .map(|max| has_room_for_a_queue(&namespace.queues().unwrap(), max).unwrap())
             .collect();
         assert_eq!(room, [false, false, true, true, true, true]);
     }

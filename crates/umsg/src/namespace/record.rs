@@ -128,6 +128,15 @@ fn known<E>(
     Ok(record)
 }
 
+/// Returns the limits of the record that was read last, if the namespace still has that record. It costs one system call.
+pub(super) fn last_limits(path: &Path, trusted: u32) -> Option<Limits> {
+    let stat = fs::lstat(path.join(NAME)).ok()?;
+    let is_trusted = [0, trusted].contains(&stat.st_uid) && stat.st_mode & 0o444 == 0o444;
+    let last = LAST.try_lock().ok().filter(|_| is_trusted)?;
+    let (stamp, record) = last.as_ref()?;
+    (*stamp == Stamp::of(&stat)).then(|| record.limits.clone())
+}
+
 /// Returns the namespace's limit of bytes, if a complete and trusted record has one. With a short path it does not call malloc: a send calls
 /// it before it allocates memory, possibly in a signal handler.
 pub(super) fn max_bytes(path: &Path, trusted: u32) -> Option<u64> {

@@ -60,24 +60,17 @@ impl OpenOptions {
         name: &QueueName,
         mode: Option<u32>,
     ) -> Result<Unnamed, OpenError> {
-        let limits = namespace.limits()?;
+        let limits = namespace.limits_of_creation()?;
         let layout = self.layout(&limits)?;
         self.check_policy(name)?;
-        let limit = limits.max_queues;
-        if !namespace.has_room_for_a_queue(limit)? {
-            let gone = last_close::remove_all_unused(namespace)?;
-            if gone.is_empty() || !namespace.has_room_for_a_queue(limit)? {
-                return Err(OpenError::TooManyQueues(limit));
-            }
-        }
         if self.policy.remove_on_last_close {
             last_close::remove_some_unused(namespace)?;
         }
-        let new = Unpublished::create(namespace, self.mode)?;
+        let new = self.stage(namespace, limits.max_queues)?;
         crash_point!(CREATE_EMPTY);
         let label = self.provide_dead_letter_queue(namespace, &layout, new.file())?;
         crash_point!(CREATE_LABELLED);
-        if !namespace.allows(0) {
+        if limits.max_bytes.is_some() && !namespace.allows(0) {
             let gone = last_close::remove_all_unused(namespace)?;
             if gone.is_empty() || !namespace.allows(0) {
                 return Err(OpenError::Queue(QueueError::OverLimit));
@@ -105,6 +98,16 @@ impl OpenOptions {
             queue,
             mode,
         })
+    }
+
+    /// Makes the file. If there are too many queues, it removes those that no process has open and that are due for removal.
+    fn stage(&self, namespace: &Namespace, max_queues: u32) -> Result<Unpublished, OpenError> {
+        let make = || Unpublished::create_within(namespace, self.mode, max_queues);
+        let mut new = make()?;
+        if new.is_none() && !last_close::remove_all_unused(namespace)?.is_empty() {
+            new = make()?;
+        }
+        new.ok_or(OpenError::TooManyQueues(max_queues))
     }
 
     /// Gives a queue its name.

@@ -117,7 +117,11 @@ impl OpenOptions {
         name: &QueueName,
     ) -> Result<Opened, OpenError> {
         for _ in 0..ATTEMPTS {
-            match self.open_existing(namespace, name) {
+            let found = match self.create && namespace.is_free(name) {
+                true => Err(OpenError::NotFound),
+                false => self.open_existing(namespace, name),
+            };
+            match found {
                 Err(OpenError::NotFound) if self.create => {}
                 Ok(_) if self.create && self.exclusive => return Err(OpenError::AlreadyExists),
                 // The queue exists, even if it is damaged or the caller has no permission.
