@@ -45,6 +45,8 @@ pub mod rights;
 pub(crate) mod robust;
 pub(crate) mod scratch;
 #[cfg(not(loom))]
+pub mod sole_file;
+#[cfg(not(loom))]
 pub mod stack;
 #[cfg(not(loom))]
 pub mod stat;
