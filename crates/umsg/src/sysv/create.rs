@@ -17,7 +17,7 @@ use super::registry::{GetRequest, Obtained, PRIVATE, find, judge};
 use super::{file_rights, sweep};
 use crate::error::QueueError;
 use crate::namespace::{
-    FileError, Files, INDICES, Limits, Locked, Namespace, NewFile, PATIENCE, key_symlink_name,
+    FileError, Files, INDICES, Limits, Locked, Namespace, NewFile, Next, PATIENCE, key_symlink_name,
 };
 use std::time::{Duration, Instant};
 use umsg_shm::crash::crash_point;
@@ -39,7 +39,7 @@ pub(super) fn create(
     key: i32,
     request: GetRequest,
 ) -> Result<Obtained, OpenError> {
-    let limits = namespace.limits()?;
+    let limits = namespace.limits_of_creation()?;
     let mode = request.mode & 0o777;
     if !limits.allow_mode(mode) {
         return Err(OpenError::ModeNotEnforced { mode });
@@ -133,7 +133,7 @@ fn name(
             other => other?,
         }
         crash_point!(MSGGET_INDEXED);
-        let made = number(new.files(), segment, link, index, in_use);
+        let made = number(new.files(), segment, link, (last, index), in_use);
         // The index still belongs to this process.
         if made.is_err() {
             new.files().take_file(index, caller().0.as_raw());
@@ -148,11 +148,11 @@ fn number(
     files: &mut Files,
     segment: &Segment,
     link: String,
-    index: u32,
+    (last, index): (Next, u32),
     in_use: u32,
 ) -> Result<(), OpenError> {
     // Read again: the previous user of the index noted its identifier before it gave the index up.
-    let next = files.next(in_use)?.with(index);
+    let next = files.next_again(last, in_use)?.with(index);
     segment.fixed().header.set_id(next.id());
     files.note_next(next)?;
     crash_point!(MSGGET_NUMBERED);

@@ -23,7 +23,11 @@ const SHORT: Duration = Duration::from_millis(100);
 pub(super) fn removed(namespace: &Namespace, id: i32) {
     if let Ok(mut files) = namespace.msg_files() {
         let swept = take(&mut files, index_of(id), SHORT);
-        if !swept && let Ok(file) = files.open(index_of(id)) {
+        let is_its = |file: &OwnedFd| matches!(said(file), Ok(Some(said)) if said.id == id && said.is_removed);
+        if !swept
+            && let Ok(file) = files.open(index_of(id))
+            && is_its(&file)
+        {
             // This fails where files may not be so long. Then other users find the key in use until a permitted process removes it.
             let _ = mark_removed(file.as_fd());
         }
@@ -78,9 +82,7 @@ fn has_one_name(file: &OwnedFd) -> bool {
 pub(super) fn index(files: &mut Files, index: u32, _lock: &Locked) -> bool {
     match files.stat(index) {
         Ok(None) => true,
-        Ok(Some(stat)) if stat.st_uid == caller() => {
-            is_left(files, index) && take_left(files, index, stat.st_uid)
-        }
+        Ok(Some(stat)) if stat.st_uid == caller() => take_left(files, index, stat.st_uid),
         Ok(Some(_)) => {
             files.may_take_others() && is_left(files, index) && take(files, index, SHORT)
         }
@@ -147,7 +149,7 @@ fn take(files: &mut Files, index: u32, patience: Duration) -> bool {
     };
     // Checked again under the lock.
     let is_owners = matches!(files.stat(index), Ok(Some(stat)) if stat.st_uid == owner);
-    let taken = is_owners && is_left(files, index) && take_left(files, index, owner);
+    let taken = is_owners && take_left(files, index, owner);
     drop(lock);
     taken
 }
@@ -164,7 +166,8 @@ fn left(files: &mut Files, index: u32) -> Option<Summary> {
     (index_of(said.id) == index && is_none(files, index, &said)).then_some(said)
 }
 
-/// Removes a stale file of that owner, and its key symlink. The caller holds the owner's lock.
+/// Removes the file at an index, and its key symlink, if the file is stale and of that owner. Returns false otherwise. The caller holds the
+/// owner's lock.
 fn take_left(files: &mut Files, index: u32, owner: u32) -> bool {
     let Some(said) = left(files, index) else {
         return false;

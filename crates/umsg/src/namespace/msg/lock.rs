@@ -60,11 +60,15 @@ impl Files {
 
     fn lock_in(&self, own: &Path, patience: Duration) -> Result<Locked, FileError> {
         let directory = open(&own.join(LOCK)).map_err(|e| FileError::of("open", e))?;
-        let mut wait = Wait::begin(self.directory(), patience);
+        let mut wait = None;
+        let mut goes_on = || {
+            wait.get_or_insert_with(|| Wait::begin(self.directory(), patience))
+                .goes_on(self.directory())
+        };
         loop {
             match attempt(&directory) {
                 Ok(me) => return Ok(Locked { directory, me }),
-                Err(Errno::WOULDBLOCK | Errno::INTR) if wait.goes_on(self.directory()) => {}
+                Err(Errno::WOULDBLOCK | Errno::INTR) if goes_on() => {}
                 Err(Errno::WOULDBLOCK | Errno::INTR) => return Err(self.busy(&directory)),
                 Err(e) => return Err(FileError::of("flock", e)),
             }

@@ -59,6 +59,7 @@ pub(crate) use files::{Files, NewFile};
 pub(crate) use key_symlink::KeySymlink;
 pub(crate) use lock::{Locked, PATIENCE};
 pub(crate) use names::{INDICES, key_symlink_name};
+pub(crate) use next::Next;
 
 /// The entry, if it is neither a queue's file nor a key symlink.
 pub(super) fn what_else(queues: &Directory, name: &CStr, stat: &Stat) -> Option<&'static str> {

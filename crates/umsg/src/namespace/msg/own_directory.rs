@@ -11,6 +11,7 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use rustix::io::Errno;
 
@@ -20,6 +21,8 @@ use crate::namespace::error::NamespaceError;
 use crate::namespace::file_error::FileError;
 use crate::namespace::meeting::{Meeting, user_in};
 use crate::namespace::queues::OWN;
+use crate::namespace::stamp::Stamp;
+use umsg_shm::sys::clock;
 
 /// The lock. A user's directory is settled if it has one.
 pub(super) const LOCK: &str = "lock";
@@ -70,13 +73,19 @@ impl Files {
     /// `TooManyFiles`, `NoQueuesDirectory`, `System`.
     pub(super) fn all_owns(&self) -> Result<HashMap<u32, PathBuf>, NamespaceError> {
         let base = self.owns();
+        let before = stamp_of(&base);
+        if is_known_alone(before) {
+            let usual = meeting(&base, caller()).usual();
+            return Ok(HashMap::from([(caller(), usual)]));
+        }
         let refuse = |e: std::io::Error| {
             let errno = Errno::from_io_error(&e).unwrap_or(Errno::IO);
             NamespaceError::looking("open", &base, errno)
         };
-        let mut owns = HashMap::new();
+        let (mut owns, mut entries) = (HashMap::new(), 0);
         for entry in std::fs::read_dir(&base).map_err(refuse)? {
             let path = entry.map_err(refuse)?.path();
+            entries += 1;
             if let Some(user) = user_in("", &path)
                 && !owns.contains_key(&user)
                 && meeting(&base, user).is_settled(&path)
@@ -84,6 +93,37 @@ impl Files {
                 owns.insert(user, path);
             }
         }
+        let usual = meeting(&base, caller()).usual();
+        if entries == 1 && owns.get(&caller()) == Some(&usual) {
+            note_alone(before);
+        }
         Ok(owns)
+    }
+
+    /// Returns whether the caller's directory is known to be the only one. It costs one system call.
+    pub(super) fn is_only_user(&self) -> bool {
+        is_known_alone(stamp_of(&self.owns()))
+    }
+}
+
+/// The last directory of all users' directories that had the caller's directory and nothing else, and the caller. A directory of another
+/// user, settled or not, changes the directory's stamp.
+static ALONE: Mutex<Option<(Stamp, u32)>> = Mutex::new(None);
+
+fn stamp_of(base: &Path) -> Option<Stamp> {
+    Some(Stamp::of(&rustix::fs::lstat(base).ok()?))
+}
+
+fn is_known_alone(stamp: Option<Stamp>) -> bool {
+    // A signal handler, or a child of a fork, that finds the lock taken reads the directory.
+    let known = ALONE.try_lock().ok().and_then(|alone| *alone);
+    stamp.is_some_and(|stamp| known == Some((stamp, caller())))
+}
+
+/// Notes a stamp from before the directory was read.
+fn note_alone(stamp: Option<Stamp>) {
+    let settled = stamp.filter(|stamp| stamp.is_settled(clock::realtime_coarse()));
+    if let (Some(stamp), Ok(mut alone)) = (settled, ALONE.try_lock()) {
+        *alone = Some((stamp, caller()));
     }
 }

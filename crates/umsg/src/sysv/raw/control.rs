@@ -62,8 +62,14 @@ pub fn msgctl_remove(id: i32) -> Result<(), Errno> {
     if id < 0 {
         return Err(libc::EINVAL);
     }
-    let namespace = Namespace::of_this_process().map_err(|error| error.errno())?;
-    remove(namespace, id).map_err(|error| errno(&error))?;
+    // An attached queue is mapped, and its identifier is known to be right. Any outcome but success is found out in full.
+    let is_attached = ATTACHED
+        .get(id)
+        .is_some_and(|queue| queue.remove_shared().is_ok());
+    if !is_attached {
+        let namespace = Namespace::of_this_process().map_err(|error| error.errno())?;
+        remove(namespace, id).map_err(|error| errno(&error))?;
+    }
     if let Some(queue) = ATTACHED.get(id) {
         ATTACHED.forget(&queue);
     }
