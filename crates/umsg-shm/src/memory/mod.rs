@@ -242,7 +242,7 @@ impl Memory {
     /// Returns whether `len` bytes from `offset` on are zero. Both are multiples of 8.
     pub(crate) fn is_zero(&self, offset: usize, len: usize) -> bool {
         let end = offset + len;
-        assert!(offset % 8 == 0 && len % 8 == 0 && end <= self.map.map.len());
+        assert!((offset | len).is_multiple_of(8) && end <= self.map.map.len());
         (offset..end).step_by(8).all(|at| {
             // SAFETY: inside the mapping, which lives as long as `self`, and aligned. A peer may write the word at the same time, so it is
             // read as an atomic; Relaxed, because the answer is a hint then.
