@@ -53,6 +53,7 @@ mod signals;
 mod start;
 mod table;
 mod timeout;
+mod unwinder;
 mod waiting;
 mod wanted;
 

@@ -1,0 +1,233 @@
+//! The unwinder's functions, without a dependency on libgcc_s: std's panics, backtraces and personality routine refer to them.
+//!
+//! A preloaded library loads its dependencies in each process, and nearly none of these unwinds a stack. So the names are defined here, hidden
+//! from other libraries. Each finds its function when it is first called, in the shared libgcc_s. A static unwinder can't take its place:
+//! libc ends a cancelled thread with the shared one, whose contexts no other unwinder reads. By then libc has loaded it.
+//!
+//! The unwinder takes the return address and the stack of its caller. So each name enters its function by a jump, with the stack unchanged.
+
+use std::ffi::{CStr, c_void};
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// Declares names of the unwinder, each with its place in the list. Tests have the names with a prefix, beside those of their own unwinder.
+macro_rules! unwinder {
+    ($($place:literal $name:literal)*) => {
+        const NAMES: &[&CStr] = &[$( match CStr::from_bytes_with_nul(concat!($name, "\0").as_bytes()) {
+            Ok(name) => name,
+            Err(_) => panic!("a name has no zero byte"),
+        } ),*];
+
+        $( entrance! { $name, $place } )*
+    };
+}
+
+#[cfg(not(test))]
+macro_rules! symbol {
+    ($name:literal) => {
+        $name
+    };
+}
+
+#[cfg(test)]
+macro_rules! symbol {
+    ($name:literal) => {
+        concat!("umsg_test", $name)
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+macro_rules! entrance {
+    ($name:literal, $place:literal) => {
+        std::arch::global_asm!(
+            ".pushsection .text.umsg_unwinder, \"ax\", @progbits",
+            concat!(".globl ", symbol!($name)),
+            concat!(".hidden ", symbol!($name)),
+            concat!(".type ", symbol!($name), ", @function"),
+            ".p2align 4",
+            concat!(symbol!($name), ":"),
+            ".cfi_startproc",
+            "mov rax, [rip + {functions} + 8 * {place}]",
+            "test rax, rax",
+            "jz 2f",
+            "jmp rax",
+            // The functions have up to three arguments. At entry the stack is off by 8 from a multiple of 16.
+            "2: push rdi",
+            ".cfi_adjust_cfa_offset 8",
+            "push rsi",
+            ".cfi_adjust_cfa_offset 8",
+            "push rdx",
+            ".cfi_adjust_cfa_offset 8",
+            "mov edi, {place}",
+            "call {find}",
+            "pop rdx",
+            ".cfi_adjust_cfa_offset -8",
+            "pop rsi",
+            ".cfi_adjust_cfa_offset -8",
+            "pop rdi",
+            ".cfi_adjust_cfa_offset -8",
+            "jmp rax",
+            ".cfi_endproc",
+            concat!(".size ", symbol!($name), ", . - ", symbol!($name)),
+            ".popsection",
+            functions = sym FUNCTIONS,
+            place = const $place,
+            find = sym find,
+        );
+    };
+}
+
+#[cfg(target_arch = "aarch64")]
+macro_rules! entrance {
+    ($name:literal, $place:literal) => {
+        std::arch::global_asm!(
+            ".pushsection .text.umsg_unwinder, \"ax\", @progbits",
+            concat!(".globl ", symbol!($name)),
+            concat!(".hidden ", symbol!($name)),
+            concat!(".type ", symbol!($name), ", @function"),
+            ".p2align 4",
+            concat!(symbol!($name), ":"),
+            ".cfi_startproc",
+            "adrp x16, {functions} + 8 * {place}",
+            "ldr x16, [x16, :lo12:({functions} + 8 * {place})]",
+            "cbz x16, 2f",
+            "br x16",
+            // The functions have up to three arguments.
+            "2: stp x29, x30, [sp, -48]!",
+            ".cfi_def_cfa_offset 48",
+            ".cfi_offset x29, -48",
+            ".cfi_offset x30, -40",
+            "stp x0, x1, [sp, 16]",
+            "str x2, [sp, 32]",
+            "mov w0, {place}",
+            "bl {find}",
+            "mov x16, x0",
+            "ldr x2, [sp, 32]",
+            "ldp x0, x1, [sp, 16]",
+            "ldp x29, x30, [sp], 48",
+            ".cfi_def_cfa_offset 0",
+            ".cfi_restore x29",
+            ".cfi_restore x30",
+            "br x16",
+            ".cfi_endproc",
+            concat!(".size ", symbol!($name), ", . - ", symbol!($name)),
+            ".popsection",
+            functions = sym FUNCTIONS,
+            place = const $place,
+            find = sym find,
+        );
+    };
+}
+
+unwinder! {
+    0 "_Unwind_Backtrace"
+    1 "_Unwind_DeleteException"
+    2 "_Unwind_GetDataRelBase"
+    3 "_Unwind_GetIP"
+    4 "_Unwind_GetIPInfo"
+    5 "_Unwind_GetLanguageSpecificData"
+    6 "_Unwind_GetRegionStart"
+    7 "_Unwind_GetTextRelBase"
+    8 "_Unwind_RaiseException"
+    9 "_Unwind_Resume"
+    10 "_Unwind_SetGR"
+    11 "_Unwind_SetIP"
+    12 "_Unwind_GetCFA"
+    13 "_Unwind_FindEnclosingFunction"
+}
+
+/// Where the names jump to. Null before the first call.
+static FUNCTIONS: [AtomicPtr<c_void>; NAMES.len()] =
+    [const { AtomicPtr::new(std::ptr::null_mut()) }; NAMES.len()];
+
+/// Looks up a function in the shared library, and remembers it. Without the library the process ends: a panic has been reported by then, and
+/// libc ends a process without the library in the same way when a thread is cancelled.
+extern "C" fn find(place: u32) -> *mut c_void {
+    let (name, function) = (NAMES[place as usize], &FUNCTIONS[place as usize]);
+    // SAFETY: both names end with a zero byte. The library is loaded once more and never unloaded, so the address stays valid.
+    let address = unsafe {
+        let library = libc::dlopen(c"libgcc_s.so.1".as_ptr(), libc::RTLD_NOW);
+        if library.is_null() {
+            libc::abort();
+        }
+        libc::dlsym(library, name.as_ptr())
+    };
+    if address.is_null() {
+        // SAFETY: ends the process.
+        unsafe { libc::abort() };
+    }
+    // Relaxed: only the address counts. Two threads find the same.
+    function.store(address, Ordering::Relaxed);
+    address
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::c_int;
+
+    type Context = *mut c_void;
+    type Visit = extern "C" fn(Context, *mut c_void) -> c_int;
+
+    unsafe extern "C" {
+        fn umsg_test_Unwind_Backtrace(visit: Visit, argument: *mut c_void) -> c_int;
+        fn umsg_test_Unwind_GetIP(context: Context) -> usize;
+        fn umsg_test_Unwind_FindEnclosingFunction(address: *const c_void) -> *const c_void;
+        fn _Unwind_Backtrace(visit: Visit, argument: *mut c_void) -> c_int;
+        fn _Unwind_GetIP(context: Context) -> usize;
+    }
+
+    extern "C" fn through_our_names(context: Context, frames: *mut c_void) -> c_int {
+        // SAFETY: called by the unwinder with its context, and with the list of `frames_by`.
+        unsafe { (*frames.cast::<Vec<usize>>()).push(umsg_test_Unwind_GetIP(context)) };
+        0
+    }
+
+    extern "C" fn directly(context: Context, frames: *mut c_void) -> c_int {
+        // SAFETY: as above.
+        unsafe { (*frames.cast::<Vec<usize>>()).push(_Unwind_GetIP(context)) };
+        0
+    }
+
+    /// Returns the return addresses of the frames above the call.
+    #[inline(never)]
+    fn frames_by(
+        walk: unsafe extern "C" fn(Visit, *mut c_void) -> c_int,
+        visit: Visit,
+    ) -> Vec<usize> {
+        let mut frames = Vec::new();
+        // SAFETY: the callback fits the list, which outlives the call.
+        unsafe { walk(visit, (&raw mut frames).cast()) };
+        frames
+    }
+
+    #[test]
+    fn a_stack_is_walked_as_by_the_unwinder_itself() {
+        let mut walks = Vec::new();
+        // The first walk looks the functions up, the second has them.
+        for _ in 0..2 {
+            walks.push(frames_by(umsg_test_Unwind_Backtrace, through_our_names));
+        }
+        let direct = frames_by(_Unwind_Backtrace, directly);
+        assert!(direct.len() > 3, "{direct:x?}");
+        for walk in walks {
+            // The second frame is this function, at a call of its own.
+            assert_eq!((walk[0], &walk[2..]), (direct[0], &direct[2..]));
+        }
+    }
+
+    #[test]
+    fn each_name_is_one_of_the_shared_library() {
+        for place in 0..NAMES.len() {
+            let found = find(place as u32);
+            assert_eq!(FUNCTIONS[place].load(Ordering::Relaxed), found);
+            assert!(!found.is_null());
+        }
+        // The unwinder looks up the byte before the address, as for a return address.
+        let here = frames_by as *const () as *const c_void;
+        // SAFETY: takes any address.
+        assert_eq!(
+            unsafe { umsg_test_Unwind_FindEnclosingFunction(here.wrapping_byte_add(1)) },
+            here
+        );
+    }
+}
