@@ -22,6 +22,7 @@ use crate::blocking::note_fork;
 const PAGE_BYTES: usize = 4096;
 
 /// Holds the pid of the table's owner. Null until [`start`], or if there is no such page.
+#[unsafe(link_section = ".data.umsg")]
 static PAGE: AtomicPtr<AtomicI32> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Maps the page, enters this process, and registers handlers for forks.

@@ -31,17 +31,22 @@ type Handler = unsafe extern "C" fn(c_int, *mut siginfo_t, *mut ucontext_t);
 /// Whether the process has, or had, a queue.
 static BEGUN: AtomicBool = AtomicBool::new(false);
 
+/// Whether the library calls [`begin`] before it maps a queue.
+static ANNOUNCED: AtomicBool = AtomicBool::new(false);
+
 /// Whether our handler of SIGBUS is installed.
 static GUARDED: AtomicBool = AtomicBool::new(false);
 
 /// Flags that differ between the program's request and the kernel's action.
 const OURS: c_int = libc::SA_SIGINFO | libc::SA_RESETHAND;
 
-/// Makes the library call [`begin`] before each mapping of a queue. For calls that may precede the library's constructor.
+/// Makes the library call [`begin`] before each mapping of a queue.
 #[inline(always)]
 pub(crate) fn announce() {
-    if !crate::start::is_done() {
+    // Relaxed: code exists from the start.
+    if !ANNOUNCED.load(Ordering::Relaxed) {
         umsg::signals::guard_mappings(begin);
+        ANNOUNCED.store(true, Ordering::Relaxed);
     }
 }
 

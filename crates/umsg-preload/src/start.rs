@@ -5,6 +5,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+/// In the pages that the dynamic linker writes anyway, as are the other words that each process writes at its start.
+#[unsafe(link_section = ".data.umsg")]
 static DONE: AtomicBool = AtomicBool::new(false);
 
 /// Whether the constructor has run. Before, `malloc` itself may be starting.
@@ -28,7 +30,6 @@ extern "C" fn start() {
     crate::hooks::dlopen::resolve();
     umsg_shm::reclaim::notes::start();
     crate::process::start();
-    crate::signals::announce();
     crate::arrivals::inherited();
     DONE.store(true, Ordering::Relaxed);
 }

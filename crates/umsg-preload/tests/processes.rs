@@ -8,6 +8,8 @@ cases_on_both! { "processes":
     exec_drops_the_descriptor,
     without_close_on_exec_the_descriptor_survives_exec,
     a_duplicate_survives_exec,
+    a_duplicate_of_a_high_number_survives_exec,
+    several_descriptors_survive_exec,
     a_descriptor_sent_over_a_socket_shares_the_open_file_description,
     a_vfork_child_closes_only_its_own_descriptors,
     a_vfork_child_of_a_forked_child_closes_only_its_own_descriptors,

@@ -65,6 +65,12 @@ CASE(use_inherited) {
     EXPECT_ERRNO(mq_close(queue), EBADF);
 }
 
+/* The same without a change of the open file description. */
+CASE(query_inherited) {
+    struct stat status;
+    EXPECT(fstat(atoi(getenv("QUEUE")), &status) == 0 && status.st_size == 80);
+}
+
 CASE(expect_nothing_inherited) {
     EXPECT_ERRNO(mq_getattr(atoi(getenv("QUEUE")), &(struct mq_attr){0}), EBADF);
     EXPECT_ERRNO(close(atoi(getenv("QUEUE"))), EBADF);
@@ -98,6 +104,27 @@ CASE(a_duplicate_survives_exec) {
     mqd_t queue = create(O_RDWR, 4);
     EXPECT(mq_send(queue, "before", 6, 0) == 0);
     expect_success(start("use_inherited", dup(mq_open(name(), O_RDONLY))));
+}
+
+CASE(a_duplicate_of_a_high_number_survives_exec) {
+    mqd_t queue = create(O_RDWR, 4);
+    EXPECT(mq_send(queue, "before", 6, 0) == 0);
+    mqd_t reader = mq_open(name(), O_RDONLY);
+    /* Others between them, and a gap. */
+    for (int number = 20; number < 40; number++) EXPECT(dup2(0, number) == number);
+    int high = fcntl(reader, F_DUPFD, 700);
+    EXPECT(high >= 700);
+    expect_success(start("use_inherited", high));
+}
+
+CASE(several_descriptors_survive_exec) {
+    mqd_t queue = create(O_RDWR, 4);
+    EXPECT(mq_send(queue, "before", 6, 0) == 0);
+    mqd_t reader = mq_open(name(), O_RDONLY);
+    int low = dup(reader), high = fcntl(reader, F_DUPFD, 300);
+    EXPECT(low >= 0 && low < 16 && high >= 300);
+    expect_success(start("query_inherited", high));
+    expect_success(start("use_inherited", low));
 }
 
 static void send_descriptor(int socket, int descriptor) {
