@@ -33,6 +33,7 @@ const VERSION: u64 = 4;
 const VERSIONS: u64 = (1 << 32) - VERSION;
 
 /// The number of forks of this process and its ancestors. A word has it in its upper half, as of the opening.
+#[unsafe(link_section = ".data.umsg")]
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
 /// Notes a fork, in the parent and in the child.

@@ -13,55 +13,43 @@
 //! A child of fork enters its pid at once, by a handler that fork runs, so that its own vfork children are recognised. Only a child of a
 //! bare fork system call enters it later.
 
-use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
-use rustix::mm::{Advice, MapFlags, ProtFlags};
+use umsg_shm::sys::{parent, process};
 
 use crate::blocking::note_fork;
 
-const PAGE_BYTES: usize = 4096;
-
-/// Holds the pid of the table's owner. Null until [`start`], or if there is no such page.
+/// The word with the pid of the table's owner. Null until [`start`], or if there is no such page.
 #[unsafe(link_section = ".data.umsg")]
-static PAGE: AtomicPtr<AtomicI32> = AtomicPtr::new(std::ptr::null_mut());
+static OWNER: AtomicPtr<AtomicU64> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Maps the page, enters this process, and registers handlers for forks.
 pub(crate) fn start() {
-    if let Some(page) = wiped_page() {
-        PAGE.store(page, Ordering::Release);
+    if let Some(word) = process::word_of_the_drop_in() {
+        OWNER.store(std::ptr::from_ref(word).cast_mut(), Ordering::Release);
         owns_table();
     }
+    let (prepare, child) = (parent::before_fork, after_fork_in_child);
     // SAFETY: the handlers are functions of this library, which is never unloaded (see `start`).
-    unsafe { libc::pthread_atfork(None, Some(note_fork), Some(after_fork_in_child)) };
-}
-
-fn wiped_page() -> Option<*mut AtomicI32> {
-    let access = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: no address is asked for, so nothing that exists is replaced.
-    let page = unsafe {
-        rustix::mm::mmap_anonymous(std::ptr::null_mut(), PAGE_BYTES, access, MapFlags::PRIVATE)
-            .ok()?
-    };
-    // SAFETY: the whole page was just mapped for us, private and anonymous as this advice asks.
-    let wiped = unsafe { rustix::mm::madvise(page, PAGE_BYTES, Advice::LinuxWipeOnFork) };
-    wiped.is_ok().then_some(page.cast())
+    unsafe { libc::pthread_atfork(Some(prepare), Some(note_fork), Some(child)) };
 }
 
 extern "C" fn after_fork_in_child() {
     owns_table();
+    parent::after_fork();
     note_fork();
     crate::wanted::forget_other_threads();
 }
 
 /// Whether the caller runs in the process that the descriptor table belongs to.
 pub(crate) fn owns_table() -> bool {
-    let page = PAGE.load(Ordering::Acquire);
-    if page.is_null() {
+    let owner = OWNER.load(Ordering::Acquire);
+    if owner.is_null() {
         return true;
     }
-    let me = rustix::process::getpid().as_raw_nonzero().get();
-    // SAFETY: a non-null PAGE points to a page that is never unmapped, aligned for any number.
-    let owner = unsafe { &*page };
+    let me = u64::from(std::process::id());
+    // SAFETY: a non-null OWNER points to a word that is never unmapped.
+    let owner = unsafe { &*owner };
     // Relaxed: the pid is the whole message.
     match owner.compare_exchange(0, me, Ordering::Relaxed, Ordering::Relaxed) {
         Ok(_) => true,

@@ -99,6 +99,14 @@ fn ahead() -> u64 {
     }
 }
 
+/// Returns the shift, if this process has computed it.
+#[cfg(not(loom))]
+pub(super) fn known_ahead() -> Option<u64> {
+    // Relaxed: as in `ahead`.
+    let known = process::until_fork().map_or(0, |known| known.load(Ordering::Relaxed));
+    (known & KNOWN != 0).then_some(known & !KNOWN)
+}
+
 /// Marks a computed shift, in place of its lowest bit.
 #[cfg(not(loom))]
 const KNOWN: u64 = 1;
@@ -109,7 +117,10 @@ const KNOWN: u64 = 1;
 fn find_ahead() -> u64 {
     let found = match cfg!(miri) {
         true => Ok(0),
-        false => super::time_namespace::monotonic_offset(),
+        false => match super::parent::ahead() {
+            Some(ahead) => Ok(ahead.cast_signed()),
+            None => super::time_namespace::monotonic_offset(),
+        },
     };
     process::begin_epoch();
     if let (Ok(offset), Some(known)) = (found, process::until_fork()) {

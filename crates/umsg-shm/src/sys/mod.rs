@@ -32,6 +32,8 @@ pub mod liveness;
 pub mod map;
 #[cfg(not(loom))]
 pub mod mask;
+#[cfg(not(loom))]
+pub mod parent;
 pub mod process;
 #[cfg(not(loom))]
 pub mod random;

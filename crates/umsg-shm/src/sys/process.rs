@@ -1,6 +1,15 @@
 //! The identity of this process without a system call: an epoch that a fork wipes.
 //!
-//! One private page is marked MADV_WIPEONFORK. It holds the process's epoch, a number that is never 0 and never used
+//! One private page is marked MADV_WIPEONFORK. Its words, which the drop-in shares, read 0 in a forked child:
+//!
+//! | word | contents |
+//! |---|---|
+//! | 0 | the epoch |
+//! | 1 | the shift of the clock (`sys/clock.rs`) |
+//! | 2 | the process was forked by libc (`sys/parent.rs`) |
+//! | 3 | the process id of the owner of the drop-in's table |
+//!
+//! The first holds the process's epoch, a number that is never 0 and never used
 //! twice along a line of ancestors; in a forked child the page reads 0 until the child sets an epoch of its own.
 //! A `vfork` child shares its parent's memory and so its parent's epoch.
 //!
@@ -25,6 +34,7 @@ mod real {
     static PAGE: AtomicPtr<AtomicU64> = AtomicPtr::new(std::ptr::null_mut());
 
     /// The last epoch in this line of ancestors. A fork copies it, so the child's epoch is larger.
+    #[cfg_attr(target_os = "linux", unsafe(link_section = ".data.umsg"))]
     static LAST_EPOCH: AtomicU64 = AtomicU64::new(0);
 
     /// Returns the epoch of this process, or 0 before the first call, and before the first call after a fork.
@@ -49,6 +59,26 @@ mod real {
         }
         // SAFETY: as in `epoch`; the page has room for more than one number.
         Some(unsafe { &*page.add(1) })
+    }
+
+    /// Returns the word that says in a forked child that libc forked it. None without a page.
+    pub(crate) fn forked() -> Option<&'static AtomicU64> {
+        // Acquire: as in `epoch`.
+        word(PAGE.load(Ordering::Acquire), 2)
+    }
+
+    /// Returns the drop-in's word of the page. None without a page.
+    pub fn word_of_the_drop_in() -> Option<&'static AtomicU64> {
+        // Acquire: as in `epoch`.
+        match PAGE.load(Ordering::Acquire) {
+            page if page.is_null() => word(map_page()?, 3),
+            page => word(page, 3),
+        }
+    }
+
+    fn word(page: *mut AtomicU64, index: usize) -> Option<&'static AtomicU64> {
+        // SAFETY: as in `epoch`; the page has room for more than the words of the table above.
+        (!page.is_null()).then(|| unsafe { &*page.add(index) })
     }
 
     /// Returns the epoch of this process, and begins one if there is none.

@@ -1,0 +1,263 @@
+//! What a forked child takes over from its parent: its PID and time namespaces, and the shift of its clock.
+//!
+//! /proc shows the namespaces of a process, and makes four inodes for the answer, which takes half as long as the fork. A child has its
+//! parent's namespaces unless the parent has called unshare(2) or setns(2). Two comparisons show that it has not:
+//!
+//! | namespace | the child has the parent's if |
+//! |---|---|
+//! | PID | getppid(2) returns the parent's own number. A parent outside of the child's namespace has the number 0 |
+//! | time | CLOCK_MONOTONIC and CLOCK_BOOTTIME are as far from CLOCK_REALTIME, which no namespace shifts, as they were in the parent |
+//!
+//! A new time namespace that shifts no clock counts as the parent's: start times are the same in both. If the parent is dead, or a clock
+//! was set meanwhile, the child asks /proc.
+//!
+//! libc's fork calls [`before_fork`] in the parent and [`after_fork`] in the child. The note of the latter is in the page that a fork wipes, so
+//! no grandchild takes the words for those of its parent. After the death of the parent no other process can be taken for it: a child
+//! belongs to an ancestor then, which has lived as long as the parent, or to the first process of its PID namespace. The latter has
+//! number 1. The parent had this number only if the namespace of the parent, and of all its children, ended with it.
+
+use super::{clock, home, process};
+use rustix::time::{ClockId, clock_gettime};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+/// The words of the process that forked last. Relaxed throughout: a child has one thread, and threads that fork at the same time write the
+/// same, or times that are microseconds apart.
+struct Parent {
+    /// Its process id; 0 if the rest is unknown.
+    pid: AtomicU64,
+    here: AtomicU64,
+    ahead: AtomicU64,
+    /// The distances of [`distances`].
+    distances: [AtomicI64; 2],
+}
+
+#[cfg_attr(target_os = "linux", unsafe(link_section = ".data.umsg"))]
+static PARENT: Parent = Parent {
+    pid: AtomicU64::new(0),
+    here: AtomicU64::new(0),
+    ahead: AtomicU64::new(0),
+    distances: [const { AtomicI64::new(0) }; 2],
+};
+
+/// A larger difference of two distances is a shift, in nanoseconds. A thread may lose its processor between two readings; then it asks
+/// /proc. A start time has ticks of 10 ms.
+const PRECISION: u64 = 100_000;
+
+/// Notes the namespaces of this process for the children that it is about to fork. To be called by pthread_atfork(3).
+pub extern "C" fn before_fork() {
+    let known = match (home::known(), clock::known_ahead()) {
+        (Some(here), Some(ahead)) => Some((here, ahead)),
+        // A child that passes on what it has from its parent keeps it for itself, too.
+        _ => inherited().inspect(|_| keep()),
+    };
+    let pid = known.map_or(0, |_| u64::from(std::process::id()));
+    if let Some((here, ahead)) = known {
+        PARENT.here.store(here, Ordering::Relaxed);
+        PARENT.ahead.store(ahead, Ordering::Relaxed);
+        for (word, distance) in PARENT.distances.iter().zip(distances()) {
+            word.store(distance, Ordering::Relaxed);
+        }
+    }
+    PARENT.pid.store(pid, Ordering::Relaxed);
+}
+
+/// Notes in a forked child that the words are its parent's. To be called by pthread_atfork(3).
+pub fn after_fork() {
+    if let Some(word) = process::forked() {
+        word.store(1, Ordering::Relaxed);
+    }
+}
+
+/// Computes the namespaces and the shift of the clock of this process.
+fn keep() {
+    process::begin_epoch();
+    home::here();
+    clock::monotonic_coarse();
+}
+
+/// Returns the namespaces of this process, if they are those of its parent.
+pub(super) fn here() -> Option<u64> {
+    inherited().map(|(here, _)| here)
+}
+
+/// Returns the shift of the clock of this process, if it is that of its parent.
+pub(super) fn ahead() -> Option<u64> {
+    inherited().map(|(_, ahead)| ahead)
+}
+
+fn inherited() -> Option<(u64, u64)> {
+    let is_forked = process::forked().is_some_and(|word| word.load(Ordering::Relaxed) != 0);
+    let pid = PARENT.pid.load(Ordering::Relaxed);
+    if !is_forked || pid == 0 {
+        return None;
+    }
+    let parent = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
+    let then = PARENT
+        .distances
+        .iter()
+        .map(|word| word.load(Ordering::Relaxed));
+    let mut shifts = distances().into_iter().zip(then);
+    let is_same = parent as u64 == pid && shifts.all(|(now, then)| now.abs_diff(then) < PRECISION);
+    is_same.then(|| {
+        let words = [&PARENT.here, &PARENT.ahead];
+        words.map(|word| word.load(Ordering::Relaxed)).into()
+    })
+}
+
+/// Returns the nanoseconds from CLOCK_MONOTONIC and CLOCK_BOOTTIME to CLOCK_REALTIME.
+fn distances() -> [i64; 2] {
+    let read = |clock| {
+        let now = clock_gettime(clock);
+        now.tv_sec
+            .wrapping_mul(1_000_000_000)
+            .wrapping_add(now.tv_nsec)
+    };
+    let realtime = read(ClockId::Realtime);
+    [ClockId::Monotonic, ClockId::Boottime].map(|clock| realtime.wrapping_sub(read(clock)))
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use super::*;
+    use std::ffi::c_int;
+
+    /// Runs `work` in a forked child, and returns whether it is true there.
+    fn in_child(work: impl FnOnce() -> bool) -> bool {
+        // SAFETY: the child makes system calls and reads atomics, and ends without running the parent's code.
+        match unsafe { libc::fork() } {
+            0 => {
+                let is_true = work();
+                // SAFETY: ends the child.
+                unsafe { libc::_exit(c_int::from(!is_true)) }
+            }
+            child => {
+                let mut status = -1;
+                // SAFETY: our own child, and a local.
+                unsafe { libc::waitpid(child, &raw mut status, 0) };
+                status == 0
+            }
+        }
+    }
+
+    /// Runs `work` as [`in_child`], as libc's fork calls the handlers.
+    fn in_known_child(work: impl FnOnce() -> bool) -> bool {
+        before_fork();
+        in_child(|| {
+            after_fork();
+            work()
+        })
+    }
+
+    /// Computes what a process knows of itself, from /proc.
+    fn know() -> Option<(u64, u64)> {
+        keep();
+        home::known().zip(clock::known_ahead())
+    }
+
+    #[test]
+    fn a_forked_child_has_the_namespaces_of_its_parent() {
+        let is_inherited = || {
+            let own = know();
+            in_known_child(|| own.is_some() && inherited() == own && know() == own)
+        };
+        assert!(in_child(is_inherited));
+    }
+
+    #[test]
+    fn a_child_passes_on_what_it_has_from_its_parent() {
+        let is_passed_on = || {
+            let own = know();
+            in_known_child(|| in_known_child(|| own.is_some() && inherited() == own))
+        };
+        assert!(in_child(is_passed_on));
+    }
+
+    #[test]
+    fn a_child_of_a_process_that_knows_nothing_takes_over_nothing() {
+        // A fork wipes what the test process knows.
+        let knows_nothing = || home::known().is_none();
+        let inherits_nothing = || knows_nothing() && in_known_child(|| inherited().is_none());
+        assert!(in_child(inherits_nothing));
+    }
+
+    #[test]
+    fn the_child_of_a_bare_fork_takes_over_nothing_and_neither_does_its_child() {
+        let inherits_nothing = || {
+            let (own, nothing) = (know(), || inherited().is_none());
+            // The middle one has the note of its parent, and its own child must not.
+            own.is_some() && in_known_child(|| in_child(|| nothing() && in_known_child(nothing)))
+        };
+        assert!(in_child(inherits_nothing));
+    }
+
+    #[test]
+    fn a_child_whose_parent_is_dead_takes_over_nothing() {
+        let inherits_nothing = || {
+            let mut pipe = [0; 2];
+            // SAFETY: room for two descriptors.
+            unsafe { libc::pipe(pipe.as_mut_ptr()) };
+            let orphan = || {
+                let parent = rustix::process::getppid();
+                before_fork();
+                // SAFETY: as in `in_child`; the parent ends at once.
+                if unsafe { libc::fork() } != 0 {
+                    return true;
+                }
+                after_fork();
+                let middle = PARENT.pid.load(Ordering::Relaxed);
+                let of = || rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get());
+                while of().map(|pid| pid as u64) == Some(middle) {
+                    std::thread::yield_now();
+                }
+                let answer = u8::from(middle != 0 && parent.is_some() && inherited().is_none());
+                // SAFETY: a byte for a pipe, then the end.
+                unsafe {
+                    libc::write(pipe[1], (&raw const answer).cast(), 1);
+                    libc::_exit(0)
+                }
+            };
+            let mut answer = 0_u8;
+            know().is_some()
+                && in_known_child(orphan)
+                // SAFETY: room for a byte.
+                && unsafe { libc::read(pipe[0], (&raw mut answer).cast(), 1) } == 1
+                && answer == 1
+        };
+        assert!(in_child(inherits_nothing));
+    }
+
+    /// Enters new namespaces in a forked child, with a user namespace unless root runs the test, and forks again.
+    fn beyond(namespaces: c_int, prepare: impl Fn() -> bool, work: impl FnOnce() -> bool) -> bool {
+        let can = |flags| in_child(|| enter(flags) && prepare());
+        let flags = match can(namespaces) {
+            true => namespaces,
+            false => namespaces | libc::CLONE_NEWUSER,
+        };
+        if !can(flags) {
+            eprintln!("the test needs namespaces, which this system refuses: it is left out");
+            return true;
+        }
+        in_child(|| know().is_some() && enter(flags) && prepare() && in_known_child(work))
+    }
+
+    fn enter(flags: c_int) -> bool {
+        // SAFETY: changes the namespaces of a forked child.
+        unsafe { libc::unshare(flags) == 0 }
+    }
+
+    #[test]
+    fn a_child_in_another_pid_namespace_takes_over_nothing() {
+        let is_another = || rustix::process::getppid().is_none() && inherited().is_none();
+        assert!(beyond(libc::CLONE_NEWPID, || true, is_another));
+    }
+
+    #[test]
+    fn a_child_in_a_time_namespace_with_another_clock_takes_over_nothing() {
+        const CLONE_NEWTIME: c_int = 0x80;
+        for shift in ["monotonic 7 0\n", "boottime 0 10000000\n"] {
+            let shifted = || std::fs::write("/proc/self/timens_offsets", shift).is_ok();
+            assert!(beyond(CLONE_NEWTIME, shifted, || inherited().is_none()));
+        }
+        assert!(beyond(CLONE_NEWTIME, || true, || inherited().is_some()));
+    }
+}
