@@ -119,7 +119,7 @@ pub extern "C" fn umsg_mq_close(mqdes: umsg_mqd_t) -> c_int {
     if umsg::posix::has_notifications()
         && let Ok(held) = handle::hold(mqdes)
     {
-        umsg::posix::withdraw_notification(held.queue.identity());
+        umsg::posix::withdraw_notification_at_close(held.queue.identity());
     }
     answer(handle::close(mqdes).map(|()| 0))
 }

@@ -47,6 +47,6 @@ pub(crate) fn withdraw_notification(number: c_int) {
     if umsg::posix::has_notifications()
         && let Some(held) = table::hold(number)
     {
-        umsg::posix::withdraw_notification(held.identity);
+        umsg::posix::withdraw_notification_at_close(held.identity);
     }
 }

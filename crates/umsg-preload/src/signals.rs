@@ -37,6 +37,23 @@ static ANNOUNCED: AtomicBool = AtomicBool::new(false);
 /// Whether our handler of SIGBUS is installed.
 static GUARDED: AtomicBool = AtomicBool::new(false);
 
+/// Whether the kernel's flags of a handler may differ from the remembered ones.
+static FLAGS_CHANGE: AtomicBool = AtomicBool::new(false);
+
+/// Notes that siginterrupt is about to change the flags of a handler in the kernel.
+pub(crate) fn flags_change() {
+    // Relaxed: a handler that another thread runs at the same time has either flags.
+    FLAGS_CHANGE.store(true, Ordering::Relaxed);
+}
+
+/// The present flags of the handler of a signal.
+fn flags_of(signal: c_int) -> c_int {
+    match FLAGS_CHANGE.load(Ordering::Relaxed) {
+        false => before(signal).flags,
+        true => installed(signal).map_or(libc::SA_RESTART, |installed| installed.sa_flags),
+    }
+}
+
 /// Flags that differ between the program's request and the kernel's action.
 const OURS: c_int = libc::SA_SIGINFO | libc::SA_RESETHAND;
 
@@ -184,10 +201,9 @@ unsafe extern "C" fn enter(signal: c_int, info: *mut siginfo_t, context: *mut uc
         errno::set(errno);
         return;
     }
-    // Read from the kernel, not from the remembered action: siginterrupt changes SA_RESTART without the drop-in.
-    let flags = installed(signal).map_or(libc::SA_RESTART, |installed| installed.sa_flags);
     // SAFETY: these are the kernel's arguments, of a handler installed with SA_SIGINFO.
-    let put_off = unsafe { umsg::signals::defer_with_flags(signal, info, context, flags) };
+    let put_off =
+        unsafe { umsg::signals::defer_with_flags(signal, info, context, flags_of(signal)) };
     errno::set(errno);
     let Before {
         version,

@@ -10,6 +10,7 @@ cases_on_both! { "handlers":
     handlers_installed_before_and_after_the_first_queue_run,
     a_handler_gets_what_was_sent_with_the_signal,
     a_handler_that_resets_itself_runs_once,
+    a_call_ends_or_goes_on_as_siginterrupt_says,
     a_program_is_told_what_it_has_installed_for_bus_errors,
     a_bus_error_that_is_the_programs_own_reaches_its_handler,
     a_bus_error_without_a_handler_ends_the_program,

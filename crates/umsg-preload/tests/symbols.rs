@@ -110,6 +110,7 @@ const EXPORTED: &[&str] = &[
     "setuid",
     "sigaction",
     "signal",
+    "siginterrupt",
     "sigset",
     "ssignal",
     "statx",

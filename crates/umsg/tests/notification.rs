@@ -372,7 +372,7 @@ fn a_forged_record_makes_no_process_send_a_signal() {
             (8, libc::SIGKILL as u32),
             (12, pid),
             (24, 1),
-            (0, 4 | 1),
+            (0, 8 | 1),
         ] {
             write(value, NOTICES + at);
         }
@@ -393,7 +393,7 @@ fn a_sender_waits_for_only_one_process_that_does_not_raise_its_signal() {
     let write = |value: u32, at: u64| file.write_all_at(&value.to_le_bytes(), at).unwrap();
     let hold_up = || {
         // Imitates a process that is registered for a signal and gets no processor.
-        for (at, value) in [(4, 0), (8, 10), (12, own_pid()), (24, 9), (0, 4 | 1)] {
+        for (at, value) in [(4, 0), (8, 10), (12, own_pid()), (24, 9), (0, 8 | 1)] {
             write(value, 6784 + at);
         }
         write(1 | 2, 888);
@@ -428,7 +428,7 @@ fn a_forged_record_of_one_queue_does_not_fire_a_registration_with_another() {
         let by_signal = signals.notify(Notify::signal(libc::SIGKILL)).unwrap();
         // The first registrations of their process, each in the first record of its queue and with its first turn.
         for ticket in [1, 2] {
-            for (at, value) in [(4, 2), (12, own_pid()), (24, ticket), (0, 4 | 1)] {
+            for (at, value) in [(4, 2), (12, own_pid()), (24, ticket), (0, 8 | 1)] {
                 write(value, 6784 + at);
             }
             write(1 | 2, 888);

@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use umsg::posix::withdraw_notification;
+use umsg::posix::withdraw_notification_at_close;
 use umsg_shm::sys::reserved_descriptors;
 
 use crate::{errno, next, ours, process, table};
@@ -103,7 +103,7 @@ fn replace_known(fd: c_int, new: c_int, call: impl FnOnce() -> c_int) -> c_int {
     let replaced = table::take(new);
     let outcome = call();
     if outcome >= 0 {
-        closed.into_iter().for_each(withdraw_notification);
+        closed.into_iter().for_each(withdraw_notification_at_close);
     }
     match replaced {
         // `new` is open still.

@@ -1,30 +1,46 @@
 //! mq_notify: the process is notified when a message arrives at the empty queue.
+//!
+//! A child of vfork(2) shares its parent's memory, and registers or withdraws its parent. A look at the process id would keep it from that,
+//! and take as long as the rest of the call. POSIX permits such a child no call but exec and _exit.
 
 use std::ffi::c_int;
 
 use libc::sigevent;
 use umsg::posix::{Notify, sigevent::wanted, withdraw_notification};
-use umsg_shm::sys::stack::roomy;
+use umsg_shm::sys::stack::uncancelled;
 
-use crate::{errno, next, ours, pointer, process};
+use crate::table::{self, Held};
+use crate::{errno, next, ours, pointer};
 
 /// Registers the process, or with NULL takes its registration back.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn mq_notify(fd: c_int, event: *const sigevent) -> c_int {
-    match ours::checked_queue(fd) {
+    // As for a send, the table's word is enough.
+    let held = match table::hold(fd) {
+        Some(held) => Ok(Some(held)),
+        None => ours::checked_queue(fd),
+    };
+    match held {
         // SAFETY: the caller's promises to libc's mq_notify are handed on.
         Ok(None) => unsafe { next::mq_notify(fd, event) },
-        Ok(Some(held)) if event.is_null() => {
-            if process::owns_table() {
-                roomy(|| withdraw_notification(held.identity));
-            }
-            0
-        }
         // SAFETY: the caller promises an event as mq_notify wants it.
-        Ok(Some(held)) => unsafe { checked(event) }
-            .and_then(|how| roomy(|| held.queue.register(how)).map_err(|error| error.errno()))
-            .map_or_else(errno::fail, |_| 0),
+        Ok(Some(held)) => unsafe { change(&held, event) }.map_or_else(errno::fail, |()| 0),
         Err(errno) => errno::fail(errno),
+    }
+}
+
+/// # Safety
+/// The conditions of [`checked`], or `event` is NULL.
+unsafe fn change(held: &Held, event: *const sigevent) -> Result<(), c_int> {
+    if event.is_null() {
+        uncancelled(|| withdraw_notification(held.identity));
+        return Ok(());
+    }
+    // SAFETY: by this function's contract.
+    let how = unsafe { checked(event)? };
+    match uncancelled(|| held.queue.register(how)) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(error.errno()),
     }
 }
 
@@ -33,10 +49,6 @@ pub unsafe extern "C" fn mq_notify(fd: c_int, event: *const sigevent) -> c_int {
 unsafe fn checked(event: *const sigevent) -> Result<Notify, c_int> {
     if pointer::is_bad(event) {
         return Err(libc::EFAULT);
-    }
-    // The parent's memory, in which the child would register its parent.
-    if !process::owns_table() {
-        return Err(libc::ENOMEM);
     }
     // SAFETY: by this function's contract.
     unsafe { wanted(event) }.map_err(|error| error.errno())

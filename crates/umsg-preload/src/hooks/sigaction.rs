@@ -110,3 +110,11 @@ hooks! {
         next => install(signal, || next(signal, handler))
     }
 }
+
+/// Changes SA_RESTART of the installed handler.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn siginterrupt(signal: c_int, interrupts: c_int) -> c_int {
+    signals::flags_change();
+    // SAFETY: the caller's promises to libc's siginterrupt are handed on.
+    unsafe { next::siginterrupt(signal, interrupts) }
+}

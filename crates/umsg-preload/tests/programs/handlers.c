@@ -253,6 +253,25 @@ CASE(a_handler_that_interrupted_malloc_opens_and_closes_queues) {
     EXPECT(failures == 0);
 }
 
+/* Deprecated, and still in use. */
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+
+CASE(a_call_ends_or_goes_on_as_siginterrupt_says) {
+    queue = create(O_RDWR, 4);
+    struct sigaction action = {.sa_handler = count_run, .sa_flags = SA_RESTART};
+    EXPECT(sigaction(SIGALRM, &action, NULL) == 0);
+    char buffer[16];
+    for (int interrupts = 1; interrupts >= 0; interrupts--) {
+        EXPECT(siginterrupt(SIGALRM, interrupts) == 0);
+        int before = runs;
+        struct itimerval soon = {{0, 0}, {0, 20000}};
+        EXPECT(setitimer(ITIMER_REAL, &soon, NULL) == 0);
+        struct timespec later = in_ms(200);
+        EXPECT_ERRNO(mq_timedreceive(queue, buffer, 16, NULL, &later), interrupts ? EINTR : ETIMEDOUT);
+        EXPECT(runs == before + 1);
+    }
+}
+
 CASE(a_program_is_told_what_it_has_installed_for_bus_errors) {
     struct sigaction told, mine = {.sa_handler = count_run, .sa_flags = SA_RESTART};
     queue = create(O_RDWR, 4);

@@ -7,9 +7,9 @@
 //!
 //! | word | state | may change it | if the registered process dies |
 //! |---|---|---|---|
-//! | `turn << 2` | free | holder of the receiver lock: armed, another turn | - |
-//! | `turn << 2 \| ARMED` | registered | holder of the receiver lock: fired, or free if the process wants no notification. Its process, without the lock: free | free, by the process that registers next |
-//! | `turn << 2 \| FIRED` | fired; the record names the sender | its process, without the lock: free | free, by the process that registers next and finds no other record |
+//! | `turn << 3` | free | holder of the receiver lock: armed, another turn | - |
+//! | `turn << 3 \| ARMED` | registered | holder of the receiver lock: fired, or free if the process wants no notification. Its process, without the lock: free | free, by the process that registers next |
+//! | `turn << 3 \| FIRED`, perhaps with `WAITED` | fired; the record names the sender; with `WAITED` a thread sleeps until the record is free | its process, without the lock: free | free, by the process that registers next and finds no other record |
 //!
 //! Each change is one compare-and-swap: of a withdrawal and a message, one wins. A bit of `registered` says that the
 //! queue was empty. It is decided again before each unlock of the receiver lock and before a message is taken. Messages
@@ -445,8 +445,10 @@ impl Engine {
     pub fn acknowledge_notice(&self, index: u32, armed: u32) {
         crash_point!(NOTICE_RAISED);
         if let Some(notice) = self.notice(index) {
-            notice.free(fired(armed));
-            futex::wake(notice.futex(), i32::MAX);
+            // A wake-up without need would wake the process's own thread, which sleeps on the word until the record is fired.
+            if notice.free_fired(fired(armed)) {
+                futex::wake(notice.futex(), i32::MAX);
+            }
         }
     }
 
@@ -526,8 +528,8 @@ fn wait_until_raised(lives: &dyn Liveness, notice: &Notice, fired: u32) {
 
 fn wait_until_raised_by(lives: &dyn Liveness, notice: &Notice, fired: u32, end: Deadline) {
     let mut slice = PROMPT;
-    while notice.word() == fired {
-        if futex::wait(notice.futex(), fired, end.or_slice(slice)) != Slept::TimedOut {
+    while let Some(word) = notice.ask_for_wake(fired) {
+        if futex::wait(notice.futex(), word, end.or_slice(slice)) != Slept::TimedOut {
             continue;
         }
         if end.has_passed() || !can_owner_run(lives, notice) {

@@ -126,7 +126,8 @@ pub fn note_that_all_handlers_defer() {
 }
 
 /// Returns whether all relevant handlers call `umsg::signals::defer`.
-pub(crate) fn do_all_handlers_defer() -> bool {
+pub fn do_all_handlers_defer() -> bool {
+    // Relaxed: as in `note_that_all_handlers_defer`.
     ALL_DEFER.load(Ordering::Relaxed)
 }
 

@@ -27,6 +27,7 @@ pub use real::*;
 mod real {
     use crate::sys::exists;
     use crate::sys::stat::Stat;
+    use crate::sys::thread;
     use rustix::io::Errno;
     use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
@@ -232,7 +233,7 @@ mod real {
 
     /// Returns the real user of this process, if `pid` is this process.
     pub(crate) fn own_user(pid: u32) -> Option<u32> {
-        (pid == std::process::id()).then(|| rustix::process::getuid().as_raw())
+        (pid == thread::current().pid()).then(|| rustix::process::getuid().as_raw())
     }
 
     /// Returns whether a process is known to be stopped.
@@ -265,7 +266,7 @@ mod real {
         // EAGAIN: the limit of pending signals, at which the kernel drops the notification, too.
         if queue_to_self(signal, value, sender, uid) != 0 && crate::sys::errno() != libc::EAGAIN {
             // SAFETY: a signal to this process.
-            unsafe { libc::kill(std::process::id().cast_signed(), signal) };
+            unsafe { libc::kill(thread::current().pid().cast_signed(), signal) };
         }
     }
 
@@ -286,7 +287,7 @@ mod real {
         unsafe {
             libc::syscall(
                 libc::SYS_rt_sigqueueinfo,
-                std::process::id(),
+                thread::current().pid(),
                 signal,
                 &raw const info,
             )

@@ -5,6 +5,7 @@
 use crate::fault::AttachError;
 use crate::sys::{futex, process, thread};
 use rustix::io::Errno;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A call that the kernel or a sandbox refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,8 +31,15 @@ pub(crate) fn check() -> Result<(), Refused> {
 /// # Errors
 /// The refused call.
 pub fn check_for_signals() -> Result<(), Refused> {
-    let call = "rt_sigqueueinfo";
-    process::can_raise_for_message().map_err(|errno| Refused { call, errno })
+    /// Whether the call was permitted. A sandbox that is entered later is met when the signal is raised.
+    static PERMITTED: AtomicBool = AtomicBool::new(false);
+    // Relaxed: the answer is the whole message. A forked child has its parent's sandbox.
+    if !PERMITTED.load(Ordering::Relaxed) {
+        let call = "rt_sigqueueinfo";
+        process::can_raise_for_message().map_err(|errno| Refused { call, errno })?;
+        PERMITTED.store(true, Ordering::Relaxed);
+    }
+    Ok(())
 }
 
 /// Checks that the ends of a ring can wake pollers and pass descriptors. The calls name a closed descriptor, so they have no effect.

@@ -2,6 +2,10 @@
 //! on the words of all their records.
 //!
 //! A helper masks all signals, and lives as long as its process.
+//!
+//! A thread that registers need not wake a helper that sleeps on the record already: the record has changed, and the kernel compares its
+//! word when the helper goes to sleep. A program that registers and unregisters in turn mostly finds its helper so. After a withdrawal, a
+//! helper sleeps on the record until the end of its slice.
 
 use super::table::{Entry, Locked, Registrations, Stage, Table, existing};
 use super::{HELPER_SLICE, Notified, SETTLING};
@@ -13,6 +17,8 @@ use umsg_shm::lock::STOPPED;
 use umsg_shm::posix_engine::{Engine, Outcome};
 use umsg_shm::sys::clock::{self, Deadline};
 use umsg_shm::sys::futex;
+use umsg_shm::sys::mask::Masked;
+use umsg_shm::sys::stack::roomy;
 use umsg_shm::sys::thread;
 
 /// The number of registrations for which a helper can wait, in addition to a call.
@@ -27,30 +33,57 @@ pub(super) struct Helper {
     calls: AtomicU32,
 }
 
+/// A helper, and the records on which it sleeps or is about to sleep: the identity of the queue, and the index. The table's lock guards them.
+pub(super) struct Running {
+    pub(super) helper: &'static Helper,
+    pub(super) watched: Watched,
+}
+
+pub(super) type Watched = Vec<((u64, u64), u32)>;
+
+impl Running {
+    /// Whether the helper wakes when this record is fired.
+    pub(super) fn watches(&self, identity: (u64, u64), index: u32) -> bool {
+        self.watched.contains(&(identity, index))
+    }
+
+    /// Whether the helper keeps this queue mapped.
+    pub(super) fn keeps(&self, identity: (u64, u64)) -> bool {
+        self.watched.iter().any(|(of, _)| *of == identity)
+    }
+}
+
 impl Helper {
-    /// A helper for one more registration. None if there can be no thread. The caller has masked all signals.
+    /// A helper for one more registration. None if there can be no thread.
     pub(super) fn for_one_more(registrations: &mut Registrations) -> Option<&'static Helper> {
-        let load = |helper: &&'static Helper| {
+        let load = |helper: &'static Helper| {
             let all = registrations.entries.iter();
             all.filter(|entry| helper.has_to_watch(entry)).count()
         };
-        if let Some(helper) = registrations
-            .helpers
-            .iter()
-            .find(|helper| load(helper) < MOST)
-        {
-            return Some(helper);
-        }
-        let helper: &'static Helper = Box::leak(Box::new(Helper {
-            calls: AtomicU32::new(0),
-        }));
-        let started = std::thread::Builder::new()
-            .name("umsg-notify".into())
-            .stack_size(STACK)
-            .spawn(|| helper.serve());
-        started.ok()?;
-        registrations.helpers.push(helper);
-        Some(helper)
+        let mut all = registrations.helpers.iter().map(|running| running.helper);
+        all.find(|helper| load(helper) < MOST)
+            .or_else(|| Helper::start(registrations))
+    }
+
+    #[cold]
+    fn start(registrations: &mut Registrations) -> Option<&'static Helper> {
+        roomy(|| {
+            // The thread inherits the mask.
+            let _masked = Masked::all();
+            let helper: &'static Helper = Box::leak(Box::new(Helper {
+                calls: AtomicU32::new(0),
+            }));
+            let started = std::thread::Builder::new()
+                .name("umsg-notify".into())
+                .stack_size(STACK)
+                .spawn(|| helper.serve());
+            started.ok()?;
+            registrations.helpers.push(Running {
+                helper,
+                watched: Vec::new(),
+            });
+            Some(helper)
+        })
     }
 
     /// Has the helper read again for which registrations it waits.
@@ -87,7 +120,7 @@ impl Helper {
 
     /// A registration of this helper that is over, and the sender that fired it unless it was taken away.
     fn next_due(&'static self) -> Option<(Entry, Option<Notified>)> {
-        let mut locked = Locked::of(existing()?);
+        let mut locked = Locked::of(existing()?)?;
         let entries = locked.registrations.entries.iter().enumerate();
         let due = entries.filter(|(_, entry)| self.waits_for(entry));
         let due = due.filter_map(|(position, entry)| match entry.outcome() {
@@ -124,9 +157,8 @@ impl Helper {
     fn wait(&'static self, calls: u32) -> Vec<Arc<Engine>> {
         let mut words = [(std::ptr::null_mut(), 0); futex::MOST_WORDS];
         words[0] = (self.calls.as_ptr(), calls);
-        let (mut len, mut engines) = (1, Vec::new());
-        if let Some(table) = existing() {
-            let locked = Locked::of(table);
+        let (mut len, mut engines, mut watched) = (1, Vec::new(), Vec::new());
+        if let Some(mut locked) = existing().and_then(Locked::of) {
             for entry in &locked.registrations.entries {
                 if self.is_of(entry)
                     && let Stage::At(index, value) = entry.stage
@@ -136,8 +168,10 @@ impl Helper {
                     *place = (word.as_ptr(), value);
                     len += 1;
                     engines.push(Arc::clone(&entry.engine));
+                    watched.push((entry.identity, index));
                 }
             }
+            locked.note_watched(self, watched);
         }
         let deadline = match len {
             1 => Deadline::Never,
@@ -180,7 +214,9 @@ pub(super) fn wait_until_not_crowded(table: &'static Table) {
     CROWDED.fetch_add(1, Ordering::SeqCst);
     loop {
         let settled = SETTLED.load(Ordering::SeqCst);
-        let locked = Locked::of(table);
+        let Some(locked) = Locked::of(table) else {
+            break;
+        };
         let entries = locked.registrations.entries.iter();
         let waiting = entries.filter(|entry| entry.is_to_be_called()).count();
         drop(locked);

@@ -15,6 +15,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use table::{Entry, Locked, Stage, Table, existing, table};
+use umsg_shm::fault::Fault;
 use umsg_shm::lock::SLICE;
 use umsg_shm::posix_engine::segment::Notice;
 use umsg_shm::posix_engine::{Claim, Engine, Outcome, Refused, RegisterError, What};
@@ -89,7 +90,7 @@ impl Deed {
             Deed::Nothing => {}
             Deed::Signal { signal, value } => {
                 process::raise_for_message(signal, value, by.pid, by.uid);
-                note_raised();
+                let _ = note_raised();
             }
             Deed::Call(function) => function(by),
         }
@@ -112,8 +113,8 @@ pub(crate) fn register(engine: &Engine, identity: (u64, u64), deed: Deed) -> Res
     let table = table();
     free_own_records(table, engine, identity);
     helper::wait_until_not_crowded(table);
-    let mut locked = Locked::of(table);
-    locked.prune();
+    let mut locked = Locked::of(table).ok_or(INTERRUPTED)?;
+    let done = locked.take_done();
     let helper = match deed.needs_helper() {
         true => Some(Helper::for_one_more(&mut locked.registrations).ok_or(Failure::NoThread)?),
         false => None,
@@ -135,8 +136,9 @@ pub(crate) fn register(engine: &Engine, identity: (u64, u64), deed: Deed) -> Res
     });
     // A process that fires another registration of this process meanwhile wants the table.
     drop(locked);
+    drop(done);
     let registered = engine.register(me, &claim);
-    let mut locked = Locked::of(table);
+    let mut locked = Locked::of(table).ok_or(INTERRUPTED)?;
     let Some(position) = locked.position(ticket) else {
         // It was fired at once, by another thread of ours.
         return registered.map(|_| ticket).map_err(Failure::Queue);
@@ -145,9 +147,12 @@ pub(crate) fn register(engine: &Engine, identity: (u64, u64), deed: Deed) -> Res
         Ok((index, word)) => {
             let stage = &mut locked.registrations.entries[position].stage;
             // It may have been fired by now, by another thread of ours, and its record freed.
-            if matches!(stage, Stage::Asked) {
+            let is_armed = matches!(stage, Stage::Asked);
+            if is_armed {
                 *stage = Stage::At(index, word);
             }
+            let helper =
+                helper.filter(|helper| !is_armed || !locked.is_watched(helper, identity, index));
             drop(locked);
             helper.into_iter().for_each(Helper::call);
             Ok(ticket)
@@ -171,7 +176,8 @@ pub(crate) fn register_to_wait(engine: &Engine) -> Result<(u32, u32), RegisterEr
     engine.register(thread::current(), &claim)
 }
 
-/// Takes back registrations of this process; those that were fired are none any more.
+/// Takes back registrations of this process; those that were fired are none any more. A handler that does not defer may find the table
+/// locked by its own thread: then they stay. Helpers that slept on their records do so until the end of their slices.
 fn withdraw_those(are_meant: impl Fn(&Entry) -> bool) {
     let Some(table) = existing() else {
         return;
@@ -180,22 +186,35 @@ fn withdraw_those(are_meant: impl Fn(&Entry) -> bool) {
     if table.count.load(Ordering::Relaxed) == 0 {
         return;
     }
-    let mut locked = Locked::of(table);
-    let mut position = 0;
-    while let Some(entry) = locked.registrations.entries.get(position) {
-        if are_meant(entry) && entry.withdraw() {
-            let entry = locked.remove(position);
-            let helper = entry.helper;
-            // The segment may be unmapped with it, and a function dropped: without the lock.
-            drop(locked);
-            drop(entry);
-            helper.into_iter().for_each(Helper::call);
-            locked = Locked::of(table);
-            position = 0;
-        } else {
-            position += 1;
+    // One after the other: the segment may be unmapped with an entry, and a function dropped. That is done without the lock.
+    while let Some(mut locked) = Locked::of(table) {
+        let mut entries = locked.registrations.entries.iter();
+        let Some(position) = entries.position(|entry| are_meant(entry) && entry.withdraw()) else {
+            return;
+        };
+        if locked.registrations.entries[position].helper.is_some() {
+            table.lingers.store(true, Ordering::Relaxed);
         }
+        let entry = locked.remove(position);
+        drop(locked);
+        drop(entry);
     }
+}
+
+/// Has helpers that still sleep on records of a queue unmap it, if the process has no registration with it.
+fn end_lingering(identity: (u64, u64)) {
+    let Some(table) = existing().filter(|table| table.lingers.load(Ordering::Relaxed)) else {
+        return;
+    };
+    let lingering = Locked::of(table).and_then(|locked| locked.lingering(identity));
+    lingering.into_iter().for_each(Helper::call);
+}
+
+/// Whether this process may have registrations, or helpers that keep the queue of one mapped that was withdrawn.
+#[inline]
+pub(crate) fn any_or_lingering() -> bool {
+    // Relaxed: this thread closes a queue whose registration it has withdrawn, or has heard of that.
+    any() || existing().is_some_and(|table| table.lingers.load(Ordering::Relaxed))
 }
 
 /// Whether this process may have registrations.
@@ -214,9 +233,18 @@ static SETTLING: AtomicUsize = AtomicUsize::new(0);
 /// The number of signals that this process has raised. It is incremented after each signal, before any process learns of it.
 static RAISED: AtomicU32 = AtomicU32::new(0);
 
-fn note_raised() {
+fn note_raised() -> u32 {
     // Release: it has been raised.
-    RAISED.fetch_add(1, Ordering::Release);
+    RAISED.fetch_add(1, Ordering::Release)
+}
+
+/// As [`note_raised`], for a signal that the calling thread has raised. The end of that system call has delivered to this thread all
+/// signals that were raised before.
+fn note_raised_here() {
+    let (before, me) = (note_raised(), thread::current());
+    if me.raised.get() == before {
+        me.raised.set(before.wrapping_add(1));
+    }
 }
 
 /// Whether the thread, which has received a message, may have to see that what was fired has been raised, or to take it.
@@ -235,9 +263,10 @@ pub(crate) fn take_raised(me: &thread::Thread) {
     }
 }
 
-/// Takes back one registration.
-pub(crate) fn withdraw(ticket: u64) {
+/// Takes back one registration, with a queue that may be closed next.
+pub(crate) fn withdraw(ticket: u64, identity: (u64, u64)) {
     withdraw_those(|entry| entry.ticket == ticket);
+    end_lingering(identity);
 }
 
 /// Takes back this process's registration at a queue: its device and inode.
@@ -245,10 +274,15 @@ pub(crate) fn withdraw_from(identity: (u64, u64)) {
     withdraw_those(|entry| entry.identity == identity);
 }
 
+/// Takes back this process's registration at a queue that is being closed.
+pub(crate) fn withdraw_and_leave(identity: (u64, u64)) {
+    withdraw_from(identity);
+    end_lingering(identity);
+}
+
 /// Whether a registration has not been fired.
 pub(crate) fn is_armed(ticket: u64) -> bool {
-    existing().is_some_and(|table| {
-        let locked = Locked::of(table);
+    existing().and_then(Locked::of).is_some_and(|locked| {
         let entry = |position: usize| &locked.registrations.entries[position];
         locked
             .position(ticket)
@@ -261,11 +295,10 @@ pub(crate) fn is_armed(ticket: u64) -> bool {
 /// thread sees to it.
 pub(crate) fn raise_own(engine: &Engine, index: u32, notice: &Notice, word: u32) -> bool {
     // A hint, which the table confirms.
-    let is_own = notice.owner().0 == std::process::id();
-    let Some(table) = existing().filter(|_| is_own) else {
+    let is_own = notice.owner().0 == thread::current().pid();
+    let Some(locked) = existing().filter(|_| is_own).and_then(Locked::of) else {
         return false;
     };
-    let locked = Locked::of(table);
     let ticket = notice.ticket();
     let armed = umsg_shm::posix_engine::armed(word);
     let position = locked.position(ticket);
@@ -310,15 +343,18 @@ fn take_out(
         Deed::Nothing | Deed::Call(_) => None,
     };
     RAISING.set(RAISING.get() + 1);
-    // Signals are masked while the table is locked, and this signal must be able to reach any thread.
+    // Handlers are kept away while the table is locked, and this signal must be able to reach any thread.
     drop(locked);
     if let Some((signal, value)) = signal {
         process::raise_for_message(signal, value, pid, uid);
-        note_raised();
+        note_raised_here();
     }
     engine.acknowledge_notice(index, armed);
     RAISING.set(RAISING.get() - 1);
-    helper.into_iter().for_each(Helper::call);
+    // Of a signal nothing is left to do. Its entry goes with the next registration, or at the end of the helper's slice.
+    if signal.is_none() {
+        helper.into_iter().for_each(Helper::call);
+    }
     true
 }
 
@@ -328,8 +364,7 @@ fn free_own_records(table: &'static Table, engine: &Engine, identity: (u64, u64)
     if table.count.load(Ordering::Relaxed) == 0 {
         return;
     }
-    loop {
-        let locked = Locked::of(table);
+    while let Some(locked) = Locked::of(table) {
         let mut entries = locked.registrations.entries.iter();
         let found = entries.position(|entry| entry.identity == identity && entry.keeps_a_record());
         let Some(position) = found else {
@@ -343,6 +378,10 @@ fn free_own_records(table: &'static Table, engine: &Engine, identity: (u64, u64)
         }
     }
 }
+
+/// The answer to a handler that does not defer, and that has interrupted a critical section.
+const INTERRUPTED: Failure =
+    Failure::Queue(RegisterError::Refused(Refused::Fault(Fault::OwnedByCaller)));
 
 /// How long a helper sleeps at most, in nanoseconds: wake-ups can be lost with their waker.
 const HELPER_SLICE: u64 = SLICE;

@@ -4,18 +4,19 @@
 //! |---|---|---|
 //! | `Asked` | none, or this process does not know yet which | the thread that registers |
 //! | `At` | armed, or fired | `Told`, by the process that finds it fired; or it is removed with its registration |
-//! | `Told` | of another process | its helper, which does the rest |
+//! | `Told` | of another process | its helper, which does the rest, or the next thread that registers if nothing is left to do |
 //!
 //! A queue has few records. So a thread of this process that finds one of its process's records fired frees it, and leaves the open actions
 //! to the helper.
 
-use super::helper::Helper;
+use super::helper::{Helper, Running, Watched};
 use super::{Deed, Notified};
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use umsg_shm::posix_engine::{Engine, Outcome};
 use umsg_shm::sys::mask::Masked;
-use umsg_shm::sys::process;
+use umsg_shm::sys::thread::{self, Thread};
+use umsg_shm::sys::{critical, process};
 
 /// How far a registration has come; see the module.
 #[derive(Clone, Copy)]
@@ -65,6 +66,14 @@ impl Entry {
         matches!((&self.stage, &self.deed), (Stage::Told(_), Deed::Call(_)))
     }
 
+    /// Returns whether nothing remains to be done: it was notified, or it ended and needs no notification.
+    fn is_done(&self) -> bool {
+        match (&self.stage, &self.deed) {
+            (Stage::Told(_), deed) => matches!(deed, Deed::Nothing),
+            _ => self.helper.is_none() && self.outcome() != Outcome::Armed,
+        }
+    }
+
     /// Does the action. A process that sent a message waits until the signal was raised, so the record is freed after that.
     pub(super) fn settle(self, by: Notified) {
         let is_call = matches!(self.deed, Deed::Call(_));
@@ -86,7 +95,7 @@ impl Entry {
 #[derive(Default)]
 pub(super) struct Registrations {
     pub(super) entries: Vec<Entry>,
-    pub(super) helpers: Vec<&'static Helper>,
+    pub(super) helpers: Vec<Running>,
     pub(super) tickets: u64,
 }
 
@@ -96,6 +105,8 @@ pub(super) struct Table {
     registrations: Mutex<Registrations>,
     /// How many there are: a thread that finds none need not lock.
     pub(super) count: AtomicUsize,
+    /// Whether a helper may still sleep on the record of a registration that was withdrawn, and so keep the queue mapped.
+    pub(super) lingers: AtomicBool,
 }
 
 /// The table of this process, or of its parent before the fork.
@@ -105,21 +116,56 @@ static TABLE: AtomicPtr<Table> = AtomicPtr::new(std::ptr::null_mut());
 pub(super) struct Locked {
     table: &'static Table,
     pub(super) registrations: MutexGuard<'static, Registrations>,
-    _masked: Masked,
+    _undisturbed: Undisturbed,
+}
+
+/// Keeps handlers of this thread away until it is dropped.
+enum Undisturbed {
+    /// All handlers defer: a critical section takes no system call.
+    Deferred(&'static Thread),
+    Masked {
+        _masked: Masked,
+    },
+}
+
+impl Undisturbed {
+    /// None in a handler that does not defer, and that has interrupted a critical section: the thread may hold the table's lock.
+    fn begin() -> Option<Undisturbed> {
+        let me = thread::current();
+        match critical::do_all_handlers_defer() {
+            true if me.critical.is_open() => None,
+            true => {
+                me.critical.enter();
+                Some(Undisturbed::Deferred(me))
+            }
+            false => Some(Undisturbed::Masked {
+                _masked: Masked::all(),
+            }),
+        }
+    }
+}
+
+impl Drop for Undisturbed {
+    fn drop(&mut self) {
+        if let Undisturbed::Deferred(me) = self {
+            me.critical.leave();
+        }
+    }
 }
 
 impl Locked {
-    pub(super) fn of(table: &'static Table) -> Locked {
-        let masked = Masked::all();
-        Locked {
+    /// Locks the table. None if this thread may have locked it: see [`Undisturbed::begin`].
+    pub(super) fn of(table: &'static Table) -> Option<Locked> {
+        let undisturbed = Undisturbed::begin()?;
+        Some(Locked {
             table,
             // A panic leaves nothing half done that matters.
             registrations: table
                 .registrations
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner),
-            _masked: masked,
-        }
+            _undisturbed: undisturbed,
+        })
     }
 
     pub(super) fn position(&self, ticket: u64) -> Option<usize> {
@@ -144,11 +190,44 @@ impl Locked {
         self.table.count.store(count, Ordering::Release);
     }
 
-    /// Removes entries that have ended and need no notification.
-    pub(super) fn prune(&mut self) {
-        let is_over = |entry: &Entry| entry.helper.is_none() && entry.outcome() != Outcome::Armed;
-        self.registrations.entries.retain(|entry| !is_over(entry));
-        self.note_count();
+    /// Removes an entry that is done. The caller drops it without the lock: a queue may be unmapped with it.
+    pub(super) fn take_done(&mut self) -> Option<Entry> {
+        let position = self.registrations.entries.iter().position(Entry::is_done)?;
+        Some(self.remove(position))
+    }
+
+    /// Whether that helper wakes when this record is fired.
+    pub(super) fn is_watched(&self, by: &'static Helper, identity: (u64, u64), index: u32) -> bool {
+        let mut all = self.registrations.helpers.iter();
+        all.any(|running| std::ptr::eq(running.helper, by) && running.watches(identity, index))
+    }
+
+    /// Returns a helper that keeps this queue mapped, though the process has no registration with it.
+    pub(super) fn lingering(&self, identity: (u64, u64)) -> Option<&'static Helper> {
+        let Registrations {
+            entries, helpers, ..
+        } = &*self.registrations;
+        if entries.iter().any(|entry| entry.identity == identity) {
+            return None;
+        }
+        let running = helpers.iter().find(|running| running.keeps(identity))?;
+        Some(running.helper)
+    }
+
+    /// Notes on which records a helper is about to sleep: those of its registrations.
+    pub(super) fn note_watched(&mut self, helper: &'static Helper, watched: Watched) {
+        let helpers = &mut self.registrations.helpers;
+        if let Some(running) = helpers
+            .iter_mut()
+            .find(|running| std::ptr::eq(running.helper, helper))
+        {
+            running.watched = watched;
+        }
+        // Other helpers may still sleep on the record of a registration that was withdrawn.
+        if helpers.len() == 1 {
+            // Relaxed: a hint, which the table confirms; this process's threads set it under the lock.
+            self.table.lingers.store(false, Ordering::Relaxed);
+        }
     }
 }
 
@@ -180,6 +259,7 @@ fn table_in(place: &AtomicPtr<Table>) -> &'static Table {
         epoch: process::begin_epoch(),
         registrations: Mutex::default(),
         count: AtomicUsize::new(0),
+        lingers: AtomicBool::new(false),
     }));
     // Two threads may begin at once: the first wins.
     let _ = place.compare_exchange(found, fresh, Ordering::AcqRel, Ordering::Acquire);

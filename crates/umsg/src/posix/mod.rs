@@ -63,7 +63,7 @@ pub use known_file::{FileState, KnownFile};
 pub use lease::Lease;
 pub use notify::{Awaited, Notify, Registered, Registration};
 #[doc(hidden)]
-pub use notify::{has_notifications, withdraw_notification};
+pub use notify::{has_notifications, withdraw_notification, withdraw_notification_at_close};
 pub use options::OpenOptions;
 pub use peek::Peeked;
 #[doc(hidden)]

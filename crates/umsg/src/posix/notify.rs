@@ -3,7 +3,6 @@
 use super::queue::Queue;
 use crate::error::{Fault, NotifyError};
 use crate::notification::{self, Deed, Failure, Notified, NotifyKind};
-use std::marker::PhantomData;
 use std::time::Duration;
 use umsg_shm::lock::SLICE;
 use umsg_shm::posix_engine::{self, Outcome, Refused, RegisterError};
@@ -114,7 +113,7 @@ impl std::fmt::Debug for Notify {
 #[must_use = "dropping it takes the registration back"]
 pub struct Registration<'a> {
     ticket: u64,
-    queue: PhantomData<&'a Queue>,
+    queue: &'a Queue,
 }
 
 impl Registration<'_> {
@@ -139,7 +138,7 @@ impl Registration<'_> {
 
 impl Drop for Registration<'_> {
     fn drop(&mut self) {
-        notification::withdraw(self.ticket);
+        notification::withdraw(self.ticket, self.queue.identity());
     }
 }
 
@@ -305,7 +304,7 @@ impl Queue {
     pub fn notify(&self, how: Notify) -> Result<Registration<'_>, NotifyError> {
         Ok(Registration {
             ticket: self.register(how)?,
-            queue: PhantomData,
+            queue: self,
         })
     }
 
@@ -394,16 +393,22 @@ pub(super) fn registered(engine: &posix_engine::Engine) -> Option<Registered> {
 }
 
 /// Withdraws this process's registration with the queue whose file has that device and inode number, if there is one.
-/// mq_notify(3) does so with NULL, and so does closing any descriptor of the queue.
+/// mq_notify(3) does so with NULL. A thread of the library may keep the queue mapped for a tenth of a second.
 #[doc(hidden)]
 pub fn withdraw_notification(identity: (u64, u64)) {
     notification::withdraw_from(identity);
 }
 
-/// Returns whether this process may be registered with any queue.
+/// Does the same where a descriptor of the queue is closed. No thread of the library keeps the queue mapped longer than it takes to wake up.
+#[doc(hidden)]
+pub fn withdraw_notification_at_close(identity: (u64, u64)) {
+    notification::withdraw_and_leave(identity);
+}
+
+/// Returns whether [`withdraw_notification_at_close`] may have an effect.
 #[doc(hidden)]
 #[inline]
 #[must_use]
 pub fn has_notifications() -> bool {
-    notification::any()
+    notification::any_or_lingering()
 }

@@ -9,8 +9,10 @@ pub(crate) const ARMED: u32 = 1;
 pub(crate) const FIRED: u32 = 2;
 /// The bits of a word that hold the state.
 pub(crate) const STATE: u32 = 3;
+/// A bit of a fired record: a thread sleeps until the process has taken note.
+const WAITED: u32 = 4;
 /// Added to the word at each registration.
-const TURN: u32 = 4;
+const TURN: u32 = 8;
 
 /// Stands for a user that was not asked for. No user has this number.
 pub(crate) const NOT_ASKED: u32 = u32::MAX;
@@ -44,7 +46,20 @@ pub struct Notice {
 impl Notice {
     /// Returns the state with its turn. The words written before it are visible to the caller.
     pub(crate) fn word(&self) -> u32 {
-        self.word.load(Ordering::Acquire)
+        self.word.load(Ordering::Acquire) & !WAITED
+    }
+
+    /// Has the process that frees a fired record wake the caller. Returns the value of the futex on which the caller sleeps, or None if
+    /// the word is no longer `fired`.
+    pub(crate) fn ask_for_wake(&self, fired: u32) -> Option<u32> {
+        // Relaxed: the kernel compares the word again, and the caller reads nothing else.
+        let found =
+            self.word
+                .compare_exchange(fired, fired | WAITED, Ordering::Relaxed, Ordering::Relaxed);
+        match found {
+            Ok(_) => Some(fired | WAITED),
+            Err(word) => (word == fired | WAITED).then_some(word),
+        }
     }
 
     /// Returns the futex of the registered process, and of a sender that fired.
@@ -71,7 +86,8 @@ impl Notice {
     /// Registers the process with which a free record was filled. Returns the new word.
     pub(crate) fn arm(&self, _: ReceiverHeld<'_>) -> u32 {
         // Relaxed: under the receiver lock no other process changes a free record.
-        let armed = (self.word.load(Ordering::Relaxed) & !STATE).wrapping_add(TURN) | ARMED;
+        let free = self.word.load(Ordering::Relaxed) & !(STATE | WAITED);
+        let armed = free.wrapping_add(TURN) | ARMED;
         // Release: a process that sees the word sees the rest.
         self.word.store(armed, Ordering::Release);
         armed
@@ -91,6 +107,12 @@ impl Notice {
     /// Frees the record, if its word still is `word`. False if the word has changed.
     pub(crate) fn free(&self, word: u32) -> bool {
         self.change(word, word & !STATE)
+    }
+
+    /// Frees a fired record, if its word still is `fired`. True if the caller has to wake the threads that wait for that.
+    #[must_use]
+    pub(crate) fn free_fired(&self, fired: u32) -> bool {
+        !self.free(fired) && self.change(fired | WAITED, fired & !STATE)
     }
 
     fn change(&self, from: u32, to: u32) -> bool {
