@@ -20,6 +20,8 @@ Examples:
   umsg-bench stream --json          throughput between two processes, for a program to read
   umsg-bench msg                    System V queues: pairs of threads on one queue, receiving by type
   umsg-bench everyday               what a program does around its messages, through the C calls
+  umsg-bench everyday --only mq_notify
+                                    the rows of mq_notify alone
   umsg-bench realtime --seconds 300 --rounds 5
                                     the longest calls of SCHED_FIFO threads, over five minutes a row and side
   umsg-bench peers                  what else one would use, with the same work, and who is stuck when one of two is killed
@@ -66,6 +68,9 @@ pub struct Cli {
     /// Measure each row of realtime on each side for this many seconds [default: 10, with --quick 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=3600))]
     pub seconds: Option<u32>,
+    /// Measure only the rows whose names contain this text, in either case: of stream, batch, pingpong, poll, everyday or realtime
+    #[arg(long, value_name = "TEXT")]
+    pub only: Option<String>,
     /// The drop-in library to measure [default: libumsg_preload.so next to this program]
     #[arg(long, value_name = "FILE")]
     pub dropin: Option<PathBuf>,

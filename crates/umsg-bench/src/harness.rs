@@ -11,6 +11,7 @@ use crate::cli::Cli;
 use crate::clock;
 use crate::failure::Failure;
 use crate::machine::{self, Cpus};
+use crate::only::Only;
 use crate::peers::scratch::Scratch;
 use crate::progress::Progress;
 use crate::row::rounded;
@@ -32,6 +33,8 @@ pub struct Plan {
     pub duo_budget: Duration,
     /// Seconds of each row of suite `realtime` on each side, if the caller states them.
     pub seconds: Option<u32>,
+    /// The rows that are measured.
+    pub only: Only,
     pub cpus: Cpus,
     /// Whether we run before others, at nice -20.
     pub hurried: bool,
@@ -46,6 +49,7 @@ pub struct Plan {
 impl Plan {
     pub fn new(cli: &Cli, scratch: Scratch) -> Result<Self, Failure> {
         refuse_preload()?;
+        let only = Only::of(cli.only.as_deref(), &cli.suites())?;
         let cpus = Cpus::choose()?;
         machine::pin(cpus.first)?;
         let hurried = machine::hurry();
@@ -59,6 +63,7 @@ impl Plan {
             budget: milliseconds(20, 60),
             duo_budget: milliseconds(80, 250),
             seconds: cli.seconds,
+            only,
             cpus,
             hurried,
             allowance: kernel::allowance(cli.kernel_depth),

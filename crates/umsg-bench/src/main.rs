@@ -28,6 +28,7 @@ mod found;
 mod harness;
 mod machine;
 mod markdown;
+mod only;
 mod page;
 mod peers;
 mod plot;
@@ -90,6 +91,9 @@ fn measure(cli: &Cli, scratch: Scratch) -> Result<(), Failure> {
             eprintln!("umsg-bench: {}: {failure}", suite.name());
             failed.push(suite.name());
         }
+    }
+    if failed.is_empty() {
+        plan.only.check()?;
     }
     if suites.len() > 1 {
         for left_out in &document.left_out {

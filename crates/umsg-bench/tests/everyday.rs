@@ -27,6 +27,34 @@ fn each_row_has_a_figure_of_the_kernel_and_of_the_drop_in() {
 }
 
 #[test]
+fn a_pattern_has_its_rows_measured_alone() {
+    let dropin = umsg_testkit::artefacts::drop_in().to_str().unwrap();
+    let only = |pattern| {
+        bench(&[
+            "everyday", "--only", pattern, "--quick", "--rounds", "1", "--json", "--dropin", dropin,
+        ])
+    };
+    let output = only("MQ_GETATTR");
+    assert!(output.status.success(), "{output:?}");
+    let figures: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rows = figures["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 1, "{output:?}");
+    assert_eq!(rows[0]["row"], "mq_getattr");
+    let none = only("semaphore");
+    let text = String::from_utf8_lossy(&none.stderr);
+    assert!(text.contains("no row has \"semaphore\" in its name"));
+    assert!(!none.status.success());
+}
+
+#[test]
+fn a_suite_that_measures_its_rows_together_has_no_single_rows() {
+    let output = bench(&["depth", "--only", "random"]);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("--only: depth has no rows"), "{output:?}");
+    assert!(!output.status.success());
+}
+
+#[test]
 fn a_trial_of_the_drop_in_fails_where_the_calls_reach_the_kernel() {
     let output = bench(&["trial", "dropin", "everyday", "mq_getattr", "1000", "0"]);
     let text = String::from_utf8_lossy(&output.stderr);

@@ -48,11 +48,15 @@ pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
     let mut rows = Vec::new();
     for batch in BATCHES {
         for mode in [Mode::Polling, Mode::Adaptive, Mode::Blocking] {
-            rows.push(measure(plan, mode, batch, places)?);
+            if plan.only.has(&name(mode, batch)) {
+                rows.push(measure(plan, mode, batch, places)?);
+            }
         }
     }
-    let largest = format!("{} a call", BATCHES[BATCHES.len() - 1]);
-    judge_best(&mut rows, &largest, GOAL);
+    if plan.only.is_all() {
+        let largest = format!("{} a call", BATCHES[BATCHES.len() - 1]);
+        judge_best(&mut rows, &largest, GOAL);
+    }
     Ok(rows)
 }
 
@@ -66,8 +70,12 @@ pub fn guard(plan: &Plan) -> Result<Vec<Row>, Failure> {
     Ok(vec![measure(plan, Mode::Adaptive, largest, places)?])
 }
 
+fn name(mode: Mode, batch: usize) -> String {
+    format!("{batch} a call, {}", mode.name())
+}
+
 fn measure(plan: &Plan, mode: Mode, batch: usize, places: Places) -> Result<Row, Failure> {
-    let name = format!("{batch} a call, {}", mode.name());
+    let name = name(mode, batch);
     let kernel_depth = plan.allowance.deepest(DEPTH, SIZE as u32);
     let (mut umsg, mut line) = (Side::new(), Side::new());
     let mut kernel = Side::absent(kernel_depth.as_ref().err().cloned());

@@ -49,13 +49,22 @@ struct Case {
     size: usize,
 }
 
+impl Case {
+    fn name(&self, cores: &str) -> String {
+        format!("{} B, {cores}, {}", self.size, self.mode.name())
+    }
+}
+
 pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
     let mut rows = Vec::new();
     let sizes = if plan.quick { &SIZES[..1] } else { &SIZES };
     for &size in sizes {
         for (places, cores, modes) in settings(plan) {
             for &mode in modes {
-                rows.push(measure(plan, cores, Case { mode, places, size })?);
+                let case = Case { mode, places, size };
+                if plan.only.has(&case.name(cores)) {
+                    rows.push(measure(plan, cores, case)?);
+                }
             }
         }
     }
@@ -103,7 +112,7 @@ fn settings(plan: &Plan) -> Vec<Setting> {
 
 fn measure(plan: &Plan, cores: &str, case: Case) -> Result<Row, Failure> {
     let Case { mode, places, size } = case;
-    let name = format!("{size} B, {cores}, {}", mode.name());
+    let name = case.name(cores);
     let (mut umsg, mut kernel) = (Side::new(), Side::new());
     let mut line = Side::new();
     for round in 0..plan.rounds {

@@ -126,17 +126,21 @@ pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
     let mut rows = Vec::new();
     for backlog in [0, BACKLOG] {
         for poller in POLLERS {
-            rows.push(one_thread(plan, poller, backlog)?);
+            if plan.only.has(&name_of_one(poller, backlog)) {
+                rows.push(one_thread(plan, poller, backlog)?);
+            }
         }
     }
     let first = plan.cpus.first;
-    rows.push(two_processes(plan, "one core", Places::Together(first))?);
-    if let Some(second) = plan.cpus.second {
-        rows.push(two_processes(
-            plan,
-            "two cores",
-            Places::Apart(first, second),
-        )?);
+    let apart = |second| ("two cores", Places::Apart(first, second));
+    let places = [
+        Some(("one core", Places::Together(first))),
+        plan.cpus.second.map(apart),
+    ];
+    for (cores, places) in places.into_iter().flatten() {
+        if plan.only.has(&name_of_two(cores)) {
+            rows.push(two_processes(plan, cores, places)?);
+        }
     }
     Ok(rows)
 }
@@ -147,10 +151,18 @@ pub fn guard(plan: &Plan) -> Result<Vec<Row>, Failure> {
     Ok(vec![row(0)?, row(BACKLOG)?])
 }
 
-fn one_thread(plan: &Plan, poller: Option<Poller>, backlog: u32) -> Result<Row, Failure> {
+fn name_of_one(poller: Option<Poller>, backlog: u32) -> String {
     let whom = poller.map_or("nobody polls", |poller| poller.name);
     let where_to = if backlog == 0 { "empty" } else { "backlog" };
-    let name = format!("send + receive, {where_to}, {whom}");
+    format!("send + receive, {where_to}, {whom}")
+}
+
+fn name_of_two(cores: &str) -> String {
+    format!("round trip, {cores}, both in epoll_wait")
+}
+
+fn one_thread(plan: &Plan, poller: Option<Poller>, backlog: u32) -> Result<Row, Failure> {
+    let name = name_of_one(poller, backlog);
     let (mut umsg, mut kernel) = (Side::new(), Side::new());
     for round in 0..plan.rounds {
         plan.progress(&format!("poll: {name}"), round);
@@ -187,7 +199,7 @@ fn make<Q: MessageQueue>() -> Result<Q, Failure> {
 }
 
 fn two_processes(plan: &Plan, cores: &str, places: Places) -> Result<Row, Failure> {
-    let name = format!("round trip, {cores}, both in epoll_wait");
+    let name = name_of_two(cores);
     let (mut umsg, mut kernel) = (Side::new(), Side::new());
     for round in 0..plan.rounds {
         plan.progress(&format!("poll: {name}"), round);

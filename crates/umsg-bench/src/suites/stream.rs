@@ -66,6 +66,13 @@ pub(super) struct Case {
     pub(super) size: usize,
 }
 
+impl Case {
+    fn name(&self) -> String {
+        let Case { mode, depth, size } = self;
+        format!("{size} B, depth {depth}, {}", mode.name())
+    }
+}
+
 pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
     let Some(second) = plan.cpus.second else {
         return Err(Failure::new(
@@ -74,10 +81,13 @@ pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
     };
     let places = Places::Apart(plan.cpus.first, second);
     let mut rows = Vec::new();
-    for case in cases(plan.quick) {
+    let cases = cases(plan.quick).into_iter();
+    for case in cases.filter(|case| plan.only.has(&case.name())) {
         rows.push(measure(plan, case, places)?);
     }
-    judge_best(&mut rows, "64 B", GOAL);
+    if plan.only.is_all() {
+        judge_best(&mut rows, "64 B", GOAL);
+    }
     Ok(rows)
 }
 
@@ -112,7 +122,7 @@ pub fn guard(plan: &Plan) -> Result<Vec<Row>, Failure> {
 
 fn measure(plan: &Plan, case: Case, places: Places) -> Result<Row, Failure> {
     let Case { mode, depth, size } = case;
-    let name = format!("{size} B, depth {depth}, {}", mode.name());
+    let name = case.name();
     let kernel_depth = plan.allowance.deepest(depth, size as u32);
     let (mut umsg, mut line) = (Side::new(), Side::new());
     let mut kernel = Side::absent(kernel_depth.as_ref().err().cloned());

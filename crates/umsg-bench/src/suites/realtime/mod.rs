@@ -61,7 +61,8 @@ struct Calls {
 }
 
 pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
-    CASES.iter().map(|case| row(plan, case)).collect()
+    let cases = CASES.iter().filter(|case| plan.only.has(case.name));
+    cases.map(|case| row(plan, case)).collect()
 }
 
 /// Measures a case in the calling process, which is a trial.
