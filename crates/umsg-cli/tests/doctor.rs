@@ -1,14 +1,18 @@
 //! umsg doctor: the problems of a queue.
 
+#[path = "../../umsg/tests/support/seccomp.rs"]
+#[allow(dead_code, reason = "the filters are those of the library's tests")]
+mod seccomp;
 mod support;
 
 use std::fs::File;
+use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use support::patients::{Killed, stopped};
-use support::{Outcome, Site, start};
+use support::{Outcome, Site, finish, start};
 
 /// Where the locks of a POSIX queue and that of a System V queue lie: docs/format.md.
 const SENDER_LOCK: u64 = 512;
@@ -39,6 +43,47 @@ fn a_healthy_queue_is_said_to_be_so() {
         text.ends_with("  healthy       nothing is wrong\n"),
         "{text}"
     );
+}
+
+/// The operations of futex(2) with priority inheritance: linux/futex.h.
+const LOCK_PI2: u32 = 13;
+const UNLOCK_PI: u32 = 7;
+
+#[test]
+fn a_refused_system_call_is_named_with_its_consequence() {
+    let site = Site::new();
+    site.umsg(&["create", "/q"]).text();
+    let inspect = |operation: Option<u32>, format: &[&str]| {
+        let mut command = site.command(&[&["doctor", "/q"], format].concat());
+        let filter = move || {
+            let argument = operation.map(|operation| (1, operation));
+            let call = seccomp::Call {
+                number: libc::SYS_futex,
+                argument,
+            };
+            if argument.is_some() {
+                seccomp::refuse(&[call], libc::EPERM);
+            }
+            Ok(())
+        };
+        // SAFETY: two settings of the process, and a small allocation of glibc's malloc, which works in a forked child.
+        unsafe { command.pre_exec(filter) };
+        finish(&mut command, b"")
+    };
+    for (operation, name) in [(LOCK_PI2, "FUTEX_LOCK_PI2"), (UNLOCK_PI, "FUTEX_UNLOCK_PI")] {
+        let shown = inspect(Some(operation), &[]);
+        let line = format!("\nfutex ({name}): Operation not permitted");
+        assert!(shown.text().contains(&line), "{shown:?}");
+        assert!(shown.text().contains("real-time policy lends no priority"));
+        let report = inspect(Some(operation), &["--json"]).json();
+        assert_eq!(report["healthy"], true, "no queue has a problem");
+        assert_eq!(report["refused"][0]["call"], format!("futex ({name})"));
+        assert_eq!(report["refused"][0]["errno"], libc::EPERM);
+        assert!(report["refused"][0]["consequence"].is_string());
+    }
+    assert!(!inspect(None, &[]).text().contains("futex"));
+    let report = inspect(None, &["--json"]).json();
+    assert_eq!(report["refused"], json!([]));
 }
 
 #[test]

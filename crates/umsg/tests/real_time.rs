@@ -9,6 +9,7 @@ use std::cell::Cell;
 use std::time::Duration;
 use support::child::{Child, Exit, stop};
 use support::place::Place;
+use support::seccomp::{Call, refuse};
 use support::wait_until;
 use umsg::ring::{Options, Post, Sender};
 use umsg_shm::crash;
@@ -189,6 +190,58 @@ fn an_ordinary_thread_lends_no_priority() {
     beside_an_owner(case, |place, owner| {
         lends_none(owner, || (case.wait)(place))
     });
+}
+
+#[test]
+fn a_thread_whose_sandbox_refuses_inheritance_waits_as_an_ordinary_one() {
+    if !is_permitted() {
+        return;
+    }
+    // Source: linux/futex.h.
+    let [lock_pi2, unlock_pi] = [13, 7].map(|operation| Call {
+        number: libc::SYS_futex,
+        argument: Some((1, operation)),
+    });
+    for case in &CASES {
+        for errno in [libc::ENOSYS, libc::EPERM] {
+            beside_an_owner(case, |place, owner| {
+                lends_none(owner, || {
+                    assert!(become_urgent(10));
+                    refuse(&[lock_pi2, unlock_pi], errno);
+                    (case.wait)(place);
+                });
+            });
+        }
+    }
+}
+
+#[test]
+fn a_thread_that_may_not_unlock_its_loan_delays_no_other_for_longer_than_a_slice() {
+    if !is_permitted() {
+        return;
+    }
+    let unlock_pi = Call {
+        number: libc::SYS_futex,
+        argument: Some((1, 7)),
+    };
+    for case in &CASES {
+        beside_an_owner(case, |place, owner| {
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    assert!(become_urgent(10));
+                    refuse(&[unlock_pi], libc::EPERM);
+                    (case.wait)(place);
+                });
+                expect_priority(owner, 10, case.name);
+                scope.spawn(|| {
+                    assert!(become_urgent(20));
+                    (case.wait)(place);
+                });
+                expect_priority(owner, 20, case.name);
+                continues(owner);
+            });
+        });
+    }
 }
 
 #[test]

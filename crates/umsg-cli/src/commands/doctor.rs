@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use clap::Args;
 use indicatif::ProgressBar;
-use umsg::diagnosis::{Diagnosis, Repaired};
+use umsg::diagnosis::{Diagnosis, Repaired, refused_calls};
 use umsg::{Namespace, posix, ring, sysv};
 
 use super::doctor_text;
@@ -33,6 +33,9 @@ use crate::{place, progress, streams};
 /// Without --repair, the command takes no lock, waits for no process and changes nothing. The exit code is 0 if nothing is wrong, and 5 if there is a
 /// problem. The command names on standard error the queues that it can't inspect, such as queues of other users, and continues with the rest. With
 /// --all it also names links, FIFOs and directories that lie in the place of queues.
+///
+/// Queues work without some system calls, but keep less than they promise. If the kernel or a sandbox refuses such a call, the report ends with its name
+/// and the consequence, which applies to all programs in the same sandbox. With --json, `refused` lists these calls. They are no problem of a queue.
 ///
 /// With --json, `healthy` is true for a queue without problems, and for the whole if the exit code is 0. If a queue is corrupted, `damaged` names the
 /// process that found the corruption first, and the time; otherwise it is null.
@@ -125,10 +128,14 @@ impl Doctor {
         }
         let mut out = output::standard()?;
         match self.format.json {
-            true => json::print(&mut out, &json_doctor::Report::new(&inspected))?,
+            true => {
+                let report = json_doctor::Report::new(&inspected, &refused_calls());
+                json::print(&mut out, &report)?;
+            }
             false => {
                 place::tell_passed_over(cli, &namespace, &mut out)?;
                 doctor_text::print(&mut out, &inspected)?;
+                doctor_text::print_refused(&mut out, &refused_calls())?;
             }
         }
         out.flush()?;

@@ -4,8 +4,8 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use umsg::diagnosis::{
-    Blocked, Diagnosis, Hold, HoldKind, Life, Lock, Owner, Process, Registration, Repairs, Side,
-    Wait,
+    Blocked, Diagnosis, Hold, HoldKind, Life, Lock, Owner, Process, RefusedCall, Registration,
+    Repairs, Side, Wait,
 };
 use umsg::posix::NotifyKind;
 use umsg::sysv::Want;
@@ -34,6 +34,20 @@ pub fn print(out: &mut impl Write, inspected: &[Inspected]) -> io::Result<()> {
             lines(out, "not repaired", failed, Clone::clone)?;
         }
         describe(out, diagnosis)?;
+    }
+    Ok(())
+}
+
+/// Writes two lines for each system call that is refused to this process.
+pub fn print_refused(out: &mut impl Write, refused: &[RefusedCall]) -> io::Result<()> {
+    for RefusedCall {
+        call,
+        error,
+        consequence,
+        ..
+    } in refused
+    {
+        writeln!(out, "\n{call}: {error}\n  {consequence}")?;
     }
     Ok(())
 }

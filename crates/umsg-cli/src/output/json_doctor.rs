@@ -3,7 +3,7 @@
 use serde::Serialize;
 use umsg::diagnosis::{
     Blocked, Diagnosis, Hold, HoldKind, Life, Lock, Owner, Problem, ProblemKind, Process,
-    Registration, Repair, Repairs, Side, Wait,
+    RefusedCall, Registration, Repair, Repairs, Side, Wait,
 };
 use umsg::posix::NotifyKind;
 use umsg::sysv::Want;
@@ -15,6 +15,15 @@ use crate::commands::doctor::Inspected;
 pub struct Report {
     healthy: bool,
     queues: Vec<Entry>,
+    /// System calls that the kernel or a sandbox refuses to this process.
+    refused: Vec<RefusedEntry>,
+}
+
+#[derive(Serialize)]
+struct RefusedEntry {
+    call: &'static str,
+    errno: Option<i32>,
+    consequence: &'static str,
 }
 
 #[derive(Serialize)]
@@ -147,10 +156,21 @@ struct ProblemEntry {
 }
 
 impl Report {
-    pub fn new(inspected: &[Inspected]) -> Report {
+    pub fn new(inspected: &[Inspected], refused: &[RefusedCall]) -> Report {
         Report {
             healthy: inspected.iter().all(Inspected::is_healthy),
             queues: inspected.iter().map(Entry::new).collect(),
+            refused: refused.iter().map(RefusedEntry::new).collect(),
+        }
+    }
+}
+
+impl RefusedEntry {
+    fn new(refused: &RefusedCall) -> RefusedEntry {
+        RefusedEntry {
+            call: refused.call,
+            errno: refused.error.raw_os_error(),
+            consequence: refused.consequence,
         }
     }
 }

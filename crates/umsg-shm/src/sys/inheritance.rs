@@ -66,5 +66,24 @@ mod real {
     }
 }
 
+/// Checks that the kernel takes and unlocks such a futex.
+///
+/// # Errors
+/// The operation that is refused, and the error.
+#[cfg(not(loom))]
+pub(super) fn probe() -> Result<(), (&'static str, rustix::io::Errno)> {
+    let word = crate::sync::AtomicU32::new(0);
+    let refused = |call| (call, rustix::io::Errno::from_raw_os_error(super::errno()));
+    // No thread owns the word: the kernel stores the id of this thread, and does not wait.
+    match wait_for_owner(&word, super::clock::Deadline::Never) {
+        Ok(()) => {}
+        Err(_) => return Err(refused("futex (FUTEX_LOCK_PI2)")),
+    }
+    match unlock(&word) {
+        true => Ok(()),
+        false => Err(refused("futex (FUTEX_UNLOCK_PI)")),
+    }
+}
+
 #[cfg(loom)]
 pub(crate) use crate::model::inheritance::{take, unlock, wait_for_owner};

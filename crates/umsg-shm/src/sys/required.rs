@@ -3,7 +3,7 @@
 //! `docs/syscalls.md` lists all other system calls, and the result if they are refused.
 
 use crate::fault::AttachError;
-use crate::sys::{futex, process, thread};
+use crate::sys::{futex, inheritance, process, thread};
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -40,6 +40,18 @@ pub fn check_for_signals() -> Result<(), Refused> {
         PERMITTED.store(true, Ordering::Relaxed);
     }
     Ok(())
+}
+
+/// Checks that the calling thread could lend its priority to the owner of a lock. Queues work without it.
+///
+/// # Errors
+/// The refused call.
+#[cfg(not(loom))]
+pub fn check_for_inheritance() -> Result<(), Refused> {
+    if cfg!(miri) {
+        return Ok(());
+    }
+    inheritance::probe().map_err(|(call, errno)| Refused { call, errno })
 }
 
 /// Checks that the ends of a ring can wake pollers and pass descriptors. The calls name a closed descriptor, so they have no effect.

@@ -24,7 +24,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-// The steps are `examination` and `repair`. Their interface to a queue is `subject`, implemented by `posix` and `sysv`. They check `header`
+// `refused` asks the kernel, not a queue. The steps are `examination` and `repair`. Their interface to a queue is `subject`, implemented by `posix` and `sysv`. They check `header`
 // and `view` (a copy at rest); `ring`, `store`, `hints` of POSIX queues, `types` of System V queues; `slots`, `nodes`, `leases`, `arena` of
 // both; `rehearsal`. The results are `findings`, `problems`; `locks`, `repairs`, `pollers`, `who`, `users`.
 mod arena;
@@ -39,6 +39,7 @@ mod pollers;
 pub(crate) mod posix;
 mod problems;
 mod process;
+mod refused;
 mod rehearsal;
 mod repair;
 mod repairs;
@@ -57,6 +58,7 @@ pub use locks::{Lock, Owner, Side};
 pub use nodes::{Blocked, Wait};
 pub use problems::{Problem, ProblemKind};
 pub use process::{Life, Process};
+pub use refused::{RefusedCall, refused_calls};
 pub use repair::Repaired;
 pub use repairs::{Damage, Repair, Repairs};
 
