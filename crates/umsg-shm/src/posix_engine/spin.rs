@@ -4,7 +4,7 @@ use super::Engine;
 use crate::counters::Event;
 use crate::sys::clock::Deadline;
 use crate::sys::thread::Calm;
-use crate::waiters::pacing::{give_way, look_away, spin_until};
+use crate::waiters::pacing::{look_away, spin_until};
 
 impl Engine {
     /// Looks for a message as long as the handle's pacing says. True if another attempt is worthwhile.
@@ -23,11 +23,15 @@ impl Engine {
             );
         }
         let ready = || self.seems_filled();
-        self.spin(budget, calm, deadline, ready) || give_way(ready)
+        self.spin(budget, calm, deadline, ready) || self.pacing.give_way(ready)
     }
 
     /// Looks for room for so many messages as long as the handle's pacing says. True if another attempt is worthwhile.
     pub(super) fn spin_for_room(&self, messages: u64, calm: Calm<'_>, deadline: Deadline) -> bool {
+        // The receiver can't run meanwhile.
+        if self.pacing.is_shared() && !self.pacing.only_spins() {
+            return false;
+        }
         let budget = self.pacing.allowance();
         // A handle that only spins wants to send the next message at once. A handle that hardly spins may be in a
         // stream, too. A model has no time.
@@ -35,7 +39,7 @@ impl Engine {
             self.let_room_accumulate(messages);
         }
         let ready = || self.seems_roomy(messages);
-        self.spin(budget, calm, deadline, ready) || give_way(ready)
+        self.spin(budget, calm, deadline, ready) || self.pacing.give_way_for_room(ready)
     }
 
     fn let_room_accumulate(&self, messages: u64) {

@@ -385,6 +385,9 @@ impl Engine {
     /// Sleeps until the node's word changes. Ends the wait of a sender if no process receives from the ring any more.
     pub(super) fn sleep(&self, sleeper: &Sleeper<'_>, index: u32) -> End {
         let is_sender = sleeper.list == List::Senders;
+        if self.pacing.give_way_enlisted(|| sleeper.is_settled()) {
+            return End::Settled;
+        }
         sleeper.sleep(
             &self.segment().fixed().leases.due,
             || is_sender && self.is_closed() && !sleeper.is_settled(),

@@ -21,7 +21,7 @@ use crate::sync::{Ordering, fence};
 use crate::sys::clock::{self, Deadline};
 use crate::sys::futex::{self, Slept};
 use crate::sys::thread::{Calm, Thread};
-use crate::waiters::pacing::{give_way, look_away, spin_timed};
+use crate::waiters::pacing::{look_away, spin_timed};
 
 impl Engine {
     /// Returns the number of messages that can be received now. It may count a message twice while another thread moves
@@ -179,7 +179,7 @@ impl Engine {
                 counters.count(Event::SpinPaid);
             }
         }
-        (paid || give_way(ready)) && self.has(me, count)
+        (paid || self.pacing.give_way(ready)) && self.has(me, count)
     }
 
     fn gathering_time(&self) -> u64 {

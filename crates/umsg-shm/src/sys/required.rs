@@ -46,7 +46,6 @@ pub fn check_for_signals() -> Result<(), Refused> {
 ///
 /// # Errors
 /// The refused call.
-#[cfg(not(loom))]
 pub fn check_for_inheritance() -> Result<(), Refused> {
     if cfg!(miri) {
         return Ok(());

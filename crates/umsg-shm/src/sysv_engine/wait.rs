@@ -22,7 +22,7 @@ use crate::lock::{Held, STOPPED};
 use crate::sync::{Ordering, fence};
 use crate::sys::clock::Deadline;
 use crate::sys::thread::{Calm, Outer, Thread};
-use crate::waiters::pacing::{give_way, spin_until};
+use crate::waiters::pacing::spin_until;
 use crate::waiters::wait::{self, End, GRACE, Sleeper, nap};
 use crate::waiters::{self, List, State};
 use crate::waiters::{NO_SLOT, Node};
@@ -234,7 +234,7 @@ impl Engine {
     fn sleep(&self, call: &Call<'_>, me: Waiter<'_>, list: List) -> End {
         let node = me.node();
         let settled = || waiters::state(node) != State::Waiting;
-        if self.spin(call, settled) || give_way(settled) {
+        if self.spin(call, settled) || self.pacing.give_way(settled) {
             return End::Settled;
         }
         let sleeper = Sleeper {

@@ -25,6 +25,7 @@
 mod node;
 pub mod pacing;
 pub mod wait;
+mod yielding;
 
 pub use node::{Links, NO_SLOT, NODES, Node};
 

@@ -2,14 +2,15 @@
 //!
 //! A sleep costs the waker more than a microsecond, and the sleeper several. Therefore a call that finds nothing spins for some microseconds, as long
 //! as that has paid recently. Each successful spin lengthens the next one, and each unsuccessful spin halves it. After a few unsuccessful spins, the
-//! next waits do not spin. On a single processor no thread spins. Before it sleeps, a call yields the processor a few times: if sender and receiver
-//! share a processor, the other thread runs at once, without a sleep and a wake-up.
+//! next waits do not spin. On a single processor no thread spins. Before it sleeps, a call yields the processor a few times: see
+//! [`yielding`](super::yielding).
 //!
 //! The pauses between reads matter, too. Two cores that exchange a cache line for each message move about three million messages a second. A receiver
 //! that lets a few messages gather moves several times as many. Therefore a receiver that finds nothing in a stream reads nothing for half a
 //! microsecond. It recognises a stream by the number of messages since its last wait: in a ping-pong the number is always one, and the receiver reads
 //! without a pause. A sender that finds no room pauses, too: its reads would take away the cache line on which each receive announces room.
 
+use super::yielding::Yielding;
 use crate::lock::SLICE;
 use crate::sync::spin_hint;
 use crate::sys::clock::{self, Deadline};
@@ -74,6 +75,7 @@ pub struct Pacing {
     room_trial: AtomicU32,
     /// The nanoseconds of a successful spin that are not yet counted: counting would delay the receive of the message.
     uncounted: AtomicU64,
+    yielding: Yielding,
 }
 
 impl Default for Pacing {
@@ -88,6 +90,7 @@ impl Default for Pacing {
             trial: AtomicU32::new(TRIAL),
             room_trial: AtomicU32::new(0),
             uncounted: AtomicU64::new(0),
+            yielding: Yielding::default(),
         }
     }
 }
@@ -172,6 +175,26 @@ impl Pacing {
     /// Returns the kept time.
     pub fn uncounted(&self) -> u64 {
         self.uncounted.load(Relaxed)
+    }
+
+    /// Yields the processor a few times before a sleep, unless other threads take it for long. Returns whether `ready` came true.
+    pub(crate) fn give_way(&self, ready: impl Fn() -> bool) -> bool {
+        self.yielding.give_way(ready)
+    }
+
+    /// Yields for a sender that waits for room, and learns whether the receiver shares its processor.
+    pub(crate) fn give_way_for_room(&self, ready: impl Fn() -> bool) -> bool {
+        self.yielding.give_way_and_learn(ready)
+    }
+
+    /// Yields for a thread that is enlisted, if both sides share its processor.
+    pub(crate) fn give_way_enlisted(&self, settled: impl Fn() -> bool) -> bool {
+        self.yielding.give_way_enlisted(settled)
+    }
+
+    /// Returns whether both sides seem to share the processor: then a sender enlists before it yields, and does not spin.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.yielding.is_shared()
     }
 
     /// Counts a received message, and returns the number of messages that came before it without a wait.
@@ -284,19 +307,6 @@ pub(crate) fn spin_timed(
             return spun(false, now);
         }
     }
-}
-
-/// The number of times that a call yields the processor before it sleeps.
-const YIELDS: u32 = 4;
-
-/// Yields the processor to other threads, and checks `ready` after each time.
-pub(crate) fn give_way(ready: impl Fn() -> bool) -> bool {
-    // In a model, threads sleep at once: yielding gains nothing, and loom would let them spin endlessly.
-    let yields = if cfg!(loom) { 0 } else { YIELDS };
-    (0..yields).any(|_| {
-        cpu::give_way();
-        ready()
-    })
 }
 
 /// Reads no shared memory for `time` nanoseconds.

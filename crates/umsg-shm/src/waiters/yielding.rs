@@ -1,0 +1,216 @@
+//! Yielding the processor before a sleep.
+//!
+//! If sender and receiver share a processor, a yield lets the other thread run at once. A sleep and a wake-up take several times as long. Two things
+//! can be learned from the length of a yield:
+//!
+//! - A yield that lasts longer than the system call alone has let another thread run. If it also ended the wait, both sides share the processor. Then
+//!   a sender first enlists, and yields afterwards: the receiver admits its message, too, so that each exchange of the processor moves two
+//!   messages.
+//! - A yield that lasts for hundreds of microseconds has let a third thread run for its time slice. The scheduler charges a thread that yields for the
+//!   rest of its own slice, so that even a load of the lowest priority gets most of the processor. Therefore a handle that finds such a load sleeps
+//!   for a while without yields.
+
+use crate::sys::{clock, cpu};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// The number of times that a call yields the processor before it sleeps.
+const YIELDS: u32 = 4;
+
+/// So many waits in a row that ended with such a yield show that both sides share the processor. An interruption can lengthen one of them.
+const SURE: u32 = 4;
+
+/// The length of a yield in which another thread has run, in nanoseconds. The system call alone takes a part of that.
+const SWITCH: u64 = 1_000;
+
+/// The length of a yield in which a load has run, in nanoseconds. A sleep instead of such a yield costs a small part of that.
+const LONG: u64 = 300_000;
+
+/// Two long yields among so many are a load. Threads that share the processor in equal parts have them more rarely.
+const RARE: u32 = 2_048;
+
+/// The number of yields that are timed after one that met a timer tick: a time slice of a load ends with a tick. Other yields meet one rarely.
+const TIMED: u32 = 64;
+
+/// The time without yields after a load was found, in nanoseconds.
+const PAUSE: u64 = 500_000_000;
+
+/// The history of the yields of a handle. It is private to the process; a race between threads costs a wrong guess.
+#[derive(Debug)]
+pub(super) struct Yielding {
+    /// The number of waits in a row that ended with a yield to another thread, at most [`SURE`].
+    shared: AtomicU32,
+    /// The number of yields that are still to be timed.
+    timed: AtomicU32,
+    /// The number of yields since the last long one, at most [`RARE`].
+    since: AtomicU32,
+    /// The end of the time without yields, in nanoseconds of the coarse clock. 0 for none.
+    resumes: AtomicU64,
+}
+
+impl Default for Yielding {
+    fn default() -> Self {
+        Yielding {
+            shared: AtomicU32::new(0),
+            timed: AtomicU32::new(0),
+            since: AtomicU32::new(RARE),
+            resumes: AtomicU64::new(0),
+        }
+    }
+}
+
+// All accesses are Relaxed: the values are heuristics.
+impl Yielding {
+    /// Yields the processor to other threads, and checks `ready` after each time.
+    pub(super) fn give_way(&self, ready: impl Fn() -> bool) -> bool {
+        (0..self.yields()).any(|_| {
+            self.give_way_once();
+            ready()
+        })
+    }
+
+    /// The same, and learns whether both sides share the processor.
+    pub(super) fn give_way_and_learn(&self, ready: impl Fn() -> bool) -> bool {
+        (0..self.yields()).any(|_| {
+            let begun = clock::monotonic();
+            self.give_way_once();
+            let is_ready = ready();
+            if is_ready {
+                self.learn(clock::monotonic().saturating_sub(begun));
+            }
+            is_ready
+        })
+    }
+
+    /// The same for a thread that is enlisted: only while both sides share the processor.
+    pub(super) fn give_way_enlisted(&self, settled: impl Fn() -> bool) -> bool {
+        if !self.is_shared() {
+            return false;
+        }
+        let yields = self.yields();
+        let begun = clock::monotonic();
+        for done in 1..=yields {
+            self.give_way_once();
+            if settled() {
+                return true;
+            }
+            if clock::monotonic().saturating_sub(begun) < SWITCH * u64::from(done) {
+                break;
+            }
+        }
+        // The other side runs elsewhere, or does something else.
+        self.shared.store(0, Relaxed);
+        false
+    }
+
+    /// Returns whether both sides seem to share the processor.
+    pub(super) fn is_shared(&self) -> bool {
+        self.shared.load(Relaxed) == SURE
+    }
+
+    /// Learns from a yield of this length that ended a wait.
+    fn learn(&self, lasted: u64) {
+        let shared = match lasted < SWITCH {
+            true => 0,
+            false => SURE.min(self.shared.load(Relaxed) + 1),
+        };
+        self.shared.store(shared, Relaxed);
+    }
+
+    /// Returns how many times a call may yield.
+    fn yields(&self) -> u32 {
+        // In a model, threads sleep at once: yielding gains nothing, and loom would let them spin endlessly.
+        if cfg!(loom) {
+            return 0;
+        }
+        match self.resumes.load(Relaxed) {
+            0 => YIELDS,
+            resumes if clock::monotonic_coarse() < resumes => 0,
+            _ => {
+                // The load may have ended. If not, one long yield shows it.
+                self.resumes.store(0, Relaxed);
+                self.since.store(0, Relaxed);
+                self.timed.store(TIMED, Relaxed);
+                YIELDS
+            }
+        }
+    }
+
+    fn give_way_once(&self) {
+        let timed = self.timed.load(Relaxed);
+        let since = self.since.load(Relaxed);
+        self.since.store(RARE.min(since + 1), Relaxed);
+        if timed == 0 {
+            // The coarse clock changes with each tick, and costs a fraction of the other one.
+            let begun = clock::monotonic_coarse();
+            cpu::give_way();
+            if clock::monotonic_coarse() != begun {
+                self.timed.store(TIMED, Relaxed);
+            }
+            return;
+        }
+        self.timed.store(timed - 1, Relaxed);
+        let begun = clock::monotonic();
+        cpu::give_way();
+        if clock::monotonic().saturating_sub(begun) >= LONG {
+            self.note_long();
+        }
+    }
+
+    /// Notes a yield in which a load may have run.
+    fn note_long(&self) {
+        if self.since.load(Relaxed) < RARE {
+            let resumes = clock::monotonic_coarse().saturating_add(PAUSE);
+            self.resumes.store(resumes, Relaxed);
+        }
+        self.since.store(0, Relaxed);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_long_yields_among_few_are_a_load_and_end_the_yields_for_a_while() {
+        let yielding = Yielding::default();
+        yielding.note_long();
+        assert_eq!(yielding.yields(), YIELDS, "an interruption");
+        yielding.note_long();
+        assert_eq!(yielding.yields(), 0, "a load");
+        assert!(!yielding.give_way(|| true), "it does not yield");
+        yielding.resumes.store(1, Relaxed);
+        assert_eq!(yielding.yields(), YIELDS, "the time is over");
+        yielding.note_long();
+        assert_eq!(yielding.yields(), 0, "the load is still there");
+    }
+
+    #[test]
+    fn long_yields_that_are_rare_are_no_load() {
+        let yielding = Yielding::default();
+        for _ in 0..3 {
+            yielding.note_long();
+            assert_eq!(yielding.yields(), YIELDS);
+            yielding.since.store(RARE, Relaxed);
+        }
+    }
+
+    #[test]
+    fn yields_that_end_waits_and_last_show_that_both_sides_share_a_processor() {
+        let yielding = Yielding::default();
+        let other_side = || {
+            std::thread::sleep(std::time::Duration::from_nanos(2 * SWITCH));
+            true
+        };
+        for _ in 0..SURE {
+            assert!(!yielding.give_way_enlisted(|| true), "not known yet");
+            assert!(yielding.give_way_and_learn(other_side));
+        }
+        assert!(yielding.is_shared());
+        assert!(yielding.give_way_enlisted(|| true));
+        assert!(!yielding.give_way_enlisted(|| false));
+        assert!(!yielding.is_shared(), "the other side runs elsewhere");
+        yielding.shared.store(SURE, Relaxed);
+        yielding.learn(SWITCH - 1);
+        assert!(!yielding.is_shared(), "no other thread has run");
+    }
+}
