@@ -1,15 +1,15 @@
 //! Takes a lock that is not free at once: spins, sleeps in slices, and takes the lock from a dead owner.
 
 use super::{
-    DOUBT, FREE, Left, Lock, LockError, OWNER_DIED, SHARED, SLICE, SPINS, STOPPED, TID, WAITERS,
-    is_held, is_shared, names_no_thread, orphaned, process_of, with_low,
+    DOUBT, FREE, Left, Lock, LockError, OWNER_DIED, SHARED, SLICE, SPINS, STOPPED, TID,
+    URGENT_SPINS, WAITERS, is_held, is_shared, names_no_thread, orphaned, process_of, with_low,
 };
 use crate::sync::{Ordering, spin_hint};
 use crate::sys::clock::{self, Deadline};
 use crate::sys::futex::Slept;
 use crate::sys::liveness::{Liveness, UNREGISTERED};
 use crate::sys::thread::{Outer, Thread};
-use crate::sys::{cpu, futex, thread};
+use crate::sys::{cpu, futex};
 
 /// The sleep of a thread on a lock. Signals and wake-ups may interrupt it; the slice for each owner stays the same.
 #[derive(Default)]
@@ -117,7 +117,11 @@ impl Lock {
         rest: &mut Rest,
     ) -> Result<(Left, u64), LockError> {
         let thread = claim.thread;
-        let mut spins = if cpu::are_several() { SPINS } else { 0 };
+        let mut spins = match (cpu::are_several(), thread.urgency.is_likely()) {
+            (false, _) => 0,
+            (true, false) => SPINS,
+            (true, true) => URGENT_SPINS,
+        };
         loop {
             // Relaxed: a guess, which the compare-and-swap checks.
             let word = self.word.load(Ordering::Relaxed);
@@ -144,7 +148,7 @@ impl Lock {
                 let (_, patience) = *wait.get_or_insert_with(|| self::patience(thread, deadline));
                 // The thread holds no lock yet: a signal handler may run, and may use the queue.
                 thread.critical.leave();
-                let slept = match rest.in_line || thread::is_real_time(thread.tid()) {
+                let slept = match rest.in_line || thread.urgency.counts(thread.tid()) {
                     true => self.sleep_inherited(word, claim, rest, patience),
                     false => self.sleep(word, rest, patience),
                 };

@@ -105,6 +105,9 @@ const DOUBT: u64 = if cfg!(loom) { SLICE } else { 1_000_000 };
 /// The number of times that a waiter reads a contended lock before it sleeps.
 const SPINS: u32 = 100;
 
+/// The same for a thread with a real-time policy: the owner is likely to be a thread that it has interrupted on its own processor.
+const URGENT_SPINS: u32 = 10;
+
 /// See the module.
 #[repr(C)]
 #[derive(Default)]

@@ -6,6 +6,7 @@ use crate::lock::{OWNER_DIED, TID, WAITERS};
 use crate::sync::Futex;
 use crate::sys::liveness::Liveness;
 use crate::sys::thread::{Bereaved, Interruptions, Stall, TakenUp};
+use crate::sys::urgency::Urgency;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::null;
@@ -45,6 +46,7 @@ pub struct Thread {
     pub interruptions: Interruptions,
     pub taken_up: TakenUp,
     pub stall: Stall,
+    pub urgency: Urgency,
     pub bereaved: Bereaved,
     /// The id of its process, as the queue's PID namespace numbers it: see [`live_in`].
     pid: u32,
@@ -112,6 +114,7 @@ pub fn live_in<T>(tid: u32, pid: u32, stray: bool, life: impl FnOnce(&Thread) ->
         interruptions: Interruptions::none(),
         taken_up: TakenUp::none(),
         stall: Stall::none(),
+        urgency: Urgency::unknown(),
         bereaved: Bereaved::none(),
         pid,
         stray,

@@ -55,6 +55,7 @@ pub mod stat;
 pub mod thread;
 #[cfg(not(loom))]
 mod time_namespace;
+pub(crate) mod urgency;
 mod valgrind;
 
 /// Returns the calling thread's errno.

@@ -218,6 +218,7 @@ mod real {
     use crate::sync::Futex;
     use crate::sys::critical::Depth;
     use crate::sys::robust::{self, Head};
+    use crate::sys::urgency::Urgency;
     use crate::sys::{home, process};
     use rustix::io::Errno;
     use std::cell::Cell;
@@ -250,6 +251,7 @@ mod real {
         pub interruptions: Interruptions,
         pub(crate) taken_up: TakenUp,
         pub(crate) stall: Stall,
+        pub(crate) urgency: Urgency,
         pub(crate) bereaved: Bereaved,
         /// The number of notification signals that the process had raised when the thread last took its signals; see `umsg::notification`.
         pub raised: Cell<u32>,
@@ -275,6 +277,7 @@ mod real {
                 interruptions: Interruptions::none(),
                 taken_up: TakenUp::none(),
                 stall: Stall::none(),
+                urgency: Urgency::unknown(),
                 bereaved: Bereaved::none(),
                 raised: Cell::new(0),
                 own: Head::new(),

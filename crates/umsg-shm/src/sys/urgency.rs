@@ -1,0 +1,68 @@
+//! Whether a thread has a real-time policy, remembered for some waits.
+//!
+//! The kernel answers in a system call, and only after a thread has waited for a lock in vain. A real-time thread therefore keeps a positive answer for
+//! its next waits: it then lends its priority without asking again, and spins for a shorter time. If its policy changes meanwhile, it joins the
+//! line of real-time threads with its ordinary priority, and lends nothing. A negative answer is never kept.
+
+use super::thread;
+use std::cell::Cell;
+
+/// The number of waits for which a positive answer counts.
+const KEPT: u8 = 64;
+
+/// The number of further waits in which the thread counts as a real-time thread.
+pub(crate) struct Urgency(Cell<u8>);
+
+impl Urgency {
+    pub(crate) const fn unknown() -> Urgency {
+        Urgency(Cell::new(0))
+    }
+
+    /// Returns whether the thread had a real-time policy when the kernel was last asked. For guesses.
+    pub(crate) fn is_likely(&self) -> bool {
+        self.0.get() != 0
+    }
+
+    /// Returns whether the calling thread, which has this id and waits, counts as a real-time thread.
+    pub(crate) fn counts(&self, tid: u32) -> bool {
+        let left = match self.0.get() {
+            0 if thread::is_real_time(tid) => KEPT,
+            left => left,
+        };
+        self.0.set(left.saturating_sub(1));
+        left != 0
+    }
+}
+
+#[cfg(all(test, not(loom), not(miri)))]
+mod tests {
+    use super::*;
+    use umsg_testkit::real_time;
+
+    #[test]
+    fn a_policy_is_asked_for_until_it_is_real_time_then_rarely() {
+        let urgency = Urgency::unknown();
+        let tid = thread::current().tid();
+        assert!(!urgency.counts(tid) && !urgency.counts(tid));
+        if !real_time::is_permitted() {
+            return;
+        }
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let (urgency, tid) = (Urgency::unknown(), thread::current().tid());
+                assert!(!urgency.counts(tid) && !urgency.is_likely());
+                assert!(real_time::become_urgent(1));
+                assert!(urgency.counts(tid) && urgency.is_likely(), "asked again");
+                let parameters = libc::sched_param { sched_priority: 0 };
+                // SAFETY: 0 is the calling thread; the call reads a local.
+                let changed = unsafe {
+                    libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const parameters)
+                };
+                assert_eq!(changed, 0);
+                let kept = (0..KEPT).filter(|_| urgency.counts(tid)).count();
+                assert_eq!(kept, usize::from(KEPT) - 1);
+                assert!(!urgency.counts(tid) && !urgency.is_likely());
+            });
+        });
+    }
+}
