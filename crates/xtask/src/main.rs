@@ -9,6 +9,7 @@ mod examples;
 mod failure;
 mod fuzz;
 mod hostile;
+mod instructions;
 mod interrupt;
 mod layers;
 mod miri;
@@ -133,6 +134,11 @@ enum Task {
         #[arg(long)]
         advise: bool,
     },
+    /// Count the instructions of sends and receives with valgrind; fails if a count is more than 3 % above docs/instructions.json
+    Instructions {
+        #[command(flatten)]
+        options: instructions::Options,
+    },
     /// Check that no module imports a module of a higher floor; ARCHITECTURE.md declares the floors
     Layers {
         #[command(flatten)]
@@ -198,6 +204,7 @@ fn run(task: &Task) -> Result<()> {
             bench::advise(&workspace);
             Ok(())
         }
+        Task::Instructions { options } => instructions::run(&workspace, *options),
         Task::Layers { options } => layers::run(&workspace, *options),
         Task::Examples => examples::run(&workspace),
         Task::Dist => dist::run(&workspace),
