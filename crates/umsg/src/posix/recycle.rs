@@ -28,7 +28,7 @@ use super::queue::Queue;
 use crate::namespace::{Limits, Namespace, QueueName, SpareName};
 use rustix::process::{getegid, geteuid};
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once};
 use umsg_shm::crash::crash_point;
 use umsg_shm::memory::Host;
@@ -47,6 +47,9 @@ static STORE: Mutex<Store> = Mutex::new(Store {
     has_removed: false,
     entries: Vec::new(),
 });
+
+/// Whether a queue was removed without a look at the entries, which another call had locked.
+static SKIPPED: AtomicBool = AtomicBool::new(false);
 
 /// The number of forks of this process since the first segment was kept.
 static FORKS: AtomicU32 = AtomicU32::new(0);
@@ -100,6 +103,11 @@ fn store() -> Option<MutexGuard<'static, Store>> {
         // A forked child: the files are the parent's.
         store.entries.clear();
         (store.owner, store.has_removed) = (epoch, false);
+    }
+    // Relaxed: the lock orders the entries, and a removal that is seen late is seen by the next call.
+    if SKIPPED.load(Ordering::Relaxed) && SKIPPED.swap(false, Ordering::Relaxed) {
+        let has_name = |entry: &Entry| entry.file.stat().is_some_and(|stat| stat.st_nlink != 0);
+        store.entries.retain(has_name);
     }
     Some(store)
 }
@@ -203,6 +211,7 @@ pub(super) fn create(
 /// Removes a queue whose segment this process keeps. Returns false if it keeps none, or if the queue has to be removed in full.
 pub(super) fn remove(namespace: &Namespace, name: &QueueName) -> bool {
     let Some(mut store) = store() else {
+        SKIPPED.store(true, Ordering::Relaxed);
         return false;
     };
     let index = store.entries.iter().position(|entry| {

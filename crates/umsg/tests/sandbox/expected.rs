@@ -30,16 +30,8 @@ const NEEDS: &[(&str, Which)] = &[
     ("dup3", Only(&["queue_of_last_user"])),
     (
         "fchmod",
-        Only(&[
-            "many_long_messages",
-            "namespace",
-            "posix_create",
-            "queue_of_last_user",
-            "ring_descriptor",
-            "ring_named",
-            "ring_wait",
-            "shared_form",
-        ]),
+        // A queue's file of mode 0600 is made with its mode.
+        Only(&["namespace", "shared_form"]),
     ),
     (
         "fchmodat",
@@ -87,6 +79,7 @@ const NEEDS: &[(&str, Which)] = &[
             "many_long_messages",
             "namespace",
             "posix_create",
+            "posix_in_a_row",
             "queue_of_last_user",
             "ring_descriptor",
             "ring_named",
@@ -131,7 +124,7 @@ const NEEDS: &[(&str, Which)] = &[
     ("socketpair", Only(&["ring_unnamed"])),
     ("statx", Only(&["shared_form"])),
     ("symlinkat", Only(&["sysv_create", "sysv_private"])),
-    ("unlinkat", Only(&["posix_unlink"])),
+    ("unlinkat", Only(&["posix_in_a_row", "posix_unlink"])),
 ];
 
 /// The expected result of a path where a system call is refused.
