@@ -217,17 +217,16 @@ mod tests {
 
     #[test]
     fn each_name_is_one_of_the_shared_library() {
-        for place in 0..NAMES.len() {
-            let found = find(place as u32);
-            assert_eq!(FUNCTIONS[place].load(Ordering::Relaxed), found);
+        for (place, function) in (0..).zip(&FUNCTIONS) {
+            let found = find(place);
+            assert_eq!(function.load(Ordering::Relaxed), found);
             assert!(!found.is_null());
         }
-        // The unwinder looks up the byte before the address, as for a return address.
         let here = frames_by as *const () as *const c_void;
+        // The unwinder looks up the byte before the address, as for a return address.
+        let within = here.wrapping_byte_add(1);
         // SAFETY: takes any address.
-        assert_eq!(
-            unsafe { umsg_test_Unwind_FindEnclosingFunction(here.wrapping_byte_add(1)) },
-            here
-        );
+        let found = unsafe { umsg_test_Unwind_FindEnclosingFunction(within) };
+        assert_eq!(found, here);
     }
 }

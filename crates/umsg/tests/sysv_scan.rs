@@ -9,7 +9,8 @@ use support::Random;
 use support::child::{Child, Exit};
 use support::place::Place;
 use support::users::{Everybodys, as_user};
-use umsg::sysv::{self, Change, Totals};
+use umsg::Limits;
+use umsg::sysv::{self, Change, Totals, raw};
 
 /// A directory's times tell changes apart that are so far from one another: several ticks of the kernel.
 const SETTLED: Duration = Duration::from_millis(40);
@@ -87,6 +88,51 @@ fn counts_are_read_from_mapped_headers() {
         };
         place.open_sysv(2).set(&change).unwrap();
         assert_eq!(sysv::list(&place.namespace).unwrap()[1].mode, 0o640);
+    });
+}
+
+#[test]
+fn sums_of_an_unchanged_namespace_are_known_until_a_change() {
+    alone(|place| {
+        // SAFETY: the process has one thread.
+        unsafe { std::env::set_var("UMSG_DIR", place.namespace.path()) };
+        let kept = |command| raw::kept_msgctl_info(command);
+        assert_eq!(kept(libc::MSG_INFO), None, "nothing is known yet");
+        place.create_sysv(1);
+        place.create_sysv(2);
+        let know = |queues| {
+            std::thread::sleep(SETTLED);
+            for command in [libc::MSG_INFO, libc::MSG_INFO, libc::IPC_INFO] {
+                let asked = raw::msgctl_info(command).unwrap();
+                assert!(command == libc::IPC_INFO || asked.msgpool == queues);
+            }
+            for command in [libc::MSG_INFO, libc::IPC_INFO] {
+                assert_eq!(kept(command), raw::msgctl_info(command).ok());
+            }
+        };
+        know(2);
+        place.open_sysv(2).try_send(1, b"four").unwrap();
+        let sums = kept(libc::MSG_INFO).unwrap();
+        assert_eq!((sums.msgmap, sums.msgtql), (1, 4), "counts are read anew");
+        place.create_sysv(3);
+        assert_eq!((kept(libc::MSG_INFO), kept(libc::IPC_INFO)), (None, None));
+        know(3);
+        place.open_sysv(3).remove().unwrap();
+        assert_eq!((kept(libc::MSG_INFO), kept(libc::IPC_INFO)), (None, None));
+        know(2);
+        let limits = Limits {
+            msgmni: 77,
+            ..Limits::default()
+        };
+        place.namespace.set_limits(&limits).unwrap();
+        assert_eq!((kept(libc::MSG_INFO), kept(libc::IPC_INFO)), (None, None));
+        assert_eq!(raw::msgctl_info(libc::IPC_INFO).unwrap().msgmni, 77);
+        know(2);
+        let path = place.namespace.path();
+        let aside = path.with_extension("aside");
+        fs::rename(path, &aside).unwrap();
+        assert_eq!((kept(libc::MSG_INFO), kept(libc::IPC_INFO)), (None, None));
+        fs::rename(&aside, path).unwrap();
     });
 }
 

@@ -46,7 +46,10 @@ unsafe fn control(id: c_int, command: c_int, data: *mut msqid_ds) -> Result<c_in
             Ok(answer)
         }
         libc::IPC_INFO | libc::MSG_INFO => {
-            let info = roomy(|| raw::msgctl_info(command))?;
+            let info = match raw::kept_msgctl_info(command) {
+                Some(info) => info,
+                None => roomy(|| raw::msgctl_info(command))?,
+            };
             // SAFETY: by this function's contract; these commands take the address of another structure.
             unsafe { write(data.cast(), info.in_c())? };
             Ok(info.highest_index)

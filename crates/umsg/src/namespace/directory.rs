@@ -51,6 +51,20 @@ impl Directory {
             Some(fd) => fs::fstat(fd).map_err(|e| NamespaceError::system("fstat", path, e))?,
             None => fs::lstat(path).map_err(|e| NamespaceError::looking("stat", path, e))?,
         };
+        Directory::of(fd, path, stat)
+    }
+
+    /// Looks at a directory without opening it, to compare it with an earlier one. Files in it must not be used: the path may lead elsewhere
+    /// by then.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub(super) fn look(path: &Path) -> Result<Directory, NamespaceError> {
+        let stat = fs::lstat(path).map_err(|e| NamespaceError::looking("stat", path, e))?;
+        Directory::of(None, path, stat)
+    }
+
+    fn of(fd: Option<OwnedFd>, path: &Path, stat: Stat) -> Result<Directory, NamespaceError> {
         let path = path.to_owned();
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::Directory => Ok(Directory { fd, path, stat }),

@@ -147,6 +147,13 @@ impl Namespace {
         record::last_limits(self.path(), self.owner()).map_or_else(|| self.limits(), Ok)
     }
 
+    /// Returns the limits, if the record is the one that was read last: two system calls. None if it must be read.
+    pub(crate) fn unchanged_limits(&self) -> Option<Limits> {
+        let directory = Directory::look(self.path()).ok()?;
+        trust::check(&directory, self.owner()).ok()?;
+        record::unchanged(&directory).map(|record| record.limits)
+    }
+
     /// Reads the present limit of bytes. None also if it can't be read.
     pub(crate) fn max_bytes(&self) -> Option<u64> {
         record::max_bytes(self.path(), self.owner())

@@ -107,18 +107,13 @@ fn known<E>(
     stat: &Stat,
     read: impl FnOnce() -> Result<Option<Record>, E>,
 ) -> Result<Option<Record>, E> {
-    // A file that only some users may read is read each time: the caller's user may have changed.
-    let may_all_read = stat.st_mode & 0o444 == 0o444;
-    let stamp = Stamp::of(stat);
-    if may_all_read
-        && let Ok(last) = LAST.try_lock()
-        && let Some((_, record)) = last.as_ref().filter(|(known, _)| *known == stamp)
-    {
-        return Ok(Some(record.clone()));
+    if let Some(record) = last_read(stat) {
+        return Ok(Some(record));
     }
+    let stamp = Stamp::of(stat);
     let is_settled = stamp.is_settled(clock::realtime_coarse());
     let record = read()?;
-    if may_all_read
+    if may_all_read(stat)
         && is_settled
         && let Some(record) = &record
         && let Ok(mut last) = LAST.try_lock()
@@ -131,10 +126,29 @@ fn known<E>(
 /// Returns the limits of the record that was read last, if the namespace still has that record. It costs one system call.
 pub(super) fn last_limits(path: &Path, trusted: u32) -> Option<Limits> {
     let stat = fs::lstat(path.join(NAME)).ok()?;
-    let is_trusted = [0, trusted].contains(&stat.st_uid) && stat.st_mode & 0o444 == 0o444;
-    let last = LAST.try_lock().ok().filter(|_| is_trusted)?;
+    let is_trusted = [0, trusted].contains(&stat.st_uid);
+    let record = last_read(&stat).filter(|_| is_trusted)?;
+    Some(record.limits)
+}
+
+/// A file that only some users may read is read each time: the caller's user may have changed.
+fn may_all_read(stat: &Stat) -> bool {
+    stat.st_mode & 0o444 == 0o444
+}
+
+/// Returns the record that was read last, if it was in this file, which has not changed.
+fn last_read(stat: &Stat) -> Option<Record> {
+    let last = LAST.try_lock().ok().filter(|_| may_all_read(stat))?;
     let (stamp, record) = last.as_ref()?;
-    (*stamp == Stamp::of(&stat)).then(|| record.limits.clone())
+    (*stamp == Stamp::of(stat)).then(|| record.clone())
+}
+
+/// Returns the record of a directory, if it is the one that was read last. No file is opened.
+pub(super) fn unchanged(directory: &Directory) -> Option<Record> {
+    let (at, name) = directory.locate(NAME);
+    let stat = fs::statat(at, &name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+    let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+    last_read(&stat).filter(|_| is_file && is_trusted(directory, &stat))
 }
 
 /// Returns the namespace's limit of bytes, if a complete and trusted record has one. With a short path it does not call malloc: a send calls

@@ -3,9 +3,9 @@
 
 use super::entry::Entry;
 use super::error::{ControlError, OpenError};
-use super::list::{entry_at, totals};
+use super::list::{Totals, entry_at, kept_totals, totals};
 use super::scan::Scan;
-use crate::namespace::Namespace;
+use crate::namespace::{Limits, Namespace};
 
 /// MSGMNB and MSGMNI of linux/msg.h, from which the other constants follow.
 const MSGMNB: i32 = 16_384;
@@ -47,16 +47,30 @@ pub struct MsgInfo {
 /// # Errors
 /// If the namespace can't be read.
 pub fn ipc_info(namespace: &Namespace) -> Result<MsgInfo, OpenError> {
+    if let Some(info) = kept_info(namespace, libc::IPC_INFO) {
+        return Ok(info);
+    }
     let scan = Scan::of(&mut namespace.msg_files()?)?;
     let highest_index = scan.highest_index();
     scan.keep();
-    constants(namespace, highest_index)
+    Ok(constants(&namespace.limits()?, highest_index))
+}
+
+/// Returns the result of IPC_INFO or MSG_INFO, if all of it is known: no file is opened, and little stack is used.
+pub(super) fn kept_info(namespace: &Namespace, command: i32) -> Option<MsgInfo> {
+    let limits = namespace.unchanged_limits()?;
+    match command {
+        libc::MSG_INFO => Some(sums(&limits, &kept_totals(namespace)?)),
+        _ => {
+            let highest_index = Scan::kept(namespace, |scan| Some(scan.highest_index()))?;
+            Some(constants(&limits, highest_index))
+        }
+    }
 }
 
 /// Returns the limits, and the numbers that only IPC_INFO gives.
-fn constants(namespace: &Namespace, highest_index: u32) -> Result<MsgInfo, OpenError> {
-    let limits = namespace.limits()?;
-    Ok(MsgInfo {
+fn constants(limits: &Limits, highest_index: u32) -> MsgInfo {
+    MsgInfo {
         msgpool: (i64::from(MSGMNI) * i64::from(MSGMNB) / 1024) as i32,
         msgmap: MSGMNB,
         msgmax: clamped(limits.msgmax),
@@ -66,7 +80,16 @@ fn constants(namespace: &Namespace, highest_index: u32) -> Result<MsgInfo, OpenE
         msgtql: MSGMNB,
         msgseg: 0xffff,
         highest_index: highest_index as i32,
-    })
+    }
+}
+
+fn sums(limits: &Limits, totals: &Totals) -> MsgInfo {
+    MsgInfo {
+        msgpool: clamped(totals.queues),
+        msgmap: clamped(totals.messages),
+        msgtql: clamped(totals.bytes),
+        ..constants(limits, totals.highest_index)
+    }
 }
 
 /// Returns the result of MSG_INFO.
@@ -82,13 +105,11 @@ fn constants(namespace: &Namespace, highest_index: u32) -> Result<MsgInfo, OpenE
 /// # Errors
 /// If the namespace can't be read.
 pub fn msg_info(namespace: &Namespace) -> Result<MsgInfo, OpenError> {
+    if let Some(info) = kept_info(namespace, libc::MSG_INFO) {
+        return Ok(info);
+    }
     let totals = totals(namespace)?;
-    Ok(MsgInfo {
-        msgpool: clamped(totals.queues),
-        msgmap: clamped(totals.messages),
-        msgtql: clamped(totals.bytes),
-        ..constants(namespace, totals.highest_index)?
-    })
+    Ok(sums(&namespace.limits()?, &totals))
 }
 
 /// Returns the result of MSG_STAT, or with `any` that of MSG_STAT_ANY.

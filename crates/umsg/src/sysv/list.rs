@@ -110,15 +110,27 @@ pub struct Totals {
 /// # Errors
 /// As [`list`].
 pub fn totals(namespace: &Namespace) -> Result<Totals, OpenError> {
+    if let Some(totals) = kept_totals(namespace) {
+        return Ok(totals);
+    }
     let mut files = namespace.msg_files()?;
     let mut scan = Scan::of(&mut files)?;
+    let all = scan.counts(&mut files)?;
+    scan.keep();
+    Ok(sum(&all))
+}
+
+/// Returns the sums, if the kept scan is up to date and all headers are mapped.
+pub(super) fn kept_totals(namespace: &Namespace) -> Option<Totals> {
+    Scan::kept(namespace, Scan::mapped_counts).map(|all| sum(&all))
+}
+
+fn sum(all: &[Counts]) -> Totals {
     let add = |sum: Totals, queue: &Counts| Totals {
         queues: sum.queues + 1,
         messages: sum.messages.saturating_add(queue.messages),
         bytes: sum.bytes.saturating_add(queue.bytes),
         highest_index: sum.highest_index.max(queue.id as u32 % INDICES),
     };
-    let all = scan.counts(&mut files)?;
-    scan.keep();
-    Ok(all.iter().fold(Totals::default(), add))
+    all.iter().fold(Totals::default(), add)
 }

@@ -15,7 +15,8 @@ use super::registry::{self, GetRequest, Obtained, PRIVATE};
 use crate::error::QueueError;
 use crate::namespace::Namespace;
 pub use control::{
-    MSG_STAT_ANY, msgctl_info, msgctl_remove, msgctl_set, msgctl_stat, qbytes, seconds,
+    MSG_STAT_ANY, kept_msgctl_info, msgctl_info, msgctl_remove, msgctl_set, msgctl_stat, qbytes,
+    seconds,
 };
 use std::ops::Deref;
 use umsg_shm::sys::stack::roomy;

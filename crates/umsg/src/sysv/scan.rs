@@ -17,7 +17,7 @@
 use super::entry::Entry;
 use super::error::OpenError;
 use super::registry::{Behind, behind};
-use crate::namespace::{self, Files, Stamp, caller};
+use crate::namespace::{self, Files, Namespace, Stamp, caller};
 use std::sync::Mutex;
 use umsg_shm::sys::{clock, cut};
 use umsg_shm::sysv_engine::segment::HeaderView;
@@ -88,6 +88,22 @@ impl Scan {
         })
     }
 
+    /// Uses the kept scan of a namespace, if it is up to date, without opening the directory. None if `use_it` returns None, too.
+    pub(super) fn kept<T>(
+        namespace: &Namespace,
+        use_it: impl FnOnce(&Scan) -> Option<T>,
+    ) -> Option<T> {
+        let (stamp, user) = (namespace.msg_stamp()?, caller());
+        let mut last = LAST.try_lock().ok()?;
+        let scan = last.as_mut()?;
+        if !scan.is_settled || scan.stamp != stamp || scan.user != user {
+            return None;
+        }
+        let used = use_it(scan)?;
+        scan.used_at = clock::monotonic_coarse();
+        Some(used)
+    }
+
     /// Keeps the scan for the next call.
     pub(super) fn keep(self) {
         if let Ok(mut last) = LAST.try_lock() {
@@ -98,6 +114,15 @@ impl Scan {
     /// Returns the highest index of a queue; 0 without a queue.
     pub(super) fn highest_index(&self) -> u32 {
         self.queues.last().map_or(0, |known| known.link.index)
+    }
+
+    /// Returns the counts of the queues, by index, from mapped headers alone. None if a queue has none, or has been removed since.
+    pub(super) fn mapped_counts(&self) -> Option<Vec<Counts>> {
+        let is_new = |pair: &[Known]| pair[0].link.id != pair[1].link.id;
+        if !self.queues.windows(2).all(is_new) {
+            return None;
+        }
+        self.queues.iter().map(Known::mapped_counts).collect()
     }
 
     fn map_headers(&mut self, files: &mut Files) -> Result<(), OpenError> {
@@ -160,20 +185,22 @@ impl Known {
         entry_behind(files, &self.link)
     }
 
+    fn mapped_counts(&self) -> Option<Counts> {
+        let (messages, bytes) = self.view.as_ref().and_then(HeaderView::counts)?;
+        Some(Counts {
+            id: self.link.id,
+            messages,
+            bytes,
+        })
+    }
+
     fn counts(&self, files: &mut Files) -> Result<Option<Counts>, OpenError> {
-        let id = self.link.id;
-        let entry = match self.view.as_ref().and_then(HeaderView::counts) {
-            Some((messages, bytes)) => {
-                return Ok(Some(Counts {
-                    id,
-                    messages,
-                    bytes,
-                }));
-            }
-            None => entry_behind(files, &self.link)?,
-        };
+        if let Some(counts) = self.mapped_counts() {
+            return Ok(Some(counts));
+        }
+        let entry = entry_behind(files, &self.link)?;
         Ok(entry.map(|entry| Counts {
-            id,
+            id: self.link.id,
             messages: entry.messages,
             bytes: entry.bytes,
         }))

@@ -13,7 +13,7 @@ use crate::namespace::identified::open_regular;
 use crate::namespace::publish::creation_error;
 use crate::namespace::queues::{SYSV, TO_NAMESPACE};
 use crate::namespace::staged::Staged;
-use crate::namespace::{Namespace, Stamp, caller};
+use crate::namespace::{Namespace, Stamp, caller, trust};
 use umsg_shm::sys::rights::unlink_of;
 
 /// Only the creator, until the file gets its rights.
@@ -30,6 +30,14 @@ impl Namespace {
     /// `Namespace`.
     pub(crate) fn msg_files(&self) -> Result<Files, FileError> {
         Ok(Files(self.queues_of(SYSV)?))
+    }
+
+    /// Returns the stamp of the directory of System V queues without opening it, after a check of its owner. None if the directory can't be
+    /// used.
+    pub(crate) fn msg_stamp(&self) -> Option<Stamp> {
+        let directory = Directory::look(&self.path().join(SYSV)).ok()?;
+        trust::check(&directory, self.owner()).ok()?;
+        Some(directory.stamp())
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::{ATTACHED, Errno, find};
 use crate::namespace::Namespace;
+use crate::sysv::info::kept_info;
 use crate::sysv::{Change, ControlError, Entry, MsgInfo, ipc_info, msg_info, msg_stat, remove};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -42,6 +43,12 @@ pub fn msgctl_info(command: i32) -> Result<MsgInfo, Errno> {
         }
     };
     read().map_err(|error| error.errno())
+}
+
+/// Returns the result of IPC_INFO or MSG_INFO, if this process knows all of it from an earlier call. Unlike [`msgctl_info`] it needs little
+/// stack.
+pub fn kept_msgctl_info(command: i32) -> Option<MsgInfo> {
+    kept_info(Namespace::known_of_this_process()?, command)
 }
 
 /// Changes a queue (IPC_SET).
