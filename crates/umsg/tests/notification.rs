@@ -510,3 +510,143 @@ fn corrupted_records_make_errors_and_nothing_worse() {
         std::fs::remove_file(place.path().join("mq/q")).unwrap();
     }
 }
+
+/// Whether a process has this signal pending.
+fn is_pending(pid: i32, signal: i32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let pending = status.lines().find_map(|line| line.strip_prefix("ShdPnd:"));
+    let pending = u64::from_str_radix(pending.unwrap().trim(), 16).unwrap();
+    pending >> (signal - 1) & 1 != 0
+}
+
+/// A process that is registered with a queue by SIGUSR1, which it ignores for now, and whose proof senders believe.
+fn registrant(place: &Place, queue: &Queue) -> Child {
+    let registrant = Child::run(|| {
+        block(libc::SIGUSR1);
+        let queue = place.open("/q");
+        loop {
+            if queue.registered().is_none() {
+                let _ = queue.try_receive(&mut [0; 8]);
+                std::mem::forget(queue.notify(Notify::signal(libc::SIGUSR1)));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    });
+    assert!(wait_until(LONG, || queue.registered().is_some()));
+    registrant
+}
+
+fn block(signal: i32) {
+    // SAFETY: a set that is filled in, and a mask of this process.
+    unsafe {
+        let mut set = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, signal);
+        libc::sigprocmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
+    }
+}
+
+/// A registrant that is stopped while it is registered. Only a sender can raise its signal.
+fn stopped_registrant(place: &Place, queue: &Queue) -> Child {
+    let registrant = registrant(place, queue);
+    // The helper stands for the life of the process by now.
+    std::thread::sleep(Duration::from_millis(50));
+    registrant.signal(libc::SIGSTOP);
+    registrant.expect_to_stop("the registrant");
+    assert!(wait_until(LONG, || queue.registered().is_some()));
+    registrant
+}
+
+#[test]
+fn a_sender_of_the_same_user_raises_the_signal_itself() {
+    let (place, queue) = Place::new().with_queue("/q", 4, 8);
+    let mut registrant = stopped_registrant(&place, &queue);
+    assert!(!is_pending(registrant.pid(), libc::SIGUSR1));
+    queue.send(b"x", 0).unwrap();
+    assert!(is_pending(registrant.pid(), libc::SIGUSR1));
+    assert_eq!(queue.registered(), None);
+    registrant.kill();
+}
+
+#[test]
+fn the_process_that_proves_its_registration_is_notified_whatever_the_record_says() {
+    let (place, queue) = Place::new().with_queue("/q", 4, 8);
+    let mut bystander = Child::run(|| {
+        std::thread::sleep(LONG);
+        0
+    });
+    let mut registrant = stopped_registrant(&place, &queue);
+    let file = file_of(&place);
+    for (at, value) in [(8, libc::SIGKILL), (12, bystander.pid())] {
+        file.write_all_at(&value.to_le_bytes(), 6784 + at).unwrap();
+    }
+    queue.send(b"x", 0).unwrap();
+    assert!(is_pending(registrant.pid(), libc::SIGUSR1));
+    assert_eq!(bystander.wait(Duration::from_millis(50)), None, "it lives");
+    registrant.kill();
+    bystander.kill();
+}
+
+#[test]
+fn a_proof_of_a_registration_with_one_queue_proves_none_with_another() {
+    let (place, queue) = Place::new().with_queue("/q", 4, 8);
+    let forged = place.create("/forged", 4, 8);
+    let mut registrant = stopped_registrant(&place, &queue);
+    let mut record = [0; 64];
+    let open = |name| {
+        let path = place.path().join("mq").join(name);
+        std::fs::File::options()
+            .read(true)
+            .write(true)
+            .open(path)
+            .unwrap()
+    };
+    open("q").read_exact_at(&mut record, 6784).unwrap();
+    let file = open("forged");
+    file.write_all_at(&record, 6784).unwrap();
+    file.write_all_at(&3_u32.to_le_bytes(), 888).unwrap();
+    file.write_all_at(&2_u32.to_le_bytes(), 128).unwrap();
+    forged.send(b"x", 0).unwrap();
+    assert_eq!(forged.registered(), None, "it was fired");
+    assert!(!is_pending(registrant.pid(), libc::SIGUSR1));
+    // A second record for the same registration: it is notified once.
+    queue.send(b"x", 0).unwrap();
+    assert!(is_pending(registrant.pid(), libc::SIGUSR1));
+    registrant.kill();
+}
+
+#[test]
+fn a_process_that_was_killed_or_runs_another_program_gets_no_signal() {
+    let (place, queue) = Place::new().with_queue("/q", 4, 8);
+    // A send makes this process keep the proof page.
+    let mut registrant = registrant(&place, &queue);
+    std::thread::sleep(Duration::from_millis(50));
+    queue.send(b"x", 0).unwrap();
+    assert!(wait_until(LONG, || queue.registered().is_some()));
+    registrant.kill();
+    receive_all(&queue);
+    queue.send(b"x", 0).unwrap();
+    receive_all(&queue);
+    let mut program = Child::run(|| {
+        block(libc::SIGUSR1);
+        let queue = place.open("/q");
+        std::mem::forget(queue.notify(Notify::signal(libc::SIGUSR1)).unwrap());
+        std::thread::sleep(Duration::from_millis(50));
+        let arguments = [c"sleep".as_ptr(), c"1000".as_ptr(), std::ptr::null()];
+        // SAFETY: the path and the list of arguments end with zero.
+        unsafe { libc::execv(c"/bin/sleep".as_ptr(), arguments.as_ptr()) };
+        1
+    });
+    let runs = || {
+        let name = std::fs::read_to_string(format!("/proc/{}/comm", program.pid()));
+        name.is_ok_and(|name| name.trim() == "sleep")
+    };
+    assert!(wait_until(LONG, runs));
+    queue.send(b"x", 0).unwrap();
+    assert!(!is_pending(program.pid(), libc::SIGUSR1));
+    program.kill();
+}
+
+fn receive_all(queue: &Queue) {
+    while queue.try_receive(&mut [0; 8]).is_ok() {}
+}

@@ -40,6 +40,7 @@ use umsg_shm::sys::stack::roomy;
 use umsg_shm::sys::{life, process};
 
 const PREFIX: &str = ".life-";
+/// Other users look whether it is locked. None may write: the first page can hold proofs, see [`super::proofs`].
 const MODE: u32 = 0o644;
 /// So many files are made at most until one has a number that is free.
 const ATTEMPTS: usize = 64;
@@ -103,7 +104,7 @@ pub(super) fn is_life(name: &OsStr) -> bool {
     name.as_bytes().starts_with(PREFIX.as_bytes())
 }
 
-fn name_of(number: u32) -> ShortPath {
+pub(super) fn name_of(number: u32) -> ShortPath {
     ShortPath::new(format_args!("{PREFIX}{number:08x}"))
 }
 
@@ -128,7 +129,7 @@ impl Registry {
     }
 
     /// Opens the directory, if the path still leads to it.
-    fn open(&self) -> io::Result<OwnedFd> {
+    pub(super) fn open(&self) -> io::Result<OwnedFd> {
         let directory = open_directory(self.path.as_c_str())?;
         let stat = fs::fstat(&directory)?;
         match (stat.st_dev, stat.st_ino) == self.identity {
@@ -309,7 +310,7 @@ fn find(directory: impl AsFd, name: impl Arg, number: u32) -> io::Result<Option<
 }
 
 /// Returns the number that a file yields. None if it is no regular file.
-fn number_of(file: BorrowedFd<'_>) -> io::Result<Option<u32>> {
+pub(super) fn number_of(file: BorrowedFd<'_>) -> io::Result<Option<u32>> {
     let wanted = StatxFlags::TYPE | StatxFlags::INO | StatxFlags::BTIME;
     let stat = fs::statx(file, c"", AtFlags::EMPTY_PATH, wanted)?;
     if FileType::from_raw_mode(stat.stx_mode.into()) != FileType::RegularFile {

@@ -66,6 +66,7 @@ mod msg;
 mod names;
 mod open;
 mod poll_fifos;
+mod proofs;
 mod publish;
 mod queues;
 mod record;
