@@ -119,9 +119,15 @@ impl ProofPage {
         if me.can_be_marked().is_err() {
             return false;
         }
-        me.rename(&self.alive);
+        self.name_life(me);
         self.set_alive(me.tid());
         true
+    }
+
+    /// Names the word to the kernel again. libc forgets it when the thread locks a robust mutex.
+    #[cfg(not(loom))]
+    pub fn name_life(&self, me: &Thread) {
+        me.rename(&self.alive);
     }
 
     fn set_alive(&self, tid: u32) {

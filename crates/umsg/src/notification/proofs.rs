@@ -52,8 +52,8 @@ pub(super) enum Proofs {
         /// The liveness id under which senders find it.
         life: u32,
         page: &'static ProofPage,
-        /// Whether a helper stands for the life of the process.
-        is_served: bool,
+        /// The thread id of the helper that stands for the life of the process; 0 for none.
+        server: u32,
     },
 }
 
@@ -87,21 +87,23 @@ impl Proofs {
                 Proofs::Page {
                     life,
                     page: made.page(),
-                    is_served: false,
+                    server: 0,
                 }
             }
             _ => Proofs::None,
         }
     }
 
-    /// Has the thread of a helper, which ends with the process, stand for its life, if none does.
+    /// Has the thread of a helper, which ends with the process, stand for its life, if none does. A helper calls this before each sleep: a
+    /// function of the program that it called may have locked a robust mutex.
     pub(super) fn serve(&mut self, me: &Thread) {
-        if let Proofs::Page {
-            page, is_served, ..
-        } = self
-            && !*is_served
-        {
-            *is_served = page.stand_for_life(me);
+        let Proofs::Page { page, server, .. } = self else {
+            return;
+        };
+        if *server == me.tid() {
+            page.name_life(me);
+        } else if *server == 0 && page.stand_for_life(me) {
+            *server = me.tid();
         }
     }
 }
