@@ -68,8 +68,8 @@ impl Child {
         work: impl FnOnce() -> Result<(), Failure>,
     ) -> Result<Self, Failure> {
         let parent = std::process::id();
-        // SAFETY: the process has one thread, so the child may continue normally. (In tests it has several: their children take no lock of
-        // the standard library's.)
+        // SAFETY: the process has one thread, so the child may continue normally. In tests, the process has several threads,
+        // and the children take no lock of the standard library.
         let id = match unsafe { libc::fork() } {
             -1 => return Err(Failure::system("fork")),
             0 => {
@@ -93,7 +93,7 @@ impl Child {
             supervisor::reap(id, 0);
             return Err(failure);
         }
-        // SAFETY: a new descriptor that no other process owns.
+        // SAFETY: the call has just opened the descriptor, and no other value owns it.
         let handle = unsafe { OwnedFd::from_raw_fd(handle as i32) };
         Ok(Self {
             id,

@@ -9,7 +9,7 @@ use crate::failure::Failure;
 pub struct Directory(PathBuf);
 
 impl Directory {
-    /// Makes one, for us alone, of a name that begins so.
+    /// Creates a private directory in `parent` whose name begins with `prefix`.
     pub fn new(parent: &Path, prefix: &str) -> Result<Self, Failure> {
         tempfile::Builder::new()
             .prefix(prefix)

@@ -87,7 +87,7 @@ impl Plan {
         heading
     }
 
-    /// Why there is no column for the drop-in, if so.
+    /// Returns the reason why the table has no column for the drop-in. None if it has one.
     pub fn no_dropin(&self) -> Option<Failure> {
         self.dropin.as_ref().err().cloned()
     }

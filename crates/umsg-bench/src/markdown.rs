@@ -41,7 +41,7 @@ fn beginning(document: &Document) -> String {
 }
 
 fn headlines(document: &Document) -> String {
-    let mut lines = vec!["| | umsg | kernel | times better |\n|---|--:|--:|--:|\n".to_owned()];
+    let mut lines = vec!["| | umsg | kernel | speed-up |\n|---|--:|--:|--:|\n".to_owned()];
     for headline in &HEADLINES {
         if let Some(row) = document.row(headline.suite, headline.row) {
             lines.push(format!(
@@ -110,7 +110,7 @@ fn goal(goal: Option<&Goal>) -> String {
     })
 }
 
-/// The goals that were not reached, with the ratios between which the rounds lie.
+/// Lists the missed goals, each with the lowest and the highest ratio of the rounds.
 fn missed(document: &Document) -> String {
     let is_missed = |row: &&Row| {
         row.goal

@@ -77,7 +77,7 @@ impl Progress {
         }
     }
 
-    /// Seconds that this suite and those after it take on the machine at hand, which has shown how fast it is.
+    /// Estimates the seconds for this suite and the later suites, from the time of the finished suites on this machine.
     fn seconds_left(&self) -> f64 {
         let usual = |suites: &[Suite]| -> f64 {
             let seconds = suites.iter().map(|suite| suite.seconds(self.quick));

@@ -49,7 +49,7 @@ pub fn typed_names() -> Result<TypedNames, Failure> {
 fn beside_program() -> Result<PathBuf, Failure> {
     let program = std::env::current_exe()?;
     let beside = program.with_file_name("libumsg_preload.so");
-    // A test or an example runs from a directory below.
+    // The programs of tests and examples are in a subdirectory of the library's directory.
     let above = program
         .ancestors()
         .nth(2)

@@ -17,7 +17,7 @@ const fn of(suite: &'static str, row: &'static str, label: &'static str) -> Head
     Headline { suite, row, label }
 }
 
-/// One of each kind of work, with the programs' default settings.
+/// One row for each kind of work, measured with the programs' default settings.
 pub const HEADLINES: [Headline; 17] = [
     of(
         "mqueue",
@@ -27,32 +27,32 @@ pub const HEADLINES: [Headline; 17] = [
     of(
         "mqueue",
         "full, constant, both",
-        "The same, 65,528 messages of one priority queued",
+        "The same, full queue, one priority",
     ),
     of(
         "mqueue",
         "full, random, both",
-        "The same, 65,528 of random priorities queued",
+        "The same, full queue, random priorities",
     ),
     of(
         "mqueue",
         "fill again, random",
-        "Filling a queue in random order that was full before, a message",
+        "Filling a queue that was full before, random priorities, per message",
     ),
     of(
         "mqueue",
         "fill, random",
-        "Filling a new queue in random order, a message",
+        "Filling a new queue, random priorities, per message",
     ),
     of(
         "stream",
         "64 B, depth 10, adaptive",
-        "Stream of 64 bytes, two processes, queue of 10",
+        "Stream of 64-byte messages, two processes, queue depth 10",
     ),
     of(
         "batch",
         "64 a call, adaptive",
-        "Stream of 64 bytes in batches of 64",
+        "Stream of 64-byte messages, 64 messages a call",
     ),
     of(
         "pingpong",
@@ -62,7 +62,7 @@ pub const HEADLINES: [Headline; 17] = [
     of(
         "pingpong",
         "64 B, one core, blocking",
-        "Round trip of two that share a core and sleep",
+        "Round trip of 64 bytes on one core, both processes sleep while they wait",
     ),
     of(
         "poll",
@@ -82,7 +82,7 @@ pub const HEADLINES: [Headline; 17] = [
     of(
         "msg",
         "a type behind 15000 messages of another",
-        "System V: a type behind 15,000 messages of another",
+        "System V: receive one type behind 15,000 messages of another type",
     ),
     of(
         "msg",
@@ -102,7 +102,7 @@ pub const HEADLINES: [Headline; 17] = [
     of(
         "ring",
         "processes, 10 us, adaptive: receiver",
-        "Ring: a message every 10 µs beside io_uring, receiver",
+        "Ring: one message every 10 µs, latency at the receiver (kernel: io_uring MSG_RING)",
     ),
 ];
 

@@ -229,7 +229,7 @@ fn counters(document: &Document) -> Plot {
     }
 }
 
-/// Ways that are drawn, and how.
+/// The series of the plot: the way of waiting, the side, and the shade of its colour.
 const WAYS: [(&str, Who, usize); 6] = [
     ("umsg, adaptive", Who::Umsg, 0),
     ("umsg, polling", Who::Umsg, 1),

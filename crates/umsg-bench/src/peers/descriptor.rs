@@ -83,7 +83,7 @@ impl Peer for Eventfd {
         if counter < 0 {
             return Err(Failure::system("eventfd"));
         }
-        // SAFETY: a new descriptor that no other process owns.
+        // SAFETY: the call has just opened the descriptor, and no other value owns it.
         let counter = unsafe { OwnedFd::from_raw_fd(counter) };
         Ok(Ends {
             write: counter.try_clone()?,
@@ -104,7 +104,7 @@ impl<const N: usize> Ends<N> {
         if open(&mut two) != 0 {
             return Err(Failure::system(name));
         }
-        // SAFETY: two new descriptors that no other process owns.
+        // SAFETY: the call has just opened both descriptors, and no other value owns them.
         let [read, write] = two.map(|number| unsafe { OwnedFd::from_raw_fd(number) });
         Ok(Self { read, write })
     }

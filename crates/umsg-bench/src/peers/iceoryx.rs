@@ -11,10 +11,10 @@ const LIBRARY: &str = "libumsg_bench_iceoryx2.so";
 
 pub const NAME: &str = "iceoryx2";
 
-/// Loads it, if it was built.
+/// Loads the library for iceoryx2.
 ///
 /// # Errors
-/// If it was not, with how that is done.
+/// If the library was not built; the error says how to build it.
 pub fn find(scratch: &Scratch) -> Result<Plug<'_>, Failure> {
     let Some(library) = built() else {
         return Err(Failure::new(

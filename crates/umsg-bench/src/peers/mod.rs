@@ -70,7 +70,7 @@ pub struct Abilities {
 }
 
 impl Abilities {
-    /// All of them.
+    /// A peer with all abilities.
     pub const ALL: Self = Self {
         polls: true,
         carries: true,

@@ -106,7 +106,7 @@ impl Link for List {
 
     fn receiver(&self, way: Way) -> Result<Popper, Failure> {
         let take = match batch(way) {
-            // Zero seconds are no limit.
+            // A time-out of zero seconds means no time-out.
             1 => redis::cmd("BRPOP").arg(&self.key).arg(0).take(),
             count => redis::cmd("BLMPOP")
                 .arg((0, 1, &self.key, "RIGHT", "COUNT", count))

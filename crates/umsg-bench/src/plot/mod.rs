@@ -63,7 +63,7 @@ impl Series {
 }
 
 impl Who {
-    /// The class that the page has a colour for.
+    /// Returns the CSS class, which gives the series its colour.
     fn class(self) -> &'static str {
         match self {
             Self::Umsg => "c0",

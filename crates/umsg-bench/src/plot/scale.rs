@@ -79,7 +79,7 @@ impl Scale {
 
 const ROUND: [f64; 3] = [1.0, 2.0, 5.0];
 
-/// The round values of an axis; only powers of ten if it is long.
+/// Returns the round values of an axis; only powers of ten if the axis is long.
 fn round_values((low, high): (f64, f64)) -> Vec<f64> {
     let decades = (high / low).log10();
     let steps: &[f64] = if decades > 3.1 { &ROUND[..1] } else { &ROUND };

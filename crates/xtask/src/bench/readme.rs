@@ -7,7 +7,7 @@ use crate::workspace::Workspace;
 
 /// The markers before and behind the README's table.
 const BEGIN: &str = "<!-- From docs/benchmarks.md, by `cargo xtask bench-publish`. -->\n";
-const END: &str = "<!-- End of what is from there. -->\n";
+const END: &str = "<!-- End of the table from docs/benchmarks.md. -->\n";
 
 /// Puts the document's first table, and the day and machine above it, into the README.
 pub fn renew(workspace: &Workspace, document: &str) -> Result<()> {

@@ -5,7 +5,7 @@ use super::register::Entry;
 use crate::backends::dropin;
 use crate::failure::Failure;
 
-/// A queue of umsg behind the C names.
+/// A umsg queue, used through the C functions of the drop-in.
 pub type DropinQueue = IdentifierQueue<Dropin>;
 
 pub struct Dropin;

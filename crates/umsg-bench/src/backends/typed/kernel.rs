@@ -29,10 +29,10 @@ impl Source for Kernel {
     }
 }
 
-/// How many messages, up to `wanted`, go into one queue of the kernel's.
+/// Returns the number of messages, at most `wanted`, that fit into one kernel queue.
 ///
 /// # Errors
-/// If it makes no queue.
+/// If the kernel creates no queue.
 pub fn deepest(wanted: u64) -> Result<u64, Failure> {
     if KernelQueue::make(wanted * SIZE).is_ok() {
         return Ok(wanted);

@@ -28,7 +28,7 @@ impl Eventfd {
         Ok(Self(Arc::new(Shared {
             queue: Mutex::new(VecDeque::with_capacity(ENTRIES)),
             room: Condvar::new(),
-            // SAFETY: a new descriptor that no other process owns.
+            // SAFETY: the call has just opened the descriptor, and no other value owns it.
             bell: unsafe { OwnedFd::from_raw_fd(bell) },
         })))
     }
