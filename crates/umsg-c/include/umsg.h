@@ -134,7 +134,7 @@ int umsg_mq_setattr(umsg_mqd_t mqdes,
  *   be trusted or is that of other containers; umsg_last_error(3) says which.
  * - EAGAIN: the queue was made with UMSG_REMOVE_ON_LAST_CLOSE, and a process has been removing it for a second: it was stopped, or
  *   got no processor.
- * - EBADMSG: the queue's file is damaged.
+ * - EBADMSG: the queue's file is corrupted.
  * - EEXIST: the queue exists, and oflag has O_CREAT and O_EXCL.
  * - EFAULT: name or attr is at an address that can't be read.
  * - EFBIG: the queue's file would be longer than the process may make files (RLIMIT_FSIZE), though most of it takes no memory.
@@ -1199,7 +1199,7 @@ int umsg_mq_set_waiting(umsg_mqd_t mqdes, int waiting);
  * - EACCES: the caller may make no files in the namespace's directory.
  * - EAGAIN: a process was stopped inside of an operation on the queue.
  * - EBADF: mqdes is not the handle of an open queue.
- * - EBADMSG: the queue is damaged.
+ * - EBADMSG: the queue is corrupted.
  * - EINVAL: edges is none of the three.
  * - EMFILE, ENFILE: there are too many open files.
  * - ENOSPC, ENOMEM: there is no room for a file.
@@ -1937,7 +1937,7 @@ int umsg_msg_forget_caller(void);
  * Errors:
  * - EACCES: the queue's mode grants the caller nothing, or the caller may make no files in the namespace's directory.
  * - EAGAIN: a process was stopped inside of an operation on the queue.
- * - EBADMSG: the queue is damaged.
+ * - EBADMSG: the queue is corrupted.
  * - EINVAL: no queue has the identifier msqid, or none has it any more; or edges is none of the three.
  * - EMFILE, ENFILE: there are too many open files.
  * - ENOSPC, ENOMEM: there is no room for a file.
@@ -2091,7 +2091,7 @@ struct umsg_ring_sender *umsg_ring_sender_of(struct umsg_ring *ring);
  * Errors:
  * - EACCES: the ring's mode does not let the caller send, the name has a second slash, or the namespace is not to be trusted or is
  *   that of other containers; umsg_last_error(3) says which.
- * - EBADMSG: the ring's file is damaged.
+ * - EBADMSG: the ring's file is corrupted.
  * - EFAULT: name is at an address that can't be read.
  * - EINVAL: name does not begin with a slash, or the file of this name is no ring or that of another version of umsg.
  * - EMFILE, ENFILE: the process or the system has no descriptor left for the moment of opening.
@@ -2997,7 +2997,7 @@ int umsg_defer_signal(int signal, const void *info, void *context);
  */
 int umsg_catch_truncation(void);
 
-/* ---- Errors: errno says which, and a text says why ---- */
+/* ---- Errors: errno gives the kind, and a text gives the cause ---- */
 
 /*
  * Says why the calling thread's last failed call failed.

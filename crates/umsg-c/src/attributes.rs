@@ -101,9 +101,7 @@ fn nonblocking(attributes: umsg_mq_attr) -> Result<bool, Failure> {
     match attributes.mq_flags {
         0 => Ok(false),
         O_NONBLOCK => Ok(true),
-        _ => Err(Failure::Invalid(
-            "mq_flags may have no bit but that of O_NONBLOCK",
-        )),
+        _ => Err(Failure::Invalid("mq_flags must be 0 or O_NONBLOCK")),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Errors: errno says which, and a text says why.
+//! Errors: errno gives the kind, and a text gives the cause.
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int};
@@ -20,14 +20,16 @@ pub(crate) enum Failure {
     #[error("{0} is at an address that can't be read or written")]
     BadAddress(&'static str),
     /// EINVAL
-    #[error("a time has no negative seconds, and from 0 to 999,999,999 nanoseconds")]
+    #[error(
+        "invalid time: seconds must be 0 or more, and nanoseconds must be from 0 to 999,999,999"
+    )]
     BadTime,
     /// EINVAL
     #[error("{0}")]
     Invalid(&'static str),
     /// E2BIG
     #[error(
-        "the structure has members that this version of the library does not know, and they are not 0"
+        "the structure sets members that this version of the library does not know: set them to 0, or use a newer library"
     )]
     TooNew,
     /// EMFILE
@@ -37,7 +39,7 @@ pub(crate) enum Failure {
     #[error("this process has 65,536 leases or reservations, which is the limit: end some")]
     TooManyHolds,
     /// ENOMSG
-    #[error("the queue has fewer messages than the position asks for")]
+    #[error("no message has this position: the queue has fewer messages")]
     NoMessage,
     #[error(transparent)]
     Open(#[from] OpenError),
@@ -184,9 +186,9 @@ mod tests {
     fn each_thread_has_a_last_error_of_its_own_which_stays() {
         assert_eq!(last(), "");
         assert_eq!(answer::<c_int>(Err(Failure::Send(SendError::Full))), -1);
-        assert_eq!(last(), "the queue is full");
+        assert_eq!(last(), SendError::Full.to_string());
         assert_eq!(answer::<c_int>(Ok(0)), 0);
-        assert_eq!(last(), "the queue is full");
+        assert_eq!(last(), SendError::Full.to_string());
         assert_eq!(std::thread::spawn(last).join().unwrap(), "");
     }
 

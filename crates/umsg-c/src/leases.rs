@@ -34,7 +34,7 @@ pub(crate) trait Described: Copy {
     fn place(&mut self) -> (&mut *const c_void, &mut u64);
 }
 
-const NO_LEASE: Failure = Failure::Invalid("this is no lease that the process has");
+const NO_LEASE: Failure = Failure::Invalid("the handle does not belong to a lease of this process");
 
 /// Keeps a lease, and completes its description for the program.
 pub(crate) fn keep<D: Described>(

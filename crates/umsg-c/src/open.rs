@@ -48,7 +48,7 @@ const NO_QUEUE: umsg_mqd_t = std::ptr::without_provenance_mut(usize::MAX);
 ///   be trusted or is that of other containers; umsg_last_error(3) says which.
 /// - `EAGAIN`: the queue was made with `UMSG_REMOVE_ON_LAST_CLOSE`, and a process has been removing it for a second: it was stopped, or
 ///   got no processor.
-/// - `EBADMSG`: the queue's file is damaged.
+/// - `EBADMSG`: the queue's file is corrupted.
 /// - `EEXIST`: the queue exists, and `oflag` has `O_CREAT` and `O_EXCL`.
 /// - `EFAULT`: `name` or `attr` is at an address that can't be read.
 /// - `EFBIG`: the queue's file would be longer than the process may make files (`RLIMIT_FSIZE`), though most of it takes no memory.

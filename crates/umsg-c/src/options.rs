@@ -179,7 +179,7 @@ fn on_full(number: c_int) -> Result<OnFull, Failure> {
         UMSG_ON_FULL_FAIL => Ok(OnFull::Fail),
         UMSG_ON_FULL_DROP_OLDEST => Ok(OnFull::DropOldest),
         _ => Err(Failure::Invalid(
-            "on_full is one of UMSG_ON_FULL_BLOCK, UMSG_ON_FULL_FAIL and UMSG_ON_FULL_DROP_OLDEST",
+            "on_full must be UMSG_ON_FULL_BLOCK, UMSG_ON_FULL_FAIL or UMSG_ON_FULL_DROP_OLDEST",
         )),
     }
 }
@@ -195,13 +195,15 @@ unsafe fn read(options: *const umsg_mq_options) -> Result<Option<umsg_mq_options
     };
     if !(LEAST..=MOST).contains(&size) {
         return Err(Failure::Invalid(
-            "the member size of the options is not sizeof(struct umsg_mq_options)",
+            "the member `size` of the options must be sizeof(struct umsg_mq_options)",
         ));
     }
     // SAFETY: by this function's contract that many bytes are readable; zero is a value of every member.
     let known = unsafe { pointer::read_as_far_as_known(options, size)? };
     if known.flags & !UMSG_REMOVE_ON_LAST_CLOSE.cast_unsigned() != 0 {
-        return Err(Failure::Invalid("flags is 0 or UMSG_REMOVE_ON_LAST_CLOSE"));
+        return Err(Failure::Invalid(
+            "flags must be 0 or UMSG_REMOVE_ON_LAST_CLOSE",
+        ));
     }
     Ok(Some(known))
 }

@@ -39,7 +39,7 @@ pub const UMSG_EDGES_ALL: c_int = 2;
 /// - `EACCES`: the caller may make no files in the namespace's directory.
 /// - `EAGAIN`: a process was stopped inside of an operation on the queue.
 /// - `EBADF`: `mqdes` is not the handle of an open queue.
-/// - `EBADMSG`: the queue is damaged.
+/// - `EBADMSG`: the queue is corrupted.
 /// - `EINVAL`: `edges` is none of the three.
 /// - `EMFILE`, `ENFILE`: there are too many open files.
 /// - `ENOSPC`, `ENOMEM`: there is no room for a file.
@@ -68,7 +68,7 @@ pub(crate) fn of(edges: c_int) -> Result<Edges, Failure> {
         UMSG_EDGES_MESSAGES => Ok(Edges::Messages),
         UMSG_EDGES_ALL => Ok(Edges::All),
         _ => Err(Failure::Invalid(
-            "what to be told is one of UMSG_EDGES_CHANGES, UMSG_EDGES_MESSAGES and UMSG_EDGES_ALL",
+            "edges must be UMSG_EDGES_CHANGES, UMSG_EDGES_MESSAGES or UMSG_EDGES_ALL",
         )),
     }
 }

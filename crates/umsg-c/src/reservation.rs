@@ -194,7 +194,8 @@ fn keep(mut reservation: Reservation<'static>, held: Held) -> Result<umsg_mq_res
 /// # Safety
 /// `reservation` is readable and writable, or an address that a pointer check refuses.
 unsafe fn take(reservation: *mut umsg_mq_reservation, len: size_t) -> Result<Taken, Failure> {
-    const NONE: Failure = Failure::Invalid("this is no reservation that the process has");
+    const NONE: Failure =
+        Failure::Invalid("the handle does not belong to a reservation of this process");
     pointer::check(reservation, "reservation")?;
     // SAFETY: by this function's contract.
     let mut ended = unsafe { reservation.read_unaligned() };

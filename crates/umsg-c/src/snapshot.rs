@@ -86,7 +86,9 @@ pub unsafe extern "C" fn umsg_mq_restore(
         let (name, prepared) = unsafe { (given(name)?, Prepared::new(oflag, 0, options)?) };
         let snapshot = Snapshot::read(&mut Descriptor(fd))?;
         let name = name.or_else(|| snapshot.info().name);
-        let name = name.ok_or(Failure::Invalid("no name was given and none was saved"))?;
+        let name = name.ok_or(Failure::Invalid(
+            "the snapshot holds no queue name: pass a name",
+        ))?;
         let queue = snapshot.restore(&name, &prepared.options)?;
         queue.set_waiting(prepared.waiting);
         enter(queue, &name, oflag)

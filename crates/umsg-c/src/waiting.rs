@@ -54,7 +54,7 @@ pub(crate) fn of(waiting: c_int) -> Result<Waiting, Failure> {
         UMSG_WAITING_BLOCKING => Ok(Waiting::Blocking),
         UMSG_WAITING_SPINNING => Ok(Waiting::Spinning),
         _ => Err(Failure::Invalid(
-            "how to wait is one of UMSG_WAITING_ADAPTIVE, UMSG_WAITING_BLOCKING and UMSG_WAITING_SPINNING",
+            "waiting must be UMSG_WAITING_ADAPTIVE, UMSG_WAITING_BLOCKING or UMSG_WAITING_SPINNING",
         )),
     }
 }

@@ -55,7 +55,7 @@ pub fn name() -> impl TypedValueParser<Value = Name> {
     address().try_map(|address| match address {
         Address::Posix(name) => Ok(name),
         Address::SystemV(label) => Err(format!(
-            "{label} is a System V queue, and the command takes a POSIX queue; write a POSIX queue of this name with its slash"
+            "{label} is a System V queue, and this command takes only POSIX queues; write the slash to name a POSIX queue, as in /orders"
         )),
     })
 }
@@ -90,7 +90,7 @@ impl Address {
     fn parse(argument: OsString) -> Result<Address, String> {
         if let Some(name) = ring(&argument) {
             return Err(format!(
-                "only programs create and use rings; the POSIX queue of this name is written /{RING}{}",
+                "this command does not work with rings; a POSIX queue of this name is written /{RING}{}",
                 name.to_string().trim_start_matches('/')
             ));
         }

@@ -6,6 +6,7 @@ use umsg::sysv::{self, ControlError, OpenOptions, Queue, ReceiveError, SendError
 use crate::address::Label;
 use crate::failure::{Code, Explain, Failure, Result};
 use crate::held_up;
+use crate::rights;
 
 /// An open queue, its name on the command line, and its namespace.
 pub struct Attached {
@@ -23,7 +24,7 @@ impl Attached {
             Label::Key(key) => options.open(key),
             Label::Id(id) => options.open_id(id),
         };
-        let queue = queue.map_err(|error| Failure::of(label, error))?;
+        let queue = queue.map_err(|error| rights::refused_labelled(namespace, label, error))?;
         Ok(Attached::new(namespace, queue, label))
     }
 
@@ -38,20 +39,22 @@ impl Attached {
 
     /// Explains why a message was not sent, and what to do.
     pub fn explain_send(&self, error: &SendError) -> String {
-        let held_up = match error {
+        let why = match error {
             SendError::Full | SendError::TimedOut => self.held_up(),
+            SendError::PermissionDenied => self.denied(),
             _ => None,
         };
-        held_up.unwrap_or_else(|| error.explain())
+        why.unwrap_or_else(|| error.explain())
     }
 
     /// Explains why no message was received, and what to do.
     pub fn not_received(&self, error: &ReceiveError) -> Failure {
-        let held_up = match error {
+        let why = match error {
             ReceiveError::NoMessage | ReceiveError::TimedOut => self.held_up(),
+            ReceiveError::PermissionDenied => self.denied(),
             _ => None,
         };
-        let why = held_up.unwrap_or_else(|| error.explain());
+        let why = why.unwrap_or_else(|| error.explain());
         Failure::new(error.code(), format_args!("{}: {why}", self.label))
     }
 
@@ -62,13 +65,18 @@ impl Attached {
 
     /// Explains why the queue's state can't be read, and what to do.
     pub fn not_told(&self, error: ControlError) -> Failure {
-        match error {
-            ControlError::Busy => Failure::new(
-                Code::Failed,
-                format_args!("{}: {}", self.label, self.lock()),
-            ),
-            error => Failure::of(self.label, error),
-        }
+        let why = match error {
+            ControlError::Busy => Some(self.lock()),
+            ControlError::PermissionDenied => self.denied(),
+            _ => None,
+        };
+        let why = why.unwrap_or_else(|| error.explain());
+        Failure::new(error.code(), format_args!("{}: {why}", self.label))
+    }
+
+    /// Names the mode and the owner of a queue that denies an access.
+    fn denied(&self) -> Option<String> {
+        rights::denied(&self.namespace, self.label)
     }
 
     /// Names the stopped process that holds the queue's lock.

@@ -15,9 +15,10 @@ use crate::commands::{
 /// A queue keeps its messages until they are received. A POSIX queue delivers the message of the highest priority first, and messages of one
 /// priority in order of arrival. A System V queue delivers the oldest message, or the oldest of the types that the receiver selects.
 ///
-/// A queue is a file of shared memory in a directory, the namespace. The queue stays until it is removed or the machine restarts. Existing
-/// programs use such queues under `umsg run`. The other commands show and change queues from the shell. A ring has many senders and one receiver,
-/// all of them programs; some commands show rings beside the queues.
+/// A queue is a file of shared memory in a directory, the namespace. The queue stays until it is removed or the machine
+/// restarts. Existing programs use such queues under `umsg run`. The other commands show and change queues from the shell. A
+/// ring has many senders and one receiver. Only programs send to rings and receive from rings; `umsg ls`, `stat`, `rm`, `gc`
+/// and `doctor` also handle rings.
 #[derive(Parser, Debug)]
 #[command(name = "umsg", version, propagate_version = true, after_long_help = REFERENCE, after_help = EXAMPLES)]
 pub struct Cli {
@@ -88,13 +89,14 @@ Numbers:
   Times are seconds, such as 5 or 0.25, or end in ms, s, m, h or d: 500ms.
 
 Where the queues are:
-  The first of these directories that is given or exists: --dir; $UMSG_DIR;
-  /dev/shm/umsg, if root owns it (`umsg setup` creates it). Otherwise, each
-  user has a private directory: /dev/shm/umsg-UID, or umsg-UID- and 16 random
-  digits if another user has taken that name. `umsg ls` prints the directory.
+  umsg uses the first of these directories that applies: --dir; $UMSG_DIR;
+  /dev/shm/umsg, if root owns it. `umsg setup` creates that directory.
+  Otherwise, each user has a private directory: /dev/shm/umsg-UID, or umsg-UID-
+  and 16 random digits if another user has taken that name. `umsg ls` prints
+  the directory.
 
 JSON:
-  Commands that print data have --json. It prints one object, or one object
+  Commands that print data have --json. --json prints one object, or one object
   per line for messages. Later versions may add fields; existing fields keep
   their names and meaning. Times are in UTC, as in RFC 3339. \"data\" has the
   bytes of a message: as text if \"encoding\" is \"utf-8\", in base64 if it is

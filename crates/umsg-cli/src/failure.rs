@@ -128,20 +128,29 @@ impl<T: Explain> Explain for &T {
 }
 
 /// Appends a hint to the text of an error.
-fn with_hint(error: &impl Display, hint: impl Into<Option<&'static str>>) -> String {
-    match hint.into() {
-        Some(hint) => format!("{}; {hint}", error.to_string().trim_end_matches('.')),
-        None => error.to_string(),
-    }
+pub fn with_hint(error: &impl Display, hint: &str) -> String {
+    format!("{}; {hint}", without_full_stop(&error.to_string()))
+}
+
+/// Removes the full stop that ends a sentence. The name `..` at the end of a text stays whole.
+fn without_full_stop(text: &str) -> &str {
+    text.strip_suffix('.')
+        .filter(|text| !text.ends_with('.'))
+        .unwrap_or(text)
 }
 
 /// Replaces the library's advice, which follows the colon in the text of an error, by a hint that names a command.
-fn with_command(error: &impl Display, hint: &str) -> String {
+pub fn with_command(error: &impl Display, hint: &str) -> String {
+    format!("{}; {hint}", without_advice(error))
+}
+
+/// Returns the text of an error up to the colon before the library's advice.
+pub fn without_advice(error: &impl Display) -> String {
     let text = error.to_string();
-    let failure = text
-        .split_once(": ")
-        .map_or(text.as_str(), |(failure, _)| failure);
-    format!("{failure}; {hint}")
+    match text.split_once(": ") {
+        Some((failure, _)) => failure.to_owned(),
+        None => without_full_stop(&text).to_owned(),
+    }
 }
 
 impl Explain for NamespaceError {
@@ -151,9 +160,6 @@ impl Explain for NamespaceError {
                 let option = limit.replace('_', "-");
                 format!("--{}", self.to_string().replacen(limit, &option, 1))
             }
-            NamespaceError::NotANamespace { .. } => {
-                with_hint(self, "`umsg create` creates a first queue")
-            }
             NamespaceError::NoQueuesDirectory { path } => {
                 let directory = path.display();
                 format!(
@@ -162,9 +168,9 @@ impl Explain for NamespaceError {
                 )
             }
             NamespaceError::NotWritable { errno, .. } if *errno != Errno::ROFS.raw_os_error() => {
-                with_hint(
+                with_command(
                     self,
-                    "or create a directory for all users with `umsg setup` as root",
+                    "choose another directory, or run `umsg setup` as root",
                 )
             }
             _ => self.to_string(),
@@ -188,45 +194,49 @@ impl Explain for OpenError {
             OpenError::ModeNotEnforced { .. } => with_command(self, ENFORCED_MODES),
             OpenError::Segment(error) => with_segment_hint(self, error),
             OpenError::Queue(error) => with_queue_hint(self, *error),
-            _ => with_hint(self, open_hint(self)),
+            _ => with_open_hint(self, self),
         }
     }
 }
 
-/// Returns a hint for an error of opening a queue or ring.
-fn open_hint(error: &OpenError) -> Option<&'static str> {
-    Some(match error {
+/// Gives the text of an error of opening a queue or ring a hint that names a command.
+fn with_open_hint(text: &impl Display, error: &OpenError) -> String {
+    let hint = match error {
         OpenError::InvalidName | OpenError::DeniedName | OpenError::NameTooLong => {
             "choose another name"
         }
         OpenError::NotFound => LIST,
-        OpenError::AlreadyExists => "use it without --exclusive, or remove it first with `umsg rm`",
+        OpenError::AlreadyExists => EXISTS,
         OpenError::PermissionDenied => AS_OWNER,
         OpenError::InvalidAttributes { value, max, .. } if value > max => {
             "`umsg limits` shows and raises the namespace's limits"
         }
-        _ => return None,
-    })
+        _ => return text.to_string(),
+    };
+    with_command(text, hint)
 }
 
-/// Appends a hint for an error of a queue's file.
+/// Gives the text of an error of a queue's file a hint that names a command.
 fn with_segment_hint(text: &impl Display, error: &SegmentError) -> String {
     let hint = match error {
         SegmentError::NotAQueue("a directory") => "remove it from the namespace's directory",
-        SegmentError::NotAQueue(_) | SegmentError::OtherVersion { .. } => REMOVE,
-        error if error.is_repairable() => DAMAGED_FILE,
+        SegmentError::NotAQueue(_) => REMOVE,
+        SegmentError::OtherVersion { .. } => {
+            return format!("{} with `umsg rm`", without_full_stop(&text.to_string()));
+        }
+        error if error.is_repairable() => CORRUPTED_FILE,
         SegmentError::Damaged(_) => LOST_FILE,
         _ => return text.to_string(),
     };
-    with_hint(text, hint)
+    with_command(text, hint)
 }
 
-/// Appends a hint for an error that all operations share.
+/// Gives the text of an error that all operations share a hint that names a command.
 fn with_queue_hint(text: &impl Display, error: QueueError) -> String {
     match error {
         QueueError::NoSpace => with_command(text, NO_SPACE),
         QueueError::OverLimit => with_command(text, MAX_BYTES),
-        QueueError::Damaged => with_hint(text, DAMAGED),
+        QueueError::Damaged => with_command(text, CORRUPTED),
         _ => text.to_string(),
     }
 }
@@ -244,12 +254,10 @@ impl Explain for UnlinkError {
                 )
             }
             UnlinkError::Namespace(error) => error.explain(),
-            UnlinkError::NotFound => with_hint(self, LIST),
-            UnlinkError::PermissionDenied => {
-                format!("{self}; run the command as that user or as root")
-            }
+            UnlinkError::NotFound => with_command(self, LIST),
+            UnlinkError::PermissionDenied => with_command(self, "run the command as one of them"),
             UnlinkError::System(_) => {
-                format!("{self}; inspect the file in the directory mq of the namespace")
+                format!("{self}; remove the file by hand from the directory mq of the namespace")
             }
             _ => self.to_string(),
         }
@@ -266,14 +274,13 @@ pub fn longer_messages(most: usize) -> &'static str {
 
 impl Explain for SendError {
     fn explain(&self) -> String {
-        let hint = match self {
-            SendError::Full => "receive from the queue first, or wait with --timeout",
-            SendError::TimedOut => "receive from the queue first, or wait longer",
-            SendError::TooLong { max, .. } => longer_messages(*max),
-            SendError::Queue(error) => return with_queue_hint(self, *error),
-            _ => return self.to_string(),
-        };
-        with_hint(self, hint)
+        match self {
+            SendError::Full => full(),
+            SendError::TimedOut => with_command(self, RECEIVE_OR_WAIT),
+            SendError::TooLong { max, .. } => with_hint(self, longer_messages(*max)),
+            SendError::Queue(error) => with_queue_hint(self, *error),
+            _ => self.to_string(),
+        }
     }
 
     fn code(&self) -> Code {
@@ -286,13 +293,12 @@ impl Explain for SendError {
 
 impl Explain for ReceiveError {
     fn explain(&self) -> String {
-        let hint = match self {
-            ReceiveError::Empty => "send a message first, or wait with --timeout",
-            ReceiveError::TimedOut => "send a message first, or wait longer",
-            ReceiveError::Queue(error) => return with_queue_hint(self, *error),
-            _ => return self.to_string(),
-        };
-        with_hint(self, hint)
+        match self {
+            ReceiveError::Empty => format!("{EMPTY}; {SEND_FIRST}"),
+            ReceiveError::TimedOut => with_command(self, SEND_OR_WAIT),
+            ReceiveError::Queue(error) => with_queue_hint(self, *error),
+            _ => self.to_string(),
+        }
     }
 
     fn code(&self) -> Code {
@@ -316,34 +322,31 @@ impl Explain for sysv::OpenError {
         let hint = match self {
             sysv::OpenError::Namespace(error) => return error.explain(),
             sysv::OpenError::NotFound | sysv::OpenError::NoSuchId => LIST,
-            sysv::OpenError::AlreadyExists => {
-                "use it without --exclusive, or remove it first with `umsg rm`"
-            }
+            sysv::OpenError::AlreadyExists => EXISTS,
             sysv::OpenError::PermissionDenied => AS_OWNER,
-            sysv::OpenError::ModeNotEnforced { .. } => return with_command(self, ENFORCED_MODES),
-            sysv::OpenError::TooManyQueues(_) => return with_command(self, MSGMNI),
+            sysv::OpenError::ModeNotEnforced { .. } => ENFORCED_MODES,
+            sysv::OpenError::TooManyQueues(_) => MSGMNI,
             sysv::OpenError::Segment(
                 SegmentError::NoAddressSpace { .. } | SegmentError::FileTooLarge { .. },
-            ) => "`umsg limits --max-qbytes` makes new queues smaller",
+            ) => return with_hint(self, "`umsg limits --max-qbytes` makes new queues smaller"),
             sysv::OpenError::Segment(error) => return with_segment_hint(self, error),
             sysv::OpenError::Queue(error) => return with_queue_hint(self, *error),
             _ => return self.to_string(),
         };
-        with_hint(self, hint)
+        with_command(self, hint)
     }
 }
 
 impl Explain for sysv::SendError {
     fn explain(&self) -> String {
-        let hint = match self {
-            sysv::SendError::Full => "receive from the queue first, or wait with --timeout",
-            sysv::SendError::TimedOut => "receive from the queue first, or wait longer",
-            sysv::SendError::TooLong { max, .. } => longer_sysv_messages(*max),
-            sysv::SendError::PermissionDenied => AS_OWNER,
-            sysv::SendError::Queue(error) => return with_queue_hint(self, *error),
-            _ => return self.to_string(),
-        };
-        with_hint(self, hint)
+        match self {
+            sysv::SendError::Full => full(),
+            sysv::SendError::TimedOut => with_command(self, RECEIVE_OR_WAIT),
+            sysv::SendError::TooLong { max, .. } => with_hint(self, longer_sysv_messages(*max)),
+            sysv::SendError::PermissionDenied => with_hint(self, AS_OWNER),
+            sysv::SendError::Queue(error) => with_queue_hint(self, *error),
+            _ => self.to_string(),
+        }
     }
 
     fn code(&self) -> Code {
@@ -357,14 +360,13 @@ impl Explain for sysv::SendError {
 
 impl Explain for sysv::ReceiveError {
     fn explain(&self) -> String {
-        let hint = match self {
-            sysv::ReceiveError::NoMessage => "send a message first, or wait with --timeout",
-            sysv::ReceiveError::TimedOut => "send a message first, or wait longer",
-            sysv::ReceiveError::PermissionDenied => AS_OWNER,
-            sysv::ReceiveError::Queue(error) => return with_queue_hint(self, *error),
-            _ => return self.to_string(),
-        };
-        with_hint(self, hint)
+        match self {
+            sysv::ReceiveError::NoMessage => format!("{NO_MATCH}; {SEND_FIRST}"),
+            sysv::ReceiveError::TimedOut => with_command(self, SEND_OR_WAIT),
+            sysv::ReceiveError::PermissionDenied => with_hint(self, AS_OWNER),
+            sysv::ReceiveError::Queue(error) => with_queue_hint(self, *error),
+            _ => self.to_string(),
+        }
     }
 
     fn code(&self) -> Code {
@@ -378,20 +380,21 @@ impl Explain for sysv::ReceiveError {
 
 impl Explain for sysv::ControlError {
     fn explain(&self) -> String {
-        let hint = match self {
-            sysv::ControlError::Open(error) => return error.explain(),
-            sysv::ControlError::PermissionDenied => AS_OWNER,
+        match self {
+            sysv::ControlError::Open(error) => error.explain(),
+            sysv::ControlError::PermissionDenied | sysv::ControlError::NotOwner => {
+                with_hint(self, AS_OWNER)
+            }
             sysv::ControlError::TooManyBytes { .. } => {
-                return with_command(self, "`umsg limits --max-qbytes` raises the limit");
+                with_command(self, "`umsg limits --max-qbytes` raises the limit")
             }
-            sysv::ControlError::ModeNotEnforced { .. } => {
-                return with_command(self, ENFORCED_MODES);
+            sysv::ControlError::ModeNotEnforced { .. } => with_command(self, ENFORCED_MODES),
+            sysv::ControlError::Queue(error) => with_queue_hint(self, *error),
+            sysv::ControlError::Busy => {
+                with_command(self, "`umsg doctor` shows the reason and what to do")
             }
-            sysv::ControlError::Queue(error) => return with_queue_hint(self, *error),
-            sysv::ControlError::Busy => "`umsg doctor` shows the reason and what to do",
-            _ => return self.to_string(),
-        };
-        format!("{self}; {hint}")
+            _ => self.to_string(),
+        }
     }
 }
 
@@ -401,21 +404,40 @@ impl Explain for RingError {
             RingError::Open(OpenError::Namespace(error)) => error.explain(),
             RingError::Open(OpenError::Segment(error)) => with_segment_hint(self, error),
             RingError::Open(OpenError::Queue(error)) => with_queue_hint(self, *error),
-            RingError::Open(error) => with_hint(self, open_hint(error)),
-            RingError::NotFound => with_hint(self, "`umsg ls` lists the rings"),
-            RingError::Owned(_) => {
-                format!("{self}; end that process, or remove the ring's name with --force")
+            RingError::NotFound | RingError::Open(OpenError::NotFound) => {
+                with_command(self, "`umsg ls` lists the rings")
             }
-            RingError::NotARing => with_hint(self, REMOVE),
+            RingError::Open(error) => with_open_hint(self, error),
+            RingError::Owned(_) => with_command(
+                self,
+                "end that process, or remove the ring's name with --force",
+            ),
+            RingError::NotARing => with_command(self, REMOVE),
             _ => self.to_string(),
         }
     }
 }
 
-const AS_OWNER: &str = "run the command as the queue's owner or as root";
-const DAMAGED: &str = "`umsg doctor --repair` can repair it";
-const DAMAGED_FILE: &str = "`umsg doctor --repair` rebuilds it from its intact messages; `umsg rm` removes it with its messages";
-const LOST_FILE: &str = "no repair can find its messages; `umsg rm` removes it with its messages";
+/// The causes of refusals, after the command has ruled out that a stopped process holds the queue's lock.
+pub const FULL: &str = "the queue is full";
+pub const EMPTY: &str = "the queue is empty";
+const NO_MATCH: &str = "the queue has no matching message";
+
+/// Explains that a queue is full, and what to do.
+fn full() -> String {
+    format!("{FULL}; receive from the queue first, or wait with --timeout")
+}
+
+const RECEIVE_OR_WAIT: &str = "receive from the queue first, or wait longer";
+const SEND_FIRST: &str = "send a message first, or wait with --timeout";
+const SEND_OR_WAIT: &str = "send a message first, or wait longer";
+const EXISTS: &str =
+    "leave --exclusive out to use the queue, or remove the queue first with `umsg rm`";
+const AS_OWNER: &str = "ask the owner, or run the command as the owner or root";
+const CORRUPTED: &str = "`umsg doctor --repair` rebuilds it";
+const CORRUPTED_FILE: &str =
+    "`umsg doctor --repair` rebuilds it, and `umsg rm` removes it with its messages";
+const LOST_FILE: &str = "no repair is possible, and `umsg rm` removes it with its messages";
 const REMOVE: &str = "`umsg rm` removes it";
 const LIST: &str = "`umsg ls` lists the queues";
 const ENFORCED_MODES: &str = "use a mode such as 0600, 0660 or 0666, or allow other modes with `umsg limits --enforced-modes false`";
@@ -445,6 +467,34 @@ mod tests {
     }
 
     #[test]
+    fn a_hint_follows_the_whole_text_and_replaces_one_full_stop() {
+        assert_eq!(
+            with_hint(&"it must not be /. or /..", "x"),
+            "it must not be /. or /..; x"
+        );
+        assert_eq!(with_hint(&"The end.", "x"), "The end; x");
+        let denied = OpenError::DeniedName.explain();
+        assert!(
+            denied.contains("/. or /..") && denied.ends_with("; choose another name"),
+            "{denied}"
+        );
+    }
+
+    #[test]
+    fn a_command_takes_the_place_of_the_librarys_advice() {
+        assert_eq!(
+            OpenError::NotFound.explain(),
+            "no queue has this name; `umsg ls` lists the queues"
+        );
+        let corrupted = OpenError::Segment(SegmentError::Damaged("its length")).explain();
+        assert!(!corrupted.contains("repair or remove"), "{corrupted}");
+        assert!(
+            corrupted.starts_with("the queue's file is corrupted (its length); `umsg doctor"),
+            "{corrupted}"
+        );
+    }
+
+    #[test]
     fn a_limit_out_of_range_is_named_by_its_option() {
         let error = NamespaceError::InvalidLimit {
             limit: "default_messages",
@@ -454,7 +504,7 @@ mod tests {
         };
         assert_eq!(
             error.explain(),
-            "--default-messages is 10: choose between 1 and 5"
+            "--default-messages is 10, and must be from 1 to 5"
         );
     }
 }

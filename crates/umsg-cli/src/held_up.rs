@@ -27,7 +27,7 @@ pub fn labelled(namespace: &Namespace, id: i32, label: impl Display) -> String {
     diagnosis
         .and_then(|diagnosis| of(&diagnosis, &label))
         .unwrap_or_else(|| {
-            format!("the queue's lock was not released for a second; see `umsg doctor {label}`")
+            format!("a process has held the queue's lock for a second; see `umsg doctor {label}`")
         })
 }
 

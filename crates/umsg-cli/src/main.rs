@@ -33,6 +33,7 @@ mod place;
 mod preload;
 mod program;
 mod progress;
+mod rights;
 #[allow(
     unsafe_code,
     reason = "a function that runs before main is named in a section of the file"

@@ -22,6 +22,13 @@ impl Name {
         }
     }
 
+    /// Returns the name of the queue's file. None if the name can't be a file's.
+    pub fn file(&self) -> Option<&OsStr> {
+        let file = self.0.as_bytes().strip_prefix(b"/")?;
+        let is_file = !file.contains(&b'/') && !matches!(file, b"" | b"." | b"..");
+        is_file.then(|| OsStr::from_bytes(file))
+    }
+
     /// The name for JSON: bytes that are not UTF-8 are replaced.
     pub fn lossy(&self) -> String {
         self.0.to_string_lossy().into_owned()

@@ -7,9 +7,10 @@ use umsg::QueueError;
 use umsg::posix::{Attributes, OpenError, OpenOptions, Queue, ReceiveError, SendError};
 use umsg::{Namespace, NamespaceError};
 
-use crate::failure::{Code, Explain, Failure, Result};
+use crate::failure::{Code, EMPTY, Explain, FULL, Failure, Result, without_advice};
 use crate::held_up;
 use crate::names::Name;
+use crate::rights;
 
 /// How often a waiting command checks that its queue still exists.
 pub const GLANCE: Duration = Duration::from_secs(1);
@@ -64,16 +65,21 @@ impl<'a> Opened<'a> {
         {
             return why;
         }
+        let failure = match error {
+            SendError::Full => FULL.to_owned(),
+            SendError::TimedOut => without_advice(error),
+            _ => return error.explain(),
+        };
         let (aside, held) = (status.set_aside, attributes.leased + attributes.reserved);
-        match (error, &status.dead_letter) {
-            (SendError::Full | SendError::TimedOut, Some(name)) if aside != 0 => {
+        match &status.dead_letter {
+            Some(name) if aside != 0 => {
                 let name = Name::from(name.as_os_str());
                 format!(
-                    "{error}; {name} can't take the messages set aside for it: {aside}; see `umsg stat {name}`"
+                    "{failure}; the dead-letter queue {name} does not take the messages that are set aside for it ({aside}); see `umsg stat {name}`"
                 )
             }
-            (SendError::Full | SendError::TimedOut, _) if held != 0 => format!(
-                "{error}; leased or reserved messages keep their room until their holders finish: {held}"
+            _ if held != 0 => format!(
+                "{failure}; leased or reserved messages ({held}) take room until their holders finish"
             ),
             _ => error.explain(),
         }
@@ -90,16 +96,18 @@ impl<'a> Opened<'a> {
         if empty && let Some(why) = self.held_up() {
             return Failure::new(error.code(), format_args!("{}: {why}", self.name));
         }
-        match error {
-            ReceiveError::Empty | ReceiveError::TimedOut if leased != 0 => Failure::new(
-                error.code(),
-                format_args!(
-                    "{}: {error}; leased messages, which come back if their receivers fail: {leased}",
-                    self.name
-                ),
+        let failure = match error {
+            ReceiveError::Empty if leased != 0 => EMPTY.to_owned(),
+            ReceiveError::TimedOut if leased != 0 => without_advice(error),
+            _ => return Failure::of(self.name, error),
+        };
+        Failure::new(
+            error.code(),
+            format_args!(
+                "{}: {failure}; leased messages ({leased}) return if their receivers fail",
+                self.name
             ),
-            _ => Failure::of(self.name, error),
-        }
+        )
     }
 
     /// Names the stopped process that blocks the receivers, and what to do.
@@ -191,7 +199,7 @@ fn is_missing(error: &OpenError) -> bool {
 /// Names the permission that the caller has. None if the caller has neither.
 fn denied(namespace: &Namespace, name: &Name) -> Failure {
     let Ok(queue) = open(namespace, name, Purpose::Look) else {
-        return Failure::of(name, OpenError::PermissionDenied);
+        return rights::refused(namespace, name, OpenError::PermissionDenied);
     };
     let (mode, other) = (
         queue.mode(),
@@ -207,7 +215,7 @@ fn denied(namespace: &Namespace, name: &Name) -> Failure {
         "send to"
     };
     let line = format!(
-        "{name}: permission denied: its mode is {mode:04o}, which lets you only {only} it; run the command as its owner or as root"
+        "{name}: permission denied: mode {mode:04o} lets you only {only} the queue; run the command as the queue's owner or root"
     );
     Failure::new(Code::Failed, line)
 }

@@ -29,7 +29,9 @@ pub fn advise(cli: &Cli, failure: Failure) -> Failure {
     match (&cli.dir, failure) {
         (Some(_), Failure::Because { code, line }) => Failure::Because {
             code,
-            line: line.replace("set UMSG_DIR to", "give --dir"),
+            line: line
+                .replace("set UMSG_DIR to", "give --dir")
+                .replace("Set UMSG_DIR to", "Give --dir"),
         },
         (_, failure) => failure,
     }

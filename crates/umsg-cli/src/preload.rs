@@ -59,7 +59,7 @@ fn usable(elf: Option<Elf>) -> Result<Elf, String> {
     let own = elf::read(Path::new("/proc/self/exe")).ok().flatten();
     match own {
         Some(own) if own.machine != elf.machine => Err(format!(
-            "a library for {}, and this umsg is for {}",
+            "the library is for {}, and this umsg is for {}",
             elf.machine, own.machine
         )),
         _ if elf.interpreter.is_some() => Err("a program, not a shared library".to_owned()),

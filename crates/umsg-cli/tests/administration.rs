@@ -77,9 +77,9 @@ fn a_limit_out_of_range_is_refused_by_the_name_of_its_option() {
     site.umsg(&["limits", "--max-message-size", "17M"])
         .fails(2, &["--max-message-size is 17825792"]);
     site.umsg(&["limits", "--max-messages", "0"])
-        .fails(2, &["--max-messages is 0: choose between 1 and 1048576"]);
+        .fails(2, &["--max-messages is 0, and must be from 1 to 1048576"]);
     site.umsg(&["limits", "--max-queues", "65537"])
-        .fails(2, &["--max-queues is 65537: choose between 0 and 65536"]);
+        .fails(2, &["--max-queues is 65537, and must be from 0 to 65536"]);
     site.umsg(&["limits", "--max-bytes", "32767"]).fails(
         2,
         &[
@@ -149,11 +149,7 @@ fn only_what_needs_a_namespace_makes_one_of_an_empty_directory() {
     ] {
         site.umsg(command).fails(
             1,
-            &[
-                "is not a directory of queues: ",
-                "`umsg create`",
-                "UMSG_DIR",
-            ],
+            &["is not a namespace: ", "create a first queue", "UMSG_DIR"],
         );
         assert!(is_empty(), "{command:?}");
     }
@@ -170,13 +166,13 @@ fn no_namespace_is_made_between_other_files() {
         1,
         &[
             "holds other files, such as \"\\u{1b}letter\"",
-            "give --dir an empty directory",
+            "Give --dir an empty directory",
         ],
     );
     site.umsg(&["ls"])
-        .fails(1, &["is not a directory of queues: ", "set UMSG_DIR to"]);
+        .fails(1, &["is not a namespace: ", "set UMSG_DIR to"]);
     site.umsg(&["run", "true"])
-        .fails(125, &["holds other files, such as", ": set UMSG_DIR to"]);
+        .fails(125, &["holds other files, such as", ". Set UMSG_DIR to"]);
     assert_eq!(std::fs::read_dir(site.path()).unwrap().count(), 1);
 }
 
@@ -290,7 +286,7 @@ fn setup_warns_of_queues_that_fall_out_of_sight() {
     outcome.fails(
         0,
         &[
-            "don't see its 1 queue of",
+            "new programs no longer find the 1 queue of",
             &format!("UMSG_DIR={}", users.display()),
         ],
     );

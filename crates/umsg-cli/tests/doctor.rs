@@ -35,7 +35,7 @@ fn a_healthy_queue_is_said_to_be_so() {
     let shown = site.umsg(&["doctor", "q"]);
     let text = shown.text();
     assert!(
-        text.starts_with("/q\n  holds         1 messages, 4 bytes\n"),
+        text.starts_with("/q\n  holds         1 message, 4 bytes\n"),
         "{text}"
     );
     assert!(text.contains("  locks         senders    free\n"), "{text}");
@@ -332,7 +332,7 @@ fn a_repair_says_what_was_done_and_keeps_the_messages() {
     let shown = site.umsg(&["doctor", "/q", "--repair"]);
     let text = shown.text();
     assert!(
-        text.contains("2 messages are kept, 0 made no sense"),
+        text.contains("intact messages: 2 kept, 0 corrupted and dropped"),
         "{text}"
     );
     assert!(
@@ -371,7 +371,7 @@ fn a_cut_file_is_said_to_be_one_that_the_doctor_repairs() {
         // Behind all that was used.
         cut(&site, file, len - 1);
         for command in ["send", "recv", "peek", "stat"] {
-            let says = ["is damaged", "`umsg doctor --repair` rebuilds", "`umsg rm`"];
+            let says = ["is corrupted", "`umsg doctor --repair`", "`umsg rm`"];
             site.umsg(&[command, name]).fails(1, &says);
         }
         assert_eq!(
@@ -383,7 +383,7 @@ fn a_cut_file_is_said_to_be_one_that_the_doctor_repairs() {
     }
     cut(&site, "mq/q", 0);
     for command in ["send", "doctor"] {
-        let says = ["/q: ", "cut off within its header", "`umsg rm` removes it"];
+        let says = ["/q: ", "shorter than a header", "`umsg rm` removes it"];
         site.umsg(&[command, "/q"]).fails(1, &says);
     }
     site.umsg(&["rm", "/q"]).text();

@@ -156,7 +156,12 @@ fn a_queue_that_exists_is_only_added_to_when_asked() {
     assert_eq!(place.peek("/q").len(), 6);
     place.site.umsg_with_input(&into, &bytes).fails(
         3,
-        &["/q: ", "3 messages", "room for 2; ", "nothing was sent"],
+        &[
+            "/q: ",
+            "3 messages",
+            "room for only 2; ",
+            "nothing was sent",
+        ],
     );
     place
         .site
@@ -185,10 +190,14 @@ fn a_file_with_any_byte_altered_or_missing_makes_no_queue() {
         altered[at] ^= 0x10;
         place
             .load(&altered, "/copy")
-            .fails(1, &["umsg: standard input: ", "snapshot", "; "]);
-        place
-            .load(&bytes[..at], "/copy")
-            .fails(1, &[&format!("cut short: it ends at byte {at}, ")]);
+            .fails(1, &["umsg: standard input: ", "snapshot"]);
+        place.load(&bytes[..at], "/copy").fails(
+            1,
+            &[
+                &format!("ends too early, at byte {at} in "),
+                ": copy the file again",
+            ],
+        );
     }
     place
         .load(b"no such thing", "/copy")
@@ -204,7 +213,7 @@ fn a_file_of_another_version_is_refused_by_its_number() {
     bytes[8] = 7;
     place
         .load(&bytes, "/copy")
-        .fails(1, &["format 7", "the version of umsg that wrote it"]);
+        .fails(1, &["format 7", "the umsg version that wrote it"]);
 }
 
 #[test]

@@ -106,7 +106,7 @@ fn creating_an_existing_queue_with_another_policy_says_which_it_has() {
     create(&["--ttl", "1.5"]).text();
     create(&["--ttl", "2s", "--on-full", "block"]).fails(
         1,
-        &["/q: already exists with --on-full drop-oldest and --ttl 1s500ms; "],
+        &["/q: the queue exists with --on-full drop-oldest and --ttl 1s500ms; "],
     );
     create(&["--dead-letter", "/dead", "--max-deliveries", "3"])
         .fails(1, &["with no --max-deliveries and no --dead-letter; "]);
@@ -204,6 +204,6 @@ fn a_queue_for_dead_letters_that_is_too_small_is_refused_or_named_as_the_reason(
     let dump = site.umsg(&["dump", "/q", "-o", "/dev/null"]);
     dump.fails(
         0,
-        &["/q: leased or set-aside messages that are not in the file: 1; "],
+        &["/q: the file lacks the leased and set-aside messages (1); "],
     );
 }

@@ -65,9 +65,15 @@ fn creating_an_existing_queue_is_fine_unless_other_attributes_are_wanted() {
     ])
     .text();
     let other = site.umsg(&["create", "/q", "--max-messages", "6"]);
-    other.fails(1, &["/q: already exists with --max-messages 5; `umsg rm`"]);
+    other.fails(
+        1,
+        &["/q: the queue exists with --max-messages 5; remove it first with `umsg rm`"],
+    );
     let other = site.umsg(&["create", "/q", "--mode", "644", "--message-size", "1"]);
-    other.fails(1, &["with --message-size 8192 and --mode 0600; `umsg rm`"]);
+    other.fails(
+        1,
+        &["with --message-size 8192 and --mode 0600; remove it first with `umsg rm`"],
+    );
     site.umsg(&["create", "/q", "--mode", "600"]).text();
     site.umsg(&["create", "/q", "--exclusive"])
         .fails(1, &["/q: ", "exists already; "]);
@@ -99,12 +105,12 @@ fn attributes_beyond_the_limits_are_refused_with_the_limit() {
         site.umsg(&["create", "/q", option, value]).fails(1, parts);
     };
     let line =
-        "/q: --max-messages is 2097152: choose between 1 and 1048576; no queue can have more\n";
+        "/q: --max-messages is 2097152, and must be from 1 to 1048576; no queue can have more\n";
     refused("--max-messages", "2M", &[line]);
-    let line = "/q: --message-size is 0: choose between 1 and 16777216\n";
+    let line = "/q: --message-size is 0, and must be from 1 to 16777216\n";
     refused("--message-size", "0", &[line]);
     site.umsg(&["limits", "--max-messages", "20"]).text();
-    let line = "choose between 1 and 20; that is this namespace's limit, which `umsg limits --max-messages` raises";
+    let line = "must be from 1 to 20; 20 is the namespace's limit, and `umsg limits --max-messages` raises it";
     refused("--max-messages", "21", &[line]);
     for value in ["-1", "x", "5G"] {
         let outcome = site.umsg(&["create", "/q", "--max-messages", value]);
@@ -132,7 +138,7 @@ fn a_user_without_all_permissions_may_still_find_the_queue_that_is_asked_for() {
             .unwrap()
     };
     create(&["/letterbox", "--mode", "622"]).text();
-    create(&["/letterbox", "--mode", "600"]).fails(1, &["already exists with --mode 0622"]);
+    create(&["/letterbox", "--mode", "600"]).fails(1, &["the queue exists with --mode 0622"]);
     create(&["/private"]).fails(1, &["/private: permission denied"]);
 }
 
@@ -284,22 +290,31 @@ fn a_file_that_is_no_queue_is_listed_with_the_reason() {
         .lines()
         .find(|line| line.starts_with("/bad"))
         .unwrap();
-    assert!(line.contains("not a queue of umsg"), "{line}");
+    assert!(line.contains("not a umsg queue"), "{line}");
     let list = site.umsg(&["ls", "--json"]).json();
     assert_eq!(list["queues"][0]["name"], "/bad");
     assert!(list["queues"][0]["error"].is_string());
     site.umsg(&["stat", "/bad"])
-        .fails(1, &["umsg: /bad: ", "not a queue of umsg"]);
+        .fails(1, &["umsg: /bad: ", "not a umsg queue"]);
     site.umsg(&["rm", "/bad"]).text();
     std::fs::create_dir(site.path().join("mq/directory")).unwrap();
     for goes in [&[][..], &["--remove-on-last-close"]] {
         site.umsg(&[&["create", "/directory"], goes].concat())
-            .fails(1, &["/directory: a directory: not a queue of umsg"]);
+            .fails(
+                1,
+                &["/directory: not a umsg queue of this kind (a directory); remove it"],
+            );
     }
     site.umsg(&["ls"]).text();
     std::fs::write(site.path().join("mq/directory/letter"), b"").unwrap();
-    site.umsg(&["rm", "/directory"])
-        .fails(1, &["/directory: ", "Is a directory", "; inspect the file"]);
+    site.umsg(&["rm", "/directory"]).fails(
+        1,
+        &[
+            "/directory: ",
+            "Is a directory",
+            "; remove the file by hand",
+        ],
+    );
 }
 
 #[test]
@@ -326,8 +341,8 @@ fn a_queue_that_one_may_only_send_to_shows_its_status_and_one_without_permission
     refused.fails(
         1,
         &[
-            "umsg: /letterbox: permission denied: its mode is 0622",
-            "only send to it; ",
+            "umsg: /letterbox: permission denied: mode 0622",
+            "only send to the queue; ",
         ],
     );
     site.umsg_as_nobody(&["recv", "/private"]).unwrap().fails(
@@ -377,8 +392,8 @@ fn a_namespace_that_is_missing_or_not_to_be_trusted_is_refused_with_what_to_do()
     in_dir(
         "/proc",
         &[
-            "umsg: /proc is not a directory of queues: ",
-            "or give --dir the directory",
+            "umsg: /proc is not a namespace: ",
+            "give --dir the namespace's directory",
         ],
     );
     set_mode(site.path(), 0o777);
@@ -386,7 +401,7 @@ fn a_namespace_that_is_missing_or_not_to_be_trusted_is_refused_with_what_to_do()
     if is_root() {
         set_mode(site.path(), 0o700);
         give_to(site.path(), NOBODY);
-        site.umsg(&["ls"]).fails(1, &["user 65534 owns"]);
+        site.umsg(&["ls"]).fails(1, &["belongs to user 65534"]);
     }
 }
 

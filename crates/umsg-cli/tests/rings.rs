@@ -144,11 +144,17 @@ fn a_ring_is_removed_when_its_owner_is_dead_and_else_by_force() {
     assert_eq!(site.umsg(&["rm", "ring:/left"]).text(), "");
     let mut ring = make(&site, "/jobs");
     let sender = ring.sender();
-    site.umsg(&["rm", "ring:/jobs"])
-        .fails(1, &["ring:/jobs: process", "owns the ring; ", "--force"]);
+    site.umsg(&["rm", "ring:/jobs"]).fails(
+        1,
+        &[
+            "ring:/jobs: the ring exists already, and process",
+            "owns it; ",
+            "--force",
+        ],
+    );
     let removed = site.umsg(&["rm", "--force", "ring:/jobs", "--json"]).json();
     assert_eq!(removed["removed"], json!(["ring:/jobs"]));
-    // Its users keep it.
+    // The owner and the senders keep the removed ring.
     sender.send(&Post::new(7)).unwrap();
     assert_eq!(ring.try_receive().unwrap().user_data, 7);
     for command in ["stat", "rm"] {
@@ -183,7 +189,10 @@ fn commands_that_are_for_queues_say_so() {
     for command in ["create", "send", "recv", "peek", "dump"] {
         let outcome = site.umsg(&[command, "ring:/jobs"]);
         assert_eq!(outcome.code, Some(2), "{outcome:?}");
-        assert!(outcome.errors.contains("only programs"), "{outcome:?}");
+        assert!(
+            outcome.errors.contains("does not work with rings"),
+            "{outcome:?}"
+        );
     }
     site.umsg(&["create", "/ring:jobs"]).text();
     assert_eq!(site.umsg(&["ls", "-q"]).text(), "/ring:jobs\n");

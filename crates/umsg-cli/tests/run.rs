@@ -236,7 +236,7 @@ fn without_the_library_or_the_namespace_the_program_does_not_start() {
     refused(
         "UMSG_PRELOAD",
         &library,
-        &["foreign.so: a library for machine 22 (64-bit), and this umsg is for"],
+        &["foreign.so: the library is for machine 22 (64-bit), and this umsg is for"],
     );
     refused(
         "UMSG_DIR",

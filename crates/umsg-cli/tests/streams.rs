@@ -133,7 +133,7 @@ fn a_receiver_that_is_killed_before_all_is_printed_leaves_the_message() {
     site.wait_for("/q", "leased", 1);
     assert!(site.umsg(&["ls"]).text().ends_with("1 leased\n"));
     site.umsg(&["recv", "/q", "--nonblocking"])
-        .fails(3, &["/q: the queue is empty; leased messages, "]);
+        .fails(3, &["/q: the queue is empty; leased messages (1) return"]);
     receiver.kill().unwrap();
     receiver.wait().unwrap();
     let next = site.umsg(&["recv", "/q", "--json"]).json();

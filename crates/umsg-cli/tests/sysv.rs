@@ -70,7 +70,7 @@ fn creating_an_existing_queue_is_fine_unless_another_is_wanted() {
     site.umsg(&["create", KEY, "--mode", "640", "--qbytes", "1K"])
         .fails(
             1,
-            &["key:0x00001234: already exists with --qbytes 16384 and --mode 0600; `umsg rm`"],
+            &["key:0x00001234: the queue exists with --qbytes 16384 and --mode 0600; remove it first with `umsg rm`"],
         );
     site.umsg(&["create", KEY, "--exclusive"])
         .fails(1, &["a queue of this key exists already; "]);
@@ -88,10 +88,10 @@ fn what_belongs_to_the_other_kind_of_queue_is_refused() {
     let refused = |command: &[&str], part: &str| site.umsg(command).fails(2, &[part]);
     refused(
         &["create", "key:1", "--max-messages", "5"],
-        "no --max-messages and --message-size; use --qbytes",
+        "no --max-messages or --message-size; use --qbytes",
     );
     refused(&["create", "key:1", "--on-full", "fail"], "--on-full");
-    refused(&["create", "id:1"], "identifiers are given by umsg");
+    refused(&["create", "id:1"], "umsg assigns the identifiers");
     refused(
         &["create", "/new", "--qbytes", "5"],
         "a POSIX queue has no --qbytes",
@@ -115,7 +115,7 @@ fn what_belongs_to_the_other_kind_of_queue_is_refused() {
     ] {
         let outcome = site.umsg(command);
         assert!(
-            outcome.code == Some(2) && outcome.errors.contains("the command takes a POSIX queue"),
+            outcome.code == Some(2) && outcome.errors.contains("takes only POSIX queues"),
             "{outcome:?}"
         );
     }

@@ -1,4 +1,4 @@
-//! The cases of System V queues against the drop-in: each C function of `libumsg_preload.so`, taken by `dlsym`.
+//! Runs the System V cases against the drop-in. `dlsym` looks up each C function of `libumsg_preload.so`.
 
 use umsg_conformance::backend::Kind;
 use umsg_conformance::library;

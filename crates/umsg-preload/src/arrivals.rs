@@ -16,7 +16,7 @@ const FEW: c_int = 16;
 /// Enters the queues that the program was started with.
 pub(crate) fn inherited() {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    // Without /proc, an mq_* function finds them later.
+    // Without /proc, an mq_* function enters the inherited queues later.
     let Ok(directory) = rustix::fs::open("/proc/self/fd", flags, Mode::empty()) else {
         return;
     };

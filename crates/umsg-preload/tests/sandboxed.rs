@@ -58,7 +58,7 @@ fn run(case: &str, errno: i32, user: u32, enter: impl Fn() + Send + Sync + 'stat
         enter();
         Ok(())
     };
-    // SAFETY: libc's malloc, which glibc makes usable in a child of a process with threads, and system calls.
+    // SAFETY: the closure calls only malloc, which glibc keeps usable in the child of a multi-threaded process, and system calls.
     unsafe { command.pre_exec(enter) };
     finish(&mut command)
 }

@@ -237,7 +237,7 @@ points! {
     REPAIR_STORED;
     /// A repair has returned slots that were in no use.
     REPAIR_FREED;
-    /// A queue is about to be rebuilt, by `umsg doctor --repair`: it is as damaged as before, and says so until it is rebuilt.
+    /// A queue is about to be rebuilt, by `umsg doctor --repair`: it is as corrupted as before, and says so until it is rebuilt.
     SALVAGE_BEGUN;
     /// No lock or waiter refers to corrupted contents any more.
     SALVAGE_SURVEYED;

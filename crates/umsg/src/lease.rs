@@ -30,7 +30,7 @@ pub trait Leasable {
     fn give_back(&self, handle: &LeaseHandle<Self::Key>) -> Result<bool, Refused<Self::Own>>;
     /// Ends a lease without the lock, as a passed time limit does.
     fn expire(&self, handle: &LeaseHandle<Self::Key>);
-    /// Marks the segment as damaged.
+    /// Marks the segment as corrupted.
     fn note_damage(&self);
     /// Converts the stored time of a send.
     fn sent(sent_at: u64) -> SystemTime;
@@ -70,7 +70,7 @@ impl<'q, Q: Leasable> Lease<'q, Q> {
                 is_open: AtomicBool::new(true),
             }),
             Err(fault) => {
-                // The process has not used the message yet, so the message goes back, unless more than its place is damaged.
+                // The process has not used the message yet, so the message goes back, unless more than its place is corrupted.
                 queue.expire(&handle);
                 Err(fault)
             }

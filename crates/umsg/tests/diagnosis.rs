@@ -159,7 +159,7 @@ fn a_diagnosis_names_the_dead_lock_owner_and_the_repairer() {
             "{point}: {:#?}",
             diagnosis.problems
         );
-        // The next call there repairs.
+        // The next call on this side repairs the queue.
         let _ = queue.try_receive(&mut [0; 100]);
         queue.try_send(b"next", 3).unwrap();
         let diagnosis = diagnose(&place);
@@ -374,10 +374,7 @@ fn holders_and_registered_processes_are_named_and_dead_ones_are_reported() {
     assert!(diagnosis.is_healthy(), "{:#?}", diagnosis.problems);
     child.kill();
     let text = problem(&diagnose(&place), ProblemKind::Died).to_owned();
-    assert!(
-        text.contains("leases of 1 messages, and reservations of 1"),
-        "{text}"
-    );
+    assert!(text.contains("hold 1 lease and 1 reservation"), "{text}");
 }
 
 #[test]

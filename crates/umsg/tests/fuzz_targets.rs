@@ -19,7 +19,7 @@ fn next(state: &mut u64) -> u64 {
     state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16
 }
 
-/// Runs a target on inputs of which none is like another.
+/// Runs a target on pseudo-random inputs that all differ.
 fn feed(inputs: u32, target: impl Fn(&Home, &[u8])) {
     catch_truncation().unwrap();
     let (home, mut state) = (Home::new(), 0x9e37_79b9_7f4a_7c15);

@@ -202,7 +202,7 @@ fn a_limit_on_threads_is_reported_by_a_registration_and_by_no_other_call() {
                 assert_eq!(error, NotifyError::NoThread);
                 Told::from(error).says(
                     libc::ENOMEM,
-                    &["started: raise the limit of processes", "ulimit -u"],
+                    &["started. Raise the limit on processes", "ulimit -u"],
                 );
             }
         }

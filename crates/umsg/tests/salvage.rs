@@ -167,7 +167,7 @@ fn a_cut_file_gets_its_length_back_and_the_mark_of_damage_is_taken_away() {
         repaired
             .done
             .iter()
-            .any(|done| done.contains("mark of damage"))
+            .any(|done| done.contains("the corruption mark"))
     );
     works_after_draining(&place.open("/q"));
 }

@@ -25,7 +25,7 @@ use crate::pollable;
 /// # Errors
 /// - `EACCES`: the queue's mode grants the caller nothing, or the caller may make no files in the namespace's directory.
 /// - `EAGAIN`: a process was stopped inside of an operation on the queue.
-/// - `EBADMSG`: the queue is damaged.
+/// - `EBADMSG`: the queue is corrupted.
 /// - `EINVAL`: no queue has the identifier `msqid`, or none has it any more; or `edges` is none of the three.
 /// - `EMFILE`, `ENFILE`: there are too many open files.
 /// - `ENOSPC`, `ENOMEM`: there is no room for a file.

@@ -140,7 +140,7 @@ impl Call {
     #[inline(always)]
     unsafe fn run(&self, deadline: Option<SystemTime>) -> Result<ssize_t, Failure> {
         if self.len > isize::MAX.cast_unsigned() {
-            return Err(Failure::Invalid("msgsz is below 0, taken as a length"));
+            return Err(Failure::Invalid("msgsz is larger than SSIZE_MAX"));
         }
         let which = Which::of(self.mtype, self.flags).map_err(|_| WRONG_COPY)?;
         if pointer::is_bad(self.message) {
@@ -208,5 +208,6 @@ impl Call {
     }
 }
 
-const WRONG_COPY: Failure =
-    Failure::Invalid("MSG_COPY needs IPC_NOWAIT, goes with no MSG_EXCEPT, and does not truncate");
+const WRONG_COPY: Failure = Failure::Invalid(
+    "MSG_COPY requires IPC_NOWAIT, excludes MSG_EXCEPT, and does not truncate messages",
+);

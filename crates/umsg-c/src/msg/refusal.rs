@@ -1,17 +1,16 @@
 //! Why a call on a System V queue failed.
 //!
-//! The library's calls by number answer with errno, in the kernel's order of checks. The text that goes with it is looked for
-//! only when a call has failed.
+//! The library's calls by number answer with errno, in the kernel's order of checks. Only a failed call computes the text of its error.
 
 use libc::{c_int, size_t};
 use umsg::QueueError;
 use umsg::sysv::raw::{self, Used};
 use umsg::sysv::{ControlError, OpenError, OpenOptions, ReceiveError, SendError};
 
-/// The use of a queue during a call that the kernel's System V queues don't have.
+/// Finds the queue for a call that the kernel's System V queues do not have.
 ///
 /// # Errors
-/// EINVAL if there is none, or none any more; EACCES. EIDRM comes from later steps, which have found the queue.
+/// EINVAL: the identifier names no queue, or the queue was removed. EACCES: no permission. Later steps return EIDRM.
 pub(super) fn find(id: c_int) -> Result<Used, Refusal> {
     there(raw::find(id), id)
 }

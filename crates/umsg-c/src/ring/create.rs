@@ -110,7 +110,7 @@ unsafe fn create(options: *const umsg_ring_options) -> Result<*mut umsg_ring, Fa
     let ring = match given.name.is_null() {
         true if !given.directory.is_null() => {
             return Err(Failure::Invalid(
-                "a directory is for a ring with a name: give it one, or no directory",
+                "a directory needs a ring with a name: set the member name, or leave the directory NULL",
             ));
         }
         true => options.create(),
@@ -136,9 +136,7 @@ fn set(ring: &umsg::ring::Ring, waiting: Waiting) {
 
 fn prepared(given: &umsg_ring_options) -> Result<Options, Failure> {
     if given.flags & !UMSG_RING_DISABLED != 0 {
-        return Err(Failure::Invalid(
-            "UMSG_RING_DISABLED is the only flag of a ring that is created",
-        ));
+        return Err(Failure::Invalid("flags must be 0 or UMSG_RING_DISABLED"));
     }
     let mut options = Options::new();
     options.disabled(given.flags & UMSG_RING_DISABLED != 0);
@@ -181,7 +179,7 @@ unsafe fn read(options: *const umsg_ring_options) -> Result<Option<umsg_ring_opt
     };
     if !SIZES.contains(&size) {
         return Err(Failure::Invalid(
-            "the member size of the options is not sizeof(struct umsg_ring_options)",
+            "the member `size` of the options must be sizeof(struct umsg_ring_options)",
         ));
     }
     // SAFETY: by this function's contract that many bytes are readable; zero is a value of every member.

@@ -45,7 +45,7 @@ fn until(flags: c_int, deadline: Option<SystemTime>) -> Result<Until, Failure> {
         (UMSG_RING_NOWAIT, _) => Ok(Until::Now),
         (0, Some(time)) => Ok(Until::Time(time)),
         (0, None) => Ok(Until::Forever),
-        _ => Err(Failure::Invalid("UMSG_RING_NOWAIT is the only flag")),
+        _ => Err(Failure::Invalid("flags must be 0 or UMSG_RING_NOWAIT")),
     }
 }
 

@@ -288,7 +288,7 @@ static void a_disabled_ring_refuses_until_it_is_enabled_and_a_closed_one_for_goo
     get(pair.ring, 7);
     CHECK(umsg_ring_free(pair.ring) == 0);
     FAILS(umsg_ring_try_send(pair.sender, &post), EPIPE);
-    CHECK(strcmp(umsg_last_error(), "the ring was closed") == 0);
+    CHECK(strstr(umsg_last_error(), "owner closed the ring") != NULL);
     CHECK(umsg_ring_sender_free(pair.sender) == 0);
 }
 
@@ -501,7 +501,7 @@ static void senders_learn_of_the_owners_death(void)
         umsg_ring_sender_status(sender, &status, sizeof status);
         CHECK(status.messages < 8);
     }
-    CHECK(errno == EOWNERDEAD && strcmp(umsg_last_error(), "the ring's owner died") == 0);
+    CHECK(errno == EOWNERDEAD && strstr(umsg_last_error(), "owner died") != NULL);
     CHECK(umsg_ring_sender_status(sender, &status, sizeof status) == 0);
     CHECK(status.owner == (uint32_t)child && status.owner_alive == 0);
     CHECK(umsg_ring_unlink("/doomed") == 0);

@@ -116,15 +116,15 @@ static void the_last_error_says_why(void)
     FAILS(umsg_msgsnd(queue, &message, 8193, 0), EINVAL);
     CHECK(strstr(umsg_last_error(), "8193 bytes is too long") != NULL);
     FAILS(umsg_msgrcv(queue, &message, 1, 0, IPC_NOWAIT), ENOMSG);
-    CHECK(strstr(umsg_last_error(), "no message of the requested type") != NULL);
+    CHECK(strstr(umsg_last_error(), "no matching message") != NULL);
     put(queue, 1, "12345");
     FAILS(umsg_msgrcv(queue, &message, 1, 0, IPC_NOWAIT), E2BIG);
     CHECK(strstr(umsg_last_error(), "longer than the buffer of 1 bytes") != NULL);
     FAILS(umsg_msgrcv(queue, &message, 1, 0, MSG_COPY), EINVAL);
-    CHECK(strstr(umsg_last_error(), "MSG_COPY needs IPC_NOWAIT") != NULL);
+    CHECK(strstr(umsg_last_error(), "MSG_COPY requires IPC_NOWAIT") != NULL);
     set_qbytes(queue, 5);
     FAILS(umsg_msgsnd(queue, &message, 1, IPC_NOWAIT), EAGAIN);
-    CHECK(strcmp(umsg_last_error(), "the queue is full") == 0);
+    CHECK(strstr(umsg_last_error(), "the queue is full") != NULL);
     FAILS(umsg_msgctl(queue, 4711, &stat), EINVAL);
     CHECK(strstr(umsg_last_error(), "none of the commands") != NULL);
     remove_typed(queue);

@@ -23,19 +23,22 @@ use crate::{place, streams, values};
 
 /// Create a queue
 ///
-/// If the queue exists, the command leaves it and its messages as they are and succeeds, so that a script can be run again. It fails and prints the
-/// queue's attributes if they differ from those in the options, or with --exclusive.
+/// If the queue exists, the command leaves it and its messages as they are and succeeds, so that a script can be run again. If
+/// the queue's attributes differ from the options, the command fails and prints the attributes. With --exclusive, the command
+/// fails if the queue exists.
 ///
-/// --on-full, --ttl, --max-deliveries and --dead-letter set the queue's overflow policy. `umsg stat` counts the affected messages, and shows under "set
-/// aside" those for which the dead-letter queue has no room.
+/// --on-full sets the queue's overflow policy. --ttl, --max-deliveries and --dead-letter set how long the queue keeps messages,
+/// and where undelivered messages go. `umsg stat` counts the affected messages, and shows under "set aside" those for which the
+/// dead-letter queue has no room.
 ///
-/// A queue stays until a process removes it. With --remove-on-last-close the queue is removed when no process has it open any more. The last process
-/// removes it when it closes the queue. If that process was killed, the next `umsg ls`, `umsg gc` or opening of the queue removes it. The queue stays
-/// until a process has opened it once; `umsg send` and `umsg recv` open it, commands that only inspect it do not.
+/// A queue stays until a process removes it. With --remove-on-last-close the queue is removed when no process has it open any
+/// more. The last process removes the queue when that process closes it. If that process was killed, the next `umsg ls`, `umsg
+/// gc` or opening of the queue removes the queue. A new queue stays until a process opens it for the first time. `umsg send`
+/// and `umsg recv` open the queue. Commands that only inspect the queue do not.
 ///
-/// --mode sets which users may receive (r) and send (w). The system enforces 0600, 0660 and 0666. The library, not the kernel, enforces a mode that lets
-/// a user only send or only receive: it does not bind a program that writes to the queue's file itself. If senders must not see each other's messages,
-/// give each sender its own queue.
+/// --mode sets which users may receive (r) and send (w). The kernel enforces 0600, 0660 and 0666. Only the library enforces a
+/// mode with send-only or receive-only access. Such a mode does not stop a program that writes to the queue's file directly. If
+/// senders must not see each other's messages, give each sender its own queue.
 ///
 /// A System V queue is created by its key. key:0 (IPC_PRIVATE) makes a new queue without a key, and the command prints its identifier.
 #[derive(Args, Debug)]
@@ -65,7 +68,8 @@ pub struct Create {
     #[arg(long, value_name = "BYTES", value_parser = values::small_size, allow_negative_numbers = true,
           conflicts_with_all = ["max_messages", "message_size", "on_full", "ttl", "max_deliveries", "dead_letter", "remove_on_last_close"])]
     qbytes: Option<u32>,
-    /// Permission bits, regardless of the umask: r permits receiving, w sending [default: 0600, for POSIX queues less the umask]
+    /// Permission bits: r permits receiving, w permits sending. The umask does not apply to a given mode [default: 0600; for
+    /// POSIX queues, the umask applies to the default]
     #[arg(long, value_name = "OCTAL", value_parser = values::mode)]
     mode: Option<u32>,
     /// Fail if the queue exists
@@ -104,11 +108,11 @@ impl Create {
 
     fn create_labelled(&self, cli: &Cli, label: Label) -> Result {
         if self.max_messages.is_some() || self.message_size.is_some() {
-            return Err(label.has_no("--max-messages and --message-size", "use --qbytes"));
+            return Err(label.has_no("--max-messages or --message-size", "use --qbytes"));
         }
         if self.policy.is_any() {
             return Err(label.has_no(
-                "--on-full, --ttl, --max-deliveries, --dead-letter and --remove-on-last-close",
+                "--on-full, --ttl, --max-deliveries, --dead-letter or --remove-on-last-close",
                 "leave them out",
             ));
         }
@@ -209,7 +213,7 @@ impl Create {
             return Ok(());
         }
         let line = format!(
-            "{name}: already exists with {}; `umsg rm` it first, or leave the options out to use it as it is",
+            "{name}: the queue exists with {}; remove it first with `umsg rm`, or leave these options out to use it as it is",
             others.join(" and ")
         );
         Err(Failure::new(Code::Failed, line))
@@ -269,9 +273,9 @@ fn out_of_range(what: &str, value: u64, max: u64) -> String {
     let hint = match (value, max < u64::from(most)) {
         (0, _) => "",
         (_, true) => {
-            &format!("; that is this namespace's limit, which `umsg limits --{limit}` raises")
+            &format!("; {max} is the namespace's limit, and `umsg limits --{limit}` raises it")
         }
         (_, false) => "; no queue can have more",
     };
-    format!("--{option} is {value}: choose between 1 and {max}{hint}")
+    format!("--{option} is {value}, and must be from 1 to {max}{hint}")
 }

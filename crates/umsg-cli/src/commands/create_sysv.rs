@@ -21,7 +21,7 @@ impl Wanted {
     pub fn create(&self, namespace: &Namespace, label: Label) -> Result<(Attached, bool)> {
         let Label::Key(key) = label else {
             let line = format!(
-                "{label}: identifiers are given by umsg; create a queue by its key, such as key:0x1234, or with key:0 one that has none"
+                "{label}: umsg assigns the identifiers; create the queue with a key, such as key:0x1234, or without a key by key:0"
             );
             return Err(Failure::new(Code::Usage, line));
         };
@@ -70,7 +70,7 @@ impl Wanted {
             Some(bytes) if bytes > most => Err(Failure::new(
                 Code::Failed,
                 format_args!(
-                    "--qbytes is {bytes}: choose at most {most}; that is this namespace's limit, which `umsg limits --max-qbytes` raises"
+                    "--qbytes is {bytes}, and must be at most {most}, the namespace's limit; `umsg limits --max-qbytes` raises the limit"
                 ),
             )),
             _ => Ok(()),
@@ -92,7 +92,7 @@ impl Wanted {
             return Ok(());
         }
         let line = format!(
-            "{label}: already exists with {}; `umsg rm` it first, or leave the options out to use it as it is",
+            "{label}: the queue exists with {}; remove it first with `umsg rm`, or leave these options out to use it as it is",
             others.join(" and ")
         );
         Err(Failure::new(Code::Failed, line))

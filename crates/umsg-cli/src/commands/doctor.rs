@@ -14,21 +14,22 @@ use crate::cli::Cli;
 use crate::failure::{Code, Explain, Failure, Result, say};
 use crate::names::Name;
 use crate::output::{self, Format, json, json_doctor, text};
-use crate::{place, progress, streams};
+use crate::{place, progress, rights, streams};
 
 /// Diagnose queues and rings: what is wrong, and what to do
 ///
-/// The report shows the owners of the locks, and whether they are alive, stopped or dead. It shows blocked processes, the time that they have waited, and
-/// the messages that they wait for. It shows leased and reserved messages, registrations for notifications, and pollers. It shows past repairs, and the
-/// deaths that caused them.
+/// The report shows the owners of the locks, and whether they are alive, stopped or dead. The report shows blocked processes,
+/// their waiting times, and the messages that they wait for. The report shows leases, reservations, registrations for
+/// notifications, and pollers. The report shows past repairs, and the deaths that caused them.
 ///
-/// The first kind of problem is a process that is stopped in the middle of a call while other processes wait for it. The second kind is a lock whose owner
-/// does not exist or does not use the queue. The third kind is a lease, reservation, waiter or lock of a dead process. The fourth kind is corruption:
-/// bytes that no operation writes. Calls on a corrupted queue fail with EBADMSG. The report lists the place in the file and the expected value of
-/// each such byte.
+/// The first kind of problem is a process that is stopped in the middle of a call while other processes wait for it. The second
+/// kind is a lock whose owner does not exist or does not use the queue. The third kind is a lease, reservation, waiter or lock
+/// of a dead process. The fourth kind is corruption: bytes that no operation writes. Calls on a corrupted queue fail with
+/// EBADMSG. The report lists the place in the file and the expected value of each such byte.
 ///
-/// A process uses the queue if it has the queue's file mapped. Only root can see the mappings of other users' processes. Without this knowledge, --repair
-/// takes no lock from such a process. Before you end the process, run the command as root: the lock may name it wrongly.
+/// A process uses the queue if it has the queue's file mapped. Only root can see the mappings of other users' processes. If the
+/// command cannot see the mappings of a process, --repair takes no lock from that process. A lock can name the wrong process:
+/// before you end a process, run the command as root.
 ///
 /// Without --repair, the command takes no lock, waits for no process and changes nothing. The exit code is 0 if nothing is wrong, and 5 if there is a
 /// problem. The command names on standard error the queues that it can't inspect, such as queues of other users, and continues with the rest. With
@@ -40,9 +41,10 @@ use crate::{place, progress, streams};
 /// With --json, `healthy` is true for a queue without problems, and for the whole if the exit code is 0. If a queue is corrupted, `damaged` names the
 /// process that found the corruption first, and the time; otherwise it is null.
 ///
-/// With --repair, the command cleans up after dead processes at once, and takes locks from processes that can't hold them. It rebuilds a corrupted queue
-/// from its intact messages, in their order; leases and waiters stay. The command prints the number of messages that it kept, and the number of corrupted
-/// ones. It does not repair a queue while a process is stopped in the middle of a call on it.
+/// With --repair, the command cleans up after dead processes at once, and takes locks from processes that can't hold them.
+/// --repair rebuilds a corrupted queue from its intact messages, in their order; leases and waiters stay. The command prints
+/// the number of messages that it kept, and the number of corrupted ones. --repair does not repair a queue while a process is
+/// stopped in the middle of a call on that queue.
 #[derive(Args, Debug)]
 #[command(
     group = clap::ArgGroup::new("which").required(true).args(["queues", "all"]),
@@ -205,8 +207,7 @@ fn foreign_files(namespace: &Namespace) -> Result<Vec<Inspected>> {
         .map(|found| {
             let name = text::on_one_line(found.path.as_os_str().as_bytes());
             let what = found.what;
-            let line =
-                format!("{name}: {what} in the place of a queue; remove it, so that a queue can have its name");
+            let line = format!("{name}: {what} blocks this name for queues; remove it");
             say(&line);
             Inspected {
                 name,
@@ -224,7 +225,7 @@ const HARD_LINKS: &str = "/proc/sys/fs/protected_hardlinks";
 fn warn_of_links(setting: &str) {
     if std::fs::read_to_string(setting).is_ok_and(|text| text.trim() == "0") {
         say(format!(
-            "{setting} is 0: every user can make a queue unusable by a second name for its file; set it to 1"
+            "{setting} is 0, so any user can block a queue with a second hard link to its file; set it to 1"
         ));
     }
 }
@@ -250,14 +251,15 @@ fn diagnose(namespace: &Namespace, subject: &Subject) -> Result<Diagnosis> {
     match subject {
         Subject::Queue(Address::Posix(name)) => {
             name.check()?;
-            posix::diagnose(namespace, name).map_err(|error| Failure::of(name, error))
+            posix::diagnose(namespace, name)
+                .map_err(|error| rights::refused(namespace, name, error))
         }
         Subject::Queue(Address::SystemV(label)) => {
             let found = match label {
                 Label::Key(key) => sysv::diagnose(namespace, *key),
                 Label::Id(id) => sysv::diagnose_id(namespace, *id),
             };
-            found.map_err(|error| Failure::of(label, error))
+            found.map_err(|error| rights::refused_labelled(namespace, *label, error))
         }
         Subject::Ring(name) => {
             name.check()?;
@@ -270,14 +272,14 @@ fn repair(namespace: &Namespace, subject: &Subject) -> Result<Repaired> {
     match subject {
         Subject::Queue(Address::Posix(name)) => {
             name.check()?;
-            posix::repair(namespace, name).map_err(|error| Failure::of(name, error))
+            posix::repair(namespace, name).map_err(|error| rights::refused(namespace, name, error))
         }
         Subject::Queue(Address::SystemV(label)) => {
             let repaired = match label {
                 Label::Key(key) => sysv::repair(namespace, *key),
                 Label::Id(id) => sysv::repair_id(namespace, *id),
             };
-            repaired.map_err(|error| Failure::of(label, error))
+            repaired.map_err(|error| rights::refused_labelled(namespace, *label, error))
         }
         Subject::Ring(name) => {
             name.check()?;

@@ -75,7 +75,15 @@ fn lines<T>(
 fn describe(out: &mut impl Write, diagnosis: &Diagnosis) -> io::Result<()> {
     if let Some(contents) = &diagnosis.contents {
         let (messages, bytes) = (contents.messages, contents.bytes);
-        line(out, "holds", &format!("{messages} messages, {bytes} bytes"))?;
+        line(
+            out,
+            "holds",
+            &format!(
+                "{}, {}",
+                text::counted(messages, "message"),
+                text::counted(bytes, "byte")
+            ),
+        )?;
     }
     if let Some(receiver) = &diagnosis.receiver {
         line(out, "receiver", &process(receiver))?;
@@ -95,7 +103,7 @@ fn describe(out: &mut impl Write, diagnosis: &Diagnosis) -> io::Result<()> {
         line(
             out,
             "in use",
-            "at each attempt, so not everything was checked; run this again at less load",
+            "at each attempt, so the check is incomplete; run the command again under less load",
         )?;
     }
     if diagnosis.is_healthy() {

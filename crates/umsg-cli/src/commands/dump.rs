@@ -21,11 +21,11 @@ use crate::{place, progress, streams};
 
 /// Save a queue's messages in a file, and leave them in the queue
 ///
-/// The file holds the queue's attributes and all messages as they were at one instant, with priorities, senders and times. `umsg load` makes a queue from
-/// it.
+/// The file holds the queue's attributes and all messages as they were at one instant, with priorities, senders and times.
+/// `umsg load` makes a queue from it.
 ///
-/// The file does not hold leased messages that are not yet acknowledged, or messages that are set aside for a dead-letter queue. A line on standard error
-/// reports them. The file appears whole or not at all, and only its owner can read it.
+/// The file does not hold leased messages that are not yet acknowledged, or messages that are set aside for a dead-letter
+/// queue. A line on standard error reports them. The file appears whole or not at all, and only its owner can read it.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -90,7 +90,7 @@ impl Dump {
         let held = status.attributes.leased + status.set_aside;
         if held != 0 {
             say(format_args!(
-                "{}: leased or set-aside messages that are not in the file: {held}; see `umsg stat {}`",
+                "{}: the file lacks the leased and set-aside messages ({held}); see `umsg stat {}`",
                 self.name, self.name
             ));
         }
@@ -184,20 +184,20 @@ impl Drop for NewFile {
 
 impl Explain for SnapshotError {
     fn explain(&self) -> String {
-        let hint = match self {
-            SnapshotError::Queue(error) => return error.explain(),
-            SnapshotError::NoMemory => "free some, or raise the limit of the memory cgroup",
+        match self {
+            SnapshotError::Queue(error) => error.explain(),
             SnapshotError::Write(error) if error.raw_os_error() == Some(libc::EFBIG) => {
-                return format!("{error}; raise the limit on files (ulimit -f)");
+                format!("{error}; raise the limit on files (ulimit -f)")
             }
             SnapshotError::Write(error) | SnapshotError::Read(error) => {
-                return format!("{error}; choose another file");
+                format!("{error}; choose another file")
             }
-            SnapshotError::NotASnapshot => "`umsg dump` makes one",
-            SnapshotError::OtherVersion { .. } => "load it with the version of umsg that wrote it",
-            _ => "nothing was loaded; copy the file again from its source",
-        };
-        format!("{self}; {hint}")
+            SnapshotError::NotASnapshot => format!("{self}; `umsg dump` makes one"),
+            SnapshotError::Damaged { .. } => {
+                format!("{self}; copy the file again from its source")
+            }
+            _ => self.to_string(),
+        }
     }
 
     fn code(&self) -> Code {

@@ -19,14 +19,16 @@ use crate::{place, streams, values};
 
 /// Find unused queues and rings, and remove them with --remove
 ///
-/// A queue and its messages stay until a process removes the queue, even after the end of the programs that used it. The command lists the queues that
-/// meet all given conditions; at least one condition is required. With --remove, it removes them. Queues that a process has open are neither listed nor
-/// removed without --in-use. Only root can see which queues the processes of other users have open.
+/// A queue and its messages stay until a process removes the queue, even after the end of the programs that used it. The
+/// command lists the queues that meet all given conditions; at least one condition is required. With --remove, the command
+/// removes the listed queues. The command ignores queues that a process has open, except with --in-use. Only root can see which
+/// queues the processes of other users have open.
 ///
-/// The command also lists stale files, whatever the conditions are: queues with --remove-on-last-close that no process has open, FIFOs of queues that
-/// no process polls, and incomplete files. Killed processes leave such files. Other commands, such as `umsg ls`, remove stale queues, too.
+/// The command also lists stale files, regardless of the conditions. Stale files are queues with --remove-on-last-close that no
+/// process has open, FIFOs of queues that no process polls, and incomplete files. Killed processes leave such files. Other
+/// commands, such as `umsg ls`, remove stale queues, too.
 ///
-/// LAST USED is the time of the last send or receive, or else of the queue's creation; for a ring, the time of its creation. CREATOR is the id of the
+/// LAST USED is the time of the last send or receive. For an unused queue, and for a ring, it is the time of creation. CREATOR is the id of the
 /// process that created the queue, with `dead` behind it if that process has ended. A process with this id counts as the
 /// creator if it started at most an hour after the creation. The hour allows for changes of the system's clock.
 #[derive(Args, Debug)]

@@ -18,8 +18,9 @@ const EMPTY_QUEUE: u64 = 36 << 10;
 
 /// Show or set the limits of the namespace
 ///
-/// The limits belong to the namespace and apply to all its users. The namespace's owner and root may set them. They apply to queues that are created
-/// later; --max-bytes also limits the growth of existing queues. Limits without an option keep their values.
+/// The limits belong to the namespace and apply to all its users. The namespace's owner and root can set the limits. The limits
+/// apply to queues that are created later; --max-bytes also limits the growth of existing queues. Limits without an option keep
+/// their values.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -43,7 +44,7 @@ pub struct Limits {
     /// Message size of a queue that is created without a size, from 1 to --max-message-size bytes [default: 8K]
     #[arg(long, value_name = "BYTES", value_parser = values::small_size, allow_negative_numbers = true)]
     default_message_size: Option<u32>,
-    /// Maximum memory of all queues and named rings together, in bytes from 36K up, or `none`; memory counts when it is used [default: none]
+    /// Maximum memory of all queues and named rings together, in bytes from 36K up, or `none`; only memory in use counts [default: none]
     #[arg(long, value_name = "BYTES", value_parser = values::ceiling, allow_negative_numbers = true)]
     max_bytes: Option<Ceiling>,
     /// System V: maximum message size of new queues, from 0 to 16M bytes [default: 8K]
@@ -55,11 +56,11 @@ pub struct Limits {
     /// System V: maximum number of queues, from 0 to 32K; 0 allows no new queues [default: 32000]
     #[arg(long, value_name = "N", value_parser = values::small_size, allow_negative_numbers = true)]
     msgmni: Option<u32>,
-    /// System V: maximum that a queue's owner may set for the bytes of all its messages (msg_qbytes) [default: 1G]
+    /// System V: largest msg_qbytes (bytes of all messages in a queue) that a queue's owner can set [default: 1G]
     #[arg(long, value_name = "BYTES", value_parser = values::small_size, allow_negative_numbers = true)]
     max_qbytes: Option<u32>,
-    /// Refuse modes that let a user only send or only receive (0622, 0644; not 0600, 0660, 0666), for queues of both kinds: the
-    /// library enforces such modes, the system can't. Existing queues keep their mode [default: false]
+    /// Refuse modes with send-only or receive-only access, such as 0622 and 0644, for both kinds of queues. Only the library
+    /// enforces such modes. The modes 0600, 0660 and 0666 stay allowed, and existing queues keep their mode [default: false]
     #[arg(long, value_name = "true|false")]
     enforced_modes: Option<bool>,
     #[command(flatten)]
@@ -148,7 +149,7 @@ impl Limits {
         let most = umsg::Limits::default().max_queues;
         match (self.max_queues, self.max_bytes) {
             (Some(queues), _) if queues > most => {
-                let line = format!("--max-queues is {queues}: choose between 0 and {most}");
+                let line = format!("--max-queues is {queues}, and must be from 0 to {most}");
                 return refuse(Code::Usage, line);
             }
             (_, Some(Ceiling(Some(bytes)))) if bytes < EMPTY_QUEUE => {
@@ -193,7 +194,7 @@ impl Limits {
         let bytes = namespace.allocated_bytes()?;
         if self.max_bytes.is_some() && bytes > most {
             say(format_args!(
-                "queues and rings already take {bytes} bytes: they stay, and can't grow while they take more than {most}"
+                "queues and rings already take {bytes} bytes; they stay, but can't grow until they take less than {most} bytes"
             ));
         }
         Ok(())

@@ -11,7 +11,7 @@ use umsg::posix::{OpenError, OpenOptions, RestoreError, Snapshot, SnapshotError}
 use super::dump::Summary;
 use crate::address::name;
 use crate::cli::Cli;
-use crate::failure::{Code, Explain, Failure, Result};
+use crate::failure::{Code, Explain, Failure, Result, with_command, with_hint};
 use crate::names::Name;
 use crate::opened::{Opened, Purpose};
 use crate::output::{self, Format, json};
@@ -109,20 +109,21 @@ impl Load {
     }
 }
 
+const ELSEWHERE: &str = "nothing was sent; load the snapshot under another name";
+
 impl Explain for RestoreError {
     fn explain(&self) -> String {
         let hint = match self {
             RestoreError::Open(OpenError::AlreadyExists) => {
-                "choose another name, `umsg rm` it first, or add to it with --into-existing"
+                "choose another name, remove the queue first with `umsg rm`, or add the messages with --into-existing"
             }
             RestoreError::Open(error) => return error.explain(),
-            RestoreError::TooLong { .. } | RestoreError::NoRoom { .. } => {
-                "nothing was sent; load it under another name"
-            }
+            RestoreError::TooLong { .. } => return with_hint(self, ELSEWHERE),
+            RestoreError::NoRoom { .. } => ELSEWHERE,
             RestoreError::Send(error) => return error.explain(),
             _ => return self.to_string(),
         };
-        format!("{self}; {hint}")
+        with_command(self, hint)
     }
 
     fn code(&self) -> Code {

@@ -25,11 +25,11 @@ use crate::place;
 ///
 /// The first line names the namespace's directory. POSIX queues come first, then System V queues, then rings, if there are any.
 ///
-/// DEPTH is the maximum number of messages, and SIZE the maximum size of a message in bytes. WAIT-SEND and WAIT-RECV count the threads that are
-/// blocked because the queue is full or empty; threads that were killed meanwhile do not count. ACTIVITY is the time since the last send or
-/// receive. The last column shows the numbers of leased, reserved and set-aside messages (see umsg-stat(1)), and `damaged`.
+/// DEPTH is the maximum number of messages, and SIZE the maximum size of a message in bytes. WAIT-SEND and WAIT-RECV count the
+/// living threads that are blocked because the queue is full or empty. ACTIVITY is the time since the last send or receive. The
+/// last column shows the numbers of leased, reserved and set-aside messages (see umsg-stat(1)), and `corrupted`.
 ///
-/// KEY and ID name a System V queue, as key:0x1234 or id:32769. QBYTES is the maximum number of bytes of all its messages together.
+/// KEY and ID name a System V queue, as key:0x1234 or id:32769. QBYTES is the maximum number of bytes of all messages in the queue.
 ///
 /// RING names a ring, as ring:/jobs. PID is the process that receives from the ring. STATE is open, disabled or closed, or dead if that process
 /// has died. OVERFLOW is the number of messages beyond ENTRIES.
@@ -229,7 +229,7 @@ fn cells(name: &OsStr, status: &Status, owners: &Owners) -> [String; 11] {
     ]
 }
 
-/// Returns the last column: leased, reserved and set-aside messages, and `damaged`.
+/// Returns the last column: leased, reserved and set-aside messages, and `corrupted`.
 fn remarks(status: &Status) -> String {
     let attributes = status.attributes;
     let held = [
@@ -239,7 +239,7 @@ fn remarks(status: &Status) -> String {
     ];
     let held = held.into_iter().filter(|(count, _)| *count != 0);
     let held = held.map(|(count, how)| format!("{count} {how}"));
-    let damaged = status.damaged.then(|| "damaged".to_owned());
+    let damaged = status.damaged.then(|| "corrupted".to_owned());
     held.chain(damaged).collect::<Vec<_>>().join(", ")
 }
 

@@ -45,7 +45,7 @@ fn cells(name: String, found: &Found, owners: &Owners) -> [String; 10] {
         status.owner.to_string(),
         state(status).to_owned(),
         status.blocked_senders.to_string(),
-        if status.damaged { "damaged" } else { "" }.to_owned(),
+        if status.damaged { "corrupted" } else { "" }.to_owned(),
     ]
 }
 

@@ -96,14 +96,14 @@ fn cells(row: &Row, owners: &Owners) -> [String; 11] {
     ]
 }
 
-/// Returns the last column: leased and reserved messages, and `damaged`.
+/// Returns the last column: leased and reserved messages, and `corrupted`.
 fn remarks(row: &Row) -> String {
     let status = match &row.status {
         Ok(status) => status,
         Err(why) => return why.clone(),
     };
     let leased = (status.leased != 0).then(|| format!("{} leased", status.leased));
-    let damaged = status.damaged.then(|| "damaged".to_owned());
+    let damaged = status.damaged.then(|| "corrupted".to_owned());
     let remarks: Vec<String> = [leased, damaged].into_iter().flatten().collect();
     remarks.join(", ")
 }

@@ -17,7 +17,7 @@ pub struct Patience {
     /// ever]
     #[arg(long, value_name = "TIME", value_parser = values::duration, allow_negative_numbers = true)]
     pub timeout: Option<Duration>,
-    /// Do not wait: exit with code 3 if the queue is not ready
+    /// Do not wait: exit with code 3 if the queue is full (send) or has no matching message (recv)
     #[arg(long, conflicts_with = "timeout")]
     pub nonblocking: bool,
 }

@@ -21,14 +21,15 @@ const PREVIEW: usize = 60;
 
 /// Show messages in order of delivery, and leave them in the queue
 ///
-/// The messages of a System V queue are shown in order of arrival, of all types.
+/// For a System V queue, the command shows the messages of all types in order of arrival.
 ///
-/// POSITION counts from 0, the message that is received next. SENDER is a process id. SENT is the time since the message was sent. DELIVERED is the
-/// number of receivers that returned the message or died. Leased messages that are not yet acknowledged are not shown. Characters that could control a
-/// terminal are escaped, and on a terminal long messages are cut.
+/// POSITION counts from 0, the message that is received next. SENDER is a process id. SENT is the time since the message was
+/// sent. DELIVERED is the number of earlier deliveries: the receiver returned the message, or died while it held the lease.
+/// Leased messages that are not yet acknowledged are not shown. Characters that could control a terminal are escaped, and on a
+/// terminal long messages are cut.
 ///
-/// POSIX messages are shown as they were at one instant, System V messages one after the other. Receivers wait for this command no longer than copying
-/// takes.
+/// For a POSIX queue, the output shows one instant. For a System V queue, the command reads one message after the other, and
+/// the queue can change meanwhile. The command blocks receivers only while it copies.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

@@ -22,16 +22,16 @@ pub struct Policy {
     /// ever]
     #[arg(long, value_name = "TIME", value_parser = values::time_to_live, allow_negative_numbers = true)]
     ttl: Option<Duration>,
-    /// Maximum deliveries of a message by lease, as by `umsg recv`: a message that comes back from the last one moves to
-    /// --dead-letter [default: any number]
+    /// Maximum number of deliveries of a message by lease; `umsg recv` leases. A message that returns from its last delivery
+    /// moves to --dead-letter [default: any number]
     #[arg(long, value_name = "N", value_parser = values::times, allow_negative_numbers = true, requires = "dead_letter")]
     max_deliveries: Option<u32>,
     /// The queue that gets messages that are too old or were delivered too often. If it does not exist, it is created with the
-    /// same --max-messages, --message-size and mode. It stays until it is removed, even if this queue is removed first. Both queues
-    /// must have the same owner
+    /// same --max-messages, --message-size and mode. The dead-letter queue stays until it is removed, even if this queue is
+    /// removed first. Both queues must have the same owner
     #[arg(long, value_name = "NAME", value_parser = name())]
     dead_letter: Option<Name>,
-    /// Remove the queue and its messages when the last process that has it open closes it
+    /// Remove the queue and its messages when the last process closes the queue
     #[arg(long)]
     remove_on_last_close: bool,
 }

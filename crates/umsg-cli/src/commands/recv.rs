@@ -20,13 +20,14 @@ use crate::{place, values};
 
 /// Receive messages: print each message and remove it from the queue
 ///
-/// A message leaves the queue when it is printed completely. If printing fails, because the disk is full or the reader of the pipe has ended, the message
-/// returns to the queue as the first of its priority or type. If the command is killed, the message returns when a process next finds the queue empty or
-/// full. With --json, "deliveries" is the number of deliveries of the message, including this one.
+/// A message leaves the queue when it is printed completely. If printing fails, the message returns to the queue as the first
+/// of its priority or type. Printing fails, for example, on a full disk. If the command is killed, the message returns when a
+/// process next finds the queue empty or full. With --json, "deliveries" is the number of deliveries of the message, including
+/// this one.
 ///
 /// From a System V queue the command receives the oldest message, or the oldest that matches --type, --except or --lowest.
 ///
-/// If the queue is removed while the command waits, it ends with exit code 4 within ten seconds.
+/// If the queue is removed while the command waits, the command ends with exit code 4 within ten seconds.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -41,8 +42,7 @@ Exit codes:
   0    received all requested messages
   1    failed; one line on standard error says why and what to do
   2    the command line is wrong
-  3    no message within the time allowed, or a stopped process holds the
-       queue's lock; standard error says which
+  3    no message within the time allowed, or a stopped process holds the queue's lock; standard error gives the reason
   4    the queue was removed")]
 pub struct Recv {
     /// The queue: a name, or for System V key:0x1234 or id:32769
@@ -57,7 +57,7 @@ pub struct Recv {
     /// Receive until the queue is empty, without waiting
     #[arg(long, conflicts_with_all = ["follow", "timeout", "nonblocking"])]
     all: bool,
-    /// Receive without end: until the time-out, the queue's removal, or the end of the program that reads the output
+    /// Receive until the time-out, until the queue is removed, or until the program that reads the output ends
     #[arg(long, short)]
     follow: bool,
     #[command(flatten)]

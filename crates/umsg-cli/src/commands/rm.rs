@@ -19,12 +19,14 @@ use crate::place;
 ///
 /// The command deletes the messages in the queue. The queue's name or key is free at once.
 ///
-/// Programs that have a POSIX queue open continue to use it without a name, until the last one closes it. A System V queue ends for all processes, and
-/// waiting calls fail with EIDRM. Both kinds can be removed even if their files are corrupted. If a stopped process holds the lock of a System V queue,
-/// the command removes the queue without the lock after a second.
+/// If programs have a POSIX queue open, they can continue to use it without its name. The queue ends when the last of these
+/// programs closes it. A System V queue ends for all processes, and waiting calls fail with EIDRM. Both kinds can be removed
+/// even if their files are corrupted. If a stopped process holds the lock of a System V queue, the command waits one second and
+/// then removes the queue without the lock.
 ///
-/// A ring ends with its owner, the process that receives from it. The ring of a killed owner stays until a process uses its name again or removes it. A
-/// ring whose owner lives is removed only with --force: the owner and its senders keep the ring, but no other process finds it.
+/// A ring ends with its owner, the process that receives from it. The ring of a killed owner stays until a process uses its
+/// name again or removes it. A ring whose owner lives is removed only with --force: the owner and its senders keep the ring,
+/// but no other process finds it.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

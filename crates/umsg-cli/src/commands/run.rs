@@ -21,13 +21,13 @@ const WAIT: &str = "UMSG_WAIT";
 /// The command appends the drop-in library to LD_PRELOAD, sets UMSG_DIR to the namespace's directory, and executes the program in its place. Signals,
 /// open files and the exit code are those of the program. The drop-in also intercepts the calls of the programs that the program starts.
 ///
-/// The command refuses programs that the system starts without the drop-in, because they would silently use the kernel's queues: statically linked
-/// programs, set-user-ID programs, programs with file capabilities, and programs for another architecture or C library. For a script, the command
-/// checks the interpreter.
+/// The system starts some programs without the drop-in; they would silently use the kernel's queues. The command refuses these
+/// programs: statically linked programs, set-user-ID programs, programs with file capabilities, and programs for another
+/// architecture or C library. For a script, the command checks the interpreter.
 ///
-/// If the program registers for a notification by signal (mq_notify), the drop-in starts one more thread in it, which raises the signal. The thread
-/// sleeps and masks all signals. It has two effects: the program no longer ends when its last own thread calls pthread_exit(3), and calls that need a
-/// single-threaded process fail, such as unshare(2) of a user namespace.
+/// If the program registers for a notification by signal (mq_notify), the drop-in starts one more thread in it, which raises
+/// the signal. The thread sleeps and masks all signals. The thread has two effects. The program no longer ends when its last
+/// own thread calls pthread_exit(3). Calls that need a single-threaded process fail, such as unshare(2) of a user namespace.
 #[derive(Args, Debug)]
 #[command(
     override_usage = "umsg run [OPTIONS] [--] PROGRAM [ARGS]...",
@@ -59,7 +59,7 @@ pub struct Run {
     /// Run the program even if it can't be intercepted; its child programs may be intercepted
     #[arg(long)]
     force: bool,
-    /// The program and its arguments; a name without a slash is searched in PATH
+    /// The program and its arguments; the command looks up a name without a slash in PATH
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
 }
@@ -67,7 +67,7 @@ pub struct Run {
 /// The ways to wait, named as in UMSG_WAIT.
 #[derive(ValueEnum, Clone, Copy, Debug)]
 enum Wait {
-    /// Spin for a moment while that saves time, then sleep
+    /// Spin briefly as long as spinning saves time, then sleep
     Adaptive,
     /// Sleep at once: the least CPU time
     Blocking,

@@ -20,9 +20,10 @@ use crate::{place, streams, values};
 
 /// Send a message, or each line of standard input as a message
 ///
-/// While the queue is full, the command waits. --timeout and --nonblocking limit the wait. If the queue was created with --on-full fail or drop-oldest,
-/// the command does not wait. With --lines, the command sends each line as soon as it has read the line. If a line can't be sent, the error names the
-/// line; the lines before it are sent. Empty messages are sent, too.
+/// While the queue is full, the command waits. --timeout and --nonblocking limit the wait. If the queue was created with
+/// --on-full fail or drop-oldest, the command does not wait. With --lines, the command sends each line as soon as it has read
+/// the line. If a line can't be sent, the error names that line. The preceding lines are already sent. Empty messages are sent,
+/// too.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -38,8 +39,7 @@ Exit codes:
   0    sent
   1    failed; one line on standard error says why and what to do
   2    the command line is wrong
-  3    no room within the time allowed, or a stopped process holds the
-       queue's lock; standard error says which
+  3    no room within the time allowed, or a stopped process holds the queue's lock; standard error gives the reason
   4    the queue was removed while the command waited for room")]
 pub struct Send {
     /// The queue: a name, or for System V key:0x1234 or id:32769
@@ -166,9 +166,7 @@ impl Send {
             return Ok(());
         }
         let (what, hint) = to.about_longest();
-        let why = format!(
-            "standard input is too long for a message of this queue: its {what} is {most} bytes; {hint}"
-        );
+        let why = format!("the message is too long: the queue's {what} is {most} bytes; {hint}");
         Err(self.failure(Code::Failed, &why, sent))
     }
 

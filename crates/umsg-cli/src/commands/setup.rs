@@ -21,9 +21,10 @@ const SHARED: &str = "/dev/shm/umsg";
 
 /// Create the namespace that all users share (root only)
 ///
-/// The command creates /dev/shm/umsg, regardless of UMSG_DIR, or the directory given with --dir. The directory belongs to root and is sticky: all
-/// users can create queues, and no user can remove another user's queue. The command can be repeated: it keeps an existing directory. Running
-/// programs keep their namespace; programs that start later use the shared one, unless UMSG_DIR is set.
+/// The command creates /dev/shm/umsg, or the directory that --dir names. The command ignores UMSG_DIR. The directory belongs to
+/// root and is sticky: all users can create queues, and no user can remove another user's queue. The command can be repeated:
+/// it keeps an existing directory. Running programs keep their namespace; programs that start later use the shared one, unless
+/// UMSG_DIR is set.
 ///
 /// /dev/shm is empty after a boot. --print-tmpfiles prints the lines for tmpfiles.d(5) that create the directory at boot.
 #[derive(Args, Debug)]
@@ -114,8 +115,7 @@ fn check_contents(path: &Path) -> Result {
         Some(other) if !open_already => Err(Failure::new(
             Code::Failed,
             format_args!(
-                "{} holds other files, such as {}, and would be open to all users; give --dir one that is empty or \
-                 does not exist",
+                "{} holds other files, such as {}, and would be open to all users; give --dir a directory that is empty or does not exist",
                 path.display(),
                 text::on_one_line(other.file_name().as_bytes())
             ),
@@ -175,7 +175,7 @@ fn warn(out_of_sight: &[OutOfSight]) {
         let (path, user) = (path.display(), owners.name(*user));
         let noun = if *queues == 1 { "queue" } else { "queues" };
         say(format_args!(
-            "{path}: programs that start from now on don't see its {queues} {noun} of {user}; reach them with UMSG_DIR={path}"
+            "{path}: new programs no longer find the {queues} {noun} of user {user} in this directory; set UMSG_DIR={path} to use them"
         ));
     }
 }

@@ -34,9 +34,9 @@ use crate::place;
 /// For a System V queue, "types" shows the lowest types in the queue, each with its number of messages. "bytes" shows the queued bytes and their
 /// limit (qbytes). "changed" is the time of the last change of the queue's owner, mode or size.
 ///
-/// For a ring, "receiver" is the process that owns the ring. "waits" counts the waits in which the receiver slept, and those that ended while it
-/// was spinning. "time waited" is the time that the receiver spent in each way. Spinning takes CPU time; each sleep takes only some microseconds
-/// of it.
+/// For a ring, "receiver" is the process that owns the ring. "waits" counts the waits in which the receiver slept, and those
+/// that ended while it was spinning. "time waited" is the time that the receiver spent spinning and the time that it slept.
+/// Spinning uses CPU time; a sleep uses only some microseconds of CPU time.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -189,7 +189,7 @@ pub fn waits(line: &mut Line<'_>, spins: u64, given_up: u64) -> io::Result<()> {
 pub fn damage(line: &mut Line<'_>, is_damaged: bool) -> io::Result<()> {
     let what = "yes; see `umsg doctor`, which can repair it";
     match is_damaged {
-        true => line("damaged", what.to_owned()),
+        true => line("corrupted", what.to_owned()),
         false => Ok(()),
     }
 }

@@ -26,6 +26,14 @@ pub fn preview(bytes: &[u8], most: usize) -> String {
     cut
 }
 
+/// Returns a number with its noun, which gets an `s` for all numbers but 1.
+pub fn counted(number: impl Into<u64>, noun: &str) -> String {
+    match number.into() {
+        1 => format!("1 {noun}"),
+        number => format!("{number} {noun}s"),
+    }
+}
+
 fn escaped(bytes: &[u8], allowed: impl Fn(char) -> bool) -> String {
     let mut shown = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {

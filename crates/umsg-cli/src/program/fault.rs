@@ -82,11 +82,11 @@ impl fmt::Display for Kind {
             ),
             Kind::OtherMachine { machine, library } => write!(
                 f,
-                "is for {machine}, and this umsg is for {library}; use an umsg built for {machine}"
+                "is for {machine}, and this umsg is for {library}; use a umsg built for {machine}"
             ),
             Kind::OtherLibc(linker) => write!(
                 f,
-                "is loaded by {}, the dynamic linker of another C library; use an umsg built for that library",
+                "needs {}, the dynamic linker of another C library; use a umsg built for that library",
                 linker.display()
             ),
         }

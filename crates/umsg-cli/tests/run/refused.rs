@@ -100,7 +100,7 @@ fn a_program_of_another_c_library_is_refused() {
         .compile("musl", "int main(void) { return 0; }", &[linker]);
     stage
         .run_file(&program)
-        .fails(120, &["it is loaded by /lib/ld-musl-x86_64.so.1, "]);
+        .fails(120, &["it needs /lib/ld-musl-x86_64.so.1, "]);
 }
 
 #[test]

@@ -164,7 +164,7 @@ fn limits_of_system_v_are_shown_set_and_hold() {
     site.umsg(&["create", "key:1", "--qbytes", "3M"]).fails(
         1,
         &[
-            "--qbytes is 3145728: choose at most 2097152",
+            "--qbytes is 3145728, and must be at most 2097152",
             "`umsg limits --max-qbytes` raises",
         ],
     );
@@ -183,7 +183,7 @@ fn limits_of_system_v_are_shown_set_and_hold() {
     site.umsg(&["limits", "--msgmni", "1"])
         .fails(0, &["there are already 2 System V queues", "fewer than 1"]);
     site.umsg(&["limits", "--msgmax", "17M"])
-        .fails(2, &["--msgmax is 17825792: choose between 0 and 16777216"]);
+        .fails(2, &["--msgmax is 17825792, and must be from 0 to 16777216"]);
 }
 
 /// Overwrites the file of a queue from a byte on.
@@ -198,8 +198,8 @@ fn a_damaged_queue_and_one_of_another_version_are_listed_and_can_be_removed() {
     let site = Site::new();
     set_mode(site.path(), 0o1777);
     for (key, at, why) in [
-        ("key:1", 16, "damaged"),
-        ("key:2", 8, "another version of umsg"),
+        ("key:1", 16, "corrupted"),
+        ("key:2", 8, "this umsg reads only format"),
     ] {
         for by_key in [true, false] {
             site.umsg(&["create", key]).text();
@@ -255,21 +255,21 @@ fn another_users_queue_is_listed_and_neither_read_nor_removed() {
     );
     as_nobody(&["stat", KEY]).fails(
         1,
-        &["permission denied by the queue's mode; run the command as the queue's owner or as root"],
+        &["permission denied (mode 0600, owner root); run the command as root"],
     );
     as_nobody(&["recv", "key:2"]).fails(
         1,
-        &["does not let you receive; run the command as the queue's owner"],
+        &["permission denied (mode 0622, owner root); run the command as root"],
     );
     as_nobody(&["send", "key:2", "let in"]).text();
     as_nobody(&["rm", "key:2"]).fails(
         1,
-        &["only the queue's owner, its creator or root may do this"],
+        &["only the queue's owner, its creator or root can change or remove the queue"],
     );
     let id = format!("id:{}", row("0x00001234")["id"]);
     as_nobody(&["rm", &id]).fails(
         1,
-        &["only the queue's owner, its creator or root may do this"],
+        &["only the queue's owner, its creator or root can change or remove the queue"],
     );
     assert_eq!(site.umsg(&["recv", "key:2"]).text(), "let in\n");
     let owner = site.umsg(&["stat", KEY, "--json"]).json();

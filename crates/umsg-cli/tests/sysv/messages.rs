@@ -29,7 +29,7 @@ fn a_message_of_no_type_that_is_wanted_is_waited_for_in_vain() {
     let receive = |more: &[&str]| site.umsg(&[&["recv", KEY, "--type", "2"], more].concat());
     receive(&["--nonblocking"]).fails(
         3,
-        &["the queue has no message of the requested type; send a message first"],
+        &["the queue has no matching message; send a message first"],
     );
     receive(&["--timeout", "20ms"]).fails(3, &["timed out waiting for a message"]);
     let none = site.umsg(&["recv", KEY, "--type", "0"]);
@@ -70,7 +70,7 @@ fn a_full_queue_is_waited_for_and_a_long_message_refused() {
     let long = vec![b'x'; 8193];
     site.umsg_with_input(&["send", KEY], &long).fails(
         1,
-        &["its msgmax is 8192 bytes; raise msgmax with `umsg limits --msgmax`"],
+        &["the queue's msgmax is 8192 bytes; raise msgmax with `umsg limits --msgmax`"],
     );
 }
 
@@ -151,7 +151,7 @@ fn a_message_may_be_cut() {
     let expected = json!({"queue": KEY, "type": 7, "size": 6, "deliveries": 1, "encoding": "utf-8", "data": "12"});
     assert_eq!(known(cut), expected);
     site.umsg(&["recv", KEY, "--nonblocking"])
-        .fails(3, &["no message of the requested type"]);
+        .fails(3, &["no matching message"]);
 }
 
 #[test]

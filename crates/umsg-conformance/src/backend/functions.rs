@@ -74,7 +74,7 @@ calls! {
     sigaction: unsafe extern "C" fn(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int,
 }
 
-/// A library loaded beside the program, its names visible to no other process.
+/// A library loaded with RTLD_LOCAL: other libraries of the program do not see its symbols.
 pub(crate) struct Library(*mut c_void);
 
 impl Library {

@@ -24,7 +24,7 @@ impl Random {
         if bound == 0 { 0 } else { self.number() % bound }
     }
 
-    /// True so many times in a hundred.
+    /// Returns true with a probability of `percent` in a hundred.
     pub fn percent(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }

@@ -3,7 +3,7 @@
 use crate::fault::AttachError;
 use rustix::fd::BorrowedFd;
 
-/// The damage of a header with attributes that no queue can have.
+/// The corruption of a header with attributes that no queue can have.
 pub const OUT_OF_RANGE: &str = "the header's attributes are out of range";
 
 /// Sets the length of a new file.

@@ -84,7 +84,7 @@ impl Damage {
             .compare_exchange(NOTED, 0, Ordering::AcqRel, Ordering::Relaxed)
             .is_ok();
         if is_taken {
-            // Relaxed: for diagnosis. A process that finds damage at the same moment may stay unrecorded.
+            // Relaxed: for diagnosis. A process that finds corruption at the same moment may stay unrecorded.
             self.at.store(0, Ordering::Relaxed);
             self.by.store(0, Ordering::Relaxed);
         }
@@ -92,7 +92,7 @@ impl Damage {
     }
 
     /// Marks the queue as being rebuilt. The caller holds its locks. If the caller dies, these locks can't be repaired like others: calls
-    /// report a damaged queue until another process has rebuilt it.
+    /// report a corrupted queue until another process has rebuilt it.
     #[cfg(any(not(loom), test))]
     pub fn begin_to_mend(&self) {
         self.note();

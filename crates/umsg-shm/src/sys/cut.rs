@@ -1,7 +1,7 @@
 //! Files that a peer truncates while they are mapped.
 //!
 //! A process that accesses a page behind the new end of the file gets SIGBUS. A handler that calls [`mend`] lets the thread continue: a page
-//! of zeroes replaces the page, and the mapping is marked as truncated. The call then reports a damaged queue. So does every later call on
+//! of zeroes replaces the page, and the mapping is marked as truncated. The call then reports a corrupted queue. So does every later call on
 //! the queue in this process, because the mapping is no longer the file's.
 //!
 //! All functions may run in a signal handler.

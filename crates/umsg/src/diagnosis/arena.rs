@@ -21,7 +21,7 @@ pub(super) fn check<S: Subject>(
 ) {
     let dirty = segment.arena_dirty();
     if dirty.get() != 0 {
-        let what = "nobody is in the middle of changing the arena";
+        let what = "no thread is changing the arena";
         return findings.add(what, dirty, 0, dirty.get());
     }
     let arena = Arena {

@@ -27,7 +27,7 @@ impl Beginning {
         let read = rustix::io::pread(file, &mut bytes, 0);
         if read.map_err(|e| OpenError::from_errno("pread", e))? < bytes.len() {
             return Err(OpenError::Segment(SegmentError::NotAQueue(
-                "a file that was cut off within its header, or never had one",
+                "its file is shorter than a header",
             )));
         }
         Ok(Beginning {

@@ -37,7 +37,7 @@ pub(super) fn check_senders(segment: &Segment, findings: &mut Findings) {
     let seen = words.freed_seen.get();
     if is_beyond(seen, freed) || is_beyond(sent, seen) {
         findings.add(
-            "senders know of free slots that there are",
+            "the senders' copy of `freed` is between `sent` and `freed`",
             words.freed_seen,
             format_args!("{sent} to {freed}"),
             seen,
@@ -46,7 +46,7 @@ pub(super) fn check_senders(segment: &Segment, findings: &mut Findings) {
     let (seen, removed) = (words.removed_seen.get(), words.removed.load(load));
     if is_beyond(seen, removed) {
         findings.add(
-            "senders know of room that there is",
+            "the senders' copy of `removed` is at most `removed`",
             words.removed_seen,
             format_args!("at most {removed}"),
             seen,
@@ -62,7 +62,7 @@ pub(super) fn check_holding(segment: &impl LeaseStore, findings: &mut Findings) 
     let latest = clock::monotonic().saturating_add(HOUR);
     if look_after > latest {
         findings.add(
-            "holders are looked at soon",
+            "the next check of the lease holders is due within an hour",
             &roots.look_after,
             format_args!("at most {latest}"),
             look_after,
@@ -70,7 +70,7 @@ pub(super) fn check_holding(segment: &impl LeaseStore, findings: &mut Findings) 
     }
     if roots.returned.get() > slots {
         findings.add(
-            "a message that came back has a slot",
+            "a returned message has a valid slot number",
             &roots.returned,
             format_args!("at most {slots}"),
             roots.returned.get(),

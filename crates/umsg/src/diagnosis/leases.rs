@@ -99,7 +99,7 @@ pub(super) fn check(
     count
 }
 
-/// Whether the list of records, and their numbers, are those of the records.
+/// Checks that the list of records and the counters agree with the records.
 pub(super) fn check_list(segment: &impl LeaseStore, count: &Count, findings: &mut Findings) {
     let links = &segment.roots_of_leases().list;
     let all = count.reserved + count.leased + count.aside;

@@ -6,7 +6,7 @@
 //! ```text
 //!   file --pread--> copy --+--> locks, blocked threads, holds, registrations --/proc--> who they are, and whether they live
 //!                          |
-//!                          +--> checks: what a repair goes by (cursors, stamps, entries)   damage, regardless of which process died
+//!                          +--> checks: what a repair goes by (cursors, stamps, entries)   corruption, regardless of which process died
 //!                               what a repair makes anew (store, lists, counts)            only if no owner is in the middle of it
 //! ```
 //!

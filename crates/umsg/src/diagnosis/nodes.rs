@@ -102,7 +102,7 @@ fn check_lists(segment: &impl WaiterStore, findings: &mut Findings) {
             );
         } else if List::of(node) != List::None && !listed {
             findings.add(
-                "a node that says that it is in a list is found there",
+                "a node that names a list is in that list",
                 &node.list,
                 0,
                 node.list.get(),

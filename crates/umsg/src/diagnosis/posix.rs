@@ -98,7 +98,7 @@ impl Subject for Segment {
         hints::check_mode(self.fixed().words().mode, findings);
         if Policy::read(rules).is_none() {
             findings.add(
-                "the queue's policy makes sense",
+                "the queue's policy is valid",
                 rules,
                 "0 to 2, and a queue's name or zeroes",
                 "something else",
@@ -171,12 +171,12 @@ impl Subject for Segment {
         let rules = offset_of!(Fixed, rules) as u64;
         if repaired.header_finding(rules).is_some() {
             repair::write(file, &[0; Rules::REMOVAL], rules)?;
-            // Whether it goes with its last user stays, if that makes sense.
+            // Keeps the remove-on-last-close setting if that setting is valid.
             let removal = rules + Rules::REMOVAL as u64;
             if !repair::read_word(file, removal)?.is_some_and(Rules::is_removal) {
                 repair::write(file, &[0; size_of::<Rules>() - Rules::REMOVAL], removal)?;
             }
-            repaired.note("set the policy to the default: on full, wait");
+            repaired.note("reset the policy to the default: block when the queue is full");
         }
         Ok(())
     }
@@ -274,7 +274,7 @@ fn check_board(segment: &Segment, findings: &mut Findings) {
     let waiting = umsg_shm::waiters::Waiters::of(segment).len(List::Receivers);
     if waiting != 0 && flags & RECEIVERS == 0 {
         findings.add(
-            "senders are asked to serve those who wait",
+            "the flag that makes senders serve waiting receivers is set",
             attention,
             format_args!("{}", flags | RECEIVERS),
             flags,
@@ -298,7 +298,7 @@ fn check_run(segment: &Segment, cursors: Cursors, findings: &mut Findings) {
         let priority = cell.key() & 0xffff;
         if posix_engine::has_begun(run, position) && priority != run & 0xffff {
             return findings.add(
-                "what was sent since the priority changed last has that priority",
+                "messages sent since the last change of priority have that priority",
                 word,
                 priority,
                 run & 0xffff,

@@ -34,7 +34,7 @@ pub enum ProblemKind {
 }
 
 impl Diagnosis {
-    /// All that can be said where nothing follows from the header, as its words make no sense: no repair can, either.
+    /// Returns the diagnosis of a queue with a corrupted header. Without the header, no other word can be checked or repaired.
     pub(super) fn of_header(findings: Findings) -> Diagnosis {
         let (list, _) = findings.into_parts();
         Diagnosis {
@@ -61,11 +61,8 @@ impl Diagnosis {
         if let Some(damage) = &self.damage {
             problems.push(Problem::new(
                 ProblemKind::Damaged,
-                format!(
-                    "process {} met bytes that no operation could have left there",
-                    damage.by.pid
-                ),
-                format!("{REPAIR}; if it finds nothing, it takes the mark away"),
+                format!("process {} found corrupted bytes", damage.by.pid),
+                format!("{REPAIR}; if it finds no corruption, it clears the corruption mark"),
             ));
         }
         problems.extend(
@@ -85,7 +82,8 @@ impl Diagnosis {
         self.problems.push(Problem::new(
             ProblemKind::Undelivered,
             format!(
-                "messages set aside for the dead-letter queue: {messages}; they stay, because {why}"
+                "{} set aside for the dead-letter queue can't be moved, because {why}",
+                counted(messages, "message")
             ),
             UNDELIVERED.to_owned(),
         ));
@@ -99,8 +97,8 @@ impl Diagnosis {
         let count = dead.count();
         (count != 0).then(|| Problem::new(
             ProblemKind::Died,
-            format!("{count} threads died while they waited in a call, and are still in the wait queue"),
-            format!("nothing needs to be done: the next call that reaches them removes them; {NOW}"),
+            format!("the wait queue still has {} that died in a call", counted(count, "thread")),
+            format!("no action is needed: the next call that finds the dead waiters removes them; {NOW}"),
         ))
     }
 
@@ -114,8 +112,12 @@ impl Diagnosis {
             of_dead.partition(|record| record.kind == HoldKind::Leased);
         (leased.len() + reserved.len() != 0).then(|| Problem::new(
             ProblemKind::Died,
-            format!("dead processes hold leases of {} messages, and reservations of {}", leased.len(), reserved.len()),
-            format!("nothing needs to be done: the next call that finds the queue empty or full takes them back; {NOW}"),
+            format!(
+                "dead processes hold {} and {}",
+                counted(leased.len(), "lease"),
+                counted(reserved.len(), "reservation")
+            ),
+            format!("no action is needed: the next call that finds the queue empty or full returns the messages and frees the room; {NOW}"),
         ))
     }
 
@@ -125,7 +127,7 @@ impl Diagnosis {
             Problem::new(
                 ProblemKind::Died,
                 format!(
-                    "process {}, the receiver of this ring, is dead: sends fail and say so",
+                    "process {}, the receiver of this ring, is dead, so sends fail",
                     receiver.pid
                 ),
                 "remove the ring with `umsg rm`, or start its program again, which takes the name"
@@ -138,9 +140,9 @@ impl Diagnosis {
 const REPAIR: &str = "`umsg doctor --repair` rebuilds the queue from its intact messages";
 const REMOVE: &str =
     "`umsg rm` removes the queue with its messages: no repair can restore the header";
-const UNDELIVERED: &str = "the next call moves them once the queue, its link and the dead-letter queue have one owner and the dead-letter queue exists; `umsg stat` names it";
-const UNSEEN: &str = "it is unknown whether the process uses this queue, because any user of the queue can have written its id there: run the command again as root or as its user, in its PID namespace, before you end it; `umsg rm` removes the queue in any case";
-const NOW: &str = "`umsg doctor --repair` does it now";
+const UNDELIVERED: &str = "`umsg stat` names the dead-letter queue: it must exist, and have the same owner as the queue and its link. Then the next call moves the messages";
+const UNSEEN: &str = "the lock may name the wrong process. Before you end the process, run the command again as root, in the process's PID namespace; `umsg rm` removes the queue in any case";
+const NOW: &str = "`umsg doctor --repair` does this now";
 
 impl Problem {
     fn new(kind: ProblemKind, what: String, advice: String) -> Problem {
@@ -155,8 +157,8 @@ impl Problem {
 
 fn damage(finding: Finding, advice: &str) -> Problem {
     let what = format!(
-        "damaged at byte {}: {}, but there is {} where {} was expected",
-        finding.offset, finding.check, finding.found, finding.expected
+        "corrupted at byte {}: expected {}, found {} (rule: {})",
+        finding.offset, finding.expected, finding.found, finding.check
     );
     Problem {
         kind: ProblemKind::Damaged,
@@ -181,7 +183,7 @@ fn of_lock(lock: &Lock, is_stuck: impl Fn(&Lock) -> bool) -> Option<Problem> {
         Owner::Thread(who) => of_owner(lock, who, side, is_stuck),
         Owner::Impossible => {
             let says = match lock.is_lent() {
-                true => "says that it is lent, but no thread lends it".to_owned(),
+                true => "is marked as lent, but no thread has lent it".to_owned(),
                 false => format!("holds {:#010x}, which is an impossible thread id", lock.word),
             };
             Some(Problem::new(
@@ -193,10 +195,10 @@ fn of_lock(lock: &Lock, is_stuck: impl Fn(&Lock) -> bool) -> Option<Problem> {
         Owner::Stranger(who) => Some(Problem::new(
             ProblemKind::Stuck,
             format!(
-                "the lock of {side} names {}, which does not have the queue's file mapped and is not in a call on it: another process has overwritten the lock",
+                "the lock of {side} names {}, which does not use the queue: another process has overwritten the lock",
                 name(Some(who))
             ),
-            "`umsg doctor --repair` takes the lock from it; do not end the process, it does not use the queue".to_owned(),
+            "`umsg doctor --repair` takes the lock from the process; do not end the process, because it does not use the queue".to_owned(),
         )),
     }
 }
@@ -214,7 +216,7 @@ fn of_owner(
         Life::Stopped if lock.mapped.is_none() => Some(Problem::new(
             ProblemKind::Stuck,
             format!(
-                "the lock of {side} names {thread}, which is stopped: if it is in the middle of a call, other calls wait for it"
+                "the lock of {side} names {thread}, which is stopped: other calls may wait for that process"
             ),
             format!("continue it (kill -CONT {pid}); {UNSEEN}"),
         )),
@@ -246,10 +248,18 @@ fn of_owner(
             ProblemKind::Stuck,
             format!("{thread} has held the lock of {side} for a second without progress"),
             format!(
-                "inspect it with a debugger or /proc/{pid}/stack; if it is not in a call on this queue, another process has overwritten the lock; `umsg rm` removes the queue in any case"
+                "inspect the process with a debugger or /proc/{pid}/stack. If the process is not in a call on this queue, another process has overwritten the lock; `umsg rm` removes the queue in any case"
             ),
         )),
         Life::Alive => None,
+    }
+}
+
+/// Returns a number with its noun, which gets an `s` for all numbers but 1.
+fn counted(number: usize, noun: &str) -> String {
+    match number {
+        1 => format!("1 {noun}"),
+        _ => format!("{number} {noun}s"),
     }
 }
 

@@ -72,10 +72,10 @@ impl Repaired {
             let pid = who.pid;
             self.failed = Some(match lock.mapped {
                 Some(_) => format!(
-                    "process {pid} holds a lock and does not go on: continue or end it first (kill -CONT {pid}, kill -KILL {pid})"
+                    "process {pid} holds a lock and makes no progress: first continue it (kill -CONT {pid}) or end it (kill -KILL {pid})"
                 ),
                 None => format!(
-                    "a lock names process {pid}, and whether that uses the queue can't be seen: repair it as root or as that one's user, in the PID namespace that it is in"
+                    "a lock names process {pid}, but this user can't see whether that process uses the queue. Run the repair as root, in the PID namespace of process {pid}."
                 ),
             });
         }
@@ -90,11 +90,11 @@ impl Repaired {
                 let (side, tid) = (lock.side.name(), lock.word & TID);
                 let why = match &lock.owner {
                     Owner::Thread(who) if who.life == Life::Dead => "does not exist",
-                    Owner::Impossible if !lock.is_lent() => "there can't be",
+                    Owner::Impossible if !lock.is_lent() => "is an impossible thread id",
                     // The process was observed for a while. If it has opened the queue since, the lock no longer names it, or names it
                     // rightly.
                     Owner::Stranger(_) if users().have(tid) == Some(false) => {
-                        "has nothing to do with the queue"
+                        "does not use the queue"
                     }
                     _ => return None,
                 };
@@ -110,7 +110,7 @@ impl Repaired {
         let is_false = |lock: &Lock| lock.is_lent() && lock.owner == Owner::Impossible;
         let [before, after] = [&self.before, &self.after].map(|of| of.locks.iter().any(is_false));
         if before && !after {
-            self.note("ended a loan of the senders' lock that no thread had made");
+            self.note("cleared a false loan of the senders' lock");
         }
     }
 
@@ -129,17 +129,17 @@ impl Repaired {
         match done {
             Ok(Some(Salvaged { kept, lost })) => {
                 self.note(format!(
-                    "made the queue anew of what was whole: {kept} messages are kept, {lost} made no sense"
+                    "rebuilt the queue from its intact messages: {kept} kept, {lost} corrupted and dropped"
                 ));
                 (self.kept, self.lost) = (Some(kept), lost);
             }
-            Ok(None) => self.note("took up what the dead had left"),
+            Ok(None) => self.note("completed the operations of dead processes"),
             Err(fault) => self.failed = Some(why(fault)),
         }
     }
 
     /// Repairs the bytes behind the header. Completes the operations of dead processes. If bytes are wrong before or after that, rebuilds
-    /// the queue. Then removes the mark of damage if nothing is wrong any more.
+    /// the queue. Then removes the corruption mark if nothing is wrong any more.
     fn treat(
         &mut self,
         mut attempt: impl FnMut(Remedy) -> Result<Option<Salvaged>, Fault>,
@@ -159,7 +159,7 @@ impl Repaired {
         self.take_mark_away(examine, forget_damage)
     }
 
-    /// Takes the mark of damage away, if nothing is wrong any more.
+    /// Takes the corruption mark away, if nothing is wrong any more.
     fn take_mark_away(
         &mut self,
         examine: impl Fn() -> Result<Diagnosis, OpenError>,
@@ -175,13 +175,13 @@ impl Repaired {
             let is_taken = forget_damage();
             self.after = examine()?;
             if is_taken {
-                self.note("took the mark of damage away");
+                self.note("cleared the corruption mark");
                 return Ok(());
             }
         }
         if self.after.damage.is_some() {
             self.failed = Some(
-                "another process repairs it, or died during its repair: repair it again".to_owned(),
+                "another process is repairing the queue, or died while it repaired the queue: run the repair again".to_owned(),
             );
         }
         Ok(())
@@ -235,11 +235,10 @@ pub(super) fn mend<S: Subject>(
             )?;
             repaired.note_loans();
         }
-        Err(
-            error @ (OpenError::Segment(SegmentError::Damaged(_))
-            | OpenError::Segment(SegmentError::NotAQueue(_))),
-        ) => {
-            repaired.failed = Some(format!("{error}; it can only be removed"));
+        Err(OpenError::Segment(SegmentError::Damaged(what) | SegmentError::NotAQueue(what))) => {
+            repaired.failed = Some(format!(
+                "{what}: no repair is possible, and the queue can only be removed (`umsg rm`)"
+            ));
         }
         // Such as a limit of the caller's.
         Err(error) => repaired.failed = Some(error.to_string()),
@@ -289,12 +288,12 @@ pub(super) fn mend_beginning(
     let stat = rustix::fs::fstat(file).map_err(|e| OpenError::from_errno("fstat", e))?;
     if stat.st_size != len as i64 {
         set_length(file, len)?;
-        repaired.note("gave the file its length: what lay behind its end is lost");
+        repaired.note("restored the file's length; the bytes beyond the old end are lost");
     }
     Ok(())
 }
 
-/// Writes a mode that follows from the file's, where the queue's has bits that are none of a mode's: a process that may map the file may do both.
+/// Replaces an invalid mode of the queue by the mode of its file.
 pub(super) fn mend_mode(
     file: BorrowedFd<'_>,
     at: u64,
@@ -385,7 +384,10 @@ mod tests {
         let done = repaired.treat(|_| Ok(None), look, || damage.forget());
         done.unwrap();
         assert_eq!(damage.check_mended(), Err(Fault::Damaged));
-        assert_eq!(repaired.done, ["took up what the dead had left"]);
+        assert_eq!(
+            repaired.done,
+            ["completed the operations of dead processes"]
+        );
         assert!(repaired.failed.is_some());
     }
 

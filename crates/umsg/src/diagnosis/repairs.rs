@@ -1,4 +1,4 @@
-//! Past repairs, and the process that found damage.
+//! Past repairs, and the process that found corruption.
 
 use super::locks::Side;
 use super::process::Process;

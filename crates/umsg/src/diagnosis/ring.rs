@@ -1,4 +1,4 @@
-//! The ring of a POSIX queue and of a ring: cursors, entries, stamps. A repair relies on them. So a wrong value here is damage, whichever
+//! The ring of a POSIX queue and of a ring: cursors, entries, stamps. A repair relies on them. So a wrong value here is corruption, whichever
 //! process died.
 
 use super::findings::Findings;
@@ -81,7 +81,7 @@ fn geometry(segment: &Segment, findings: &mut Findings) -> Option<u32> {
     if !entries.is_power_of_two() || entries > layout.ring_len {
         let expected = format_args!("a power of two minus one, below {}", layout.ring_len);
         findings.add(
-            "the ring has a length that it can have",
+            "the ring's length is valid",
             words.ring_mask,
             expected,
             mask,

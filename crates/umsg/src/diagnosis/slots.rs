@@ -59,7 +59,7 @@ impl Survey {
                 "a slot is in one place only",
                 word,
                 format_args!("a slot that is {place} and nowhere else"),
-                format_args!("slot {slot}, which is {other}, too"),
+                format_args!("slot {slot}, which is also {other}"),
             ),
             Some(free) => {
                 *free = Some(place);

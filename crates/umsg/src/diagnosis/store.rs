@@ -155,7 +155,7 @@ pub(super) fn check_counts(segment: &Segment, held: u64, findings: &mut Findings
         .wrapping_sub(words.stored.load(load))
         .wrapping_sub(held);
     findings.equal(
-        "what has left the queue is what was received, but for what is stored and held",
+        "the number of removed messages is `drained` less the stored and the held messages",
         words.removed,
         removed,
         words.removed.load(load),
@@ -163,7 +163,7 @@ pub(super) fn check_counts(segment: &Segment, held: u64, findings: &mut Findings
     let bytes = words.bytes[drained as usize & 1].load(load);
     let removed = bytes.wrapping_sub(words.stored_bytes.load(load));
     findings.equal(
-        "the bytes that have left the queue are those received, but for those stored",
+        "the number of removed bytes is the drained bytes less the stored bytes",
         words.removed_bytes,
         removed,
         words.removed_bytes.load(load),

@@ -186,7 +186,7 @@ impl Subject for Segment {
 
     fn mend_words(engine: &Engine, repaired: &mut Repaired) {
         if engine.segment().fixed().rights.restore_state() {
-            repaired.note("wrote that the queue exists");
+            repaired.note("marked the queue as existing");
         }
     }
 
@@ -258,7 +258,7 @@ fn header(
     }
     if msgmax > LONGEST {
         findings.add_at(
-            "the queue has a longest message",
+            "the queue's maximum message size is valid",
             32,
             format_args!("at most {LONGEST}"),
             msgmax,

@@ -1,6 +1,5 @@
-//! Errors: one enum for each family of operations. [`QueueError`] has the errors that all operations on all kinds of queues
-//! share, [`SegmentError`] those that opening them shares. This module has the errors of sending, receiving and leasing on POSIX
-//! queues.
+//! Errors: one enum for each family of operations. [`QueueError`] has the errors that all operations share. [`SegmentError`]
+//! has the errors that all openings share. This module has the errors of sending, receiving and leasing on POSIX queues.
 
 mod notify;
 mod open;
@@ -18,7 +17,7 @@ pub(crate) use umsg_shm::fault::Fault;
 /// Describes a system call that the kernel or a sandbox refuses.
 pub(crate) fn call_refused(call: &str, error: &std::io::Error) -> String {
     format!(
-        "the system refuses {call}(2) ({error}), which umsg needs. Allow the call in the sandbox, for example in its seccomp filter."
+        "the kernel or a sandbox refuses {call}(2), which umsg needs: {error}. Allow the call in the sandbox, for example in its seccomp filter."
     )
 }
 
@@ -27,10 +26,10 @@ pub(crate) fn call_refused(call: &str, error: &std::io::Error) -> String {
 #[non_exhaustive]
 pub enum SendError {
     /// EAGAIN: the call must not block, and the queue is full or a stopped process holds its lock.
-    #[error("the queue is full")]
+    #[error("the queue is full, or a stopped process holds its lock")]
     Full,
     /// ETIMEDOUT: the deadline passed before there was room.
-    #[error("timed out waiting for room in the queue")]
+    #[error("timed out waiting for room in the queue: receive a message first, or wait longer")]
     TimedOut,
     /// EMSGSIZE: the message is longer than the queue's message size, both in bytes.
     #[error("a message of {len} bytes is too long for this queue: its message size is {max} bytes")]
@@ -41,7 +40,9 @@ pub enum SendError {
         max: usize,
     },
     /// EMSGSIZE: the batch has more messages than the queue can hold.
-    #[error("a batch of {messages} messages is too large: the queue holds at most {max}")]
+    #[error(
+        "a batch of {messages} messages is too large: the queue holds at most {max} messages, so split the batch"
+    )]
     BatchTooLarge {
         /// Messages in the batch.
         messages: usize,
@@ -52,10 +53,10 @@ pub enum SendError {
     #[error("a priority must be below 32768")]
     PriorityTooHigh,
     /// EBADF: the queue was not opened for sending.
-    #[error("the queue was not opened for sending")]
+    #[error("the queue was not opened for sending: open it with write access")]
     NotWritable,
     /// EINTR: a signal handler ran while the call waited.
-    #[error("interrupted by a signal handler")]
+    #[error("a signal handler interrupted the call: repeat the call")]
     Interrupted,
     /// The errors that all kinds of queues share.
     #[error(transparent)]
@@ -95,10 +96,10 @@ from_fault!(SendError, of, Full);
 #[non_exhaustive]
 pub enum ReceiveError {
     /// EAGAIN: the call must not block, and the queue is empty or a stopped process holds its lock.
-    #[error("the queue is empty")]
+    #[error("the queue is empty, or a stopped process holds its lock")]
     Empty,
     /// ETIMEDOUT: the deadline passed before a message came.
-    #[error("timed out waiting for a message")]
+    #[error("timed out waiting for a message: send a message first, or wait longer")]
     TimedOut,
     /// EMSGSIZE: the buffer is shorter than the queue's message size, both in bytes.
     #[error(
@@ -111,10 +112,10 @@ pub enum ReceiveError {
         needed: usize,
     },
     /// EBADF: the queue was not opened for receiving.
-    #[error("the queue was not opened for receiving")]
+    #[error("the queue was not opened for receiving: open it with read access")]
     NotReadable,
     /// EINTR: a signal handler ran while the call waited.
-    #[error("interrupted by a signal handler")]
+    #[error("a signal handler interrupted the call: repeat the call")]
     Interrupted,
     /// The errors that all kinds of queues share.
     #[error(transparent)]

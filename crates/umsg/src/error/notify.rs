@@ -7,7 +7,9 @@ use super::{QueueError, from_fault};
 #[non_exhaustive]
 pub enum NotifyError {
     /// EBUSY: a process is registered already, possibly this one.
-    #[error("a process is already registered for notification by this queue")]
+    #[error(
+        "a process is already registered for this queue's notification: wait until its registration ends"
+    )]
     Busy,
     /// EINVAL: a signal's number is outside 0 to 64.
     #[error("a signal's number must be from 0 to 64, where 0 is no signal")]
@@ -20,7 +22,7 @@ pub enum NotifyError {
     NoFunction,
     /// ENOMEM: the thread that waits for the notification can't be started.
     #[error(
-        "the thread that waits for the notification can't be started: raise the limit of processes (ulimit -u, pids.max) or of address space (ulimit -v)"
+        "the thread that waits for the notification can't be started. Raise the limit on processes (ulimit -u, pids.max) or on address space (ulimit -v)."
     )]
     NoThread,
     /// The errno of the call: the kernel or a sandbox refuses a system call that notification by signals needs.
@@ -33,20 +35,22 @@ pub enum NotifyError {
     },
     /// ENOMEM: this queue notified more than a thousand living processes that have not run since.
     #[error(
-        "1,032 processes were notified by this queue and have not run since: continue those that are stopped, or end them"
+        "1,032 processes have not yet handled a notification by this queue. Continue the stopped processes, or end them."
     )]
     TooManyUntold,
     /// EAGAIN: a process was stopped inside an operation on the queue.
-    #[error("the queue is locked by a process that is stopped")]
+    #[error(
+        "a stopped process holds the queue's lock: find it with `umsg doctor`, then continue or end it"
+    )]
     Unavailable,
     /// ETIMEDOUT: no message came before the deadline.
     #[error("timed out waiting for a notification")]
     TimedOut,
     /// EINTR: a signal handler ran while the call waited.
-    #[error("interrupted by a signal handler")]
+    #[error("a signal handler interrupted the call: repeat the call")]
     Interrupted,
     /// ECANCELED: the registration was taken away.
-    #[error("the registration was removed")]
+    #[error("the registration for a notification was removed: register again")]
     Gone,
     /// The errors that all kinds of queues share.
     #[error(transparent)]

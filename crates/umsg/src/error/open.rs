@@ -14,32 +14,36 @@ pub enum OpenError {
     #[error("a queue's name must be a slash followed by 1 to 255 bytes, such as /orders")]
     InvalidName,
     /// EACCES: the name has a second slash, or is `/.` or `/..`.
-    #[error("a queue's name must contain no slash except the first, and must not be /. or /..")]
+    #[error("a queue's name must not be /. or /.., and must contain no slash except the first")]
     DeniedName,
     /// ENAMETOOLONG: the name has more than 255 bytes after its slash.
     #[error("a queue's name must have at most 255 bytes after its slash")]
     NameTooLong,
     /// EINVAL: neither reading nor writing was asked for.
-    #[error("choose an access mode: reading, writing, or both")]
+    #[error("no access mode was given: choose reading, writing, or both")]
     NoAccessMode,
     /// ENOENT: no queue has this name.
-    #[error("no queue has this name")]
+    #[error("no queue has this name: correct the name, or create the queue")]
     NotFound,
     /// EEXIST: the queue exists, and the caller asked for a new one.
-    #[error("a queue of this name exists already")]
+    #[error(
+        "a queue of this name exists already: open it without exclusive creation, or choose another name"
+    )]
     AlreadyExists,
     /// EACCES: the queue's mode does not grant the requested access.
-    #[error("permission denied by the queue's mode or by its directory")]
+    #[error(
+        "permission denied by the queue's mode or by its directory: ask the queue's owner, or run as that user or root"
+    )]
     PermissionDenied,
     /// EACCES: the queue's file has a second name, in this directory or in another one.
     #[error(
-        "the queue's file has a second hard link, through which other users may use the queue: remove the link that the owner did not create (`find -samefile` shows both)"
+        "the queue's file has a second hard link, so other users can use the queue. Remove the link that the owner did not create (`find -samefile` shows both)."
     )]
     SecondName,
     /// EACCES: the mode grants some users only sending or only receiving, and the namespace refuses such modes, see
     /// [`Limits::enforced_modes`](crate::Limits::enforced_modes).
     #[error(
-        "mode {mode:04o} is refused, because the kernel can't enforce send-only or receive-only access: give owner, group and others both read and write, or neither, or change the limit enforced_modes"
+        "mode {mode:04o} grants send-only or receive-only access, which this namespace refuses: give each class read and write or neither, or clear the limit enforced_modes"
     )]
     ModeNotEnforced {
         /// The mode, less the umask.
@@ -56,17 +60,21 @@ pub enum OpenError {
         max: u64,
     },
     /// EINVAL: a limit of deliveries was given without a dead-letter queue.
-    #[error("a queue with a limit of deliveries needs a dead-letter queue")]
+    #[error(
+        "a queue with a limit of deliveries needs a dead-letter queue: name one, or set no limit"
+    )]
     NoDeadLetterQueue,
     /// EINVAL: the queue was named as its own dead-letter queue.
-    #[error("a queue can't be its own dead-letter queue")]
+    #[error("a queue can't be its own dead-letter queue: name another queue")]
     OwnDeadLetterQueue,
     /// EINVAL: the dead-letter queue exists and has a smaller message size.
-    #[error("the dead-letter queue's message size is smaller than this queue's")]
+    #[error(
+        "the dead-letter queue's message size is smaller than this queue's: name a queue with at least this queue's message size"
+    )]
     DeadLetterQueueTooSmall,
     /// EPERM: the dead-letter queue exists and belongs to another user.
     #[error(
-        "the dead-letter queue belongs to another user, and receivers of this queue would write to it with their own rights: name a queue of your own, or a new one"
+        "the dead-letter queue belongs to another user: name a dead-letter queue that you own, or one that does not exist yet"
     )]
     DeadLetterQueueOfAnother,
     /// ENOSPC: the namespace has as many queues as its limits allow.
@@ -75,7 +83,7 @@ pub enum OpenError {
     /// EAGAIN: a process has been [removing](crate::posix::OpenOptions::remove_on_last_close) the queue for a second. That
     /// process was stopped or did not get a processor.
     #[error(
-        "a process has been removing the queue for a second, and may be stopped: continue it, or end it (`fuser` on the queue's file names it)"
+        "a process has been removing the queue for a second, and may be stopped. Continue or end that process (`fuser` on the queue's file shows it)."
     )]
     Leaving,
     /// The namespace can't be used.
@@ -97,7 +105,7 @@ fn raise(what: &str, value: u64, max: u64) -> &'static str {
     };
     match (value, max < most.into()) {
         (0, _) => "",
-        (_, true) => "; that is the namespace's limit, which its owner can raise",
+        (_, true) => "; {max} is the namespace's limit, and the namespace's owner can raise it",
         (_, false) => "; no queue can have more",
     }
 }
@@ -115,7 +123,7 @@ fn too_many(limit: u32) -> String {
 }
 
 impl OpenError {
-    /// Returns whether [`repair`](crate::posix::repair) may repair the refused queue. A damaged queue beyond repair has lost its
+    /// Returns whether [`repair`](crate::posix::repair) may repair the refused queue. A corrupted queue beyond repair has lost its
     /// basic attributes and can only be removed.
     ///
     /// ```
@@ -207,7 +215,7 @@ impl From<FileError> for OpenError {
 
 impl From<Fault> for OpenError {
     fn from(fault: Fault) -> Self {
-        let damaged = OpenError::from(SegmentError::Damaged("its memory"));
+        let damaged = OpenError::from(SegmentError::Damaged("a value in its memory is invalid"));
         match fault {
             Fault::Damaged | Fault::OwnedByCaller => damaged,
             fault => QueueError::of(fault, damaged),
@@ -267,13 +275,13 @@ pub enum UnlinkError {
     #[error("no queue has this name")]
     NotFound,
     /// EACCES: only a queue's owner, or root, may unlink it.
-    #[error("only the queue's owner may unlink it")]
+    #[error("only the queue's owner or root can unlink the queue: run as one of them")]
     PermissionDenied,
     /// The namespace can't be used.
     #[error(transparent)]
     Namespace(#[from] NamespaceError),
     /// Another error of the system.
-    #[error("unlink: {0}")]
+    #[error("unlink of the queue's file failed: {0}")]
     System(std::io::Error),
 }
 
@@ -306,8 +314,8 @@ mod tests {
     #[test]
     fn only_a_limit_that_can_be_raised_is_said_to_be_raisable() {
         let text = |what, value, max| OpenError::InvalidAttributes { what, value, max }.to_string();
-        assert!(text("max_messages", 21, 20).ends_with("which its owner can raise"));
-        assert!(text("message_size", 2 << 20, 1 << 20).ends_with("which its owner can raise"));
+        assert!(text("max_messages", 21, 20).ends_with("owner can raise it"));
+        assert!(text("message_size", 2 << 20, 1 << 20).ends_with("owner can raise it"));
         assert!(text("max_messages", 1 << 21, 1 << 20).ends_with("no queue can have more"));
         assert!(text("message_size", 17 << 20, 16 << 20).ends_with("no queue can have more"));
         assert!(text("message_size", 0, 16 << 20).ends_with("not 0"));

@@ -24,7 +24,7 @@ pub enum QueueError {
     #[error("the queue's file has no room for this message: receive messages first")]
     UsedUp,
     /// EBADMSG: the shared memory holds a state that no operation leaves there.
-    #[error("the queue's shared memory is damaged")]
+    #[error("the queue's shared memory is corrupted: repair or remove the queue")]
     Damaged,
     /// EDEADLK: the calling thread was interrupted inside a call on the same queue, see [`crate::signals::defer`].
     #[error(

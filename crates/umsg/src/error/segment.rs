@@ -9,7 +9,7 @@ use umsg_shm::sys::required::Refused;
 #[non_exhaustive]
 pub enum SegmentError {
     /// EINVAL: the file is not a segment of this kind of queue.
-    #[error("{0}: not a queue of umsg, or a queue of another kind")]
+    #[error("not a umsg queue of this kind ({0})")]
     NotAQueue(&'static str),
     /// EINVAL: the file is a segment of another version or layout.
     #[error("{}", other_version(*.found, *.expected))]
@@ -21,11 +21,11 @@ pub enum SegmentError {
         expected: u32,
     },
     /// EBADMSG: the header contradicts itself or the file's length.
-    #[error("the queue's file is damaged: {0}")]
+    #[error("the queue's file is corrupted ({0}): repair or remove the queue")]
     Damaged(&'static str),
     /// ENOMEM: no address space to map the file.
     #[error(
-        "the queue's file of {len} bytes can't be mapped, because the address space is exhausted: raise the process's limit (ulimit -v), or make a smaller queue"
+        "the queue's file of {len} bytes does not fit into the process's address space. Raise the limit (ulimit -v), or create a smaller queue."
     )]
     NoAddressSpace {
         /// Length of the file, in bytes.
@@ -33,7 +33,7 @@ pub enum SegmentError {
     },
     /// EFBIG: the process may not make a file of the queue's length.
     #[error(
-        "the queue's file needs {len} bytes, more than the process may make: raise the process's limit (ulimit -f), or make a smaller queue"
+        "the queue's file needs {len} bytes, which exceeds the process's limit on file sizes. Raise the limit (ulimit -f), or create a smaller queue."
     )]
     FileTooLarge {
         /// Length of the file, in bytes.
@@ -54,7 +54,7 @@ pub enum SegmentError {
     /// queue; each registers with a file in the namespace's directory that it keeps locked. Without that file other processes
     /// would not learn of this process's death.
     #[error(
-        "this process can't make the file by which processes in other PID or time namespaces would learn of its death: {call}: {error}. Give it write access to the directory of queues, or run it in the namespaces of the queue's creator."
+        "{call} failed on this process's life file, which a queue shared by several PID or time namespaces needs: {error}. Give the process write access to the namespace's directory, or run it in the PID and time namespaces of the queue's creator."
     )]
     Unregistered {
         /// The system call that failed.
@@ -63,7 +63,7 @@ pub enum SegmentError {
         error: io::Error,
     },
     /// Another error of the system.
-    #[error("{call}: {error}")]
+    #[error("the system call {call} failed: {error}")]
     System {
         /// The system call.
         call: &'static str,
@@ -76,18 +76,16 @@ pub enum SegmentError {
 fn other_version(found: u32, expected: u32) -> String {
     match found == expected {
         true => format!(
-            "the queue has format {expected} with another layout: another build of umsg made it, or bytes 12 to 15 of its file were overwritten. \
-             Remove the queue."
+            "the queue's file has format {expected} with another layout, so another build of umsg created it. Use that build, or remove the queue."
         ),
         false => format!(
-            "the queue has format {found}, and this umsg reads format {expected}: another version of umsg made it, or bytes 8 to 11 of its file were \
-             overwritten. Remove the queue, or use the umsg that made it."
+            "the queue's file has format {found}, and this umsg reads only format {expected}. Use the version of umsg that created the queue, or remove the queue."
         ),
     }
 }
 
 impl SegmentError {
-    /// Returns whether a repair may repair the queue. A damaged queue beyond repair has lost its basic attributes and can only
+    /// Returns whether a repair may repair the queue. A corrupted queue beyond repair has lost its basic attributes and can only
     /// be removed.
     ///
     /// ```

@@ -1,4 +1,4 @@
-//! What can be wrong with a namespace, and what to do about it.
+//! Errors of a namespace, with advice.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs;
 use rustix::io::Errno;
 
-/// Why a namespace can't be used. Every message ends with what to do.
+/// The reason why a namespace can't be used. Every message ends with advice.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NamespaceError {
@@ -17,7 +17,7 @@ pub enum NamespaceError {
         path: PathBuf,
     },
     /// A symbolic link is in place of the directory (`ELOOP`): a process that may change the link chooses the queues.
-    #[error("{path} is a symbolic link: set UMSG_DIR to the directory itself", path = .path.display())]
+    #[error("{path} is a symbolic link: set UMSG_DIR to the target of the link", path = .path.display())]
     Symlink {
         /// The link.
         path: PathBuf,
@@ -28,14 +28,14 @@ pub enum NamespaceError {
         /// The path that is no directory.
         path: PathBuf,
     },
-    /// The directory is no namespace, and it was asked for by a process that only looks (`ENOENT`).
-    #[error("{path} is not a directory of queues: create a queue in it if it is empty, or set UMSG_DIR to the directory that holds the queues", path = .path.display())]
+    /// The directory is no namespace, and the call only reads namespaces (`ENOENT`).
+    #[error("{path} is not a namespace: set UMSG_DIR to the namespace's directory, or create a first queue in {path} if it is empty", path = .path.display())]
     NotANamespace {
         /// The directory.
         path: PathBuf,
     },
-    /// The directory is no namespace and holds other files, so it was hardly meant to become one (`ENOTEMPTY`).
-    #[error("{path} holds other files, such as {file:?}, and can't become a directory of queues: set UMSG_DIR to an empty directory, for instance a new one in /dev/shm", path = .path.display(), file = .file)]
+    /// The directory holds other files and is probably not meant to become a namespace (`ENOTEMPTY`).
+    #[error("{path} holds other files, such as {file:?}, and can't become a namespace. Set UMSG_DIR to an empty directory, for example a new directory in /dev/shm.", path = .path.display(), file = .file)]
     HoldsOtherFiles {
         /// The directory.
         path: PathBuf,
@@ -43,17 +43,17 @@ pub enum NamespaceError {
         file: OsString,
     },
     /// The directory belongs to a user that could tamper with the queues (`EACCES`).
-    #[error("user {owner} owns {path}, and only root or user {trusted} may own it: have it removed, or set UMSG_DIR to a directory of your own", path = .path.display())]
+    #[error("{path} belongs to user {owner}, but must belong to root or user {trusted}. Ask root to remove it, or set UMSG_DIR to a directory of your own.", path = .path.display())]
     Stranger {
         /// The directory.
         path: PathBuf,
         /// Its owner's user id.
         owner: u32,
-        /// Whose it might be apart from root: the caller's effective user id, or the owner of the namespace.
+        /// The user that may own it besides root: the caller's effective user id, or the namespace's owner.
         trusted: u32,
     },
-    /// Others may write in the directory and it is not sticky, so they could replace queues (`EACCES`).
-    #[error("other users can write to {path} (mode {mode:04o}), which is not sticky: chmod go-w {path} makes it private, chmod +t {path} lets users share it", path = .path.display())]
+    /// Other users can write in the directory, and it is not sticky. So they could replace queues (`EACCES`).
+    #[error("other users can write to {path} (mode {mode:04o}), and it is not sticky. Run `chmod go-w {path}` for a private namespace, or `chmod +t {path}` for a shared one.", path = .path.display())]
     Tamperable {
         /// The directory.
         path: PathBuf,
@@ -66,8 +66,8 @@ pub enum NamespaceError {
         /// The directory.
         path: PathBuf,
     },
-    /// The caller may not make or remove files in the directory (`EACCES`; `EROFS` for a read-only file system), or no process can (`ENOENT`:
-    /// it is the kernel's, such as /proc).
+    /// The caller can't create or remove files in the directory. The file system refuses it (`EACCES`), is read-only (`EROFS`),
+    /// or belongs to the kernel, such as /proc (`ENOENT`).
     #[error("{}", why_not_writable(.path, *.errno))]
     NotWritable {
         /// The directory.
@@ -76,18 +76,18 @@ pub enum NamespaceError {
         errno: i32,
     },
     /// The directory has no sub-directory for queues and the caller may not make it (`ENOENT`).
-    #[error("{path} is missing, and only the namespace's owner or root can make it: ask them, or set UMSG_DIR to a directory of your own", path = .path.display())]
+    #[error("{path} is missing: ask the namespace's owner or root to create it, or set UMSG_DIR to a directory of your own", path = .path.display())]
     NoQueuesDirectory {
         /// The missing sub-directory.
         path: PathBuf,
     },
-    /// The caller may not read the namespace's record (`EACCES`), which all processes may as it is made.
-    #[error("this user can't read {path}: ask its owner for chmod 644, or to remove it, which restores the default limits", path = .path.display())]
+    /// The caller can't read the namespace's record (`EACCES`). A new record is readable by all users, so a user has changed its mode.
+    #[error("this user can't read {path}. Ask its owner to run `chmod 644 {path}`, or to remove the file, which restores the default limits.", path = .path.display())]
     RecordNotReadable {
         /// The record.
         path: PathBuf,
     },
-    /// The namespace's record makes no sense (`EBADMSG`).
+    /// The namespace's record is corrupted (`EBADMSG`).
     #[error("{path} is damaged ({what}): remove it to restore the default limits", path = .path.display())]
     RecordDamaged {
         /// The record.
@@ -106,11 +106,11 @@ pub enum NamespaceError {
         known: u32,
     },
     /// A limit is out of its range (`EINVAL`).
-    #[error("{limit} is {value}: choose between {least} and {most}")]
+    #[error("{limit} is {value}, and must be from {least} to {most}")]
     InvalidLimit {
         /// The field of [`Limits`](super::Limits).
         limit: &'static str,
-        /// What was asked for.
+        /// The requested value.
         value: u64,
         /// The least that is allowed.
         least: u64,
@@ -118,22 +118,22 @@ pub enum NamespaceError {
         most: u64,
     },
     /// Only the namespace's owner or root may do this (`EPERM`).
-    #[error("only {who} may {action} {path}: run this as one of them", path = .path.display())]
+    #[error("only {who} may {action} {path}: run the program as that user", path = .path.display())]
     NotPermitted {
         /// The namespace's directory.
         path: PathBuf,
         /// What was refused.
         action: &'static str,
-        /// The users that may.
+        /// The users with that permission.
         who: &'static str,
     },
     /// Another process has been changing the names of queues for too long (`EBUSY`): it was stopped.
-    #[error("{path}: {who} was stopped while it made or removed a queue: continue it (kill -CONT), or end it",
+    #[error("{path}: {who} is stopped while it creates or removes a queue. Continue that process (kill -CONT PID), or end it.",
              path = .path.display(), who = holder.map_or("another process".to_owned(), |process| format!("process {process}")))]
     Busy {
         /// The directory of the queues.
         path: PathBuf,
-        /// The process, if /proc/locks says.
+        /// The process, if /proc/locks names it.
         holder: Option<u32>,
     },
     /// No file descriptor is left (`EMFILE` of the process, `ENFILE` of the system).
@@ -148,11 +148,11 @@ pub enum NamespaceError {
     )]
     NoProc,
     /// A system call failed in another way.
-    #[error("{call} on {path}: {error}; correct the cause, or set UMSG_DIR to another directory", path = .path.display(), error = Errno::from_raw_os_error(*.errno))]
+    #[error("system call {call} failed on {path}: {error}. Set UMSG_DIR to another directory if the error persists.", path = .path.display(), error = Errno::from_raw_os_error(*.errno))]
     System {
         /// The system call.
         call: &'static str,
-        /// On what.
+        /// The path that the call names.
         path: PathBuf,
         /// Its errno.
         errno: i32,
@@ -160,7 +160,7 @@ pub enum NamespaceError {
 }
 
 impl NamespaceError {
-    /// The errno for callers that know no more than a number.
+    /// Returns the errno, for callers that can report only a number.
     ///
     /// ```
     /// let error = umsg::Namespace::existing("/none/at/all").unwrap_err();
@@ -211,13 +211,13 @@ impl NamespaceError {
             }
             Errno::ACCESS | Errno::PERM => not_writable(path, Errno::ACCESS),
             Errno::ROFS => not_writable(path, error),
-            // The directory is there, and says so of what would be made in it.
+            // The directory exists, but its file system answers ENOENT to the creation of files, as /proc does.
             Errno::NOENT if is_directory(path) => not_writable(path, error),
             _ => NamespaceError::looking(call, path, error),
         }
     }
 
-    /// The error of a system call that nothing more specific fits.
+    /// Returns the error of a system call that has no variant of its own.
     pub(super) fn system(call: &'static str, path: &Path, error: Errno) -> NamespaceError {
         let errno = error.raw_os_error();
         match error {
@@ -231,12 +231,12 @@ impl NamespaceError {
     }
 }
 
-/// By a call that sandboxes know: the standard library's statx(2) has no substitute where a sandbox answers EPERM.
+/// Uses stat(2), because sandboxes allow it. The standard library uses statx(2), and has no fallback if a sandbox answers EPERM.
 pub(super) fn is_directory(path: &Path) -> bool {
     fs::stat(path).is_ok_and(|stat| fs::FileType::from_raw_mode(stat.st_mode).is_dir())
 }
 
-/// Whether a call that makes a name in a directory is not allowed although the directory is the caller's to write in. A rename
+/// Returns whether a sandbox refused the call: the caller may write in the directory, and the call still failed. A rename
 /// can also be denied because of the file that it replaces.
 fn is_refused_by_a_sandbox(call: &str, directory: &Path) -> bool {
     matches!(
@@ -251,7 +251,7 @@ fn is_refused_by_a_sandbox(call: &str, directory: &Path) -> bool {
     .is_ok()
 }
 
-/// What helps where there is no directory.
+/// Advice for a missing directory.
 fn missing(path: &Path) -> String {
     let path = path.display().to_string();
     match path.as_str() {
@@ -260,7 +260,7 @@ fn missing(path: &Path) -> String {
     }
 }
 
-/// What helps where nothing can be made or removed.
+/// Advice for a directory in which the caller can't create or remove files.
 fn why_not_writable(path: &Path, errno: i32) -> String {
     let path = path.display();
     if errno == Errno::ROFS.raw_os_error() {
@@ -269,7 +269,7 @@ fn why_not_writable(path: &Path, errno: i32) -> String {
         );
     }
     format!(
-        "{path}: this user can't make or remove files there: set UMSG_DIR to a directory of your own, for instance in /dev/shm"
+        "this user can't create or remove files in {path}: set UMSG_DIR to a directory of your own, for example in /dev/shm"
     )
 }
 

@@ -1,4 +1,4 @@
-//! What can go wrong with one queue's file.
+//! Errors of a queue's file.
 
 use rustix::io::Errno;
 
@@ -13,7 +13,7 @@ pub(crate) enum FileError {
     /// `EEXIST`
     #[error("the queue exists")]
     AlreadyExists,
-    /// `EACCES`; for unlink also where the file system says `EPERM`, as mq_unlink does.
+    /// `EACCES`. For unlink, also if the file system answers `EPERM`, as in mq_unlink.
     #[error("the permissions of the queue do not allow it")]
     Denied,
     /// `EISDIR`: a directory has the queue's name.
@@ -48,7 +48,7 @@ pub(crate) enum FileError {
         /// Its errno.
         errno: i32,
     },
-    /// Not the file but the namespace.
+    /// An error of the namespace.
     #[error(transparent)]
     Namespace(#[from] NamespaceError),
 }
@@ -71,7 +71,7 @@ impl FileError {
         errno.raw_os_error()
     }
 
-    /// What an errno of `call` means for the file.
+    /// Converts an errno of `call`.
     pub(super) fn of(call: &'static str, error: Errno) -> FileError {
         let errno = error.raw_os_error();
         match error {
@@ -89,7 +89,7 @@ impl FileError {
     }
 }
 
-/// Whether permissions of a file or a directory can deny a call. On a descriptor that is open only a sandbox refuses a call.
+/// Whether permissions of a file or a directory can deny a call. If the descriptor is already open, only a sandbox can refuse the call.
 fn takes_a_path(call: &str) -> bool {
     !matches!(
         call,

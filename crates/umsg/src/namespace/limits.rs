@@ -207,7 +207,7 @@ impl Namespace {
 /// Returns the home in the record, if it is of this boot.
 fn home_to_record(directory: &Directory) -> Result<Home, NamespaceError> {
     let here = Home::of_caller()?;
-    // A damaged record, or one of another user, is replaced.
+    // A corrupted record, or one of another user, is replaced.
     let recorded = record::read(directory)
         .ok()
         .flatten()

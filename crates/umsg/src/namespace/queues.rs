@@ -502,7 +502,7 @@ mod tests {
                 error,
                 NamespaceError::NoQueuesDirectory { path: queues(&dir) }
             );
-            assert!(error.to_string().contains("owner or root can make it"));
+            assert!(error.to_string().contains("owner or root to create it"));
         });
     }
 

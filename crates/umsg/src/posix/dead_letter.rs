@@ -80,14 +80,14 @@ pub enum Undelivered {
     /// The queue's owner has named no dead-letter queue, though the queue's memory names one. A process has overwritten the memory, or the
     /// owner of the file or of its label has changed since.
     #[error(
-        "its owner has named no dead-letter queue, or the queue's file has another owner since"
+        "the queue's owner has named no dead-letter queue, or the queue's file has changed its owner"
     )]
     Unnamed,
     /// There is no dead-letter queue.
     #[error("the dead-letter queue does not exist")]
     Missing,
     /// The dead-letter queue belongs to another user than the queue.
-    #[error("the dead-letter queue belongs to another user than the queue")]
+    #[error("the queue and the dead-letter queue have different owners")]
     OtherOwner,
     /// The caller may not send to the dead-letter queue.
     #[error("the dead-letter queue's mode does not let this user send to it")]

@@ -8,7 +8,7 @@ use rustix::fd::{AsFd, BorrowedFd};
 use std::ffi::OsStr;
 
 /// Inspects a queue: blocked processes, the owners of its locks and whether they live, past repairs, and wrong bytes. The call
-/// changes nothing and takes no lock. It also inspects a queue that is too damaged to be opened.
+/// changes nothing and takes no lock. It also inspects a queue that is too corrupted to be opened.
 ///
 /// ```
 /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -25,7 +25,7 @@ use std::ffi::OsStr;
 ///
 /// # Errors
 /// The errors of [`OpenOptions::open`](super::OpenOptions::open) for inspection, without
-/// [`SegmentError::Damaged`](crate::SegmentError::Damaged): the diagnosis reports damage.
+/// [`SegmentError::Damaged`](crate::SegmentError::Damaged): the diagnosis reports corruption.
 pub fn diagnose(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<Diagnosis, OpenError> {
     let name = QueueName::parse(name.as_ref())?;
     let file = namespace.open_queue_file(&name, FileAccess::Read, false)?;
@@ -34,11 +34,11 @@ pub fn diagnose(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<Diagno
     Ok(diagnosis)
 }
 
-/// Repairs the damage that [`diagnose`] finds in a queue, as far as possible.
+/// Repairs the corruption that [`diagnose`] finds in a queue, as far as possible.
 ///
 /// The repair finishes the work of dead processes, as the next calls would do. It rebuilds a corrupted queue from its intact
 /// messages, and keeps their order, leases and waiters. It corrects a wrong word of the header if other words determine that
-/// word. It clears the mark of damage once no fault is left. Meanwhile another process that uses the queue may find it empty or
+/// word. It clears the corruption mark once no fault is left. Meanwhile another process that uses the queue may find it empty or
 /// full for a moment, or get EBADMSG. A process that keeps overwriting the queue corrupts it again.
 ///
 /// ```
@@ -55,10 +55,10 @@ pub fn diagnose(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<Diagno
 ///
 /// # Errors
 /// The errors of [`diagnose`]. The caller must have permission to read and write the queue's file. [`Repaired::failed`] and
-/// [`Repaired::after`] name the damage that remains.
+/// [`Repaired::after`] name the corruption that remains.
 ///
 /// # If the process dies
-/// The queue is as damaged as before, or less. A repair can be repeated.
+/// The queue is as corrupted as before, or less. A repair can be repeated.
 pub fn repair(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<Repaired, OpenError> {
     let name = QueueName::parse(name.as_ref())?;
     let file = namespace.open_queue_file(&name, FileAccess::ReadWrite, false)?;

@@ -133,7 +133,7 @@ impl OpenOptions {
             match found {
                 Err(OpenError::NotFound) if self.create => {}
                 Ok(_) if self.create && self.exclusive => return Err(OpenError::AlreadyExists),
-                // The queue exists, even if it is damaged or the caller has no permission.
+                // The queue exists, even if it is corrupted or the caller has no permission.
                 Err(_) if self.create && self.exclusive && exists(namespace, name) => {
                     return Err(OpenError::AlreadyExists);
                 }

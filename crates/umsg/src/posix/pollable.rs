@@ -43,7 +43,7 @@ impl Queue {
     ///
     /// # Errors
     /// EMFILE, ENFILE; EACCES if the caller may make no file in the namespace; EOPNOTSUPP if the queue's namespace is not known;
-    /// ENOSPC, ENOMEM; EAGAIN if a process was stopped inside an operation on this queue; EBADMSG if the queue is damaged.
+    /// ENOSPC, ENOMEM; EAGAIN if a process was stopped inside an operation on this queue; EBADMSG if the queue is corrupted.
     ///
     /// # If the process dies
     /// If a poller dies, other processes signal its descriptor in vain for a while. If a process dies while it signals, a poller

@@ -149,7 +149,7 @@ impl Queue {
                 open: true,
             }),
             Err(fault) => {
-                // This fails if more than the message's place is damaged, or a lock's owner is stopped.
+                // This fails if more than the message's place is corrupted, or a lock's owner is stopped.
                 let _ = self.engine.cancel(me, &handle, deadline);
                 Err(self.send_error(fault.into()))
             }
@@ -317,7 +317,7 @@ impl Drop for Reservation<'_> {
                 self.queue
                     .engine
                     .cancel(thread::current(), &self.handle, Deadline::Never);
-            // Every other error means that the queue is damaged.
+            // Every other error means that the queue is corrupted.
             if cancelled == Err(Refused::Fault(Fault::OwnedByCaller)) {
                 self.abandon();
             }

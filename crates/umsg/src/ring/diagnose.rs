@@ -25,7 +25,7 @@ use std::ffi::OsStr;
 /// As [`posix::diagnose`](crate::posix::diagnose).
 ///
 /// # Errors
-/// The errors of [`find`](super::find), without damage.
+/// The errors of [`find`](super::find), without corruption.
 pub fn diagnose(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<Diagnosis, RingError> {
     let name = QueueName::parse(name.as_ref()).map_err(OpenError::from)?;
     let file = namespace.open_file_in(RINGS, &name, FileAccess::Read, false);

@@ -7,16 +7,18 @@ use crate::error::{OpenError, QueueError, SegmentError, from_fault};
 #[non_exhaustive]
 pub enum SendError {
     /// EBADFD: the ring is disabled, see [`Ring::enable`](super::Ring::enable).
-    #[error("the ring is not enabled yet")]
+    #[error("the ring is disabled: wait until its owner enables it")]
     Disabled,
     /// EPIPE: the ring was closed by its owner.
-    #[error("the ring was closed")]
+    #[error(
+        "the ring's owner closed the ring: open the ring again when a process has created it again"
+    )]
     Closed,
     /// EOWNERDEAD: the ring's owner died.
-    #[error("the ring's owner died")]
+    #[error("the ring's owner died: open the ring again when a process has created it again")]
     OwnerDead,
     /// EAGAIN: the ring and its overflow are full.
-    #[error("the ring and its overflow are full")]
+    #[error("the ring and its overflow are full: wait until the receiver takes messages")]
     Full,
     /// ETIMEDOUT: the deadline passed before there was room.
     #[error("timed out waiting for room in the ring")]
@@ -40,11 +42,11 @@ pub enum SendError {
         max: usize,
     },
     /// EINTR: a signal handler ran while the call waited.
-    #[error("interrupted by a signal handler")]
+    #[error("a signal handler interrupted the call: repeat the call")]
     Interrupted,
     /// EAGAIN: as many descriptors are on their way as a socket holds: `net.unix.max_dgram_qlen`, mostly 10, and one more.
     #[error(
-        "too many descriptors are on their way to the receiver: try again after it has received"
+        "too many descriptors are on their way to the receiver: try again after the receiver has taken some"
     )]
     TooManyDescriptors,
     /// The descriptor could not be passed on.
@@ -96,7 +98,7 @@ pub enum ReceiveError {
     #[error("timed out waiting for messages")]
     TimedOut,
     /// EINTR: a signal handler ran while the call waited.
-    #[error("interrupted by a signal handler")]
+    #[error("a signal handler interrupted the call: repeat the call")]
     Interrupted,
     /// EINVAL: the ring never holds so many messages at once.
     #[error("the ring holds at most {max} messages, its overflow included")]
@@ -156,13 +158,17 @@ pub enum RingError {
         max: u64,
     },
     /// ENOENT: no ring has this name.
-    #[error("no ring has this name")]
+    #[error(
+        "no ring has this name: correct the name, or start the program that receives from the ring"
+    )]
     NotFound,
     /// EINVAL: the file is a queue, not a ring.
-    #[error("the queue of this name is not a ring")]
+    #[error("the name belongs to a queue, not to a ring: choose another name")]
     NotARing,
     /// EBUSY: another living process owns the ring.
-    #[error("process {0} owns the ring")]
+    #[error(
+        "the ring exists already, and process {0} owns it: choose another name, or end that process"
+    )]
     Owned(u32),
     /// The errors that opening a queue and opening a ring share.
     #[error("{}", of_a_ring(.0))]
@@ -176,28 +182,28 @@ fn of_a_ring(error: &OpenError) -> String {
             "a ring's name must be a slash followed by 1 to 255 bytes, such as /jobs"
         }
         OpenError::DeniedName => {
-            "a ring's name must contain no slash except the first, and must not be /. or /.."
+            "a ring's name must not be /. or /.., and must contain no slash except the first"
         }
         OpenError::NameTooLong => "a ring's name must have at most 255 bytes after its slash",
         OpenError::NotFound => return RingError::NotFound.to_string(),
         OpenError::AlreadyExists => "a ring of this name exists already",
         OpenError::SecondName => {
-            "the ring's file has a second hard link, through which other users may use the ring: remove the link that the owner did not create"
+            "the ring's file has a second hard link, so other users can use the ring. Remove the link that the owner did not create."
         }
         OpenError::PermissionDenied => "permission denied by the ring's mode or by its directory",
         OpenError::Segment(SegmentError::NotAQueue(what)) => {
-            return format!("{what}: not a ring of umsg");
+            return format!("not a umsg ring ({what})");
         }
         OpenError::Segment(SegmentError::OtherVersion { found, expected }) => {
             return match found == expected {
-                true => "the ring was made by another build of umsg, with another layout of the same format: remove it".to_owned(),
+                true => "another build of umsg created the ring, with another layout of the same format: remove the ring".to_owned(),
                 false => format!(
                     "the ring has format {found}, and this umsg reads format {expected}: remove it"
                 ),
             };
         }
         OpenError::Segment(SegmentError::Damaged(what)) => {
-            return format!("the ring's file is damaged: {what}");
+            return format!("the ring's file is corrupted ({what}): repair or remove the ring");
         }
         other => return other.to_string(),
     };

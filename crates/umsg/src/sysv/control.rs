@@ -246,7 +246,7 @@ impl Queue {
 
 /// Removes the queue with an identifier, as [`Queue::remove`] does.
 ///
-/// A queue that is damaged or of another version loses its names, if the caller is the file's owner or root. The caller needs
+/// A queue that is corrupted or of another version loses its names, if the caller is the file's owner or root. The caller needs
 /// no address space for the queue.
 ///
 /// ```

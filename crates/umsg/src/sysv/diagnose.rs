@@ -9,7 +9,7 @@ use crate::namespace::{Entry, Files, KeySymlink, Namespace, key_symlink_name};
 use rustix::fd::{AsFd, BorrowedFd};
 
 /// Examines the queue of a key, as [`posix::diagnose`](crate::posix::diagnose) does. It takes no lock and changes nothing. The queue may
-/// be so damaged that it can't be opened.
+/// be so corrupted that it can't be opened.
 ///
 /// ```
 /// # let dir = tempfile::tempdir_in("/dev/shm")?;

@@ -41,7 +41,7 @@ pub struct Entry {
     /// The time of the last change of owner, mode or size, or of the creation, in whole seconds; None if it can't be read.
     pub changed: Option<SystemTime>,
     /// Whether the queue's memory could be read. It is false if the queue's mode gives the caller no access, or if the queue is
-    /// damaged or of another version. Then the identifier and the key are right, and owner and mode are those of the file. The
+    /// corrupted or of another version. Then the identifier and the key are right, and owner and mode are those of the file. The
     /// file's mode has read and write permission where the queue's mode has one of them. All other fields are 0 or None.
     pub readable: bool,
 }
@@ -79,7 +79,7 @@ impl Entry {
         }
     }
 
-    /// Describes a queue whose file can't be opened or is damaged.
+    /// Describes a queue whose file can't be opened or is corrupted.
     pub(super) fn of_file(id: i32, key: i32, stat: &Stat) -> Entry {
         Entry::with(id, key, Rights::of_file(stat))
     }

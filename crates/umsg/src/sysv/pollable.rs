@@ -42,7 +42,7 @@ impl Queue {
     /// - EMFILE, ENFILE, ENOSPC, ENOMEM.
     /// - EACCES if the caller may make no file in the namespace.
     /// - EAGAIN if a process was stopped inside of an operation on this queue.
-    /// - EBADMSG if the queue is damaged.
+    /// - EBADMSG if the queue is corrupted.
     /// - EINVAL if the queue was removed.
     /// - EOPNOTSUPP if the queue's namespace is not known, or if the queue is another user's and the file system has no access
     ///   control lists.

@@ -7,7 +7,7 @@
 //! A search takes no lock. Names may change meanwhile: then the answer was right at some moment during the call.
 //!
 //! A queue exists if its key symlink and its file exist, see the table in `namespace/msg/mod.rs`. The header only tells whether the queue
-//! was removed meanwhile, or whether the file belongs to another queue. Any other header is damaged, and its queue exists
+//! was removed meanwhile, or whether the file belongs to another queue. Any other header is corrupted, and its queue exists
 //! nevertheless.
 
 use super::create;
@@ -188,7 +188,7 @@ pub(super) fn behind(files: &mut Files, link: &Entry) -> Result<Behind, OpenErro
 /// Whether an intact header belongs to another queue than the key symlink's.
 ///
 /// Then the file belongs to an unfinished queue, or to a queue with its own key symlink, or the key symlink is gone. The own key symlink may have
-/// another index if the file has two names. Any other header is damaged.
+/// another index if the file has two names. Any other header is corrupted.
 fn is_anothers(
     files: &Files,
     file: &OwnedFd,

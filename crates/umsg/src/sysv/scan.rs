@@ -215,7 +215,7 @@ pub(super) fn entry_behind(
     match behind(files, link)? {
         Behind::Nothing => Ok(None),
         Behind::Queue(_, said) => Ok(Some(Entry::of_summary(&said))),
-        // A damaged queue exists, too.
+        // A corrupted queue exists, too.
         Behind::Closed | Behind::Unusable(..) => Ok(files
             .stat(link.index)?
             .map(|stat| Entry::of_file(link.id, link.key, &stat))),

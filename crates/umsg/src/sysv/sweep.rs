@@ -183,7 +183,7 @@ fn is_none(files: &mut Files, index: u32, said: &Summary) -> bool {
         || matches!(has_key_symlink(files, said), Ok(false)) && !is_anybodys(files, index)
 }
 
-/// Whether a key symlink leads to a queue at this index, damaged or not.
+/// Whether a key symlink leads to a queue at this index, corrupted or not.
 fn is_anybodys(files: &mut Files, index: u32) -> bool {
     let Ok(mut links) = files.entries() else {
         return true;

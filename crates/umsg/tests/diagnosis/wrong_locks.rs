@@ -85,7 +85,7 @@ fn a_lock_is_taken_from_a_process_that_does_not_use_the_queue() {
                 }
                 other => panic!("{what}: {other:?}"),
             }
-            assert_one_is_stuck(&patient.diagnose(), "does not have the queue's file mapped");
+            assert_one_is_stuck(&patient.diagnose(), "which does not use the queue");
             assert_is_repaired(&mut patient, &what);
         }
     }

@@ -69,7 +69,7 @@ fn a_sender_whose_waiting_message_makes_no_sense_sends_it_again_when_there_is_ro
         assert!(repaired.after.is_healthy(), "{what}: {repaired:#?}");
         assert_eq!(repaired.kept, Some(u64::from(MESSAGES) + 1), "{what}");
         assert!(
-            repaired.done.concat().contains(" 0 made no sense"),
+            repaired.done.concat().contains(" 0 corrupted and dropped"),
             "{what}: {:?}",
             repaired.done
         );

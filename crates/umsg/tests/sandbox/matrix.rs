@@ -18,21 +18,21 @@ const UNNAMED: i32 = 4;
 /// Errors that name the missing permission, not the call.
 const OTHER_WORDS: &[(&str, &str)] = &[
     // An unlink that the system does not permit is one of another user's queue.
-    ("unlinkat", "owner may unlink"),
-    ("unlinkat", "can't make or remove files"),
+    ("unlinkat", "owner or root can unlink"),
+    ("unlinkat", "can't create or remove files"),
     // A directory is opened and read in one step.
-    ("getdents64", "open on"),
+    ("getdents64", "open failed on"),
     ("getdents64", "can't search"),
     // The errors say chmod, as people do.
-    ("fchmodat", "chmod on"),
-    ("pread64", "read on"),
+    ("fchmodat", "chmod failed on"),
+    ("pread64", "read failed on"),
     // A record is written and given its mode in one step.
-    ("fchmod", "write on"),
+    ("fchmod", "write failed on"),
     // A ring's socket is made, bound and given its mode in one step.
     ("socket", "bind"),
     ("fchmodat", "bind"),
     ("sendmsg", "the descriptor could not be passed on"),
-    ("renameat", "can't make or remove files"),
+    ("renameat", "can't create or remove files"),
 ];
 
 fn names(path: &Path, call: &str, error: &str) -> bool {

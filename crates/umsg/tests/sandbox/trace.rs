@@ -81,7 +81,7 @@ fn watch(listener: &OwnedFd, note: &mut dyn FnMut(libc::c_long)) {
     }
 }
 
-/// The calls of a path, from opening its namespace to its end.
+/// Counts the system calls of a path, from the opening of its namespace to the end of the path.
 fn calls_of(path: &Path) -> Counts {
     let place = Place::new();
     path.furnish(&place);

@@ -55,7 +55,7 @@ pub const DEFECTS: &[Defect] = &[
         file: "umsg-shm/src/posix_engine/recover.rs",
         old: "    leave_queue(receiving, engine, node.slot.get())?;\n",
         new: "",
-        finding: &["was received 2 times", "memory is damaged"],
+        finding: &["was received 2 times", "memory is corrupted"],
     },
     Defect {
         name: "posix-slot-leak",
@@ -73,7 +73,7 @@ pub const DEFECTS: &[Defect] = &[
         file: "umsg-shm/src/posix_engine/recover.rs",
         old: "receiver.set_stored(receiving, messages, bytes);",
         new: "receiver.set_stored(receiving, messages + u64::from(messages > 2), bytes);",
-        finding: &["memory is damaged"],
+        finding: &["memory is corrupted"],
     },
     Defect {
         name: "posix-batch-half",
@@ -82,7 +82,7 @@ pub const DEFECTS: &[Defect] = &[
         file: "umsg-shm/src/posix_engine/recover.rs",
         old: "Some(end) => batch::take_back(sending, segment, sent, end)?,",
         new: "Some(_) => {}",
-        finding: &["half of the batch", "memory is damaged"],
+        finding: &["half of the batch", "memory is corrupted"],
     },
     Defect {
         name: "posix-sender-unwoken",

@@ -57,7 +57,7 @@ fn options_to_repeat(line: &str) -> Option<&str> {
 }
 
 impl Tests {
-    /// The counts in the last line of a test program: "test result: ok. 3 passed; 0 failed; ...". None in any other.
+    /// Returns the counts in the last line of a test program, such as "test result: ok. 3 passed; 0 failed; ...". Any other line has counts of zero.
     fn of_line(line: &str) -> Self {
         let mut tests = Self::default();
         let Some(counts) = line.strip_prefix("test result: ") else {

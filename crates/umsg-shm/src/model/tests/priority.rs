@@ -96,7 +96,7 @@ fn a_higher_priority_comes_first_once_its_send_has_returned() {
 fn a_higher_priority_is_seen_behind_a_backlog() {
     explore("priority: behind a backlog", 3, Slices::Endless, || {
         let log = Log::of(&[1, 1, 2]);
-        // The word does not change for a while: the fast path is taken.
+        // The one-priority word does not change during these sends, so they take the fast path.
         log.queue.direct(|queue, me| {
             log.send(me, log.messages[0]);
             log.send(me, log.messages[1]);

@@ -53,7 +53,7 @@ fn full_and_empty_are_said_only_when_true() {
         let queue = Queue::new(1, 1);
         queue.direct(|queue, me| queue.send(me, (1, 0), Deadline::Passed).unwrap());
         let receiver = queue.spawn(1, |queue, me| {
-            // It is there before the call.
+            // The message is in the queue before the call.
             queue.receive(me, Deadline::Passed).unwrap()
         });
         let sent = queue.direct(|queue, me| queue.send(me, (2, 0), Deadline::Passed));

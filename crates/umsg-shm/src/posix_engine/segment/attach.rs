@@ -20,7 +20,7 @@ pub fn attach(file: BorrowedFd<'_>) -> Result<Segment, AttachError> {
     let layout = check(file)?;
     let mut segment = Segment::map(file, layout)?;
     let policy = Policy::read(&segment.fixed().rules)
-        .ok_or(AttachError::Damaged("the queue's policy makes no sense"))?;
+        .ok_or(AttachError::Damaged("the queue's policy is invalid"))?;
     segment.set_policy(policy);
     segment.settle_home();
     Ok(segment)
@@ -35,7 +35,7 @@ pub fn check(file: BorrowedFd<'_>) -> Result<Layout, AttachError> {
     let layout = read_layout(file)?;
     if stat.st_size as u64 != layout.len as u64 {
         return Err(AttachError::Damaged(
-            "the file has another length than its header says",
+            "the file's length differs from the length in its header",
         ));
     }
     Ok(layout)
@@ -47,9 +47,7 @@ fn read_layout(file: BorrowedFd<'_>) -> Result<Layout, AttachError> {
     let len =
         rustix::io::pread(file, &mut bytes, 0).map_err(|e| AttachError::from_errno("pread", e))?;
     if len < HEADER_BYTES {
-        return Err(AttachError::NotAQueue(
-            "a file that was cut off within its header, or never had one",
-        ));
+        return Err(AttachError::NotAQueue("its file is shorter than a header"));
     }
     let u32_at =
         |at: usize| u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);

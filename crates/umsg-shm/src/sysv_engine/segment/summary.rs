@@ -43,7 +43,7 @@ pub fn summary(file: BorrowedFd<'_>) -> Result<Summary, AttachError> {
     let is_marked = size == removed_len(len) as u64;
     if !is_marked && size != len as u64 {
         return Err(AttachError::Damaged(
-            "the file has another length than its header says",
+            "the file's length differs from the length in its header",
         ));
     }
     summary.is_removed |= is_marked;
@@ -105,9 +105,7 @@ impl Bytes {
         let len = rustix::io::pread(file, &mut bytes, 0)
             .map_err(|e| AttachError::from_errno("pread", e))?;
         if len < BEGINNING {
-            return Err(AttachError::NotAQueue(
-                "a file that was cut off within its header, or never had one",
-            ));
+            return Err(AttachError::NotAQueue("its file is shorter than a header"));
         }
         Ok(Bytes(bytes))
     }

@@ -15,7 +15,7 @@
 //! |---|---|---|
 //! | no | no | there is no queue |
 //! | yes | no | its maker died: there is no queue. A process that comes to the index next takes it, if it may unlink the file |
-//! | yes | yes | there is a queue, unless its header says that it was removed, or is another's by key and identifier. If the header makes no sense, it is damaged |
+//! | yes | yes | there is a queue, unless its header says that it was removed, or is another's by key and identifier. If the header makes no sense, it is corrupted |
 //! | no | yes | a process interfered: there is no queue |
 //!
 //! A process without permission to open the file can read its key symlink. In the kernel, too, the identifier of a queue is not secret, and the

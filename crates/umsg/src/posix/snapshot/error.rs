@@ -12,7 +12,9 @@ pub enum SnapshotError {
     #[error(transparent)]
     Queue(#[from] ReceiveError),
     /// ENOMEM: there is no memory for the messages.
-    #[error("no memory left for the messages")]
+    #[error(
+        "no memory left for the snapshot's messages: free memory, or raise the limit of the memory cgroup"
+    )]
     NoMemory,
     /// The snapshot could not be written; the writer's errno, EIO if it has none.
     #[error("writing the snapshot: {0}")]
@@ -25,7 +27,7 @@ pub enum SnapshotError {
     NotASnapshot,
     /// EINVAL: this library can't read the snapshot's format.
     #[error(
-        "the snapshot has format {found}, which this version of umsg can't read; it reads {expected}"
+        "the snapshot has format {found}, and this umsg reads only format {expected}: use the umsg version that wrote it"
     )]
     OtherVersion {
         /// Major version of the format in the file.
@@ -34,7 +36,9 @@ pub enum SnapshotError {
         expected: u16,
     },
     /// EBADMSG: the input ends too early.
-    #[error("the snapshot was cut short: it ends at byte {at}, in {part}")]
+    #[error(
+        "the snapshot ends too early, at byte {at} in {part}: copy the file again from its source"
+    )]
     Truncated {
         /// The part that was being read.
         part: SnapshotPart,
@@ -42,7 +46,7 @@ pub enum SnapshotError {
         at: u64,
     },
     /// EBADMSG: the input was altered after it was written.
-    #[error("the snapshot is damaged: in {part}, which begins at byte {at}, {what}")]
+    #[error("the snapshot is corrupted in {part}, from byte {at}: {what}")]
     Damaged {
         /// The part that was being read.
         part: SnapshotPart,
@@ -117,7 +121,9 @@ pub enum RestoreError {
         max: usize,
     },
     /// EAGAIN: nothing was sent, because the queue has no room for all messages.
-    #[error("the snapshot holds {messages} messages, and the queue has room for {room}")]
+    #[error(
+        "the snapshot holds {messages} messages, and the queue has room for only {room}: receive messages first, or restore under another name"
+    )]
     NoRoom {
         /// Number of messages in the snapshot.
         messages: usize,

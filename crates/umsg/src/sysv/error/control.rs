@@ -12,10 +12,12 @@ pub enum ControlError {
     #[error("the queue was removed")]
     Removed,
     /// EACCES: the queue's mode does not let the caller read.
-    #[error("permission denied by the queue's mode")]
+    #[error("permission denied: the queue's mode does not let you read its state")]
     PermissionDenied,
     /// EPERM: only the queue's owner, its creator or a privileged process may change or remove it.
-    #[error("only the queue's owner, its creator or root may do this")]
+    #[error(
+        "permission denied: only the queue's owner, its creator or root can change or remove the queue"
+    )]
     NotOwner,
     /// EPERM: more bytes than an unprivileged owner may allow in this namespace (`max_qbytes`).
     #[error(
@@ -28,7 +30,7 @@ pub enum ControlError {
     /// EPERM: the mode has a send-only or receive-only class, and the namespace refuses such modes, see
     /// [`Limits::enforced_modes`](crate::Limits::enforced_modes).
     #[error(
-        "mode {mode:04o} is refused, because the kernel can't enforce send-only or receive-only access: give owner, group and others both read and write, or neither, or change the limit enforced_modes"
+        "mode {mode:04o} grants send-only or receive-only access, which this namespace refuses: give each class read and write or neither, or clear the limit enforced_modes"
     )]
     ModeNotEnforced {
         /// The mode.
@@ -37,14 +39,16 @@ pub enum ControlError {
     /// EPERM: the new owner or group can't get access to the queue's file. The file system has no access control lists, or the
     /// caller no longer owns the file.
     #[error(
-        "this user can't change the access rights of the queue's file: run this as the file's owner or as root, or use a file system with access control lists"
+        "this user can't change the access rights of the queue's file. Run the program as the file's owner or root, or use a file system with access control lists."
     )]
     RightsNotPossible,
     /// EINVAL: an invalid user or group id (-1).
     #[error("a user or group id must not be -1")]
     InvalidOwner,
     /// EAGAIN: the queue's lock is not released. A process was stopped in the middle of a call, or has overwritten the lock.
-    #[error("the queue's lock is held by a stopped process, or was overwritten")]
+    #[error(
+        "a stopped process holds the queue's lock, or a process has overwritten the lock: continue or end the stopped process, or repair the queue"
+    )]
     Busy,
     /// The queue with an identifier was not found or not opened.
     #[error(transparent)]

@@ -14,14 +14,14 @@ use crate::error::{Fault, QueueError};
 #[non_exhaustive]
 pub enum SendError {
     /// EAGAIN: the call must not block, and there is no room, or a stopped process holds the queue's lock.
-    #[error("the queue is full")]
+    #[error("the queue is full, or a stopped process holds its lock")]
     Full,
     /// ETIMEDOUT: the deadline passed before there was room.
-    #[error("timed out waiting for room in the queue")]
+    #[error("timed out waiting for room in the queue: receive a message first, or wait longer")]
     TimedOut,
     /// EINVAL: the message is longer than the queue's longest message, both in bytes.
     #[error(
-        "a message of {len} bytes is too long: this queue takes at most {max} bytes, the msgmax of its creation"
+        "a message of {len} bytes is too long: this queue's limit is {max} bytes, the value of msgmax when the queue was created"
     )]
     TooLong {
         /// Length of the message, in bytes.
@@ -47,7 +47,7 @@ pub enum SendError {
     #[error("the queue was removed")]
     Removed,
     /// EINTR: a signal handler ran while the call waited.
-    #[error("interrupted by a signal handler")]
+    #[error("a signal handler interrupted the call: repeat the call")]
     Interrupted,
     /// As for all kinds of queues, with ENOMEM in place of ENOSPC.
     #[error(transparent)]
@@ -89,10 +89,10 @@ impl From<Fault> for SendError {
 #[non_exhaustive]
 pub enum ReceiveError {
     /// ENOMSG: the call must not block, and there is no wanted message, or a stopped process holds the queue's lock.
-    #[error("the queue has no message of the requested type")]
+    #[error("the queue has no matching message, or a stopped process holds its lock")]
     NoMessage,
     /// ETIMEDOUT: the deadline passed before a message came.
-    #[error("timed out waiting for a message")]
+    #[error("timed out waiting for a message: send a message first, or wait longer")]
     TimedOut,
     /// E2BIG: the message is longer than the buffer. It stays in the queue, or went to the next receiver.
     #[error("the message of {len} bytes does not fit into the buffer: use a longer buffer")]
@@ -107,7 +107,7 @@ pub enum ReceiveError {
     #[error("the queue was removed")]
     Removed,
     /// EINTR: a signal handler ran while the call waited.
-    #[error("interrupted by a signal handler")]
+    #[error("a signal handler interrupted the call: repeat the call")]
     Interrupted,
     /// As for all kinds of queues, with ENOMEM in place of ENOSPC.
     #[error(transparent)]

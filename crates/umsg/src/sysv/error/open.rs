@@ -9,16 +9,20 @@ use umsg_shm::fault::AttachError;
 #[non_exhaustive]
 pub enum OpenError {
     /// ENOENT: no queue has this key.
-    #[error("no queue has this key")]
+    #[error("no queue has this key: correct the key, or create the queue")]
     NotFound,
     /// EEXIST: an exclusive creation found that the queue exists.
-    #[error("a queue of this key exists already")]
+    #[error(
+        "a queue of this key exists already: open it without exclusive creation, or choose another key"
+    )]
     AlreadyExists,
     /// EINVAL: no queue has this identifier, or its queue was removed.
-    #[error("no queue has this identifier")]
+    #[error("no queue has this identifier: the queue was removed, or never existed")]
     NoSuchId,
     /// EACCES: the queue's mode does not grant the requested permission, or the user has no access to the queue's file.
-    #[error("permission denied by the queue's mode")]
+    #[error(
+        "permission denied by the queue's mode: ask the queue's owner, or run as that user or root"
+    )]
     PermissionDenied,
     /// EACCES: the caller can't create a queue of the key. The key symlink leads to no queue and belongs to another user, or
     /// another file has its name.
@@ -32,7 +36,7 @@ pub enum OpenError {
     /// EACCES: the mode has a send-only or receive-only class, and the namespace refuses such modes, see
     /// [`Limits::enforced_modes`](crate::Limits::enforced_modes).
     #[error(
-        "mode {mode:04o} is refused, because the kernel can't enforce send-only or receive-only access: give owner, group and others both read and write, or neither, or change the limit enforced_modes"
+        "mode {mode:04o} grants send-only or receive-only access, which this namespace refuses: give each class read and write or neither, or clear the limit enforced_modes"
     )]
     ModeNotEnforced {
         /// The mode.
@@ -64,7 +68,7 @@ fn too_many(limit: u32) -> String {
 }
 
 impl OpenError {
-    /// Returns whether [`repair`](crate::sysv::repair) may repair the queue that was refused. Any other damaged queue has lost the header
+    /// Returns whether [`repair`](crate::sysv::repair) may repair the queue that was refused. Any other corrupted queue has lost the header
     /// from which all else follows, and can only be removed.
     ///
     /// ```

@@ -195,7 +195,7 @@ impl<'a, K: Kind> Stage<'a, K> {
 
         let alone = self.scenario.alone.contains(&point);
         if alone {
-            // Before the death: a bystander may continue before the observer learns of it.
+            // The mark precedes the death: the bystander can continue before the observer learns of the death.
             self.journal.mark.store(now(), SeqCst);
         }
         let mut victim = self.process(VICTIM, |worker| {
