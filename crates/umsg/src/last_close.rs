@@ -76,7 +76,7 @@ pub(crate) fn remove_some_unused(namespace: &Namespace) -> Result<(), NamespaceE
     }
 }
 
-/// Whether the queue is to be removed: a process had the queue open before.
+/// Returns whether the queue is to be removed: a process had the queue open before.
 fn is_due(file: BorrowedFd<'_>) -> bool {
     word(file, REMOVAL).is_some_and(|word| word as u32 == Rules::DUE)
 }

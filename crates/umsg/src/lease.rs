@@ -46,7 +46,7 @@ pub struct Lease<'q, Q: Leasable> {
     queue: &'q Q,
     pub(crate) handle: LeaseHandle<Q::Key>,
     place: InPlace,
-    /// Whether the message is still to be acknowledged or returned.
+    /// True if the message is still to be acknowledged or returned.
     is_open: AtomicBool,
 }
 

@@ -185,7 +185,7 @@ fn check_block(blocks: &Blocks, slot: u32, named: &Guarded32, len: usize, findin
     }
 }
 
-/// Whether each free block is in the list of its length, and no list leads elsewhere.
+/// Checks that each free block is in the list of its length, and that no list leads elsewhere.
 fn check_roots(roots: &ArenaRoots, blocks: &Blocks, findings: &mut Findings) {
     findings.equal(
         "the arena knows the length of its last block",

@@ -6,11 +6,11 @@ use std::fmt::Display;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
-    /// What should be the case, as a sentence.
+    /// The rule that the word should follow, as a sentence.
     pub check: &'static str,
     /// The offset of the word in the file, in bytes.
     pub offset: u64,
-    /// What was expected there.
+    /// The expected value.
     pub expected: String,
     /// The present value.
     pub found: String,
@@ -94,7 +94,7 @@ impl Findings {
         }
     }
 
-    /// How many there are.
+    /// Returns the number of findings.
     pub(crate) fn count(&self) -> usize {
         self.list.len() + self.more
     }
@@ -114,7 +114,7 @@ impl Findings {
         self.count() == 0
     }
 
-    /// What was found, and how much else.
+    /// Returns the findings that were kept, and the number of further ones.
     pub(crate) fn into_parts(self) -> (Vec<Finding>, usize) {
         (self.list, self.more)
     }

@@ -18,7 +18,7 @@ pub struct Hold {
     pub who: Option<Process>,
     /// Bytes of the message; of a reservation, of the room.
     pub bytes: u32,
-    /// How often the message was delivered, this time included.
+    /// The number of deliveries of the message, this time included.
     pub deliveries: u32,
     /// When the lease ends by itself, from now. None if it does not.
     pub ends_in: Option<Duration>,
@@ -36,7 +36,7 @@ pub enum HoldKind {
     SetAside,
 }
 
-/// How many there are of each kind.
+/// The number of records of each kind.
 #[derive(Default)]
 pub(super) struct Count {
     pub(super) reserved: u32,
@@ -45,7 +45,7 @@ pub(super) struct Count {
 }
 
 impl Count {
-    /// How many count for the queue's capacity.
+    /// Returns the number of messages that count for the queue's capacity.
     pub(super) fn held(&self) -> u64 {
         u64::from(self.reserved)
             + u64::from(self.leased)

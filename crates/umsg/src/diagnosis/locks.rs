@@ -24,7 +24,7 @@ pub enum Side {
 pub struct Lock {
     /// The part of the queue that the lock guards.
     pub side: Side,
-    /// Whose it is.
+    /// The owner of the lock.
     pub owner: Owner,
     /// The offset of its word in the file, in bytes.
     pub offset: u64,
@@ -33,12 +33,12 @@ pub struct Lock {
     /// The number of the life by which it names a process, once processes of several PID or time namespaces use the queue. Its file in the
     /// namespace's directory is called `.life-` and this number in hexadecimal.
     pub life: Option<u32>,
-    /// Whether the process of the thread that it names has the queue's file mapped, as a process that is in a call on the queue has. None if it
-    /// names none, or that can't be known: of other users' processes only root can tell.
+    /// True if the process of the named thread has the queue's file mapped, as a process in a call on the queue has. None if
+    /// the lock names no thread, or if the mappings can't be seen: only root sees those of other users' processes.
     pub mapped: Option<bool>,
 }
 
-/// Whose a lock is.
+/// The owner of a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Owner {
@@ -94,12 +94,12 @@ impl Lock {
         }
     }
 
-    /// Whether its word says what can't be.
+    /// Returns whether its word says what can't be.
     pub(super) fn is_wrong(&self) -> bool {
         matches!(self.owner, Owner::Impossible | Owner::Stranger(_))
     }
 
-    /// Whether it says that it is lent, which a call that holds the receivers' lock has to take back.
+    /// Returns whether it says that it is lent, which a call that holds the receivers' lock has to take back.
     pub(super) fn is_lent(&self) -> bool {
         is_lent(self.word) && self.side == Side::Senders
     }

@@ -117,7 +117,7 @@ pub struct Registration {
 }
 
 impl Diagnosis {
-    /// Whether nothing is wrong.
+    /// Returns whether nothing is wrong.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;

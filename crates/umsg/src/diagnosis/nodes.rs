@@ -32,14 +32,14 @@ pub enum Wait {
     Message {
         /// Which; of a POSIX queue any.
         want: umsg_shm::sysv_engine::order::Want,
-        /// How long it may be, in bytes. None where any message fits.
+        /// The maximum length of the message, in bytes. None where any message fits.
         longest: Option<u64>,
     },
     /// Room for its message.
     Room {
-        /// How many messages.
+        /// The number of messages.
         messages: u32,
-        /// How many bytes they have together, where the queue knows it.
+        /// The number of bytes in these messages, where the queue knows it.
         bytes: Option<u64>,
     },
 }
@@ -47,7 +47,8 @@ pub enum Wait {
 /// The lists, in the order in which they are served.
 const LISTS: [List; 3] = [List::Receivers, List::Offered, List::Senders];
 
-/// Whether there are as many nodes as the segment says, and each list leads through the nodes that say that they are in it. Notes their slots.
+/// Checks that there are as many nodes as the segment says, and that each list leads through the nodes that name it. Notes
+/// their slots.
 pub(super) fn check(segment: &impl WaiterStore, survey: &mut Survey, findings: &mut Findings) {
     check_lists(segment, findings);
     for (_, node) in all(segment) {

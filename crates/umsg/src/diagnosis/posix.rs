@@ -245,7 +245,7 @@ fn header(file: BorrowedFd<'_>, findings: &mut Findings) -> Result<Option<Layout
     Ok(is_known.then_some(layout))
 }
 
-/// What belongs to the holder of the receiver lock, while no thread holds it.
+/// Checks the data of the holder of the receiver lock, while no thread holds that lock.
 fn check_receivers(segment: &Segment, survey: &mut Survey, findings: &mut Findings) {
     let before = findings.is_empty();
     store::check(segment, survey, findings);

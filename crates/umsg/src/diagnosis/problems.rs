@@ -13,7 +13,7 @@ pub struct Problem {
     pub kind: ProblemKind,
     /// The problem, as a sentence.
     pub what: String,
-    /// What to do about it, as a sentence.
+    /// The advice, as a sentence.
     pub advice: String,
     /// Where in the file, if it is about bytes.
     pub finding: Option<Finding>,

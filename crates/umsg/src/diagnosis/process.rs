@@ -12,13 +12,13 @@ pub struct Process {
     pub pid: u32,
     /// Thread id, where the queue knows it.
     pub thread: Option<u32>,
-    /// What /proc calls the program: up to 15 bytes, any. None if it is gone or may not be looked at.
+    /// The name that /proc gives the program: up to 15 bytes, any. None if the process is gone or may not be inspected.
     pub program: Option<String>,
-    /// Whether it lives.
+    /// The state of the process.
     pub life: Life,
 }
 
-/// Whether a process lives. Unknown means that it does.
+/// The state of a process. A process of unknown state counts as living.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Life {

@@ -28,13 +28,13 @@ const PAGE: usize = 4096;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Repaired {
-    /// What was the matter before.
+    /// The diagnosis before the repair.
     pub before: Diagnosis,
     /// And after.
     pub after: Diagnosis,
-    /// What was done, as sentences; nothing if nothing was wrong, or nothing could be done.
+    /// The steps of the repair, as sentences; empty if nothing was wrong, or no repair was possible.
     pub done: Vec<String>,
-    /// Why not everything could be done.
+    /// The reason why the repair is not complete.
     pub failed: Option<String>,
     /// If the queue was rebuilt from its intact messages: the number of messages kept, including leased ones and those of blocked threads.
     pub kept: Option<u64>,
@@ -58,7 +58,7 @@ impl Repaired {
         self.done.push(what.into());
     }
 
-    /// Whether a living process holds a lock: then nothing can be repaired.
+    /// Returns whether a living process holds a lock: then nothing can be repaired.
     fn must_wait(&mut self) -> bool {
         let is_stuck =
             |lock: &&Lock| matches!(&lock.owner, Owner::Thread(who) if who.life != Life::Dead);
@@ -114,7 +114,7 @@ impl Repaired {
         }
     }
 
-    /// What was found at a place of the header.
+    /// Returns the finding at an offset of the header.
     pub(super) fn header_finding(&self, offset: u64) -> Option<&Finding> {
         let findings = self.before.problems.iter();
         findings
@@ -324,7 +324,7 @@ pub(super) fn read_word(file: BorrowedFd<'_>, at: u64) -> Result<Option<u32>, Op
     Ok((read == bytes.len()).then(|| u32::from_le_bytes(bytes)))
 }
 
-/// How many elements of so many bytes of a region are real memory, from its beginning on.
+/// Counts the elements of `element` bytes of a region that are real memory, from its beginning on.
 pub(super) fn real(file: BorrowedFd<'_>, begin: usize, end: usize, element: usize) -> usize {
     first_hole(file, begin, end).map_or(0, |hole| hole - begin) / element
 }
@@ -343,7 +343,7 @@ pub(super) fn real_pages(file: BorrowedFd<'_>, begin: usize, end: usize) -> u64 
     pages.fold(0, |mask, (page, at)| mask | u64::from(is_real(at)) << page)
 }
 
-/// Why a repair came to nothing.
+/// Returns the reason why a repair failed.
 fn why(fault: Fault) -> String {
     match fault {
         Fault::Busy => "a process holds a lock and does not release it",

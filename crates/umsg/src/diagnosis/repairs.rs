@@ -12,7 +12,7 @@ use umsg_shm::sync::{AtomicU32, Ordering};
 pub struct Repairs {
     /// Which lock.
     pub side: Side,
-    /// How many since the queue was made.
+    /// The number of repairs since the queue was made.
     pub count: u32,
     /// The last eight of them, the latest first.
     pub latest: Vec<Repair>,

@@ -73,7 +73,7 @@ impl Survey {
         self.places.get(slot as usize).copied().flatten()
     }
 
-    /// Whether each slot was found somewhere, in the end; `word` says how many there are.
+    /// Checks that each slot was found in a place; `word` holds the number of slots.
     pub(super) fn check_lost<T>(&self, word: &T, findings: &mut Findings) {
         if let Some(slot) = self.places.iter().position(Option::is_none) {
             findings.add(

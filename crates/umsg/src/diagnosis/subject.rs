@@ -40,7 +40,7 @@ pub(super) trait Subject: WaiterStore + LeaseStore + ArenaStore + Sized {
         namespace: &Namespace,
     ) -> Result<Self, Errno>;
 
-    /// How long a copy is, in bytes.
+    /// Returns the length of a copy, in bytes.
     fn len(layout: &Self::Layout) -> usize;
 
     /// The first and the last byte of what every operation changes.
@@ -52,7 +52,7 @@ pub(super) trait Subject: WaiterStore + LeaseStore + ArenaStore + Sized {
     /// The locks, and what each guards.
     fn lock_words(&self) -> Vec<(Side, &Word)>;
 
-    /// What they say.
+    /// Returns the locks as their words describe them.
     fn locks(&self) -> Vec<Lock> {
         let words = self.lock_words().into_iter();
         words
@@ -60,7 +60,7 @@ pub(super) trait Subject: WaiterStore + LeaseStore + ArenaStore + Sized {
             .collect()
     }
 
-    /// Whether some thread holds a lock, or died so.
+    /// Returns whether some thread holds a lock, or died so.
     fn is_held(&self) -> bool {
         let mut words = self.lock_words().into_iter();
         words.any(|(_, word)| !is_settled(word))
@@ -75,7 +75,7 @@ pub(super) trait Subject: WaiterStore + LeaseStore + ArenaStore + Sized {
     /// Checks where each slot is, and all that belongs to locks that no thread holds, but for the arena. None if nothing more can be said.
     fn check_slots(&self, findings: &mut Findings) -> Option<Survey>;
 
-    /// How many slots were ever used, and how many may have memory.
+    /// Returns the number of slots that were ever used, and the number that may have memory.
     fn slots_in_use(&self) -> (u32, u32);
 
     /// The word of a slot's cell that names its block, and the length in bytes that the cell says.
@@ -107,7 +107,7 @@ pub(super) trait Subject: WaiterStore + LeaseStore + ArenaStore + Sized {
     /// Mends single words behind the header that follow from others.
     fn mend_words(engine: &Self::Engine, repaired: &mut Repaired);
 
-    /// How much of the regions is real memory.
+    /// Returns the part of the regions that is real memory.
     fn real(file: BorrowedFd<'_>, engine: &Self::Engine) -> Real;
 
     /// Gives back the memory behind so many slots.

@@ -272,7 +272,7 @@ fn header(
     Ok(is_known.then_some(layout))
 }
 
-/// How many slots were ever used. None if that can't be.
+/// Returns the number of slots that were ever used. None if the number is impossible.
 fn check_used(segment: &Segment, findings: &mut Findings) -> Option<u32> {
     let (words, slots) = (segment.fixed().words(), segment.layout().slots as u32);
     let (used, usable) = (words.used.get(), words.usable.get());
@@ -296,7 +296,7 @@ fn check_used(segment: &Segment, findings: &mut Findings) -> Option<u32> {
     Some(used)
 }
 
-/// What belongs to the holder of the lock, while no thread holds it.
+/// Checks the data of the holder of the lock, while no thread holds the lock.
 fn check_contents(segment: &Segment, survey: &mut Survey, findings: &mut Findings) {
     types::check_free(segment, survey, findings);
     types::check_order(segment, survey, findings);

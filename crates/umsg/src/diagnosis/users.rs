@@ -1,4 +1,4 @@
-//! Whether a thread's process has a queue's file mapped: a process that is in a call on a queue has.
+//! Finds out whether a thread's process has a queue's file mapped, as a process in a call on a queue has.
 //!
 //! Unknown counts as mapped. A thread that dies, or runs another program, loses its mappings only after the kernel has marked its lock. So a
 //! thread does not hold a lock if the lock names it for a while and its process maps nothing during that time.
@@ -16,9 +16,9 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// The file of a queue, as mappings name it.
 pub(super) struct Users {
-    /// Whether thread ids mean here what they meant to their writer.
+    /// True if thread ids mean here what they meant to their writer.
     are_ours: bool,
-    /// What /proc/PID/maps says of the file: device and inode. None if that is not known.
+    /// The device and the inode number of the file, as /proc/PID/maps shows them. None if they are unknown.
     file: Option<String>,
 }
 
@@ -35,7 +35,7 @@ impl Users {
         self.are_ours
     }
 
-    /// Whether a thread's process maps the file. None if that is not known.
+    /// Returns whether a thread's process maps the file. None if that is not known.
     pub(super) fn have(&self, tid: u32) -> Option<bool> {
         let file = self.file.as_ref()?;
         let maps = std::fs::read(format!("/proc/{tid}/maps")).ok()?;
@@ -60,13 +60,15 @@ impl Users {
     }
 }
 
-/// Whether the numbers of threads that stand in a queue in plain form mean here what they mean to their writers, and /proc counts as we do.
+/// Returns whether the numbers of threads that stand in a queue in plain form mean here what they mean to their writers, and
+/// /proc counts as we do.
 pub(super) fn numbers_are_ours(lives: &dyn Liveness) -> bool {
     let own = read_link("/proc/self").ok();
     lives.is_home() && own.is_some_and(|own| *own == *std::process::id().to_string())
 }
 
-/// What /proc says of a mapping of the file: not all file systems have the device there that fstat(2) tells for the file.
+/// Returns the name that /proc gives a mapping of the file: not all file systems have the device there that fstat(2) tells for
+/// the file.
 fn name(file: BorrowedFd<'_>) -> Option<String> {
     let mapping = Mapping::to_look_up(file, 0, PAGE).ok()?;
     let maps = std::fs::read_to_string("/proc/self/maps").ok()?;

@@ -32,7 +32,7 @@ impl<S: Subject> View<S> {
         }
     }
 
-    /// Whether nothing has changed in the file since, so that what was read there is of the same moment.
+    /// Returns whether nothing has changed in the file since, so that what was read there is of the same moment.
     pub(super) fn is_of_now(&self, file: BorrowedFd<'_>) -> bool {
         self.is_still && pulse::<S>(file) == self.moment
     }
@@ -75,7 +75,7 @@ fn copy<S: Subject>(
     })
 }
 
-/// What every operation changes. None if the file does not have it any more.
+/// Reads the words that every operation changes. None if the file no longer contains them.
 fn pulse<S: Subject>(file: BorrowedFd<'_>) -> Option<Vec<u8>> {
     let range = S::pulse();
     let mut bytes = vec![0; range.len()];

@@ -258,8 +258,8 @@ impl From<Refused> for OpenError {
     }
 }
 
-/// Whether modes can deny a call. A call on an open descriptor can only be refused by a sandbox, and the error must not name the
-/// queue's mode as the cause.
+/// Returns whether modes can deny a call. A call on an open descriptor can only be refused by a sandbox, and the error must not
+/// name the queue's mode as the cause.
 fn takes_a_path(call: &str) -> bool {
     call == "open"
 }

@@ -64,7 +64,7 @@ fn write(
             if record::create(directory, &record)? {
                 return Ok(true);
             }
-            // What has the name may be a stranger's, which counts for nothing.
+            // A record of this name can belong to another user; such a record counts for nothing.
             match record::read(directory)? {
                 Some(_) => Ok(false),
                 None => record::replace(directory, &record).map(|()| true),

@@ -46,7 +46,7 @@ const LONGEST: usize = POSIX.len() + 1 + 255;
 /// The age below which a label without a queue may be that of a queue in the making.
 const YOUNG: Duration = Duration::from_secs(60);
 
-/// Whether a file in the namespace's directory is called like a label.
+/// Returns whether a file in the namespace's directory is called like a label.
 pub(super) fn is_label(name: &OsStr) -> bool {
     name.as_bytes().starts_with(PREFIX.as_bytes())
 }
@@ -217,7 +217,7 @@ impl Namespace {
         Ok(left.filter(|label| remove(&directory, *label)).count())
     }
 
-    /// How many [`remove_left_labels`](Self::remove_left_labels) would remove.
+    /// Returns the number of links that [`remove_left_labels`](Self::remove_left_labels) would remove.
     ///
     /// # Errors
     /// As it.
@@ -272,7 +272,7 @@ fn labels(directory: &Directory) -> io::Result<Vec<Label>> {
     Ok(labels)
 }
 
-/// What lstat(2) says of a symbolic link.
+/// Returns the result of lstat(2) for a symbolic link.
 fn look(directory: &Directory, name: &OsStr) -> Option<Stat> {
     let (at, path) = directory.locate(name);
     let stat = fs::statat(at, &path, AtFlags::SYMLINK_NOFOLLOW).ok()?;

@@ -218,7 +218,7 @@ pub(super) fn reopen(fd: BorrowedFd<'_>, flags: OFlags) -> io::Result<OwnedFd> {
     })
 }
 
-/// What an errno of [`reopen`] means for a queue's file.
+/// Converts an errno of [`reopen`] to an error of a queue's file.
 pub(super) fn reopen_error(error: Errno) -> FileError {
     match error {
         Errno::NOSYS => NamespaceError::NoProc.into(),

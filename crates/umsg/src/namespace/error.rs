@@ -122,7 +122,7 @@ pub enum NamespaceError {
     NotPermitted {
         /// The namespace's directory.
         path: PathBuf,
-        /// What was refused.
+        /// The refused action.
         action: &'static str,
         /// The users with that permission.
         who: &'static str,

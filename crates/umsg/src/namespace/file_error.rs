@@ -4,7 +4,7 @@ use rustix::io::Errno;
 
 use super::error::NamespaceError;
 
-/// Why a queue's file was not opened, published or unlinked.
+/// The reason why a queue's file was not opened, published or unlinked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum FileError {
     /// `ENOENT`
@@ -89,7 +89,8 @@ impl FileError {
     }
 }
 
-/// Whether permissions of a file or a directory can deny a call. If the descriptor is already open, only a sandbox can refuse the call.
+/// Returns whether permissions of a file or a directory can deny a call. If the descriptor is already open, only a sandbox can
+/// refuse the call.
 fn takes_a_path(call: &str) -> bool {
     !matches!(
         call,

@@ -20,7 +20,7 @@ use super::caller;
 use super::directory::{Directory, reopen, reopen_error};
 use super::file_error::FileError;
 
-/// How often a file is looked at that another process of the user keeps replacing.
+/// The number of looks at a file that another process of the user keeps replacing.
 const ATTEMPTS: u32 = 100;
 
 /// Opens a regular file of a directory, with these flags, FD_CLOEXEC and O_NONBLOCK.
@@ -76,8 +76,8 @@ fn open_by_name(directory: &mut Directory, name: &OsStr, flags: OFlags) -> io::R
     })
 }
 
-/// Whether only root and the caller can put another file in the place of this one: no other process takes names of theirs from a directory that is
-/// sticky, as all are that others may write in.
+/// Returns whether only root and the caller can put another file in the place of this one: no other process takes names of
+/// theirs from a directory that is sticky, as all are that others may write in.
 fn stays(directory: &Directory, stat: &Stat) -> bool {
     let is_trusted = |user: u32| user == 0 || user == caller();
     is_trusted(directory.owner()) && is_trusted(stat.st_uid)

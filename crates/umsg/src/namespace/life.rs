@@ -99,7 +99,7 @@ static ENTRIES: [Entry; NAMESPACES] = [const {
 /// Bits of a number.
 const BITS: u32 = 31;
 
-/// Whether a file in the namespace's directory is called like a life.
+/// Returns whether a file in the namespace's directory is called like a life.
 pub(super) fn is_life(name: &OsStr) -> bool {
     name.as_bytes().starts_with(PREFIX.as_bytes())
 }
@@ -169,7 +169,7 @@ impl Registry {
         }
     }
 
-    /// Whether a life is over. Unknown means that it is not.
+    /// Returns whether a life is over. Unknown means that it is not.
     ///
     /// # Blocking
     /// Never.
@@ -241,7 +241,7 @@ impl Namespace {
         swept.unwrap_or(0)
     }
 
-    /// How many [`remove_left_lives`](Self::remove_left_lives) would remove.
+    /// Returns the number of files that [`remove_left_lives`](Self::remove_left_lives) would remove.
     pub(crate) fn left_lives(&self) -> usize {
         let may_go = |directory: BorrowedFd<'_>, name: &CStr| {
             let found = fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW);
@@ -343,7 +343,7 @@ fn remove(directory: BorrowedFd<'_>, name: &CStr) -> bool {
     fs::unlinkat(directory, name, AtFlags::empty()).is_ok()
 }
 
-/// Whether a file that is called like a life is the life of no process that could live.
+/// Returns whether a file that is called like a life is the life of no process that could live.
 fn is_left(directory: BorrowedFd<'_>, name: &CStr) -> bool {
     match number_in(name).map_or(Ok(None), |number| find(directory, name, number)) {
         Ok(Some(file)) => !life::is_locked(file.as_fd()),

@@ -97,7 +97,7 @@ impl Limits {
         Ok(())
     }
 
-    /// Whether a queue may have this mode.
+    /// Returns whether a queue may have this mode.
     pub(crate) fn allow_mode(&self, mode: u32) -> bool {
         let separates = |class: u32| [2, 4].contains(&(mode >> class & 6));
         !self.enforced_modes || ![0, 3, 6].into_iter().any(separates)

@@ -33,7 +33,8 @@ use umsg_shm::sys::stack::nap;
 
 /// Hexadecimal digits behind a user's number.
 const DIGITS: usize = 16;
-/// How often the directories are listed before other processes are said to keep changing them, and the longest sleep between.
+/// The number of listings before the function reports that other processes keep changing the directories, and the longest sleep
+/// between two listings.
 const ATTEMPTS: u32 = 500;
 const NAP: Duration = Duration::from_millis(10);
 
@@ -44,7 +45,7 @@ pub(super) struct Meeting<'a> {
     pub(super) user: u32,
     /// The sub-directory of a settled one.
     pub(super) mark: &'static str,
-    /// What its mode has at least.
+    /// The bits that its mode has at least.
     pub(super) mode: u32,
     /// Refuses one that is not to be settled.
     pub(super) check: fn(&Directory) -> Result<(), NamespaceError>,
@@ -128,7 +129,7 @@ impl Meeting<'_> {
         })
     }
 
-    /// Whether a directory is the user's, and settled.
+    /// Returns whether a directory is the user's, and settled.
     pub(super) fn is_settled(&self, path: &Path) -> bool {
         self.is_ones_directory(path) && fs::lstat(path.join(self.mark)).is_ok()
     }

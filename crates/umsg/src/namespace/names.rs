@@ -1,4 +1,4 @@
-//! What may be the name of a POSIX queue, and which error says that it may not.
+//! The rules for names of POSIX queues, and the errors for names that break them.
 //!
 //! The rules are the kernel's, asked of Linux 6.18 with glibc 2.36 through `mq_open` (with and without
 //! `O_CREAT`) and `mq_unlink`, which agree on every name. The first fault in this order decides:
@@ -27,7 +27,7 @@ const COMPONENT_MAX: usize = 255;
 /// Longest path in bytes, its NUL included (Linux `PATH_MAX`).
 const PATH_MAX: usize = 4096;
 
-/// Why a name is refused.
+/// The reason why a name is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NameError {
     /// `EINVAL`

@@ -35,7 +35,8 @@ use umsg_shm::sys::random::random;
 
 /// Hexadecimal digits of each part of a name.
 const DIGITS: usize = 16;
-/// How many names a sweep reads, and at how many FIFOs of these it looks. Any user can make any number of names.
+/// The number of names that a sweep reads, and the number of FIFOs among them that it inspects. Any user can make any number of
+/// names.
 const READ: usize = 1024;
 const SWEEP: usize = 64;
 /// Paths that are no longer need no memory.
@@ -166,7 +167,7 @@ impl Namespace {
         }
     }
 
-    /// Whether the name of a doorbell leads to this one.
+    /// Returns whether the name of a doorbell leads to this one.
     pub(crate) fn leads_to(&self, name: FifoName, bell: BorrowedFd<'_>) -> bool {
         let found = fs::statat(
             CWD,
@@ -206,8 +207,8 @@ impl Namespace {
             .count())
     }
 
-    /// How many [`remove_stale_fifos`](Self::remove_stale_fifos) would remove. Each is locked for a moment, in which a process that begins to poll it
-    /// makes another.
+    /// Returns the number of FIFOs that [`remove_stale_fifos`](Self::remove_stale_fifos) would remove. Each is locked for a
+    /// moment, in which a process that begins to poll it makes another.
     ///
     /// # Errors
     /// As it.
@@ -280,7 +281,7 @@ impl Drop for Left {
     }
 }
 
-/// Whether a file is called like a doorbell.
+/// Returns whether a file is called like a doorbell.
 fn is_poll_fifo(name: &OsStr) -> bool {
     let bytes = name.as_bytes();
     let are_digits = |part: &[u8]| part.iter().all(u8::is_ascii_hexdigit);

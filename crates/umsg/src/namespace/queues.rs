@@ -52,7 +52,7 @@ pub(super) fn make_fit(
     Ok(made)
 }
 
-/// Whether an error says that a stranger has put something in the place of a directory for queues.
+/// Returns whether an error says that a stranger has put something in the place of a directory for queues.
 pub(super) fn is_planted(namespace: &Directory, name: &str, error: &NamespaceError) -> bool {
     use NamespaceError::{NotADirectory, Stranger, Symlink};
     let there = match error {
@@ -252,7 +252,7 @@ fn count(queues: &Directory) -> Result<usize, NamespaceError> {
     Ok(count)
 }
 
-/// How many queues there are in the namespace at `path`, regardless of its owner.
+/// Returns the number of queues in the namespace at `path`, regardless of its owner.
 pub(super) fn count_below(path: &Path) -> Result<usize, NamespaceError> {
     let posix = count(&Directory::open(&path.join(POSIX))?)?;
     // One of before System V queues has no directory for them.
@@ -313,7 +313,7 @@ fn entries_of(tmpfs_directory: &fs::Stat) -> u64 {
     u64::try_from(tmpfs_directory.st_size).unwrap_or(0) / TMPFS_ENTRY
 }
 
-/// What lstat(2) says of the file of a POSIX queue, whichever of the two forms the queue has.
+/// Returns the result of lstat(2) for the file of a POSIX queue, whichever of the two forms the queue has.
 pub(super) fn file_of_queue(queues: &Directory, name: &OsStr) -> Option<fs::Stat> {
     let (at, path) = queues.locate(name);
     let stat = fs::statat(at, &path, AtFlags::SYMLINK_NOFOLLOW).ok()?;

@@ -56,7 +56,7 @@ const MODE: u32 = 0o644;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) limits: Limits,
-    /// Whose thread ids the queues hold.
+    /// The home whose thread ids the queues hold.
     pub(super) home: Home,
 }
 

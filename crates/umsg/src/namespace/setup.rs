@@ -25,7 +25,7 @@ d /dev/shm/umsg/bell 1777 root root -
 d /dev/shm/umsg/own  1777 root root -
 ";
 
-/// What [`Namespace::setup_shared`] found and did.
+/// The findings and the actions of [`Namespace::setup_shared`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SetupReport {
@@ -51,7 +51,7 @@ pub struct OutOfSight {
     pub path: PathBuf,
     /// The user's id.
     pub user: u32,
-    /// How many queues it holds.
+    /// The number of its queues.
     pub queues: usize,
 }
 

@@ -148,7 +148,8 @@ fn link_temporary(
     }
 }
 
-/// Whether a sandbox refuses linkat(2), without which an unnamed file gets no name. The kernel answers ENOENT to an empty path.
+/// Returns whether a sandbox refuses linkat(2), without which an unnamed file gets no name. The kernel answers ENOENT to an
+/// empty path.
 pub(super) fn is_link_refused() -> bool {
     fs::linkat(CWD, c"", CWD, c"", AtFlags::empty()) != Err(Errno::NOENT)
 }

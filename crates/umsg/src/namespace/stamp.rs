@@ -1,4 +1,4 @@
-//! Whether a file or directory has changed since it was read.
+//! Tells whether a file or directory has changed since it was read.
 
 use rustix::fs::Stat;
 

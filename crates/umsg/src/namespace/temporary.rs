@@ -72,7 +72,7 @@ impl Namespace {
         Ok(sweep(&Directory::open(self.path())?, ""))
     }
 
-    /// How many [`remove_left_temporary`](Self::remove_left_temporary) would remove.
+    /// Returns the number of files that [`remove_left_temporary`](Self::remove_left_temporary) would remove.
     ///
     /// # Errors
     /// As it.
@@ -105,7 +105,7 @@ fn stale_names(directory: &Directory, to_namespace: &str, most: usize) -> io::Re
     Ok(names.collect())
 }
 
-/// Whether a file has a name that is not to stay, regardless of its maker.
+/// Returns whether a file has a name that is not to stay, regardless of its maker.
 pub(super) fn is_temporary(name: &OsStr) -> bool {
     name.as_bytes().starts_with(PREFIX.as_bytes())
 }

@@ -162,7 +162,7 @@ impl Helper {
         self.is_of(entry) && !matches!(entry.stage, Stage::Asked)
     }
 
-    /// Whether it has to sleep on a word for it.
+    /// Returns whether it has to sleep on a word for it.
     fn has_to_watch(&self, entry: &Entry) -> bool {
         self.is_of(entry) && !matches!(entry.stage, Stage::Told(_))
     }
@@ -207,7 +207,7 @@ impl Helper {
 /// hundred, too.
 const CROWD: usize = 256;
 
-/// How many functions were called, and how many threads wait for that.
+/// The number of functions that were called, and the number of threads that wait for that.
 static SETTLED: AtomicU32 = AtomicU32::new(0);
 static CROWDED: AtomicU32 = AtomicU32::new(0);
 

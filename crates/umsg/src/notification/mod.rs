@@ -80,7 +80,7 @@ impl Deed {
         }
     }
 
-    /// Whether a helper has to wait for it.
+    /// Returns whether a helper has to wait for it.
     fn needs_helper(&self) -> bool {
         match self {
             Deed::Nothing => false,
@@ -101,7 +101,7 @@ impl Deed {
     }
 }
 
-/// Why a process could not register.
+/// The reason why a process could not register.
 pub(crate) enum Failure {
     Queue(RegisterError),
     NoThread,
@@ -256,7 +256,7 @@ pub(crate) fn any() -> bool {
     })
 }
 
-/// How many registrations helpers have taken from the table and not settled.
+/// The number of registrations that helpers have taken from the table and not settled.
 static SETTLING: AtomicUsize = AtomicUsize::new(0);
 
 /// The number of signals that this process has raised. It is incremented after each signal, before any process learns of it.
@@ -276,7 +276,8 @@ fn note_raised_here() {
     }
 }
 
-/// Whether the thread, which has received a message, may have to see that what was fired has been raised, or to take it.
+/// Returns whether the thread, which has received a message, may have to see that what was fired has been raised, or to take
+/// it.
 #[inline]
 pub(crate) fn concerns(me: &thread::Thread) -> bool {
     // Relaxed: `any` has seen the beginning of the event whose end it sees.
@@ -364,7 +365,7 @@ pub(crate) fn raise_own(engine: &Engine, index: u32, notice: &Notice, word: u32)
 }
 
 thread_local! {
-    /// How many signals this thread is raising: a handler that runs meanwhile does not wait for it.
+    /// The number of signals that this thread is raising: a handler that runs meanwhile does not wait for it.
     static RAISING: Cell<u32> = const { Cell::new(0) };
 }
 

@@ -20,7 +20,7 @@ use umsg_shm::sys::mask::Masked;
 use umsg_shm::sys::thread::{self, Thread};
 use umsg_shm::sys::{critical, process};
 
-/// How far a registration has come; see the module.
+/// The progress of a registration; see the module.
 #[derive(Clone, Copy)]
 pub(super) enum Stage {
     Asked,
@@ -77,7 +77,7 @@ impl Entry {
         }
     }
 
-    /// Whether its record is one that it needs no more, and that no process has freed.
+    /// Returns whether its record is one that it needs no more, and that no process has freed.
     pub(super) fn keeps_a_record(&self) -> bool {
         matches!(self.stage, Stage::At(..)) && matches!(self.outcome(), Outcome::Fired { .. })
     }
@@ -128,7 +128,7 @@ pub(super) struct Registrations {
 pub(super) struct Table {
     epoch: u64,
     registrations: Mutex<Registrations>,
-    /// How many there are: a thread that finds none need not lock.
+    /// The number of entries: a thread that finds none need not lock.
     pub(super) count: AtomicUsize,
     /// Whether a helper may still sleep on the record of a registration that was withdrawn, and so keep the queue mapped.
     pub(super) lingers: AtomicBool,

@@ -18,7 +18,7 @@ pub struct KnownFile {
     descriptor: OwnedFd,
     stat: Stat,
     access: Access,
-    /// Whether the descriptor has O_NONBLOCK, and whether the caller wants it.
+    /// True for a descriptor that has O_NONBLOCK, and true if the caller wants O_NONBLOCK.
     nonblocking: (bool, bool),
 }
 

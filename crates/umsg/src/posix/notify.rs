@@ -14,7 +14,7 @@ use umsg_shm::sys::{mask, process, thread};
 /// The largest signal number.
 const SIGNALS: i32 = 64;
 
-/// How a process is notified.
+/// The form of a process's notification.
 #[non_exhaustive]
 pub enum Notify {
     /// No notification. The registration only keeps other processes from registering.
@@ -264,7 +264,7 @@ impl Drop for Awaited<'_> {
 pub struct Registered {
     /// Process id of the registered process.
     pub pid: u32,
-    /// How the process is notified.
+    /// The form of the notification.
     pub kind: NotifyKind,
 }
 

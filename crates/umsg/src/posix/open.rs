@@ -16,7 +16,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use umsg_shm::crash::crash_point;
 use umsg_shm::posix_engine::segment::{self, Segment};
 
-/// How often a name is looked up again if other processes create and remove its queue meanwhile.
+/// The number of look-ups of a name whose queue other processes create and remove meanwhile.
 const ATTEMPTS: u32 = 1000;
 
 impl OpenOptions {

@@ -39,7 +39,7 @@ pub struct Reservation<'q> {
     queue: &'q Queue,
     handle: LeaseHandle,
     place: InPlace,
-    /// Whether the room must still be returned.
+    /// True if the room must still be returned.
     open: bool,
 }
 

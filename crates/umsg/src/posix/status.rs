@@ -68,11 +68,11 @@ pub struct Status {
     pub on_full: OnFull,
     /// The largest age of a message; `None` for no limit.
     pub time_to_live: Option<Duration>,
-    /// How often a message may be leased; `None` for no limit.
+    /// The maximum number of leases of a message; `None` for no limit.
     pub max_deliveries: Option<u32>,
     /// The dead-letter queue, which gets the messages that this queue could not keep or deliver.
     pub dead_letter: Option<OsString>,
-    /// Whether the queue is removed when no process has it open any more.
+    /// True if the queue is removed when no process has it open any more.
     pub remove_on_last_close: bool,
     /// Number of messages set aside for the dead-letter queue.
     pub set_aside: usize,
@@ -80,7 +80,7 @@ pub struct Status {
     pub undelivered: Option<Undelivered>,
     /// The process that is registered for a notification, if it lives.
     pub registered: Option<Registered>,
-    /// Whether the queue's memory held a state that no operation leaves there.
+    /// True if the queue's memory held a state that no operation leaves there.
     pub damaged: bool,
 }
 

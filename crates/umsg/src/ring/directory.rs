@@ -154,7 +154,7 @@ pub(super) fn remove(
     }
 }
 
-/// Whether the file of that name is no ring: then it has no owner.
+/// Returns whether the file of that name is no ring: then it has no owner.
 fn has_no_owner(error: &RingError) -> bool {
     matches!(
         error,

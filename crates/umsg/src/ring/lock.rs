@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use std::time::Duration;
 use umsg_shm::sys::thread::{self, Thread};
 
-/// How often the lock is tried, and the pause between. A process holds it for some microseconds.
+/// The number of attempts to take the lock, and the pause between two attempts. A process holds it for some microseconds.
 const ATTEMPTS: u32 = 2000;
 const NAP: Duration = Duration::from_millis(1);
 

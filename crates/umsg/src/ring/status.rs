@@ -35,13 +35,13 @@ pub struct Status {
     pub messages: u64,
     /// Messages beyond the [`entries`](Status::entries).
     pub overflowing: u64,
-    /// Whether the ring accepts senders.
+    /// True if the ring accepts senders.
     pub enabled: bool,
-    /// Whether the ring was closed.
+    /// True if the ring was closed.
     pub closed: bool,
     /// Process id of the receiver.
     pub owner: u32,
-    /// Whether the receiver lives, as far as this process can find out.
+    /// True if the receiver lives, as far as this process can find out.
     pub owner_alive: bool,
     /// Permission bits: a user with write permission may send.
     pub mode: u32,
@@ -57,9 +57,9 @@ pub struct Status {
     pub sends_blocked: u64,
     /// Messages that senders dropped.
     pub dropped: u64,
-    /// How often the receiver went to sleep.
+    /// The number of times that the receiver went to sleep.
     pub slept: u64,
-    /// How often the receiver did not sleep, because a message came while it spun.
+    /// The number of waits in which the receiver did not sleep, because a message came while it spun.
     pub spun: u64,
     /// Time that the receiver spun: CPU time, unless other threads ran in its place. The end of a successful spin, after its
     /// last reading of the clock, is not counted: less than a microsecond.
@@ -68,7 +68,7 @@ pub struct Status {
     pub time_asleep: Duration,
     /// Repairs after a process died in the middle of a call.
     pub repairs: u32,
-    /// Whether the ring's memory held a state that no operation leaves there.
+    /// True if the ring's memory held a state that no operation leaves there.
     pub damaged: bool,
 }
 

@@ -143,7 +143,8 @@ extern "C" fn on_sigbus(signal: i32, info: *mut libc::siginfo_t, context: *mut l
     }
 }
 
-/// What the kernel does without a handler: a signal that a process sent is ignored if it was to be; else the process ends.
+/// Does what the kernel does without a handler: ignores a signal that a process sent, if it was to be ignored; else ends the
+/// process.
 ///
 /// # Safety
 /// As for [`mend_truncation`].

@@ -326,7 +326,7 @@ fn remove(engine: &Engine, namespace: &Namespace, id: i32) -> Result<(), Control
     Ok(())
 }
 
-/// Whether the file confirms that the caller is the queue's owner or creator.
+/// Returns whether the file confirms that the caller is the queue's owner or creator.
 fn is_the_callers(engine: &Engine, namespace: &Namespace, id: i32) -> bool {
     let said = Rights::of(engine.segment().fixed());
     let file = namespace.msg_files().ok();

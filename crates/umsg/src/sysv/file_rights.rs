@@ -153,12 +153,12 @@ impl List {
         }
     }
 
-    /// Whether a mode expresses the same rights.
+    /// Returns whether a mode expresses the same rights.
     fn is_a_mode(&self) -> bool {
         self.users.is_empty() && self.groups.is_empty()
     }
 
-    /// Whether the mode of the file gives access to the same users, though it names none.
+    /// Returns whether the mode of the file gives access to the same users, though it names none.
     fn grants_what_its_mode_grants(&self, stat: &Stat) -> bool {
         let is_served = |(group, may): &(u32, bool)| *group == stat.st_gid || *may == self.others;
         self.users.iter().all(|user| *user == stat.st_uid) && self.groups.iter().all(is_served)
@@ -208,7 +208,7 @@ impl List {
 struct Recorded {
     users: Vec<[u32; 2]>,
     groups: Vec<[u32; 2]>,
-    /// Whether the groups have access, and others.
+    /// True if the groups have access, and true if others have access.
     group: bool,
     others: bool,
 }

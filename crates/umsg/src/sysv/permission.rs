@@ -76,8 +76,8 @@ impl Rights {
         Rights::from(summary.permissions)
     }
 
-    /// Whether the caller has the permissions `asked`: bits of any class, as in the flags of msgget(2).
-    /// Source: `ipcperms` in ipc/util.c of the kernel.
+    /// Returns whether the caller has the permissions `asked`: bits of any class, as in the flags of msgget(2). Source:
+    /// `ipcperms` in ipc/util.c of the kernel.
     pub(super) fn grant(&self, asked: u32) -> bool {
         let wanted = asked >> 6 | asked >> 3 | asked;
         wanted & 0o7 & !self.granted() == 0 || has(CapabilitySet::IPC_OWNER)
@@ -95,7 +95,7 @@ impl Rights {
         }
     }
 
-    /// Whether the caller may change and remove the queue. Source: `ipcctl_obtain_check` in ipc/util.c of the kernel.
+    /// Returns whether the caller may change and remove the queue. Source: `ipcctl_obtain_check` in ipc/util.c of the kernel.
     pub(super) fn are_the_callers(&self) -> bool {
         [self.uid, self.cuid].contains(&geteuid().as_raw()) || has(CapabilitySet::SYS_ADMIN)
     }
@@ -106,7 +106,7 @@ fn is_in_group(group: u32) -> bool {
     is(&getegid()) || getgroups().is_ok_and(|groups| groups.iter().any(is))
 }
 
-/// Whether the caller may give a queue more bytes than the namespace's limit.
+/// Returns whether the caller may give a queue more bytes than the namespace's limit.
 pub(super) fn may_exceed_limits() -> bool {
     has(CapabilitySet::SYS_RESOURCE)
 }

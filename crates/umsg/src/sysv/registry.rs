@@ -24,7 +24,7 @@ pub const PRIVATE: i32 = 0;
 /// The arguments of msgget(2).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct GetRequest {
-    /// Whether to create a queue if there is none (IPC_CREAT), and to fail if there is one (IPC_EXCL).
+    /// True to create a queue if there is none (IPC_CREAT), and true to fail if there is one (IPC_EXCL).
     pub(super) create: bool,
     pub(super) exclusive: bool,
     /// Permission bits of a created queue.
@@ -185,7 +185,7 @@ pub(super) fn behind(files: &mut Files, link: &Entry) -> Result<Behind, OpenErro
     Ok(Behind::Unusable(file, error))
 }
 
-/// Whether an intact header belongs to another queue than the key symlink's.
+/// Returns whether an intact header belongs to another queue than the key symlink's.
 ///
 /// Then the file belongs to an unfinished queue, or to a queue with its own key symlink, or the key symlink is gone. The own key symlink may have
 /// another index if the file has two names. Any other header is corrupted.
@@ -205,7 +205,7 @@ fn is_anothers(
         || key_symlink_of(files, link.key, link.id)?.is_none())
 }
 
-/// Whether an open file is the file at an index. A copy with the same header is not.
+/// Returns whether an open file is the file at an index. A copy with the same header is not.
 fn is_at(files: &Files, file: &OwnedFd, index: u32) -> Result<bool, OpenError> {
     let open =
         rustix::fs::fstat(file).map_err(|e| crate::error::OpenError::from_errno("fstat", e))?;
@@ -213,7 +213,7 @@ fn is_at(files: &Files, file: &OwnedFd, index: u32) -> Result<bool, OpenError> {
     Ok(there.is_some_and(|stat| (stat.st_dev, stat.st_ino) == (open.st_dev, open.st_ino)))
 }
 
-/// Whether an error is one of the queue's file.
+/// Returns whether an error is one of the queue's file.
 pub(super) fn is_unusable(error: &OpenError) -> bool {
     matches!(
         error,
@@ -280,13 +280,13 @@ fn denied(files: &Files, id: i32) -> Result<OpenError, OpenError> {
     })
 }
 
-/// Whether a file that the caller may not open is marked as that of a removed queue.
+/// Returns whether a file that the caller may not open is marked as that of a removed queue.
 pub(super) fn is_marked(files: &Files, index: u32) -> Result<bool, OpenError> {
     let stat = files.stat(index)?;
     Ok(stat.is_some_and(|stat| is_marked_removed(stat.st_size as u64)))
 }
 
-/// Whether a queue has its key symlink. A queue without a key symlink is unfinished.
+/// Returns whether a queue has its key symlink. A queue without a key symlink is unfinished.
 pub(super) fn has_key_symlink(files: &Files, said: &Summary) -> Result<bool, OpenError> {
     key_symlink_of(files, said.key, said.id).map(|link| link.is_some())
 }
@@ -314,7 +314,7 @@ pub(super) fn said(file: &OwnedFd) -> Result<Option<Summary>, OpenError> {
     }
 }
 
-/// Whether an error says that the index has no file that can be a queue.
+/// Returns whether an error says that the index has no file that can be a queue.
 pub(super) fn is_no_file(error: &FileError) -> bool {
     matches!(
         error,

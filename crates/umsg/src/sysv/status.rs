@@ -39,7 +39,7 @@ pub struct Status {
     pub memory: u64,
     /// Counts of events.
     pub statistics: Statistics,
-    /// Whether corruption was found in the queue's memory.
+    /// True if corruption was found in the queue's memory.
     pub damaged: bool,
 }
 

@@ -73,12 +73,12 @@ pub(super) fn unusable(namespace: &Namespace, id: i32, is_ours: bool) -> Result<
     }
 }
 
-/// Whether a file has only one name. A process with write access to the directory can give any file a second name here.
+/// Returns whether a file has only one name. A process with write access to the directory can give any file a second name here.
 fn has_one_name(file: &OwnedFd) -> bool {
     rustix::fs::fstat(file).is_ok_and(|stat| stat.st_nlink == 1)
 }
 
-/// Whether an index is free. Removes a stale file of the index. The caller holds its own user's lock.
+/// Returns whether an index is free. Removes a stale file of the index. The caller holds its own user's lock.
 pub(super) fn index(files: &mut Files, index: u32, _lock: &Locked) -> bool {
     match files.stat(index) {
         Ok(None) => true,
@@ -90,7 +90,8 @@ pub(super) fn index(files: &mut Files, index: u32, _lock: &Locked) -> bool {
     }
 }
 
-/// Whether the name of a key symlink is free. Removes a key symlink that leads to no queue. The caller holds its own user's lock.
+/// Returns whether the name of a key symlink is free. Removes a key symlink that leads to no queue. The caller holds its own
+/// user's lock.
 ///
 /// # Errors
 /// `TooManyFiles`, `Namespace`, `System`.
@@ -122,7 +123,7 @@ pub(super) fn key_symlink(
     Ok(is_free)
 }
 
-/// Whether a key symlink, or another file of its name, leads to no queue.
+/// Returns whether a key symlink, or another file of its name, leads to no queue.
 fn is_stale(files: &mut Files, name: &str, key: i32, index: u32) -> Result<bool, OpenError> {
     match files.key_symlink(name)? {
         // The key symlink of a queue without a key belongs to its own index only.
@@ -154,7 +155,7 @@ fn take(files: &mut Files, index: u32, patience: Duration) -> bool {
     taken
 }
 
-/// Whether the file at an index is stale: of an unfinished or a removed queue.
+/// Returns whether the file at an index is stale: of an unfinished or a removed queue.
 fn is_left(files: &mut Files, index: u32) -> bool {
     left(files, index).is_some()
 }
@@ -177,13 +178,14 @@ fn take_left(files: &mut Files, index: u32, owner: u32) -> bool {
     files.take_file(index, owner)
 }
 
-/// Whether a file belongs to no queue. A file without a key symlink is unfinished, and its creator would hold the owner's lock.
+/// Returns whether a file belongs to no queue. A file without a key symlink is unfinished, and its creator would hold the
+/// owner's lock.
 fn is_none(files: &mut Files, index: u32, said: &Summary) -> bool {
     said.is_removed
         || matches!(has_key_symlink(files, said), Ok(false)) && !is_anybodys(files, index)
 }
 
-/// Whether a key symlink leads to a queue at this index, corrupted or not.
+/// Returns whether a key symlink leads to a queue at this index, corrupted or not.
 fn is_anybodys(files: &mut Files, index: u32) -> bool {
     let Ok(mut links) = files.entries() else {
         return true;

@@ -51,8 +51,8 @@ impl Files {
         Ok(entries)
     }
 
-    /// How many queues there are. Where the file system counts names (tmpfs) this takes two system calls, and counts half a
-    /// queue for each name that is none's.
+    /// Returns the number of queues. Where the file system counts names (tmpfs) this takes two system calls, and counts half a
+    /// queue for each name that belongs to no queue.
     ///
     /// # Errors
     /// As [`entries`](Self::entries).
@@ -77,7 +77,7 @@ impl Files {
     }
 }
 
-/// How many queues there are in the namespace at `path`, regardless of its owner.
+/// Returns the number of queues in the namespace at `path`, regardless of its owner.
 pub(in crate::namespace) fn count_below(path: &Path) -> Result<usize, NamespaceError> {
     let mut count = 0;
     for_each_index(&Directory::open(&path.join(SYSV))?, |_| {

@@ -67,7 +67,8 @@ impl Files {
         Staged::create(&mut self.0, TO_NAMESPACE, mode)
     }
 
-    /// What stat(2) says of the queue with an index: to a process that may not open it, too. None if there is no file.
+    /// Returns the result of stat(2) for the queue with an index, also to a process that may not open the queue. None if there
+    /// is no file.
     ///
     /// # Errors
     /// `Denied` if the directory may not be searched; `System`.
@@ -80,7 +81,7 @@ impl Files {
         }
     }
 
-    /// Whether the caller may take other users' files away: root, and the owner of the directory.
+    /// Returns whether the caller may take other users' files away: root, and the owner of the directory.
     pub(crate) fn may_take_others(&self) -> bool {
         self.0.may_be_mended_by(caller())
     }

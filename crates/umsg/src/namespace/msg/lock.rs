@@ -23,9 +23,9 @@ use crate::namespace::file_error::FileError;
 use umsg_shm::sys::stack::nap;
 use umsg_shm::sys::thread::{self, Thread};
 
-/// How long a change of names waits for others that change none. Each takes some microseconds.
+/// The time that a change of names waits for others that change none. Each takes some microseconds.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
-/// How often as long it waits for others that do.
+/// The factor by which it waits longer for others that do.
 const LONGER: u32 = 10;
 /// The first and the longest sleep between two attempts.
 const NAPS: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(2)];

@@ -1,4 +1,4 @@
-//! How the files and key symlinks of System V queues are called.
+//! The names of the files and key symlinks of System V queues.
 
 use std::ffi::CStr;
 

@@ -64,10 +64,10 @@ const FILE: &str = "queue";
 /// The mode of the directory. Other users find the file, and its own mode grants their access.
 const MODE: u32 = 0o711;
 
-/// How often a name is looked up again if it is a file and a directory by turns.
+/// The number of look-ups of a name that is a file and a directory by turns.
 const ATTEMPTS: u32 = 100;
 
-/// What became of a lock on a queue.
+/// The result of locking a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Hold {
     /// The file has it, and its name.
@@ -151,7 +151,7 @@ fn home(queues: &Directory, name: &OsStr) -> Result<Directory, FileError> {
     })
 }
 
-/// Whether a directory is no queue's: as far as the caller may look.
+/// Returns whether a directory is no queue's: as far as the caller may look.
 fn is_foreign(home: &Directory) -> bool {
     if home.mode() != MODE {
         return true;
@@ -165,7 +165,7 @@ fn is_foreign(home: &Directory) -> bool {
     found
 }
 
-/// Whether a directory among the queues is a queue's, and then its file.
+/// Returns the queue's file in a directory among the queues, if the directory is a queue's.
 pub(in crate::namespace) fn file_of(queues: &Directory, name: &OsStr) -> Option<fs::Stat> {
     let (at, path) = queues.locate(name);
     let stat = fs::statat(at, path.join(FILE), AtFlags::SYMLINK_NOFOLLOW).ok()?;
@@ -184,7 +184,7 @@ pub(in crate::namespace) fn is_ones(queues: &Directory, name: &OsStr) -> bool {
     }
 }
 
-/// Whether a name is that of a directory which no queue can have had.
+/// Returns whether a name is that of a directory which no queue can have had.
 fn is_foreign_at(queues: &Directory, name: &OsStr) -> bool {
     mode_of_directory(queues, name).is_some_and(|mode| mode != MODE)
         && file_of(queues, name).is_none()

@@ -16,9 +16,10 @@ use super::{FILE, MODE, file_of, is_directory, is_foreign_at};
 use umsg_shm::crash::crash_point;
 use umsg_shm::sys::stack::nap;
 
-/// How long a process waits for another that is in the way.
+/// The time that a process waits for another that is in the way.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How often a directory is looked at that is not empty and has no queue in it, as others may have made one and removed it between two looks.
+/// The number of looks at a directory that is not empty and has no queue in it: other processes may have made a queue and
+/// removed it between two looks.
 const LOOKS: u32 = 1000;
 
 /// Waiting for a process that is in the way: a process between two system calls, unless it was stopped.

@@ -20,14 +20,14 @@ use super::{FILE, MODE, file_of, home, is_foreign};
 use umsg_shm::crash::crash_point;
 use umsg_shm::sys::random::random;
 
-/// How many queues are looked at, on the average, for each that is made.
+/// The number of queues that are inspected, on the average, for each that is made.
 const FEW: u64 = 64;
 
-/// How often it is asked whether a queue is used that another process has locked alone, and how long apart.
+/// The number of checks whether a queue is used that another process has locked alone, and the pause between two checks.
 const LOOKS: u32 = 20;
 const BETWEEN_LOOKS: Duration = Duration::from_micros(50);
 
-/// What became of a queue that may have to go.
+/// The fate of a queue that may have to go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Removal {
     /// No process had it open: it is gone, by this caller or another.
@@ -54,8 +54,8 @@ impl Namespace {
         remove_unused_in(&self.queues()?, name.as_os_str(), &is_due)
     }
 
-    /// Whether a process that makes a queue should [remove all that are unused](Self::remove_all_unused): not each time where there are many, so
-    /// that a few are looked at for each that is made.
+    /// Returns whether a process that makes a queue should [remove all that are unused](Self::remove_all_unused): not each time
+    /// where there are many, so that a few are looked at for each that is made.
     ///
     /// # Errors
     /// Those of the namespace.

@@ -84,11 +84,11 @@ pub struct SnapshotInfo {
     pub on_full: OnFull,
     /// The largest age of a message; `None` for no limit.
     pub time_to_live: Option<Duration>,
-    /// How often a message may be leased; `None` for no limit.
+    /// The maximum number of leases of a message; `None` for no limit.
     pub max_deliveries: Option<u32>,
     /// The dead-letter queue, which gets the messages that the queue could not keep or deliver.
     pub dead_letter: Option<OsString>,
-    /// Whether the queue is removed when no process has it open any more.
+    /// True if the queue is removed when no process has it open any more.
     pub remove_on_last_close: bool,
 }
 

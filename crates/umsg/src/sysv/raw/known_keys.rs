@@ -59,8 +59,8 @@ pub(super) fn id_of(key: i32) -> Option<i32> {
     (is_keys && is_same && is_fresh).then_some(answer as u32 as i32)
 }
 
-/// Whether an attached queue still is the queue of a key, and grants the permissions `asked`: bits of any class, as in the flags of
-/// msgget(2).
+/// Returns whether an attached queue still is the queue of a key, and grants the permissions `asked`: bits of any class, as in
+/// the flags of msgget(2).
 pub(super) fn answers(queue: &Queue, key: i32, id: i32, asked: u32) -> bool {
     let fixed = queue.engine.segment().fixed();
     let wanted = (asked >> 6 | asked >> 3 | asked) & 0o7;
