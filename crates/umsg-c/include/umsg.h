@@ -41,11 +41,11 @@ typedef struct umsg_mq *umsg_mqd_t;
 struct umsg_mq_attr {
     /* 0 or O_NONBLOCK: belongs to the handle, not to the queue. */
     long mq_flags;
-    /* How many messages the queue may hold. */
+    /* The maximum number of messages in the queue. */
     long mq_maxmsg;
-    /* How long a message may be, in bytes. */
+    /* The maximum length of a message, in bytes. */
     long mq_msgsize;
-    /* How many messages are queued now. */
+    /* The number of queued messages. */
     long mq_curmsgs;
     /* 0. */
     long mq_reserved[4];
@@ -260,12 +260,12 @@ struct umsg_mq_options {
     size_t size;
     /* The directory that is the namespace; NULL for the namespace that umsg_mq_open uses. */
     const char *directory;
-    /* How many messages a queue that is created may hold; 0 for the namespace's default. */
+    /* The maximum number of messages in a created queue; 0 for the namespace's default. */
     uint32_t max_messages;
-    /* How long a message may be in a queue that is created, in bytes; 0 for the namespace's default. */
+    /* The maximum length of a message in a created queue, in bytes; 0 for the namespace's default. */
     uint32_t message_size;
     /*
-     * How calls on the handle wait: one of UMSG_WAITING_ADAPTIVE (the default), UMSG_WAITING_BLOCKING and
+     * The way in which calls on the handle wait: one of UMSG_WAITING_ADAPTIVE (the default), UMSG_WAITING_BLOCKING and
      * UMSG_WAITING_SPINNING.
      */
     uint32_t waiting;
@@ -468,9 +468,9 @@ ssize_t umsg_mq_timedreceive(umsg_mqd_t mqdes,
 struct umsg_mq_message {
     /* The message's bytes, or the place to which a receive copies them; NULL if there are none. Sending does not change the bytes. */
     void *data;
-    /* How many bytes there is room for at data: for receiving. */
+    /* The length of the buffer at data, in bytes: for receiving. */
     size_t size;
-    /* How many bytes it has. */
+    /* The length of the message, in bytes. */
     size_t len;
     /* Its priority. */
     unsigned int priority;
@@ -591,7 +591,7 @@ ssize_t umsg_mq_receive_batch(umsg_mqd_t mqdes,
 struct umsg_mq_reservation {
     /* The place for the message: valid until the reservation ends. */
     void *data;
-    /* How many bytes there is room for. */
+    /* The length of the reserved room, in bytes. */
     size_t len;
     /* By which the library knows the reservation; 0 once it has ended. */
     uint64_t id;
@@ -697,7 +697,7 @@ struct umsg_mq_lease {
     int64_t sent;
     /* Its priority. */
     unsigned int priority;
-    /* How often it was delivered as a lease, this time included: 1 the first time. */
+    /* The number of deliveries as a lease, this time included: 1 the first time. */
     unsigned int deliveries;
     /* Process id of the sender. */
     pid_t pid;
@@ -831,13 +831,13 @@ int umsg_mq_lease_limit(const struct umsg_mq_lease *lease, const struct timespec
  * of events begin with the creation of the queue.
  */
 struct umsg_mq_status {
-    /* How many messages the queue may hold. */
+    /* The maximum number of messages in the queue. */
     uint64_t max_messages;
-    /* How long a message may be, in bytes. */
+    /* The maximum length of a message, in bytes. */
     uint64_t message_size;
-    /* How many messages are queued now. */
+    /* The number of queued messages. */
     uint64_t messages;
-    /* How many bytes these have together. */
+    /* The number of bytes in these messages. */
     uint64_t bytes;
     /* Permission bits. */
     uint32_t mode;
@@ -885,9 +885,9 @@ struct umsg_mq_status {
     uint64_t returned;
     /* The behaviour of a send that finds the queue full: UMSG_ON_FULL_BLOCK, UMSG_ON_FULL_FAIL or UMSG_ON_FULL_DROP_OLDEST. */
     uint32_t on_full;
-    /* How often a message may be leased; 0 for any number. */
+    /* The maximum number of leases of a message; 0 for no limit. */
     uint32_t max_deliveries;
-    /* How old a message may get, in nanoseconds; 0 for any age. */
+    /* The maximum age of a message, in nanoseconds; 0 for no limit. */
     uint64_t time_to_live;
     /* The name of the queue that gets what this one could not keep or deliver; empty for none. */
     char dead_letter[264];
@@ -933,7 +933,7 @@ int umsg_mq_status(umsg_mqd_t mqdes, struct umsg_mq_status *status, size_t size)
 struct umsg_mq_peeked {
     /* The place to which the bytes are copied; NULL if size is 0. */
     void *data;
-    /* How many bytes there is room for. */
+    /* The length of the buffer, in bytes. */
     size_t size;
     /* The length of the message in bytes, which may be more than size. */
     size_t len;
@@ -943,7 +943,7 @@ struct umsg_mq_peeked {
     unsigned int priority;
     /* Process id of the sender. */
     pid_t pid;
-    /* How often it was leased and came back. */
+    /* The number of leases of the message that ended without an acknowledgement. */
     uint32_t returns;
     /* Set to 0. */
     uint32_t reserved[5];
@@ -1125,7 +1125,7 @@ int umsg_mq_restore_into(umsg_mqd_t mqdes, int fd);
  */
 int umsg_mq_notify(umsg_mqd_t mqdes, const struct sigevent *notification);
 
-/* ---- How calls wait ---- */
+/* ---- The ways in which calls wait ---- */
 
 /* Spin for some microseconds as long as that pays, then sleep. */
 #define UMSG_WAITING_ADAPTIVE 0
@@ -1189,7 +1189,7 @@ int umsg_mq_set_waiting(umsg_mqd_t mqdes, int waiting);
  *   kernel's queues. Each notification costs a system call.
  * - UMSG_EDGES_ALL: also notifies pollers for EPOLLOUT after each send and each receive that leaves room.
  *
- * What was asked for stays in force until no process has the descriptor open any more. The descriptor is the library's, one a handle,
+ * The setting stays in force until no process has the descriptor open any more. The descriptor is the library's, one a handle,
  * opened by the first call: it must not be read, written or closed, and umsg_mq_close(3) closes it.
  *
  * Return value:
@@ -1449,9 +1449,9 @@ int umsg_msgctl(int msqid, int cmd, struct msqid_ds *buf);
 struct umsg_msg_message {
     /* The message's bytes, or the place to which a receive copies them; NULL if there are none. Sending does not change the bytes. */
     void *data;
-    /* How many bytes there is room for at data: for receiving. */
+    /* The length of the buffer at data, in bytes: for receiving. */
     size_t size;
-    /* How many bytes it has. */
+    /* The length of the message, in bytes. */
     size_t len;
     /* Its type. */
     long mtype;
@@ -1558,7 +1558,7 @@ struct umsg_msg_lease {
     int64_t sent;
     /* Its type. */
     long mtype;
-    /* How often it was delivered as a lease, this time included: 1 the first time. */
+    /* The number of deliveries as a lease, this time included: 1 the first time. */
     unsigned int deliveries;
     /* Process id of the sender. */
     pid_t pid;
@@ -1691,7 +1691,7 @@ int umsg_msg_lease_limit(const struct umsg_msg_lease *lease, const struct timesp
 struct umsg_msg_peeked {
     /* The place to which the bytes are copied; NULL if size is 0. */
     void *data;
-    /* How many bytes there is room for. */
+    /* The length of the buffer, in bytes. */
     size_t size;
     /* The length of the message in bytes, which may be more than size. */
     size_t len;
@@ -1701,7 +1701,7 @@ struct umsg_msg_peeked {
     long mtype;
     /* Process id of the sender. */
     pid_t pid;
-    /* How often it was leased and came back. */
+    /* The number of leases of the message that ended without an acknowledgement. */
     uint32_t returns;
     /* Set to 0. */
     uint32_t reserved[4];
@@ -1741,7 +1741,7 @@ int umsg_msg_peek(int msqid, size_t n, struct umsg_msg_peeked *peeked);
 struct umsg_msg_type {
     /* The type. */
     long mtype;
-    /* How many messages of it are queued. */
+    /* The number of queued messages of this type. */
     uint32_t messages;
     /* Set to 0. */
     uint32_t reserved;
@@ -1779,13 +1779,13 @@ ssize_t umsg_msg_types(int msqid, struct umsg_msg_type *types, size_t n);
  * means never. Counts of events begin with the creation of the queue.
  */
 struct umsg_msg_status {
-    /* How many messages are queued now. */
+    /* The number of queued messages. */
     uint64_t messages;
-    /* How many bytes these have together. */
+    /* The number of bytes in these messages. */
     uint64_t bytes;
-    /* How many bytes may be queued. */
+    /* The maximum number of queued bytes. */
     uint64_t qbytes;
-    /* How long a message may be, in bytes. */
+    /* The maximum length of a message, in bytes. */
     uint64_t msgmax;
     /* The queue's identifier. */
     int32_t id;
@@ -1821,7 +1821,7 @@ struct umsg_msg_status {
     uint64_t blocked_receivers;
     /* Messages that were received in place and not acknowledged. They count for the capacity. */
     uint64_t leased;
-    /* How many bytes these have together. */
+    /* The number of bytes in these messages. */
     uint64_t leased_bytes;
     /* Bytes of memory in use by slots and blocks. */
     uint64_t memory;
@@ -1975,7 +1975,7 @@ struct umsg_ring_options {
      * name.
      */
     const char *directory;
-    /* How many messages the ring holds without overflow; 0 for 1,024. */
+    /* The number of messages that the ring holds without overflow; 0 for 1,024. */
     uint32_t entries;
     /* The capacity of the overflow, in messages, which use memory only while they exist; 0 for 65,536, UMSG_RING_NO_OVERFLOW for none. */
     uint32_t overflow;
@@ -1985,7 +1985,10 @@ struct umsg_ring_options {
     uint32_t mode;
     /* UMSG_RING_DISABLED or 0. */
     uint32_t flags;
-    /* How the receiver waits: one of UMSG_WAITING_ADAPTIVE (the default), UMSG_WAITING_BLOCKING and UMSG_WAITING_SPINNING. */
+    /*
+     * The way in which the receiver waits: one of UMSG_WAITING_ADAPTIVE (the default), UMSG_WAITING_BLOCKING and
+     * UMSG_WAITING_SPINNING.
+     */
     uint32_t waiting;
 };
 
@@ -2236,7 +2239,7 @@ struct umsg_ring_post {
     uint32_t flags;
     /* Bytes that go with it; NULL if there are none. They are copied. */
     const void *payload;
-    /* How many. Up to 64 travel in the message itself. */
+    /* The number of bytes. Up to 64 travel in the message itself. */
     size_t len;
 };
 
@@ -2499,7 +2502,7 @@ struct umsg_ring_message {
     uint32_t flags;
     /* Its bytes, until the next call that receives from the ring; never NULL. */
     const void *payload;
-    /* How many. */
+    /* The number of bytes. */
     size_t len;
     /* Process id of the sender. */
     uint32_t pid;
@@ -2825,11 +2828,11 @@ int64_t umsg_ring_refused(struct umsg_ring *ring);
 struct umsg_ring_status {
     /* The present number of messages. */
     uint64_t messages;
-    /* How many of them are beyond entries. */
+    /* The number of these messages that are beyond entries. */
     uint64_t overflowing;
-    /* How many messages the ring holds without overflow. */
+    /* The number of messages that the ring holds without overflow. */
     uint32_t entries;
-    /* How many more it holds. */
+    /* The number of messages that the overflow holds. */
     uint32_t overflow;
     /* The longest payload, in bytes. */
     uint64_t longest;
@@ -2843,7 +2846,7 @@ struct umsg_ring_status {
     uint32_t closed;
     /* Permission bits. */
     uint32_t mode;
-    /* How many senders were made. */
+    /* The number of senders that were made. */
     uint32_t senders;
     /* When the ring was made, in nanoseconds since 1970. */
     int64_t created;
@@ -2855,13 +2858,13 @@ struct umsg_ring_status {
     uint64_t sends_blocked;
     /* Messages that umsg_ring_send_or_drop has dropped. */
     uint64_t dropped;
-    /* How often the receiver went to sleep. */
+    /* The number of times that the receiver went to sleep. */
     uint64_t slept;
     /* Waits of the receiver that ended while it was still spinning. */
     uint64_t spun;
-    /* How long the receiver spun, in nanoseconds: CPU time, unless others ran in its place. */
+    /* The time that the receiver spun, in nanoseconds: CPU time, unless others ran in its place. */
     uint64_t time_spun;
-    /* How long the receiver slept, in nanoseconds: that takes no CPU time but some microseconds each time. */
+    /* The time that the receiver slept, in nanoseconds: that takes no CPU time but some microseconds each time. */
     uint64_t time_asleep;
     /* Repairs after a process died in the middle of a call. */
     uint64_t repairs;

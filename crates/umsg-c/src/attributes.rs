@@ -12,11 +12,11 @@ use crate::pointer;
 pub struct umsg_mq_attr {
     /// 0 or O_NONBLOCK: belongs to the handle, not to the queue.
     pub mq_flags: c_long,
-    /// How many messages the queue may hold.
+    /// The maximum number of messages in the queue.
     pub mq_maxmsg: c_long,
-    /// How long a message may be, in bytes.
+    /// The maximum length of a message, in bytes.
     pub mq_msgsize: c_long,
-    /// How many messages are queued now.
+    /// The number of queued messages.
     pub mq_curmsgs: c_long,
     /// 0.
     pub mq_reserved: [c_long; 4],
@@ -95,7 +95,7 @@ pub unsafe extern "C" fn umsg_mq_setattr(
     answer(set())
 }
 
-/// Whether the attributes say O_NONBLOCK; they may say nothing else.
+/// Returns whether the attributes say O_NONBLOCK; they may say nothing else.
 fn nonblocking(attributes: umsg_mq_attr) -> Result<bool, Failure> {
     const O_NONBLOCK: c_long = libc::O_NONBLOCK as c_long;
     match attributes.mq_flags {

@@ -10,7 +10,7 @@ use umsg::posix::{
     UnlinkError,
 };
 
-/// Why a call failed.
+/// The reason why a call failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     /// EBADF

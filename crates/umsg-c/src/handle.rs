@@ -34,9 +34,9 @@ pub(crate) struct Open {
     pub(crate) name: OsString,
     /// Most bytes in a message; never changes.
     pub(crate) message_size: usize,
-    /// Whether it was opened for receiving.
+    /// True if it was opened for receiving.
     pub(crate) can_receive: bool,
-    /// Whether it was opened for sending.
+    /// True if it was opened for sending.
     pub(crate) can_send: bool,
     /// O_NONBLOCK.
     pub(crate) nonblocking: Flag,

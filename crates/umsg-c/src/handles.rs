@@ -12,7 +12,7 @@ use umsg_shm::reclaim::{Chunks, Held, Link, Slots, Word};
 
 const CHUNK: usize = 64;
 const CHUNKS: usize = 1024;
-/// How many things a table keeps.
+/// The capacity of a table.
 const PLACES: usize = CHUNK * CHUNKS;
 
 /// Things of one kind.

@@ -23,7 +23,7 @@ pub struct umsg_mq_lease {
     pub sent: i64,
     /// Its priority.
     pub priority: c_uint,
-    /// How often it was delivered as a lease, this time included: 1 the first time.
+    /// The number of deliveries as a lease, this time included: 1 the first time.
     pub deliveries: c_uint,
     /// Process id of the sender.
     pub pid: pid_t,

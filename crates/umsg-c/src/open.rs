@@ -224,7 +224,7 @@ pub(crate) fn enter(
     })
 }
 
-/// Whether flags mean to receive and to send. The fourth access mode means neither.
+/// Returns whether the flags ask for receiving, and whether they ask for sending. The fourth access mode asks for neither.
 fn access(oflag: c_int) -> (bool, bool) {
     let access = oflag & libc::O_ACCMODE;
     (

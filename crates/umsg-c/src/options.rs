@@ -24,11 +24,11 @@ pub struct umsg_mq_options {
     pub size: size_t,
     /// The directory that is the namespace; NULL for the namespace that umsg_mq_open uses.
     pub directory: *const c_char,
-    /// How many messages a queue that is created may hold; 0 for the namespace's default.
+    /// The maximum number of messages in a created queue; 0 for the namespace's default.
     pub max_messages: u32,
-    /// How long a message may be in a queue that is created, in bytes; 0 for the namespace's default.
+    /// The maximum length of a message in a created queue, in bytes; 0 for the namespace's default.
     pub message_size: u32,
-    /// How calls on the handle wait: one of UMSG_WAITING_ADAPTIVE (the default), UMSG_WAITING_BLOCKING and
+    /// The way in which calls on the handle wait: one of UMSG_WAITING_ADAPTIVE (the default), UMSG_WAITING_BLOCKING and
     /// UMSG_WAITING_SPINNING.
     pub waiting: u32,
     /// The overflow policy of a created queue, the behaviour of a send that finds the queue full: UMSG_ON_FULL_BLOCK (the default),

@@ -16,7 +16,7 @@ pub(crate) fn check<T: ?Sized>(pointer: *const T, what: &'static str) -> Result<
     Ok(())
 }
 
-/// Whether there can be `n` things: the address is not NULL, aligned, and they are no longer than an object can be.
+/// Checks that there can be `n` things: the address is not NULL, aligned, and they are no longer than an object can be.
 pub(crate) fn check_array<T>(
     things: *const T,
     n: usize,

@@ -29,7 +29,7 @@ pub const UMSG_EDGES_ALL: c_int = 2;
 ///   kernel's queues. Each notification costs a system call.
 /// - `UMSG_EDGES_ALL`: also notifies pollers for `EPOLLOUT` after each send and each receive that leaves room.
 ///
-/// What was asked for stays in force until no process has the descriptor open any more. The descriptor is the library's, one a handle,
+/// The setting stays in force until no process has the descriptor open any more. The descriptor is the library's, one a handle,
 /// opened by the first call: it must not be read, written or closed, and umsg_mq_close(3) closes it.
 ///
 /// # Return value

@@ -19,7 +19,7 @@ use crate::time;
 pub struct umsg_mq_reservation {
     /// The place for the message: valid until the reservation ends.
     pub data: *mut c_void,
-    /// How many bytes there is room for.
+    /// The length of the reserved room, in bytes.
     pub len: size_t,
     /// By which the library knows the reservation; 0 once it has ended.
     pub id: u64,
@@ -184,7 +184,7 @@ fn keep(mut reservation: Reservation<'static>, held: Held) -> Result<umsg_mq_res
         reservation: Mutex::new(Some(reservation)),
         _held: held,
     });
-    // What can't be kept is given back by its drop.
+    // A reservation that the table can't keep is given back when it is dropped.
     told.id = kept.ok_or(Failure::TooManyHolds)?.into();
     Ok(told)
 }

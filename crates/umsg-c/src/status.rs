@@ -18,13 +18,13 @@ use crate::time::told;
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct umsg_mq_status {
-    /// How many messages the queue may hold.
+    /// The maximum number of messages in the queue.
     pub max_messages: u64,
-    /// How long a message may be, in bytes.
+    /// The maximum length of a message, in bytes.
     pub message_size: u64,
-    /// How many messages are queued now.
+    /// The number of queued messages.
     pub messages: u64,
-    /// How many bytes these have together.
+    /// The number of bytes in these messages.
     pub bytes: u64,
     /// Permission bits.
     pub mode: u32,
@@ -72,9 +72,9 @@ pub struct umsg_mq_status {
     pub returned: u64,
     /// The behaviour of a send that finds the queue full: UMSG_ON_FULL_BLOCK, UMSG_ON_FULL_FAIL or UMSG_ON_FULL_DROP_OLDEST.
     pub on_full: u32,
-    /// How often a message may be leased; 0 for any number.
+    /// The maximum number of leases of a message; 0 for no limit.
     pub max_deliveries: u32,
-    /// How old a message may get, in nanoseconds; 0 for any age.
+    /// The maximum age of a message, in nanoseconds; 0 for no limit.
     pub time_to_live: u64,
     /// The name of the queue that gets what this one could not keep or deliver; empty for none.
     pub dead_letter: [c_char; 264],

@@ -1,4 +1,4 @@
-//! How calls wait.
+//! The ways in which calls wait.
 
 use std::ffi::c_int;
 

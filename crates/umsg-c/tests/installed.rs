@@ -1,4 +1,4 @@
-//! What is installed fits together: symbols, versions, header, manual, pkg-config; and the archive links too.
+//! Checks that the installed files fit together: symbols, versions, header, manual, pkg-config; and that the archive links too.
 
 mod support;
 

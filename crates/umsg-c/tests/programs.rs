@@ -48,7 +48,7 @@ const SANITIZERS: [&str; 3] = [
     "-fno-sanitize-recover=all",
 ];
 
-/// Whether the compiler has the sanitizers and a program of theirs runs.
+/// Returns whether the compiler has the sanitizers and a program of theirs runs.
 fn sanitizers_work() -> bool {
     static WORK: OnceLock<bool> = OnceLock::new();
     *WORK.get_or_init(|| {

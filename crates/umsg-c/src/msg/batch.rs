@@ -17,9 +17,9 @@ use crate::time;
 pub struct umsg_msg_message {
     /// The message's bytes, or the place to which a receive copies them; NULL if there are none. Sending does not change the bytes.
     pub data: *mut c_void,
-    /// How many bytes there is room for at `data`: for receiving.
+    /// The length of the buffer at `data`, in bytes: for receiving.
     pub size: size_t,
-    /// How many bytes it has.
+    /// The length of the message, in bytes.
     pub len: size_t,
     /// Its type.
     pub mtype: c_long,

@@ -27,7 +27,7 @@ pub struct umsg_msg_lease {
     pub sent: i64,
     /// Its type.
     pub mtype: c_long,
-    /// How often it was delivered as a lease, this time included: 1 the first time.
+    /// The number of deliveries as a lease, this time included: 1 the first time.
     pub deliveries: c_uint,
     /// Process id of the sender.
     pub pid: pid_t,

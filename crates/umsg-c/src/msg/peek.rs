@@ -16,7 +16,7 @@ use crate::time::told;
 pub struct umsg_msg_peeked {
     /// The place to which the bytes are copied; NULL if `size` is 0.
     pub data: *mut c_void,
-    /// How many bytes there is room for.
+    /// The length of the buffer, in bytes.
     pub size: size_t,
     /// The length of the message in bytes, which may be more than `size`.
     pub len: size_t,
@@ -26,7 +26,7 @@ pub struct umsg_msg_peeked {
     pub mtype: c_long,
     /// Process id of the sender.
     pub pid: pid_t,
-    /// How often it was leased and came back.
+    /// The number of leases of the message that ended without an acknowledgement.
     pub returns: u32,
     /// Set to 0.
     pub reserved: [u32; 4],

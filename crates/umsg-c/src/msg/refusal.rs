@@ -1,4 +1,4 @@
-//! Why a call on a System V queue failed.
+//! The reasons why calls on a System V queue fail.
 //!
 //! The library's calls by number answer with errno, in the kernel's order of checks. Only a failed call computes the text of its error.
 
@@ -25,7 +25,7 @@ fn there(found: Result<Used, c_int>, id: c_int) -> Result<Used, Refusal> {
     found.map_err(|errno| Refusal::of_id(errno, id))
 }
 
-/// Why a call failed.
+/// The reason why a call failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refusal {
     #[error(transparent)]

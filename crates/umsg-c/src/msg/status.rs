@@ -16,13 +16,13 @@ use crate::time::told;
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct umsg_msg_status {
-    /// How many messages are queued now.
+    /// The number of queued messages.
     pub messages: u64,
-    /// How many bytes these have together.
+    /// The number of bytes in these messages.
     pub bytes: u64,
-    /// How many bytes may be queued.
+    /// The maximum number of queued bytes.
     pub qbytes: u64,
-    /// How long a message may be, in bytes.
+    /// The maximum length of a message, in bytes.
     pub msgmax: u64,
     /// The queue's identifier.
     pub id: i32,
@@ -58,7 +58,7 @@ pub struct umsg_msg_status {
     pub blocked_receivers: u64,
     /// Messages that were received in place and not acknowledged. They count for the capacity.
     pub leased: u64,
-    /// How many bytes these have together.
+    /// The number of bytes in these messages.
     pub leased_bytes: u64,
     /// Bytes of memory in use by slots and blocks.
     pub memory: u64,

@@ -14,7 +14,7 @@ use crate::pointer;
 pub struct umsg_msg_type {
     /// The type.
     pub mtype: c_long,
-    /// How many messages of it are queued.
+    /// The number of queued messages of this type.
     pub messages: u32,
     /// Set to 0.
     pub reserved: u32,

@@ -26,7 +26,7 @@ pub struct umsg_ring_options {
     /// The directory that is the namespace of a ring with a name; NULL for the namespace that umsg_mq_open uses, and for a ring without a
     /// name.
     pub directory: *const c_char,
-    /// How many messages the ring holds without overflow; 0 for 1,024.
+    /// The number of messages that the ring holds without overflow; 0 for 1,024.
     pub entries: u32,
     /// The capacity of the overflow, in messages, which use memory only while they exist; 0 for 65,536, UMSG_RING_NO_OVERFLOW for none.
     pub overflow: u32,
@@ -36,7 +36,8 @@ pub struct umsg_ring_options {
     pub mode: u32,
     /// UMSG_RING_DISABLED or 0.
     pub flags: u32,
-    /// How the receiver waits: one of UMSG_WAITING_ADAPTIVE (the default), UMSG_WAITING_BLOCKING and UMSG_WAITING_SPINNING.
+    /// The way in which the receiver waits: one of UMSG_WAITING_ADAPTIVE (the default), UMSG_WAITING_BLOCKING and
+    /// UMSG_WAITING_SPINNING.
     pub waiting: u32,
 }
 

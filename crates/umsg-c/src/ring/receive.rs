@@ -24,7 +24,7 @@ pub struct umsg_ring_message {
     pub flags: u32,
     /// Its bytes, until the next call that receives from the ring; never NULL.
     pub payload: *const c_void,
-    /// How many.
+    /// The number of bytes.
     pub len: size_t,
     /// Process id of the sender.
     pub pid: u32,

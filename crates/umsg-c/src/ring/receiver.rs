@@ -25,7 +25,7 @@ pub(super) struct Inner {
     pub(super) payloads: Vec<u8>,
 }
 
-/// What C may do with both ends, Rust has to allow.
+/// C programs may move both ends between threads, so Rust has to allow it.
 const _: () = {
     const fn goes_from_thread_to_thread<T: Send>() {}
     const fn is_shared_by_threads<T: Sync>() {}

@@ -1,9 +1,9 @@
-//! Why a call on a ring failed.
+//! The reasons why calls on a ring fail.
 
 use libc::c_int;
 use umsg::ring::{INLINE, ReceiveError, RingError, SendError};
 
-/// Why a call failed.
+/// The reason why a call failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refusal {
     /// EBADF

@@ -23,7 +23,7 @@ pub struct umsg_ring_post {
     pub flags: u32,
     /// Bytes that go with it; NULL if there are none. They are copied.
     pub payload: *const c_void,
-    /// How many. Up to 64 travel in the message itself.
+    /// The number of bytes. Up to 64 travel in the message itself.
     pub len: size_t,
 }
 

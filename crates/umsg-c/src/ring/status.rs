@@ -18,11 +18,11 @@ use crate::time::told;
 pub struct umsg_ring_status {
     /// The present number of messages.
     pub messages: u64,
-    /// How many of them are beyond `entries`.
+    /// The number of these messages that are beyond `entries`.
     pub overflowing: u64,
-    /// How many messages the ring holds without overflow.
+    /// The number of messages that the ring holds without overflow.
     pub entries: u32,
-    /// How many more it holds.
+    /// The number of messages that the overflow holds.
     pub overflow: u32,
     /// The longest payload, in bytes.
     pub longest: u64,
@@ -36,7 +36,7 @@ pub struct umsg_ring_status {
     pub closed: u32,
     /// Permission bits.
     pub mode: u32,
-    /// How many senders were made.
+    /// The number of senders that were made.
     pub senders: u32,
     /// When the ring was made, in nanoseconds since 1970.
     pub created: i64,
@@ -48,13 +48,13 @@ pub struct umsg_ring_status {
     pub sends_blocked: u64,
     /// Messages that umsg_ring_send_or_drop has dropped.
     pub dropped: u64,
-    /// How often the receiver went to sleep.
+    /// The number of times that the receiver went to sleep.
     pub slept: u64,
     /// Waits of the receiver that ended while it was still spinning.
     pub spun: u64,
-    /// How long the receiver spun, in nanoseconds: CPU time, unless others ran in its place.
+    /// The time that the receiver spun, in nanoseconds: CPU time, unless others ran in its place.
     pub time_spun: u64,
-    /// How long the receiver slept, in nanoseconds: that takes no CPU time but some microseconds each time.
+    /// The time that the receiver slept, in nanoseconds: that takes no CPU time but some microseconds each time.
     pub time_asleep: u64,
     /// Repairs after a process died in the middle of a call.
     pub repairs: u64,

@@ -26,11 +26,11 @@ pub fn namespace() -> Namespace {
     Namespace::new("umsg-c-test-")
 }
 
-/// How a program is compiled.
+/// The compilation of a program.
 pub struct Build<'a> {
     /// Below `tests/programs`.
     pub source: &'a str,
-    /// What the program is to be called.
+    /// The name of the program.
     pub output: &'a str,
     /// Further arguments for the compiler.
     pub options: &'a [&'a str],
@@ -61,7 +61,7 @@ pub fn source(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// What pkg-config tells a compiler; if there is no pkg-config, what it would tell.
+/// Returns the flags that pkg-config tells a compiler; without pkg-config, the same flags made by hand.
 pub fn flags() -> Vec<String> {
     let told = pkg_config(&["--cflags", "--libs", "umsg"]);
     told.unwrap_or_else(|| {
@@ -74,7 +74,7 @@ pub fn flags() -> Vec<String> {
     })
 }
 
-/// What pkg-config says about the installed library; None if there is no pkg-config.
+/// Returns the output of pkg-config for the installed library; None if there is no pkg-config.
 pub fn pkg_config(arguments: &[&str]) -> Option<Vec<String>> {
     let mut command = Command::new(on_the_path("pkg-config")?);
     command
@@ -84,7 +84,7 @@ pub fn pkg_config(arguments: &[&str]) -> Option<Vec<String>> {
     Some(said.split_whitespace().map(str::to_owned).collect())
 }
 
-/// Whether a program is on the path.
+/// Returns whether a program is on the path.
 pub fn is_installed(program: &str) -> bool {
     on_the_path(program).is_some()
 }
