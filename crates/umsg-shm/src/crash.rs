@@ -249,7 +249,7 @@ points! {
     SALVAGE_RENUMBERED;
     /// The messages that are kept have their places in the order; all else is as wrong as it was.
     SALVAGE_NUMBERED;
-    /// What was in the ring is in the store, and the ring is being emptied.
+    /// The messages of the ring are in the store, and the ring is being emptied.
     SALVAGE_EMPTIED;
     /// Everything is rebuilt, the queue is still marked as being rebuilt.
     SALVAGE_DONE;

@@ -43,7 +43,7 @@ pub(crate) struct Doorbell {
     polled_name: AtomicU64,
     asked: AtomicU32,
     polled_file: Sighting,
-    /// Whether a helper feeds the polled FIFO; the epoch of the helper's process; and the ticket that stops the helper.
+    /// The state of the helper that feeds the polled FIFO: whether there is one, the epoch of its process, the ticket that stops it.
     needs_help: AtomicBool,
     helped_in: AtomicU64,
     ticket: AtomicU64,

@@ -41,9 +41,9 @@ pub(crate) struct Memory {
     map: Arc<Mapped>,
     /// The namespace of the file, if it is known.
     host: Option<Arc<dyn Host>>,
-    /// Whether new memory counts towards that namespace's limit.
+    /// True if new memory counts towards that namespace's limit.
     is_counted: bool,
-    /// Whether the creator had the PID and time namespaces of the process that mapped the file.
+    /// True if the creator had the PID and time namespaces of the process that mapped the file.
     is_home: bool,
     /// The identity and the owner of the file.
     file: FileIdentity,

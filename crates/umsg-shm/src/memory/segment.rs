@@ -27,9 +27,9 @@ pub unsafe trait Format: 'static {
 
     /// The namespaces of the creator: [`crate::sys::home::here`].
     fn home(&self) -> &AtomicU64;
-    /// Whether processes of several PID namespaces have received from the queue.
+    /// Returns whether processes of several PID namespaces have received from the queue.
     fn is_shared(&self) -> bool;
-    /// Whether processes of several PID namespaces use the queue.
+    /// Returns whether processes of several PID namespaces use the queue.
     fn has_shared_lock(&self) -> bool;
     /// Returns the offset of a cell's block in the arena, in bytes; 0 for none.
     fn block(cell: &Self::Cell) -> usize;

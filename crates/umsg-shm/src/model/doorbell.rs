@@ -12,9 +12,9 @@ pub struct Doorbell {
     packets: AtomicU32,
     /// The number of times that a poller was woken.
     nudges: Plain,
-    /// Whether no process polls any more, and operations check for that.
+    /// True if no process polls any more, and operations check for that.
     left: Plain,
-    /// Whether it was swept away.
+    /// True if it was swept away.
     is_gone: AtomicBool,
     /// The threads that can't ring it, those of other users: a bit each.
     strangers: Plain,
@@ -51,7 +51,7 @@ impl Doorbell {
         }
     }
 
-    /// Whether the FIFO is another user's than the calling thread.
+    /// Returns whether the FIFO is another user's than the calling thread.
     fn is_anothers(&self) -> bool {
         let strangers = self.strangers.load(Relaxed);
         thread::with_current(|me| me.is_some_and(|me| strangers >> me.tid() & 1 != 0))
@@ -80,7 +80,7 @@ impl Doorbell {
         (self.left.load(Relaxed) != 0).then_some(Left)
     }
 
-    /// What poll(2) says: whether there is a message, whether there is room.
+    /// Returns the answer of poll(2): whether there is a message, whether there is room.
     pub fn shows(&self) -> (bool, bool) {
         let packets = self.packets.fetch_add(0, Ordering::AcqRel);
         (packets != 0, packets != FULL)

@@ -210,7 +210,7 @@ fn exit_robust_list(word: Named, tid: u32) {
     }
 }
 
-/// Whether the thread has died.
+/// Returns whether the thread has died.
 pub fn is_dead(_pid: u32, tid: u32, _birth: u64) -> bool {
     world::has_died(tid)
 }

@@ -38,9 +38,9 @@ pub(super) struct Sleeper {
 /// See the module.
 #[derive(Default)]
 pub(super) struct World {
-    /// Whether a sleep ends with its slice, when no process is awake. If not, a wake-up that was lost is a deadlock.
+    /// True if a sleep ends with its slice, when no process is awake. If not, a wake-up that was lost is a deadlock.
     pub(super) slices: bool,
-    /// How many slices have ended.
+    /// The number of slices that have ended.
     pub(super) ended: u32,
     /// Threads that were begun, are not over, and do not just wait for others to be over.
     pub(super) living: usize,
@@ -48,7 +48,7 @@ pub(super) struct World {
     pub(super) sleepers: Vec<Sleeper>,
     /// Threads whose sleep was ended by a slice and that have not noticed it yet.
     pub(super) overslept: Vec<u32>,
-    /// Whose next sleep is ended by a signal.
+    /// The threads whose next sleep a signal ends.
     pub(super) interrupted: Vec<u32>,
     pub(super) dead: Vec<u32>,
     /// Threads with a real-time policy.
@@ -112,7 +112,7 @@ pub(super) fn end(life: u32) {
     with(|world| world.dead.push(life));
 }
 
-/// Whether the life of a process is over.
+/// Returns whether the life of a process is over.
 pub(super) fn is_over(life: u32) -> bool {
     if let Some(ends) = with(|world| world.ends.clone()) {
         // Acquire: pairs with the release in `end`. Adding nothing reads the newest value.
@@ -121,7 +121,7 @@ pub(super) fn is_over(life: u32) -> bool {
     has_died(life)
 }
 
-/// Whether the thread has died.
+/// Returns whether the thread has died.
 pub fn has_died(tid: u32) -> bool {
     with(|world| world.dead.contains(&tid))
 }

@@ -19,19 +19,19 @@ use crate::sys::thread::Thread;
 pub type LeaseHandle = leases::LeaseHandle<usize>;
 
 impl Engine {
-    /// Whether a message is leased, reserved or set aside. Exact under the receiver lock, otherwise a hint.
+    /// Returns whether a message is leased, reserved or set aside. Exact under the receiver lock, otherwise a hint.
     #[inline(always)]
     pub(super) fn holds_any(&self) -> bool {
         self.segment().fixed().receiver.held() != 0
     }
 
-    /// Whether messages are held or can expire: then time alone can give back messages or room.
+    /// Returns whether messages are held or can expire: then time alone can give back messages or room.
     #[inline(always)]
     pub(super) fn can_expire(&self) -> bool {
         self.holds_any() || self.policy().time_to_live != 0
     }
 
-    /// Whether it is time to look at the holders and at expired messages.
+    /// Returns whether it is time to look at the holders and at expired messages.
     #[inline(always)]
     pub(super) fn may_reclaim(&self) -> bool {
         self.can_expire() && self.is_reclaim_due()

@@ -38,20 +38,20 @@ pub struct Seen {
     pub pid: u32,
     /// A reading of the machine's clock, in nanoseconds; in a snapshot, one of CLOCK_REALTIME.
     pub sent_at: u64,
-    /// How often the message was leased and came back.
+    /// The number of leases of the message that ended without an acknowledgement.
     pub returns: u32,
 }
 
-/// How long an inspection waits for a lock whose owner is stopped.
+/// The time that an inspection waits for a lock whose owner is stopped.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How many messages ahead cells are prefetched.
+/// The distance, in messages, at which cells are prefetched.
 const AHEAD: usize = 8;
 
-/// How much memory for messages is faulted in before the lock is taken, in bytes. Forged counts may promise more.
+/// The memory for messages that is faulted in before the lock is taken, in bytes. Forged counts may promise more.
 const PREPARED: usize = 256 << 20;
 
-/// How often the counts are read again if they change meanwhile.
+/// The number of readings of counts that change meanwhile.
 const ATTEMPTS: u32 = 64;
 
 impl Engine {

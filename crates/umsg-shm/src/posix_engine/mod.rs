@@ -107,7 +107,7 @@ pub struct Engine {
     raise_own: Option<notification::RaiseOwn>,
 }
 
-/// How many slices a call waits for a sender lock that is lent.
+/// The number of slices that a call waits for a sender lock that is lent.
 const LOANS: u32 = 5;
 
 impl Engine {

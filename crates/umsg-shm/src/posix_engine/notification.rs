@@ -47,10 +47,10 @@ const REGISTERED: u32 = 1;
 const EMPTY: u32 = 2;
 const INDEX: u32 = 8;
 
-/// How long a sender waits for a registered process before it checks whether that process can run, in nanoseconds.
+/// The time that a sender waits for a registered process before it checks whether that process can run, in nanoseconds.
 const PROMPT: u64 = 2_000_000;
 
-/// How a process is notified.
+/// The form of a process's notification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum What {
@@ -128,7 +128,7 @@ impl Engine {
         self.update_wait_flags(receiving);
     }
 
-    /// Whether a process is registered: a hint.
+    /// Returns whether a process is registered: a hint.
     pub(super) fn has_registration(&self) -> bool {
         self.registration() & REGISTERED != 0
     }
@@ -192,7 +192,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether the queue has messages that no blocked receiver takes.
+    /// Returns whether the queue has messages that no blocked receiver takes.
     fn stays_filled(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -487,7 +487,7 @@ impl Engine {
     }
 }
 
-/// Whether the process of a registration is notified when it is fired.
+/// Returns whether the process of a registration is notified when it is fired.
 fn wants_notification(notice: &Notice) -> bool {
     match What::of(notice) {
         What::Nothing => false,
@@ -512,7 +512,7 @@ fn is_owner_dead(lives: &dyn Liveness, notice: &Notice) -> bool {
     liveness::is_dead(lives, birth, |birth| process::is_dead(pid, birth))
 }
 
-/// Whether the registered process lives and is not stopped. True if unknown.
+/// Returns whether the registered process lives and is not stopped. True if unknown.
 fn can_owner_run(lives: &dyn Liveness, notice: &Notice) -> bool {
     let (pid, _) = notice.owner();
     let is_stopped = || lives.is_plain() && process::is_stopped(pid);

@@ -1,4 +1,4 @@
-//! Whether a ring still has a process that receives.
+//! Tells whether a ring still has a process that receives.
 //!
 //! | `state` | messages are taken | may change it |
 //! |---|---|---|
@@ -19,12 +19,12 @@ use crate::sys::thread::Thread;
 use crate::waiters::{List, Waiters};
 
 impl Engine {
-    /// Whether the queue is a ring whose owner has closed it.
+    /// Returns whether the queue is a ring whose owner has closed it.
     pub(super) fn is_closed(&self) -> bool {
         self.segment().fixed().ownership.state() == CLOSED
     }
 
-    /// Whether the queue is a ring that is closed or whose owner has died: no process makes room there any more. Asks
+    /// Returns whether the queue is a ring that is closed or whose owner has died: no process makes room there any more. Asks
     /// the system.
     pub(super) fn is_deserted(&self) -> bool {
         match self.segment().fixed().ownership.state() {
@@ -52,7 +52,7 @@ impl Engine {
         });
     }
 
-    /// Whether the owner of the ring has died. Asks the system.
+    /// Returns whether the owner of the ring has died. Asks the system.
     pub fn has_lost_its_owner(&self) -> bool {
         let (pid, birth) = self.segment().fixed().ownership.owner();
         pid != 0 && liveness::is_dead(self.segment(), birth, |birth| process::is_dead(pid, birth))

@@ -52,7 +52,7 @@ impl Engine {
         self.segment().policy()
     }
 
-    /// Whether a message is older than the queue's time to live.
+    /// Returns whether a message is older than the queue's time to live.
     #[inline(always)]
     pub(super) fn is_expired(&self, found: &Found<'_>) -> bool {
         let time_to_live = self.policy().time_to_live;
@@ -119,7 +119,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether a leased message has come back as often as the queue allows.
+    /// Returns whether a leased message has come back as often as the queue allows.
     pub(super) fn is_undeliverable(&self, record: &LeaseRecord) -> bool {
         let policy = self.policy();
         policy.max_deliveries != 0
@@ -244,7 +244,7 @@ impl Engine {
         })
     }
 
-    /// Whether the store has so many messages of priority `key` or lower.
+    /// Returns whether the store has so many messages of priority `key` or lower.
     fn has_no_better(&self, key: usize, mut messages: u64) -> Result<bool, Fault> {
         let order = Priorities::of(self.segment());
         let mut priority = match order.has(key)? {

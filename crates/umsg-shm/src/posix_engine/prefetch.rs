@@ -14,7 +14,7 @@
 use crate::posix_engine::Priorities;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// How many messages ahead a handle prefetches. A fetch from memory takes as long as two or three receives.
+/// The distance, in messages, at which a handle prefetches. A fetch from memory takes as long as two or three receives.
 const AHEAD: usize = 4;
 /// Stands for no message.
 const NONE: u64 = u64::MAX;

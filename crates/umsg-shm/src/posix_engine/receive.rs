@@ -17,7 +17,7 @@ use crate::waiters::Node;
 use crate::waiters::wait::wait_and_attempt;
 use crate::waiters::{List, Waiters};
 
-/// How many ring positions ahead the receiver prefetches cells.
+/// The distance, in ring positions, at which the receiver prefetches cells.
 const AHEAD: u64 = 6;
 /// In a stream, the receiver reads the senders' cursor once for so many messages.
 const LOOK_AT_SENT: u32 = 8;
@@ -45,7 +45,7 @@ pub(crate) struct Found<'a> {
     pub(crate) mark: u64,
     /// Process id of the sender. Read when the message was found, because the slot may be reused later.
     pid: u32,
-    /// Whether the message is in the store; else it is next in the ring.
+    /// True if the message is in the store; else it is next in the ring.
     stored: bool,
 }
 
@@ -74,7 +74,7 @@ impl<'a> Found<'a> {
         }
     }
 
-    /// Whether the message is in the store.
+    /// Returns whether the message is in the store.
     #[inline(always)]
     pub(super) fn is_stored(&self) -> bool {
         self.stored
@@ -231,7 +231,7 @@ impl Engine {
         })
     }
 
-    /// Whether the receiver must look under the lock although it sees no message. Reasons are a dead lock owner, an
+    /// Returns whether the receiver must look under the lock although it sees no message. Reasons are a dead lock owner, an
     /// offer to a dead or stopped receiver, and leases that may end.
     fn needs_a_look(&self) -> bool {
         Waiters::of(self.segment()).len(List::Offered) != 0
@@ -241,7 +241,7 @@ impl Engine {
             || self.must_ring()
     }
 
-    /// Whether there is a message, read without the lock. If not, the queue was empty at some instant during the call.
+    /// Returns whether there is a message, read without the lock. If not, the queue was empty at some instant during the call.
     #[inline(always)]
     pub(super) fn seems_filled(&self) -> bool {
         let receiver = &self.segment().fixed().receiver;

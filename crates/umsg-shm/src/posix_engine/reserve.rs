@@ -116,7 +116,7 @@ impl Engine {
         }
     }
 
-    /// Whether the caller may reserve a slot: no sender waits, and the queue is not full.
+    /// Returns whether the caller may reserve a slot: no sender waits, and the queue is not full.
     fn may_reserve(&self, both: BothHeld<'_>) -> bool {
         let position = self.segment().fixed().sender.next_position(both.sender());
         Waiters::of(self.segment()).len(List::Senders) == 0 && self.has_room(position)

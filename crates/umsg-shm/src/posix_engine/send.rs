@@ -17,11 +17,11 @@ use crate::waiters::{List, Waiters};
 /// Priorities whose list heads share a page of the fifo region.
 pub(super) const FIFOS_A_PAGE: usize = 4096 / 8;
 
-/// How many messages ahead the sender prefetches the cells that it will write. The distance hides a cache miss, and the
-/// line stays in the cache until its turn.
+/// The distance, in messages, at which the sender prefetches the cells that it will write. The distance hides a cache miss, and
+/// the line stays in the cache until its turn.
 const AHEAD: u64 = 6;
 
-/// How often a send in a full queue tries again after it made or found room.
+/// The number of attempts of a send in a full queue after it made or found room.
 pub(super) const ATTEMPTS: u32 = 16;
 
 impl Engine {
@@ -126,9 +126,9 @@ impl Engine {
         Ok(result)
     }
 
-    /// Whether a sender that found no room should try again. Room can come from a dead holder, an expired lease, a
-    /// receiver that died after it made room, or a batch that is gone. The owner of the receiver lock repairs the queue
-    /// and publishes the room.
+    /// Returns whether a sender that found no room should try again. Room can come from a dead holder, an expired lease, a
+    /// receiver that died after it made room, or a batch that is gone. The owner of the receiver lock repairs the queue and
+    /// publishes the room.
     #[cold]
     pub(super) fn finds_room_after_all(
         &self,
@@ -203,7 +203,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether the queue holds fewer messages than it may.
+    /// Returns whether the queue holds fewer messages than it may.
     #[inline(always)]
     pub(super) fn has_room(&self, position: u64) -> bool {
         let seen = self.segment().fixed().sender.removed_seen();
@@ -234,7 +234,7 @@ impl Engine {
         left(removed)
     }
 
-    /// Whether no sender is blocked. Under the sender lock, `true` is exact; otherwise the answer is a hint.
+    /// Returns whether no sender is blocked. Under the sender lock, `true` is exact; otherwise the answer is a hint.
     #[inline(always)]
     pub(super) fn no_sender_waits(&self) -> bool {
         Waiters::of(self.segment()).len(List::Senders) == 0
@@ -380,13 +380,13 @@ impl Engine {
         wait_and_attempt(&mut (), deadline, wait, |()| attempt())
     }
 
-    /// Whether there seems to be room for so many messages that is not kept for a waiter. A hint, read without the
+    /// Returns whether there seems to be room for so many messages that is not kept for a waiter. A hint, read without the
     /// locks.
     pub(super) fn seems_roomy(&self, messages: u64) -> bool {
         self.no_sender_waits() && self.seems_to_hold_room(messages)
     }
 
-    /// Whether there seems to be room for so many messages, kept or not. A hint, read without the locks.
+    /// Returns whether there seems to be room for so many messages, kept or not. A hint, read without the locks.
     pub(super) fn seems_to_hold_room(&self, messages: u64) -> bool {
         let fixed = self.segment().fixed();
         // In this order: the messages that count as removed are removed. An older `sent` errs towards an attempt.
@@ -450,7 +450,7 @@ impl Engine {
         Ok((slot, cell))
     }
 
-    /// Whether a message may have this priority.
+    /// Returns whether a message may have this priority.
     pub fn is_priority(key: u32) -> bool {
         (key as usize) < PRIORITIES
     }

@@ -138,7 +138,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether there is room for so many more messages.
+    /// Returns whether there is room for so many more messages.
     pub(super) fn has_room_now(&self, receiving: ReceiverHeld<'_>, messages: u32) -> bool {
         self.room_now(receiving) >= i64::from(messages)
     }
@@ -169,7 +169,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether the thread of a node has lost its offer.
+    /// Returns whether the thread of a node has lost its offer.
     fn is_forfeit(&self, receiving: ReceiverHeld<'_>, node: &Node, now: u64) -> bool {
         match waiters::state(node) {
             State::Settled => {

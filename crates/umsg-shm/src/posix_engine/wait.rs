@@ -29,7 +29,7 @@ pub(super) struct Taker<'a> {
     pub(super) me: &'a Thread,
 }
 
-/// How a receive takes its message: it copies the message out, or leases it.
+/// The way in which a receive takes its message: it copies the message out, or leases it.
 pub(super) trait Receipt {
     type Outcome;
 
@@ -440,7 +440,7 @@ pub(super) fn lose_message(node: &Node) {
     node.slot.set(NO_SLOT);
 }
 
-/// Whether the message that a waiting sender had written was lost.
+/// Returns whether the message that a waiting sender had written was lost.
 fn has_lost_message(node: &Node) -> bool {
     node.slot.get() == NO_SLOT
 }
@@ -478,7 +478,7 @@ pub(super) fn finish_early<T>(
     }
 }
 
-/// How long the end of a wait waits for the lock: after a hand-off until the deadline, else for a grace period.
+/// Returns the time that the end of a wait waits for the lock: after a hand-off until the deadline, else for a grace period.
 fn last_patience(end: End, deadline: Deadline) -> Deadline {
     if end == End::Settled && !deadline.is_within(GRACE.as_nanos() as u64) {
         deadline

@@ -187,14 +187,14 @@ impl Engine {
         self.pacing.gathering_time(max)
     }
 
-    /// Whether `count` messages can be received. For one message, reads no word that every send writes.
+    /// Returns whether `count` messages can be received. For one message, reads no word that every send writes.
     #[inline]
     fn has(&self, me: &Thread, count: u64) -> bool {
         // The later messages of a batch have their stamps before the first one, whose stamp sends them all.
         self.seems_to_have(count) && (count <= 1 || self.holds(me, count))
     }
 
-    /// Whether `count` messages are there, by the cursors. If the store has some, looks under the lock: a sender that
+    /// Returns whether `count` messages are there, by the cursors. If the store has some, looks under the lock: a sender that
     /// makes room may move messages to the store, and one may count twice.
     fn holds(&self, me: &Thread, count: u64) -> bool {
         let (stored, ahead) = self.stored_and_ahead();
@@ -206,7 +206,7 @@ impl Engine {
             .unwrap_or(false)
     }
 
-    /// Whether the last of `count` messages is there. Reads the cell of that message only, which no process writes
+    /// Returns whether the last of `count` messages is there. Reads the cell of that message only, which no process writes
     /// before.
     #[inline(always)]
     fn seems_to_have(&self, count: u64) -> bool {

@@ -46,7 +46,7 @@ impl Watched for Engine {
 }
 
 impl Engine {
-    /// Whether a process polls. Under the sender lock, `false` holds until the unlock.
+    /// Returns whether a process polls. Under the sender lock, `false` holds until the unlock.
     #[inline(always)]
     pub(super) fn must_ring(&self) -> bool {
         self.segment().fixed().wait_flags.attention() & WATCHED != 0

@@ -1,4 +1,4 @@
-//! Whether there are several processors, and the current one.
+//! Reports whether there are several processors, and the number of the current one.
 
 /// Returns whether the machine has several online processors, which is determined once. The affinity of the calling thread does not count: a
 /// thread that is bound to one processor may wait for a thread on another one.

@@ -117,7 +117,7 @@ impl Range {
 /// The function that installs a handler of SIGBUS; null for none.
 static GUARD: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Whether a handler of SIGBUS is installed, or will be before a file is mapped.
+/// True if a handler of SIGBUS is installed, or will be before a file is mapped.
 static HANDLED: AtomicBool = AtomicBool::new(false);
 
 /// Sets the function that is called before each mapping of a queue's file.

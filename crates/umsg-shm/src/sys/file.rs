@@ -22,7 +22,7 @@ const OTHERS: u32 = 0o077;
 pub struct FileIdentity {
     pub inode: u64,
     pub(crate) owner: u32,
-    /// Whether the mode grants a permission to other users than the owner.
+    /// True if the mode grants a permission to other users than the owner.
     pub(crate) is_open_to_others: bool,
 }
 

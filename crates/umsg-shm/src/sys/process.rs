@@ -212,7 +212,7 @@ mod real {
         u64::from(stat.birth as u32) | program(&stat) << 32 | u64::from(home) << 48
     }
 
-    /// What is remembered of a process's program: 0 for unknown, as for those of other users.
+    /// Returns the number that identifies a process's program: 0 for unknown, as for those of other users.
     fn program(stat: &Stat) -> u64 {
         match stat.stack {
             0 => 0,

@@ -94,7 +94,7 @@ impl Interruptions {
 pub struct Calm<'a> {
     count: &'a Count,
     then: u32,
-    /// Whether any handler ends the call.
+    /// True if any handler ends the call.
     any: bool,
 }
 
@@ -238,8 +238,8 @@ mod real {
         birth: Cell<u64>,
         /// The word of a lock in plain form: the thread id in the lower half, the process id in the upper half.
         owner: Cell<u64>,
-        /// Whether it takes locks only in shared form: its ids are not valid in the queues that its process inherited ([`home::is_stray`]),
-        /// or the kernel would not mark its locks at its death.
+        /// True if it takes locks only in shared form: its ids are not valid in the queues that its process inherited
+        /// ([`home::is_stray`]), or the kernel would not mark its locks at its death.
         stray: Cell<bool>,
         /// The thread's robust list head in the kernel: libc's, or `own` below. Without a head in the kernel, it is also `own`.
         robust: Cell<*const Head>,

@@ -31,7 +31,7 @@ impl Engine {
         })
     }
 
-    /// Whether there is room for the messages of a blocked sender.
+    /// Returns whether there is room for the messages of a blocked sender.
     pub(super) fn fits(&self, waiter: Waiter<'_>) -> bool {
         self.has_room(waiter.node().wanted.get().into(), waiter.record.size())
     }

@@ -186,7 +186,7 @@ impl Engine {
         Ok(count)
     }
 
-    /// Whether an empty queue has room for the batch.
+    /// Returns whether an empty queue has room for the batch.
     pub fn can_hold(&self, messages: u64, bytes: u64) -> bool {
         let qbytes = self.fixed().control.capacity();
         messages <= qbytes && bytes <= qbytes

@@ -136,7 +136,7 @@ impl Engine {
         std::ptr::from_ref(self.fixed()).addr()
     }
 
-    /// Whether the queue was removed.
+    /// Returns whether the queue was removed.
     #[inline(always)]
     pub fn is_removed(&self) -> bool {
         self.fixed().rights.is_removed()

@@ -269,7 +269,7 @@ impl Engine {
     }
 }
 
-/// Whether a receiver wants a message of this type. Source: testmsg in linux/ipc/msg.c.
+/// Returns whether a receiver wants a message of this type. Source: testmsg in linux/ipc/msg.c.
 pub(super) fn is_wanted(want: Want, mtype: i64) -> bool {
     match want {
         Want::Any => true,

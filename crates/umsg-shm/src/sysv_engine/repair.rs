@@ -175,12 +175,12 @@ fn settle_receivers(segment: &Segment, survey: &mut Survey) -> Result<(), Fault>
     Ok(())
 }
 
-/// Whether the reply to a settled node is a message.
+/// Returns whether the reply to a settled node is a message.
 fn has_message(record: &WaiterRecord, list: u32) -> bool {
     list == List::Offered as u32 || record.reply() == Some(Reply::Message)
 }
 
-/// Whether the message in a slot is sent and not yet received.
+/// Returns whether the message in a slot is sent and not yet received.
 fn is_sent(segment: &Segment, slot: u32) -> Result<bool, Fault> {
     let sequence = segment.place(slot)?.sequence();
     let last = segment.fixed().control.last_number();

@@ -152,7 +152,7 @@ impl Engine {
         fixed.leases.look_after.store(0, Ordering::Relaxed);
     }
 
-    /// Whether the cell of a slot describes a possible message.
+    /// Returns whether the cell of a slot describes a possible message.
     fn is_intact(&self, slot: u32) -> bool {
         let Ok(cell) = self.segment().cell(slot) else {
             return false;

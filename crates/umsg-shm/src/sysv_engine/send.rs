@@ -56,7 +56,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether `messages` more messages of `bytes` bytes together fit.
+    /// Returns whether `messages` more messages of `bytes` bytes together fit.
     #[inline(always)]
     pub(super) fn has_room(&self, messages: u64, bytes: u64) -> bool {
         self.fixed().control.has_room(messages, bytes)

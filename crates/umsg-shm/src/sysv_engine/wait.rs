@@ -106,7 +106,8 @@ impl Engine {
         settled
     }
 
-    /// Whether the waiter's permission was checked under the present rights. A change of the rights replies to all waiters, unless its process dies.
+    /// Returns whether the waiter's permission was checked under the present rights. A change of the rights replies to all
+    /// waiters, unless its process dies.
     pub(super) fn is_judged(&self, waiter: Waiter<'_>) -> bool {
         waiter.record.rights() == self.fixed().rights.version()
     }

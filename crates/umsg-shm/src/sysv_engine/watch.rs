@@ -22,7 +22,7 @@ impl Watched for Engine {
         self.level_now()
     }
 
-    /// Whether a waiter may take the message or the room. The level is then shown after the operation.
+    /// Returns whether a waiter may take the message or the room. The level is then shown after the operation.
     fn is_taken(&self, messages: i64, room: i64) -> bool {
         let waits = |list| self.waiters().len(list) != 0;
         messages > 0 && waits(List::Receivers) || room > 0 && waits(List::Senders)

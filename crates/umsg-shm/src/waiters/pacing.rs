@@ -18,7 +18,7 @@ use crate::sys::cpu;
 use crate::sys::thread::Calm;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// How calls on a handle wait for a message or for room.
+/// The way in which calls on a handle wait for a message or for room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Waiting {

@@ -79,7 +79,7 @@ impl Ring {
                 Err(Refused::NotNow) => {}
                 other => return other,
             }
-            // What was found empty says so from now on, unless there is something again.
+            // The descriptor shows that the ring is empty from now on, unless there is a message again.
             self.descriptor.swap(0, Ordering::AcqRel);
             if !self.engine().arm_for_polling(me) {
                 make_readable(&self.descriptor);
@@ -112,7 +112,8 @@ impl Ring {
         self.engine().send_batch(me, &Letters(letters), by)
     }
 
-    /// How often the wake word was armed: in a wait that is woken once, before that and, in vain, after it.
+    /// Returns the number of times that the wake word was armed: in a wait that is woken once, before that and, in vain, after
+    /// it.
     pub(super) fn turns(&self) -> u32 {
         self.engine().turns()
     }

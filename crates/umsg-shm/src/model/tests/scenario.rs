@@ -18,7 +18,7 @@ pub(super) enum Act<Message, Want> {
 }
 use Act::{Receive, Send};
 
-/// What becomes of the message that the victim was sending, or of one that it was receiving.
+/// The fate of the message that the victim was sending, or of one that it was receiving.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
     /// It is in the queue.

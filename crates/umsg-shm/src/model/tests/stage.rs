@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 
-/// Whether sleeps end with their slice.
+/// The choice whether a sleep ends with its slice.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Slices {
     /// Never: a thread that depends on a lost wake-up sleeps without end, which loom reports as a deadlock.

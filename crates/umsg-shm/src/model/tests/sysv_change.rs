@@ -65,7 +65,7 @@ fn a_removal_and_a_hand_over_leave_no_waiter_behind() {
                 (Err(refused), received) => {
                     assert_eq!((refused, received), (Refused::Own(Why::Removed), None));
                 }
-                // What was not taken is gone with the queue.
+                // Messages that were not received are gone with the queue.
                 (Ok(()), received) => assert!(received.is_none_or(|message| message == (1, 5))),
             }
         },

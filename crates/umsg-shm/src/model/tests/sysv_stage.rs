@@ -177,7 +177,7 @@ impl Queue {
         Ok(((u64::from_ne_bytes(buffer), handle.key), handle))
     }
 
-    /// Whether a thread waits for a message.
+    /// Returns whether a thread waits for a message.
     pub(super) fn waits_for_message(&self) -> bool {
         Waiters::of(self.0.segment()).len(List::Receivers) != 0
     }

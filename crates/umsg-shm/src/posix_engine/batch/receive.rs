@@ -17,7 +17,7 @@ use crate::sys::thread::Thread;
 use crate::waiters::Node;
 use crate::waiters::{List, Waiters};
 
-/// How many ring positions ahead the receiver prefetches cells.
+/// The distance, in ring positions, at which the receiver prefetches cells.
 const AHEAD: u64 = 8;
 
 /// The destination of received messages.
@@ -34,7 +34,7 @@ pub trait Sink {
 struct Collect<'a, S: ?Sized> {
     sink: &'a mut S,
     most: usize,
-    /// Whether the first message was an offer: the queue was not inspected for more.
+    /// True if the first message was an offer: the queue was not inspected for more.
     offered: bool,
 }
 

@@ -12,7 +12,7 @@ use crate::posix_engine::segment::{Cell, OnFull, Ring, Segment};
 use crate::sys::clock::{self, Deadline};
 use crate::sys::thread::Thread;
 
-/// How many messages ahead the sender prefetches cells. Within a batch the cells come faster than in
+/// The distance, in messages, at which the sender prefetches cells. Within a batch the cells come faster than in
 /// `posix_engine/send.rs`.
 const AHEAD: u64 = 8;
 
@@ -53,7 +53,7 @@ impl Batch for (&[u8], usize) {
     }
 }
 
-/// How much of a batch the call must send.
+/// The part of a batch that the call must send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Amount {
     /// All messages or none.

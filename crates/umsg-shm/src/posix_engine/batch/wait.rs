@@ -24,7 +24,7 @@ use crate::waiters::wait::End;
 use crate::waiters::{self, List, State, UNRANKED, Waiters};
 use crate::waiters::{NO_SLOT, Node};
 
-/// What a sender does at its turn, when there is room for all of it.
+/// The step of a sender at its turn, when there is room for all of it.
 pub(in crate::posix_engine) trait Turn {
     type Outcome;
 
@@ -256,7 +256,7 @@ impl Engine {
 /// In `offered_at`: no process has checked yet whether the thread lives.
 pub(in crate::posix_engine) const NEVER: u64 = 0;
 
-/// Whether the thread for which room is kept died without the kernel's mark: before it had named its node, or while it
+/// Returns whether the thread for which room is kept died without the kernel's mark: before it had named its node, or while it
 /// looked around. Asks the system once a slice.
 fn is_gone(lives: &dyn Liveness, node: &Node) -> bool {
     let (now, asked) = (clock::monotonic(), node.offered_at.get());

@@ -100,7 +100,7 @@ impl Salvage<'_> {
         }
     }
 
-    /// Whether a node stays in its list. First completes its step.
+    /// Returns whether a node stays in its list. First completes its step.
     fn goes_on_waiting(&mut self, node: &Node) -> bool {
         let slot = node.slot.get();
         match (List::of(node), waiters::state(node)) {

@@ -108,13 +108,13 @@ impl Cell {
         self.stamp.store(0, Ordering::Release);
     }
 
-    /// Whether the message is in the store.
+    /// Returns whether the message is in the store.
     #[inline(always)]
     pub fn is_stored(&self) -> bool {
         self.stored.get() & 1 != 0
     }
 
-    /// Whether the slot never held a message.
+    /// Returns whether the slot never held a message.
     #[cfg(not(loom))]
     pub(crate) fn is_unused(&self) -> bool {
         // Relaxed: for a salvage, under both locks.

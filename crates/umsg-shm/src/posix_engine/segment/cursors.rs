@@ -6,7 +6,8 @@ use crate::repair::log;
 use crate::sync::Ordering;
 
 impl Fixed {
-    /// Whether `count` slots are free from ring position `first` on. Looks at the receivers' side only if fewer are known.
+    /// Returns whether `count` slots are free from ring position `first` on. Looks at the receivers' side only if fewer are
+    /// known.
     #[inline(always)]
     pub(crate) fn has_free_slots(&self, sending: SenderHeld<'_>, first: u64, count: u64) -> bool {
         if self.sender.known_free(first) >= count {

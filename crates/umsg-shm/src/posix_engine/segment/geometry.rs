@@ -1,9 +1,9 @@
-//! How much of the regions that grow is in use.
+//! The part of the growing regions that is in use.
 
 use crate::lock::tokens::BothHeld;
 use crate::sync::{AtomicU32, Ordering};
 
-/// How much of the regions that grow is in use.
+/// The part of the growing regions that is in use.
 #[repr(C, align(128))]
 #[derive(Default)]
 pub struct Geometry {

@@ -5,7 +5,7 @@ use crate::repair::log::Damage;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use std::mem::offset_of;
 
-/// What a segment is.
+/// The identity of a segment.
 #[repr(C, align(128))]
 #[derive(Default)]
 pub struct Header {
@@ -23,7 +23,7 @@ pub struct Header {
     creator: AtomicU32,
     /// CLOCK_REALTIME, in nanoseconds since 1970.
     created_at: AtomicU64,
-    /// Whether a call has found corruption.
+    /// The mark that a call has found corruption.
     pub damage: Damage,
     /// The PID namespace of the creator, and above 32 bits its time namespace: inode numbers. 0 for unknown.
     pub(super) home: AtomicU64,

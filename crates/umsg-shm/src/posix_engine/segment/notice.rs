@@ -30,7 +30,7 @@ pub(crate) const NOTICES: usize = 2;
 pub struct Notice {
     /// The state. The registered process sleeps on it until it is fired, and the sender that fired it until it is heard.
     word: AtomicU32,
-    /// How the process is notified, and by which signal: for people, and for a process that fires. The registered process
+    /// The form of the process's notification, and its signal: for people, and for a process that fires. The registered process
     /// knows this from its own memory.
     what: AtomicU32,
     signal: AtomicU32,

@@ -1,4 +1,4 @@
-//! What makes a queue a ring: its owner, and whether it takes messages. See `umsg::ring`.
+//! The part that makes a queue a ring: its owner, and whether it takes messages. See `umsg::ring`.
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
@@ -9,7 +9,7 @@ pub const ENABLED: u32 = 2;
 /// The ring takes no messages any more.
 pub const CLOSED: u32 = 3;
 
-/// What makes a queue a ring. The states stand in [`crate::posix_engine::owner`].
+/// The part that makes a queue a ring. The states stand in [`crate::posix_engine::owner`].
 #[repr(C, align(128))]
 #[derive(Default)]
 pub struct Ownership {
@@ -22,7 +22,7 @@ pub struct Ownership {
     birth: AtomicU64,
     /// Messages that senders chose to drop because there was no room.
     dropped: AtomicU64,
-    /// How many senders got a number, and how many descriptors.
+    /// The number of senders and the number of descriptors that got a number.
     senders: AtomicU32,
     descriptors: AtomicU32,
     /// The random part of the name of the poll FIFO.

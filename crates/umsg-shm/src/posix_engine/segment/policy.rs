@@ -2,7 +2,7 @@
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// What a send to a full queue does.
+/// The behaviour of a send to a full queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnFull {
@@ -49,7 +49,7 @@ pub struct Rules {
     /// The number of the label that names the dead-letter queue; 0 for none. The segment holds no name, because every
     /// process that may send or receive could write it: see `namespace/dead_letters.rs`.
     label: AtomicU64,
-    /// Whether the queue is removed after its last close: 0, it is not; 1, it is, but no process has opened it yet;
+    /// The state of removal after the last close: 0, the queue stays; 1, it is removed, but no process has opened it yet;
     /// [`Rules::DUE`].
     pub(super) removal: AtomicU32,
 }
@@ -67,7 +67,7 @@ impl Rules {
     /// Offset of the word about removal.
     pub const REMOVAL: usize = std::mem::offset_of!(Rules, removal);
 
-    /// Whether the word about removal may have this value.
+    /// Returns whether the word about removal may have this value.
     pub fn is_removal(word: u32) -> bool {
         word <= Rules::DUE
     }
@@ -89,18 +89,18 @@ pub struct Policy {
     pub on_full: OnFull,
     /// Age at which a message is dropped, in nanoseconds; 0 for never.
     pub time_to_live: u64,
-    /// How many returned leases set a message aside; 0 for never.
+    /// The number of returned leases after which a message is set aside; 0 for never.
     pub max_deliveries: u32,
     /// The number of the label that names the dead-letter queue; 0 for none.
     pub label: u64,
     /// The name of the dead-letter queue, with its slash, if the label is trusted.
     pub dead_letter: Option<Vec<u8>>,
-    /// Whether the queue is removed after its last close.
+    /// True if the queue is removed after its last close.
     pub remove_on_last_close: bool,
 }
 
 impl Policy {
-    /// Whether messages that can't be kept or delivered are set aside for the dead-letter queue.
+    /// Returns whether messages that can't be kept or delivered are set aside for the dead-letter queue.
     #[inline(always)]
     pub fn sets_aside(&self) -> bool {
         self.label != 0

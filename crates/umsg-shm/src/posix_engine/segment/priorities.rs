@@ -146,13 +146,13 @@ impl<'a> Priorities<'a> {
         Err(Fault::Damaged)
     }
 
-    /// Whether the message of slot `one` came to the store before that of `other`.
+    /// Returns whether the message of slot `one` came to the store before that of `other`.
     fn is_earlier(&self, one: u32, other: u32) -> Result<bool, Fault> {
         let sequence = |slot| Ok(self.segment.cell(slot)?.sequence.get());
         Ok((sequence(other)?.wrapping_sub(sequence(one)?) as i64) > 0)
     }
 
-    /// Whether slot `one` is in the list of a priority before `other`. Every stored message is in the list of its
+    /// Returns whether slot `one` is in the list of a priority before `other`. Every stored message is in the list of its
     /// priority.
     fn is_listed_before(&self, one: u32, priority: usize, other: u32) -> Result<bool, Fault> {
         let cell = self.segment.cell(one)?;
@@ -183,7 +183,7 @@ impl<'a> Priorities<'a> {
         Ok(())
     }
 
-    /// Whether a priority has messages.
+    /// Returns whether a priority has messages.
     #[inline]
     pub(crate) fn has(&self, priority: usize) -> Result<bool, Fault> {
         Ok(self.segment.level0(priority / 64)?.get() & bit(priority % 64) != 0)

@@ -1,9 +1,9 @@
-//! What the receivers' side tells the senders' side.
+//! The words by which the receivers' side informs the senders' side.
 
 use crate::lock::tokens::ReceiverHeld;
 use crate::sync::{AtomicU64, Ordering};
 
-/// What the receivers' side tells the senders' side.
+/// The words by which the receivers' side informs the senders' side.
 #[repr(C, align(128))]
 #[derive(Default)]
 pub struct Published {

@@ -40,7 +40,8 @@ pub struct ReceiverSide {
     pub(super) offered: Links,
     /// Which levels pollers watch, see [`crate::doorbell`]; 0 for none.
     pub(super) watched: Guarded32,
-    /// Whether a process is registered for a notification, see [`crate::posix_engine::notification`]. Spinners read it as a hint.
+    /// The mark that a process is registered for a notification, see [`crate::posix_engine::notification`]. Spinners read it as
+    /// a hint.
     pub(super) registered: AtomicU32,
     // -- blocking and the store
     /// Nodes that are real memory.
@@ -256,7 +257,7 @@ impl ReceiverSide {
         }
     }
 
-    /// What the doorbell shows, and which it is.
+    /// Returns the doorbell's words: the level that it shows, and its identity.
     #[cfg(loom)]
     pub(crate) fn doorbell(&self) -> &Words {
         &self.doorbell
@@ -267,7 +268,7 @@ impl ReceiverSide {
         self.doorbell.name.get()
     }
 
-    /// Whether a process polls.
+    /// Returns whether a process polls.
     pub fn is_watched(&self) -> bool {
         self.watched.get() != 0
     }

@@ -20,7 +20,7 @@ impl Run {
         self.word.load(Ordering::Acquire)
     }
 
-    /// Whether the word still is `run`, after the stamps were read.
+    /// Returns whether the word still is `run`, after the stamps were read.
     #[inline(always)]
     pub(crate) fn is_still(&self, run: u64) -> bool {
         // Relaxed: RUN. A stamp may be the gate of a batch with another priority: the acquire of that stamp shows another word.
@@ -43,7 +43,7 @@ impl Run {
     }
 }
 
-/// Whether every message from ring position `drained` on has the priority of the run. The word has 48 bits for a
+/// Returns whether every message from ring position `drained` on has the priority of the run. The word has 48 bits for a
 /// position: the comparison uses these.
 #[inline(always)]
 pub fn has_begun(run: u64, drained: u64) -> bool {

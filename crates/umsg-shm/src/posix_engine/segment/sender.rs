@@ -28,7 +28,7 @@ pub struct SenderSide {
     /// Ring position behind the current batch or the last one: a batch is under way while this is beyond `sent`.
     /// Atomic because [`crate::posix_engine::Engine::counts`] asks what a dead sender has sent.
     pub(super) batch_end: AtomicU64,
-    /// What counts in `bytes` once that batch is sent.
+    /// The value of `bytes` that counts once that batch is sent.
     batch_bytes: AtomicU64,
     /// The pages of the fifo region that are real memory, one bit each.
     fifo_pages: Guarded64,
@@ -145,7 +145,7 @@ impl SenderSide {
         self.removed_seen.set(sent.wrapping_sub(max as u64));
     }
 
-    /// Whether a page of the fifo region is real memory.
+    /// Returns whether a page of the fifo region is real memory.
     pub(crate) fn has_fifo_page(&self, page: usize) -> bool {
         self.fifo_pages.get() & 1 << page != 0
     }
@@ -160,7 +160,7 @@ impl SenderSide {
         self.fifo_pages.set(pages);
     }
 
-    /// Whether the last owner died while it changed the lists of the arena.
+    /// Returns whether the last owner died while it changed the lists of the arena.
     pub(crate) fn is_arena_broken(&self, _: SenderHeld<'_>) -> bool {
         self.arena_dirty.get() != 0
     }

@@ -12,7 +12,7 @@ pub(crate) const POLLED: u32 = 2;
 /// Added to the wake word at each arming: a sender that holds an old value fails.
 pub(crate) const TURN: u32 = 4;
 
-/// What senders read after they published a message.
+/// The words that senders read after they published a message.
 #[repr(C, align(128))]
 #[derive(Default)]
 pub struct WaitFlags {
@@ -57,7 +57,7 @@ impl WaitFlags {
         self.wake_word.fetch_and(!(TURN - 1), Ordering::Relaxed);
     }
 
-    /// Whether a thread waits for the wake word: a hint for senders.
+    /// Returns whether a thread waits for the wake word: a hint for senders.
     #[inline(always)]
     pub(crate) fn seems_armed(&self) -> bool {
         // Relaxed: ATTENTION. The unlock was a full barrier between the cursor and this load; pairs with the fence after `arm`.

@@ -21,7 +21,7 @@ pub(super) const fn removed_len(len: usize) -> usize {
     len + 1
 }
 
-/// Whether a file of this length is marked as that of a removed queue.
+/// Returns whether a file of this length is marked as that of a removed queue.
 pub fn is_marked_removed(len: u64) -> bool {
     len % 2 == 1
 }

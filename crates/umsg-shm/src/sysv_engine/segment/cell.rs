@@ -71,7 +71,7 @@ impl Cell {
         &self.block
     }
 
-    /// Whether the cell says that the message is queued.
+    /// Returns whether the cell says that the message is queued.
     #[inline(always)]
     pub fn is_queued(&self) -> bool {
         self.state.get() & QUEUED != 0

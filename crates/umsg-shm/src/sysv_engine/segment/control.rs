@@ -69,7 +69,7 @@ pub(crate) struct Contents {
 }
 
 impl Contents {
-    /// Whether `messages` more messages of `bytes` bytes together fit. Source: msg_fits_inqueue in linux/ipc/msg.c.
+    /// Returns whether `messages` more messages of `bytes` bytes together fit. Source: msg_fits_inqueue in linux/ipc/msg.c.
     #[inline(always)]
     fn has_room(&self, messages: u64, bytes: u64) -> bool {
         let Contents { queued, leased, .. } = self;
@@ -144,7 +144,7 @@ impl ControlBlock {
         self.messages.load(Ordering::Relaxed)
     }
 
-    /// Whether `messages` more messages of `bytes` bytes together fit.
+    /// Returns whether `messages` more messages of `bytes` bytes together fit.
     #[inline(always)]
     pub(crate) fn has_room(&self, messages: u64, bytes: u64) -> bool {
         self.contents().has_room(messages, bytes)
@@ -178,7 +178,7 @@ impl ControlBlock {
         add(&self.held_bytes, bytes);
     }
 
-    /// Whether any message is leased.
+    /// Returns whether any message is leased.
     #[inline(always)]
     pub(crate) fn has_leased(&self) -> bool {
         // Relaxed: under the lock.

@@ -49,14 +49,14 @@ impl Rights {
         self.changed_at.store(now, Ordering::Relaxed);
     }
 
-    /// Whether the queue exists. A state other than [`LIVE`] and [`REMOVED`] is corrupted.
+    /// Returns whether the queue exists. A state other than [`LIVE`] and [`REMOVED`] is corrupted.
     #[inline(always)]
     pub(crate) fn is_live(&self) -> bool {
         // Relaxed: exact under the lock; a hint elsewhere.
         self.state.load(Ordering::Relaxed) == LIVE
     }
 
-    /// Whether the queue was removed.
+    /// Returns whether the queue was removed.
     #[inline(always)]
     pub(crate) fn is_removed(&self) -> bool {
         // Relaxed: exact under the lock; a hint elsewhere.

@@ -134,7 +134,7 @@ impl WaiterRecord {
         self.asleep.store(1, Ordering::Relaxed);
     }
 
-    /// Whether the thread may sleep. ASLEEP: a fence comes before.
+    /// Returns whether the thread may sleep. ASLEEP: a fence comes before.
     pub(crate) fn is_asleep(&self) -> bool {
         self.asleep.load(Ordering::Relaxed) != 0
     }
