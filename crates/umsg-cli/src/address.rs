@@ -1,4 +1,4 @@
-//! How a command line names a queue or ring.
+//! The ways in which a command line names a queue or ring.
 //!
 //! | written | meant |
 //! |---|---|

@@ -12,7 +12,7 @@ use crate::held_up;
 use crate::names::Name;
 use crate::rights;
 
-/// How often a waiting command checks that its queue still exists.
+/// The interval at which a waiting command checks that its queue still exists.
 pub const GLANCE: Duration = Duration::from_secs(1);
 
 /// The access that a command needs.
@@ -152,8 +152,8 @@ impl<'a> Opened<'a> {
     }
 }
 
-/// Whether a figure exceeds the queue's depth, which means corruption. The figures are read one by one, without the lock: only each
-/// one by itself can be checked.
+/// Returns whether a figure exceeds the queue's depth, which means corruption. The figures are read one by one, without the
+/// lock: only each one by itself can be checked.
 fn is_nonsense(attributes: &Attributes) -> bool {
     let figures = [attributes.messages, attributes.leased, attributes.reserved];
     figures.iter().any(|count| *count > attributes.max_messages)

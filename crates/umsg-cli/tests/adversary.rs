@@ -1,4 +1,4 @@
-//! What another user can do to a namespace: a table of subjects, objects and operations.
+//! Tests the powers of another user over a namespace: a table of subjects, objects and operations.
 //!
 //! The objects are found by a walk through a namespace in use, and the names that do not exist yet by a look at what the victims make. Each operation
 //! must be refused unless the modes grant it, and must leave the victims unharmed: two processes of another user and two of root go on with

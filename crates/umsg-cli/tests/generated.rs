@@ -1,4 +1,4 @@
-//! What comes from the definition: help, manual pages, completions.
+//! Tests the texts that the definition generates: help, manual pages, completions.
 
 mod support;
 

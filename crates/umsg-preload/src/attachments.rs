@@ -17,13 +17,13 @@ pub(crate) struct Attached {
     pub(crate) queue: Queue,
     /// Device and inode of the segment's file. They show whether a descriptor is still the one in the table.
     pub(crate) identity: (u64, u64),
-    /// Whether calls block.
+    /// The blocking mode of calls.
     pub(crate) blocking: Blocking,
     /// Most bytes in a message; never changes.
     pub(crate) message_size: usize,
     /// The state of the file when the queue was opened by its name. None if the queue can't be kept; see [`crate::kept`].
     pub(crate) state: Option<FileState>,
-    /// Whether the last close unmaps the queue: it was polled, or this process removed its name.
+    /// True if the last close unmaps the queue: it was polled, or this process removed its name.
     is_unkept: AtomicBool,
     /// The name that the queue was opened by, with its slash.
     pub(crate) name: Box<[u8]>,

@@ -1,5 +1,5 @@
-//! Whether calls on a queue block: O_NONBLOCK of the open file description, known without a system call as long as no other process can
-//! change it.
+//! Tells whether calls on a queue block: O_NONBLOCK of the open file description, known without a system call as long as no
+//! other process can change it.
 //!
 //! | state | meaning | left by |
 //! |---|---|---|

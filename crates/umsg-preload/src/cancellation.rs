@@ -32,7 +32,7 @@ use umsg_shm::reclaim::notes;
 
 use crate::{errno, next};
 
-/// How often a thread of this process was cancelled, or asked to be ended at any instruction.
+/// The number of times that a thread of this process was cancelled, or asked to be ended at any instruction.
 pub(crate) static CALLS: AtomicU32 = AtomicU32::new(0);
 
 /// The value that a Rust function behind a [`cancellation_point`] returns to be called again, after a check for cancellation; among errno

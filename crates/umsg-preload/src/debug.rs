@@ -15,7 +15,7 @@ pub(crate) fn explain(function: &str, name: &[u8], why: &dyn Display) {
     say(line.as_bytes());
 }
 
-/// Whether the user asked for explanations.
+/// Returns whether the user asked for explanations.
 pub(crate) fn is_on() -> bool {
     std::env::var_os("UMSG_DEBUG").is_some_and(|value| !value.is_empty() && value != "0")
 }

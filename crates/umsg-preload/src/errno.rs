@@ -1,4 +1,4 @@
-//! How the drop-in fails: errno and -1.
+//! Reports failures as libc does: errno and -1.
 
 use std::ffi::c_int;
 

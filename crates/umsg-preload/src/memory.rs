@@ -13,7 +13,7 @@ use rustix::mm::{MapFlags, ProtFlags};
 const SMALLEST: usize = 32;
 const LARGEST: usize = 32 * 1024;
 const CLASSES: usize = (LARGEST / SMALLEST).trailing_zeros() as usize + 1;
-/// How much is mapped when a stack is empty: this, or two blocks.
+/// The length that is mapped when a stack is empty: this, or two blocks.
 const CHUNK: usize = 16 * 1024;
 
 /// Blocks that are mappings start at a page.

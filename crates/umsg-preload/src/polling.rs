@@ -30,7 +30,7 @@ const MOST: nfds_t = 1 << 20;
 /// The interval at which queues are checked whose doorbells can't be opened.
 const SLICE: Duration = Duration::from_millis(10);
 
-/// Whether any of the descriptors is a queue's.
+/// Returns whether any of the descriptors is a queue's.
 #[inline(always)]
 pub(crate) fn concerns_us(fds: *const pollfd, count: nfds_t) -> bool {
     // SAFETY: as many entries as the caller of poll says that there are; the kernel reads them too.

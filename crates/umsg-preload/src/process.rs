@@ -1,4 +1,4 @@
-//! Whose descriptors the table describes: this process's, and not those of a vfork child that shares its memory.
+//! The process whose descriptors the table describes: this one, and not a vfork child that shares its memory.
 //!
 //! Programs close descriptors in a child made by vfork (Python's subprocess does), on the parent's memory: the
 //! parent's descriptors stay open, so the table must not be touched. The process that owns the table is known by its
@@ -41,7 +41,7 @@ extern "C" fn after_fork_in_child() {
     crate::wanted::forget_other_threads();
 }
 
-/// Whether the caller runs in the process that the descriptor table belongs to.
+/// Returns whether the caller runs in the process that the descriptor table belongs to.
 pub(crate) fn owns_table() -> bool {
     let owner = OWNER.load(Ordering::Acquire);
     if owner.is_null() {

@@ -73,7 +73,7 @@ fn named(path: &[u8], flags: c_int) -> Option<File> {
     (is_answered && flags & OTHERS == 0).then_some(file)
 }
 
-/// Whether a file that is opened with these flags can be written to, or is changed at once.
+/// Returns whether a file that is opened with these flags can be written to, or is changed at once.
 fn writes(flags: c_int) -> bool {
     flags & libc::O_ACCMODE != libc::O_RDONLY || flags & (libc::O_EXCL | libc::O_TRUNC) != 0
 }
@@ -125,7 +125,7 @@ impl File {
     }
 }
 
-/// How many queues a namespace can have; an identifier modulo this is the queue's place.
+/// The maximum number of queues in a namespace; an identifier modulo this is the queue's place.
 const INDICES: i32 = 32_768;
 
 /// A file in memory.

@@ -28,7 +28,7 @@ use crate::{errno, next, process};
 /// A handler of the program's, called as one with SA_SIGINFO: one without ignores the further arguments.
 type Handler = unsafe extern "C" fn(c_int, *mut siginfo_t, *mut ucontext_t);
 
-/// Whether the process has, or had, a queue.
+/// True if the process has, or had, a queue.
 static BEGUN: AtomicBool = AtomicBool::new(false);
 
 /// Whether the library calls [`begin`] before it maps a queue.

@@ -1,4 +1,4 @@
-//! What happens when the library is loaded, before the program's main.
+//! Runs when the library is loaded, before the program's main.
 //!
 //! Nothing depends on its run: another library's constructor may call before this one. It only does work early, in a process with one thread
 //! and without locks, that would otherwise be done late.
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[unsafe(link_section = ".data.umsg")]
 static DONE: AtomicBool = AtomicBool::new(false);
 
-/// Whether the constructor has run. Before, `malloc` itself may be starting.
+/// Returns whether the constructor has run. Before, `malloc` itself may be starting.
 pub(crate) fn is_done() -> bool {
     // Relaxed: the results of the constructor are read through atomics that need no ordering here.
     DONE.load(Ordering::Relaxed)

@@ -67,7 +67,7 @@ impl Held {
         link.hold().map(Held)
     }
 
-    /// Whether both were opened in full with one access mode.
+    /// Returns whether both were opened in full with one access mode.
     pub(crate) fn has_access_of(&self, other: &Held) -> bool {
         self.0.flags() == other.0.flags()
     }
@@ -77,7 +77,7 @@ impl Held {
         self.0.into_word()
     }
 
-    /// Whether the access mode is that of these flags of an open file description.
+    /// Returns whether the access mode is that of these flags of an open file description.
     pub(crate) fn has_access(&self, flags: c_int) -> bool {
         self.0.flags() == access(flags)
     }
@@ -113,7 +113,7 @@ fn entry(fd: c_int) -> Option<&'static Link<Attached>> {
     TABLE.get(fd as u32 as usize)
 }
 
-/// Whether the table has something to say about a descriptor.
+/// Returns whether the table has something to say about a descriptor.
 #[inline(always)]
 pub(crate) fn knows(fd: c_int) -> bool {
     entry(fd).is_some_and(Link::leads)

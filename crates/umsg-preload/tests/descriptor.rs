@@ -1,4 +1,4 @@
-//! What a queue's descriptor is to functions that know nothing of queues: the drop-in against the kernel.
+//! Tests a queue's descriptor in functions that know nothing of queues: the drop-in against the kernel.
 
 mod support;
 

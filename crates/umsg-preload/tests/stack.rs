@@ -1,4 +1,4 @@
-//! How much stack the calls take: threads may have as little as 16 KiB (PTHREAD_STACK_MIN).
+//! Tests the stack that the calls need: threads may have as little as 16 KiB (PTHREAD_STACK_MIN).
 
 mod support;
 

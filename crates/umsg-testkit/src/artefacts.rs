@@ -1,4 +1,4 @@
-//! What cargo does not build for a test: the drop-in and the installed C library.
+//! Builds artefacts that cargo does not build for a test: the drop-in and the installed C library.
 
 use crate::run::succeed;
 use std::path::{Path, PathBuf};

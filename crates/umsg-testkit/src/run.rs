@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a program may run before it counts as stuck. The machine may be busy.
+/// The time that a program may run before it counts as stuck. The machine may be busy.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Runs a program to its end, which must come within [`PATIENCE`].

@@ -53,7 +53,7 @@ Environment:
   LD_PRELOAD    other libraries, which are loaded before the drop-in"
 )]
 pub struct Run {
-    /// How the program waits for messages and for room [default: $UMSG_WAIT, else adaptive]
+    /// The way in which the program waits for messages and for room [default: $UMSG_WAIT, else adaptive]
     #[arg(long, value_enum, value_name = "HOW")]
     wait: Option<Wait>,
     /// Run the program even if it can't be intercepted; its child programs may be intercepted

@@ -79,7 +79,7 @@ struct LockEntry {
     /// free, held, lent, died, or wrong: the process that it names does not hold it.
     state: &'static str,
     owner: Option<ProcessEntry>,
-    /// Whether the owner's process maps the queue's file; null without an owner, or if the mappings can't be read.
+    /// True if the owner's process maps the queue's file; null without an owner, or if the mappings can't be read.
     mapped: Option<bool>,
     offset: u64,
     word: u32,

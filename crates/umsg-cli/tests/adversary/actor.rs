@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
-/// How long an answer may take before its process counts as stuck: each wait in a process is shorter.
+/// The time that an answer may take before its process counts as stuck: each wait in a process is shorter.
 const PATIENCE: Duration = Duration::from_secs(90);
 /// The longest order and answer, in bytes.
 const LONGEST: usize = 16 << 10;

@@ -48,7 +48,7 @@ fn neighbours(entries: &[Entry]) -> Vec<String> {
     names
 }
 
-/// What appears in one round of newcomers, and goes again.
+/// Returns the entries that appear in one round of newcomers, and go again.
 fn appearing(stage: &mut Stage) -> Result<BTreeSet<String>, String> {
     let directories = stage
         .entries()

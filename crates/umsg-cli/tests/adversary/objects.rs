@@ -16,7 +16,7 @@ pub struct Entry {
     pub parent: Metadata,
 }
 
-/// What an entry is for.
+/// The purpose of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Top,
@@ -166,7 +166,7 @@ fn list(space: &Path, directory: &Entry) -> Vec<Entry> {
     names.collect()
 }
 
-/// What an operation takes.
+/// The access that an operation needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
     Read,
@@ -180,7 +180,7 @@ pub enum Needs {
     Never,
 }
 
-/// Whether the system grants a user something, by modes and sticky directories.
+/// Returns whether the system grants a user something, by modes and sticky directories.
 pub fn grants(user: User, entry: &Entry, needs: Needs) -> bool {
     match needs {
         Needs::Read => may(user, &entry.meta, 4),
@@ -196,7 +196,7 @@ pub fn grants(user: User, entry: &Entry, needs: Needs) -> bool {
     }
 }
 
-/// Whether the mode grants all of these bits (4 to read, 2 to write, 1 to search).
+/// Returns whether the mode grants all of these bits (4 to read, 2 to write, 1 to search).
 fn may(user: User, meta: &Metadata, bits: u32) -> bool {
     let shift = match () {
         () if meta.uid() == user.uid => 6,

@@ -1,4 +1,4 @@
-//! What an adversary tries with an object that exists.
+//! The operations that an adversary tries on an object that exists.
 
 use std::ffi::CString;
 use std::fs::{self, OpenOptions, Permissions};
@@ -213,7 +213,7 @@ pub const OPERATIONS: &[Operation] = &[
     }),
 ];
 
-/// What an adversary puts where nothing is. None but the entry itself may be spoiled by it.
+/// The entries that an adversary makes at a free name. None but the entry itself may be spoiled by it.
 pub const PLANTS: &[(&str, Act)] = &[
     ("an empty file", |path, _| {
         make_file(path)?;

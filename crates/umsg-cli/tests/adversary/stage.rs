@@ -245,7 +245,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Whether a list names all queues that exist all the time.
+    /// Checks that a list names all queues that exist all the time.
     fn lists_all(&self, listed: &Outcome, without: Without<'_>) -> Result<(), String> {
         let text = String::from_utf8_lossy(&listed.output);
         let kept = self.kept().filter(|object| object.place != without.skipped);
@@ -342,7 +342,7 @@ fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }
 
-/// Whether a command came to an end by itself, whatever it complained of.
+/// Checks that a command ended by itself, whatever it complained of.
 fn ended(outcome: &Outcome, what: &str) -> Result<(), String> {
     let ended = outcome.code.is_some_and(|code| code < 100);
     ended

@@ -12,10 +12,10 @@ use umsg::sysv::{self, Want};
 
 use super::actor::{Answer, readable_within};
 
-/// How long each wait of a victim may last.
+/// The time that each wait of a victim may last.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What an object is made as.
+/// The kind of an object that is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
     Queue,

@@ -51,7 +51,7 @@ fn a_program_is_the_last_user_of_a_queue_that_goes_as_long_as_it_has_a_descripto
             struct mq_attr attributes;
             mqd_t first, second;
             if (count > 1) {
-                // What was inherited.
+                // The inherited descriptor.
                 CHECK(mq_getattr(3, &attributes) == 0 && attributes.mq_curmsgs == 1);
                 CHECK(mq_close(3) == 0 && !is_there() && errno == ENOENT);
                 return 0;

@@ -17,7 +17,7 @@ use compiler::Workshop;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// How long a command may take before it counts as stuck.
+/// The time that a command may take before it counts as stuck.
 const PATIENCE: Duration = Duration::from_secs(300);
 /// A user other than root without files.
 pub const NOBODY: u32 = 65_534;

@@ -94,7 +94,7 @@ unsafe fn read_attributes(attributes: *const mq_attr) -> Result<Option<mq_attr>,
     }
 }
 
-/// Why there is no descriptor.
+/// The reason why there is no descriptor.
 enum Refusal {
     Library(OpenError),
     Namespace(umsg::NamespaceError),

@@ -109,7 +109,7 @@ impl Sets {
         0..self.count.div_ceil(BITS)
     }
 
-    /// Whether a descriptor of a queue is in one of the sets.
+    /// Returns whether a descriptor of a queue is in one of the sets.
     ///
     /// # Safety
     /// As for libc's select.

@@ -19,7 +19,7 @@ use std::process::{Command, Output};
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
-/// How long a program may run before it counts as stuck: beyond what it was asked to take.
+/// Returns the time that a program may run before it counts as stuck: beyond what it was asked to take.
 fn patience() -> Duration {
     let asked = std::env::var("UMSG_SIGNAL_SECONDS").ok();
     let asked = asked.and_then(|seconds| seconds.parse().ok()).unwrap_or(0);
@@ -85,7 +85,7 @@ pub fn succeed(command: &mut Command) -> String {
     run::succeed_within(command, patience())
 }
 
-/// Whether this kernel has queues of its own to compare with.
+/// Returns whether this kernel has queues of its own to compare with.
 pub fn kernel_has_queues() -> bool {
     static HAS: OnceLock<bool> = OnceLock::new();
     *HAS.get_or_init(|| {
