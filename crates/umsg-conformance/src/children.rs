@@ -10,10 +10,10 @@ use crate::backend::Basics;
 use crate::errno::Errno;
 use crate::sys::{self, End, Forked, Pause, Pid};
 
-/// How long a case waits for something that is bound to happen.
+/// The time that a case waits for something that is bound to happen.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// How long a case watches that something does not happen.
+/// The time that a case watches that something does not happen.
 pub const A_WHILE: Duration = Duration::from_millis(150);
 
 /// Forks a child that does some work and hands back what came of it.
@@ -77,7 +77,7 @@ impl<T: Carried> Child<'_, T> {
         self.pid
     }
 
-    /// Whether it has handed back its result.
+    /// Returns whether it has handed back its result.
     pub fn is_done(&self) -> bool {
         sys::readable(self.result.as_raw_fd(), Duration::ZERO)
     }

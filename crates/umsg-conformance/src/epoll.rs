@@ -7,7 +7,7 @@ use crate::errno::Errno;
 /// Sets have numbers from here on, so that they take none of those that are compared.
 const ABOVE: RawFd = 150;
 
-/// How many events a set tells at most.
+/// The maximum number of events that a set reports.
 const MOST: usize = 64;
 
 /// A number that may be a set's.

@@ -24,7 +24,7 @@ use crate::sys::{self, End, Forked};
 /// A case: a function that panics if the behaviour is not as its name says.
 pub type Case<F> = fn(&<F as Family>::Site);
 
-/// How long a case may take before it counts as hung.
+/// The time that a case may take before it counts as hung.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The longest text of a record: with its tag it is written in one piece.
@@ -42,7 +42,7 @@ enum Tag {
     Failed = b'F' as isize,
 }
 
-/// How a case ended.
+/// The end of a case.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     /// As it should.

@@ -258,7 +258,7 @@ impl<'a> Queue<'a> {
             .map_or(0, |attributes| attributes.message_size as usize)
     }
 
-    /// How many messages it holds.
+    /// Returns the number of messages in the queue.
     pub fn messages(self) -> i64 {
         self.attributes().expect("attributes").messages
     }
@@ -282,7 +282,7 @@ impl<'a> Queue<'a> {
         .expect("setting O_NONBLOCK");
     }
 
-    /// Whether `O_NONBLOCK` is set.
+    /// Returns whether `O_NONBLOCK` is set.
     pub fn is_nonblocking(self) -> bool {
         self.attributes().expect("attributes").flags == i64::from(libc::O_NONBLOCK)
     }

@@ -2,7 +2,7 @@
 
 use umsg_conformance::ring::{Flaw, Operation, Ours, Uring, compare, operations, unavailable};
 
-/// How many operations are compared, from each of some seeds.
+/// The number of operations that are compared, from each of some seeds.
 const OPERATIONS: usize = 3_000;
 const SEEDS: u64 = 3;
 

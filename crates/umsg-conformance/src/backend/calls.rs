@@ -54,7 +54,7 @@ impl Called {
         })
     }
 
-    /// What this program is linked to, in a process that was started with the drop-in preloaded.
+    /// Returns the functions that this program is linked to, in a process that was started with the drop-in preloaded.
     ///
     /// # Errors
     /// Why the directory is no namespace.

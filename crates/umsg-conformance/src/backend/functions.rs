@@ -17,7 +17,7 @@ macro_rules! calls {
         }
 
         impl Calls {
-            /// What this program is linked to: glibc's.
+            /// Returns the functions that this program is linked to: glibc's.
             pub fn of_libc() -> Calls {
                 Calls { $($name: libc::$name,)* }
             }

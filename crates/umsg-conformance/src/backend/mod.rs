@@ -31,7 +31,7 @@ use crate::sys::{Credentials, User};
 /// A message queue descriptor: a real one for the kernel and the drop-in, a number of the backend's own otherwise.
 pub type Fd = i32;
 
-/// Why a backend gave no result.
+/// The reason why a backend gave no result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failure {
     /// The call failed.
@@ -138,9 +138,9 @@ const NO_NULL: &str = "it has slices and values, not pointers";
 
 const NO_DESCRIPTORS: &str = "it has handles, not descriptors";
 
-/// What cases ask of a backend whatever its calls are.
+/// The common needs of the cases, whatever the calls of a backend are.
 pub trait Basics: Send + Sync {
-    /// What to call it in messages.
+    /// Returns the name for messages.
     fn label(&self) -> &'static str;
 
     /// Every process that uses the backend calls this first, and no other process: it may change the environment.
@@ -182,7 +182,7 @@ pub trait Basics: Send + Sync {
 /// one; a backend without descriptors leaves it as it is.
 #[allow(unused_variables)]
 pub trait Backend: Basics {
-    /// Whether its descriptors are real ones, with all that this implies.
+    /// Returns whether its descriptors are real ones, with all that this implies.
     fn has_descriptors(&self) -> bool {
         true
     }
@@ -406,12 +406,12 @@ pub enum Kind<F: Family = Posix> {
 }
 
 impl<F: Family> Kind<F> {
-    /// Whether it keeps its queues in a directory, and not in the kernel.
+    /// Returns whether it keeps its queues in a directory, and not in the kernel.
     pub fn needs_directory(&self) -> bool {
         !matches!(self, Kind::Kernel | Kind::Flawed(_))
     }
 
-    /// What to call it.
+    /// Returns the name for messages.
     pub fn label(&self) -> &'static str {
         match self {
             Kind::Kernel => "kernel",

@@ -25,7 +25,7 @@ use crate::sys;
 /// The number of the first handle: where the descriptors of a process begin that has the three standard ones.
 const FIRST: usize = 3;
 
-/// What several handles share after a `dup` or a fork.
+/// The state that several handles share after a `dup` or a fork.
 struct Description {
     queue: Queue,
     /// In shared memory, as the flag of an open file is shared with forked children.

@@ -180,7 +180,7 @@ fn a_number_that_came_to_mean_something_else_is_no_queue(site: &Site) {
     assert_eq!(file.metadata().expect("a file").len(), 0);
 }
 
-/// What `mq_probe` says when it is exec'ed with these arguments.
+/// Returns the output of `mq_probe` when it is exec'ed with these arguments.
 fn after_exec(site: &Site, arguments: &[&str]) -> String {
     let environment = site
         .ask(site.backend().environment())

@@ -30,7 +30,7 @@ subject! { $ signals_and_waiters, signals_and_waiters_cases:
     calls_from_a_signal_handler_work
 }
 
-/// How often a handler ran in this process.
+/// The number of runs of a handler in this process.
 static HANDLED: AtomicI32 = AtomicI32::new(0);
 
 extern "C" fn count(_: i32) {
@@ -167,7 +167,7 @@ fn a_restarted_call_keeps_its_deadline(site: &Site) {
 /// A child blocked in a call that a handler with SA_RESTART may interrupt.
 struct Restarted<'a, T> {
     child: Child<'a, Result<T, Errno>>,
-    /// How often the handler ran.
+    /// The number of runs of the handler.
     told: &'static AtomicU32,
 }
 

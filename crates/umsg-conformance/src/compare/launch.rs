@@ -22,7 +22,7 @@ pub const WORKER: &str = "--be-a-worker";
 const ASSIGNMENT: i32 = FIRST_SOCKET + WORKERS as i32;
 const MEMORY: i32 = ASSIGNMENT + 1;
 
-/// How the workers of a side are started.
+/// The way in which the workers of a side are started.
 pub enum Launch {
     /// They are forks of this process.
     Fork,

@@ -15,16 +15,16 @@ use crate::sys::Pause;
 /// The time to ask for results that may be late: a part of the patience for certain results.
 const LATENESS: u32 = 10;
 
-/// What happened in one step.
+/// The events of one step.
 #[derive(Debug, Clone)]
 pub struct Line<C> {
     /// The step.
     pub step: Step<C>,
-    /// What each side answered; with a step of another worker that was let go by this one.
+    /// The answers of each side; with a step of another worker that was let go by this one.
     pub answers: Vec<Both>,
 }
 
-/// What both sides answered to one call.
+/// The answers of both sides to one call.
 #[derive(Debug, Clone)]
 pub struct Both {
     /// The worker that made the call.
@@ -44,25 +44,25 @@ pub enum End {
     KernelRefused,
 }
 
-/// How often each call was answered how: "mq_send", "EAGAIN".
+/// The number of times that each call was answered in each way: "mq_send", "EAGAIN".
 pub type Seen = BTreeMap<(&'static str, String), u64>;
 
 /// A history as it went.
 #[derive(Debug, Clone)]
 pub struct Played<C> {
-    /// How it ended.
+    /// The end of the history.
     pub end: End,
     /// The operations that were performed on both sides.
     pub operations: u64,
-    /// How many of them blocked.
+    /// The number of these operations that blocked.
     pub blocked: u64,
-    /// How often each call was answered how.
+    /// The number of times that each call was answered in each way.
     pub seen: Seen,
     /// The steps that were taken, with their answers.
     pub lines: Vec<Line<C>>,
 }
 
-/// Why a history is not played to its end.
+/// The reason why a history is not played to its end.
 enum Stop {
     Differed(String),
     KernelRefused,
@@ -86,9 +86,9 @@ struct Lockstep<'a, F: Comparable> {
     /// Returns whether the cause for which a worker waits may have changed since it blocked.
     changed: [bool; WORKERS],
     numbers: bool,
-    /// Whether a worker is of another user than the others.
+    /// True if a worker is of another user than the others.
     has_users: bool,
-    /// How long a step took at most.
+    /// The longest time of a step.
     slowest: Duration,
     played: Played<F::Call>,
 }
@@ -397,7 +397,7 @@ impl<F: Comparable> Lockstep<'_, F> {
         Err(Stop::Differed(format!("the answers to w{worker} differ")))
     }
 
-    /// What need not be alike: clocks are read one after the other.
+    /// Returns the parts of answers that need not be alike: clocks are read one after the other.
     fn leeway(&self) -> Leeway {
         Leeway {
             numbers: self.numbers,

@@ -52,10 +52,10 @@ use crate::sys;
 use launch::{Launch, Program};
 use lockstep::{End, Played};
 
-/// How many steps a history has.
+/// The number of steps in a history.
 const HISTORY: usize = 250;
 
-/// How long to wait for an answer when a difference is looked at again: often in vain.
+/// The time to wait for an answer when a difference is looked at again: often in vain.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// A worker that is blocked.
@@ -74,25 +74,25 @@ pub trait Histories<C> {
     /// The next history, of about so many steps.
     fn history(&mut self, length: usize) -> Vec<Step<C>>;
 
-    /// What was wished for so far and could not be asked of the kernel, in words.
+    /// Returns the wishes so far that the kernel could not be asked for, in words.
     fn unasked(&self) -> String;
 }
 
 /// A family of calls that can be compared.
 pub trait Comparable: Family {
-    /// What tells it from other families on a command line.
+    /// The name that tells it from other families on a command line.
     const NAME: &'static str;
 
     /// Returns whether the kernel restarts a call after a handler that was installed with SA_RESTART.
     const GOES_ON_AFTER_HANDLERS: bool;
 
-    /// How many words of memory the workers of a side share.
+    /// The number of words of memory that the workers of a side share.
     const WORDS: usize;
 
     /// A call with its arguments.
     type Call: Call;
 
-    /// What calls refer to by number, on one side.
+    /// The names that calls refer to by number, on one side.
     type Names: Clone + Serialize + DeserializeOwned;
 
     /// Makes the calls of a worker.
@@ -109,7 +109,7 @@ pub trait Comparable: Family {
         None
     }
 
-    /// Whether the numbers that this backend chooses have to be those of the other side.
+    /// Returns whether the numbers that this backend chooses have to be those of the other side.
     fn has_numbers(backend: &Self::Backend) -> bool;
 
     /// Begins a history with nothing left of the one before.
@@ -118,10 +118,10 @@ pub trait Comparable: Family {
     /// Makes a process one in which workers can begin: last of all, and once for each history.
     fn prepare(kind: &Kind<Self>);
 
-    /// What makes the calls of the first worker.
+    /// Returns the hand that makes the calls of the first worker.
     fn hand<'a>(shared: &Shared<'a, Self>) -> Self::Hand<'a>;
 
-    /// What makes histories for these two sides.
+    /// Returns the generator of histories for these two sides.
     ///
     /// # Errors
     /// Why there can be none.
@@ -133,13 +133,13 @@ pub trait Comparable: Family {
     /// The remains of queues in the directory of a namespace after that, in words.
     fn left_behind(directory: &Path) -> Option<String>;
 
-    /// Whether this answer of the kernel says that it has no room for a queue.
+    /// Returns whether this answer of the kernel says that it has no room for a queue.
     fn is_refused(_call: Self::Call, _outcome: Outcome) -> bool {
         false
     }
 
-    /// Whether what this call tells may come a little later on the other side, so that it has to be asked again: it says
-    /// then everything that has come so far. `users`: the workers are of several users.
+    /// Returns whether what this call tells may come a little later on the other side, so that it has to be asked again: it
+    /// says then everything that has come so far. `users`: the workers are of several users.
     fn may_come_late(_call: Self::Call, _users: bool) -> bool {
         false
     }
@@ -167,19 +167,19 @@ pub trait Comparable: Family {
         Vec::new()
     }
 
-    /// What numbers in these calls stand for, line by line.
+    /// Explains the numbers in these calls, line by line.
     fn legend(_names: &Self::Names, _calls: &[Self::Call]) -> String {
         String::new()
     }
 }
 
-/// What to compare.
+/// The subject of a comparison.
 pub struct Config<'a, F: Family = Posix> {
-    /// How many operations, at least.
+    /// The minimum number of operations.
     pub operations: u64,
     /// Where chance begins.
     pub seed: u64,
-    /// What to compare the kernel with.
+    /// The backend to compare the kernel with.
     pub backend: Kind<F>,
     /// The program `compare`, for a backend that has to be preloaded.
     pub program: Option<&'a Path>,
@@ -187,7 +187,7 @@ pub struct Config<'a, F: Family = Posix> {
     pub progress: Option<&'a dyn Fn(u64)>,
 }
 
-/// What was compared.
+/// The extent of a comparison.
 #[derive(Debug, Clone, Default)]
 pub struct Summary {
     /// Operations that both sides performed.
@@ -200,9 +200,9 @@ pub struct Summary {
     pub refused: u64,
     /// The questions that the kernel can't answer, in words.
     pub unasked: String,
-    /// How often each call was answered how: "mq_send", "EAGAIN".
+    /// The number of times that each call was answered in each way: "mq_send", "EAGAIN".
     pub seen: Seen,
-    /// Whether other users took part.
+    /// True if other users took part.
     pub users: bool,
 }
 
@@ -251,7 +251,7 @@ pub struct Difference {
     pub seed: u64,
     /// Which history it was, counted from 0.
     pub history: u64,
-    /// How often the difference came again, and in how many attempts.
+    /// The number of times that the difference came again, and the number of attempts.
     pub again: (u32, u32),
     /// The history that shows it, step by step, with all answers.
     pub text: String,
@@ -278,7 +278,7 @@ impl fmt::Display for Difference {
 
 impl std::error::Error for Difference {}
 
-/// Why a comparison came to no result.
+/// The reason why a comparison came to no result.
 #[derive(Debug)]
 pub enum Failure<D = Box<Difference>> {
     /// The two sides are different.

@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::sys::User;
 
-/// How many processes take part at most. Number 0 is there from the start; the others are forked.
+/// The maximum number of processes that take part. Number 0 is there from the start; the others are forked.
 pub const WORKERS: usize = 4;
 
 /// A call of a family, with its arguments.
 pub trait Call:
     Copy + PartialEq + fmt::Debug + fmt::Display + Serialize + DeserializeOwned
 {
-    /// Whether it may take until another worker does something.
+    /// Returns whether it may take until another worker does something.
     fn may_block(self) -> bool;
 
     /// The C function, in a word.
@@ -53,7 +53,7 @@ pub enum Operation<C> {
 }
 
 impl<C: Call> Operation<C> {
-    /// Whether it may take until another worker does something.
+    /// Returns whether it may take until another worker does something.
     pub fn may_block(self) -> bool {
         matches!(self, Operation::Call(call) if call.may_block())
     }
@@ -73,7 +73,7 @@ impl<C: Call> Operation<C> {
         }
     }
 
-    /// Whether it is done to a worker that is blocked, and not by one that is free.
+    /// Returns whether it is done to a worker that is blocked, and not by one that is free.
     pub fn is_done_to_the_blocked(self) -> bool {
         matches!(
             self,

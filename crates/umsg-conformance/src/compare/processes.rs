@@ -11,7 +11,7 @@ const USERS: [User; 4] = [
     User::WITH_ROOTS_GROUP,
 ];
 
-/// Whom a child becomes, now and then, if other users can be played.
+/// Returns the user that a child becomes, now and then, if other users can be played.
 fn user(random: &mut Random, users: bool) -> Option<User> {
     (users && random.percent(40)).then(|| random.pick(&USERS))
 }
@@ -31,7 +31,7 @@ pub fn beginning<C>(random: &mut Random, users: bool) -> Vec<Step<C>> {
     steps
 }
 
-/// What happens to a process.
+/// Returns an event in the life of a process.
 pub fn change<C>(random: &mut Random, users: bool) -> Operation<C> {
     match random.below(20) {
         0..10 => Operation::Fork {

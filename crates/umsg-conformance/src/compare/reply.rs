@@ -6,7 +6,7 @@ use crate::backend::{Answer, Failure, Fd};
 use crate::errno::Errno;
 use crate::sys::Pid;
 
-/// What came of a call.
+/// The outcome of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// It returned this.
@@ -26,7 +26,7 @@ pub enum Outcome {
 pub struct Reply {
     /// The return value of the call.
     pub outcome: Outcome,
-    /// What else it said: priority, attributes, status.
+    /// The further results: priority, attributes, status.
     pub details: Vec<i64>,
     /// The times that it reported, in seconds.
     pub times: Vec<i64>,
@@ -63,7 +63,7 @@ impl Reply {
         self
     }
 
-    /// Whether two sides gave the same answer.
+    /// Returns whether two sides gave the same answer.
     pub fn agrees(&self, other: &Reply, leeway: Leeway) -> bool {
         use Outcome::{Descriptor, Identifier};
         let outcomes = match (self.outcome, other.outcome) {
@@ -168,17 +168,17 @@ impl fmt::Display for Reply {
     }
 }
 
-/// What two answers need not have alike.
+/// The parts of two answers that need not be alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Leeway {
-    /// Whether the numbers of descriptors and identifiers have to be the same.
+    /// True if the numbers of descriptors and identifiers have to be the same.
     pub numbers: bool,
-    /// How far apart times may be, in seconds.
+    /// The maximum distance of times, in seconds.
     pub seconds: u64,
 }
 
 impl Leeway {
-    /// Whether two times are alike. Zero is no time: it says that nothing has happened.
+    /// Returns whether two times are alike. Zero is no time: it says that nothing has happened.
     fn covers(self, one: i64, another: i64) -> bool {
         one == another || one != 0 && another != 0 && one.abs_diff(another) <= self.seconds
     }

@@ -20,11 +20,11 @@ pub struct Setup<F: Comparable> {
     pub kind: Kind<F>,
     /// The backend of the workers; or, if they are another program, the backend for the same queues in this process.
     pub backend: Box<F::Backend>,
-    /// How the workers are started.
+    /// The way in which the workers are started.
     pub launch: Launch,
-    /// Whether the numbers that it chooses have to be those of the other side.
+    /// True if the numbers that it chooses have to be those of the other side.
     pub numbers: bool,
-    /// What calls refer to by number.
+    /// The names that calls refer to by number.
     pub names: F::Names,
     /// The IPC namespace that it has to itself, if it has one.
     pub namespace: Option<OwnedFd>,

@@ -13,14 +13,14 @@ use crate::sys::{self, Forked};
 /// sides.
 pub const FIRST_SOCKET: RawFd = 200;
 
-/// What fills a receive buffer before the call, to see how far it was written.
+/// The byte that fills a receive buffer before the call, to see how far it was written.
 pub const UNTOUCHED: u8 = 0xa5;
 
-/// What all workers of a side share.
+/// The data that all workers of a side share.
 pub struct Shared<'a, F: Comparable> {
-    /// Whom they ask.
+    /// The backend that they ask.
     pub backend: &'a F::Backend,
-    /// What calls refer to by number.
+    /// The names that calls refer to by number.
     pub names: &'a F::Names,
     /// The history.
     pub steps: &'a [Step<F::Call>],

@@ -6,16 +6,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::compare::Outcome;
 
-/// How many processes of a side live at the same time.
+/// The maximum number of processes of a side that live at the same time.
 pub const PROCESSES: usize = 5;
 
-/// How many POSIX names and System V keys a history uses.
+/// The number of POSIX names and System V keys that a history uses.
 pub const NAMES: usize = 3;
 
 /// The length of every message buffer of the POSIX queues, in bytes.
 pub const MESSAGE_SIZE: usize = 16;
 
-/// How long a call waits.
+/// The time that a call waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Waits {
     /// Until another process acts.
@@ -143,7 +143,7 @@ pub enum Act {
 }
 
 impl Act {
-    /// Whether the act may last until another process acts.
+    /// Returns whether the act may last until another process acts.
     pub fn may_block(self) -> bool {
         match self {
             Act::Send { waits, .. } | Act::Receive { waits, .. } => {
@@ -157,7 +157,7 @@ impl Act {
         }
     }
 
-    /// Whether the act is done to a blocked process, not by a running one.
+    /// Returns whether the act is done to a blocked process, not by a running one.
     pub fn is_done_to_the_blocked(self) -> bool {
         matches!(self, Act::Interrupt | Act::Disturb | Act::StopAndContinue)
     }
@@ -221,7 +221,7 @@ impl fmt::Display for Step {
     }
 }
 
-/// Whether an outcome is a success.
+/// Returns whether an outcome is a success.
 pub fn succeeded(outcome: Outcome) -> bool {
     !matches!(outcome, Outcome::Failed(_) | Outcome::Unsupported)
 }

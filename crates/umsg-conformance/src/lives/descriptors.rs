@@ -261,8 +261,8 @@ impl Descriptors {
         self.queues.get(&description).copied()
     }
 
-    /// Whether an act asks a queue for its registration for notification whose process has run another program since, with
-    /// the queue open.
+    /// Returns whether an act asks a queue for its registration for notification whose process has run another program since,
+    /// with the queue open.
     pub fn concerns_a_registration_kept_over_exec(&self, process: usize, act: Act) -> bool {
         let (Act::Notify { fd, .. } | Act::StatusLine { fd }) = act else {
             return false;
@@ -311,8 +311,8 @@ impl Descriptors {
         self.is_queue(member) && found.any(|one| own != Some(&one.bell))
     }
 
-    /// Whether a set has a registration of another number of the same description that another process made. The doorbell of both is the
-    /// same if it was opened before the fork.
+    /// Returns whether a set has a registration of another number of the same description that another process made. The
+    /// doorbell of both is the same if it was opened before the fork.
     pub fn is_registered_by_another_number(&self, process: usize, set: i32, fd: i32) -> bool {
         let (Some(set), Some(member)) = (self.at(process, set), self.at(process, fd)) else {
             return false;
@@ -327,7 +327,7 @@ impl Descriptors {
         self.is_queue(member) && self.registrations.iter().any(is_of_another)
     }
 
-    /// Whether a registration of a set is lost, or leads to a set with a lost registration.
+    /// Returns whether a registration of a set is lost, or leads to a set with a lost registration.
     fn is_lost(&self, registration: &Registration) -> bool {
         match self.sets.contains(&registration.member) {
             true => self.has_lost_members(registration.member),
@@ -344,7 +344,7 @@ impl Descriptors {
         members.any(|one| self.is_lost(one))
     }
 
-    /// Whether a number leads to a set with a lost registration.
+    /// Returns whether a number leads to a set with a lost registration.
     pub fn leads_to_lost_members(&self, process: usize, number: i32) -> bool {
         self.at(process, number)
             .is_some_and(|set| self.has_lost_members(set.description))

@@ -77,12 +77,12 @@ fn told_beside(lost: &BTreeSet<i64>, reply: Option<&Reply>) -> Option<Vec<[i64; 
     Some(beside.copied().collect())
 }
 
-/// Whether the kernel's call has succeeded while the drop-in's is blocked: another process got the message or the room.
+/// Returns whether the kernel's call has succeeded while the drop-in's is blocked: another process got the message or the room.
 fn is_overtaken(kernel: Option<&Reply>, other: Option<&Reply>) -> bool {
     kernel.is_some_and(|kernel| succeeded(kernel.outcome)) && other.is_none()
 }
 
-/// Whether the drop-in shows no registration for notification where the kernel has one.
+/// Returns whether the drop-in shows no registration for notification where the kernel has one.
 fn has_lost_its_registration(act: Act, kernel: Option<&Reply>, other: Option<&Reply>) -> bool {
     let (Some(kernel), Some(other)) = (kernel, other) else {
         return false;
@@ -105,7 +105,7 @@ fn has_lost_its_registration(act: Act, kernel: Option<&Reply>, other: Option<&Re
     }
 }
 
-/// Whether the waiter for a set gets events on one side and sleeps on the other, or gets other events on each side.
+/// Returns whether the waiter for a set gets events on one side and sleeps on the other, or gets other events on each side.
 fn is_another_waiters_event(kernel: Option<&Reply>, other: Option<&Reply>) -> bool {
     let told = [kernel, other].map(|reply| told_beside(&BTreeSet::new(), reply));
     matches!(told, [Some(kernel), Some(other)] if kernel != other)
@@ -117,7 +117,7 @@ const QUEUE_SIZE: usize = 17;
 /// The rest of that line up to the process, if no process is registered.
 const NOT_REGISTERED: &[u8] = b"NOTIFY:0     SIGNO:0     NOTIFY_PID:";
 
-/// What has happened in a history, as far as gaps depend on it.
+/// The events of a history, as far as gaps depend on them.
 #[derive(Default)]
 pub struct Ledger {
     descriptors: Descriptors,
@@ -177,7 +177,7 @@ impl Ledger {
         self.reordered_keys = keys;
     }
 
-    /// How many processes are blocked in msgrcv on the queue of a key.
+    /// Returns the number of processes that are blocked in msgrcv on the queue of a key.
     fn receivers(&self, key: usize) -> usize {
         let waits = |act: &&Act| matches!(act, Act::ReceiveTyped { key: of, .. } if *of == key);
         self.blocked.iter().flatten().filter(waits).count()
@@ -241,7 +241,8 @@ impl Ledger {
         }
     }
 
-    /// Whether `epoll_ctl` differs in that the drop-in does not find a registration, or a set in the events of lost registrations alone.
+    /// Returns whether `epoll_ctl` differs in that the drop-in does not find a registration, or a set in the events of lost
+    /// registrations alone.
     fn is_of_another_doorbell(
         &self,
         process: usize,
@@ -311,7 +312,7 @@ impl Ledger {
             && kernel.iter().zip(&other).all(is_same_or_both)
     }
 
-    /// Whether another process is blocked in msgsnd for the queue that this one sends to.
+    /// Returns whether another process is blocked in msgsnd for the queue that this one sends to.
     fn is_one_of_several_senders(&self, process: usize, act: Act) -> bool {
         let Act::SendTyped { key: to, .. } = act else {
             return false;
@@ -320,7 +321,7 @@ impl Ledger {
         (0..PROCESSES).any(|other| other != process && sends(self.blocked[other]))
     }
 
-    /// Whether another process sleeps in epoll_wait for the set that this one waits for.
+    /// Returns whether another process sleeps in epoll_wait for the set that this one waits for.
     fn is_one_of_several_waiters(&self, process: usize, act: Act) -> bool {
         let set = |process, act| match act {
             Act::WaitSet { set, .. } => self.descriptors.description(process, set),
@@ -397,7 +398,7 @@ mod tests {
         assert!(!explains(&registered, &a_rest));
     }
 
-    /// Whether a gap explains these answers to process 0, where process 1 is blocked in the same call.
+    /// Returns whether a gap explains these answers to process 0, where process 1 is blocked in the same call.
     fn explains(ledger: &Ledger, act: Act, kernel: Option<&Reply>, other: Option<&Reply>) -> bool {
         ledger.gap(0, act, kernel, other).is_some()
     }

@@ -19,7 +19,7 @@ enum Kind {
 /// A guess at the descriptors of a process.
 type Table = BTreeMap<i32, Kind>;
 
-/// What happens often in a history.
+/// The frequent events of a history.
 struct Character {
     names: usize,
     blocking: u64,

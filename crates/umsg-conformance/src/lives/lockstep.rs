@@ -12,10 +12,10 @@ use crate::compare::party::Settled;
 use crate::compare::{Leeway, Outcome, Reply};
 use crate::sys::Pause;
 
-/// How often each call was answered how.
+/// The number of times that each call was answered in each way.
 pub type Seen = BTreeMap<(&'static str, String), u64>;
 
-/// How a history ended.
+/// The end of a history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum End {
     /// Every answer was the same.
@@ -36,13 +36,13 @@ struct Line {
 
 /// A history that was played.
 pub struct Played {
-    /// How it ended.
+    /// The end of the history.
     pub end: End,
     /// The acts that both sides performed.
     pub operations: u64,
-    /// How many of them blocked.
+    /// The number of these acts that blocked.
     pub blocked: u64,
-    /// How often each call was answered how.
+    /// The number of times that each call was answered in each way.
     pub seen: Seen,
     lines: Vec<Line>,
 }
@@ -306,7 +306,7 @@ impl Lockstep {
         ))
     }
 
-    /// What follows from an act that both sides answered alike.
+    /// Applies the consequences of an act that both sides answered alike.
     fn after(&mut self, process: usize, act: Act, replies: [&Reply; 2]) -> Result<(), End> {
         match act {
             Act::Exit => self.bury(process),

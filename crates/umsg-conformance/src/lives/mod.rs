@@ -38,13 +38,13 @@ use act::Step;
 use generate::Generator;
 use lockstep::{End, Played};
 
-/// How long to wait for an answer while a history is cut down.
+/// The time to wait for an answer while a history is cut down.
 const AGAIN: Duration = Duration::from_secs(2);
 
-/// How often a difference is looked at again before it is cut down.
+/// The number of repetitions of a difference before it is cut down.
 const ATTEMPTS: u32 = 3;
 
-/// What to compare.
+/// The subject of a comparison.
 pub struct Config<'a> {
     /// The program `compare`.
     pub program: &'a Path,
@@ -60,7 +60,7 @@ pub struct Config<'a> {
     pub progress: Option<&'a dyn Fn(u64)>,
 }
 
-/// What was compared.
+/// The extent of a comparison.
 #[derive(Debug, Clone, Default)]
 pub struct Summary {
     /// Operations that both sides performed.
@@ -71,7 +71,7 @@ pub struct Summary {
     pub blocked: u64,
     /// Histories that a known gap ended.
     pub masked: BTreeMap<Gap, u64>,
-    /// How often each call was answered how.
+    /// The number of times that each call was answered in each way.
     pub seen: Seen,
 }
 
@@ -92,7 +92,7 @@ impl fmt::Display for Summary {
     }
 }
 
-/// Why a comparison came to no result; a difference is text, with a short history that shows it.
+/// The reason why a comparison came to no result; a difference is text, with a short history that shows it.
 pub type Failure = crate::compare::Failure<String>;
 
 fn differs(played: &Played) -> bool {

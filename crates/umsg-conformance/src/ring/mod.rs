@@ -31,7 +31,7 @@ pub use uring::{Uring, unavailable};
 /// Completions that the ring has room for; more overflow.
 pub const ENTRIES: usize = 8;
 
-/// How long a wait in vain takes, in nanoseconds.
+/// The time of a wait in vain, in nanoseconds.
 const IN_VAIN: u64 = 50_000;
 
 /// A message.
@@ -67,7 +67,7 @@ pub enum Operation {
     Close,
 }
 
-/// What came of it.
+/// The outcome of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// It worked.
@@ -76,11 +76,11 @@ pub enum Answer {
     Error(i32),
     /// The receiver is gone.
     Gone,
-    /// What was taken.
+    /// The messages that were taken.
     Taken(Vec<Completion>),
-    /// Whether as many messages as were waited for are there.
+    /// True if as many messages as were waited for are there.
     Waited(bool),
-    /// Whether it slept until the last message was posted, and the messages that it found.
+    /// True if it slept until the last message was posted; and the messages that it found.
     Met(bool, Vec<Completion>),
     /// There is no pair, or no receiver.
     Nothing,
@@ -99,7 +99,7 @@ pub struct Difference {
     pub step: usize,
     /// At which one.
     pub operation: Operation,
-    /// What either answered.
+    /// The answers of the two.
     pub answers: [Answer; 2],
 }
 

@@ -12,7 +12,7 @@ use super::{Answer, Completion, ENTRIES, IN_VAIN, Operation, Pair};
 /// Submissions that fit at once: as many as a post has messages.
 const SUBMISSIONS: u32 = 64;
 
-/// Why this machine has no io_uring for us, if so.
+/// Returns the reason why this machine has no io_uring for us. None if it has one.
 pub fn unavailable() -> Option<String> {
     let error = Uring::make(false).err()?;
     Some(format!("no io_uring here: {error}"))
@@ -44,7 +44,7 @@ impl Uring {
         })
     }
 
-    /// What completes on the sender's ring says whether they were sent: all of them alike.
+    /// The completions on the sender's ring say whether the messages were sent: all of them alike.
     fn post(&mut self, messages: &[Completion]) -> Answer {
         let target = self.target;
         match &mut self.sender {

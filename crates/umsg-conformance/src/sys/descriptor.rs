@@ -132,7 +132,7 @@ pub fn set_of(fds: &[RawFd]) -> libc::fd_set {
     set
 }
 
-/// Whether a descriptor below FD_SETSIZE is in a set.
+/// Returns whether a descriptor below FD_SETSIZE is in a set.
 pub fn is_in(fd: RawFd, set: &libc::fd_set) -> bool {
     assert!((0..libc::FD_SETSIZE as RawFd).contains(&fd));
     // SAFETY: within the set.

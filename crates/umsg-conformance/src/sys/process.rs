@@ -66,7 +66,7 @@ pub fn die_with_parent() {
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
 }
 
-/// How a process ended.
+/// The end of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     /// It returned this status.
@@ -131,7 +131,7 @@ pub fn state(id: Pid) -> Option<u8> {
     text.get(after + 2).copied()
 }
 
-/// Whether a process has ended, reaped or not.
+/// Returns whether a process has ended, reaped or not.
 pub fn is_gone(pid: Pid) -> bool {
     match state(pid) {
         None | Some(b'X') => true,
@@ -141,7 +141,7 @@ pub fn is_gone(pid: Pid) -> bool {
     }
 }
 
-/// How many threads a process has, as `/proc` shows it.
+/// Returns the number of threads of a process, as `/proc` shows it.
 fn threads(pid: Pid) -> Option<u32> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, after) = text.rsplit_once(')')?;

@@ -1,4 +1,4 @@
-//! What signals do to this process.
+//! Sets the effects of signals on this process.
 
 use super::check;
 use crate::errno::Errno;

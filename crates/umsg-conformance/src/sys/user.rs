@@ -3,7 +3,7 @@
 use super::check;
 use crate::errno::Errno;
 
-/// Whether this process runs as root.
+/// Returns whether this process runs as root.
 pub fn is_root() -> bool {
     // SAFETY: has no preconditions.
     unsafe { libc::geteuid() == 0 }
@@ -85,7 +85,7 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// What this program is linked to.
+    /// The functions that this program is linked to.
     pub const OF_LIBC: Credentials = Credentials {
         setgroups: libc::setgroups,
         setresgid: libc::setresgid,

@@ -20,7 +20,7 @@ use crate::sys;
 /// A buffer that every message fits into, in bytes: the kernel's default for the longest one.
 pub const LONGEST: usize = 8192;
 
-/// How many bytes a new queue may have: the kernel's default.
+/// The maximum number of bytes in a new queue: the kernel's default.
 pub const CAPACITY: u64 = 16384;
 
 /// A message as it was received.
@@ -289,7 +289,7 @@ impl Queue<'_> {
         self.ask(|backend| backend.stat(self.id, command))
     }
 
-    /// How many messages and bytes it holds.
+    /// Returns the number of messages and of bytes in the queue.
     pub fn counts(self) -> (u64, u64) {
         let status = self.status().expect("its status");
         (status.messages, status.bytes)

@@ -1,4 +1,4 @@
-//! What tests of the comparison share.
+//! The common part of the tests of the comparison.
 //!
 //! `UMSG_COMPARE_OPS` sets the number of operations, `UMSG_COMPARE_SEED` where chance begins.
 

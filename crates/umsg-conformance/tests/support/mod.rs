@@ -13,7 +13,7 @@ use umsg_conformance::runner::{namespace_directory, say};
 use umsg_conformance::sys::{self, Pause};
 pub use umsg_testkit::run::{on_the_path, skip as missing};
 
-/// How long a program may take before it counts as hung.
+/// The time that a program may take before it counts as hung.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The output of a program, and whether it succeeded.
@@ -23,7 +23,7 @@ pub struct Ran {
     pub text: String,
 }
 
-/// Whether a program may use the kernel's queues.
+/// The access of a program to the kernel's queues.
 #[derive(Clone, Copy)]
 pub enum Kernel {
     Open,

@@ -8,10 +8,10 @@ use crate::backend::Attributes;
 use crate::compare::operation;
 use crate::sys;
 
-/// How many descriptors each of them remembers.
+/// The number of descriptors that each of them remembers.
 pub const SLOTS: usize = 6;
 
-/// How many epoll sets each of them remembers.
+/// The number of epoll sets that each of them remembers.
 pub const SETS: usize = 3;
 
 /// A place where a worker remembers a descriptor: the number stays there after a close, to be used wrongly.
@@ -54,7 +54,7 @@ impl Deadline {
         },
     ];
 
-    /// How many invalid ones there are.
+    /// The number of invalid names.
     pub const INVALIDS: usize = Self::INVALID.len();
 
     /// For the timed call; the other one has none.
@@ -68,7 +68,7 @@ impl Deadline {
         }
     }
 
-    /// Whether a call with this deadline may take until another process does something.
+    /// Returns whether a call with this deadline may take until another process does something.
     pub fn may_block(self) -> bool {
         matches!(self, Deadline::Never | Deadline::Null | Deadline::Distant)
     }
@@ -102,7 +102,7 @@ impl Size {
     }
 }
 
-/// How to be notified.
+/// The form of the notification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Event {
     /// Not any more: a null pointer.
@@ -259,7 +259,7 @@ pub enum Call {
         slot: Slot,
         event: Event,
     },
-    /// What notifications have come.
+    /// The notifications that have come.
     Notices,
     StatusLine {
         slot: Slot,

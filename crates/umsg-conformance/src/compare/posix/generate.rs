@@ -14,26 +14,26 @@ use crate::compare::random::Random;
 type Operation = operation::Operation<Call>;
 type Step = operation::Step<Call>;
 
-/// How far the kernel can be asked.
+/// The limits within which the kernel can be asked.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
     /// The deepest queue, in messages.
     pub max_messages: i64,
     /// The longest message, in bytes.
     pub max_message_size: i64,
-    /// How many bytes of queues a history may have: below RLIMIT_MSGQUEUE, of which others need a part.
+    /// The maximum number of bytes of queues in a history: below RLIMIT_MSGQUEUE, of which others need a part.
     pub budget: i64,
-    /// Whether other users can be played.
+    /// True if other users can be played.
     pub users: bool,
-    /// Whether descriptors are real ones on both sides.
+    /// True if descriptors are real ones on both sides.
     pub descriptors: bool,
-    /// How many names are of queues that can exist; the names after these are invalid.
+    /// The number of names of queues that can exist; the names after these are invalid.
     pub valid_names: usize,
-    /// How many names there are.
+    /// The number of names.
     pub names: usize,
 }
 
-/// What was wished for and could not be asked of the kernel.
+/// The wishes that the kernel could not be asked for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Unasked {
     /// Queues deeper than its limit.
@@ -55,7 +55,7 @@ struct Character {
     descriptors: u64,
     processes: u64,
     polling: u64,
-    /// Whether epoll sets are used.
+    /// True if epoll sets are used.
     sets: bool,
     notices: u64,
     users: bool,
@@ -70,7 +70,7 @@ pub struct Generator {
     character: Character,
     left: i64,
     sends: u64,
-    /// What could not be asked so far.
+    /// The wishes that could not be asked so far.
     pub unasked: Unasked,
 }
 

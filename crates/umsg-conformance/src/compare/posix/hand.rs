@@ -14,7 +14,7 @@ use crate::compare::worker::{self, Shared, UNTOUCHED, payload};
 use crate::errno::Errno;
 use crate::sys;
 
-/// How many processes a history has at most.
+/// The maximum number of processes in a history.
 const MOST: usize = 1000;
 
 /// The words that the workers of a side share: a list of the processes that there were.
@@ -158,7 +158,7 @@ impl<'a> Hand<'a> {
         }
     }
 
-    /// What to call a process: how many there were when it began.
+    /// Returns the name of a process: the number of processes that there were when it began.
     fn who(&self, pid: sys::Pid) -> i64 {
         match find(self.processes, pid.cast_unsigned()) {
             Some(at) => at as i64,
@@ -301,7 +301,7 @@ impl<'a> Hand<'a> {
         })
     }
 
-    /// What poll tells of one or two descriptors.
+    /// Returns the answer of poll for one or two descriptors.
     fn poll(&self, slot: usize, with: Option<usize>, events: i16, waits: bool) -> Reply {
         let entry = |slot| libc::pollfd {
             fd: self.fd(slot),
@@ -324,7 +324,7 @@ impl<'a> Hand<'a> {
         })
     }
 
-    /// What select tells of one or two descriptors.
+    /// Returns the answer of select for one or two descriptors.
     fn select(&self, slot: usize, with: Option<usize>, events: i16) -> Reply {
         let slots = [Some(slot), with].into_iter().flatten();
         let fds: Vec<Fd> = slots

@@ -7,7 +7,7 @@ use crate::backend::Backend;
 /// The signals that are taken down.
 pub const SIGNALS: [i32; 2] = [40, 41];
 
-/// How many are remembered.
+/// The number of notices that are remembered.
 const MOST: usize = 200;
 
 /// A signal with the information for its handler.

@@ -11,12 +11,12 @@ use crate::backend::{Answer, Backend, EpollControl, Failure, Fd};
 use crate::compare::reply::{Outcome, Reply, plain, returned};
 use crate::epoll::{self, Set};
 
-/// What several numbers lead to.
+/// The description that several numbers lead to.
 #[derive(Clone, Copy)]
 struct Description {
-    /// How many forks there had been.
+    /// The number of forks before the opening.
     opened: u32,
-    /// Whether it was ever registered.
+    /// True if it was ever registered.
     registered: bool,
 }
 
@@ -24,11 +24,11 @@ struct Description {
 #[derive(Clone, Copy)]
 struct Remembered {
     set: Set,
-    /// Whether this process made it.
+    /// True if this process made it.
     own: bool,
-    /// Whether other processes have it, too.
+    /// True if other processes have it, too.
     shared: bool,
-    /// Whether it is read after every call.
+    /// True if it is read after every call.
     watched: bool,
 }
 

@@ -27,7 +27,7 @@ macro_rules! functions {
         }
 
         impl Functions {
-            /// What this program is linked to: glibc's.
+            /// Returns the functions that this program is linked to: glibc's.
             pub fn of_libc() -> Functions {
                 Functions {
                     $($name: libc::$name,)*
@@ -248,7 +248,7 @@ impl Called {
         })
     }
 
-    /// What this program is linked to, in a process that was started with the drop-in preloaded.
+    /// Returns the functions that this program is linked to, in a process that was started with the drop-in preloaded.
     ///
     /// # Errors
     /// Why the directory is no namespace.

@@ -62,7 +62,7 @@ impl Flaw {
         Flaw::StaleIsRemoved,
     ];
 
-    /// Whether only other users see it, or a process with private queues.
+    /// Returns whether only other users see it, or a process with private queues.
     pub fn needs_root(self) -> bool {
         matches!(
             self,
@@ -113,7 +113,7 @@ impl Flawed {
         (mtype, flags)
     }
 
-    /// What came of looking at a queue.
+    /// Returns the result of inspecting a queue.
     fn seen(&self, (returned, mut status): (i32, Status)) -> (i32, Status) {
         if self.has(Flaw::CountTooHigh) && status.messages > 2 {
             status.bytes += 1;

@@ -61,7 +61,7 @@ pub struct Status {
     pub last_receiver: Pid,
 }
 
-/// What `IPC_SET` sets.
+/// The fields that `IPC_SET` sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Change {
     /// The owner.
@@ -70,7 +70,7 @@ pub struct Change {
     pub gid: u32,
     /// The permission bits.
     pub mode: u32,
-    /// How many bytes there may be.
+    /// The maximum number of bytes.
     pub max_bytes: u64,
 }
 
@@ -134,8 +134,8 @@ pub trait Backend: Basics {
     /// `msgctl` with `IPC_INFO` or `MSG_INFO`: the return value and the structure.
     fn info(&self, command: i32) -> Answer<(i32, Info)>;
 
-    /// Whether the backend is a library in the process, which accesses memory itself and maps queues with the rights of its process. Then a
-    /// user without access to a queue sees no counts of it, and a bad address is no EFAULT.
+    /// Returns whether the backend is a library in the process, which accesses memory itself and maps queues with the rights of
+    /// its process. Then a user without access to a queue sees no counts of it, and a bad address is no EFAULT.
     fn is_library(&self) -> bool {
         false
     }

@@ -38,7 +38,7 @@ subject_of_sysv! { $ errors_and_their_order, sysv_errors_and_their_order_cases:
     a_failed_call_leaves_the_queue_as_it_was
 }
 
-/// What each call answers for this identifier.
+/// Returns the answers of each call for this identifier.
 fn every_call(queue: Queue) -> [Result<(), Errno>; 6] {
     let change = crate::sysv::backend::Change {
         uid: 0,

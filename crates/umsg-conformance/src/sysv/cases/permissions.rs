@@ -233,7 +233,7 @@ fn looking_needs_read_permission(site: &Site) {
     assert!(refused);
 }
 
-/// Whether a stranger sees the counts of a queue of this mode.
+/// Returns whether a stranger sees the counts of a queue of this mode.
 fn stranger_sees(site: &Site, mode: i32) -> bool {
     site.need_root();
     let queue = site.queue_of_mode(mode);

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::compare;
 use crate::sysv::backend::{IPC_INFO, MSG_COPY, MSG_STAT_ANY};
 
-/// How many identifiers the workers of a side remember together.
+/// The number of identifiers that the workers of a side remember together.
 pub const SLOTS: usize = 6;
 
 /// A queue, or none.
@@ -33,7 +33,7 @@ pub enum Size {
     Wrong(i64),
 }
 
-/// Whose look at queues that grant him nothing is asked about.
+/// The processes whose look at queues without a grant is asked about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Whose {
     /// All processes's.

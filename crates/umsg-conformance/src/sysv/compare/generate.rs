@@ -11,19 +11,19 @@ use crate::sysv::backend::{IPC_INFO, MSG_COPY, MSG_STAT_ANY};
 type Operation = compare::Operation<Call>;
 type Step = compare::Step<Call>;
 
-/// How many keys there are.
+/// The number of keys.
 pub const KEYS: usize = 3;
 
-/// How far the kernel can be asked.
+/// The limits within which the kernel can be asked.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
-    /// Whether other users can be played.
+    /// True if other users can be played.
     pub users: bool,
-    /// Whether no other process's queues can be seen.
+    /// True if no other process's queues can be seen.
     pub alone: bool,
-    /// Whether users without access see a queue's counts.
+    /// True if users without access see a queue's counts.
     pub strangers: bool,
-    /// Whether sizes can be asked about that no slice has.
+    /// True if sizes can be asked about that no slice has.
     pub pointers: bool,
 }
 
@@ -321,7 +321,7 @@ impl Generator {
         }
     }
 
-    /// What else there is: looking at queues and changing them.
+    /// Returns one of the other calls: inspecting queues and changing them.
     fn control(&mut self) -> Call {
         let target = self.target();
         match self.random.below(30) {

@@ -9,7 +9,7 @@ use crate::compare::{self, Outcome, Reply, Shared, UNTOUCHED, payload, plain, re
 use crate::sys::{self, Pid};
 use crate::sysv::backend::{Backend, Change, INDICES, Id, Info, Place, Status};
 
-/// How many identifiers, and how many processes, a history has at most.
+/// The maximum number of identifiers, and of processes, in a history.
 const MOST: usize = 1000;
 
 /// The words that the workers of a side share: the identifiers in the slots, each one more than it is; lists of the identifiers and of the
@@ -21,7 +21,7 @@ pub const WORDS: usize = SLOTS + 2 * (1 + MOST) + 3 * (1 + MOST);
 enum Person {
     /// The user that made it.
     Maker = 0,
-    /// Whom `IPC_SET` has named.
+    /// The user that `IPC_SET` has named.
     Owner = 1,
     /// The owner of its file, if it has one: the maker, until root names another owner.
     OfFile = 2,
@@ -155,7 +155,8 @@ impl<'a> Hand<'a> {
         &persons[person as usize * (1 + MOST) + at]
     }
 
-    /// Whether the caller may change the queue in the kernel, and not in a directory, because the queue's file is another's.
+    /// Returns whether the caller may change the queue in the kernel, and not in a directory, because the queue's file is
+    /// another's.
     fn needs_the_file(&self, id: Id) -> bool {
         let Some(at) = find(self.known(), id as u32).filter(|_| !sys::is_root()) else {
             return false;

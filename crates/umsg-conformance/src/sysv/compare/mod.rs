@@ -34,12 +34,12 @@ use crate::sys::{self, Forked};
 use generate::{Bounds, Generator};
 use hand::Hand;
 
-/// What calls refer to by number, and how far they can be asked.
+/// The names that calls refer to by number, and the limits within which they can be asked.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Names {
     /// The keys of queues.
     keys: Vec<i32>,
-    /// Whether no other process's queues can be seen.
+    /// True if no other process's queues can be seen.
     alone: bool,
 }
 

@@ -3,7 +3,7 @@
 use super::{Call, Generator};
 
 impl Generator {
-    /// What else is done with a descriptor.
+    /// Returns one of the other calls on a descriptor.
     pub(super) fn descriptor(&mut self) -> Call {
         let (slot, to) = (self.slot(), self.slot());
         let nonblock = if self.blocks() { 0 } else { libc::O_NONBLOCK };

@@ -4,7 +4,7 @@ use super::{Call, Generator, Operation, Step};
 use crate::compare::posix::call::{Event, SETS, Slot};
 use crate::compare::posix::notices;
 
-/// What to ask poll for.
+/// The events to ask poll for.
 const POLLED: [i16; 6] = [
     libc::POLLIN,
     libc::POLLOUT,
@@ -14,7 +14,7 @@ const POLLED: [i16; 6] = [
     0,
 ];
 
-/// What to register for, and how.
+/// The events to register for, and the way to do it.
 const INTERESTS: [i32; 5] = [
     libc::EPOLLIN,
     libc::EPOLLOUT,
