@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::machine;
 use crate::supervisor;
 
-/// How long one round may take. A healthy one takes about a second; a stuck one is killed and fails the run.
+/// The maximum time of one round. A healthy one takes about a second; a stuck one is killed and fails the run.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Waits until all have ended.

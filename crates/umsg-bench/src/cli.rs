@@ -51,7 +51,7 @@ Progress goes to standard error.
 pub struct Cli {
     #[command(subcommand)]
     pub task: Option<Task>,
-    /// What to measure
+    /// The suites to measure
     #[arg(required = true)]
     suite: Option<Suite>,
     /// Write the figures to a file, or to standard output in place of the tables
@@ -84,12 +84,12 @@ pub struct Cli {
     minutes: u64,
 }
 
-/// What else the program does.
+/// The other tasks of the program.
 #[derive(Subcommand, Debug)]
 pub enum Task {
     /// Make a page or a document from figures that --json has kept
     Report {
-        /// What `umsg-bench all --json FILE` has written
+        /// The file that `umsg-bench all --json FILE` has written
         figures: PathBuf,
         #[command(flatten)]
         pages: Pages,
@@ -119,7 +119,7 @@ impl Cli {
         self.suite.map(Suite::expand).unwrap_or_default()
     }
 
-    /// Whether tables are printed: not where programs read.
+    /// Returns whether tables are printed: not where programs read.
     pub fn tables(&self) -> bool {
         self.json
             .as_ref()
@@ -130,7 +130,7 @@ impl Cli {
         self.rounds.unwrap_or(if self.quick { 5 } else { 7 })
     }
 
-    /// How long the whole run may take.
+    /// Returns the maximum time of the whole run.
     pub fn deadline(&self) -> Duration {
         Duration::from_secs(self.minutes * 60)
     }

@@ -51,7 +51,7 @@ impl Company {
 /// The load on the machine while a suite ran.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Load {
-    /// How long it ran.
+    /// The time of the run.
     pub seconds: f64,
     /// CPUs that other processes took meanwhile.
     pub others: f64,
@@ -71,7 +71,7 @@ impl Load {
         })
     }
 
-    /// Whether so much that figures mean nothing.
+    /// Returns whether other processes took so much CPU time that the figures mean nothing.
     pub fn is_loud(&self) -> bool {
         self.others + self.stolen > LOUD
     }

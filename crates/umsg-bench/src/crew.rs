@@ -80,7 +80,7 @@ pub struct Member<'a> {
 }
 
 impl Member<'_> {
-    /// Whether the round is over.
+    /// Returns whether the round is over.
     #[inline]
     pub fn is_over(&self) -> bool {
         // Relaxed: nothing is handed over with it; a thread that sees it late works a little longer.

@@ -7,7 +7,7 @@ use crate::clock;
 use crate::failure::Failure;
 use crate::shared::SharedWords;
 
-/// How often the two look for each other at the barrier before they let others run.
+/// The number of looks of the two for each other at the barrier before they let others run.
 const BARRIER_SPINS: u32 = 1000;
 
 /// Where the two of a pair run.

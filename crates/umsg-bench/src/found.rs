@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::company::Load;
 use crate::row::Row;
 
-/// What one suite found.
+/// The findings of one suite.
 #[derive(Debug, Default)]
 pub struct Found {
     pub rows: Vec<Row>,
@@ -39,7 +39,7 @@ impl From<Vec<Row>> for Found {
     }
 }
 
-/// How long the messages of one way took, one end of it, over all rounds.
+/// The times that the messages of one way took, at one end of it, over all rounds.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Latencies {
     /// Between "threads" or "processes".
@@ -57,12 +57,12 @@ pub struct Latencies {
     pub percentiles: Vec<(f64, u64)>,
 }
 
-/// How often a peer that was killed at work left others stuck. Kept in the figures under "kill_trials".
+/// The number of times that a peer that was killed at work left others stuck. Kept in the figures under "kill_trials".
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct KillTrial {
     /// The carrier of the messages: "umsg", "Boost.Interprocess" and so on, with ", sender killed" or ", receiver killed".
     pub peer: String,
-    /// How many were killed.
+    /// The number of killed peers.
     pub kills: u32,
     /// The number of kills after which a surviving process could not continue.
     pub stuck: u32,

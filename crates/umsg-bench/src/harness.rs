@@ -1,4 +1,4 @@
-//! What every suite needs to know, and rounds that alternate.
+//! The settings that every suite needs, and rounds that alternate.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -21,24 +21,24 @@ use crate::suite::Suite;
 pub struct Plan {
     /// Rounds to take medians over.
     pub rounds: u32,
-    /// Whether to take the slow cases fewer times.
+    /// True to measure the slow cases fewer times.
     pub quick: bool,
-    /// Whether tables are printed for people.
+    /// True if tables are printed for people.
     pub tables: bool,
     /// The reports on standard error meanwhile.
     pub progress: Progress,
-    /// How long to repeat one cheap operation within a round.
+    /// The time for which one cheap operation is repeated within a round.
     pub budget: Duration,
-    /// How long two processes work within a round.
+    /// The time that two processes work within a round.
     pub duo_budget: Duration,
     /// Seconds of each row of suite `realtime` on each side, if the caller states them.
     pub seconds: Option<u32>,
     /// The rows that are measured.
     pub only: Only,
     pub cpus: Cpus,
-    /// Whether we run before others, at nice -20.
+    /// True if we run before others, at nice -20.
     pub hurried: bool,
-    /// How deep the kernel lets us go.
+    /// The depth that the kernel allows us.
     pub allowance: Allowance,
     /// For what peers need. The supervisor removes it.
     pub scratch: Scratch,

@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::suite::Suite;
 
-/// How far a run has come.
+/// The progress of a run.
 pub struct Progress {
     suites: Vec<Suite>,
     quick: bool,

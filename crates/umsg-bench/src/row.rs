@@ -20,7 +20,7 @@ pub enum Better {
     More,
 }
 
-/// Whether a goal was reached.
+/// The verdict on a goal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
@@ -106,10 +106,10 @@ pub struct Row {
     pub umsg: Option<f64>,
     #[serde(serialize_with = "rounded_option")]
     pub kernel: Option<f64>,
-    /// How many times better umsg is: above 1, umsg is better.
+    /// The factor by which umsg is better: above 1, umsg is better.
     #[serde(serialize_with = "rounded_option")]
     pub ratio: Option<f64>,
-    /// Whether the figures say something, and if not, why.
+    /// True if the figures are larger than the noise; otherwise the reasons for the doubt.
     pub resolved: bool,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub doubts: Vec<String>,
@@ -214,14 +214,14 @@ impl Row {
         }
     }
 
-    /// Whether the ratio is at least this.
+    /// Judges whether the ratio is at least `at_least`.
     pub fn judge_ratio(&self, at_least: f64) -> Option<Verdict> {
         self.ratio?;
         let range = self.ratio_range()?;
         Some(Verdict::of_range(range, at_least, Better::More))
     }
 
-    /// Whether umsg's figure is at most or at least this.
+    /// Judges whether umsg's figure is at most or at least this.
     pub fn judge_umsg(&self, limit: f64) -> Option<Verdict> {
         let range = self.rounds.umsg.middle_half()?;
         Some(Verdict::of_range(range, limit, self.better))
@@ -275,7 +275,7 @@ fn ratio(better: Better, umsg: f64, kernel: f64) -> f64 {
 }
 
 impl Samples {
-    /// Whether it was measured once only: because it does not depend on time, or because it has its own interval.
+    /// Returns whether it was measured once only: because it does not depend on time, or because it has its own interval.
     pub fn is_single(&self) -> bool {
         self.0.len() == 1
     }

@@ -56,7 +56,7 @@ impl Interval {
         }
     }
 
-    /// Whether the value is at or below the limit, if that is certain.
+    /// Returns whether the value is at or below the limit, if that is certain.
     pub fn within(&self, limit: f64) -> Option<bool> {
         if self.high <= limit {
             Some(true)

@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 
-/// What to measure.
+/// The suites of measurements.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Suite {
     /// One thread: an empty queue, a full one, filling and draining, by order of priorities
@@ -19,7 +19,7 @@ pub enum Suite {
     Poll,
     /// Two processes, messages of a megabyte: copied, and in place
     Copy,
-    /// What a queue takes in memory
+    /// The memory that a queue takes
     Memory,
     /// System V queues: one thread, pairs of threads on one queue, receiving by type, 160 threads
     Msg,
@@ -92,7 +92,7 @@ impl Suite {
         }
     }
 
-    /// How long it takes on a machine with two CPUs: for an estimate.
+    /// Returns the time on a machine with two CPUs: for an estimate.
     pub fn seconds(self, quick: bool) -> u32 {
         let (short, full) = match self {
             Suite::Mqueue => (12, 75),

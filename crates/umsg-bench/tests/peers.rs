@@ -28,7 +28,7 @@ fn peers(temporary: &Path) -> Command {
     command
 }
 
-/// Whether two CPUs are there to be measured on.
+/// Returns whether two CPUs are there to be measured on.
 fn two_cpus() -> bool {
     let enough = std::thread::available_parallelism().is_ok_and(|count| count.get() >= 2);
     if !enough {

@@ -31,7 +31,7 @@ const NAMES: Names = Names {
     receive: libc::mq_receive,
 };
 
-/// How deep the kernel lets the calling process go.
+/// The depth that the kernel allows the calling process.
 #[derive(Clone, Copy, Debug)]
 pub struct Allowance {
     /// The other values that the command line allows.
@@ -81,7 +81,7 @@ impl Allowance {
         Ok(allowed)
     }
 
-    /// Why it goes no deeper, for a note.
+    /// Returns the reason why the queue is no deeper, for a note.
     pub fn describe(&self, depth: u32) -> String {
         let read = |name: &str| {
             let text = fs::read_to_string(format!("/proc/sys/fs/mqueue/{name}"));

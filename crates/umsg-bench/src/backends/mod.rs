@@ -67,7 +67,7 @@ pub trait MessageQueue: Sized {
     /// [`Errno::AGAIN`] if the queue is empty.
     fn try_receive(&self, buffer: &mut [u8]) -> Result<usize, Errno>;
 
-    /// How `send` and `receive` of this process wait.
+    /// Sets the way in which `send` and `receive` of this process wait.
     fn set_waiting(&self, _waiting: Waiting) {}
 }
 

@@ -24,7 +24,7 @@ pub struct Machine {
     pub clock_source: String,
     /// Nanoseconds that reading the clock takes.
     pub clock_ns: f64,
-    /// Whether the measurement ran before others, at nice -20.
+    /// True if the measurement ran before others, at nice -20.
     pub hurried: bool,
     /// Of the processor's weaknesses, as in /sys/devices/system/cpu/vulnerabilities.
     pub mitigations: BTreeMap<String, String>,
@@ -64,7 +64,7 @@ impl Machine {
     }
 }
 
-/// How many CPUs are online: the measurement itself is bound to one of them.
+/// Returns the number of CPUs that are online: the measurement itself is bound to one of them.
 fn online() -> usize {
     // SAFETY: sysconf has no conditions.
     let online = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };

@@ -52,7 +52,7 @@ pub struct Document {
     pub kill_trials: Vec<KillTrial>,
 }
 
-/// What was measured with.
+/// The measured program.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Program {
     pub version: String,
@@ -70,7 +70,7 @@ pub struct Measured {
     pub failure: Option<String>,
 }
 
-/// How many rows that have a goal reached it.
+/// The number of rows with a goal that reached it.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     pub met: usize,
@@ -127,7 +127,7 @@ impl Document {
             .find(|found| found.suite == suite && found.row == row)
     }
 
-    /// How many goals were reached.
+    /// Counts the goals that were reached.
     pub fn tally(&self) -> Tally {
         let mut tally = Tally::default();
         for goal in self.rows.iter().filter_map(|row| row.goal.as_ref()) {

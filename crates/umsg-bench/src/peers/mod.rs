@@ -34,7 +34,7 @@ use crate::failure::Failure;
 /// Bytes of every message here.
 pub const SIZE: usize = 64;
 
-/// How an end waits.
+/// The way in which an end waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// It does not: the caller tries again.

@@ -13,7 +13,7 @@ use crate::clock;
 use crate::failure::Failure;
 use crate::{machine, supervisor};
 
-/// How long one may take to start.
+/// The maximum time of a server's start.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A server of our own.

@@ -12,7 +12,7 @@ pub struct Bars {
     pub bars: Vec<Bar>,
 }
 
-/// How often, out of how many times.
+/// The number of events, and the number of trials.
 pub struct Bar {
     pub name: String,
     pub who: Who,

@@ -26,7 +26,7 @@ pub struct Plot {
     pub series: Vec<Series>,
 }
 
-/// Whose figures, which is a colour.
+/// The owner of the figures, which is a colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
     Umsg,

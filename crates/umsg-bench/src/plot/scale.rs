@@ -7,7 +7,7 @@ pub struct Axis {
     pub scale: Scale,
 }
 
-/// How values become places.
+/// The conversion of values to places.
 #[derive(Clone)]
 pub enum Scale {
     /// Equal factors are equal lengths.

@@ -3,7 +3,7 @@
 use super::{Entry, Table};
 use crate::document::Document;
 
-/// How many times the throughput, with 160 threads on 80 cores.
+/// The factor of the throughput, with 160 threads on 80 cores.
 const GAIN: f64 = 3.99;
 
 const THREADS: [&str; 8] = [

@@ -17,7 +17,7 @@ const DEPTHS: [u32; 7] = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000];
 /// The capacity that both sides create: room for the deepest queue.
 const DECLARED: u32 = 1_048_576;
 
-/// How many times the cheapest depth the dearest may cost: the goal.
+/// The goal: the maximum cost of the dearest depth, as a multiple of the cheapest.
 const FLAT: f64 = 3.0;
 
 pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {

@@ -9,7 +9,7 @@ use crate::failure::Failure;
 /// Bytes a message in the rows.
 pub const SIZES: [usize; 3] = [64, 1024, 8192];
 
-/// How long a receiver of [`Mode::Pausing`] leaves the sender's cache lines alone, in nanoseconds.
+/// The time for which a receiver of [`Mode::Pausing`] leaves the sender's cache lines alone, in nanoseconds.
 const PAUSE: u64 = 500;
 
 /// The meaning of the column of cache lines.

@@ -21,7 +21,7 @@ const PER_MESSAGE: u64 = 96;
 /// The largest overhead of a queue in bytes: the goal.
 const PER_QUEUE: f64 = 1024.0 * 1024.0;
 
-/// How many times the bytes and the bookkeeping: the goal.
+/// The goal: the maximum memory, as a multiple of the bytes and the bookkeeping.
 const FACTOR: f64 = 1.3;
 
 /// Priorities of the mixed cases, enough to put the order store to use.

@@ -11,8 +11,8 @@ use crate::stats;
 /// Bytes a message, as in the published test.
 pub const MESSAGE_SIZE: usize = 16;
 
-/// How long the operations between two readings of the clock take, at least, in nanoseconds: long
-/// against the reading, short against the tick of the scheduler.
+/// The minimum time of the operations between two readings of the clock, in nanoseconds: long against the reading, short
+/// against the tick of the scheduler.
 const CHUNK: f64 = 20_000.0;
 
 /// The end of a measurement: a time, or a number of pairs.

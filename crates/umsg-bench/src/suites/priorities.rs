@@ -1,6 +1,6 @@
 //! The orders of priorities that the test published in 2012 sends in.
 
-/// What POSIX calls MQ_PRIO_MAX on Linux.
+/// The value of POSIX's MQ_PRIO_MAX on Linux.
 const PRIORITIES: u32 = 32_768;
 
 /// Which priority the next message has.

@@ -35,7 +35,7 @@ pub fn find() -> Option<PathBuf> {
     found
 }
 
-/// What was found in a frame.
+/// The contents of a frame.
 #[derive(Deserialize)]
 pub struct Found {
     plots: Vec<Drawn>,

@@ -23,7 +23,7 @@ pub struct Names {
     pub control: Control,
 }
 
-/// Whose functions they are.
+/// The origin of the functions.
 pub trait Source: Sync {
     /// For its description.
     const WHOSE: &'static str;

@@ -42,7 +42,7 @@ pub fn deepest(wanted: u64) -> Result<u64, Failure> {
     Ok(wanted.min(bytes / SIZE))
 }
 
-/// How deep it is, and why, for a note.
+/// Returns the depth and its reason, for a note.
 pub fn describe(depth: u64, wanted: u64) -> String {
     let why = if depth < wanted {
         format!(

@@ -57,6 +57,6 @@ pub trait TypedQueue: Sized + Sync {
     /// ENOMSG if there is no such message.
     fn try_receive(&self, want: Want) -> Result<u64, Errno>;
 
-    /// How `send` and `receive` wait.
+    /// Sets the way in which `send` and `receive` wait.
     fn set_waiting(&self, _waiting: Waiting) {}
 }

@@ -36,10 +36,10 @@ const SIZE: i64 = 8;
 /// Updates between two looks whether the round is over: pairs of a send and a receive.
 const PAIRS: u64 = 500;
 
-/// How often the totals are read, for the clock's sake.
+/// The number of readings of the totals, for the clock's sake.
 const READS: u32 = 1_000;
 
-/// What one round of one way finds, in nanoseconds.
+/// The findings of one round of one way, in nanoseconds.
 struct Cost {
     /// The time of a CPU for an update, including waits for cache lines.
     update: f64,
@@ -131,7 +131,7 @@ fn measure<W: Way>(plan: &Plan, threads: usize) -> Result<Cost, Failure> {
     Ok(cost(&found, cpus.len(), read_time(&way)))
 }
 
-/// How many messages a thread leaves in its queue.
+/// Returns the number of messages that a thread leaves in its queue.
 fn left_by(thread: usize) -> i64 {
     thread as i64 % 3 + 1
 }

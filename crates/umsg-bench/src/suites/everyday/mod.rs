@@ -21,7 +21,7 @@ struct Case {
     better: Better,
     /// The ratio that is aimed at.
     goal: Option<f64>,
-    /// Whether `cargo xtask bench-check` compares the row.
+    /// True if `cargo xtask bench-check` compares the row.
     guarded: bool,
     /// Measures one figure, in the unit.
     measure: fn(&Setting) -> Result<f64, Failure>,

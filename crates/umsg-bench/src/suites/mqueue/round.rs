@@ -11,7 +11,7 @@ use crate::suites::priorities::{Constant, Order, Priorities, with_order};
 /// Queues shallower than this are filled and drained several times, for the clock's sake.
 const SHALLOW: u32 = 2_000;
 
-/// What one round finds, in nanoseconds a message.
+/// The findings of one round, in nanoseconds a message.
 #[derive(Debug, Clone, Copy)]
 pub struct Figures {
     pub pair: f64,

@@ -94,7 +94,7 @@ fn row(plan: &Plan, threads: usize, cores: Cores, waiting: Waiting) -> Result<Ro
     })
 }
 
-/// What bounds any exchange between these threads.
+/// Returns the bound of any exchange between these threads.
 fn limit(plan: &Plan, cores: Cores, workload: &Bounce) -> Option<f64> {
     let mut limit = Side::new();
     for _ in 0..plan.rounds {

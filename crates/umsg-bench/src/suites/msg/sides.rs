@@ -11,13 +11,13 @@ use crate::row::{Better, Row};
 
 /// The measurement, on any side.
 pub trait Workload {
-    /// What one round finds.
+    /// The findings of one round.
     type Found;
 
     fn round<Q: TypedQueue>(&self) -> Result<Self::Found, Failure>;
 }
 
-/// Whether to measure umsg with its wake-ups inside the lock, too: without sleepers that has no effect.
+/// The choice to measure umsg with its wake-ups inside the lock, too: without sleepers that has no effect.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Ablation {
     Include,

@@ -1,4 +1,4 @@
-//! How much slower does a process on another core become while a deep queue is hammered?
+//! Measures the slowdown of a process on another core while a deep queue is hammered.
 //!
 //! As in the comparison published in 2012 (`mq_perf_tests -c`, with a kernel compile as the neighbour):
 //! one process keeps a queue full, receives one message and sends one, on and on; the baseline is a
@@ -44,13 +44,13 @@ const ARRAYS: u32 = 5;
 /// Percent: the goal.
 const GOAL: f64 = 0.5;
 
-/// How often the neighbour does its work in a run.
+/// The number of times that the neighbour does its work in a run.
 const TIMES: u32 = 2;
 
 /// Pairs of operations of the hammer between two looks at whether to stop.
 const BLOWS: u32 = 16;
 
-/// How long it is measured at what rate the kernel goes.
+/// The time for which the kernel's rate is measured.
 const PACING: Duration = Duration::from_millis(20);
 
 pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {

@@ -46,7 +46,7 @@ const PATIENCE: u64 = 1_000_000_000;
 /// The time for which a trial has the CPUs for itself after the kill: a process that is not stuck has finished by then.
 const GLANCE: u64 = 50_000_000;
 
-/// How often is looked.
+/// The interval between two looks.
 const LOOK: Duration = Duration::from_micros(200);
 
 /// The roles.
@@ -123,7 +123,7 @@ struct Trial<L> {
     tallies: SharedWords,
     /// Of the survivor, after the kill of the other.
     before: u64,
-    /// Whose tallies count.
+    /// The process whose tallies count.
     lived: usize,
     /// The progress of the slower of the two, and the time of its last change.
     least: u64,

@@ -39,7 +39,7 @@ pub fn cpus(plan: &Plan) -> Result<[usize; 2], Failure> {
     Ok([plan.cpus.first, second])
 }
 
-/// How long the two work in a round: there are many peers.
+/// Returns the time that the two work in a round: there are many peers.
 pub fn budget(plan: &Plan) -> Duration {
     plan.duo_budget / 4
 }

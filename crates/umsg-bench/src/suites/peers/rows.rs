@@ -74,7 +74,7 @@ pub fn row(
     }
 }
 
-/// How many trials left a process stuck. No ratio can be formed with zero.
+/// Returns the row with the number of trials that left a process stuck. No ratio can be formed with zero.
 pub fn kill_row(
     entrants: &[Box<dyn Entrant + '_>],
     victim: Role,

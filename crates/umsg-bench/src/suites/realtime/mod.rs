@@ -21,7 +21,7 @@ const SUITE: &str = "realtime";
 /// A row.
 struct Case {
     name: &'static str,
-    /// How many times the kernel's longest call umsg's may take.
+    /// The maximum of umsg's longest call, as a multiple of the kernel's.
     goal: f64,
     note: &'static str,
     /// Measures calls, in nanoseconds.

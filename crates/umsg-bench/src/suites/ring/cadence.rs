@@ -18,10 +18,10 @@ use crate::row::{Better, Row};
 use crate::shared::SharedWords;
 use crate::suites::duet::LINE_NOTE;
 
-/// How often a message is posted, in nanoseconds.
+/// The intervals at which messages are posted, in nanoseconds.
 const CADENCES: [u64; 2] = [10_000, 20_000];
 
-/// How long each way is measured, over all rounds.
+/// The time for which each way is measured, over all rounds.
 const FULL: Duration = Duration::from_secs(3);
 const QUICK: Duration = Duration::from_millis(400);
 

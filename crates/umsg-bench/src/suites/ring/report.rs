@@ -10,7 +10,7 @@ const PERCENTILES: [f64; 15] = [
     1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 99.0, 99.5, 99.9,
 ];
 
-/// What one round of one way found.
+/// The findings of one round of one way.
 #[derive(Debug)]
 pub struct Figures {
     /// Nanoseconds: of the sender, of the receiver.
@@ -40,7 +40,7 @@ impl Figures {
         self.sides[side].value_at_quantile(share) as f64
     }
 
-    /// How many messages were sent.
+    /// Returns the number of sent messages.
     pub fn sent(&self) -> u64 {
         self.sides[0].len()
     }

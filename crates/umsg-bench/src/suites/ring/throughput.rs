@@ -1,4 +1,4 @@
-//! How many messages go through a ring in a second: from 1, 2 and 4 senders, one by one and in batches.
+//! Measures the messages that go through a ring in a second: from 1, 2 and 4 senders, one by one and in batches.
 
 use std::hint;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,7 +32,7 @@ struct Case {
     batch: bool,
 }
 
-/// What one round found.
+/// The findings of one round.
 #[derive(Debug)]
 struct Found {
     /// Millions a second.

@@ -78,7 +78,7 @@ fn measure<W: Way>(plan: &Plan, way: &W) -> Result<f64, Failure> {
     Ok(words.get(0) as f64 / BATCHES as f64)
 }
 
-/// How often the calling thread has gone to sleep.
+/// Returns the number of times that the calling thread has gone to sleep.
 fn switches() -> u64 {
     // SAFETY: an all-zero rusage is valid, and the call fills it.
     let usage = unsafe {

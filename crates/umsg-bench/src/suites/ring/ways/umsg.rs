@@ -10,7 +10,7 @@ use umsg::ring::{self, Options, Post, RingError, Until, Waiting};
 use super::{BATCH, ENTRIES, PAYLOAD, Receiver, Sender, Way};
 use crate::failure::Failure;
 
-/// How often a sender looks for the ring, and how many times.
+/// The interval at which a sender looks for the ring, and the number of looks.
 const LOOK: Duration = Duration::from_micros(200);
 const LOOKS: u32 = 50_000;
 
