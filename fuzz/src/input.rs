@@ -1,6 +1,6 @@
 //! An input, taken apart from its beginning.
 
-/// What is left of an input. Behind its end are zeroes.
+/// The rest of an input. Zeroes follow its end.
 pub(crate) struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {

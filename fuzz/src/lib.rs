@@ -1,4 +1,4 @@
-//! What the fuzz targets do with their input. No input may crash them or keep them for long.
+//! The work of the fuzz targets with their input. No input may crash them or keep them for long.
 //!
 //! | target | what the input is |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! What else is read in a namespace's directory.
+//! Reads the other files of a namespace's directory.
 
 use super::home::Home;
 use super::input::Input;

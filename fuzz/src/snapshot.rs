@@ -16,7 +16,7 @@ pub fn run(home: &Home, data: &[u8]) {
     let info = snapshot.info();
     assert!(info.messages <= bytes.len());
     assert_eq!(snapshot.messages().len(), info.messages);
-    // What was read is written as it was.
+    // A snapshot that was read is written as it was.
     let mut again = Vec::new();
     snapshot.write(&mut again).expect("memory");
     Snapshot::read(&mut &again[..]).expect("what was written");

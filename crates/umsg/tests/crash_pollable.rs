@@ -35,7 +35,7 @@ struct Work<Q> {
     name: &'static str,
     messages: u32,
     does: fn(&Q),
-    /// Whether the killed process may hold a message. The message comes back, and is shown, when a process looks.
+    /// Returns whether the killed process may hold a message. The message comes back, and is shown, when a process looks.
     leases: bool,
 }
 
@@ -97,7 +97,7 @@ fn a_killed_ringer_leaves_no_poller_asleep() {
     kill_ringers(WORKS, dies_ringing);
 }
 
-/// How a child ends that does the work with the queue it opens, and may die at the point.
+/// Returns the end of a child that does the work with the queue it opens, and may die at the point.
 fn exit_of<Q>(open: impl FnOnce() -> Q, point: &str, nth: u32, work: &Work<Q>) -> Exit {
     let mut child = Child::run(|| {
         let queue = open();
@@ -109,7 +109,7 @@ fn exit_of<Q>(open: impl FnOnce() -> Q, point: &str, nth: u32, work: &Work<Q>) -
     exit.expect("no child is stuck")
 }
 
-/// Whether it died.
+/// Returns whether it died.
 fn dies_ringing(point: &str, nth: u32, work: &Work<Queue>) -> bool {
     let (place, queue) = Place::new().with_queue("/q", DEPTH, 8);
     for _ in 0..work.messages {
@@ -259,7 +259,7 @@ fn a_killed_ringer_of_a_system_v_queue_leaves_no_poller_asleep() {
     kill_ringers(SYSV_WORKS, dies_ringing_sysv);
 }
 
-/// Whether it died.
+/// Returns whether it died.
 fn dies_ringing_sysv(point: &str, nth: u32, work: &Work<sysv::Queue>) -> bool {
     let (place, queue) = Place::new().with_sysv_queue(7);
     let small = Change {

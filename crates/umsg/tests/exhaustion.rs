@@ -15,11 +15,11 @@ use umsg::QueueError;
 use umsg::posix::{OpenError, OpenOptions, Queue, ReceiveError, SendError};
 use umsg::{Limits, Namespace};
 
-/// What every text says that is about a full file system.
+/// The parts of every text about a full file system.
 const FULL: [&str; 2] = ["the file system of the namespace is full", "remove queues"];
 /// About the limit of bytes.
 const LIMITED: [&str; 2] = ["limit of bytes", "raise the limit max_bytes"];
-/// What becomes full in these tests.
+/// The size of the file system that becomes full in these tests.
 const ROOM: usize = 1 << 20;
 
 /// Runs `work` in a child with a namespace on a private file system, mounted with these options.

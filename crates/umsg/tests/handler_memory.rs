@@ -97,7 +97,7 @@ fn the_first_lease_of_a_process_takes_no_memory() {
     let (queue, sysv_queue) = (place.create("/q", 4, 8), place.create_sysv(7));
     queue.send(b"x", 0).unwrap();
     sysv_queue.try_send(1, b"x").unwrap();
-    // What others have left is swept meanwhile.
+    // Messages that others have left are swept meanwhile.
     by_the_dead(|| std::mem::forget(queue.try_receive_lease().unwrap()));
     for is_sysv in [false, true] {
         let mut child = Child::run(|| {

@@ -36,7 +36,7 @@ use umsg::signals::catch_truncation;
 use vandal::{Manner, Vandal};
 use watch::{Record, VICTIMS, Watch, Watchdog};
 
-/// How long one queue is attacked: it is soon beyond repair.
+/// The time for which one queue is attacked: it is soon beyond repair.
 const ROUND: Duration = Duration::from_millis(250);
 /// Nothing that the attack does not hold up takes as long.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -44,7 +44,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// takes more than three gigabytes of them.
 const ADDRESSES: u64 = 16 << 30;
 
-/// How long to attack each kind of queue.
+/// Returns the time for which each kind of queue is attacked.
 fn time() -> Duration {
     let asked = std::env::var("UMSG_HOSTILE_SECONDS").ok();
     let seconds = asked.and_then(|text| text.parse().ok()).unwrap_or(9);

@@ -168,7 +168,7 @@ fn a_blocked_reservation_gets_its_turn_among_blocked_senders() {
     assert_eq!(queue.status().blocked_senders, 0);
 }
 
-/// Whether a lease can be had now or within some slices, of a message that another process may hold.
+/// Returns whether a lease can be had now or within some slices, of a message that another process may hold.
 fn comes_back(queue: &Queue) -> bool {
     queue
         .receive_lease_timeout(Duration::from_millis(500))

@@ -37,7 +37,7 @@ const OPERATIONS: u32 = 9;
 /// The result of a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Reply {
-    /// Whether it could be done.
+    /// True if it could be done.
     done: bool,
     priority: u32,
     deliveries: u32,
@@ -167,7 +167,7 @@ struct Model {
     /// By priority, the highest last; within one by sequence.
     queued: BTreeMap<(u32, std::cmp::Reverse<u64>), Message>,
     sequence: u64,
-    /// What each holder holds: messages, and lengths of reservations.
+    /// The messages of each holder, and the lengths of its reservations.
     leases: Vec<Vec<Message>>,
     rooms: Vec<Vec<u32>>,
 }
@@ -280,7 +280,7 @@ impl Model {
         }
     }
 
-    /// Whether the queue is as the model is.
+    /// Returns whether the queue is as the model is.
     fn agrees(&self, queue: &Queue) -> bool {
         let attributes = queue.attributes();
         let bytes: usize = self

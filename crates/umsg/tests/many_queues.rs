@@ -10,7 +10,7 @@ use support::scarce::{InUse, entries, in_child_for};
 use umsg::posix::Notify;
 use umsg::sysv::raw;
 
-/// How many of each kind are made.
+/// Returns the number of queues of each kind that are made.
 fn many() -> u64 {
     std::env::var("UMSG_MANY_QUEUES").map_or(1000, |many| many.parse().unwrap())
 }

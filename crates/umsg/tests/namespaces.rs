@@ -40,7 +40,7 @@ fn apart(kinds: i32, work: impl FnOnce() -> i32) -> Child {
     })
 }
 
-/// What became of each message.
+/// The fate of each message.
 struct Ledger {
     next: AtomicU64,
     ready: AtomicU64,
@@ -333,7 +333,7 @@ fn a_queue_that_is_used_in_one_pid_namespace_has_no_files_for_lives() {
     assert_eq!(lives(&place), 0);
 }
 
-/// How many files for lives there are.
+/// Returns the number of files for lives.
 fn lives(place: &Place) -> usize {
     let names = std::fs::read_dir(place.path()).unwrap();
     let is_life = |name: &std::io::Result<std::fs::DirEntry>| {

@@ -140,7 +140,7 @@ fn a_signal_is_raised_before_the_send_of_another_process_returns() {
     owner.expect(Exit::Code(0), "the owner");
 }
 
-/// How often this thread has gone to sleep.
+/// Returns the number of times that this thread has gone to sleep.
 fn sleeps() -> i64 {
     // SAFETY: fills in a structure of this frame.
     unsafe {
@@ -150,8 +150,8 @@ fn sleeps() -> i64 {
     }
 }
 
-/// Whether a send to a process that is registered for a signal, and can't run, returns without sleep. Once is enough: on
-/// a busy machine a thread may have to wait for other reasons.
+/// Returns whether a send to a process that is registered for a signal, and can't run, returns without sleep. Once is enough:
+/// on a busy machine a thread may have to wait for other reasons.
 fn a_send_does_not_sleep_once(cannot_run: fn(&mut Child)) -> bool {
     (0..20).any(|_| {
         let (place, queue) = Place::new().with_queue("/q", 4, 8);

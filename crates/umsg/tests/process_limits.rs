@@ -207,7 +207,7 @@ fn a_limit_on_threads_is_reported_by_a_registration_and_by_no_other_call() {
             }
         }
         assert!(queue.registered().is_none());
-        // What needs no thread.
+        // A send and a receive need no thread.
         queue.send(b"one", 0).unwrap();
         assert_eq!(queue.receive_vec().unwrap().data, b"one");
         let mut waiter = queue.notify_waiter().unwrap();

@@ -88,7 +88,7 @@ fn works(queue: &Queue, messages: usize, size: usize) {
     assert_eq!(drain(queue).len(), messages);
 }
 
-/// How many processes wait.
+/// Returns the number of processes that wait.
 fn blocked(place: &Place) -> usize {
     let diagnosis = posix::diagnose(&place.namespace, "/q").unwrap();
     diagnosis.blocked.len()

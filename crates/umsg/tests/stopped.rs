@@ -15,7 +15,7 @@ const KEY: i32 = 0x57;
 const GIVES_UP: Duration = Duration::from_secs(1);
 /// The time-out of one that has one.
 const TIMED: Duration = Duration::from_millis(100);
-/// How much later one may return, at most, in one of some tries: in the others the machine may be busy.
+/// The maximum delay of a return, in one of some tries: in the others the machine may be busy.
 const LATE: Duration = Duration::from_millis(100);
 const TRIES: u32 = 5;
 

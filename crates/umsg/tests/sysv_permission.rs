@@ -237,7 +237,7 @@ macro_rules! same {
     }};
 }
 
-/// What any process can ask of a queue that there is, without changing it. Returns its identifier.
+/// Asks all questions that any process can ask of an existing queue without changing it. Returns its identifier.
 fn questions(place: &Place, id: i32, what: &str) {
     const CREATE: i32 = libc::IPC_CREAT;
     for flags in [

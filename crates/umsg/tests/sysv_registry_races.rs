@@ -33,7 +33,7 @@ fn find(place: &Place, key: i32) -> Result<Queue, OpenError> {
     OpenOptions::new().namespace(&place.namespace).open(key)
 }
 
-/// What each process of a race found.
+/// The findings of each process of a race.
 #[derive(Default)]
 #[repr(C)]
 struct Race {
@@ -46,7 +46,7 @@ struct Race {
 // SAFETY: atomics only.
 unsafe impl Zeroed for Race {}
 
-/// How many queues each process of a race makes.
+/// The number of queues that each process of a race makes.
 const EACH: usize = 60;
 
 /// The identifiers that the processes of a race were given, plus one.
@@ -408,7 +408,7 @@ fn a_stopped_owner_of_a_queues_lock_keeps_no_other_queue_from_being_made() {
     file.write_all_at(&[0; 4], LOCK).unwrap();
     queue.set(&change).unwrap();
     assert_eq!(queue.entry().unwrap().mode, 0o640);
-    // Whose queue it is need not wait for him.
+    // The queue's owner need not wait for the process in the lock.
     file.write_all_at(&owner.pid().to_le_bytes(), LOCK).unwrap();
     sysv::remove(&place.namespace, queue.id()).unwrap();
     assert!(queue.is_removed() && place.sysv_names().is_empty());

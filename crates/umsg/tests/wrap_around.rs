@@ -16,7 +16,7 @@ use umsg::posix::{Notify, Queue, Received};
 use umsg::ring::{Options, Post, Ring, Sender, Until};
 use umsg::sysv;
 
-/// What counters pass: the ends of u32 and u48, half of those, and the sign of i64.
+/// The values that counters pass: the ends of u32 and u48, half of those, and the sign of i64.
 const ENDS: [u64; 5] = [1 << 31, 1 << 32, 1 << 47, 1 << 48, 1 << 63];
 /// So far before they begin.
 const BEFORE: u64 = 24;

@@ -109,7 +109,7 @@ impl<'ast> Visit<'ast> for Functions {
     }
 }
 
-/// Whether one of the attributes of this name contains a text.
+/// Returns whether one of the attributes of this name contains a text.
 fn has(attributes: &[Attribute], name: &str, text: &str) -> bool {
     attributes.iter().any(|attribute| {
         attribute.path().is_ident(name)

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 /// The result of a task.
 pub type Result<T> = std::result::Result<T, Failure>;
 
-/// Why a task stopped.
+/// The reason why a task stopped.
 #[derive(Debug)]
 pub enum Failure {
     /// Something failed, and the sentence says what.
@@ -20,7 +20,7 @@ impl Failure {
         Self::Failed(sentence.into())
     }
 
-    /// How the process ends, as a shell would report it.
+    /// Returns the exit code of the process, as a shell would report it.
     pub fn exit_code(&self) -> ExitCode {
         match self {
             Failure::Failed(_) => ExitCode::FAILURE,

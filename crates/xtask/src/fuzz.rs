@@ -7,7 +7,7 @@ use crate::steps::Steps;
 use crate::toolchain::{self, Nightly};
 use crate::workspace::Workspace;
 
-/// How long each target is fed, in seconds, unless asked for another time.
+/// The time for which each target is fed, in seconds, unless asked for another time.
 pub const SECONDS: u64 = 60;
 
 /// All targets, see fuzz/src/lib.rs.

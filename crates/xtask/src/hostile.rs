@@ -7,7 +7,7 @@ use crate::steps::Steps;
 use crate::toolchain::{self, Nightly};
 use crate::workspace::Workspace;
 
-/// How long the attack lasts, in seconds, unless asked for another time.
+/// The time of the attack, in seconds, unless asked for another time.
 pub const SECONDS: u64 = 60;
 
 /// Attacks queues of all kinds; with `asan` in a build that reports each access outside its object.

@@ -52,7 +52,7 @@ enum Task {
     },
     /// Compare umsg with the kernel by random operations
     Compare {
-        /// How many
+        /// The number of operations
         #[arg(long, value_name = "N", default_value_t = test::OPERATIONS)]
         ops: u64,
         /// Let processes fork, run other programs, pass descriptors on and end, in the place of calls alone
@@ -103,7 +103,7 @@ enum Task {
     Miri {
         /// Run only tests whose names contain this text
         filter: Option<String>,
-        /// How many schedules of the tests with threads
+        /// The number of schedules of the tests with threads
         #[arg(long, value_name = "N", default_value_t = miri::SEEDS)]
         seeds: u32,
     },

@@ -45,8 +45,8 @@ const BEYOND: [&str; 5] = [
     "sysv_engine::order",
 ];
 
-/// What would ask the system finds nothing, and time is the interpreter's own: each seed means the same run, anywhere. Words that
-/// lead to slots are addresses with flags (`reclaim/link.rs`), which come out of nowhere as far as Miri knows.
+/// A question to the system finds nothing, and time is the interpreter's own: each seed means the same run, anywhere. Words
+/// that lead to slots are addresses with flags (`reclaim/link.rs`), which come out of nowhere as far as Miri knows.
 const FLAGS: &str = "-Zmiri-isolation-error=hide -Zmiri-permissive-provenance";
 
 /// Runs the tests whose names contain `filter`, or all that Miri supports; tests with threads in the given number of schedules.
@@ -107,7 +107,7 @@ fn tests(workspace: &Workspace, nightly: &Nightly, filters: &[&str], seeds: u32)
     tests
 }
 
-/// Whether there is a standard library that Miri can interpret, where `cargo miri` keeps it.
+/// Returns whether there is a standard library that Miri can interpret, where `cargo miri` keeps it.
 fn has_library(nightly: &Nightly) -> bool {
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let cache = cache.or_else(|| Some(std::env::home_dir()?.join(".cache")));

@@ -69,7 +69,7 @@ fn named(text: &str) -> impl Iterator<Item = (&str, &str)> {
         .filter(move |(file, test)| is_name(file) && is_name(test))
 }
 
-/// Whether there is a test of this name that is run: a function, or a line of a list of which a macro makes functions.
+/// Returns whether there is a test of this name that is run: a function, or a line of a list of which a macro makes functions.
 fn has(text: &str, test: &str) -> bool {
     let is_listed = |line: &str| line.trim().trim_end_matches(',') == test;
     text.lines().any(is_listed) || has_function(text, test)

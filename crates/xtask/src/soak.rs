@@ -35,7 +35,7 @@ impl Face {
     }
 }
 
-/// How long, and with which seed.
+/// The duration and the seed.
 pub struct Wish {
     seconds: u64,
     seed: Option<u64>,

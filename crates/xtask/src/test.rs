@@ -13,7 +13,7 @@ use crate::workspace::Workspace;
 
 /// Random operations that are compared with the kernel, unless asked for another number.
 pub const OPERATIONS: u64 = 100_000;
-/// How long the soak of each face takes, in minutes: all faces at the same time.
+/// The time of the soak of each face, in minutes: all faces at the same time.
 const SOAK_MINUTES: f64 = 0.5;
 
 /// Runs all tests and lists those that failed; `quick` leaves out what takes longest. Stops at once only if something does not build.
@@ -167,7 +167,7 @@ fn models(workspace: &Workspace) -> Command {
     models
 }
 
-/// What measures times, or takes its time, in a release build.
+/// Runs the tests that measure times, or take their time, in a release build.
 fn repair_time(workspace: &Workspace) -> Command {
     let mut test = soak::tests(workspace);
     test.args(["--test", "repair_time", "--test", "waiter_table"]);

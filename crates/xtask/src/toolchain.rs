@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use crate::workspace::Workspace;
 
-/// What to do where there is none.
+/// The remedy if there is none.
 pub const REMEDY: &str = "no nightly toolchain; rustup toolchain install nightly";
 
 /// A nightly toolchain.

@@ -1,4 +1,4 @@
-//! What victims and those before them do.
+//! The operations of victims and of those before them.
 
 use crate::support::Random;
 use crate::support::actor::Actor;

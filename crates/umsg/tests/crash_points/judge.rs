@@ -1,4 +1,4 @@
-//! What must hold when a process has died.
+//! The rules that must hold when a process has died.
 
 use super::acts::any;
 use super::stage::Stage;
@@ -79,7 +79,7 @@ impl Stage<'_> {
         self.journal.check_order(&left, came_before, what);
     }
 
-    /// Whether a message was surely sent before another.
+    /// Returns whether a message was surely sent before another.
     fn came_before(&self, prefilled: usize, one: usize, other: usize) -> bool {
         let phase = |number: usize| {
             let sender = self.journal.messages[number].sender.load(SeqCst) as usize;

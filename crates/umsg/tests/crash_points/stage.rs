@@ -16,7 +16,7 @@ pub struct Posix;
 pub type Scenario = stage::Scenario<Posix>;
 pub type Stage<'a> = stage::Stage<'a, Posix>;
 
-/// How many messages a queue holds, and how long they may be.
+/// The number of messages that a queue holds, and their maximum length.
 #[derive(Clone, Copy)]
 pub struct Shape {
     pub depth: u32,

@@ -126,7 +126,7 @@ impl Patient {
         of_kind!(self, repair, "a repair")
     }
 
-    /// How many messages can be received.
+    /// Receives all messages, and returns their number.
     pub fn receive_all(&mut self) -> usize {
         let mut buffer = [0; 8192];
         std::iter::from_fn(|| match (&self.queue, &self.sysv_queue, &mut self.ring) {

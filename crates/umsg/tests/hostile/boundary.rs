@@ -187,12 +187,12 @@ fn pokes(image: &Image, all: bool) -> Vec<Poke> {
     pokes
 }
 
-/// Whether all cases are asked for.
+/// Returns whether all cases are asked for.
 fn all_are_asked_for() -> bool {
     std::env::var("UMSG_BOUNDARY").is_ok_and(|what| what == "all")
 }
 
-/// Whether all of that has been done.
+/// A function that returns whether all of that has been done.
 type IsSet = fn(&Place) -> bool;
 
 /// Prepares a new queue before the cases, in a separate process that is killed in the middle.

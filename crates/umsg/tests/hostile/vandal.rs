@@ -15,7 +15,7 @@ const PAGE: usize = 4096;
 /// Bytes in front of the file in which nearly every word steers something.
 const FIXED: usize = 3072;
 
-/// How the attacker goes about it.
+/// The method of the attacker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manner {
     /// Writes through a mapping, at any speed.
@@ -174,7 +174,7 @@ impl<'a> Vandal<'a> {
         offset / 4 * 4
     }
 
-    /// What to put there: nonsense, or what might as well be right.
+    /// Chooses the word to put there: nonsense, or a plausible one.
     fn word(&mut self, offset: usize) -> u32 {
         let there = self.read(offset);
         let elsewhere = self.place();

@@ -1,4 +1,5 @@
-//! What victims tell their supervisor: which call they are in and until when it has to return, and what came of all the others.
+//! The messages of victims to their supervisor: the present call and the time at which it has to return, and the results of all
+//! others.
 
 use super::support::now;
 use super::support::shared::Zeroed;
@@ -19,7 +20,7 @@ pub const GRACE: Duration = match cfg!(debug_assertions) {
 /// The measuring error: the watch checks every few milliseconds.
 const TOLERANCE: Duration = Duration::from_millis(100);
 
-/// How long a call may last that waits for a lock as long as that has an owner: the attack is over before.
+/// The maximum time of a call that waits for a lock as long as that has an owner: the attack is over before.
 const ATTACK: Duration = Duration::from_secs(10);
 
 /// Errors are counted by their number; one that is higher is counted as the highest.
@@ -30,7 +31,7 @@ const ERRORS: usize = 134;
 struct Post {
     /// CLOCK_MONOTONIC, in nanoseconds, when the call began that the victim is in; 0 if it is in none.
     begun_at: AtomicU64,
-    /// How long the call may last, in nanoseconds.
+    /// The maximum time of the call, in nanoseconds.
     may_last: AtomicU64,
     /// The place of the call in the source.
     line: AtomicU32,
@@ -187,7 +188,7 @@ impl Record {
         self.calls.load(SeqCst)
     }
 
-    /// What came of the calls, for people.
+    /// Returns the outcomes of the calls, for people.
     pub fn outcomes(&self) -> String {
         let counted = self.outcomes.iter().enumerate();
         let counted = counted.map(|(number, count)| (number as i32, count.load(SeqCst)));
@@ -200,7 +201,7 @@ impl Record {
         texts.collect::<Vec<_>>().join(", ")
     }
 
-    /// How many calls ended with an error number.
+    /// Returns the number of calls that ended with an error number.
     pub fn errors(&self, number: i32) -> u64 {
         self.outcomes[number as usize].load(SeqCst)
     }

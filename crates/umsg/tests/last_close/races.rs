@@ -3,7 +3,7 @@
 use super::*;
 use crate::support::child::stop;
 
-/// How long the hammering tests hammer.
+/// The time for which the hammering tests hammer.
 const HAMMERED: Duration = Duration::from_millis(700);
 
 /// Opens or creates the queue, looks whether all processes else would find the same one, and closes it.

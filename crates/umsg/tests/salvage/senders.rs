@@ -41,7 +41,7 @@ fn full_with_sender() -> (Place, Queue, Child) {
     (place, queue, sender)
 }
 
-/// What can be wrong with a blocked sender's message of 300 bytes.
+/// The faults of a blocked sender's message of 300 bytes.
 const WRONG: [&str; 3] = ["its length", "its block is another's", "its block is none"];
 
 fn scribble(place: &Place, what: &str) {

@@ -53,7 +53,7 @@ calls! {
     unlinkat: SYS_unlinkat,
 }
 
-// What no program does without. On x86_64 libc makes the older ones of some calls.
+// The calls that every program needs. On x86_64 libc makes the older ones of some calls.
 #[cfg(target_arch = "x86_64")]
 calls! {
     OLDER =

@@ -60,7 +60,7 @@ fn expect_well(child: &mut Child) {
     }
 }
 
-/// What every path finds.
+/// Makes the objects that every path finds.
 fn furnish(namespace: &Namespace) {
     let mut options = OpenOptions::new();
     options
@@ -231,7 +231,7 @@ fn a_sender_that_sees_no_namespace_any_more_ends_no_watch() {
     assert!(is_readable(pollable.as_fd(), LONG));
 }
 
-/// Whether a descriptor becomes readable within this time.
+/// Returns whether a descriptor becomes readable within this time.
 fn is_readable(descriptor: BorrowedFd<'_>, within: Duration) -> bool {
     let mut polled = [PollFd::new(&descriptor, PollFlags::IN)];
     let within = within.try_into().unwrap();

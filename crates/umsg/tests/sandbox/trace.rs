@@ -25,7 +25,7 @@ const IN_OTHER_STATES: [&str; 8] = [
     "tkill",
 ];
 
-/// How often each call was made.
+/// The number of times that each call was made.
 type Counts = BTreeMap<libc::c_long, u64>;
 
 /// The request of an ioctl that reads and writes a structure: asm-generic/ioctl.h.

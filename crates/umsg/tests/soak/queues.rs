@@ -31,9 +31,9 @@ pub trait Kind: Sync + Sized {
     /// A process's part, which records its calls in the journal.
     type Worker<'a>;
     const FACE: Face;
-    /// Whether a sender's messages keep their order only within a priority.
+    /// True if a sender's messages keep their order only within a priority.
     const HAS_PRIORITIES: bool;
-    /// Whether an offer to a dead receiver may return after the queue is at rest.
+    /// True if an offer to a dead receiver may return after the queue is at rest.
     const RETURNS_OFFERS_LATE: bool;
 
     /// Opens the queue.
@@ -69,16 +69,16 @@ pub trait Kind: Sync + Sized {
     fn status(queue: &Self::Queue) -> Option<Self::Status>;
     /// Blocked senders and blocked receivers.
     fn blocked(status: &Self::Status) -> (usize, usize);
-    /// Whether no dead process waits or holds a message.
+    /// Returns whether no dead process waits or holds a message.
     fn is_at_rest(status: &Self::Status) -> bool;
     fn repairs(status: &Self::Status) -> u64;
-    /// Whether there may be no room to send, and no message to receive.
+    /// Returns whether there may be no room to send, and whether there may be no message to receive.
     fn lacks(status: &Self::Status, journal: &Journal) -> (bool, bool);
     fn describe(queue: &Self::Queue, place: &Place) -> String;
 
     /// Fails unless the counts are those of an empty, sound queue.
     fn check_counts(status: &Self::Status, what: &str);
-    /// How many messages of 150 bytes fit.
+    /// Returns the number of messages of 150 bytes that fit.
     fn fits(status: &Self::Status) -> usize;
     /// Fails if the queue has lost slots or memory since `before`.
     fn check_memory(queue: &Self::Queue, before: &Self::Status, what: &str);
@@ -95,7 +95,7 @@ pub trait Kind: Sync + Sized {
 
 /// An error of a call that may wait.
 pub trait CallError: Display {
-    /// Whether any call may end so: there was no room or no message.
+    /// Returns whether any call may end so: there was no room or no message.
     fn is_usual(&self) -> bool;
 }
 

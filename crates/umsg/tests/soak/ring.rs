@@ -29,7 +29,7 @@ const NAME: &str = "/soak";
 /// Messages of a batch, at most.
 const BATCH: u64 = 16;
 
-/// What all owners have seen together.
+/// The observations of all owners together.
 struct Account {
     received: AtomicU64,
     sent: AtomicU64,
@@ -72,7 +72,7 @@ fn is_parcel(descriptor: impl Display) -> bool {
     file.is_ok_and(|file| file.to_string_lossy().contains(&*PARCEL.to_string_lossy()))
 }
 
-/// How many descriptors of such files this process has.
+/// Returns the number of descriptors of such files that this process has.
 fn parcels() -> usize {
     let entries = std::fs::read_dir("/proc/self/fd").expect("the descriptors");
     let names = entries.map(|entry| entry.expect("a descriptor").file_name());
@@ -88,7 +88,7 @@ fn post(number: u64) -> Post {
     Post::new(number).payload(&bytes[..len])
 }
 
-/// What came of a call that sends; none: the ring is gone.
+/// Returns the result of a call that sends; none: the ring is gone.
 fn is_sent(result: Result<(), SendError>) -> Option<bool> {
     match result {
         Ok(()) => Some(true),
@@ -182,7 +182,7 @@ impl Soak {
                 repairs += more;
                 self.account.repairs.fetch_add(more.into(), SeqCst);
             }
-            // What no process may ever send is waited for with an end.
+            // A wait for a message that no process may ever send has an end.
             let how = How::Within(Duration::from_millis(random.below(20)));
             match random.below(6) {
                 0 => drop(self.call(part, how, |until| ring.wait(1 + random.below(20), until))),
@@ -233,7 +233,7 @@ impl Soak {
         }
     }
 
-    /// How many; none: the ring is gone.
+    /// Returns the number of messages that were sent; none: the ring is gone.
     fn send_some(
         &self,
         sender: &Sender,

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// The time for a step that a child does at once on a quiet machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How a child ended.
+/// The end of a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     Code(i32),
@@ -56,7 +56,7 @@ pub const PANICKED: i32 = 101;
 pub struct Child {
     pid: libc::pid_t,
     exit: Option<Exit>,
-    /// Whether it leads a group, of which all is signalled and reaped with it.
+    /// True if it leads a group, of which all is signalled and reaped with it.
     leads: bool,
 }
 
@@ -253,7 +253,7 @@ fn die_with_parent() {
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
 }
 
-/// Whether this process was forked by a test.
+/// True if a test forked this process.
 static IS_CHILD: AtomicBool = AtomicBool::new(false);
 
 /// A child's panic is written to standard error: the harness would keep it in memory that dies with the child. The hook is set before the

@@ -5,7 +5,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{BorrowedFd, OwnedFd};
 use umsg::Readiness;
 
-/// What poll(2) says now.
+/// Returns the answer of poll(2).
 pub fn polled(descriptor: BorrowedFd<'_>) -> PollFlags {
     let all =
         PollFlags::IN | PollFlags::OUT | PollFlags::RDNORM | PollFlags::WRNORM | PollFlags::PRI;

@@ -30,7 +30,7 @@ pub fn prepare() {
     FAULTS.store(faults as i32, Ordering::Relaxed);
 }
 
-/// Whether the kernel has such pages.
+/// Returns whether the kernel has such pages.
 pub fn is_possible() -> bool {
     // SAFETY: numbers.
     let faults = unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC) };

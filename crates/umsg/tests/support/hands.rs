@@ -85,7 +85,7 @@ impl Journal {
         held
     }
 
-    /// How many messages are missing that dead receivers held.
+    /// Returns the number of missing messages that dead receivers held.
     pub fn lost_with_receivers(&self) -> usize {
         let lost = self.messages().iter().filter(|message| {
             message.was_sent()

@@ -20,7 +20,7 @@ pub const ROLES: usize = 64;
 /// Shortest message, in bytes: its number.
 pub const SHORTEST: usize = 4;
 
-/// What became of a send.
+/// The fate of a send.
 pub const BEGUN: u8 = 1;
 pub const RETURNED: u8 = 2;
 pub const REFUSED: u8 = 3;
@@ -31,14 +31,14 @@ pub struct Message {
     pub sender: AtomicU8,
     /// 1 if the message was in the buffer of a receiver that died during the receive: it may be lost with the receiver.
     pub in_dead_hands: AtomicU8,
-    /// How many messages of the same batch have the next numbers.
+    /// The number of messages of the same batch that have the next numbers.
     pub more: AtomicU8,
     /// Which of the processes that had its role.
     pub life: AtomicU32,
     /// Of a System V queue, the type.
     pub priority: AtomicU16,
     pub len: AtomicU32,
-    /// How often it was received, and as which of all receipts.
+    /// The number of times that it was received, and its position among all receipts.
     pub received: AtomicU32,
     pub receipt: AtomicU32,
     /// 1 from the moment on at which a process began to acknowledge its lease: a process that dies in there may have done it.
@@ -84,7 +84,7 @@ pub struct Journal {
     pub receipts: AtomicU32,
     /// Messages that were received other than they were sent.
     pub mangled: AtomicU32,
-    /// How often what was done, see [`Deed`].
+    /// The number of times that each deed was done, see [`Deed`].
     pub deeds: [AtomicU64; DEEDS],
     /// A moment of CLOCK_MONOTONIC that a process set; see [`Role::first_after_mark`].
     pub mark: AtomicU64,
@@ -100,7 +100,7 @@ pub struct Journal {
 // SAFETY: atomics, and bytes that one process at a time touches.
 unsafe impl Zeroed for Journal {}
 
-/// How to call.
+/// The way to make a call.
 #[derive(Clone, Copy, Debug)]
 pub enum How {
     Try,
@@ -199,7 +199,7 @@ impl Message {
         self.state.store(state, SeqCst);
     }
 
-    /// Whether the call that sent it returned.
+    /// Returns whether the call that sent it returned.
     pub fn was_sent(&self) -> bool {
         self.state.load(SeqCst) == RETURNED
     }
@@ -246,7 +246,7 @@ impl Journal {
         }
     }
 
-    /// How many numbers were given out.
+    /// Returns the number of numbers that were given out.
     pub fn used(&self) -> usize {
         (self.next.load(SeqCst) as usize).min(MESSAGES)
     }
@@ -395,7 +395,7 @@ impl Journal {
         wanted.max().unwrap_or(0).max(one)
     }
 
-    /// How many messages of a role's send that did not return were received, and how many there are.
+    /// Returns the number of received messages of a role's send that did not return, and the number of all its messages.
     pub fn unfinished(&self, role: usize) -> (usize, usize) {
         let begun = || {
             self.messages()
@@ -407,7 +407,7 @@ impl Journal {
         (received.count(), begun().count())
     }
 
-    /// How many messages were sent by a call that returned.
+    /// Returns the number of messages that were sent by a call that returned.
     pub fn sent(&self) -> usize {
         self.messages()
             .iter()
@@ -415,7 +415,7 @@ impl Journal {
             .count()
     }
 
-    /// How many messages were received.
+    /// Returns the number of messages that were received.
     pub fn received(&self) -> usize {
         self.messages()
             .iter()

@@ -19,14 +19,15 @@ pub const VICTIM: usize = 2;
 pub const NEWCOMER: usize = 3;
 pub const REPAIRER: usize = 4;
 
-/// How long others may stall after a death: a slice of 100 ms twice. In the median of the rounds at a point they do not for longer.
+/// The maximum time that others may stall after a death: a slice of 100 ms twice. In the median of the rounds at a point they
+/// do not for longer.
 pub const GOAL: Duration = Duration::from_millis(200);
-/// What every stall must stay below, however busy the machine is.
+/// The limit of every stall, however busy the machine is.
 pub const STALL: Duration = Duration::from_secs(1);
 /// Nothing in these tests takes as long.
 pub const STUCK: Duration = Duration::from_secs(10);
 
-/// How often a victim is killed at a point, within `PATIENCE`, but at least `LEAST` times.
+/// The number of kills of a victim at a point, within `PATIENCE`, but at least `LEAST`.
 const ROUNDS: u32 = 20;
 const LEAST: u32 = 3;
 const MOST: u32 = 60;
@@ -161,11 +162,11 @@ impl Rounds {
     }
 }
 
-/// What one test has seen.
+/// The observations of one test.
 #[derive(Default)]
 pub struct Figures {
     kills: u32,
-    /// How often at each point.
+    /// The number of kills at each point.
     at: BTreeMap<String, u32>,
     longest: u64,
     longest_at: String,

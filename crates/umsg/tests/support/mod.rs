@@ -110,7 +110,8 @@ impl Random {
     }
 }
 
-/// How many descriptors this process may have from now on. Answers how many before.
+/// Sets the number of descriptors that this process may have from now on, and returns the number before. Answers how many
+/// before.
 pub fn limit_descriptors(soft: u64) -> u64 {
     // SAFETY: a limit that is filled in, and of this process.
     unsafe {

@@ -111,7 +111,7 @@ impl Drop for Ballast {
     }
 }
 
-/// What this process has in use.
+/// The resources that this process has in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InUse {
     pub descriptors: usize,
@@ -143,7 +143,7 @@ pub fn entries(place: &Path) -> Vec<String> {
     names
 }
 
-/// How many processes have a life in a directory.
+/// Returns the number of processes that have a life in a directory.
 pub fn lives(place: &Path) -> u64 {
     everything(place)
         .iter()

@@ -33,7 +33,7 @@ pub struct Written {
     pub messages: Vec<Saved>,
 }
 
-/// What `tests/data/snapshot-1.0.hex` holds.
+/// Returns the contents of `tests/data/snapshot-1.0.hex`.
 pub fn sample() -> Written {
     let saved = |data: &[u8], priority, pid, sent| Saved {
         data: data.to_vec(),

@@ -1,4 +1,4 @@
-//! What must hold when a process has died.
+//! The rules that must hold when a process has died.
 
 use super::acts::{any, status};
 use super::stage::{QBYTES, Stage, WANTED};
@@ -80,8 +80,8 @@ impl Stage<'_> {
         );
     }
 
-    /// What came out of a queue at rest came in order of arrival: each sender's in its order, and all processes's after what was
-    /// there before.
+    /// Checks that the messages of a queue at rest came in order of arrival: each sender's in its order, and all processes's
+    /// after what was there before.
     fn check_arrivals(&self, numbers: &[usize], prefilled: usize, what: &str) {
         let sender = |number: usize| self.journal.messages[number].sender.load(SeqCst);
         for (index, &one) in numbers.iter().enumerate() {

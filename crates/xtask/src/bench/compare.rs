@@ -11,8 +11,8 @@ use crate::failure::{Context as _, Failure, Result};
 /// A ratio that is lower than this part of the accepted one has dropped.
 const KEPT: f64 = 0.85;
 
-/// What two processes do depends on how far apart their CPUs are, which on a virtual machine changes by the hour: beyond this factor between
-/// the times of a cache line their ratios do not compare.
+/// The ratios of two processes depend on the distance of their CPUs, which on a virtual machine changes by the hour: beyond
+/// this factor between the times of a cache line the ratios do not compare.
 const FARTHER: f64 = 1.5;
 
 /// The version of the document that is understood.
@@ -26,14 +26,14 @@ pub struct Figures(Vec<Figure>);
 struct Figure {
     row: String,
     ratio: f64,
-    /// Whether the machine was quiet enough for it to mean something.
+    /// True if the machine was quiet enough for it to mean something.
     resolved: bool,
     /// Nanoseconds of a cache line between the two CPUs, if it took two.
     line: Option<f64>,
 }
 
 impl Figure {
-    /// Why the ratio can't be compared with an accepted one, if so.
+    /// Returns the reason why the ratio can't be compared with an accepted one, if so.
     fn unlike(&self, accepted: &Figure) -> Option<String> {
         if !accepted.resolved {
             return Some("which noise had made meaningless".to_owned());
@@ -73,7 +73,7 @@ impl Figures {
         Self::parse(&text, path)
     }
 
-    /// What `umsg-bench --json` has written.
+    /// Parses the output of `umsg-bench --json`.
     pub fn parse(text: &str, from: &Path) -> Result<Self> {
         let document: Value = serde_json::from_str(text).context(from.display())?;
         if document["format"].as_u64() != Some(FORMAT) {

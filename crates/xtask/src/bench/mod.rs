@@ -19,7 +19,7 @@ const DOCUMENT: &str = "docs/benchmarks.md";
 /// Written by hand, and put at the end of the document.
 const ATTEMPTS: &str = "docs/benchmarks-attempts.md";
 
-/// How often a drop has to be seen.
+/// The number of runs that have to show a drop.
 const RUNS: usize = 3;
 
 /// Runs the suites one after another.
@@ -71,7 +71,7 @@ fn build_peers(steps: &mut Steps, workspace: &Workspace) -> Result<()> {
     steps.try_run("build of iceoryx2", &mut build, otherwise)
 }
 
-/// What was built: the commit, with a mark if files differ from it.
+/// Returns the commit that was built, with a mark if files differ from it.
 fn commit(workspace: &Workspace) -> Option<String> {
     let arguments = ["describe", "--always", "--dirty=, changed", "--exclude=*"];
     let output = workspace.command("git").args(arguments).output().ok()?;

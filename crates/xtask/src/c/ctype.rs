@@ -63,7 +63,7 @@ pub fn declare(rust: &Type, name: &str) -> Result<String> {
     }
 }
 
-/// What an `Option` has in it: a pointer to a function, which may be NULL.
+/// Returns the content of an `Option`: a pointer to a function, which may be NULL.
 fn optional(path: &syn::TypePath) -> Option<&Type> {
     let last = path.path.segments.last()?;
     let PathArguments::AngleBracketed(arguments) = &last.arguments else {

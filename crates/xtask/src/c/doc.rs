@@ -27,7 +27,7 @@ impl Doc {
         self.lines.first().map_or("", |line| line.as_str())
     }
 
-    /// What comes after the summary and before the first heading.
+    /// Returns the text between the summary and the first heading.
     pub fn description(&self) -> Vec<Block> {
         let lines = self.lines.iter().skip(1);
         blocks(lines.take_while(|line| !line.starts_with("# ")))

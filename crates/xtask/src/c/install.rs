@@ -22,7 +22,7 @@ use crate::interrupt;
 use crate::shell;
 use crate::workspace::Workspace;
 
-/// What Rust's standard library needs of the system's, as `rustc --print native-static-libs` says.
+/// The libraries of the system that Rust's standard library needs, as `rustc --print native-static-libs` says.
 const SYSTEM_LIBRARIES: [&str; 6] = ["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl"];
 
 /// Builds the library and installs everything below `prefix`.

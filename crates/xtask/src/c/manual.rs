@@ -28,7 +28,7 @@ pub fn write(root: &Path, directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Whether a file has the name of a page that an earlier version may have written.
+/// Returns whether a file has the name of a page that an earlier version may have written.
 fn is_ours(page: &Path) -> bool {
     let name = page.file_name().and_then(|name| name.to_str());
     name.is_some_and(|name| name.starts_with("umsg_") && name.ends_with(".3"))

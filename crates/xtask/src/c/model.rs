@@ -64,7 +64,7 @@ pub struct Library {
     pub chapters: Vec<Chapter>,
 }
 
-/// What one source file declares.
+/// The declarations of one source file.
 pub struct Chapter {
     pub title: String,
     pub constants: Vec<Constant>,
@@ -144,7 +144,7 @@ impl Library {
 }
 
 impl Function {
-    /// Whether a program needs names of the system's header to call it.
+    /// Returns whether a program needs names of the system's header to call it.
     pub fn takes_flags_of_system_v(&self) -> bool {
         let named = |name| {
             self.parameters
@@ -192,7 +192,7 @@ impl Chapter {
             }),
             Item::Struct(item) if is_public(&item.vis) => {
                 let members = members(&item.fields)?;
-                // What has no public member is opaque, and declared where its name is used.
+                // A type without a public member is opaque, and declared where its name is used.
                 if !members.is_empty() {
                     self.types.push(Type {
                         name: item.ident.to_string(),

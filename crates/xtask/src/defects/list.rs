@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::soak::Face;
 
-/// What fails if there is a defect.
+/// The part that fails if there is a defect.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum By {
     /// The soak of a face.
@@ -27,7 +27,7 @@ pub struct Defect {
     pub name: &'static str,
     /// Its effect.
     pub what: &'static str,
-    /// What has to notice it.
+    /// The part that has to notice it.
     pub by: By,
     /// Below `crates`.
     pub file: &'static str,

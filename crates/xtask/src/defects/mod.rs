@@ -265,7 +265,7 @@ mod tests {
         }
     }
 
-    /// Whether a text has a test of this name: a function, or a line of a list of which a macro makes functions.
+    /// Returns whether a text has a test of this name: a function, or a line of a list of which a macro makes functions.
     fn has_test(text: &str, test: &str) -> bool {
         text.contains(&format!("#[test]\nfn {test}() {{"))
             || text.lines().any(|line| line.trim() == test)

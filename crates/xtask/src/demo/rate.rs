@@ -6,7 +6,7 @@ use super::stage::{Stage, answer};
 use crate::failure::{Failure, Result};
 
 const ROUNDS: usize = 5;
-/// How long each round takes, in seconds.
+/// The time of each round, in seconds.
 const SECONDS: &str = "1";
 /// The capacity of the queue in messages: the kernel's limit for every process.
 const DEPTH: &str = "10";
@@ -71,7 +71,7 @@ fn row(what: &str, rounds: &[Round], base: Option<&[Round]>) {
     );
 }
 
-/// What one run of rate.c printed.
+/// The output of one run of rate.c.
 struct Round {
     messages: f64,
     seconds: f64,

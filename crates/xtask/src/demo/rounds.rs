@@ -2,7 +2,7 @@
 
 use crate::failure::Result;
 
-/// What each side gave in each round.
+/// The results of each side in each round.
 pub struct Sides<T> {
     pub kernel: Vec<T>,
     pub umsg: Vec<T>,

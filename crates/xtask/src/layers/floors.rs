@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use crate::failure::{Failure, Result};
 
-/// What begins a block.
+/// The beginning of a block.
 const FENCE: &str = "```floors ";
 
 /// The floors of one crate.
@@ -67,7 +67,7 @@ impl Floors {
         self.levels.iter().position(|level| level.contains(module))
     }
 
-    /// Whether an arrow between two modules runs to a higher floor.
+    /// Returns whether an arrow between two modules runs to a higher floor.
     pub fn is_upward(&self, from: &str, to: &str) -> bool {
         match (self.level_of(from), self.level_of(to)) {
             (Some(from), Some(to)) => to > from,

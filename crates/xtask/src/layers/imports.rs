@@ -100,7 +100,7 @@ fn paths_of(tree: &UseTree) -> Vec<Vec<Ident>> {
     }
 }
 
-/// Whether an item exists only in tests or under loom.
+/// Returns whether an item exists only in tests or under loom.
 fn is_for_tests(attributes: &[Attribute]) -> bool {
     attributes
         .iter()
@@ -109,7 +109,7 @@ fn is_for_tests(attributes: &[Attribute]) -> bool {
         .any(|condition| needs_tests(&condition))
 }
 
-/// Whether a condition holds in tests or under loom only.
+/// Returns whether a condition holds in tests or under loom only.
 fn needs_tests(condition: &Meta) -> bool {
     let parts = |list: &syn::MetaList| {
         let parts = list.parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated);

@@ -84,7 +84,7 @@ impl Sleeper {
 
     /// Waits until it has just gone to sleep.
     pub fn expect_to_fall_asleep(&self) {
-        // How often it did. Source: proc(5).
+        // The number of sleeps. Source: proc(5).
         let sleeps = || {
             let status = std::fs::read_to_string(&self.status).unwrap_or_default();
             let mut lines = status.lines();

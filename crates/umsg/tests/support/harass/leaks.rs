@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// What there was at first.
+/// The descriptors at the start.
 pub struct Leaks {
     descriptors: Descriptors,
 }
@@ -46,7 +46,7 @@ impl Leaks {
     }
 }
 
-/// Whether the descriptor is one that a process keeps after it has woken pollers of an edge: a pipe, and /dev/null.
+/// Returns whether the descriptor is one that a process keeps after it has woken pollers of an edge: a pipe, and /dev/null.
 fn is_kept(file: &Path) -> bool {
     file == "/dev/null" || file.as_os_str().as_encoded_bytes().starts_with(b"pipe:")
 }

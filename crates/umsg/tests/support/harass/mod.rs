@@ -8,9 +8,9 @@
 //!                                                                                  programs, become another program themselves
 //! ```
 //!
-//! What each worker does is the [`Work`]: there is one for each face. The [`Journal`] has what all processes did, in memory that the dead
-//! leave behind. The supervisor fails if a process gets no further for a second in which no process was stopped, or if a call is not
-//! back a second after it was due, whichever process is stopped.
+//! The [`Work`] does the steps of each worker: there is one for each face. The [`Journal`] has what all processes did, in
+//! memory that the dead leave behind. The supervisor fails if a process gets no further for a second in which no process was
+//! stopped, or if a call is not back a second after it was due, whichever process is stopped.
 
 mod aim;
 mod calm;
@@ -66,7 +66,7 @@ impl Part {
     }
 }
 
-/// Whether a number of the journal is that of a thread, which does one thing after the other.
+/// Returns whether a number of the journal is that of a thread, which does one thing after the other.
 pub fn is_thread(index: usize) -> bool {
     index % PARTS < THREADS
 }
@@ -76,21 +76,21 @@ pub trait Work: Sync + Sized {
     /// The shared data of a process's threads: the open queue.
     type Tool: Sync;
 
-    /// How many roles there are, and how many of them, the first ones, send.
+    /// Returns the number of roles; the first [`senders`](Self::senders) of them send.
     fn workers(&self) -> usize;
     fn senders(&self) -> usize;
-    /// How many threads a process of this role may have.
+    /// Returns the maximum number of threads of a process of this role.
     fn threads(&self, _role: usize) -> usize {
         THREADS
     }
-    /// Whether processes of this role are spared what would end them, and make none themselves.
+    /// Returns whether processes of this role are spared what would end them, and make none themselves.
     fn spares(&self, _role: usize) -> bool {
         false
     }
 
     /// The face at whose points they die.
     fn face(&self) -> Face;
-    /// How many descriptors a process of this role may have.
+    /// Returns the maximum number of descriptors of a process of this role.
     fn descriptors(&self, _role: usize) -> usize {
         DESCRIPTORS
     }
@@ -106,10 +106,10 @@ pub trait Work: Sync + Sized {
     fn visit(&self, tool: &Self::Tool, index: usize, random: &mut Random);
     /// Some calls in a signal handler, which do not wait, without allocating memory; as this number of the journal.
     fn handle(&self, tool: &Self::Tool, index: usize, random: &mut Random);
-    /// Whether there may be no room to send, and nothing to receive: a process that waits for that is not stuck. None if no process can
-    /// tell at this moment.
+    /// Returns whether there may be no room to send, and whether there may be nothing to receive: a process that waits for that
+    /// is not stuck. None if no process can tell at this moment.
     fn lacks(&self) -> Option<(bool, bool)>;
-    /// What to say of the queue if a process is stuck.
+    /// Describes the queue if a process is stuck.
     fn describe(&self) -> String;
 
     /// Judges the remains after the end of all processes, and records the result of the round.
@@ -118,7 +118,7 @@ pub trait Work: Sync + Sized {
     fn end(self, leaks: Leaks, what: &str);
 }
 
-/// How a worker makes its next call.
+/// Chooses the way in which a worker makes its next call.
 pub fn how(random: &mut Random) -> How {
     match random.below(5) {
         0 => How::Block,
@@ -127,7 +127,7 @@ pub fn how(random: &mut Random) -> How {
     }
 }
 
-/// How it makes one that may never succeed.
+/// Chooses the way in which it makes a call that may never succeed.
 pub fn briefly(random: &mut Random) -> How {
     match random.below(4) {
         0 => How::Within(Duration::from_millis(random.below(TIMED))),
@@ -155,7 +155,7 @@ pub fn waiting(random: &mut Random) -> Waiting {
     }
 }
 
-/// Whether this process is more urgent than all others, and has to let them work.
+/// True if this process is more urgent than all others, and has to let them work.
 static URGENT: AtomicBool = AtomicBool::new(false);
 
 /// In two of three fifths of a second, all senders pause. So receivers empty the queue, and find the remains of dead processes.

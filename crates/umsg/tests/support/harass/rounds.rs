@@ -4,7 +4,7 @@ use super::{Figures, Leaks, Work, harass};
 use crate::support::{now, turn};
 use std::time::{Duration, Instant};
 
-/// How long a round is at most: its journal has room for more.
+/// The maximum time of a round: its journal has room for more.
 const ROUND: Duration = Duration::from_secs(15);
 
 /// Soaks one thing after the other that `new` makes, as long as there is time; it is one of so many soaks that share the time.

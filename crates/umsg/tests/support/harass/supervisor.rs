@@ -10,12 +10,12 @@ use crate::support::{Random, milliseconds, now, wait_until};
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
-/// How long a worker may be inside of a call that should succeed, time in which any process is stopped not counted; and how long
-/// after it was due, time in which it is stopped itself not counted.
+/// The maximum time of a worker inside of a call that should succeed, time in which any process is stopped not counted; and the
+/// maximum delay after it was due, time in which it is stopped itself not counted.
 const STUCK: Duration = Duration::from_secs(1);
-/// How long it takes until a process may be stuck: longer than two slices.
+/// The time until a process may be stuck: longer than two slices.
 const SUSPICIOUS: Duration = Duration::from_millis(220);
-/// How long the survivors of a round may take to end, on a machine that is busy with other things.
+/// The maximum time until the survivors of a round end, on a machine that is busy with other things.
 const END: Duration = Duration::from_secs(30);
 /// The most that is counted between two looks: where the supervisor gets no time, no other process may.
 const LOOK: Duration = Duration::from_millis(10);

@@ -6,7 +6,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 thread_local! {
-    /// Whether the thread is in a handler.
+    /// True if the thread is in a handler.
     static IS_HANDLING: Cell<bool> = const { Cell::new(false) };
 }
 

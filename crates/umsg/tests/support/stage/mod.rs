@@ -56,13 +56,13 @@ pub trait Kind: Sized + 'static {
     /// Repairs it as `umsg doctor --repair` does.
     fn diagnose_and_repair(place: &Place) -> Repaired;
 
-    /// How many senders and receivers are blocked.
+    /// Returns the number of blocked senders, and of blocked receivers.
     fn blocked(queue: &Self::Queue) -> (usize, usize);
 
     /// Bytes in use.
     fn memory(queue: &Self::Queue) -> u64;
 
-    /// Whether a receiver that dies at this point has taken its message from the queue before.
+    /// Returns whether a receiver that dies at this point has taken its message from the queue before.
     fn may_lose(scenario: &Scenario<Self>, point: &str) -> bool;
 
     /// Judges messages and counts once all processes have ended.
@@ -130,7 +130,7 @@ pub trait Worker {
     fn repair(&mut self);
 }
 
-/// Why a worker's call came to nothing. All else fails the test.
+/// The reason why a worker's call came to nothing. All else fails the test.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Refusal {
     Interrupted,
@@ -239,7 +239,8 @@ impl<'a, K: Kind> Stage<'a, K> {
         }
     }
 
-    /// How many messages a victim that died at this point may have taken, if it died inside of a receive.
+    /// Returns the maximum number of messages that a victim that died at this point may have taken, if it died inside of a
+    /// receive.
     fn losses(&self, role: usize, point: &str) -> usize {
         let receiving = self.journal.roles[role].receiving.swap(0, SeqCst) as usize;
         if K::may_lose(self.scenario, point) {

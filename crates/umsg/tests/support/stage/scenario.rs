@@ -11,7 +11,7 @@ pub struct Scenario<K: Kind> {
     pub bystander: Bystander,
     pub victim: fn(&mut K::Worker<'_>),
     pub nudge: Nudge,
-    /// How often the victim passes each point at least.
+    /// The minimum number of times that the victim passes each point.
     pub passes: u32,
     /// A queue is used for one round only: what happens once in its life.
     pub fresh: bool,
