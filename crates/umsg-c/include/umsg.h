@@ -593,7 +593,7 @@ struct umsg_mq_reservation {
     void *data;
     /* The length of the reserved room, in bytes. */
     size_t len;
-    /* By which the library knows the reservation; 0 once it has ended. */
+    /* The number by which the library knows the reservation; 0 once it has ended. */
     uint64_t id;
 };
 
@@ -693,7 +693,7 @@ struct umsg_mq_lease {
     const void *data;
     /* The length of the message in bytes. */
     size_t len;
-    /* When it was sent, in nanoseconds since 1970, to a few milliseconds. */
+    /* The time of the send, in nanoseconds since 1970, to a few milliseconds. */
     int64_t sent;
     /* Its priority. */
     unsigned int priority;
@@ -703,7 +703,7 @@ struct umsg_mq_lease {
     pid_t pid;
     /* Set to 0. */
     uint32_t reserved;
-    /* By which the library knows the lease; 0 once it has ended. */
+    /* The number by which the library knows the lease; 0 once it has ended. */
     uint64_t id;
 };
 
@@ -847,11 +847,11 @@ struct umsg_mq_status {
     uint32_t gid;
     /* Process id of the creator. */
     uint32_t creator;
-    /* When the queue was created. */
+    /* The time of the queue's creation. */
     int64_t created;
-    /* When the last message was sent. */
+    /* The time of the last send. */
     int64_t last_send;
-    /* When the last message was received. */
+    /* The time of the last receive. */
     int64_t last_receive;
     /* Threads that wait for room. */
     uint64_t blocked_senders;
@@ -937,7 +937,7 @@ struct umsg_mq_peeked {
     size_t size;
     /* The length of the message in bytes, which may be more than size. */
     size_t len;
-    /* When it was sent, in nanoseconds since 1970, to a few milliseconds. */
+    /* The time of the send, in nanoseconds since 1970, to a few milliseconds. */
     int64_t sent;
     /* Its priority. */
     unsigned int priority;
@@ -1554,7 +1554,7 @@ struct umsg_msg_lease {
     const void *data;
     /* The length of the message in bytes. */
     size_t len;
-    /* When it was sent, in nanoseconds since 1970, to a few milliseconds. */
+    /* The time of the send, in nanoseconds since 1970, to a few milliseconds. */
     int64_t sent;
     /* Its type. */
     long mtype;
@@ -1562,7 +1562,7 @@ struct umsg_msg_lease {
     unsigned int deliveries;
     /* Process id of the sender. */
     pid_t pid;
-    /* By which the library knows the lease; 0 once it has ended. */
+    /* The number by which the library knows the lease; 0 once it has ended. */
     uint64_t id;
 };
 
@@ -1695,7 +1695,7 @@ struct umsg_msg_peeked {
     size_t size;
     /* The length of the message in bytes, which may be more than size. */
     size_t len;
-    /* When it was sent, in nanoseconds since 1970, to a few milliseconds. */
+    /* The time of the send, in nanoseconds since 1970, to a few milliseconds. */
     int64_t sent;
     /* Its type. */
     long mtype;
@@ -1807,13 +1807,13 @@ struct umsg_msg_status {
     uint32_t last_sender;
     /* Process id of the last receiver; 0 if there was none. */
     uint32_t last_receiver;
-    /* When the queue was created. */
+    /* The time of the queue's creation. */
     int64_t created;
-    /* When it was created, or its owner, mode or size was set last. */
+    /* The time of the creation, or of the last change of owner, mode or size. */
     int64_t changed;
-    /* When the last message was sent. */
+    /* The time of the last send. */
     int64_t last_send;
-    /* When the last message was received. */
+    /* The time of the last receive. */
     int64_t last_receive;
     /* Threads that wait for room. */
     uint64_t blocked_senders;
@@ -2848,7 +2848,7 @@ struct umsg_ring_status {
     uint32_t mode;
     /* The number of senders that were made. */
     uint32_t senders;
-    /* When the ring was made, in nanoseconds since 1970. */
+    /* The time of the ring's creation, in nanoseconds since 1970. */
     int64_t created;
     /* Bytes of memory in use. */
     uint64_t memory;
@@ -2872,7 +2872,7 @@ struct umsg_ring_status {
     uint64_t damaged;
 };
 
-/* Which sender it is. */
+/* The identity of a sender. */
 struct umsg_ring_tag {
     /* Process id. */
     uint32_t pid;
@@ -3024,7 +3024,7 @@ int umsg_catch_truncation(void);
  */
 const char *umsg_last_error(void);
 
-/* ---- Which library it is ---- */
+/* ---- The version of the library ---- */
 
 /*
  * Tells the version of the library that the program runs with.

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 const WORDS: usize = 1024;
 const PAGE_BYTES: usize = WORDS * size_of::<AtomicU32>();
 
-/// From which page the next word is taken. Never waited for: see `Flag::new`.
+/// The page from which the next word is taken. Never waited for: see `Flag::new`.
 static CURRENT: Mutex<Option<Arc<Page>>> = Mutex::new(None);
 
 pub(crate) struct Flag {

@@ -19,7 +19,7 @@ pub struct umsg_mq_lease {
     pub data: *const c_void,
     /// The length of the message in bytes.
     pub len: size_t,
-    /// When it was sent, in nanoseconds since 1970, to a few milliseconds.
+    /// The time of the send, in nanoseconds since 1970, to a few milliseconds.
     pub sent: i64,
     /// Its priority.
     pub priority: c_uint,
@@ -29,7 +29,7 @@ pub struct umsg_mq_lease {
     pub pid: pid_t,
     /// Set to 0.
     pub reserved: u32,
-    /// By which the library knows the lease; 0 once it has ended.
+    /// The number by which the library knows the lease; 0 once it has ended.
     pub id: u64,
 }
 

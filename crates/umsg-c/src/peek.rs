@@ -20,7 +20,7 @@ pub struct umsg_mq_peeked {
     pub size: size_t,
     /// The length of the message in bytes, which may be more than `size`.
     pub len: size_t,
-    /// When it was sent, in nanoseconds since 1970, to a few milliseconds.
+    /// The time of the send, in nanoseconds since 1970, to a few milliseconds.
     pub sent: i64,
     /// Its priority.
     pub priority: c_uint,

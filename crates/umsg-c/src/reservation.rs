@@ -21,7 +21,7 @@ pub struct umsg_mq_reservation {
     pub data: *mut c_void,
     /// The length of the reserved room, in bytes.
     pub len: size_t,
-    /// By which the library knows the reservation; 0 once it has ended.
+    /// The number by which the library knows the reservation; 0 once it has ended.
     pub id: u64,
 }
 

@@ -34,11 +34,11 @@ pub struct umsg_mq_status {
     pub gid: u32,
     /// Process id of the creator.
     pub creator: u32,
-    /// When the queue was created.
+    /// The time of the queue's creation.
     pub created: i64,
-    /// When the last message was sent.
+    /// The time of the last send.
     pub last_send: i64,
-    /// When the last message was received.
+    /// The time of the last receive.
     pub last_receive: i64,
     /// Threads that wait for room.
     pub blocked_senders: u64,

@@ -30,7 +30,7 @@ pub(crate) fn span(time: timespec) -> Result<Duration, Failure> {
     arguments::span(time).ok_or(Failure::BadTime)
 }
 
-/// Until when a call waits that POSIX does not have: O_NONBLOCK counts only where no time is given.
+/// Returns the end of a wait in a call that POSIX does not have: O_NONBLOCK counts only where no time is given.
 pub(crate) fn until(deadline: Option<SystemTime>, open: &Open) -> Until {
     match deadline {
         Some(time) => Until::Time(time),

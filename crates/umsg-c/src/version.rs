@@ -1,4 +1,4 @@
-//! Which library it is.
+//! The version of the library.
 
 use std::ffi::{CStr, c_char};
 

@@ -1,4 +1,4 @@
-//! Which processes have a queue's file mapped. Only root sees this for other users' processes.
+//! Finds the processes that have a queue's file mapped. Only root sees this for other users' processes.
 
 use std::collections::HashMap;
 use std::fs;

@@ -54,7 +54,7 @@ impl Memory {
     }
 }
 
-/// Which stack has blocks for a layout; `None` if it takes a mapping. A block is aligned to its size, up to a page.
+/// Returns the stack that has blocks for a layout; `None` if it takes a mapping. A block is aligned to its size, up to a page.
 fn class_of(layout: Layout) -> Option<usize> {
     let size = layout
         .size()

@@ -49,7 +49,7 @@ fn state_of(one: &pollfd) -> Option<c_short> {
     Some(one.events & (readable | writable))
 }
 
-/// Until when to wait.
+/// The end of a wait.
 #[derive(Clone, Copy)]
 pub(crate) struct Patience {
     pub(crate) timeout: Option<Duration>,

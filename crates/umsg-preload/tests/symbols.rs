@@ -1,4 +1,4 @@
-//! Which names the drop-in exports, and that programs reach them however they were linked or load what uses queues.
+//! Checks the names that the drop-in exports, and that programs reach them however they were linked or load what uses queues.
 
 mod support;
 

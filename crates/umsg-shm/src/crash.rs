@@ -33,7 +33,7 @@ points! {
     SEND_COUNTED;
     /// The lock is dropped, waiting receivers were not served: they find the message at their next slice.
     SEND_UNSERVED;
-    /// Where the batch will end is noted, nothing is filled: none of it was sent.
+    /// The end of the batch is noted, nothing is filled: none of it was sent.
     BATCH_NOTED;
     /// All messages are filled, all but the first are stamped: none was sent, the repair takes the stamps back.
     BATCH_STAMPED;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// Where the running test program was built: `<target>/<profile>`.
+/// Returns the directory in which the running test program was built: `<target>/<profile>`.
 fn profile_directory() -> PathBuf {
     // <target>/<profile>/deps/<this program>
     let program = std::env::current_exe().unwrap();

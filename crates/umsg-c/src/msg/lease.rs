@@ -23,7 +23,7 @@ pub struct umsg_msg_lease {
     pub data: *const c_void,
     /// The length of the message in bytes.
     pub len: size_t,
-    /// When it was sent, in nanoseconds since 1970, to a few milliseconds.
+    /// The time of the send, in nanoseconds since 1970, to a few milliseconds.
     pub sent: i64,
     /// Its type.
     pub mtype: c_long,
@@ -31,7 +31,7 @@ pub struct umsg_msg_lease {
     pub deliveries: c_uint,
     /// Process id of the sender.
     pub pid: pid_t,
-    /// By which the library knows the lease; 0 once it has ended.
+    /// The number by which the library knows the lease; 0 once it has ended.
     pub id: u64,
 }
 

@@ -44,13 +44,13 @@ pub struct umsg_msg_status {
     pub last_sender: u32,
     /// Process id of the last receiver; 0 if there was none.
     pub last_receiver: u32,
-    /// When the queue was created.
+    /// The time of the queue's creation.
     pub created: i64,
-    /// When it was created, or its owner, mode or size was set last.
+    /// The time of the creation, or of the last change of owner, mode or size.
     pub changed: i64,
-    /// When the last message was sent.
+    /// The time of the last send.
     pub last_send: i64,
-    /// When the last message was received.
+    /// The time of the last receive.
     pub last_receive: i64,
     /// Threads that wait for room.
     pub blocked_senders: u64,

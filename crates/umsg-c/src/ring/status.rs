@@ -38,7 +38,7 @@ pub struct umsg_ring_status {
     pub mode: u32,
     /// The number of senders that were made.
     pub senders: u32,
-    /// When the ring was made, in nanoseconds since 1970.
+    /// The time of the ring's creation, in nanoseconds since 1970.
     pub created: i64,
     /// Bytes of memory in use.
     pub memory: u64,
@@ -62,7 +62,7 @@ pub struct umsg_ring_status {
     pub damaged: u64,
 }
 
-/// Which sender it is.
+/// The identity of a sender.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct umsg_ring_tag {

@@ -12,7 +12,7 @@ use crate::next::Symbol;
 
 static DLOPEN: Symbol = Symbol::named("dlopen\0");
 
-/// Where to jump. Null before [`resolve`].
+/// The address to jump to. Null before [`resolve`].
 static TARGET: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Looks up the next library's dlopen.

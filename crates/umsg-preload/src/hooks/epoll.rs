@@ -70,7 +70,7 @@ fn stranger(set: c_int) -> Result<OwnedFd, c_int> {
     Ok(rustix::io::fcntl_dupfd_cloexec(&file, above).unwrap_or(file))
 }
 
-/// Which edges a registration wants: of the kernel's queues, each send and each receive is one.
+/// Returns the edges that a registration wants: of the kernel's queues, each send and each receive is one.
 ///
 /// # Safety
 /// `event` is readable, or an address that a pointer check refuses.

@@ -244,7 +244,7 @@ fn numbers_in_use(count: usize) -> usize {
     size_in(&text[..length]).unwrap_or_else(|| found_by_poll(count))
 }
 
-/// Where no /proc is mounted: behind the highest descriptor below `count` that is open. The kernel's table ends no earlier.
+/// Without /proc, returns the number behind the highest descriptor below `count` that is open. The kernel's table ends no earlier.
 fn found_by_poll(count: usize) -> usize {
     /// As many as the lowest limit of descriptors still allows to poll, where there may be numbers beyond FD_SETSIZE.
     const AT_ONCE: usize = 64;

@@ -215,7 +215,7 @@ pub fn is_dead(_pid: u32, tid: u32, _birth: u64) -> bool {
     world::has_died(tid)
 }
 
-/// Where the thread that asks lives: at home unless it says that it is a stray.
+/// Returns the PID namespace of the thread that asks: the home, unless the thread says that it is a stray.
 pub fn here() -> u64 {
     0
 }

@@ -8,7 +8,7 @@ use crate::sync::{AtomicU32, Ordering};
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// Where a thread dies.
+/// The point at which a thread dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Death {
     /// At a crash point.

@@ -57,10 +57,10 @@ pub(super) fn check<S: Subject>(
     }
 }
 
-/// Where an arena is.
+/// The place of an arena.
 struct Arena<'a> {
     file: BorrowedFd<'a>,
-    /// Where it begins, in bytes from the beginning of the file.
+    /// The beginning of the arena, in bytes from the beginning of the file.
     offset: u64,
 }
 

@@ -12,7 +12,7 @@ use umsg_shm::sys::clock;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Hold {
-    /// In which way.
+    /// The way in which the message is held.
     pub kind: HoldKind,
     /// The holder. A message that is set aside has none.
     pub who: Option<Process>,
@@ -20,11 +20,11 @@ pub struct Hold {
     pub bytes: u32,
     /// The number of deliveries of the message, this time included.
     pub deliveries: u32,
-    /// When the lease ends by itself, from now. None if it does not.
+    /// The time until the lease ends by itself. None if it does not.
     pub ends_in: Option<Duration>,
 }
 
-/// In which way a message is held.
+/// The way in which a message is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HoldKind {

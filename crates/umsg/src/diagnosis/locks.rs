@@ -6,7 +6,7 @@ use rustix::fd::BorrowedFd;
 use umsg_shm::lock::{Lock as Word, OWNER_DIED, TID, is_lent, names_no_thread};
 use umsg_shm::sys::liveness::Liveness;
 
-/// Which part of a queue a lock guards.
+/// The part of a queue that a lock guards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Side {
@@ -48,7 +48,8 @@ pub enum Owner {
     Thread(Process),
     /// The holder of the receivers' lock, which needs both.
     Receiver,
-    /// That of a thread that died holding it; no process has taken it since. Which process that was, if it is known.
+    /// The lock belongs to a thread that died holding it, and no process has taken it since. The process is named if it is
+    /// known.
     Died(Option<Process>),
     /// No possible owner: the lock says that it is lent but no thread lends it, or it has an impossible thread id. A process has overwritten
     /// it.

@@ -108,7 +108,7 @@ pub struct Contents {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Registration {
-    /// Which.
+    /// The registered process.
     pub who: Process,
     /// The kind of the notification.
     pub kind: NotifyKind,

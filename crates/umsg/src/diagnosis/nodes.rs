@@ -14,7 +14,7 @@ use umsg_shm::waiters::{NO_SLOT, NODES, Node};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Blocked {
-    /// Which.
+    /// The thread, by its process.
     pub who: Process,
     /// The event for which the thread waits.
     pub wait: Wait,
@@ -30,7 +30,7 @@ pub struct Blocked {
 pub enum Wait {
     /// A message: of a System V queue one of these types, no longer than so many bytes.
     Message {
-        /// Which; of a POSIX queue any.
+        /// The wanted message; of a POSIX queue any.
         want: umsg_shm::sysv_engine::order::Want,
         /// The maximum length of the message, in bytes. None where any message fits.
         longest: Option<u64>,

@@ -9,13 +9,13 @@ use super::{Diagnosis, HoldKind};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Problem {
-    /// Of which kind.
+    /// The kind of the problem.
     pub kind: ProblemKind,
     /// The problem, as a sentence.
     pub what: String,
     /// The advice, as a sentence.
     pub advice: String,
-    /// Where in the file, if it is about bytes.
+    /// The place in the file, if the problem is about bytes.
     pub finding: Option<Finding>,
 }
 

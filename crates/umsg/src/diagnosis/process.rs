@@ -1,4 +1,4 @@
-//! Which process or thread it is that a segment names, as far as /proc says.
+//! Identifies the process or thread that a segment names, as far as /proc says.
 
 use umsg_shm::sys::liveness::{self, Liveness};
 use umsg_shm::sys::stat::Stat;

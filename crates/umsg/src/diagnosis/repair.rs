@@ -252,7 +252,7 @@ fn apply<S: Subject>(
     remedy: Remedy,
 ) -> Result<Option<Salvaged>, Fault> {
     let me = thread::current();
-    // Until when a lock is waited for.
+    // The end of the wait for a lock.
     let patience = Deadline::after(Duration::from_nanos(STOPPED));
     match remedy {
         Remedy::MakeAnew => engine
@@ -336,7 +336,7 @@ pub(super) fn give_back(file: BorrowedFd<'_>, begin: usize, end: usize) {
     let _ = rustix::fs::fallocate(file, flags, begin as u64, (end - begin) as u64);
 }
 
-/// Which pages of a region are real memory, one bit each, of up to 64.
+/// Returns the pages of a region that are real memory, one bit each, of up to 64.
 pub(super) fn real_pages(file: BorrowedFd<'_>, begin: usize, end: usize) -> u64 {
     let pages = (begin..end).step_by(PAGE).take(64).enumerate();
     let is_real = |at| real(file, at, at + PAGE, PAGE) != 0;

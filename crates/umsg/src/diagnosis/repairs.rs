@@ -10,7 +10,7 @@ use umsg_shm::sync::{AtomicU32, Ordering};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Repairs {
-    /// Which lock.
+    /// The side of the lock.
     pub side: Side,
     /// The number of repairs since the queue was made.
     pub count: u32,
@@ -22,7 +22,7 @@ pub struct Repairs {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Repair {
-    /// When.
+    /// The time of the repair.
     pub at: SystemTime,
     /// The process id of the dead owner; None if it is not known.
     pub died: Option<u32>,
@@ -30,13 +30,13 @@ pub struct Repair {
     pub by: u32,
 }
 
-/// That a process found what no operation could have left: calls fail with EBADMSG where they meet it.
+/// The record of a process that found corruption: calls fail with EBADMSG where they meet it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Damage {
     /// The process that found it first.
     pub by: Process,
-    /// When. None if it is not known.
+    /// The time. None if it is not known.
     pub at: Option<SystemTime>,
 }
 

@@ -1,9 +1,9 @@
-//! Where each slot is: in exactly one place.
+//! Tracks the place of each slot: exactly one.
 
 use super::findings::Findings;
 use std::fmt;
 
-/// Where a slot can be.
+/// The place of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Ring,
@@ -25,7 +25,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// Which slots were found where.
+/// The places in which slots were found.
 pub(super) struct Survey {
     places: Vec<Option<Place>>,
 }

@@ -84,7 +84,7 @@ pub(super) trait Subject: WaiterStore + LeaseStore + ArenaStore + Sized {
     /// Longer messages lie in a block, in bytes.
     fn inline(&self) -> usize;
 
-    /// Where the arena begins, in bytes from the beginning of the file.
+    /// Returns the beginning of the arena, in bytes from the beginning of the file.
     fn arena(&self) -> usize;
 
     /// Rehearses with a copy that is not needed any more.

@@ -11,7 +11,7 @@ use umsg_shm::fault::AttachError;
 /// So often a queue that is in use is looked at.
 const LOOKS: u32 = 24;
 
-/// For how long a lock's owner has to stay the same, without anything happening, until that is worth telling.
+/// The time for which a lock's owner has to stay the same, without anything happening, until that is worth reporting.
 pub(super) const HOGGED: Duration = Duration::from_secs(1);
 const STEP: Duration = Duration::from_millis(20);
 

@@ -1,4 +1,4 @@
-//! Which boot and PID namespace a namespace's record names: its *home*.
+//! The boot and the PID namespace that a namespace's record names: its *home*.
 //!
 //! | the record says | the directory is | the record |
 //! |---|---|---|

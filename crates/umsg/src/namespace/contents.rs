@@ -1,4 +1,4 @@
-//! Which directories may become namespaces: those that are empty. A variable or an option with the wrong path must not
+//! Decides which directories may become namespaces: those that are empty. A variable or an option with the wrong path must not
 //! leave `mq/`, `msg/` and a record between a process's files, nor in /dev.
 
 use std::ffi::{OsStr, OsString};

@@ -51,7 +51,7 @@ pub(super) fn is_label(name: &OsStr) -> bool {
     name.as_bytes().starts_with(PREFIX.as_bytes())
 }
 
-/// Which label a queue has.
+/// The label of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Label {
     /// The inode number of the queue's file.

@@ -119,7 +119,7 @@ impl Directory {
         user == 0 || user == self.owner()
     }
 
-    /// Where a file in it is found: a descriptor and a path from there.
+    /// Returns the place of a file in it: a descriptor and a path from there.
     pub(super) fn locate(&self, name: impl AsRef<OsStr>) -> (BorrowedFd<'_>, PathBuf) {
         let name = Path::new(name.as_ref());
         match &self.fd {

@@ -31,7 +31,7 @@ pub(crate) enum FileError {
     /// `EMFILE` or `ENFILE`
     #[error("no file descriptor is left")]
     TooManyFiles {
-        /// Which of the two.
+        /// The errno, one of the two.
         errno: i32,
     },
     /// `ENOSPC` (a full file system, or one without a free inode) or `EDQUOT`

@@ -1,4 +1,4 @@
-//! Where a process lives: the boot and the PID namespace within which its thread ids mean something.
+//! The home of a process: the boot and the PID namespace within which its thread ids mean something.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -18,7 +18,7 @@ const OTHER: &str = "a FIFO, a socket or a device";
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Intruder {
-    /// Where it is.
+    /// The path of the entry.
     pub path: PathBuf,
     /// The type of the entry, as in "a symbolic link".
     pub what: &'static str,

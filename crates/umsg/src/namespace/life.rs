@@ -56,7 +56,7 @@ pub(crate) type Failed = (&'static str, Errno);
 
 /// A directory in which this process, or one that it was forked from, is registered.
 struct Entry {
-    /// Which directory: never 0 in an entry that is used.
+    /// The number of the directory: never 0 in an entry that is used.
     directory: AtomicU64,
     /// The process's epoch, and below 31 bits its number.
     life: AtomicU64,
@@ -108,8 +108,8 @@ pub(super) fn name_of(number: u32) -> ShortPath {
     ShortPath::new(format_args!("{PREFIX}{number:08x}"))
 }
 
-/// Where the lives of a queue's users are registered: the directory that was the namespace's when the queue was opened. A process may later
-/// find another directory, or none, under the same path: then it knows nothing of others' lives.
+/// The directory in which the lives of a queue's users are registered: the one that was the namespace's when the queue was
+/// opened. A process may later find another directory, or none, under the same path: then it knows nothing of others' lives.
 #[derive(Clone, Debug)]
 pub(crate) struct Registry {
     /// The directory's path, as a system call takes it, and for what allocates anyway.

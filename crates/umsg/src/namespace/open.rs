@@ -17,7 +17,7 @@ use super::queues::POSIX;
 use super::transient;
 use super::{Namespace, NamespaceKind};
 
-/// Which way a queue's file is opened.
+/// The access with which a queue's file is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FileAccess {
     Read,

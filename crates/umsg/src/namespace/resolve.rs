@@ -1,4 +1,4 @@
-//! Which namespace a program uses.
+//! Selects the namespace that a program uses.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -171,7 +171,7 @@ fn this_pid_namespace() -> u64 {
     home::pid_namespace().map_or(0, |id| id.inode)
 }
 
-/// When a process started, in clock ticks after boot; None if /proc does not say.
+/// Returns the time at which a process started, in clock ticks after boot; None if /proc does not say.
 fn start_time(pid: i32) -> Option<u64> {
     let stat = umsg_shm::sys::file::read(&format!("/proc/{pid}/stat")).ok()?;
     // The second field is the command in parentheses and may hold anything; the 22nd is the 20th after it.

@@ -1,4 +1,4 @@
-//! Which directories may hold queues.
+//! Decides which directories may hold queues.
 //!
 //! A directory's owner can replace every file in it. Every process with write access can, too, if the directory is not sticky. So the
 //! directory must belong to root or to the user, and be sticky if other users may write. The contents of the files are checked elsewhere:

@@ -354,7 +354,7 @@ pub(crate) fn raise_own(engine: &Engine, index: u32, notice: &Notice, word: u32)
         // A process that can write this queue's memory could have named a registration with another queue.
         let is_here = engine.identity() == Some(entry.identity);
         let is_this = match entry.stage {
-            // Which record it is, its thread is about to hear.
+            // If it is this record, its thread is about to learn of it.
             Stage::Asked => true,
             Stage::At(at, word) => (at, word) == (index, armed),
             Stage::Told(_) => false,

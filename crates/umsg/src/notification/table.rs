@@ -24,7 +24,7 @@ use umsg_shm::sys::{critical, process};
 #[derive(Clone, Copy)]
 pub(super) enum Stage {
     Asked,
-    /// In which record, and what its word says until it is fired.
+    /// The record, and the value of its word until it is fired.
     At(u32, u32),
     /// The sender of the message that fired it.
     Told(Notified),

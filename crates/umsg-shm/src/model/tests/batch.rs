@@ -148,7 +148,7 @@ fn a_look_finds_nothing_behind_a_gate_that_is_not_stamped() {
     });
 }
 
-/// Where the sender of a batch dies, and whether the batch was sent.
+/// The points at which the sender of a batch dies, and whether the batch was sent.
 const DEATHS: [(Point, bool); 6] = [
     (Point::BATCH_NOTED, false),
     (Point::BATCH_STAMPED, false),

@@ -25,7 +25,7 @@ const HELPER: u32 = 1;
 const CALLER: u32 = 2;
 const OTHER_CALLER: u32 = 3;
 
-/// Which FIFO the helper feeds.
+/// The FIFO that the helper feeds.
 #[derive(Clone, Copy)]
 enum Fifo {
     /// Its process's own: the caller's process rings none.

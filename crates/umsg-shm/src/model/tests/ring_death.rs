@@ -28,7 +28,7 @@ fn dies(
     deaths.expect(name);
 }
 
-/// Where a sender dies, and whether its message was sent.
+/// The points at which a sender dies, and whether its message was sent.
 const SENDER: &[(Death, bool)] = &[
     (Death::At(Point::SEND_FILLED), false),
     (Death::At(Point::SEND_PUBLISHED), true),

@@ -22,7 +22,7 @@ use std::time::Instant;
 pub(super) enum Slices {
     /// Never: a thread that depends on a lost wake-up sleeps without end, which loom reports as a deadlock.
     Endless,
-    /// When no process is awake.
+    /// A sleep ends when no process is awake.
     End,
 }
 

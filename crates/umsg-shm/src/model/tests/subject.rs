@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 pub(super) trait Subject: Clone + 'static {
     /// Number, and priority or type.
     type Message: Copy + Debug + Ord + 'static;
-    /// Which messages a receive wants.
+    /// The wish of a receive.
     type Want: Copy + 'static;
     /// The engine's own reasons to refuse a call.
     type Own: Copy + Debug + PartialEq + 'static;

@@ -205,7 +205,7 @@ fn a_message_that_is_sent_after_the_doorbell_is_gone_is_shown_to_the_next_poller
     });
 }
 
-/// Where a ringer dies.
+/// The points at which a ringer dies.
 const POINTS: [Point; 4] = [
     Point::BELL_BEGUN,
     Point::BELL_RUNG,

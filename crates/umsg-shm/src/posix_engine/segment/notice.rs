@@ -37,7 +37,7 @@ pub struct Notice {
     /// The process, and its birth, which tells it from other processes of that id.
     pid: AtomicU32,
     birth: AtomicU64,
-    /// Which of the registrations of that process.
+    /// The number of the registration among those of that process.
     ticket: AtomicU64,
     /// The process whose message fired it, and above 32 bits its real user; [`NOT_ASKED`] until a process has asked for that.
     sender: AtomicU64,

@@ -38,7 +38,7 @@ pub struct ReceiverSide {
     pub(super) receivers: Links,
     pub(super) senders: Links,
     pub(super) offered: Links,
-    /// Which levels pollers watch, see [`crate::doorbell`]; 0 for none.
+    /// The levels that pollers watch, see [`crate::doorbell`]; 0 for none.
     pub(super) watched: Guarded32,
     /// The mark that a process is registered for a notification, see [`crate::posix_engine::notification`]. Spinners read it as
     /// a hint.

@@ -16,7 +16,7 @@ pub(crate) const TURN: u32 = 4;
 #[repr(C, align(128))]
 #[derive(Default)]
 pub struct WaitFlags {
-    /// Which waiters want to be served, see [`crate::posix_engine`]; 0 for none.
+    /// The waiters that want to be served, see [`crate::posix_engine`]; 0 for none.
     pub(super) attention: AtomicU32,
     /// The wake word of a ring's receiver.
     pub(super) wake_word: AtomicU32,

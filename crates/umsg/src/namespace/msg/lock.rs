@@ -99,7 +99,7 @@ fn open(lock: &Path) -> io::Result<OwnedFd> {
 struct Wait {
     patience: Duration,
     last: Instant,
-    /// When it ends unless a name has changed by then, and when that had happened last.
+    /// The end of the wait unless a name has changed by then, and the time of that last change.
     end: Instant,
     changed: Option<(i64, i64)>,
     nap: Duration,
@@ -133,7 +133,7 @@ impl Wait {
     }
 }
 
-/// When a name in the directory was made or taken away last.
+/// Returns the time at which a name in the directory was made or taken away last.
 fn changed(directory: &Directory) -> Option<(i64, i64)> {
     let (at, here) = directory.locate(".");
     let stat = fs::statat(at, &here, AtFlags::empty()).ok()?;

@@ -1,4 +1,4 @@
-//! Which queue a file is, by its path.
+//! Finds the queue of a file, by its path.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -20,7 +20,7 @@ pub(crate) struct Whereabouts<'a> {
     pub(crate) goes: bool,
 }
 
-/// Which queue's file has this path. None: no queue's.
+/// Returns the queue whose file has this path. None if no queue has it.
 pub(crate) fn whereabouts(path: &Path) -> Option<Whereabouts<'_>> {
     let plain = among_queues(path, false);
     let home = path.parent().filter(|_| path.ends_with(FILE));

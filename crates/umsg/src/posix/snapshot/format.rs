@@ -35,7 +35,7 @@ pub(super) struct Header {
     pub(super) record_head: u32,
     pub(super) messages: u64,
     pub(super) bytes: u64,
-    /// When the snapshot was taken, in nanoseconds since 1970.
+    /// The time at which the snapshot was taken, in nanoseconds since 1970.
     pub(super) taken: u64,
     pub(super) policy: Policy,
     /// Empty if the caller gave no name.
