@@ -25,7 +25,7 @@ impl Home {
         }
     }
 
-    /// Where a file of the namespace is.
+    /// Returns the path of a file of the namespace.
     pub(crate) fn path(&self, below: impl AsRef<Path>) -> PathBuf {
         self.directory.path().join(below)
     }

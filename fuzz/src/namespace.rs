@@ -37,7 +37,7 @@ fn record(home: &Home, input: &mut Input<'_>) {
     fs::write(&path, before).expect("memory");
 }
 
-/// Where identifiers of System V queues come from.
+/// Writes the file from which the identifiers of System V queues come.
 fn next(home: &Home, input: &mut Input<'_>) {
     let own = home
         .path("own")

@@ -14,7 +14,7 @@ const OWNER: u32 = 0x3fff_ffff;
 pub(crate) struct Segment {
     file: File,
     len: u64,
-    /// Where its locks are. Source: docs/format.md.
+    /// The offsets of its locks. Source: docs/format.md.
     locks: &'static [u64],
 }
 

@@ -99,7 +99,7 @@ pub enum Task {
     Trial(Trial),
 }
 
-/// Where figures are shown.
+/// The files that show the figures.
 #[derive(Args, Debug, Default)]
 pub struct Pages {
     /// Write a page with tables and plots that needs nothing else

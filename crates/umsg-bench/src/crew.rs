@@ -22,7 +22,7 @@ use crate::supervisor;
 /// Bytes of a thread's stack: there may be hundreds.
 const STACK: usize = 128 * 1024;
 
-/// Which share of the measured time the threads work before it.
+/// The share of the measured time for which the threads work before the measurement.
 const WARM_UP: u32 = 4;
 
 /// The CPUs of each thread.

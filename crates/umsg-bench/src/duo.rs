@@ -10,7 +10,7 @@ use crate::shared::SharedWords;
 /// The number of looks of the two for each other at the barrier before they let others run.
 const BARRIER_SPINS: u32 = 1000;
 
-/// Where the two of a pair run.
+/// The CPUs of the two of a pair.
 #[derive(Clone, Copy, Debug)]
 pub enum Places {
     /// Each on its own CPU.

@@ -13,7 +13,7 @@ pub struct Progress {
     suites: Vec<Suite>,
     quick: bool,
     start: Instant,
-    /// Which suite runs, counted from 0.
+    /// The running suite, counted from 0.
     at: Cell<usize>,
     /// Before each line.
     place: RefCell<String>,

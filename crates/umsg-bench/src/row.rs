@@ -10,7 +10,7 @@ use crate::stats;
 /// The middle half of a side's rounds may lie so many percent of their median apart; beyond that the median is no figure.
 pub const MOST_SPREAD: f64 = 25.0;
 
-/// Which way is better.
+/// The better direction of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Better {

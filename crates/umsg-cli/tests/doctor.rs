@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use support::patients::{Killed, stopped};
 use support::{Outcome, Site, finish, start};
 
-/// Where the locks of a POSIX queue and that of a System V queue lie: docs/format.md.
+/// The offsets of the locks of a POSIX queue, and of the lock of a System V queue: docs/format.md.
 const SENDER_LOCK: u64 = 512;
 const RECEIVER_LOCK: u64 = 768;
 const QUEUE_LOCK: u64 = 256;

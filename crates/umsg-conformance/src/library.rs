@@ -1,5 +1,4 @@
-//! Where the drop-in and the C library are: those that this checkout builds, with the profile that this program was
-//! built with.
+//! Finds the drop-in and the C library: those that this checkout builds, with the profile that this program was built with.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

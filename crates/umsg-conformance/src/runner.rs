@@ -30,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// The longest text of a record: with its tag it is written in one piece.
 const LONGEST: usize = 3000;
 
-/// Where the panics of this process are reported, if it runs a case: the writing end of the pipe.
+/// The descriptor to which this process reports panics, if it runs a case: the writing end of the pipe.
 static REPORT: AtomicI32 = AtomicI32::new(-1);
 
 /// The meaning of a record of the report.

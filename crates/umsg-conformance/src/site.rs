@@ -45,7 +45,7 @@ impl fmt::Debug for Message {
     }
 }
 
-/// Where a case runs.
+/// The surroundings of a case.
 pub struct Site {
     stage: Stage<dyn Backend>,
     helper: PathBuf,

@@ -21,7 +21,7 @@ use umsg::{ring, sysv};
 use umsg_shm::crash;
 
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Where the locks of a POSIX queue lie: docs/format.md.
+/// The offsets of the locks of a POSIX queue: docs/format.md.
 const SENDER_LOCK: u64 = 512;
 const RECEIVER_LOCK: u64 = 768;
 

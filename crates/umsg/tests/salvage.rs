@@ -26,10 +26,10 @@ use umsg_shm::crash;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 const KEY: i32 = 0x77;
-/// Where the cells of a queue of 50 messages of 400 bytes lie, and the lock of the senders' side: docs/format.md.
+/// The offset of the cells of a queue of 50 messages of 400 bytes, and of the lock of the senders' side: docs/format.md.
 const CELLS: u64 = 794_624;
 const SENDER_LOCK: u64 = 512;
-/// Where the links of stored messages lie there, and how many bytes of them.
+/// The offset of the links of stored messages there, and their number of bytes.
 const LINKS: (u64, u64) = (569_344, 20_480);
 /// The first message in the store's count, which is wrong then.
 const SCRIBBLE: (u64, &[u8]) = (816, &[99]);

@@ -467,7 +467,7 @@ fn a_queue_that_one_may_not_read_is_listed_with_what_is_known_of_it() {
     });
 }
 
-/// Where uid, gid, cuid, cgid and mode of a queue are in its file; see docs/format.md.
+/// The offset of uid, gid, cuid, cgid and mode of a queue in its file; see docs/format.md.
 const RIGHTS: u64 = 128 + 8;
 
 fn path_of(place: &Place, id: i32) -> std::path::PathBuf {

@@ -1,4 +1,4 @@
-//! Which System V queues there are: found, made, changed and removed by many at once, by the dead, by strangers.
+//! Tests the set of System V queues: found, made, changed and removed by many at once, by the dead, by strangers.
 
 mod support;
 

@@ -375,7 +375,7 @@ fn identifiers_of_users_that_make_and_remove_queues_at_once_never_come_back() {
 
 #[test]
 fn a_stopped_owner_of_a_queues_lock_keeps_no_other_queue_from_being_made() {
-    /// Where the lock of the queue is in its file; see docs/format.md.
+    /// The offset of the lock of the queue in its file; see docs/format.md.
     const LOCK: u64 = 256;
     let place = Place::in_turn();
     let queue = open(&place, KEY, false).unwrap();

@@ -19,7 +19,7 @@ use crate::interrupt;
 use crate::shell;
 use crate::workspace::Workspace;
 
-/// Where each shell looks for completions.
+/// The directories in which each shell looks for completions.
 const COMPLETIONS: [(&str, &str); 3] = [
     ("bash", "share/bash-completion/completions/umsg"),
     ("fish", "share/fish/vendor_completions.d/umsg.fish"),

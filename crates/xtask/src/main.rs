@@ -61,7 +61,7 @@ enum Task {
     },
     /// Do violence to senders and receivers at random (kill, stop, fork, exec, flood with signals), and account for every message
     Soak {
-        /// For how long, each face
+        /// The time in minutes, for each face
         #[arg(long, value_name = "N", default_value_t = 1.0)]
         minutes: f64,
         /// Only this face; all at the same time otherwise
@@ -78,13 +78,13 @@ enum Task {
     Defects {
         /// Plant only the defects whose names contain one of these words
         words: Vec<String>,
-        /// For how long a soak may look for one
+        /// The time in minutes that a soak may look for one
         #[arg(long, value_name = "N", default_value_t = 1.0)]
         minutes: f64,
     },
     /// Overwrite queues while processes use them, and see that none of them crashes or hangs
     Hostile {
-        /// For how long
+        /// The time in seconds
         #[arg(long, value_name = "N", default_value_t = hostile::SECONDS)]
         seconds: u64,
         /// With AddressSanitizer, which needs Rust's nightly toolchain
@@ -93,9 +93,9 @@ enum Task {
     },
     /// Feed the fuzz targets, with Rust's nightly toolchain
     Fuzz {
-        /// Which ones, if not all: attach, namespace, snapshot, posix, sysv, ring
+        /// The targets, if not all: attach, namespace, snapshot, posix, sysv, ring
         targets: Vec<String>,
-        /// For how long each
+        /// The time in seconds for each
         #[arg(long, value_name = "N", default_value_t = fuzz::SECONDS)]
         seconds: u64,
     },
@@ -156,7 +156,7 @@ enum Task {
     },
     /// Write the manual pages of the C library
     CMan {
-        /// Where to, unless to target/dist/share/man/man3
+        /// The directory, if not target/dist/share/man/man3
         directory: Option<PathBuf>,
     },
     /// Build the C library and install it with its header, pkg-config file and manual

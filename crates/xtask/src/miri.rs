@@ -21,7 +21,7 @@ const THREADS: &str = "threads::";
 /// Those of them that `cargo xtask test` runs: seconds.
 const SHORT: [&str; 2] = ["messages_in_place_pass_beside_copies", "threads::ring"];
 
-/// Where other tests are that need no files, no mappings of them and no other processes. A test there that does says so:
+/// The other tests that need no files, no mappings of them and no other processes. A test there that does says so:
 /// `cfg_attr(miri, ignore = ...)`.
 const OTHERS: [&str; 9] = [
     "order::priority",

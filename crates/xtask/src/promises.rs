@@ -10,7 +10,7 @@ use std::path::Path;
 
 use crate::workspace::Workspace;
 
-/// Where tests are, below the workspace.
+/// The directories of tests, below the workspace.
 const PLACES: [&str; 21] = [
     "crates/umsg/tests",
     "crates/umsg/tests/bad_input",

@@ -1,4 +1,4 @@
-//! Where the checkout and what was built from it are.
+//! The paths of the checkout and of its build.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

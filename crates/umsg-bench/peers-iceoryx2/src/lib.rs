@@ -35,7 +35,7 @@ const EAGAIN: c_int = 11;
 const EIO: c_int = 5;
 const EMSGSIZE: c_int = 90;
 
-/// Where it is.
+/// The place of the queue.
 struct Queue {
     config: Config,
     depth: usize,

@@ -63,7 +63,7 @@ impl Library {
     }
 }
 
-/// Where the library or program that holds this function begins; null if none does.
+/// Returns the address at which the library or program that holds this function begins; null if none does.
 fn object_of(function: *mut c_void) -> *mut c_void {
     // SAFETY: all-zero is a valid Dl_info, which the call fills if it knows the address.
     unsafe {

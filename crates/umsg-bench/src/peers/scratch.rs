@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::directory::Directory;
 use crate::failure::Failure;
 
-/// Where shared memory has its names.
+/// The directory of the names of shared memory.
 const SHARED: &str = "/dev/shm";
 
 /// A directory for one run.

@@ -138,9 +138,8 @@ pub fn first_receive<Q: MessageQueue>(queue: &Q) -> Result<f64, Failure> {
     Ok((clock::now() - start) as f64 - clock::overhead())
 }
 
-/// Which share of a pair the send takes. The clock is read around each operation, as in the published
-/// test, and what reading it costs is subtracted; since that also keeps the CPU from overlapping the
-/// two, only the proportion is used.
+/// The share of a pair that the send takes. The clock is read around each operation, as in the published test, and what reading
+/// it costs is subtracted; since that also keeps the CPU from overlapping the two, only the proportion is used.
 pub fn send_share<Q: MessageQueue, P: Priorities>(
     queue: &Q,
     priorities: &mut P,

@@ -153,7 +153,7 @@ fn measure(plan: &Plan, cores: &str, case: Case) -> Result<Row, Failure> {
     })
 }
 
-/// Where the two leave their results.
+/// The words in which the two leave their results.
 #[derive(Clone, Copy)]
 enum Word {
     Median,

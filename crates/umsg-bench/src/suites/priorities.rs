@@ -3,7 +3,7 @@
 /// The value of POSIX's MQ_PRIO_MAX on Linux.
 const PRIORITIES: u32 = 32_768;
 
-/// Which priority the next message has.
+/// The priority of the next message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     Constant,

@@ -176,7 +176,7 @@ pub(super) fn judge_best(rows: &mut [Row], begins: &str, goal: f64) {
     }
 }
 
-/// Where the two leave their results.
+/// The words in which the two leave their results.
 #[derive(Clone, Copy)]
 pub(super) enum Word {
     Messages,

@@ -26,7 +26,7 @@ pub enum Kind {
     /// The directory of a queue that goes with its last user.
     Transient,
     Label,
-    /// Where the next identifier of System V queues comes from.
+    /// The file with the next identifier of System V queues.
     Own,
     Lock,
     Next,

@@ -95,7 +95,7 @@ enum Handle {
     Sender(Sender),
 }
 
-/// Which end of the kept objects a process has. The receiver makes them.
+/// The end of the kept objects that a process has. The receiver makes them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum End {
     Receiver,

@@ -24,7 +24,7 @@ pub struct Called {
     preload: Option<Preload>,
 }
 
-/// Where the drop-in and its queues are.
+/// The drop-in and its queues.
 struct Preload {
     library: PathBuf,
     namespace: Namespace,

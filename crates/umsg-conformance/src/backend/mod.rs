@@ -340,7 +340,7 @@ pub trait Family: Clone + fmt::Debug + PartialEq + Eq + 'static {
     type Flaw: Clone + fmt::Debug + PartialEq + Eq;
     /// The side that answers the calls.
     type Backend: Basics + ?Sized;
-    /// Where its cases run.
+    /// The site of its cases.
     type Site;
 
     /// Makes a backend. `directory` is the namespace of those that have one.
@@ -388,7 +388,7 @@ impl Family for Posix {
     }
 }
 
-/// Which backend to make.
+/// The backend to make.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind<F: Family = Posix> {
     /// glibc's functions, which reach the kernel's queues.

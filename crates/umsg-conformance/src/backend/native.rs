@@ -46,7 +46,7 @@ pub struct Native {
 
 impl Held for MutexGuard<'_, Vec<Option<Arc<Description>>>> {}
 
-/// When a timed call gives up.
+/// The time at which a timed call gives up.
 enum Until {
     Never,
     At(SystemTime),

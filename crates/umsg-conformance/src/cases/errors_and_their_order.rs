@@ -1,4 +1,4 @@
-//! Which error wins when there are several: timespec, priority, descriptor, size, would block.
+//! Asks for the error that wins when there are several: timespec, priority, descriptor, size, would block.
 
 use crate::backend::Attributes;
 use crate::errno::Errno;

@@ -171,7 +171,7 @@ struct Restarted<'a, T> {
     told: &'static AtomicU32,
 }
 
-/// Where the handler below counts.
+/// The word in which the handler below counts.
 static TOLD: AtomicPtr<AtomicU32> = AtomicPtr::new(null_mut());
 
 extern "C" fn tell(_: i32) {

@@ -18,7 +18,7 @@ use crate::sys;
 /// The argument with which the program `compare` is a worker.
 pub const WORKER: &str = "--be-a-worker";
 
-/// Where a worker's program finds its assignment, and the memory that it shares with the coordinator.
+/// The descriptors of a worker's assignment, and of the memory that it shares with the coordinator.
 const ASSIGNMENT: i32 = FIRST_SOCKET + WORKERS as i32;
 const MEMORY: i32 = ASSIGNMENT + 1;
 
@@ -32,11 +32,11 @@ pub enum Launch {
 
 /// The program `compare` with the drop-in preloaded.
 pub struct Program {
-    /// Where it is.
+    /// The path of the program.
     pub program: PathBuf,
-    /// Where the drop-in is.
+    /// The path of the drop-in.
     pub library: PathBuf,
-    /// Where its queues are.
+    /// The directory of its queues.
     pub directory: PathBuf,
     /// The memory of the workers' numbers.
     pub memory: File,

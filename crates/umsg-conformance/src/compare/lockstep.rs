@@ -81,7 +81,7 @@ struct Lockstep<'a, F: Comparable> {
     alive: [bool; WORKERS],
     /// The step in which a worker is blocked.
     blocked_in: [Option<usize>; WORKERS],
-    /// Which queue it waits for, of those that the family tells apart.
+    /// The queue that it waits for, of those that the family tells apart.
     blocked_on: [u32; WORKERS],
     /// Returns whether the cause for which a worker waits may have changed since it blocked.
     changed: [bool; WORKERS],

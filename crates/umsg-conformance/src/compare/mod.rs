@@ -61,11 +61,11 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// A worker that is blocked.
 #[derive(Debug, Clone, Copy)]
 pub struct Waiting<C> {
-    /// Which one.
+    /// The number of the worker.
     pub worker: usize,
-    /// In which call.
+    /// The call.
     pub call: C,
-    /// On which queue: see [`Comparable::queue_of`].
+    /// The queue: see [`Comparable::queue_of`].
     pub queue: u32,
 }
 
@@ -177,7 +177,7 @@ pub trait Comparable: Family {
 pub struct Config<'a, F: Family = Posix> {
     /// The minimum number of operations.
     pub operations: u64,
-    /// Where chance begins.
+    /// The seed of the random numbers.
     pub seed: u64,
     /// The backend to compare the kernel with.
     pub backend: Kind<F>,
@@ -247,9 +247,9 @@ impl fmt::Display for Summary {
 /// A difference, with a short history that shows it.
 #[derive(Debug, Clone)]
 pub struct Difference {
-    /// Where chance began.
+    /// The seed of the random numbers.
     pub seed: u64,
-    /// Which history it was, counted from 0.
+    /// The number of the history, counted from 0.
     pub history: u64,
     /// The number of times that the difference came again, and the number of attempts.
     pub again: (u32, u32),
@@ -303,7 +303,7 @@ struct Comparison<'a, F: Comparable> {
     config: &'a Config<'a, F>,
     setups: [Setup<F>; 2],
     memory: [&'static [AtomicU32]; 2],
-    /// Where the other side has its queues; removed in the end.
+    /// The directory in which the other side has its queues; removed in the end.
     directory: tempfile::TempDir,
 }
 

@@ -28,7 +28,7 @@ pub struct Setup<F: Comparable> {
     pub names: F::Names,
     /// The IPC namespace that it has to itself, if it has one.
     pub namespace: Option<OwnedFd>,
-    /// Where it has its queues, if they are in a directory.
+    /// The directory in which it has its queues, if they are in one.
     pub directory: PathBuf,
 }
 

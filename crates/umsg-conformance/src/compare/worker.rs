@@ -9,8 +9,8 @@ use super::reply::{Outcome, Reply, plain, returned};
 use crate::backend::{Basics, Failure};
 use crate::sys::{self, Forked};
 
-/// Where the workers of a side have their ends of the sockets: above what they open, at the same numbers on both
-/// sides.
+/// The descriptors at which the workers of a side have their ends of the sockets: above what they open, at the same numbers on
+/// both sides.
 pub const FIRST_SOCKET: RawFd = 200;
 
 /// The byte that fills a receive buffer before the call, to see how far it was written.

@@ -32,7 +32,7 @@ const MOST: usize = 200;
 /// The words of the memory: the step that each actor has begun, the System V identifiers, the processes there were.
 pub const WORDS: usize = PROCESSES + NAMES + 1 + MOST;
 
-/// Where the line of a queue's descriptor names the registered process.
+/// The place in the line of a queue's descriptor that names the registered process.
 const REGISTERED: usize = 53;
 
 /// One actor.

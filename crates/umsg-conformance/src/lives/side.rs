@@ -13,7 +13,7 @@ use crate::compare::party::Party;
 use crate::runner::namespace_directory;
 use crate::sys::{self, Forked};
 
-/// Which queues the processes of a side use.
+/// The queues that the processes of a side use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Queues {
     /// The kernel's, in an IPC namespace of the history.

@@ -92,12 +92,12 @@ pub trait Pair {
     fn apply(&mut self, operation: &Operation) -> Answer;
 }
 
-/// Where two pairs differ.
+/// The operation at which two pairs differ.
 #[derive(Debug)]
 pub struct Difference {
     /// After so many operations.
     pub step: usize,
-    /// At which one.
+    /// The operation.
     pub operation: Operation,
     /// The answers of the two.
     pub answers: [Answer; 2],

@@ -58,7 +58,7 @@ impl Carried for Message {
     }
 }
 
-/// Where a case runs.
+/// The surroundings of a case.
 pub struct Site {
     stage: Stage<dyn Backend>,
     alone: bool,

@@ -93,7 +93,7 @@ impl Patient {
         written.unwrap();
     }
 
-    /// Where its locks lie; and something that a call writes under them: docs/format.md.
+    /// Returns the offsets of its locks; and of something that a call writes under them: docs/format.md.
     pub fn locks(&self) -> &'static [u64] {
         match self.kind {
             Kind::SystemV => &[256],

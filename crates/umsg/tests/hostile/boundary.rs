@@ -118,7 +118,7 @@ impl Image {
         u64::from(self.word(at)) | u64::from(self.word(at + 4)) << 32
     }
 
-    /// Where the words are.
+    /// Returns the offsets of the words.
     fn words(&self) -> Vec<usize> {
         let mut words: Vec<usize> = (0..FIXED).step_by(4).collect();
         // Counters, and the bytes behind the last field, are treated alike.

@@ -133,7 +133,7 @@ pub fn len(random: &mut Random) -> usize {
     }
 }
 
-/// For how long a call may wait.
+/// Returns the maximum wait of a call.
 pub fn time(random: &mut Random) -> Duration {
     Duration::from_micros(random.below(5000))
 }

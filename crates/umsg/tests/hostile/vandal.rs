@@ -160,7 +160,7 @@ impl<'a> Vandal<'a> {
         self.record.words.fetch_add(1, SeqCst);
     }
 
-    /// Where to strike next: mostly where things are. At a multiple of four.
+    /// Returns the next place to strike: mostly where things are. At a multiple of four.
     fn place(&mut self) -> usize {
         let random = &mut self.random;
         let offset = match random.below(8) {

@@ -1,5 +1,5 @@
-//! Where receivers have messages copied to: memory that a killed one leaves behind, so that each message which is lost with a
-//! receiver is known by its number. Nothing else may be missing.
+//! The buffers to which receivers have messages copied: memory that a killed one leaves behind, so that each message which is
+//! lost with a receiver is known by its number. Nothing else may be missing.
 
 use super::journal::{Journal, read_pattern};
 use std::cell::UnsafeCell;

@@ -33,7 +33,7 @@ pub struct Message {
     pub in_dead_hands: AtomicU8,
     /// The number of messages of the same batch that have the next numbers.
     pub more: AtomicU8,
-    /// Which of the processes that had its role.
+    /// The number of the process among those that had its role.
     pub life: AtomicU32,
     /// Of a System V queue, the type.
     pub priority: AtomicU16,
@@ -60,7 +60,7 @@ pub struct Role {
     /// Calls that returned, and when the last one did.
     pub done: AtomicU64,
     pub done_at: AtomicU64,
-    /// When a call that is still going on was begun; 0 for none.
+    /// The start of a call that is still going on; 0 for none.
     pub begun_at: AtomicU64,
     /// The time by which that call has to return, whichever process is stopped; 0 for a call without a limit.
     pub due_at: AtomicU64,
@@ -73,7 +73,7 @@ pub struct Role {
 /// The record of all senders, or of all receivers.
 #[repr(C)]
 pub struct Kind {
-    /// By which crash points they have come, one bit each.
+    /// The crash points that they have passed, one bit each.
     pub passed: [AtomicU64; POINTS.len().div_ceil(64)],
 }
 
@@ -91,7 +91,7 @@ pub struct Journal {
     pub roles: [Role; ROLES],
     /// Senders, and receivers.
     pub kinds: [Kind; 2],
-    /// Where to look for the next buffer that no role owns.
+    /// The place at which the search for the next buffer without an owner begins.
     pub next_hand: AtomicU32,
     pub hands: [Hand; HANDS],
     pub messages: [Message; MESSAGES],

@@ -67,7 +67,7 @@ pub fn supervise() -> i32 {
 
 /// A filter with an action for some calls, and none for all others.
 pub fn program(calls: &[Call], action: u32) -> Vec<libc::sock_filter> {
-    /// Where `struct seccomp_data` has its arguments: linux/seccomp.h. The lower half comes first.
+    /// The offset of the arguments in `struct seccomp_data`: linux/seccomp.h. The lower half comes first.
     const ARGUMENTS: u32 = 16;
     let load = |at| statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, at);
     let skip_unless = |value, skipped| libc::sock_filter {

@@ -11,7 +11,7 @@ use crate::failure::{Context as _, Failure, Result};
 /// Widest line of a prototype.
 const WIDTH: usize = 100;
 
-/// Where it is checked in.
+/// Returns the path of the checked-in header.
 pub fn path(root: &Path) -> PathBuf {
     root.join("crates/umsg-c/include/umsg.h")
 }

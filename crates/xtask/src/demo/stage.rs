@@ -1,4 +1,4 @@
-//! Where the demonstration takes place: its programs, and namespaces that go away with it.
+//! The stage of the demonstration: its programs, and namespaces that go away with it.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt as _, chown};

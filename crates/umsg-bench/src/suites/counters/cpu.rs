@@ -121,7 +121,7 @@ mod restartable {
         }
     }
 
-    /// Where glibc has put the area (since 2.35).
+    /// Returns the place of glibc's area (since 2.35).
     fn area() -> Result<isize, Failure> {
         let symbol = |name: &std::ffi::CStr| {
             // SAFETY: the name ends with zero.

@@ -26,7 +26,7 @@ const SHARED_GOAL: f64 = 1.0;
 /// The number of the message that ends the exchange of a pair.
 const LAST: u64 = u64::MAX;
 
-/// Where the threads run.
+/// The CPUs of the threads.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Cores {
     /// All on one.

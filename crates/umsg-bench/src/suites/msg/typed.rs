@@ -32,10 +32,10 @@ const GOAL: f64 = 500.0;
 const OTHER: i64 = 2;
 const WANTED: i64 = 1;
 
-/// Where all have different types, the lowest of them. At type 1 the kernel would look no further.
+/// The lowest type of a queue in which all messages have different types. At type 1 the kernel would look no further.
 const LOWEST: i64 = 2;
 
-/// Which messages are in the queue, and which of them are received.
+/// The messages in the queue, and those of them that are received.
 #[derive(Clone, Copy)]
 enum Crowd {
     /// All of one type; one of another type, sent after them all, is received by its type.

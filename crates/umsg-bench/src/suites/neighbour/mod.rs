@@ -159,7 +159,7 @@ fn compare(neighbour: &Neighbour, umsg: &Interval, kernel: &Interval) -> Row {
 struct Paired<'a> {
     places: Places,
     neighbour: &'a Neighbour,
-    /// Which of the two comes first changes from pair to pair.
+    /// The order of the two changes from pair to pair.
     hammer_first: bool,
 }
 

@@ -45,7 +45,7 @@ impl Figures {
         self.sides[0].len()
     }
 
-    /// Which share of the messages that were due was sent.
+    /// Returns the share of the due messages that were sent.
     pub fn rate(&self) -> f64 {
         self.sent() as f64 / self.expected as f64
     }

@@ -1,4 +1,4 @@
-//! Where senders and a receiver work: threads of one process, or processes.
+//! Runs senders and a receiver: threads of one process, or processes.
 
 use std::sync::Barrier;
 use std::thread;

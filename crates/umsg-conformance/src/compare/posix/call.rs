@@ -17,7 +17,7 @@ pub const SETS: usize = 3;
 /// A place where a worker remembers a descriptor: the number stays there after a close, to be used wrongly.
 pub type Slot = usize;
 
-/// When a send or receive gives up waiting.
+/// The time at which a send or receive gives up waiting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Deadline {
     /// The call without a deadline.

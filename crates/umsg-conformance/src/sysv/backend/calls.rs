@@ -222,7 +222,7 @@ impl Buffer {
 pub struct Called {
     label: &'static str,
     functions: Functions,
-    /// Where it has its queues, if they are not the kernel's.
+    /// The namespace in which it has its queues, if they are not the kernel's.
     namespace: Option<Namespace>,
 }
 

@@ -1,4 +1,4 @@
-//! Which error a call gives when several would do.
+//! Asks for the error that a call gives when several would do.
 
 use libc::{IPC_NOWAIT, IPC_RMID, IPC_SET, IPC_STAT, MSG_NOERROR, MSG_STAT};
 

@@ -1,4 +1,4 @@
-//! Which message a receive takes: 0, a type, the lowest up to a type, all but a type.
+//! Asks for the message that a receive takes: 0, a type, the lowest up to a type, all but a type.
 
 use libc::{IPC_NOWAIT, MSG_EXCEPT, MSG_NOERROR};
 

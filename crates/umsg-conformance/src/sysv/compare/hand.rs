@@ -263,7 +263,7 @@ impl<'a> Hand<'a> {
         ]
     }
 
-    /// Which process it is, counted from 1; 0 if it is none, -1 if it is a stranger.
+    /// Returns the number of the process, counted from 1; 0 if it is none, -1 if it is a stranger.
     fn process(&self, pid: Pid) -> i64 {
         match pid {
             0 => 0,

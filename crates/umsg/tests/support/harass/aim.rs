@@ -15,7 +15,7 @@ pub(super) struct Aim {
 
 struct Point {
     name: &'static str,
-    /// Which of all points it is.
+    /// The number of the point among all points.
     number: usize,
     deaths: u64,
 }

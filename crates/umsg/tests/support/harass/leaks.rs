@@ -24,7 +24,8 @@ impl Leaks {
         }
     }
 
-    /// When all have ended and everything was closed and removed; `empty` are the directories in which nothing may be left.
+    /// Fails if anything is left when all have ended and everything was closed and removed; `empty` are the directories in
+    /// which nothing may be left.
     pub fn expect_none(self, empty: &[&Path], what: &str) {
         let mut status = 0;
         // SAFETY: the status is a local.

@@ -43,9 +43,9 @@ impl Worker {
 #[derive(Clone, Copy, Default)]
 struct Watch {
     begun: u64,
-    /// For how long, without any process stopped.
+    /// The time without progress, while no process was stopped.
     stalled: Duration,
-    /// For how long since it was due.
+    /// The time since it was due.
     late: Duration,
 }
 

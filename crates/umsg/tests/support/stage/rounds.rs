@@ -1,4 +1,4 @@
-//! Which victims die where, and how often.
+//! Chooses the victims, the points at which they die, and the number of deaths.
 
 use super::{Kind, Scenario, Stage};
 use crate::support::killing::{Figures, Repairer, Rounds, Way};

@@ -17,7 +17,7 @@ pub struct Scenario<K: Kind> {
     pub fresh: bool,
     /// The victim waits until its time is over, which on a busy machine may be before it waits.
     pub timed: bool,
-    /// Which batches the victim has to do with.
+    /// The batches that the victim has to do with.
     pub batches: Batches,
     /// The victim dies with leases: its messages come back when a process looks, and others may have been received before.
     pub leases: bool,
