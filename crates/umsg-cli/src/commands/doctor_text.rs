@@ -159,12 +159,15 @@ fn lock(lock: &Lock) -> String {
 fn blocked(blocked: &Blocked) -> String {
     let what = match &blocked.wait {
         Wait::Message { want, longest } => {
-            let longest =
-                longest.map_or_else(String::new, |bytes| format!(" of up to {bytes} bytes"));
+            let longest = longest.map_or_else(String::new, |bytes| {
+                format!(" of up to {}", text::counted(bytes, "byte"))
+            });
             format!("receives {}{longest}", wanted(*want))
         }
         Wait::Room { messages, bytes } => {
-            let bytes = bytes.map_or_else(String::new, |bytes| format!(" of {bytes} bytes"));
+            let bytes = bytes.map_or_else(String::new, |bytes| {
+                format!(" of {}", text::counted(bytes, "byte"))
+            });
             let what = if *messages == 1 {
                 "a message".to_owned()
             } else {
@@ -205,11 +208,12 @@ fn duration(time: Duration) -> String {
 fn hold(hold: &Hold) -> String {
     let who = hold.who.as_ref().map(process);
     let by = who.map_or_else(String::new, |who| format!(" by {who}"));
-    let (bytes, times) = (hold.bytes, hold.deliveries);
+    let bytes = text::counted(hold.bytes, "byte");
+    let times = text::counted(hold.deliveries, "time");
     let mut shown = match hold.kind {
-        HoldKind::Leased => format!("{bytes} bytes leased{by}, delivered {times} times"),
-        HoldKind::Reserved => format!("room for {bytes} bytes reserved{by}"),
-        _ => format!("{bytes} bytes set aside for the dead-letter queue"),
+        HoldKind::Leased => format!("{bytes} leased{by}, delivered {times}"),
+        HoldKind::Reserved => format!("room for {bytes} reserved{by}"),
+        _ => format!("{bytes} set aside for the dead-letter queue"),
     };
     if let Some(time) = hold.ends_in {
         shown.push_str(&format!(", ends by itself in {}", duration(time)));
