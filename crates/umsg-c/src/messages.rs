@@ -102,7 +102,7 @@ impl<M: Message> Messages<'_, M> {
 /// The places of a program for the messages that it receives.
 pub(crate) struct Places<'a, M> {
     messages: &'a mut [M],
-    /// How many are filled.
+    /// The number of elements that are filled.
     filled: usize,
     /// The queue's longest message, in bytes.
     longest: usize,

@@ -110,7 +110,7 @@ impl<'a, F: Comparable> Side<'a, F> {
         }
     }
 
-    /// Whether the numbers that it chooses have to be those of the other side.
+    /// Returns whether the numbers that it chooses have to be those of the other side.
     pub fn has_numbers(&self) -> bool {
         self.setup.numbers
     }

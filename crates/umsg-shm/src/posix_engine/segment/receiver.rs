@@ -231,7 +231,7 @@ impl ReceiverSide {
         self.notices.store(count, Ordering::Release);
     }
 
-    /// Whether a receive has to do more than receive: a thread waits, a message is held, a process polls, or a process
+    /// Returns whether a receive has to do more than receive: a thread waits, a message is held, a process polls, or a process
     /// is registered for a notification. All of these words lie on one line.
     #[inline(always)]
     pub(crate) fn has_duties(&self, _: ReceiverHeld<'_>) -> bool {

@@ -49,7 +49,7 @@ impl<'a> Ring<'a> {
         Ok(Ring::holds(cell, position).then_some((slot, cell)))
     }
 
-    /// Whether a cell holds the message at a position.
+    /// Returns whether a cell holds the message at a position.
     #[inline(always)]
     pub(crate) fn holds(cell: &Cell, position: u64) -> bool {
         // Acquire: SEND. Pairs with the release store in `publish`: the message is seen with its stamp.
