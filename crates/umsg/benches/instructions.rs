@@ -75,12 +75,17 @@ fn message_ring(messages: usize) -> Box<(ring::Ring, ring::Sender)> {
     Box::new((ring, sender))
 }
 
+type MqSend = unsafe extern "C" fn(c_int, *const c_char, usize, c_uint) -> c_int;
+type MqReceive = unsafe extern "C" fn(c_int, *mut c_char, usize, *mut c_uint) -> isize;
+type MsgSnd = unsafe extern "C" fn(c_int, *const c_void, usize, c_int) -> c_int;
+type MsgRcv = unsafe extern "C" fn(c_int, *mut c_void, usize, c_long, c_int) -> isize;
+
 /// The functions of the drop-in, and a queue of each kind.
 struct DropIn {
-    send: unsafe extern "C" fn(c_int, *const c_char, usize, c_uint) -> c_int,
-    receive: unsafe extern "C" fn(c_int, *mut c_char, usize, *mut c_uint) -> isize,
-    msgsnd: unsafe extern "C" fn(c_int, *const c_void, usize, c_int) -> c_int,
-    msgrcv: unsafe extern "C" fn(c_int, *mut c_void, usize, c_long, c_int) -> isize,
+    send: MqSend,
+    receive: MqReceive,
+    msgsnd: MsgSnd,
+    msgrcv: MsgRcv,
     queue: c_int,
     sysv_queue: c_int,
 }
@@ -135,16 +140,16 @@ impl DropIn {
         type Get = unsafe extern "C" fn(c_int, c_int) -> c_int;
         // SAFETY: these are the functions of libc's declarations; an mq_attr of zeroes is valid.
         unsafe {
-            let open: Open = std::mem::transmute(symbol(c"mq_open"));
-            let get: Get = std::mem::transmute(symbol(c"msgget"));
+            let open: Open = std::mem::transmute::<*mut c_void, Open>(symbol(c"mq_open"));
+            let get: Get = std::mem::transmute::<*mut c_void, Get>(symbol(c"msgget"));
             let mut attributes: libc::mq_attr = std::mem::zeroed();
             attributes.mq_maxmsg = 10;
             attributes.mq_msgsize = 16;
             let drop_in = DropIn {
-                send: std::mem::transmute(symbol(c"mq_send")),
-                receive: std::mem::transmute(symbol(c"mq_receive")),
-                msgsnd: std::mem::transmute(symbol(c"msgsnd")),
-                msgrcv: std::mem::transmute(symbol(c"msgrcv")),
+                send: std::mem::transmute::<*mut c_void, MqSend>(symbol(c"mq_send")),
+                receive: std::mem::transmute::<*mut c_void, MqReceive>(symbol(c"mq_receive")),
+                msgsnd: std::mem::transmute::<*mut c_void, MsgSnd>(symbol(c"msgsnd")),
+                msgrcv: std::mem::transmute::<*mut c_void, MsgRcv>(symbol(c"msgrcv")),
                 queue: open(
                     c"/instructions".as_ptr(),
                     libc::O_CREAT | libc::O_RDWR,
