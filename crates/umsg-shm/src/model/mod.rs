@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom \
-//!     cargo test -p umsg --release --lib model -- --test-threads=2 --nocapture
+//!     cargo test -p umsg-shm --release --lib model -- --test-threads=2 --nocapture
 //! ```
 //!
 //! `LOOM_MAX_PREEMPTIONS=4` explores deeper than each model's own bound.
