@@ -31,13 +31,13 @@ type Handler = unsafe extern "C" fn(c_int, *mut siginfo_t, *mut ucontext_t);
 /// True if the process has, or had, a queue.
 static BEGUN: AtomicBool = AtomicBool::new(false);
 
-/// Whether the library calls [`begin`] before it maps a queue.
+/// True if the library calls [`begin`] before it maps a queue.
 static ANNOUNCED: AtomicBool = AtomicBool::new(false);
 
-/// Whether our handler of SIGBUS is installed.
+/// True if our handler of SIGBUS is installed.
 static GUARDED: AtomicBool = AtomicBool::new(false);
 
-/// Whether the kernel's flags of a handler may differ from the remembered ones.
+/// True if the kernel's flags of a handler may differ from the remembered ones.
 static FLAGS_CHANGE: AtomicBool = AtomicBool::new(false);
 
 /// Notes that siginterrupt is about to change the flags of a handler in the kernel.

@@ -135,7 +135,7 @@ impl ProofPage {
         self.alive.store(tid, Ordering::Release);
     }
 
-    /// Whether the process runs the program that wrote the proofs, as far as the kernel has marked the word.
+    /// Returns whether the process runs the program that wrote the proofs, as far as the kernel has marked the word.
     pub fn is_alive(&self) -> bool {
         /// The bits of a thread id: FUTEX_TID_MASK of linux/futex.h.
         const TID: u32 = 0x3fff_ffff;

@@ -210,7 +210,7 @@ impl DropIn {
     }
 }
 
-// What a benchmark returns is dropped after the count ends: an open queue.
+// The value that a benchmark returns is dropped after the count ends: an open queue.
 
 #[library_benchmark(setup = queue)]
 #[bench::native(0)]

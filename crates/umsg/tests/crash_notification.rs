@@ -95,7 +95,7 @@ fn blocked() -> libc::sigset_t {
     }
 }
 
-/// Whether a signal of the set comes within that time.
+/// Returns whether a signal of the set comes within that time.
 fn comes(set: &libc::sigset_t, within: Duration) -> bool {
     let time = libc::timespec {
         tv_sec: within.as_secs() as libc::time_t,

@@ -511,7 +511,7 @@ fn corrupted_records_make_errors_and_nothing_worse() {
     }
 }
 
-/// Whether a process has this signal pending.
+/// Returns whether a process has this signal pending.
 fn is_pending(pid: i32, signal: i32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let pending = status.lines().find_map(|line| line.strip_prefix("ShdPnd:"));

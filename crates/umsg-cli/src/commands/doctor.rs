@@ -38,8 +38,9 @@ use crate::{place, progress, rights, streams};
 /// Queues work without some system calls, but keep less than they promise. If the kernel or a sandbox refuses such a call, the report ends with its name
 /// and the consequence, which applies to all programs in the same sandbox. With --json, `refused` lists these calls. They are no problem of a queue.
 ///
-/// With --json, `healthy` is true for a queue without problems, and for the whole if the exit code is 0. If a queue is corrupted, `damaged` names the
-/// process that found the corruption first, and the time; otherwise it is null.
+/// With --json, each queue has `healthy`, which is true if the queue has no problem. The top-level `healthy` is true if the
+/// exit code is 0. If a queue is corrupted, `damaged` names the process that found the corruption first, and the time;
+/// otherwise it is null.
 ///
 /// With --repair, the command cleans up after dead processes at once, and takes locks from processes that can't hold them.
 /// --repair rebuilds a corrupted queue from its intact messages, in their order; leases and waiters stay. The command prints

@@ -47,7 +47,7 @@ static ALL: [Record; RECORDS] = [const {
 /// The records that a thread has, or had: a bit for each. A dropper and a forked child read these only, and not 64 KiB.
 static USED: [AtomicU64; RECORDS / 64] = [const { AtomicU64::new(0) }; RECORDS / 64];
 
-/// Whether membarrier works in this process. No thread notes a slot before that is known.
+/// The knowledge whether membarrier works in this process. No thread notes a slot before that is known.
 /// In initialised memory: the drop-in's start writes it in each process, and the dynamic linker writes these pages anyway.
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".data.umsg"))]
 static NOTES_ARE_SEEN: AtomicU32 = AtomicU32::new(UNKNOWN);

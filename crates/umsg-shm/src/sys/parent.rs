@@ -1,4 +1,4 @@
-//! What a forked child takes over from its parent: its PID and time namespaces, and the shift of its clock.
+//! The knowledge that a forked child takes over from its parent: its PID and time namespaces, and the shift of its clock.
 //!
 //! /proc shows the namespaces of a process, and makes four inodes for the answer, which takes half as long as the fork. A child has its
 //! parent's namespaces unless the parent has called unshare(2) or setns(2). Two comparisons show that it has not:

@@ -77,7 +77,7 @@ impl Directory {
         &self.path
     }
 
-    /// What fstat said when the directory was opened.
+    /// Returns the result of fstat(2) when the directory was opened.
     pub(super) fn stat(&self) -> &Stat {
         &self.stat
     }

@@ -110,7 +110,7 @@ impl Namespace {
 }
 
 impl Spare<'_> {
-    /// What fstat says of the file.
+    /// Returns the result of fstat(2) for the file.
     pub(crate) fn stat(&self) -> &Stat {
         &self.stat
     }

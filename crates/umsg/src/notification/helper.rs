@@ -43,12 +43,12 @@ pub(super) struct Running {
 pub(super) type Watched = Vec<((u64, u64), u32)>;
 
 impl Running {
-    /// Whether the helper wakes when this record is fired.
+    /// Returns whether the helper wakes when this record is fired.
     pub(super) fn watches(&self, identity: (u64, u64), index: u32) -> bool {
         self.watched.contains(&(identity, index))
     }
 
-    /// Whether the helper keeps this queue mapped.
+    /// Returns whether the helper keeps this queue mapped.
     pub(super) fn keeps(&self, identity: (u64, u64)) -> bool {
         self.watched.iter().any(|(of, _)| *of == identity)
     }

@@ -239,14 +239,14 @@ fn end_lingering(identity: (u64, u64)) {
     lingering.into_iter().for_each(Helper::call);
 }
 
-/// Whether this process may have registrations, or helpers that keep the queue of one mapped that was withdrawn.
+/// Returns whether this process may have registrations, or helpers that keep the queue of one mapped that was withdrawn.
 #[inline]
 pub(crate) fn any_or_lingering() -> bool {
     // Relaxed: this thread closes a queue whose registration it has withdrawn, or has heard of that.
     any() || existing().is_some_and(|table| table.lingers.load(Ordering::Relaxed))
 }
 
-/// Whether this process may have registrations.
+/// Returns whether this process may have registrations.
 #[inline]
 pub(crate) fn any() -> bool {
     // Relaxed: as in `withdraw_those`.
@@ -324,7 +324,7 @@ pub(crate) fn withdraw_and_leave(identity: (u64, u64)) {
     end_lingering(identity);
 }
 
-/// Whether a registration has not been fired.
+/// Returns whether a registration has not been fired.
 pub(crate) fn is_armed(ticket: u64) -> bool {
     existing().and_then(Locked::of).is_some_and(|locked| {
         let entry = |position: usize| &locked.registrations.entries[position];
@@ -437,7 +437,7 @@ fn free_own_records(table: &'static Table, engine: &Engine, identity: (u64, u64)
 const INTERRUPTED: Failure =
     Failure::Queue(RegisterError::Refused(Refused::Fault(Fault::OwnedByCaller)));
 
-/// How long a helper sleeps at most, in nanoseconds: wake-ups can be lost with their waker.
+/// The longest sleep of a helper, in nanoseconds: wake-ups can be lost with their waker.
 const HELPER_SLICE: u64 = SLICE;
 
 impl From<Refused> for Failure {

@@ -19,7 +19,7 @@ pub(super) struct Proven {
 }
 
 impl Proven {
-    /// Whether a sender that lives is about to raise the signal.
+    /// Returns whether a sender that lives is about to raise the signal.
     pub(super) fn is_taken(self) -> bool {
         self.slot.taker(self.ticket).is_some_and(is_alive)
     }

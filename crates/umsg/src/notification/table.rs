@@ -53,7 +53,7 @@ impl Entry {
         }
     }
 
-    /// Whether a sender in another process is about to raise the signal.
+    /// Returns whether a sender in another process is about to raise the signal.
     pub(super) fn is_taken(&self) -> bool {
         self.proof.is_some_and(Proven::is_taken)
     }
@@ -63,7 +63,7 @@ impl Entry {
         self.proof.map_or(Reclaimed::Own, Proven::reclaim)
     }
 
-    /// Whether a sender in another process has raised the signal, and freed the record.
+    /// Returns whether a sender in another process has raised the signal, and freed the record.
     pub(super) fn was_raised_elsewhere(&self) -> bool {
         self.proof.is_some()
             && matches!(self.stage, Stage::At(..))
@@ -130,7 +130,7 @@ pub(super) struct Table {
     registrations: Mutex<Registrations>,
     /// The number of entries: a thread that finds none need not lock.
     pub(super) count: AtomicUsize,
-    /// Whether a helper may still sleep on the record of a registration that was withdrawn, and so keep the queue mapped.
+    /// True if a helper may still sleep on the record of a registration that was withdrawn, and so keep the queue mapped.
     pub(super) lingers: AtomicBool,
 }
 
@@ -223,7 +223,7 @@ impl Locked {
         Some(self.remove(position))
     }
 
-    /// Whether that helper wakes when this record is fired.
+    /// Returns whether that helper wakes when this record is fired.
     pub(super) fn is_watched(&self, by: &'static Helper, identity: (u64, u64), index: u32) -> bool {
         let mut all = self.registrations.helpers.iter();
         all.any(|running| std::ptr::eq(running.helper, by) && running.watches(identity, index))

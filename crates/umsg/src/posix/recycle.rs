@@ -48,7 +48,7 @@ static STORE: Mutex<Store> = Mutex::new(Store {
     entries: Vec::new(),
 });
 
-/// Whether a queue was removed without a look at the entries, which another call had locked.
+/// True if a queue was removed without a look at the entries, which another call had locked.
 static SKIPPED: AtomicBool = AtomicBool::new(false);
 
 /// The number of forks of this process since the first segment was kept.
@@ -58,7 +58,7 @@ struct Store {
     /// The epoch of the process that has the entries. A child of vfork has its parent's, and may use the entries: what it opens is then
     /// missing in the parent, which finds that out and forgets the entry.
     owner: u64,
-    /// Whether the process has removed a queue.
+    /// True if the process has removed a queue.
     has_removed: bool,
     /// The oldest first.
     entries: Vec<Entry>,
