@@ -126,11 +126,6 @@ fn forget_if(is_over: impl Fn(&Attached) -> bool) {
     }
 }
 
-/// Forgets the closed queue of a name that this process is about to remove: the library uses the memory again if no handle of it is left.
-pub(crate) fn forget_closed(name: &[u8]) {
-    forget_if(|kept| &*kept.name == name);
-}
-
 /// Forgets the queue of a name that this process has removed, and has the last close of an open one unmap it.
 pub(crate) fn forget_removed(name: &[u8]) {
     forget_if(|kept| &*kept.name == name);

@@ -6,7 +6,6 @@
 
 use std::ffi::c_int;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicI32, Ordering};
 
 use umsg_shm::reclaim::{self, Chunks, Link, Slot};
 
@@ -17,9 +16,6 @@ const CHUNK: usize = 1024;
 const MOST: usize = 1 << 20;
 
 static TABLE: Chunks<Link<Attached>, CHUNK, { MOST / CHUNK }> = Chunks::new();
-
-/// No higher number was ever entered.
-static HIGHEST: AtomicI32 = AtomicI32::new(-1);
 
 /// The contents of an entry: an attachment and an access mode.
 pub(crate) type Word = reclaim::Word<Attached>;
@@ -128,10 +124,6 @@ pub(crate) fn hold(fd: c_int) -> Option<Held> {
 /// Enters a descriptor. The entry takes over the word's count. A previous entry is stale, and is dropped. If the number is beyond the
 /// table, the count is given back.
 pub(crate) fn enter(fd: c_int, word: Word) {
-    // Relaxed: a thread that looks for the entry has a reason to know it, which comes after the entry.
-    if fd > HIGHEST.load(Ordering::Relaxed) {
-        HIGHEST.fetch_max(fd, Ordering::Relaxed);
-    }
     match TABLE.get_or_grow(fd as u32 as usize) {
         Some(entry) => entry.put(word),
         None => word.release(),
@@ -166,10 +158,8 @@ pub(crate) fn forget(fd: c_int, word: Word) {
 
 /// The descriptors from `first` to `last` that the table has.
 pub(crate) fn known_between(first: u32, last: u32) -> impl Iterator<Item = c_int> {
-    let end = u32::try_from(HIGHEST.load(Ordering::Relaxed)).map_or(0, |highest| highest + 1);
-    // An empty range if no number was entered.
     TABLE
-        .range(first as usize, last.min(end) as usize)
+        .range(first as usize, last as usize)
         .filter(|(_, entry)| entry.leads())
         .filter_map(|(fd, _)| c_int::try_from(fd).ok())
 }

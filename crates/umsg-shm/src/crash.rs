@@ -181,12 +181,6 @@ points! {
     CREATE_HOUSED;
     /// The file has its name: the queue exists.
     CREATE_NAMED;
-    /// The file of a removed queue has a temporary name: the queue is removed, a sweep removes the file.
-    RECYCLE_ASIDE;
-    /// The segment of a removed queue is cleared: the queue is removed, a sweep removes the file.
-    RECYCLE_CLEARED;
-    /// A new queue is filled in, its file has a temporary name: the queue was never created, a sweep removes the file.
-    RECYCLE_FILLED;
     /// No process has open a queue that is removed on its last close, and the last user has not removed it: the next process that finds it does.
     TRANSIENT_LOCKED;
     /// A queue that is removed on its last close is removed, its directory exists: a process that makes one of its name takes its place.

@@ -65,7 +65,6 @@ const OTHER_FILES: &[&str] = &[
     "crash_policies.rs",
     "crash_pollable.rs",
     "doorbell_users.rs",
-    "recycling.rs",
     "salvage_killed.rs",
     "last_close/races.rs",
     "real_time.rs",

@@ -82,7 +82,6 @@ pub fn kind(entry: &Entry) -> Result<Kind, String> {
         [".namespace"] => Record,
         [name] if name.starts_with(".dead-") => DeadLetter,
         [name] if name.starts_with(".life-") => Life,
-        [name] if name.starts_with(".tmp-") => Temporary,
         [_] if is_directory => Directory,
         ["bell", _] => Bell,
         ["ring", name] if name.starts_with(".bell-") => Socket,

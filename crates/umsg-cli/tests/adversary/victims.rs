@@ -106,8 +106,6 @@ pub enum End {
 pub struct Keeper {
     held: Vec<(Object, Handle)>,
     told: Option<(&'static posix::Queue, Option<Awaited<'static>>)>,
-    /// Of a receiver: where and as what it makes queues of the segment of a removed one, whose file has a temporary name in between.
-    spare: Option<(Namespace, String)>,
 }
 
 /// The subject of a failed step.
@@ -187,14 +185,7 @@ impl Keeper {
         let mut keeper = Keeper {
             held: Vec::new(),
             told: None,
-            spare: None,
         };
-        if let (Some(first), End::Receiver) = (objects.first(), end) {
-            let name = first.name().replace("private", "spare");
-            // From the second removal on, the process keeps the segment.
-            (0..3).try_for_each(|_| use_spare(space, &name))?;
-            keeper.spare = Some((space.clone(), name));
-        }
         for object in objects {
             let mut object = object.clone();
             let handle = make(space, &mut object, end)?;
@@ -257,9 +248,6 @@ impl Keeper {
     }
 
     fn receive(&mut self, message: &[u8], skipped: &str) -> Result<(), String> {
-        if let Some((space, name)) = &self.spare {
-            use_spare(space, name)?;
-        }
         if let Some((_, Some(awaited))) = &mut self.told {
             at("told", "notification", awaited.wait_timeout(PATIENCE))?;
         }
@@ -285,25 +273,6 @@ impl Keeper {
         }
         Ok(())
     }
-}
-
-/// Makes, uses and removes a queue that only its owner may use.
-fn use_spare(space: &Namespace, name: &str) -> Result<(), String> {
-    let mut options = posix::OpenOptions::new();
-    options.read(true).write(true).create(true).exclusive(true);
-    options.max_messages(4).message_size(32).namespace(space);
-    let queue = at(name, "make", options.open(name))?;
-    if queue.attributes().messages != 0 {
-        return Err(format!("{name}: a new queue holds messages"));
-    }
-    at(name, "send", queue.try_send(b"spare", 5))?;
-    let received = at(name, "receive", queue.receive_vec())?;
-    if received.data != b"spare" {
-        return Err(format!("{name}: received {:?}", received.data));
-    }
-    at(name, "send", queue.try_send(b"left in the queue", 9))?;
-    drop(queue);
-    at(name, "unlink", posix::unlink_in(space, name))
 }
 
 /// Polls and receives until there is a message.

@@ -21,7 +21,6 @@ fn unlink(name: &[u8]) -> Result<c_int, c_int> {
         debug::explain("mq_unlink", name, &error);
         error.errno()
     })?;
-    kept::forget_closed(name);
     match umsg::posix::unlink_in(namespace, OsStr::from_bytes(name)) {
         Ok(()) => {
             kept::forget_removed(name);

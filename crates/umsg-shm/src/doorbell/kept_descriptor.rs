@@ -3,11 +3,14 @@
 
 use crate::sys::clock;
 use crate::sys::reserved_descriptors;
-pub(super) use crate::sys::reserved_descriptors::{Own, raise};
 use rustix::fs::fstat;
 use rustix::io;
-use std::os::fd::{BorrowedFd, RawFd};
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// The library's descriptors have high numbers, because programs expect low ones for themselves: above half of the limit, or above this number.
+const HIGH: u64 = 512;
 
 /// The file of a descriptor, and the time of the last check: a program may close the descriptor, and the number may then belong to another file.
 #[derive(Debug)]
@@ -77,5 +80,52 @@ impl Sighting {
             reserved_descriptors::unmark(number);
         }
         is_still
+    }
+}
+
+/// Moves a descriptor to a high number, if one is free.
+pub(super) fn raise(bell: OwnedFd) -> io::Result<Own> {
+    let most = crate::sys::limit::of_descriptors().unwrap_or(u64::MAX);
+    let least = (most / 2).min(HIGH) as RawFd;
+    Ok(Own::new(match io::fcntl_dupfd_cloexec(&bell, least) {
+        Ok(raised) => raised,
+        Err(_) => bell,
+    }))
+}
+
+/// A descriptor whose number is marked as the library's own as long as it is open.
+pub(super) struct Own(ManuallyDrop<OwnedFd>);
+
+impl Own {
+    pub(super) fn new(file: OwnedFd) -> Own {
+        reserved_descriptors::mark(file.as_raw_fd());
+        Own(ManuallyDrop::new(file))
+    }
+
+    /// Returns the number. The descriptor stays open and marked.
+    pub(super) fn into_number(self) -> RawFd {
+        ManuallyDrop::new(self).0.as_raw_fd()
+    }
+
+    /// # Safety
+    /// The number came from [`Own::into_number`], and no other `Own` has it.
+    pub(super) unsafe fn at(number: RawFd) -> Own {
+        // SAFETY: by this function's contract.
+        Own(ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(number) }))
+    }
+}
+
+impl AsFd for Own {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        // The mark is removed first: where the drop-in intercepts close(2), a marked number can't be closed.
+        reserved_descriptors::unmark(self.0.as_raw_fd());
+        // SAFETY: this runs once, and the value is not used afterwards.
+        unsafe { ManuallyDrop::drop(&mut self.0) };
     }
 }

@@ -47,8 +47,6 @@ pub mod rights;
 pub(crate) mod robust;
 pub(crate) mod scratch;
 #[cfg(not(loom))]
-pub mod sole_file;
-#[cfg(not(loom))]
 pub mod stack;
 #[cfg(not(loom))]
 pub mod stat;

@@ -2,9 +2,7 @@
 //! duplicate them, so a program that closes all unknown descriptors does no harm. A program that places a file at such a number gets the
 //! number, unless it is [pinned](pin). The library then opens another descriptor.
 
-use rustix::io;
-use std::mem::ManuallyDrop;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 /// Higher numbers belong to the program (the default of fs.nr_open is 1,048,576).
@@ -100,57 +98,6 @@ pub fn first_between(first: u32, last: u32) -> Option<u32> {
         at = (at / 64 + 1) * 64;
     }
     None
-}
-
-/// The library's descriptors have high numbers, because programs expect low ones for themselves: above half of the limit, or above this number.
-const HIGH: u64 = 512;
-
-/// Moves a descriptor to a high number, if one is free.
-pub(crate) fn raise(file: OwnedFd) -> io::Result<Own> {
-    let most = crate::sys::limit::of_descriptors().unwrap_or(u64::MAX);
-    let least = (most / 2).min(HIGH) as RawFd;
-    Ok(Own::new(match io::fcntl_dupfd_cloexec(&file, least) {
-        Ok(raised) => raised,
-        Err(_) => file,
-    }))
-}
-
-/// A descriptor whose number is marked as the library's own as long as it is open.
-#[derive(Debug)]
-pub(crate) struct Own(ManuallyDrop<OwnedFd>);
-
-impl Own {
-    pub(crate) fn new(file: OwnedFd) -> Own {
-        mark(file.as_raw_fd());
-        Own(ManuallyDrop::new(file))
-    }
-
-    /// Returns the number. The descriptor stays open and marked.
-    pub(crate) fn into_number(self) -> RawFd {
-        ManuallyDrop::new(self).0.as_raw_fd()
-    }
-
-    /// # Safety
-    /// The number came from [`Own::into_number`], and no other `Own` has it.
-    pub(crate) unsafe fn at(number: RawFd) -> Own {
-        // SAFETY: by this function's contract.
-        Own(ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(number) }))
-    }
-}
-
-impl AsFd for Own {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
-}
-
-impl Drop for Own {
-    fn drop(&mut self) {
-        // The mark is removed first: where the drop-in intercepts close(2), a marked number can't be closed.
-        unmark(self.0.as_raw_fd());
-        // SAFETY: this runs once, and the value is not used afterwards.
-        unsafe { ManuallyDrop::drop(&mut self.0) };
-    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{self, AtFlags, Dir, DirEntry, FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -298,15 +297,8 @@ pub(super) fn most_entries(queues: &Directory) -> Option<u64> {
 
 /// As [`most_entries`], for a directory that was opened a moment ago.
 fn most_entries_when_opened(queues: &Directory) -> Option<u64> {
-    // The device of a tmpfs, and 0 for none. Relaxed: the number is the whole message. It saves a system call.
-    static TMPFS: AtomicU64 = AtomicU64::new(0);
     let (at, _) = queues.locate("");
-    let device = queues.stat().st_dev;
-    if TMPFS.load(Ordering::Relaxed) != device {
-        is_in_tmpfs(at).ok().filter(|is| *is)?;
-        TMPFS.store(device, Ordering::Relaxed);
-    }
-    Some(entries_of(queues.stat()))
+    is_in_tmpfs(at).ok()?.then(|| entries_of(queues.stat()))
 }
 
 fn entries_of(tmpfs_directory: &fs::Stat) -> u64 {

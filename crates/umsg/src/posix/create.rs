@@ -4,7 +4,6 @@ use super::access::file_mode;
 use super::open::Opened;
 use super::options::OpenOptions;
 use super::queue::Queue;
-use super::recycle;
 use crate::error::OpenError;
 use crate::error::QueueError;
 use crate::last_close::{self, LastClose};
@@ -15,9 +14,7 @@ use crate::namespace::{
 use std::ffi::OsStr;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::sync::Arc;
 use umsg_shm::crash::crash_point;
-use umsg_shm::memory::Host;
 use umsg_shm::posix_engine::segment::{self, Layout, Policy};
 
 impl OpenOptions {
@@ -27,7 +24,7 @@ impl OpenOptions {
         name: &QueueName,
     ) -> Result<Opened, OpenError> {
         let unnamed = self.build(namespace, name, None)?;
-        self.publish(unnamed, (namespace, name))
+        self.publish(unnamed, name)
     }
 
     /// Creates a queue of this mode, whatever the umask, and fills the queue before naming it. No process sees a half-filled queue. If
@@ -46,7 +43,7 @@ impl OpenOptions {
         let unnamed = self.build(&namespace, &name, Some(mode))?;
         fill(&unnamed.queue)?;
         unnamed.check_quota(&namespace)?;
-        match self.publish(unnamed, (&namespace, &name))? {
+        match self.publish(unnamed, &name)? {
             Opened::Created(queue, _) | Opened::Existing(queue) => Ok(queue),
         }
     }
@@ -69,10 +66,6 @@ impl OpenOptions {
         if self.policy.remove_on_last_close {
             last_close::remove_some_unused(namespace)?;
         }
-        let plan = match mode {
-            None => recycle::plan(self, &layout, &limits),
-            Some(_) => None,
-        };
         let new = self.stage(namespace, limits.max_queues)?;
         crash_point!(CREATE_EMPTY);
         let label = self.provide_dead_letter_queue(namespace, &layout, new.file())?;
@@ -90,8 +83,7 @@ impl OpenOptions {
         let mut policy = self.policy.clone();
         policy.label = label.as_ref().map_or(0, NewDeadLetterLabel::number);
         let mut segment = segment::create(new.file(), layout, mode, &policy)?;
-        let host = namespace.host();
-        segment.count_in(host.clone());
+        segment.count_in(namespace.host());
         segment.set_file_mode(file_mode(mode));
         if self.policy.remove_on_last_close && self.counted {
             hold_unnamed(new.file()).map_err(|e| OpenError::from_errno("flock", e))?;
@@ -105,7 +97,6 @@ impl OpenOptions {
             label,
             queue,
             mode,
-            keeping: plan.map(|plan| (plan, host)),
         })
     }
 
@@ -120,24 +111,18 @@ impl OpenOptions {
     }
 
     /// Gives a queue its name.
-    pub(super) fn publish(
-        &self,
-        unnamed: Unnamed,
-        (namespace, name): (&Namespace, &QueueName),
-    ) -> Result<Opened, OpenError> {
+    pub(super) fn publish(&self, unnamed: Unnamed, name: &QueueName) -> Result<Opened, OpenError> {
         let Unnamed {
             new,
             label,
             queue,
             mode,
-            keeping,
         } = unnamed;
         let goes = self.policy.remove_on_last_close;
         let descriptor = match self.file_access() {
             // Only the opening that the creator maps holds a queue that is removed on the last close. The returned descriptor of such a
             // queue is another opening.
-            // So has a queue whose segment is kept.
-            FileAccess::ReadWrite if !goes && keeping.is_none() => None,
+            FileAccess::ReadWrite if !goes => None,
             other => Some(new.reopen(other, false)?),
         };
         let file = match goes {
@@ -148,13 +133,9 @@ impl OpenOptions {
         if let Some(label) = label {
             label.keep();
         }
-        let descriptor = match (descriptor, keeping) {
-            (Some(descriptor), Some((plan, host))) => {
-                plan.keep((namespace, name), file, &queue, host, mode);
-                descriptor
-            }
-            (Some(descriptor), None) => lower(file, descriptor)?,
-            (None, _) => file,
+        let descriptor = match descriptor {
+            Some(descriptor) => lower(file, descriptor)?,
+            None => file,
         };
         Ok(Opened::Created(queue, descriptor))
     }
@@ -230,8 +211,6 @@ pub(super) struct Unnamed {
     label: Option<NewDeadLetterLabel>,
     queue: Queue,
     mode: u32,
-    /// The plan to keep the segment, and the namespace's interface for it.
-    keeping: Option<(recycle::Plan, Arc<dyn Host>)>,
 }
 
 impl Unnamed {

@@ -2,7 +2,6 @@
 
 use super::options::OpenOptions;
 use super::queue::Queue;
-use super::recycle;
 use crate::error::{OpenError, UnlinkError};
 use crate::last_close;
 use crate::namespace::{
@@ -44,9 +43,6 @@ pub fn unlink(name: impl AsRef<OsStr>) -> Result<(), UnlinkError> {
 pub fn unlink_in(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<(), UnlinkError> {
     let name = QueueName::parse(name.as_ref())
         .map_err(|error| UnlinkError::Name(OpenError::from(error)))?;
-    if recycle::remove(namespace, &name) {
-        return Ok(());
-    }
     let labelled = Labelled::of(namespace, &name);
     namespace
         .unlink_queue_file(&name)

@@ -42,7 +42,6 @@ mod options;
 mod peek;
 mod pollable;
 mod queue;
-mod recycle;
 mod reservation;
 #[doc(hidden)]
 #[allow(unsafe_code, reason = "C's structures, and threads with attributes")]

@@ -4,7 +4,6 @@ use super::access::{Access, is_granted};
 use super::create::exists;
 use super::options::OpenOptions;
 use super::queue::Queue;
-use super::recycle;
 use crate::error::OpenError;
 use crate::last_close::{self, LastClose};
 use crate::namespace::{
@@ -118,15 +117,7 @@ impl OpenOptions {
         name: &QueueName,
     ) -> Result<Opened, OpenError> {
         for _ in 0..ATTEMPTS {
-            // A name that is taken makes the creation fail, so only a creation that would open an existing queue looks first.
-            let is_free = self.create && !self.exclusive && namespace.is_free(name);
-            if (is_free || self.create && self.exclusive)
-                && let Some(created) = recycle::create(self, namespace, name)
-            {
-                return Ok(created);
-            }
-            let is_free = is_free || self.create && namespace.is_free(name);
-            let found = match is_free {
+            let found = match self.create && namespace.is_free(name) {
                 true => Err(OpenError::NotFound),
                 false => self.open_existing(namespace, name),
             };
@@ -139,11 +130,7 @@ impl OpenOptions {
                 }
                 other => return Ok(Opened::Existing(other?)),
             }
-            let mut created = self.create_new(namespace, name);
-            if is_without_space(&created) && recycle::give_up_all() {
-                created = self.create_new(namespace, name);
-            }
-            match created {
+            match self.create_new(namespace, name) {
                 // Another process was first, and the next attempt opens its queue.
                 Err(OpenError::AlreadyExists) if !self.exclusive => {}
                 other => return other,
@@ -272,12 +259,6 @@ pub(super) enum Opened {
 #[cold]
 fn keeps_changing() -> OpenError {
     OpenError::from_errno("open", rustix::io::Errno::AGAIN)
-}
-
-fn is_without_space(created: &Result<Opened, OpenError>) -> bool {
-    created
-        .as_ref()
-        .is_err_and(|error| error.errno() == libc::ENOSPC)
 }
 
 fn set_nonblocking(descriptor: &OwnedFd) -> Result<(), OpenError> {

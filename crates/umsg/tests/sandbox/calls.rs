@@ -11,7 +11,6 @@ calls! {
     CALLS =
     bind: SYS_bind,
     dup3: SYS_dup3,
-    fallocate: SYS_fallocate,
     fchmod: SYS_fchmod,
     fchmodat: SYS_fchmodat,
     fcntl: SYS_fcntl,

@@ -30,8 +30,16 @@ const NEEDS: &[(&str, Which)] = &[
     ("dup3", Only(&["queue_of_last_user"])),
     (
         "fchmod",
-        // A queue's file of mode 0600 is made with its mode.
-        Only(&["namespace", "shared_form"]),
+        Only(&[
+            "many_long_messages",
+            "namespace",
+            "posix_create",
+            "queue_of_last_user",
+            "ring_descriptor",
+            "ring_named",
+            "ring_wait",
+            "shared_form",
+        ]),
     ),
     (
         "fchmodat",
@@ -79,7 +87,6 @@ const NEEDS: &[(&str, Which)] = &[
             "many_long_messages",
             "namespace",
             "posix_create",
-            "posix_in_a_row",
             "queue_of_last_user",
             "ring_descriptor",
             "ring_named",
@@ -124,7 +131,7 @@ const NEEDS: &[(&str, Which)] = &[
     ("socketpair", Only(&["ring_unnamed"])),
     ("statx", Only(&["shared_form"])),
     ("symlinkat", Only(&["sysv_create", "sysv_private"])),
-    ("unlinkat", Only(&["posix_in_a_row", "posix_unlink"])),
+    ("unlinkat", Only(&["posix_unlink"])),
 ];
 
 /// The expected result of a path where a system call is refused.

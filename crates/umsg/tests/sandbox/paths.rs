@@ -36,7 +36,7 @@ macro_rules! paths {
 }
 
 paths! {
-    namespace, posix_create, posix_in_a_row, posix_open, posix_unlink, posix_list, send_and_receive, wait_for_message, wait_for_room, many_long_messages,
+    namespace, posix_create, posix_open, posix_unlink, posix_list, send_and_receive, wait_for_message, wait_for_room, many_long_messages,
     notify_by_signal, notify_by_function, poll_queue, send_after_death, queue_of_last_user, sysv_private, sysv_create,
     sysv_wait, sysv_poll, sysv_list, ring_named, ring_unnamed, ring_wait, ring_descriptor, sweep, lease, shared_form,
 }
@@ -111,21 +111,6 @@ fn namespace(namespace: &Namespace) -> Outcome {
 fn posix_create(namespace: &Namespace) -> Outcome {
     let queue = create(namespace, "/new")?;
     pass_one(&queue);
-    Ok(())
-}
-
-/// Makes queues of the segments of removed ones, where the calls for that are not refused.
-fn posix_in_a_row(namespace: &Namespace) -> Outcome {
-    for _ in 0..5 {
-        let mut options = options(namespace);
-        options.create(true).max_messages(4).message_size(3_000);
-        let queue = options.open("/row")?;
-        queue.try_send(&[7; 3_000], 1).expect("room");
-        queue.try_send(b"second", 2).expect("room");
-        assert_eq!(queue.receive_vec().expect("a message").data, b"second");
-        drop(queue);
-        posix::unlink_in(namespace, "/row")?;
-    }
     Ok(())
 }
 

@@ -14,11 +14,12 @@ use std::time::Duration;
 use umsg::Namespace;
 
 /// Made after deaths, by repairs, by processes with more threads or users, or where another call was refused: by no path as it is traced.
-const IN_OTHER_STATES: [&str; 8] = [
+const IN_OTHER_STATES: [&str; 9] = [
     "/proc",
     "cachestat",
     "membarrier",
     "mincore",
+    "renameat2",
     "sched_getattr",
     "setfsuid",
     "tgkill",

@@ -18,19 +18,9 @@ pub fn create(
 ) -> Result<Segment, AttachError> {
     set_length(file, layout.len)?;
     let mut segment = Segment::map(file, layout)?;
-    for (offset, len) in first_pages(&layout) {
-        segment.populate(offset, len)?;
-    }
-    fill_in(&segment, mode);
-    policy.write(&segment.fixed().rules);
-    segment.set_policy(policy.clone());
-    Ok(segment)
-}
-
-/// The pages that are real in a new segment, in order: offsets and lengths in bytes.
-pub(super) fn first_pages(layout: &Layout) -> [(usize, usize); 8] {
-    [
-        (0, size_of::<Fixed>().next_multiple_of(PAGE)),
+    let slots = (PAGE / layout.cell_len).min(layout.slots);
+    for (offset, len) in [
+        (0, size_of::<Fixed>()),
         (layout.levels, PAGE),
         (layout.fifos, PAGE),
         (layout.nodes, PAGE),
@@ -39,14 +29,18 @@ pub(super) fn first_pages(layout: &Layout) -> [(usize, usize); 8] {
         // A lease is a way to empty a queue whose file system is full: the first lease must need no memory.
         (layout.lease_records, PAGE),
         (layout.cells, PAGE),
-    ]
+    ] {
+        segment.populate(offset, len)?;
+    }
+    fill_in(&segment, slots, mode);
+    policy.write(&segment.fixed().rules);
+    segment.set_policy(policy.clone());
+    Ok(segment)
 }
 
-/// Fills in a segment whose first pages are real, and zero.
-pub(super) fn fill_in(segment: &Segment, mode: u32) {
+fn fill_in(segment: &Segment, slots: usize, mode: u32) {
     let fixed = segment.fixed();
     let layout = segment.layout();
-    let slots = (PAGE / layout.cell_len).min(layout.slots);
     // Relaxed throughout: no other process sees the segment before its file is linked.
     for slot in 0..slots {
         segment.ring_at(slot).store(slot as u32, Ordering::Relaxed);

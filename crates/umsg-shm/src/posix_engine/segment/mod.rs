@@ -38,8 +38,6 @@ mod policy;
 mod priorities;
 mod published;
 mod receiver;
-#[cfg(not(loom))]
-mod recreate;
 mod ring;
 mod run;
 mod sender;
@@ -70,8 +68,6 @@ pub use policy::OnFull;
 pub use policy::{Policy, Rules};
 pub(crate) use priorities::Priorities;
 pub use receiver::LEVEL1;
-#[cfg(not(loom))]
-pub use recreate::Vacant;
 pub use ring::Ring;
 pub use run::has_begun;
 pub(crate) use wait_flags::{ARMED, POLLED};
