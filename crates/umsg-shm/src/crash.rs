@@ -218,11 +218,6 @@ points! {
     NOTICE_UNTOLD;
     /// A process has raised its signal and not said so: the sender that fired it sees that it is dead.
     NOTICE_RAISED;
-    /// A sender has taken the proof of another process's registration, and has not raised the signal: that process finds the sender dead and
-    /// raises the signal.
-    PROOF_TAKEN;
-    /// A sender has raised another process's signal and not said so: that process raises the signal again.
-    PROOF_RAISED;
     /// A repair has found out which slots are in use.
     REPAIR_SURVEYED;
     /// A repair has emptied the lists of the store.

@@ -40,7 +40,6 @@ pub mod memory;
 #[cfg(loom)]
 mod model;
 pub mod posix_engine;
-pub mod proof;
 #[cfg(not(loom))]
 #[allow(
     unsafe_code,

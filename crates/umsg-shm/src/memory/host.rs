@@ -1,6 +1,5 @@
 //! The requests of the engines to the namespace of a queue's file. The engines know neither its path nor its names.
 
-use super::MappedProofs;
 use crate::fault::AttachError;
 use rustix::io;
 use std::fmt::Debug;
@@ -34,13 +33,6 @@ pub trait Host: Debug + Send + Sync + UnwindSafe + RefUnwindSafe {
     /// # Errors
     /// `Unregistered`.
     fn join(&self) -> Result<(), AttachError>;
-
-    /// Gives this process's liveness file its proof page. None if the process has no such file, or the file can have no page.
-    fn make_proofs(&self) -> Option<MappedProofs>;
-
-    /// Maps the proof page of another process. None if there is none, or a process of another user than the caller's effective user may have
-    /// written it.
-    fn proofs_of(&self, life: u32) -> Option<MappedProofs>;
 
     /// Opens a poll FIFO that belongs to the caller.
     ///

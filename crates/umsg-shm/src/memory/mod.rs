@@ -2,13 +2,11 @@
 
 mod file;
 mod host;
-mod proofs;
 mod segment;
 mod view;
 
 pub use file::{OUT_OF_RANGE, fnv, set_length};
 pub use host::{FifoName, Host, NOT_OURS};
-pub use proofs::MappedProofs;
 pub use segment::{Format, Regions, Segment};
 pub use view::View;
 

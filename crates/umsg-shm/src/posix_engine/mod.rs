@@ -148,12 +148,6 @@ impl Engine {
         self.identity
     }
 
-    /// Returns the namespace of the queue, for the engine that opened it.
-    #[cfg(not(loom))]
-    pub fn host(&self) -> Option<&std::sync::Arc<dyn crate::memory::Host>> {
-        self.segment.counted_in()
-    }
-
     pub fn set_notifier(&mut self, notifier: Notifier) {
         self.notifier = Some(notifier);
     }

@@ -92,8 +92,6 @@ pub struct Claim {
     pub what: What,
     pub signal: u32,
     pub ticket: u64,
-    /// The number of the slot that proves the registration to senders of this user; 0 for none.
-    pub proof: u32,
 }
 
 /// The reason why a process could not register.
@@ -323,12 +321,7 @@ impl Engine {
         let (index, notice) = self.free_notice(receiving)?;
         let birth = liveness::birth(self.segment(), || process::birth(me.pid()));
         let means = (claim.what as u32, claim.signal);
-        notice.fill(
-            receiving,
-            (me.pid(), birth),
-            means,
-            (claim.ticket, claim.proof),
-        );
+        notice.fill(receiving, (me.pid(), birth), means, claim.ticket);
         crash_point!(NOTICE_FILLED);
         let registration = REGISTERED | (index * INDEX);
         self.set_registration(receiving, registration | EMPTY);

@@ -270,57 +270,7 @@ mod real {
         }
     }
 
-    /// Sends another process a signal in the same way.
-    ///
-    /// # Errors
-    /// Those of rt_sigqueueinfo(2): EPERM if the caller may not signal the process, ESRCH if there is none.
-    pub fn raise_in(
-        pid: u32,
-        (signal, value): (i32, usize),
-        (sender, uid): (u32, u32),
-    ) -> Result<(), Errno> {
-        match queue_to(pid, signal, value, (sender, uid)) {
-            0 => Ok(()),
-            _ => Err(Errno::from_raw_os_error(crate::sys::errno())),
-        }
-    }
-
-    /// Returns the real and the effective user of this process.
-    pub fn users() -> (u32, u32) {
-        let (mut real, mut effective, mut saved) = (0, 0, 0);
-        // SAFETY: the kernel fills three locals.
-        unsafe { libc::getresuid(&raw mut real, &raw mut effective, &raw mut saved) };
-        (real, effective)
-    }
-
-    /// Returns whether this process can gain the right to signal processes of all users, or the answer is unknown. Source: capget(2).
-    pub fn may_signal_all() -> bool {
-        /// Sources: linux/capability.h.
-        const VERSION_3: u32 = 0x2008_0522;
-        const CAP_KILL: u32 = 5;
-        let header = [VERSION_3, 0];
-        // Effective, permitted and inheritable, twice.
-        let mut sets = [0_u32; 6];
-        // SAFETY: the header of version 3 is followed by two structures of three words, for which there is room.
-        let done = unsafe { libc::syscall(libc::SYS_capget, header.as_ptr(), sets.as_mut_ptr()) };
-        done != 0 || sets[1] >> CAP_KILL & 1 != 0
-    }
-
-    /// Returns the effective user of a process, as far as /proc shows it: root for a process that its user may not trace.
-    pub fn shown_user(pid: u32) -> Option<u32> {
-        Stat::effective_user(pid)
-    }
-
-    /// Returns the PID and time namespaces in which this process's ids are valid; 0 for unknown.
-    pub fn home() -> u64 {
-        crate::sys::home::here()
-    }
-
     fn queue_to_self(signal: i32, value: usize, sender: u32, uid: u32) -> libc::c_long {
-        queue_to(thread::current().pid(), signal, value, (sender, uid))
-    }
-
-    fn queue_to(pid: u32, signal: i32, value: usize, (sender, uid): (u32, u32)) -> libc::c_long {
         const SI_MESGQ: i32 = -3;
         #[cfg(target_pointer_width = "64")]
         const _: () = assert!(
@@ -333,8 +283,15 @@ mod real {
             value,
             rest: [0; 12],
         };
-        // SAFETY: the kernel reads 128 bytes of siginfo, which is how long it is.
-        unsafe { libc::syscall(libc::SYS_rt_sigqueueinfo, pid, signal, &raw const info) }
+        // SAFETY: the kernel reads 128 bytes of siginfo, which is how long it is; the process is the caller's own.
+        unsafe {
+            libc::syscall(
+                libc::SYS_rt_sigqueueinfo,
+                thread::current().pid(),
+                signal,
+                &raw const info,
+            )
+        }
     }
 
     /// Makes the kernel deliver pending signals to the calling thread, as it does at the end of each system call.

@@ -7,7 +7,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use umsg_shm::fault::AttachError;
-use umsg_shm::memory::{FifoName, Host, MappedProofs};
+use umsg_shm::memory::{FifoName, Host};
 use umsg_shm::sys::clock;
 use umsg_shm::sys::liveness::UNREGISTERED;
 use umsg_shm::sys::stack::roomy;
@@ -82,14 +82,6 @@ impl Host for NamespaceHost {
     fn join(&self) -> Result<(), AttachError> {
         let joined = self.registry.as_ref().map_or(Ok(()), Registry::join);
         joined.map_err(|(call, errno)| AttachError::Unregistered { call, errno })
-    }
-
-    fn make_proofs(&self) -> Option<MappedProofs> {
-        self.registry.as_ref()?.make_proofs()
-    }
-
-    fn proofs_of(&self, life: u32) -> Option<MappedProofs> {
-        self.registry.as_ref()?.proofs_of(life)
     }
 
     fn open_fifo(&self, name: FifoName) -> io::Result<OwnedFd> {

@@ -40,7 +40,6 @@ use umsg_shm::sys::stack::roomy;
 use umsg_shm::sys::{life, process};
 
 const PREFIX: &str = ".life-";
-/// Other users look whether it is locked. None may write: the first page can hold proofs, see [`super::proofs`].
 const MODE: u32 = 0o644;
 /// So many files are made at most until one has a number that is free.
 const ATTEMPTS: usize = 64;
@@ -104,7 +103,7 @@ pub(super) fn is_life(name: &OsStr) -> bool {
     name.as_bytes().starts_with(PREFIX.as_bytes())
 }
 
-pub(super) fn name_of(number: u32) -> ShortPath {
+fn name_of(number: u32) -> ShortPath {
     ShortPath::new(format_args!("{PREFIX}{number:08x}"))
 }
 
@@ -129,7 +128,7 @@ impl Registry {
     }
 
     /// Opens the directory, if the path still leads to it.
-    pub(super) fn open(&self) -> io::Result<OwnedFd> {
+    fn open(&self) -> io::Result<OwnedFd> {
         let directory = open_directory(self.path.as_c_str())?;
         let stat = fs::fstat(&directory)?;
         match (stat.st_dev, stat.st_ino) == self.identity {
@@ -310,7 +309,7 @@ fn find(directory: impl AsFd, name: impl Arg, number: u32) -> io::Result<Option<
 }
 
 /// Returns the number that a file yields. None if it is no regular file.
-pub(super) fn number_of(file: BorrowedFd<'_>) -> io::Result<Option<u32>> {
+fn number_of(file: BorrowedFd<'_>) -> io::Result<Option<u32>> {
     let wanted = StatxFlags::TYPE | StatxFlags::INO | StatxFlags::BTIME;
     let stat = fs::statx(file, c"", AtFlags::EMPTY_PATH, wanted)?;
     if FileType::from_raw_mode(stat.stx_mode.into()) != FileType::RegularFile {

@@ -66,7 +66,6 @@ mod msg;
 mod names;
 mod open;
 mod poll_fifos;
-mod proofs;
 mod publish;
 mod queues;
 mod record;

@@ -8,14 +8,13 @@
 //! helper sleeps on the record until the end of its slice.
 
 use super::table::{Entry, Locked, Registrations, Stage, Table, existing};
-use super::{Deed, HELPER_SLICE, Notified, SETTLING, note_raised};
+use super::{HELPER_SLICE, Notified, SETTLING};
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use umsg_shm::lock::STOPPED;
 use umsg_shm::posix_engine::{Engine, Outcome};
-use umsg_shm::proof::Reclaimed;
 use umsg_shm::sys::clock::{self, Deadline};
 use umsg_shm::sys::futex;
 use umsg_shm::sys::mask::Masked;
@@ -119,39 +118,25 @@ impl Helper {
         }
     }
 
-    /// A registration of this helper that is over, and the sender that fired it unless it was taken away or a sender has raised the signal.
+    /// A registration of this helper that is over, and the sender that fired it unless it was taken away.
     fn next_due(&'static self) -> Option<(Entry, Option<Notified>)> {
         let mut locked = Locked::of(existing()?)?;
-        loop {
-            let entries = locked.registrations.entries.iter().enumerate();
-            let due = entries.filter(|(_, entry)| self.waits_for(entry));
-            let due = due.filter_map(|(position, entry)| match entry.outcome() {
-                Outcome::Armed => None,
-                Outcome::Fired { .. } if entry.is_taken() => None,
-                Outcome::Fired { pid, uid } => {
-                    Some((entry.ticket, position, Some(Notified { pid, uid })))
-                }
-                Outcome::Gone => Some((entry.ticket, position, None)),
-            });
-            // In the order in which they were made.
-            let (_, position, by) = due.min_by_key(|(ticket, ..)| *ticket)?;
-            let entry = &mut locked.registrations.entries[position];
-            if by.is_some() && !matches!(entry.stage, Stage::Told(_)) {
-                match entry.reclaim() {
-                    Reclaimed::Own => {}
-                    // A sender was first just now.
-                    Reclaimed::Taken(_) => continue,
-                    Reclaimed::Raised => entry.deed = Deed::Nothing,
-                }
+        let entries = locked.registrations.entries.iter().enumerate();
+        let due = entries.filter(|(_, entry)| self.waits_for(entry));
+        let due = due.filter_map(|(position, entry)| match entry.outcome() {
+            Outcome::Armed => None,
+            Outcome::Fired { pid, uid } => {
+                Some((entry.ticket, position, Some(Notified { pid, uid })))
             }
-            if by.is_some() {
-                // Before it is counted no more: see `any`.
-                SETTLING.fetch_add(1, Ordering::Relaxed);
-            } else if entry.was_raised_elsewhere() {
-                let _ = note_raised();
-            }
-            return Some((locked.remove(position), by));
+            Outcome::Gone => Some((entry.ticket, position, None)),
+        });
+        // In the order in which they were made.
+        let (_, position, by) = due.min_by_key(|(ticket, ..)| *ticket)?;
+        if by.is_some() {
+            // Before it is counted no more: see `any`.
+            SETTLING.fetch_add(1, Ordering::Relaxed);
         }
+        Some((locked.remove(position), by))
     }
 
     fn is_of(&self, entry: &Entry) -> bool {
@@ -180,11 +165,6 @@ impl Helper {
                     && let Some(word) = entry.engine.notice_word(index)
                     && let Some(place) = words.get_mut(len)
                 {
-                    let value = match entry.is_taken() {
-                        false => value,
-                        // A sender is about to raise the signal: until the end of the slice. Relaxed: the kernel compares it again.
-                        true => word.load(Ordering::Relaxed),
-                    };
                     *place = (word.as_ptr(), value);
                     len += 1;
                     engines.push(Arc::clone(&entry.engine));
@@ -192,7 +172,6 @@ impl Helper {
                 }
             }
             locked.note_watched(self, watched);
-            locked.registrations.proofs.serve(thread::current());
         }
         let deadline = match len {
             1 => Deadline::Never,

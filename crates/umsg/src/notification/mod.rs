@@ -8,12 +8,9 @@
 //! parent's registrations are not the child's.
 
 mod helper;
-mod peers;
-mod proofs;
 mod table;
 
 use helper::Helper;
-use proofs::Proven;
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -22,7 +19,6 @@ use umsg_shm::fault::Fault;
 use umsg_shm::lock::SLICE;
 use umsg_shm::posix_engine::segment::Notice;
 use umsg_shm::posix_engine::{Claim, Engine, Outcome, Refused, RegisterError, What};
-use umsg_shm::proof::{Proof, Reclaimed};
 use umsg_shm::sys::{process, required, thread};
 
 /// The sender of the message: process and real user. It can't be distinguished from the scribble of a peer.
@@ -125,12 +121,10 @@ pub(crate) fn register(engine: &Engine, identity: (u64, u64), deed: Deed) -> Res
     };
     locked.registrations.tickets += 1;
     let ticket = locked.registrations.tickets;
-    let proof = prove(&mut locked, engine, (ticket, identity), &deed);
     let claim = Claim {
         what: deed.what(),
         signal: deed.signal().cast_unsigned(),
         ticket,
-        proof: proof.map_or(0, |proof| proof.number),
     };
     locked.add(Entry {
         ticket,
@@ -139,7 +133,6 @@ pub(crate) fn register(engine: &Engine, identity: (u64, u64), deed: Deed) -> Res
         stage: Stage::Asked,
         deed,
         helper,
-        proof,
     });
     // A process that fires another registration of this process meanwhile wants the table.
     drop(locked);
@@ -173,34 +166,12 @@ pub(crate) fn register(engine: &Engine, identity: (u64, u64), deed: Deed) -> Res
     }
 }
 
-/// Proves a registration by a signal to senders of this process's user.
-fn prove(
-    locked: &mut Locked,
-    engine: &Engine,
-    (ticket, queue): (u64, (u64, u64)),
-    deed: &Deed,
-) -> Option<Proven> {
-    match *deed {
-        Deed::Signal { signal, value } if signal != 0 => {
-            let proof = Proof {
-                ticket,
-                queue,
-                signal,
-                value,
-            };
-            locked.registrations.proofs.offer(engine, &proof)
-        }
-        _ => None,
-    }
-}
-
 /// Registers this process at a queue for a thread that waits by itself. Answers the record and what its word says.
 pub(crate) fn register_to_wait(engine: &Engine) -> Result<(u32, u32), RegisterError> {
     let claim = Claim {
         what: What::Wait,
         signal: 0,
         ticket: 0,
-        proof: 0,
     };
     engine.register(thread::current(), &claim)
 }
@@ -284,20 +255,6 @@ pub(crate) fn concerns(me: &thread::Thread) -> bool {
     any() || (existing().is_some() && RAISED.load(Ordering::Relaxed) != me.raised.get())
 }
 
-/// Notes the signals of a queue's registrations that senders in other processes have raised.
-pub(crate) fn note_raised_elsewhere(engine: &Engine) {
-    let Some(mut locked) = existing().and_then(Locked::of) else {
-        return;
-    };
-    for entry in &mut locked.registrations.entries {
-        if engine.identity() == Some(entry.identity) && entry.was_raised_elsewhere() {
-            entry.stage = Stage::Told(Notified { pid: 0, uid: 0 });
-            entry.deed = Deed::Nothing;
-            let _ = note_raised();
-        }
-    }
-}
-
 /// Has the calling thread take the signals that were raised since it did so last: one that was raised on another processor is
 /// delivered at the end of a system call, and else a moment later.
 pub(crate) fn take_raised(me: &thread::Thread) {
@@ -340,10 +297,7 @@ pub(crate) fn is_armed(ticket: u64) -> bool {
 pub(crate) fn raise_own(engine: &Engine, index: u32, notice: &Notice, word: u32) -> bool {
     // A hint, which the table confirms.
     let is_own = notice.owner().0 == thread::current().pid();
-    if !is_own {
-        return peers::raise(engine, index, notice, word);
-    }
-    let Some(locked) = existing().and_then(Locked::of) else {
+    let Some(locked) = existing().filter(|_| is_own).and_then(Locked::of) else {
         return false;
     };
     let ticket = notice.ticket();
@@ -380,12 +334,8 @@ fn take_out(
         return false;
     };
     let entry = &mut locked.registrations.entries[position];
-    let reclaimed = entry.reclaim();
-    if let Reclaimed::Taken(_) = reclaimed {
-        return false;
-    }
     entry.stage = Stage::Told(Notified { pid, uid });
-    let helper = entry.helper.filter(|_| entry.is_to_be_called());
+    let helper = entry.helper;
     let signal = match entry.deed {
         Deed::Signal { signal, value } => {
             entry.deed = Deed::Nothing;
@@ -396,19 +346,16 @@ fn take_out(
     RAISING.set(RAISING.get() + 1);
     // Handlers are kept away while the table is locked, and this signal must be able to reach any thread.
     drop(locked);
-    match signal {
-        Some((signal, value)) if reclaimed == Reclaimed::Own => {
-            process::raise_for_message(signal, value, pid, uid);
-            note_raised_here();
-        }
-        // A sender in another process has raised it, and died.
-        Some(_) => drop(note_raised()),
-        None => {}
+    if let Some((signal, value)) = signal {
+        process::raise_for_message(signal, value, pid, uid);
+        note_raised_here();
     }
     engine.acknowledge_notice(index, armed);
     RAISING.set(RAISING.get() - 1);
     // Of a signal nothing is left to do. Its entry goes with the next registration, or at the end of the helper's slice.
-    helper.into_iter().for_each(Helper::call);
+    if signal.is_none() {
+        helper.into_iter().for_each(Helper::call);
+    }
     true
 }
 

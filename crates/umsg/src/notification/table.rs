@@ -10,12 +10,10 @@
 //! to the helper.
 
 use super::helper::{Helper, Running, Watched};
-use super::proofs::{Proofs, Proven};
 use super::{Deed, Notified};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use umsg_shm::posix_engine::{Engine, Outcome};
-use umsg_shm::proof::Reclaimed;
 use umsg_shm::sys::mask::Masked;
 use umsg_shm::sys::thread::{self, Thread};
 use umsg_shm::sys::{critical, process};
@@ -40,8 +38,6 @@ pub(super) struct Entry {
     pub(super) stage: Stage,
     pub(super) deed: Deed,
     pub(super) helper: Option<&'static Helper>,
-    /// The proof of a registration by a signal.
-    pub(super) proof: Option<Proven>,
 }
 
 impl Entry {
@@ -51,23 +47,6 @@ impl Entry {
             Stage::At(index, word) => self.engine.outcome(index, word),
             Stage::Told(Notified { pid, uid }) => Outcome::Fired { pid, uid },
         }
-    }
-
-    /// Returns whether a sender in another process is about to raise the signal.
-    pub(super) fn is_taken(&self) -> bool {
-        self.proof.is_some_and(Proven::is_taken)
-    }
-
-    /// Decides which process raises the signal of a fired registration, once: the caller has to if the answer is `Own`.
-    pub(super) fn reclaim(&self) -> Reclaimed {
-        self.proof.map_or(Reclaimed::Own, Proven::reclaim)
-    }
-
-    /// Returns whether a sender in another process has raised the signal, and freed the record.
-    pub(super) fn was_raised_elsewhere(&self) -> bool {
-        self.proof.is_some()
-            && matches!(self.stage, Stage::At(..))
-            && self.outcome() == Outcome::Gone
     }
 
     pub(super) fn withdraw(&self) -> bool {
@@ -91,10 +70,7 @@ impl Entry {
     fn is_done(&self) -> bool {
         match (&self.stage, &self.deed) {
             (Stage::Told(_), deed) => matches!(deed, Deed::Nothing),
-            _ => {
-                let needs_none = self.helper.is_none() && self.outcome() != Outcome::Armed;
-                needs_none || self.was_raised_elsewhere()
-            }
+            _ => self.helper.is_none() && self.outcome() != Outcome::Armed,
         }
     }
 
@@ -120,7 +96,6 @@ impl Entry {
 pub(super) struct Registrations {
     pub(super) entries: Vec<Entry>,
     pub(super) helpers: Vec<Running>,
-    pub(super) proofs: Proofs,
     pub(super) tickets: u64,
 }
 
@@ -206,8 +181,6 @@ impl Locked {
     pub(super) fn remove(&mut self, position: usize) -> Entry {
         let entry = self.registrations.entries.swap_remove(position);
         self.note_count();
-        // No sender raises the signal from now on. One that has taken the proof, by a forged record, does: once.
-        let _ = entry.reclaim();
         entry
     }
 

@@ -12,7 +12,6 @@ mod leases;
 mod lock;
 mod notification;
 mod priority;
-mod proof;
 mod repair_log;
 mod ring;
 mod ring_death;

@@ -28,7 +28,6 @@ fn register(queue: &Queue, me: &Thread, what: What) -> Result<Place, RegisterErr
         what,
         signal: 1,
         ticket: 0,
-        proof: 0,
     };
     queue.engine().register(me, &claim)
 }

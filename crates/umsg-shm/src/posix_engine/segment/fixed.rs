@@ -86,7 +86,7 @@ const _: () = {
 /// spare bytes, needs another [`VERSION`].
 #[cfg(not(loom))]
 const fn layout_hash() -> u32 {
-    use super::{Cell, Fifo, LeaseRecord, Node, Notice};
+    use super::{Cell, Fifo, LeaseRecord, Node};
     use std::mem::{offset_of, size_of};
     crate::memory::fnv(&[
         size_of::<Fixed>(),
@@ -113,7 +113,6 @@ const fn layout_hash() -> u32 {
         offset_of!(Fixed, repairs),
         offset_of!(ReceiverSide, doorbell),
         offset_of!(ReceiverSide, notices),
-        Notice::PROOF,
         super::cell::SHORT_CELL,
         super::cell::LONG_CELL,
         offset_of!(Cell, sequence),

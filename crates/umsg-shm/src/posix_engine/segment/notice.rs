@@ -41,15 +41,9 @@ pub struct Notice {
     ticket: AtomicU64,
     /// The process whose message fired it, and above 32 bits its real user; [`NOT_ASKED`] until a process has asked for that.
     sender: AtomicU64,
-    /// The number of the slot that proves the registration, in the proof page of the process: [`crate::proof`]. 0 for none.
-    proof: AtomicU32,
 }
 
 impl Notice {
-    /// The offset of `proof`, for the layout hash.
-    #[cfg(not(loom))]
-    pub(super) const PROOF: usize = std::mem::offset_of!(Notice, proof);
-
     /// Returns the state with its turn. The words written before it are visible to the caller.
     pub(crate) fn word(&self) -> u32 {
         self.word.load(Ordering::Acquire) & !WAITED
@@ -79,7 +73,7 @@ impl Notice {
         _: ReceiverHeld<'_>,
         (pid, birth): (u32, u64),
         (what, signal): (u32, u32),
-        (ticket, proof): (u64, u32),
+        ticket: u64,
     ) {
         // Relaxed: the word publishes them.
         self.what.store(what, Ordering::Relaxed);
@@ -87,7 +81,6 @@ impl Notice {
         self.pid.store(pid, Ordering::Relaxed);
         self.birth.store(birth, Ordering::Relaxed);
         self.ticket.store(ticket, Ordering::Relaxed);
-        self.proof.store(proof, Ordering::Relaxed);
     }
 
     /// Registers the process with which a free record was filled. Returns the new word.
@@ -140,12 +133,6 @@ impl Notice {
         // Relaxed: a hint, which the process itself confirms.
         let birth = self.birth.load(Ordering::Relaxed);
         (self.pid.load(Ordering::Relaxed), birth)
-    }
-
-    /// Returns the number of the slot that proves the registration; 0 for none.
-    pub fn proof(&self) -> u32 {
-        // Relaxed: a hint, which the slot confirms.
-        self.proof.load(Ordering::Relaxed)
     }
 
     /// Returns which of the registrations of that process this is.
