@@ -26,6 +26,7 @@ mod real {
         // Acquire: the answer belongs to the epoch. Two threads may find it out at once, and find the same.
         if epoch == 0 || of.load(Ordering::Acquire) != epoch {
             let found = parent::here().unwrap_or_else(find);
+            parent::note_learned();
             // Relaxed: whichever thread is first finds the same.
             let _ = FIRST.compare_exchange(0, found + 1, Ordering::Relaxed, Ordering::Relaxed);
             here.store(found, Ordering::Relaxed);

@@ -12,9 +12,13 @@
 //! was set meanwhile, the child asks /proc.
 //!
 //! libc's fork calls [`before_fork`] in the parent and [`after_fork`] in the child. The note of the latter is in the page that a fork wipes, so
-//! no grandchild takes the words for those of its parent. After the death of the parent no other process can be taken for it: a child
-//! belongs to an ancestor then, which has lived as long as the parent, or to the first process of its PID namespace. The latter has
-//! number 1. The parent had this number only if the namespace of the parent, and of all its children, ended with it.
+//! no grandchild takes the words for those of its parent. A dead parent is not mistaken for another process. Its children belong to an
+//! ancestor, which lived at the same time, or to the first process of the PID namespace, which has number 1. A parent with this number
+//! ends its namespace and all children when it dies.
+//!
+//! setns(2) moves a process itself to another time namespace. So a process notes the distances of its clocks when it learns its
+//! namespaces, and passes nothing on if they have changed. It also notes its number: a process that shares the memory of another one
+//! passes nothing on.
 
 use super::{clock, home, process};
 use rustix::time::{ClockId, clock_gettime};
@@ -39,6 +43,10 @@ static PARENT: Parent = Parent {
     distances: [const { AtomicI64::new(0) }; 2],
 };
 
+/// The process that learned its namespaces last, and the distances of its clocks at that time. Relaxed throughout, as above.
+#[cfg_attr(target_os = "linux", unsafe(link_section = ".data.umsg"))]
+static LEARNED: (AtomicU64, [AtomicI64; 2]) = (AtomicU64::new(0), [const { AtomicI64::new(0) }; 2]);
+
 /// A larger difference of two distances is a shift, in nanoseconds. A thread may lose its processor between two readings; then it asks
 /// /proc. A start time has ticks of 10 ms.
 const PRECISION: u64 = 100_000;
@@ -50,15 +58,37 @@ pub extern "C" fn before_fork() {
         // A child that passes on what it has from its parent keeps it for itself, too.
         _ => inherited().inspect(|_| keep()),
     };
-    let pid = known.map_or(0, |_| u64::from(std::process::id()));
+    let (own, now) = (u64::from(std::process::id()), distances());
+    let (of, then) = (&LEARNED.0, &LEARNED.1);
+    let is_valid = of.load(Ordering::Relaxed) == own && are_near(now, then);
+    let known = known.filter(|_| is_valid);
     if let Some((here, ahead)) = known {
         PARENT.here.store(here, Ordering::Relaxed);
         PARENT.ahead.store(ahead, Ordering::Relaxed);
-        for (word, distance) in PARENT.distances.iter().zip(distances()) {
-            word.store(distance, Ordering::Relaxed);
-        }
+        note(now, &PARENT.distances);
     }
+    let pid = known.map_or(0, |_| own);
     PARENT.pid.store(pid, Ordering::Relaxed);
+}
+
+/// Notes that this process has learned its namespaces.
+pub(super) fn note_learned() {
+    note(distances(), &LEARNED.1);
+    let own = u64::from(std::process::id());
+    LEARNED.0.store(own, Ordering::Relaxed);
+}
+
+fn note(distances: [i64; 2], words: &[AtomicI64; 2]) {
+    for (word, distance) in words.iter().zip(distances) {
+        word.store(distance, Ordering::Relaxed);
+    }
+}
+
+/// Returns whether no clock was shifted since the distances were noted.
+fn are_near(now: [i64; 2], noted: &[AtomicI64; 2]) -> bool {
+    let then = noted.iter().map(|word| word.load(Ordering::Relaxed));
+    let mut shifts = now.into_iter().zip(then);
+    shifts.all(|(now, then)| now.abs_diff(then) < PRECISION)
 }
 
 /// Notes in a forked child that the words are its parent's. To be called by pthread_atfork(3).
@@ -92,12 +122,7 @@ fn inherited() -> Option<(u64, u64)> {
         return None;
     }
     let parent = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
-    let then = PARENT
-        .distances
-        .iter()
-        .map(|word| word.load(Ordering::Relaxed));
-    let mut shifts = distances().into_iter().zip(then);
-    let is_same = parent as u64 == pid && shifts.all(|(now, then)| now.abs_diff(then) < PRECISION);
+    let is_same = parent as u64 == pid && are_near(distances(), &PARENT.distances);
     is_same.then(|| {
         let words = [&PARENT.here, &PARENT.ahead];
         words.map(|word| word.load(Ordering::Relaxed)).into()
@@ -259,5 +284,19 @@ mod tests {
             assert!(beyond(CLONE_NEWTIME, shifted, || inherited().is_none()));
         }
         assert!(beyond(CLONE_NEWTIME, || true, || inherited().is_some()));
+    }
+
+    #[test]
+    fn a_process_that_has_moved_to_another_time_namespace_passes_nothing_on() {
+        const CLONE_NEWTIME: c_int = 0x80;
+        let moved = || {
+            let namespace = std::fs::File::open("/proc/self/ns/time_for_children");
+            std::fs::write("/proc/self/timens_offsets", "monotonic 7 0\n").is_ok()
+                // SAFETY: moves a forked child, by a descriptor that is open.
+                && namespace.is_ok_and(|file| unsafe {
+                    libc::setns(std::os::fd::AsRawFd::as_raw_fd(&file), CLONE_NEWTIME) == 0
+                })
+        };
+        assert!(beyond(CLONE_NEWTIME, moved, || inherited().is_none()));
     }
 }
