@@ -170,7 +170,7 @@ impl Lock {
     ) -> Result<(Held<'a>, Left), LockError> {
         match self.lock_if_free(thread, lives) {
             Some(held) => Ok((held, Left::InOrder)),
-            None => self.lock_slow(thread, lives, deadline, &is_over),
+            None => self.lock_contended(thread, lives, deadline, &is_over),
         }
     }
 
@@ -207,8 +207,9 @@ impl Lock {
         })
     }
 
+    /// Takes the lock like [`lock_unless`](Self::lock_unless), after [`lock_if_free`](Self::lock_if_free) has failed.
     #[cold]
-    fn lock_slow<'a>(
+    pub(crate) fn lock_contended<'a>(
         &'a self,
         thread: &'a Thread,
         lives: &dyn Liveness,

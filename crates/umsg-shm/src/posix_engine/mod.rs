@@ -176,7 +176,7 @@ impl Engine {
         let lock = &self.segment.fixed().sender.lock;
         let mut loans = 0;
         loop {
-            match lock.lock(me, &self.segment, deadline) {
+            match lock.lock_contended(me, &self.segment, deadline, &|| false) {
                 Ok((held, Left::InOrder)) => return Ok(held),
                 Ok((held, Left::ByTheDead)) => {
                     recover::sender_side(held.sender(), &self.segment)?;
@@ -229,7 +229,7 @@ impl Engine {
         wakes: &mut DeferredWakes,
     ) -> Result<Held<'a>, Fault> {
         let lock = &self.segment.fixed().receiver.lock;
-        let mut attempt = lock.lock(me, &self.segment, deadline);
+        let mut attempt = lock.lock_contended(me, &self.segment, deadline, &|| false);
         if let Err(LockError::NoThread) = attempt {
             attempt = lock.lock_anyway(me, &self.segment, deadline);
         }

@@ -167,10 +167,11 @@ impl Engine {
         wakes: &mut DeferredWakes,
     ) -> Result<Held<'a>, Refused> {
         let lock = &self.fixed().control.lock;
-        let mut attempt = lock.lock_unless(me, &self.segment, deadline, || self.is_removed());
+        let is_over = || self.is_removed();
+        let mut attempt = lock.lock_contended(me, &self.segment, deadline, &is_over);
         if let Err(LockError::NoThread) = attempt {
             lock.take_from_impossible();
-            attempt = lock.lock_unless(me, &self.segment, deadline, || self.is_removed());
+            attempt = lock.lock_contended(me, &self.segment, deadline, &is_over);
         }
         match attempt {
             Ok((held, Left::InOrder)) => Ok(held),
