@@ -4,15 +4,16 @@
 //! distance from the thread pointer that the loader computes once (the initial-exec model of the ELF specification for thread-local storage).
 //! They take 16 bytes of the space that libc reserves for libraries which a program loads later. The words of a new thread are 0.
 //!
-//! In Miri, which runs no assembly, the words stay 0.
+//! In Miri, which runs no assembly, and on other processors the words stay 0.
 
 /// The word with the address of the calling thread's `Thread`.
 pub(crate) const THREAD: usize = 0;
 /// The word with the address of the calling thread's hazard pointer.
 pub(super) const RECORD: usize = 8;
 
-/// The symbol of the words. It has the version in its name, because a program may contain two versions of the library.
-#[cfg(not(miri))]
+/// The symbol of the words. It has the version in its name, because a program may contain two versions of the library. It is weak: a program
+/// may contain the library of one version twice, as a crate and as an archive.
+#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
 macro_rules! symbol {
     ($before:literal, $after:literal) => {
         concat!(
@@ -28,12 +29,12 @@ macro_rules! symbol {
     };
 }
 
-#[cfg(not(miri))]
+#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
 std::arch::global_asm!(
     ".pushsection .tbss.umsg_shm_local, \"awT\", %nobits",
     ".balign 8",
     symbol!(".hidden ", ""),
-    symbol!(".globl ", ""),
+    symbol!(".weak ", ""),
     symbol!("", ":"),
     ".zero 16",
     ".popsection",
@@ -45,7 +46,7 @@ std::arch::global_asm!(
 pub(crate) fn get<const WORD: usize>() -> usize {
     const { assert!(WORD <= RECORD) };
     let value: usize;
-    // SAFETY: reads one of the 16 bytes' words, which belong to the calling thread alone. Has no other effect.
+    // SAFETY: reads one of the two words, which belong to the calling thread alone: 16 bytes at a multiple of 8. Has no other effect.
     unsafe {
         std::arch::asm!(
             symbol!("mov {value}, qword ptr [rip + ", "@GOTTPOFF]"),
@@ -62,7 +63,7 @@ pub(crate) fn get<const WORD: usize>() -> usize {
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 pub(crate) fn set<const WORD: usize>(value: usize) {
     const { assert!(WORD <= RECORD) };
-    // SAFETY: writes one of the 16 bytes' words, which belong to the calling thread alone.
+    // SAFETY: writes one of the two words, which belong to the calling thread alone: 16 bytes at a multiple of 8.
     unsafe {
         std::arch::asm!(
             symbol!("mov {place}, qword ptr [rip + ", "@GOTTPOFF]"),
@@ -81,7 +82,7 @@ pub(crate) fn set<const WORD: usize>(value: usize) {
 pub(crate) fn get<const WORD: usize>() -> usize {
     const { assert!(WORD <= RECORD) };
     let value: usize;
-    // SAFETY: reads one of the 16 bytes' words, which belong to the calling thread alone. Has no other effect.
+    // SAFETY: reads one of the two words, which belong to the calling thread alone: 16 bytes at a multiple of 8. Has no other effect.
     unsafe {
         std::arch::asm!(
             symbol!("adrp {value}, :gottprel:", ""),
@@ -102,7 +103,7 @@ pub(crate) fn get<const WORD: usize>() -> usize {
 #[cfg(all(target_arch = "aarch64", not(miri)))]
 pub(crate) fn set<const WORD: usize>(value: usize) {
     const { assert!(WORD <= RECORD) };
-    // SAFETY: writes one of the 16 bytes' words, which belong to the calling thread alone.
+    // SAFETY: writes one of the two words, which belong to the calling thread alone: 16 bytes at a multiple of 8.
     unsafe {
         std::arch::asm!(
             symbol!("adrp {place}, :gottprel:", ""),
@@ -119,17 +120,17 @@ pub(crate) fn set<const WORD: usize>(value: usize) {
     }
 }
 
-/// As on a processor, but the words stay 0.
-#[cfg(miri)]
+/// Returns 0.
+#[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
 pub(crate) fn get<const WORD: usize>() -> usize {
     0
 }
 
-/// As on a processor, but the words stay 0.
-#[cfg(miri)]
+/// Does nothing.
+#[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
 pub(crate) fn set<const WORD: usize>(_: usize) {}
 
-#[cfg(all(test, not(miri)))]
+#[cfg(all(test, any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
 mod tests {
     use super::{RECORD, THREAD, get, set};
 
