@@ -20,8 +20,7 @@ pub(crate) fn inherited() {
     let Ok(directory) = rustix::fs::open("/proc/self/fd", flags, Mode::empty()) else {
         return;
     };
-    // Linux 6.2 and later say how many descriptors there are, earlier ones 0.
-    let count = rustix::fs::fstat(&directory).map_or(0, |status| status.st_size as usize);
+    let count = count_of(&directory);
     if count == 0 {
         look_at_listed(&directory);
         return;
@@ -29,7 +28,8 @@ pub(crate) fn inherited() {
     let mut found = 0;
     for number in 0..FEW {
         found += usize::from(look_at(number));
-        if found == count {
+        // Another thread may open a descriptor meanwhile, which must not count for a higher one.
+        if found == count && count_of(&directory) == count {
             return;
         }
     }
@@ -39,6 +39,11 @@ pub(crate) fn inherited() {
         let _ = rustix::fs::seek(&directory, SeekFrom::Start(0));
         look_at_listed(&directory);
     }
+}
+
+/// Returns the number of descriptors, which Linux 6.2 and later tell as the size of the directory; earlier ones tell 0.
+fn count_of(directory: impl AsFd) -> usize {
+    rustix::fs::fstat(directory).map_or(0, |status| status.st_size as usize)
 }
 
 /// Enters the queues among the descriptors that a directory of /proc lists from its present place on. Returns the number of descriptors.

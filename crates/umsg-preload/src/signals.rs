@@ -60,10 +60,10 @@ const OURS: c_int = libc::SA_SIGINFO | libc::SA_RESETHAND;
 /// Makes the library call [`begin`] before each mapping of a queue.
 #[inline(always)]
 pub(crate) fn announce() {
-    // Relaxed: code exists from the start.
-    if !ANNOUNCED.load(Ordering::Relaxed) {
+    // Acquire and release: a thread that skips the announcement sees it. Otherwise it might map a queue without the handler.
+    if !ANNOUNCED.load(Ordering::Acquire) {
         umsg::signals::guard_mappings(begin);
-        ANNOUNCED.store(true, Ordering::Relaxed);
+        ANNOUNCED.store(true, Ordering::Release);
     }
 }
 
