@@ -1,7 +1,7 @@
 //! `cargo xtask instructions`: counts the instructions of sends and receives, and compares them with the counts that were accepted.
 //!
 //! gungraun runs `crates/umsg/benches/instructions.rs` under callgrind. A count depends on the code, the compiler and the processor's features that
-//! libc chooses its functions by, not on the load of the machine. So another compiler than that of the accepted counts only gets advice.
+//! libc chooses its functions by, not on the load of the machine. With another compiler than that of the accepted counts, the command only advises.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,7 +17,7 @@ use crate::workspace::Workspace;
 const ACCEPTED: &str = "docs/instructions.json";
 /// The version of gungraun in `crates/umsg/Cargo.toml`: library and runner must agree.
 const RUNNER: &str = "0.20.0";
-/// By how much a count may grow, in percent.
+/// The permitted growth of a count, in percent.
 const GROWTH: u64 = 3;
 
 /// The options of the command.
@@ -49,6 +49,11 @@ pub fn run(workspace: &Workspace, options: Options) -> Result<()> {
         return fs::write(&page, text).context(page.display());
     }
     let accepted = Counts::read(&page)?;
+    if !counts.calls.keys().eq(accepted.calls.keys()) {
+        return Err(Failure::new(format!(
+            "{ACCEPTED} has other calls than the benchmark. Run cargo xtask instructions --accept."
+        )));
+    }
     let grown = counts.compare(&accepted, !options.json);
     if grown.is_empty() {
         return Ok(());
@@ -98,11 +103,20 @@ impl Counts {
     fn read(page: &Path) -> Result<Self> {
         let text = fs::read_to_string(page).context(page.display())?;
         let value: Value = serde_json::from_str(&text).context(page.display())?;
-        let calls = value["instructions"].as_object();
+        Self::from_json(&value)
+            .ok_or_else(|| Failure::new(format!("{}: no compiler or no counts", page.display())))
+    }
+
+    fn from_json(value: &Value) -> Option<Self> {
         let count = |(call, count): (&String, &Value)| Some((call.clone(), count.as_u64()?));
-        Ok(Self {
-            compiler: value["compiler"].as_str().unwrap_or_default().to_owned(),
-            calls: calls.into_iter().flatten().filter_map(count).collect(),
+        let calls: Option<_> = value["instructions"]
+            .as_object()?
+            .iter()
+            .map(count)
+            .collect();
+        Some(Self {
+            compiler: value["compiler"].as_str()?.to_owned(),
+            calls: calls?,
         })
     }
 
@@ -110,16 +124,15 @@ impl Counts {
         json!({ "compiler": self.compiler, "instructions": self.calls })
     }
 
-    /// Returns the calls whose counts have grown too much, or have no accepted count.
+    /// Returns the calls whose counts have grown too much. Both have the same calls.
     fn compare(&self, accepted: &Self, prints: bool) -> Vec<&str> {
         let mut grown = Vec::new();
         for (call, &count) in &self.calls {
-            let before = accepted.calls.get(call).copied();
-            if before.is_none_or(|before| has_grown(before, count)) {
+            let before = accepted.calls[call];
+            if has_grown(before, count) {
                 grown.push(call.as_str());
             }
             if prints {
-                let before = before.map_or("none".to_owned(), |before| before.to_string());
                 println!("{call:<20} {count:>6} instructions, accepted {before:>6}");
             }
         }
@@ -181,7 +194,7 @@ fn instructions(summary: &Value) -> Option<(String, u64)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{has_grown, instructions};
+    use super::{Counts, has_grown, instructions};
     use serde_json::json;
 
     #[test]
@@ -189,6 +202,15 @@ mod tests {
         assert!(!has_grown(300, 309));
         assert!(has_grown(300, 310));
         assert!(!has_grown(300, 200));
+    }
+
+    #[test]
+    fn a_page_without_a_compiler_or_with_a_bad_count_is_refused() {
+        let page = json!({ "compiler": "rustc", "instructions": { "mq_send": 1 } });
+        assert_eq!(Counts::from_json(&page).unwrap().calls["mq_send"], 1);
+        assert!(Counts::from_json(&json!({ "instructions": { "mq_send": 1 } })).is_none());
+        let bad = json!({ "compiler": "rustc", "instructions": { "mq_send": "1" } });
+        assert!(Counts::from_json(&bad).is_none());
     }
 
     #[test]
