@@ -44,8 +44,8 @@ impl Engine {
         }
     }
 
-    /// Sends a message under the sender lock, if the lock is free and no process polls. Returns the refusal if it is not
-    /// sent; None if it was not tried.
+    /// Sends a message under the sender lock, if the lock is free and no process polls. An error has the refusal, or None if
+    /// no attempt was made.
     #[inline(always)]
     fn send_at_once(&self, me: &Thread, message: &[u8], key: usize) -> Result<(), Option<Refused>> {
         // A hint, read without the lock; the decision is made under it. Without the hint, each send to a polled queue
@@ -65,7 +65,7 @@ impl Engine {
         result
     }
 
-    /// As [`try_send`](Self::try_send), after an attempt that sent nothing.
+    /// Sends a message as [`try_send`](Self::try_send) does, after an attempt that sent nothing.
     #[inline(never)]
     fn try_send_slow(
         &self,
