@@ -96,7 +96,7 @@ impl Member<'_> {
     }
 }
 
-/// Runs one thread for each seat, in a separate process, for the budget and some time before it. `work` must return soon after the round is
+/// Runs one thread for each seat, in a separate process, for a warm-up and then the budget. `work` must return soon after the round is
 /// over.
 ///
 /// # Errors

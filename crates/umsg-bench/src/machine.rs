@@ -61,9 +61,9 @@ pub fn pin_to(cpus: &[usize]) -> Result<(), Failure> {
     }
 }
 
-/// Puts the calling process and its children before others, as the published test does; true if the
-/// system lets us. Where the scheduler shares the CPU among sessions first (autogroup), that takes a
-/// session of our own, and its place among the others.
+/// Gives the calling process and its children the highest nice priority, as the published test does. Returns whether
+/// the system permits it. If the scheduler shares the CPU among sessions first (autogroup), the process also begins a
+/// session of its own and raises that session's priority.
 pub fn hurry() -> bool {
     // SAFETY: neither call touches memory; setsid fails harmlessly where we lead a session already;
     // 0 is the calling process.

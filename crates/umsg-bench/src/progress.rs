@@ -17,8 +17,8 @@ pub struct Progress {
     at: Cell<usize>,
     /// Before each line.
     place: RefCell<String>,
-    /// The rounds of the row that is measured; hidden if standard error is no terminal. No thread draws it, which would
-    /// disturb what is measured.
+    /// The rounds of the row that is measured; hidden if standard error is no terminal. No background thread draws
+    /// it: such a thread would disturb the measurement.
     bar: ProgressBar,
 }
 

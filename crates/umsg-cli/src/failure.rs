@@ -328,7 +328,12 @@ impl Explain for sysv::OpenError {
             sysv::OpenError::TooManyQueues(_) => MSGMNI,
             sysv::OpenError::Segment(
                 SegmentError::NoAddressSpace { .. } | SegmentError::FileTooLarge { .. },
-            ) => return with_hint(self, "`umsg limits --max-qbytes` makes new queues smaller"),
+            ) => {
+                return with_hint(
+                    self,
+                    "a lower `umsg limits --max-qbytes` makes new queues need less address space",
+                );
+            }
             sysv::OpenError::Segment(error) => return with_segment_hint(self, error),
             sysv::OpenError::Queue(error) => return with_queue_hint(self, *error),
             _ => return self.to_string(),

@@ -23,7 +23,7 @@ impl Nightly {
         })
     }
 
-    /// If it is installed with some components; else what to do.
+    /// Returns the nightly toolchain if it has these components, otherwise the remedy.
     pub fn with(components: &[&str]) -> Result<Nightly, String> {
         let nightly = Nightly::find().ok_or(REMEDY)?;
         let mut list = Command::new("rustup");

@@ -92,7 +92,8 @@ impl Peer for Eventfd {
     }
 }
 
-/// The descriptors for writing and for reading, `N` bytes at a time. The process that forked has both, so that neither end is ever closed.
+/// The descriptors for writing and for reading, `N` bytes at a time. The parent keeps both ends open, so
+/// no child sees the end of the stream.
 pub struct Ends<const N: usize> {
     read: OwnedFd,
     write: OwnedFd,

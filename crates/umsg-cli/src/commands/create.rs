@@ -28,12 +28,12 @@ use crate::{place, streams, values};
 /// fails if the queue exists.
 ///
 /// --on-full sets the queue's overflow policy. --ttl, --max-deliveries and --dead-letter set how long the queue keeps messages,
-/// and where undelivered messages go. `umsg stat` counts the affected messages, and shows under "set aside" those for which the
-/// dead-letter queue has no room.
+/// and where undelivered messages go. `umsg stat` counts expired and undelivered messages. "set aside" counts those that
+/// wait for room in the dead-letter queue.
 ///
 /// A queue stays until a process removes it. With --remove-on-last-close the queue is removed when no process has it open any
 /// more. The last process removes the queue when that process closes it. If that process was killed, the next `umsg ls`, `umsg
-/// gc` or opening of the queue removes the queue. A new queue stays until a process opens it for the first time. `umsg send`
+/// gc` or opening of the queue removes the queue. A new queue that no process has opened yet is not removed. `umsg send`
 /// and `umsg recv` open the queue. Commands that only inspect the queue do not.
 ///
 /// --mode sets which users may receive (r) and send (w). The kernel enforces 0600, 0660 and 0666. Only the library enforces a

@@ -23,20 +23,21 @@ use crate::{place, progress, rights, streams};
 /// notifications, and pollers. The report shows past repairs, and the deaths that caused them.
 ///
 /// The first kind of problem is a process that is stopped in the middle of a call while other processes wait for it. The second
-/// kind is a lock whose owner does not exist or does not use the queue. The third kind is a lease, reservation, waiter or lock
-/// of a dead process. The fourth kind is corruption: bytes that no operation writes. Calls on a corrupted queue fail with
+/// kind is a lock that names an impossible thread, or a process that does not use the queue. The third kind is a lease, reservation, waiter or lock
+/// of a dead process. The fourth kind is corruption: byte values that no operation can have written. Calls on a corrupted queue fail with
 /// EBADMSG. The report lists the place in the file and the expected value of each such byte.
 ///
 /// A process uses the queue if it has the queue's file mapped. Only root can see the mappings of other users' processes. If the
-/// command cannot see the mappings of a process, --repair takes no lock from that process. A lock can name the wrong process:
-/// before you end a process, run the command as root.
+/// command cannot see the mappings of a process, --repair takes no lock from that process. An overwritten lock can name
+/// an innocent process. Before you end a process, run the command as root, which can verify the owner.
 ///
 /// Without --repair, the command takes no lock, waits for no process and changes nothing. The exit code is 0 if nothing is wrong, and 5 if there is a
 /// problem. The command names on standard error the queues that it can't inspect, such as queues of other users, and continues with the rest. With
 /// --all it also names links, FIFOs and directories that lie in the place of queues.
 ///
-/// Queues work without some system calls, but keep less than they promise. If the kernel or a sandbox refuses such a call, the report ends with its name
-/// and the consequence, which applies to all programs in the same sandbox. With --json, `refused` lists these calls. They are no problem of a queue.
+/// If the kernel or a sandbox refuses an optional system call, queues still work, but with weaker guarantees. The report then ends with the name of the
+/// call and the consequence, which applies to all programs in the same sandbox. With --json, `refused` lists these calls. Refused calls change neither
+/// `healthy` nor the exit code.
 ///
 /// With --json, each queue has `healthy`, which is true if the queue has no problem. The top-level `healthy` is true if the
 /// exit code is 0. If a queue is corrupted, `damaged` names the process that found the corruption first, and the time;

@@ -32,7 +32,7 @@ use crate::place;
 /// KEY and ID name a System V queue, as key:0x1234 or id:32769. QBYTES is the maximum number of bytes of all messages in the queue.
 ///
 /// RING names a ring, as ring:/jobs. PID is the process that receives from the ring. STATE is open, disabled or closed, or dead if that process
-/// has died. OVERFLOW is the number of messages beyond ENTRIES.
+/// has died. ENTRIES is the capacity of the ring. OVERFLOW is the number of messages that wait beyond it now.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

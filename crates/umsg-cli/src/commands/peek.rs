@@ -24,7 +24,7 @@ const PREVIEW: usize = 60;
 /// For a System V queue, the command shows the messages of all types in order of arrival.
 ///
 /// POSITION counts from 0, the message that is received next. SENDER is a process id. SENT is the time since the message was
-/// sent. DELIVERED is the number of earlier deliveries: the receiver returned the message, or died while it held the lease.
+/// sent. DELIVERED counts earlier deliveries that failed: the receiver returned the message, or died while it held the lease.
 /// Leased messages that are not yet acknowledged are not shown. Characters that could control a terminal are escaped, and on a
 /// terminal long messages are cut.
 ///

@@ -22,8 +22,8 @@ pub struct Policy {
     /// ever]
     #[arg(long, value_name = "TIME", value_parser = values::time_to_live, allow_negative_numbers = true)]
     ttl: Option<Duration>,
-    /// Maximum number of deliveries of a message by lease; `umsg recv` leases. A message that returns from its last delivery
-    /// moves to --dead-letter [default: any number]
+    /// Maximum number of times that a message is leased; `umsg recv` takes leases, too. A message that is returned after its last
+    /// permitted delivery moves to --dead-letter [default: any number]
     #[arg(long, value_name = "N", value_parser = values::times, allow_negative_numbers = true, requires = "dead_letter")]
     max_deliveries: Option<u32>,
     /// The queue that gets messages that are too old or were delivered too often. If it does not exist, it is created with the

@@ -67,7 +67,7 @@ pub struct Run {
 /// The ways to wait, named as in UMSG_WAIT.
 #[derive(ValueEnum, Clone, Copy, Debug)]
 enum Wait {
-    /// Spin briefly as long as spinning saves time, then sleep
+    /// Spin briefly, then sleep; omit the spinning if it has not paid off lately
     Adaptive,
     /// Sleep at once: the least CPU time
     Blocking,

@@ -279,7 +279,7 @@ fn a_caught_signal_interrupts_a_poll_even_under_sa_restart(site: &Site) {
     expect_interrupted(site, libc::SA_RESTART);
 }
 
-/// Returns whether a poll for `events` continues while `act` is done some times.
+/// Expects a poll for `events` to stay blocked while `act` is done several times.
 fn expect_untold(site: &Site, queue: Queue<'_>, events: i16, act: impl Fn()) {
     let child = poller(site, queue, events);
     for _ in 0..20 {

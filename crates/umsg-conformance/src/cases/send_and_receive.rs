@@ -30,7 +30,7 @@ subject! { $ send_and_receive, send_and_receive_cases:
     messages_of_several_processes_each_arrive_once
 }
 
-/// Bytes that tell where they belong.
+/// Returns bytes that depend on the seed and on their position, so that misplaced bytes are noticed.
 fn pattern(seed: usize, length: usize) -> Vec<u8> {
     (0..length)
         .map(|at| (seed * 31 + at * 7 + at / 251) as u8)

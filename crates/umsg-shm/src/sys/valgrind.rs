@@ -34,7 +34,7 @@ pub(super) fn deregister_stack(StackId(id): StackId) {
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 fn answer(arguments: &[usize; 6]) -> usize {
     let mut answer = 0;
-    // SAFETY: the rotations add up to whole words, and a register is exchanged with itself. valgrind reads the arguments, and writes the
+    // SAFETY: the rotations are 128 bits together, so they leave the register as it was, and a register is exchanged with itself. valgrind reads the arguments, and writes the
     // answer's register.
     unsafe {
         std::arch::asm!(

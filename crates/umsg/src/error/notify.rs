@@ -35,7 +35,7 @@ pub enum NotifyError {
     },
     /// ENOMEM: this queue notified more than a thousand living processes that have not run since.
     #[error(
-        "1,032 processes have not yet handled a notification by this queue. Continue the stopped processes, or end them."
+        "1,032 processes that this queue notified have not run since. Continue or end those that are stopped."
     )]
     TooManyUntold,
     /// EAGAIN: a process was stopped inside an operation on the queue.

@@ -43,7 +43,7 @@ pub enum OpenError {
     /// EACCES: the mode grants some users only sending or only receiving, and the namespace refuses such modes, see
     /// [`Limits::enforced_modes`](crate::Limits::enforced_modes).
     #[error(
-        "mode {mode:04o} grants send-only or receive-only access, which this namespace refuses: give each class read and write or neither, or clear the limit enforced_modes"
+        "mode {mode:04o} grants send-only or receive-only access, which this namespace refuses: give owner, group and others each read and write access or none, or set enforced_modes to false"
     )]
     ModeNotEnforced {
         /// The mode, less the umask.
@@ -83,7 +83,7 @@ pub enum OpenError {
     /// EAGAIN: a process has been [removing](crate::posix::OpenOptions::remove_on_last_close) the queue for a second. That
     /// process was stopped or did not get a processor.
     #[error(
-        "a process has been removing the queue for a second, and may be stopped. Continue or end that process (`fuser` on the queue's file shows it)."
+        "a process has been removing the queue for a second, and is perhaps stopped. Continue or end that process (`fuser` on the queue's file shows it)."
     )]
     Leaving,
     /// The namespace can't be used.
@@ -105,7 +105,7 @@ fn raise(what: &str, value: u64, max: u64) -> &'static str {
     };
     match (value, max < most.into()) {
         (0, _) => "",
-        (_, true) => "; {max} is the namespace's limit, and the namespace's owner can raise it",
+        (_, true) => "; that is the namespace's limit, and the namespace's owner can raise it",
         (_, false) => "; no queue can have more",
     }
 }

@@ -44,8 +44,8 @@ pub(super) fn check(directory: &Directory, otherwise: Otherwise) -> Result<(), N
     }
 }
 
-/// By its record, or by all the directories that a maker makes: one of them may be in any directory. What can't be looked into is for
-/// others to judge, and so is where the caller would make nothing.
+/// Returns whether a directory is a namespace: it has a record, or all the directories that a maker makes. One of these may be in any directory.
+/// Where the caller can't look or would make nothing, the other checks decide.
 fn is_namespace(directory: &Directory) -> bool {
     if is(directory, record::NAME, FileType::RegularFile) {
         return true;

@@ -198,7 +198,7 @@ fn of_a_ring(error: &OpenError) -> String {
             return match found == expected {
                 true => "another build of umsg created the ring, with another layout of the same format: remove the ring".to_owned(),
                 false => format!(
-                    "the ring has format {found}, and this umsg reads format {expected}: remove it"
+                    "the ring has format {found}, and this version of umsg reads format {expected}: remove the ring"
                 ),
             };
         }

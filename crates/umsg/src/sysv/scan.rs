@@ -8,8 +8,8 @@
 //! | which queues there are | as long as the directory has the same times of change | each name that is made or removed changes them |
 //! | a mapping of a queue's header, in a process that asks twice within a second and handles SIGBUS | as long as the queue is there | counts change without a name's change, and are read each time |
 //!
-//! A file system's time advances in steps. So a directory that changed just before the scan could change again at the same time: the names of
-//! such a scan are read again. No lock is held during a scan, and none is waited for: a call that finds the kept scan in use scans itself, in a
+//! A file system's time advances in steps. So a directory that changed just before the scan could change again with the same time stamp: the names of
+//! such a scan are read again. No lock is held during a scan, and none is waited for: a call that finds the kept scan locked makes its own scan, in a
 //! signal handler or a forked child, too.
 //!
 //! A kept mapping keeps the memory of a removed queue until the process asks again, or ends.

@@ -63,8 +63,8 @@ pub fn publish(workspace: &Workspace, again: bool) -> Result<()> {
     readme::renew(workspace, DOCUMENT)
 }
 
-/// Builds iceoryx2, which is not of this workspace, as what `umsg-bench peers` loads. Where that can't be done, as without a network,
-/// it does without.
+/// Builds the plug-in for iceoryx2 that `umsg-bench peers` loads, outside of this workspace. If the build fails, for example without a
+/// network, the comparison omits iceoryx2.
 fn build_peers(steps: &mut Steps, workspace: &Workspace) -> Result<()> {
     let mut build = workspace.build_peers();
     let otherwise = "umsg-bench peers does without iceoryx2";

@@ -93,7 +93,7 @@ impl Rights {
     /// The version under which the caller is about to check a permission.
     ///
     /// RIGHTS. Acquire: pairs with the release in [`publish`](Self::publish). A reader of a version also reads the rights that
-    /// belong to it, or newer ones. Then the version is found to be outdated under the lock.
+    /// belong to it, or newer ones. If the rights are newer, the check under the lock finds the version outdated.
     #[inline(always)]
     pub fn version_to_check(&self) -> u32 {
         self.version.load(Ordering::Acquire)

@@ -74,7 +74,7 @@ impl Generator {
         }
     }
 
-    /// A set of the first worker's that the first queue is in.
+    /// Makes an epoll set of the first worker, and adds the first queue to it.
     pub(super) fn watching(&mut self) -> [Step; 2] {
         let make = Call::MakeSet {
             set: 0,
