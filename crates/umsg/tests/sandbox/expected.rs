@@ -30,16 +30,8 @@ const NEEDS: &[(&str, Which)] = &[
     ("dup3", Only(&["queue_of_last_user"])),
     (
         "fchmod",
-        Only(&[
-            "many_long_messages",
-            "namespace",
-            "posix_create",
-            "queue_of_last_user",
-            "ring_descriptor",
-            "ring_named",
-            "ring_wait",
-            "shared_form",
-        ]),
+        // A queue's file of mode 0600 is made with its mode.
+        Only(&["namespace", "shared_form"]),
     ),
     (
         "fchmodat",
