@@ -156,21 +156,9 @@ impl Lock {
         lives: &dyn Liveness,
         deadline: Deadline,
     ) -> Result<(Held<'a>, Left), LockError> {
-        self.lock_unless(thread, lives, deadline, || false)
-    }
-
-    /// Takes the lock like [`lock`](Self::lock), until `is_over` returns true. It is called after each slice of sleep; then the lock is not taken.
-    #[inline(always)]
-    pub(crate) fn lock_unless<'a>(
-        &'a self,
-        thread: &'a Thread,
-        lives: &dyn Liveness,
-        deadline: Deadline,
-        is_over: impl Fn() -> bool,
-    ) -> Result<(Held<'a>, Left), LockError> {
         match self.lock_if_free(thread, lives) {
             Some(held) => Ok((held, Left::InOrder)),
-            None => self.lock_contended(thread, lives, deadline, &is_over),
+            None => self.lock_contended(thread, lives, deadline, &|| false),
         }
     }
 
@@ -207,7 +195,8 @@ impl Lock {
         })
     }
 
-    /// Takes the lock like [`lock_unless`](Self::lock_unless), after [`lock_if_free`](Self::lock_if_free) has failed.
+    /// Takes the lock like [`lock`](Self::lock), after [`lock_if_free`](Self::lock_if_free) has failed, until `is_over` returns true. It is called
+    /// after each slice of sleep; then the lock is not taken.
     #[cold]
     pub(crate) fn lock_contended<'a>(
         &'a self,
