@@ -36,8 +36,8 @@ pub trait Leasable {
     fn sent(sent_at: u64) -> SystemTime;
 }
 
-/// A message that was received in place: nothing is copied, and nothing is lost if its receiver dies. See the aliases of the two
-/// kinds of queues, [`posix::Lease`](crate::posix::Lease) and [`sysv::Lease`](crate::sysv::Lease).
+/// A message that was received in place. The message is not copied, and is not lost if its receiver dies. For the aliases of the two kinds
+/// of queues, see [`posix::Lease`](crate::posix::Lease) and [`sysv::Lease`](crate::sysv::Lease).
 ///
 /// A lease belongs to a process. Any thread of the process may end it, in any order with other leases. The lease borrows the
 /// queue. A thread that outlives the borrow needs the queue in an `Arc`, or a scope ([`std::thread::scope`]).
@@ -70,7 +70,8 @@ impl<'q, Q: Leasable> Lease<'q, Q> {
                 is_open: AtomicBool::new(true),
             }),
             Err(fault) => {
-                // The process has not used the message yet, so the message goes back, unless more than its place is corrupted.
+                // The process has not used the message yet, so the message goes back. This fails only if the queue is corrupted elsewhere,
+                // too.
                 queue.expire(&handle);
                 Err(fault)
             }

@@ -59,7 +59,7 @@ mod real {
             Handlers(self.0.counted())
         }
 
-        /// Returns whether a call of the calling thread was to end, and clears that request.
+        /// Returns whether another thread has asked to end the calling thread's call, and clears that request.
         #[must_use]
         pub fn take_end(self) -> bool {
             self.0.take_wanted()

@@ -23,9 +23,9 @@
 //! ```
 //!
 //! A call first tries the operation. If there is no message, or no room, the call waits on the queue's
-//! [descriptor](crate::posix::Queue::pollable), which the runtime polls along with its sockets. Each attempt completes at once
-//! or does nothing. So a future that is dropped, by a time-out or by `select!`, has lost no message and has sent none. The other
-//! side needs no tokio: it can be a task, thread or process, with these calls or with any others.
+//! [descriptor](crate::posix::Queue::pollable), which the runtime polls along with its sockets. Each attempt completes at once or does
+//! nothing. So a future that is dropped, by a time-out or by `select!`, loses no message and sends none. The other side needs no tokio: it
+//! can be a task, thread or process, with these calls or with any others.
 //!
 //! Receiving from rings: [`AsyncRing`](crate::ring::AsyncRing).
 //!
@@ -55,9 +55,9 @@ impl Polled {
         }))
     }
 
-    /// Repeats an attempt, at once and whenever the queue may be ready for it, until the attempt gives a result. Returns
-    /// `interrupted` if the runtime shuts down. `may` says after a failed attempt whether a new attempt might succeed at once,
-    /// because a peer was stopped.
+    /// Repeats an attempt, at once and whenever the queue may be ready for it, until the attempt gives a result. Returns `interrupted` if
+    /// the runtime shuts down. After a failed attempt, `may` says whether a new attempt might succeed at once: an attempt also fails if a
+    /// peer was stopped.
     async fn until<T, E>(
         &self,
         interest: Interest,

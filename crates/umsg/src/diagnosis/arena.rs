@@ -67,7 +67,7 @@ struct Arena<'a> {
 /// The blocks of an arena, by the granules that head them.
 #[derive(Default)]
 struct Blocks {
-    /// Those in use: the slot that owns each, and its length in granules.
+    /// The blocks in use: the owning slot of each, and its length in granules.
     used: BTreeMap<u32, (u32, u32)>,
     free: BTreeMap<u32, Free>,
     /// Length of the last one.
@@ -225,7 +225,7 @@ fn check_roots(roots: &ArenaRoots, blocks: &Blocks, findings: &mut Findings) {
     );
 }
 
-/// Answers how many blocks are in a list.
+/// Returns the number of blocks in a list.
 fn check_list(
     head: &Guarded32,
     of: (usize, usize),

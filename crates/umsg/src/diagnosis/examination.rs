@@ -1,4 +1,5 @@
-//! The steps of a diagnosis, the same for both kinds of queue. What they look at is in [`posix`](super::posix) and [`sysv`](super::sysv).
+//! The steps of a diagnosis, the same for both kinds of queue. The parts that the steps examine are in [`posix`](super::posix) and
+//! [`sysv`](super::sysv).
 
 use super::findings::Findings;
 use super::locks::{self, Lock};
@@ -16,10 +17,10 @@ use std::time::Duration;
 /// The time after which a suspicious value is checked again.
 const AGAIN: Duration = Duration::from_millis(5);
 
-/// Looks at the queue in a file that is open for reading.
+/// Examines the queue in a file that is open for reading.
 ///
 /// # Errors
-/// `NotAQueue`, `OtherVersion`: there is nothing to diagnose; `NoMemory` if there is none for a copy.
+/// `NotAQueue`, `OtherVersion`: there is nothing to diagnose; `NoMemory` if the memory does not suffice for a copy.
 pub(super) fn examine<S: Subject>(
     file: BorrowedFd<'_>,
     namespace: &Namespace,
@@ -41,7 +42,7 @@ pub(super) fn examine<S: Subject>(
     let mut diagnosis = view.segment.describe(namespace);
     diagnosis.locks = locks;
     diagnosis.busy = !view.is_still;
-    // One second for all locks: a process that asks may be kept waiting by each of them.
+    // One second for all locks together: each stuck lock takes some of the time.
     let is_stuck = OnceCell::new();
     diagnosis.conclude(findings, |lock| {
         *is_stuck.get_or_init(|| view::is_stuck::<S>(file)) && lock.is_named_in(file)
@@ -49,7 +50,7 @@ pub(super) fn examine<S: Subject>(
     Ok(diagnosis)
 }
 
-/// A copy, and the states of its locks. A lock with an impossible word is made free in the copy, so that the data that it guards is still
+/// A copy, and the states of its locks. In the copy, a lock with an impossible word is made free. So the data behind such a lock is still
 /// checked.
 fn look<S: Subject>(
     file: BorrowedFd<'_>,
@@ -89,7 +90,7 @@ fn check<S: Subject>(
     if let Some(survey) = survey
         && !segment.is_held()
     {
-        // These look into the file once more.
+        // These checks read the file once more.
         let mut further = Findings::at(segment.address());
         arena::check(file, segment, &survey, &mut further);
         if findings.is_empty()

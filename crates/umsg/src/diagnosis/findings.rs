@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-/// A place in a queue's file that holds what no operation could have left there.
+/// A place in a queue's file with bytes that no operation could have left there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
@@ -36,7 +36,7 @@ impl Findings {
         }
     }
 
-    /// Something else is in `word` than expected.
+    /// Adds a finding: `word` differs from the expected value.
     pub(crate) fn add<T>(
         &mut self,
         check: &'static str,

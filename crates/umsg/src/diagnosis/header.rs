@@ -15,7 +15,7 @@ pub(super) struct Beginning {
 
 impl Beginning {
     /// # Errors
-    /// `NotAQueue` if the file can't be one, whatever may have been written over it.
+    /// `NotAQueue` if the file can't be a queue, not even an overwritten one.
     pub(super) fn read(file: BorrowedFd<'_>) -> Result<Beginning, OpenError> {
         let stat = rustix::fs::fstat(file).map_err(|e| OpenError::from_errno("fstat", e))?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
@@ -48,7 +48,7 @@ impl Beginning {
     /// Checks magic number, version and layout hash.
     ///
     /// # Errors
-    /// `NotAQueue` if neither magic number nor layout hash are those of such a queue; `OtherVersion` if it is one of another layout.
+    /// `NotAQueue` if both magic number and layout hash differ from those of such a queue; `OtherVersion` if the queue has another layout.
     pub(super) fn check_kind(
         &self,
         magic: u64,
@@ -88,7 +88,7 @@ impl Beginning {
             len,
             self.u64_at(said_at),
         );
-        // There is no word for it; the end of the file is where it is wrong.
+        // No word has a wrong value: the finding names the end of the file.
         findings.equal_at(
             "the file is as long as its header says",
             self.file_len.min(len),

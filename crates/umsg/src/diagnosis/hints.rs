@@ -1,5 +1,5 @@
-//! The hints of a POSIX queue: what each side remembers of the other, and whether a check pays off. No state follows from a hint, but
-//! processes act on it.
+//! The hints of a POSIX queue: each side's copies of words of the other side, and whether a check pays off. Processes act on hints, but no
+//! state of the queue depends on them.
 
 use super::findings::Findings;
 use super::ring::is_beyond;
@@ -8,15 +8,15 @@ use umsg_shm::posix_engine::segment::Segment;
 use umsg_shm::sync::{AtomicU32, Ordering};
 use umsg_shm::sys::clock;
 
-/// No process postpones a check of the holders for longer, in nanoseconds.
+/// The longest time by which a process postpones a check of the holders, in nanoseconds.
 const HOUR: u64 = 3_600_000_000_000;
 
 /// Permission bits, as chmod(2) knows them.
 const MODES: u32 = 0o7777;
 
-/// Checks the queue's permissions, as far as there is something to check. Of queues of both kinds.
+/// Checks the queue's permissions, for both kinds of queues.
 pub(super) fn check_mode(mode: &AtomicU32, findings: &mut Findings) {
-    // Relaxed: no process writes a copy.
+    // Relaxed: no process writes to the private copy.
     let found = mode.load(Ordering::Relaxed);
     if found > MODES {
         findings.add(
@@ -31,7 +31,7 @@ pub(super) fn check_mode(mode: &AtomicU32, findings: &mut Findings) {
 /// Checks the hints of the senders' side, while no thread holds a lock.
 pub(super) fn check_senders(segment: &Segment, findings: &mut Findings) {
     let words = segment.fixed().words();
-    // Relaxed throughout: no process writes a copy.
+    // Relaxed throughout: no process writes to the private copy.
     let load = Ordering::Relaxed;
     let (sent, freed) = (words.sent.load(load), words.freed.load(load));
     let seen = words.freed_seen.get();
@@ -54,7 +54,7 @@ pub(super) fn check_senders(segment: &Segment, findings: &mut Findings) {
     }
 }
 
-/// Checks when the holders are inspected next, and the list of free records. Of queues of both kinds.
+/// Checks the time of the next inspection of the holders, and the list of free records, for both kinds of queues.
 pub(super) fn check_holding(segment: &impl LeaseStore, findings: &mut Findings) {
     let roots = segment.roots_of_leases();
     let slots = segment.slots() as u32;

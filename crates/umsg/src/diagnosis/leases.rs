@@ -16,9 +16,9 @@ pub struct Hold {
     pub kind: HoldKind,
     /// The holder. A message that is set aside has none.
     pub who: Option<Process>,
-    /// Bytes of the message; of a reservation, of the room.
+    /// The length of the message, or of the reserved room, in bytes.
     pub bytes: u32,
-    /// The number of deliveries of the message, this time included.
+    /// The number of deliveries of the message, this one included.
     pub deliveries: u32,
     /// The time until the lease ends by itself. None if it does not.
     pub ends_in: Option<Duration>,
@@ -136,7 +136,7 @@ pub(super) fn check_list(segment: &impl LeaseStore, count: &Count, findings: &mu
         before,
         links.tail.get(),
     );
-    // Relaxed, here and below: no process writes a copy.
+    // Relaxed, here and below: no process writes to the private copy.
     findings.equal(
         "the number of holds is right",
         &links.len,
@@ -158,7 +158,7 @@ pub(super) fn check_list(segment: &impl LeaseStore, count: &Count, findings: &mu
     );
 }
 
-/// Every record that was ever used.
+/// All records that were ever used.
 pub(super) fn all<S: LeaseStore>(segment: &S) -> impl Iterator<Item = (u32, &leases::LeaseRecord)> {
     let used = segment
         .roots_of_leases()

@@ -30,8 +30,8 @@ pub struct Lock {
     pub offset: u64,
     /// The value of the word.
     pub word: u32,
-    /// The number of the life by which it names a process, once processes of several PID or time namespaces use the queue. Its file in the
-    /// namespace's directory is called `.life-` and this number in hexadecimal.
+    /// The number of the owner's life, if processes of several PID or time namespaces use the queue. The name of the life's file in the
+    /// namespace's directory is `.life-` and this number in hexadecimal.
     pub life: Option<u32>,
     /// True if the process of the named thread has the queue's file mapped, as a process in a call on the queue has. None if
     /// the lock names no thread, or if the mappings can't be seen: only root sees those of other users' processes.
@@ -44,15 +44,15 @@ pub struct Lock {
 pub enum Owner {
     /// The lock is free.
     Nobody,
-    /// This thread's; of one that is dead if the system has not marked the lock, which it does at a thread's death.
+    /// This thread owns the lock. If the thread is dead, the system has not marked the lock, as it does at the death of an owner.
     Thread(Process),
-    /// The holder of the receivers' lock, which needs both.
+    /// The lock is lent to the holder of the receivers' lock, which needs both locks.
     Receiver,
     /// The lock belongs to a thread that died holding it, and no process has taken it since. The process is named if it is
     /// known.
     Died(Option<Process>),
-    /// No possible owner: the lock says that it is lent but no thread lends it, or it has an impossible thread id. A process has overwritten
-    /// it.
+    /// No possible owner: the lock is marked as lent although no thread lends it, or holds an impossible thread id. A process has
+    /// overwritten the lock.
     Impossible,
     /// The lock names this thread, whose process does not have the queue's file mapped and so is in no call: a process has overwritten the
     /// lock.
@@ -95,12 +95,12 @@ impl Lock {
         }
     }
 
-    /// Returns whether its word says what can't be.
+    /// Returns whether the lock's word is impossible.
     pub(super) fn is_wrong(&self) -> bool {
         matches!(self.owner, Owner::Impossible | Owner::Stranger(_))
     }
 
-    /// Returns whether it says that it is lent, which a call that holds the receivers' lock has to take back.
+    /// Returns whether the lock is marked as lent. A call that holds the receivers' lock has to take such a loan back.
     pub(super) fn is_lent(&self) -> bool {
         is_lent(self.word) && self.side == Side::Senders
     }
@@ -112,7 +112,7 @@ impl Lock {
         read == Ok(now.len()) && u32::from_ne_bytes(now) & TID == self.word & TID
     }
 
-    /// Finds out whether the thread that it names has anything to do with the queue.
+    /// Finds out whether the named thread's process uses the queue.
     fn judge(&mut self, file: BorrowedFd<'_>, lives: &dyn Liveness, users: &Users) {
         let Owner::Thread(who) = &mut self.owner else {
             return;
@@ -124,7 +124,7 @@ impl Lock {
             return;
         }
         if who.life == Life::Dead && !users.are_ours() {
-            // Unknown means that it lives: its number may be that of a thread in another PID namespace.
+            // An unknown thread counts as living: its number may be that of a thread in another PID namespace.
             who.life = Life::Alive;
         } else if who.life != Life::Dead {
             let (who, tid) = (who.clone(), self.word & TID);
@@ -141,7 +141,7 @@ pub(super) fn is_settled(lock: &Word) -> bool {
     lock.word() & (TID | OWNER_DIED) == 0
 }
 
-/// Finds out which locks say what can't be. `is_still`: they were read at one moment.
+/// Finds the locks with impossible words. `is_still`: all words were read at one moment.
 pub(super) fn judge(
     locks: &mut [Lock],
     file: BorrowedFd<'_>,

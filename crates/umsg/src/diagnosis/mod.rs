@@ -1,7 +1,7 @@
 //! The diagnosis of a queue: blocked processes, the owners of its locks and whether they live, past repairs, wrong bytes, and advice.
 //!
-//! A diagnosis is made of a private copy of the queue's file. It takes no lock and changes nothing. It waits only a moment, until a queue in
-//! use is at rest. It trusts nothing that it reads: the file may hold any bytes, and be truncated meanwhile.
+//! A diagnosis examines a private copy of the queue's file. The diagnosis takes no lock and changes nothing. If the queue is in use, the
+//! diagnosis waits a moment for a state at rest. The file may hold any bytes, and may be truncated meanwhile.
 //!
 //! ```text
 //!   file --pread--> copy --+--> locks, blocked threads, holds, registrations --/proc--> who they are, and whether they live
@@ -24,9 +24,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-// `refused` asks the kernel, not a queue. The steps are `examination` and `repair`. Their interface to a queue is `subject`, implemented by `posix` and `sysv`. They check `header`
-// and `view` (a copy at rest); `ring`, `store`, `hints` of POSIX queues, `types` of System V queues; `slots`, `nodes`, `leases`, `arena` of
-// both; `rehearsal`. The results are `findings`, `problems`; `locks`, `repairs`, `pollers`, `who`, `users`.
+// `refused` asks the kernel, not a queue. The steps are `examination` and `repair`. Their interface to a queue is `subject`, implemented by
+// `posix` and `sysv`. The checks are `header` and `view` (a copy at rest); for POSIX queues `ring`, `store` and `hints`; for System V
+// queues `types`; for both `slots`, `nodes`, `leases`, `arena` and `rehearsal`. The results are in `findings`, `problems`, `locks`,
+// `repairs`, `pollers`, `process` and `users`.
 mod arena;
 mod examination;
 mod findings;
@@ -68,11 +69,11 @@ use crate::notification::NotifyKind;
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Diagnosis {
-    /// The contents of the queue. None if the header is so wrong that nothing else was checked.
+    /// The contents of the queue. None if the header is corrupted: then nothing else was checked.
     pub contents: Option<Contents>,
     /// The locks, and their owners.
     pub locks: Vec<Lock>,
-    /// Threads that wait in a call, waiters for messages first, in the order in which they are served.
+    /// Threads that wait in a call, in the order of service: first those that wait for messages, then those that wait for room.
     pub blocked: Vec<Blocked>,
     /// Messages, and room for messages, that processes hold.
     pub holds: Vec<Hold>,
@@ -86,7 +87,7 @@ pub struct Diagnosis {
     pub repairs: Vec<Repairs>,
     /// The queue is marked as damaged: the process that found it, and when.
     pub damage: Option<Damage>,
-    /// The queue was in use each time that it was looked at: the checks that need it at rest were left out.
+    /// The queue was in use at each attempt, so the checks that need a queue at rest were left out.
     pub busy: bool,
     /// All that is wrong, the worst first.
     pub problems: Vec<Problem>,
@@ -96,11 +97,11 @@ pub struct Diagnosis {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Contents {
-    /// Messages that are queued, and their bytes; of a ring those of their payloads.
+    /// The number of queued messages.
     pub messages: u64,
-    /// See [`messages`](Contents::messages).
+    /// The bytes of the queued messages; of a ring, the bytes of the payloads.
     pub bytes: u64,
-    /// The most of them: messages of a POSIX queue or a ring, bytes of a System V queue.
+    /// The queue's capacity: in messages for a POSIX queue or a ring, in bytes for a System V queue.
     pub capacity: u64,
 }
 

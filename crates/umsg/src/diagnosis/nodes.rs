@@ -1,4 +1,4 @@
-//! Blocked threads, and whether their lists make sense. Of queues of both kinds.
+//! Blocked threads, and whether their lists make sense, for both kinds of queues.
 
 use super::findings::Findings;
 use super::process::{Life, Process};
@@ -18,7 +18,7 @@ pub struct Blocked {
     pub who: Process,
     /// The event for which the thread waits.
     pub wait: Wait,
-    /// The time that it has waited, accurate to some milliseconds. A thread that got an offer in vain continues to wait.
+    /// The time that the thread has waited, accurate to some milliseconds. An offer that the thread did not accept does not end the wait.
     pub time: Duration,
     /// The thread got its message or room, and has not run since.
     pub served: bool,
@@ -28,9 +28,9 @@ pub struct Blocked {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Wait {
-    /// A message: of a System V queue one of these types, no longer than so many bytes.
+    /// A message. In a System V queue, the message must match in type and length.
     Message {
-        /// The wanted message; of a POSIX queue any.
+        /// The wanted types; in a POSIX queue any message.
         want: umsg_shm::sysv_engine::order::Want,
         /// The maximum length of the message, in bytes. None where any message fits.
         longest: Option<u64>,
@@ -47,8 +47,8 @@ pub enum Wait {
 /// The lists, in the order in which they are served.
 const LISTS: [List; 3] = [List::Receivers, List::Offered, List::Senders];
 
-/// Checks that there are as many nodes as the segment says, and that each list leads through the nodes that name it. Notes
-/// their slots.
+/// Checks that there are as many nodes as the segment says, and that each list consists of the nodes that name the list. Notes the slots of
+/// the nodes.
 pub(super) fn check(segment: &impl WaiterStore, survey: &mut Survey, findings: &mut Findings) {
     check_lists(segment, findings);
     for (_, node) in all(segment) {
@@ -223,7 +223,7 @@ fn who(lives: &dyn Liveness, node: &Node, knows_threads: bool) -> Process {
     who
 }
 
-/// Every node that was ever used.
+/// All nodes that were ever used.
 pub(super) fn all<S: WaiterStore>(segment: &S) -> impl Iterator<Item = (u32, &Node)> {
     let usable = segment.nodes_in_use().get().min(NODES as u32);
     (0..usable).filter_map(|index| Some((index, segment.node(index).ok()?)))

@@ -4,7 +4,8 @@ use super::process::Process;
 use crate::namespace::Namespace;
 use umsg_shm::memory::FifoName;
 
-/// The processes that poll a queue that is watched, by the doorbell of this number; 0 is none. Without /proc/locks none is found.
+/// Returns the processes that poll the queue through the doorbell of this number; 0 means no doorbell. Without /proc/locks, no process is
+/// found.
 pub(super) fn find(namespace: &Namespace, is_watched: bool, name: FifoName) -> Vec<Process> {
     let has_doorbell = is_watched && name.number != 0;
     let inode = has_doorbell
@@ -23,7 +24,7 @@ pub(super) fn find(namespace: &Namespace, is_watched: bool, name: FifoName) -> V
     pids.into_iter().map(Process::numbered).collect()
 }
 
-/// `1: FLOCK  ADVISORY  READ 4711 00:1a:1234 0 EOF`: the process, if it is a lock on this inode.
+/// Returns the process of a line such as `1: FLOCK  ADVISORY  READ 4711 00:1a:1234 0 EOF`, if the lock is on this inode.
 fn holder(line: &str, inode: u64) -> Option<u32> {
     let mut fields = line.split_ascii_whitespace();
     let is_lock = fields.nth(1)? == "FLOCK" && fields.nth(1)? == "READ";

@@ -35,7 +35,7 @@ use umsg_shm::sysv_engine::order::Want;
 use umsg_shm::waiters::List;
 use umsg_shm::waiters::{NO_SLOT, Node};
 
-/// Slots on the last page of those in circulation, or fewer, are memory and not used yet.
+/// Slots on the last page of the slots in circulation, or fewer, have memory and are not used yet.
 const AHEAD: u32 = 64;
 
 /// Looks at the queue in a file that is open for reading.
@@ -130,7 +130,7 @@ impl Subject for Segment {
 
     fn slots_in_use(&self) -> (u32, u32) {
         let slots = self.fixed().geometry.slots();
-        // Behind those in circulation are some that come next.
+        // Behind the slots in circulation are the slots that come into use next.
         let usable = slots.saturating_add(AHEAD).min(self.layout().slots as u32);
         (slots, usable)
     }
@@ -215,7 +215,7 @@ impl Subject for Segment {
     }
 }
 
-/// Checks the header, and says what follows from it. None if nothing does.
+/// Checks the header, and returns what follows from the header. None if the header is corrupted.
 fn header(file: BorrowedFd<'_>, findings: &mut Findings) -> Result<Option<Layout>, OpenError> {
     let beginning = Beginning::read(file)?;
     beginning.check_kind(MAGIC, VERSION, LAYOUT_HASH, findings)?;
@@ -282,7 +282,7 @@ fn check_board(segment: &Segment, findings: &mut Findings) {
     }
 }
 
-/// All messages from the position on that the one-priority word has are of its priority.
+/// All messages from the position in the one-priority word on have that word's priority.
 fn check_run(segment: &Segment, cursors: Cursors, findings: &mut Findings) {
     let word = segment.fixed().words().run;
     // Relaxed: no process writes a copy.
@@ -307,7 +307,7 @@ fn check_run(segment: &Segment, cursors: Cursors, findings: &mut Findings) {
     }
 }
 
-/// The processes that have to do with the queue.
+/// The processes that use the queue.
 fn describe(segment: &Segment, namespace: &Namespace) -> Diagnosis {
     let (fixed, layout) = (segment.fixed(), segment.layout());
     let engine = Engine::new(segment.share());
@@ -357,7 +357,7 @@ fn wait(segment: &Segment, node: &Node) -> Wait {
     }
 }
 
-/// Of a ring that was not closed: its receiver.
+/// The receiver of a ring that was not closed.
 fn receiver(segment: &Segment) -> Option<Process> {
     let ownership = &segment.fixed().ownership;
     let (state, (pid, birth)) = (ownership.state(), ownership.owner());

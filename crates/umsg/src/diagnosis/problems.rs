@@ -27,7 +27,7 @@ pub enum ProblemKind {
     Damaged,
     /// A thread holds a lock and does not continue, or the lock names an impossible thread. Calls on that side wait, or fail after a second.
     Stuck,
-    /// A process died; the next call that needs to repairs the queue.
+    /// A process died. The next call that meets its traces repairs the queue.
     Died,
     /// Messages are set aside for a dead-letter queue that the caller can't send to.
     Undelivered,
@@ -46,7 +46,7 @@ impl Diagnosis {
         }
     }
 
-    /// Adds what follows from the rest.
+    /// Adds the problems that follow from the other parts.
     pub(super) fn conclude(&mut self, findings: Findings, is_stuck: impl Fn(&Lock) -> bool) {
         let mut problems: Vec<Problem> = Vec::new();
         let (list, more) = findings.into_parts();
@@ -77,7 +77,7 @@ impl Diagnosis {
         self.problems = problems;
     }
 
-    /// Adds why messages stay set aside.
+    /// Adds the problem of messages that stay set aside, and its reason.
     pub(crate) fn note_undelivered(&mut self, messages: usize, why: &str) {
         self.problems.push(Problem::new(
             ProblemKind::Undelivered,

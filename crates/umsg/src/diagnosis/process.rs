@@ -1,10 +1,10 @@
-//! Identifies the process or thread that a segment names, as far as /proc says.
+//! Identifies the process or thread that a segment names, with the help of /proc.
 
 use umsg_shm::sys::liveness::{self, Liveness};
 use umsg_shm::sys::stat::Stat;
 use umsg_shm::sys::{exists, process, thread};
 
-/// A process or thread that has to do with a queue.
+/// A process or thread that uses a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Process {
@@ -12,7 +12,7 @@ pub struct Process {
     pub pid: u32,
     /// Thread id, where the queue knows it.
     pub thread: Option<u32>,
-    /// The name that /proc gives the program: up to 15 bytes, any. None if the process is gone or may not be inspected.
+    /// The program's name in /proc: up to 15 bytes of any value. None if the process is gone or may not be inspected.
     pub program: Option<String>,
     /// The state of the process.
     pub life: Life,
@@ -26,7 +26,7 @@ pub enum Life {
     Alive,
     /// The process is stopped, by a signal or a debugger, and may continue.
     Stopped,
-    /// It is gone, or another one has its number.
+    /// The process is gone, or another process has its number.
     Dead,
 }
 
@@ -69,7 +69,7 @@ impl Process {
         let number = liveness::life_of(birth)?;
         let life = match lives.is_over(number) {
             true => Life::Dead,
-            // Its number means nothing here.
+            // The number of the process means nothing here.
             false if !lives.is_home() => return Some(Process::elsewhere(pid, thread)),
             false => life(Stat::of_process(pid)),
         };
@@ -90,7 +90,7 @@ impl Process {
     pub(crate) fn of_owner(tid: u32, last: u32) -> Process {
         match leader(tid) {
             Some(pid) => Process::new(pid, Some(tid), life(Stat::of_thread(pid, tid))),
-            // /proc may hide what others run.
+            // /proc may hide the programs of other users.
             None if exists::thread(tid) => Process::new(tid, Some(tid), Life::Alive),
             None => Process::new(last, Some(tid), Life::Dead),
         }

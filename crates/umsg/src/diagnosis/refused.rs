@@ -3,7 +3,7 @@
 use std::io;
 use umsg_shm::sys::required::check_for_inheritance;
 
-/// A system call that is refused to the calling process. Queues work without it; a part of what they promise is missing.
+/// A system call that is refused to the calling process. Queues work without the call, but a part of their guarantees is missing.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct RefusedCall {

@@ -12,7 +12,7 @@ use umsg_shm::sys::thread;
 use umsg_shm::sysv_engine::order::{TypeIndexStore, Want};
 use umsg_shm::sysv_engine::{self, Call};
 
-/// So many messages are received at most, and as many sent as make the queue look for memory.
+/// The maximum number of messages that are received. The rehearsal sends enough messages to make the queue look for memory.
 const RECEIVED: usize = 1 << 17;
 const SENT: usize = 100;
 
@@ -21,7 +21,7 @@ const CHECK: &str = "messages can be received and sent";
 /// The offset of the finding in the file of a POSIX queue.
 const RECEIVERS: usize = offset_of!(segment::Fixed, receiver);
 
-/// Rehearses with a copy that is not needed any more.
+/// Rehearses with a copy, which is spoiled afterwards.
 pub(super) fn posix(copy: segment::Segment, findings: &mut Findings) {
     copy.fixed().forget_watchers();
     let (engine, me) = (posix_engine::Engine::new(copy.share()), thread::current());

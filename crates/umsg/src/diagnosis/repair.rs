@@ -82,7 +82,7 @@ impl Repaired {
         self.failed.is_some()
     }
 
-    /// Takes locks from a process that can't have them. A loan that no process has made is taken back by the process that has the receivers' lock.
+    /// Takes locks from a process that can't hold them. A process that holds the receivers' lock takes back a false loan.
     fn free_locks(&mut self, words: Vec<&Word>, users: impl Fn() -> Users) {
         let owners = self.before.locks.iter().zip(words);
         let freed: Vec<String> = owners
@@ -91,8 +91,8 @@ impl Repaired {
                 let why = match &lock.owner {
                     Owner::Thread(who) if who.life == Life::Dead => "does not exist",
                     Owner::Impossible if !lock.is_lent() => "is an impossible thread id",
-                    // The process was observed for a while. If it has opened the queue since, the lock no longer names it, or names it
-                    // rightly.
+                    // The process was observed for a while. If the process has opened the queue since, the lock no longer names this
+                    // process, or names it rightly.
                     Owner::Stranger(_) if users().have(tid) == Some(false) => {
                         "does not use the queue"
                     }
@@ -105,7 +105,7 @@ impl Repaired {
         self.done.extend(freed);
     }
 
-    /// Notes that a loan which no process had made is over.
+    /// Notes that a false loan was cleared.
     fn note_loans(&mut self) {
         let is_false = |lock: &Lock| lock.is_lent() && lock.owner == Owner::Impossible;
         let [before, after] = [&self.before, &self.after].map(|of| of.locks.iter().any(is_false));
@@ -138,8 +138,8 @@ impl Repaired {
         }
     }
 
-    /// Repairs the bytes behind the header. Completes the operations of dead processes. If bytes are wrong before or after that, rebuilds
-    /// the queue. Then removes the corruption mark if nothing is wrong any more.
+    /// Repairs the bytes behind the header. First completes the operations of dead processes. If bytes were wrong before, or still are,
+    /// rebuilds the queue. Last, removes the corruption mark if nothing is wrong any more.
     fn treat(
         &mut self,
         mut attempt: impl FnMut(Remedy) -> Result<Option<Salvaged>, Fault>,
@@ -240,7 +240,7 @@ pub(super) fn mend<S: Subject>(
                 "{what}: no repair is possible, and the queue can only be removed (`umsg rm`)"
             ));
         }
-        // Such as a limit of the caller's.
+        // For example, a limit of the calling process was exceeded.
         Err(error) => repaired.failed = Some(error.to_string()),
     }
     Ok(repaired)
@@ -324,19 +324,19 @@ pub(super) fn read_word(file: BorrowedFd<'_>, at: u64) -> Result<Option<u32>, Op
     Ok((read == bytes.len()).then(|| u32::from_le_bytes(bytes)))
 }
 
-/// Counts the elements of `element` bytes of a region that are real memory, from its beginning on.
+/// Returns the number of elements of `element` bytes, from the beginning of a region, that have allocated memory.
 pub(super) fn real(file: BorrowedFd<'_>, begin: usize, end: usize, element: usize) -> usize {
     first_hole(file, begin, end).map_or(0, |hole| hole - begin) / element
 }
 
-/// Gives back the memory of a region from a place on: a process that uses it one day finds it as it was at first, whatever was scribbled there.
+/// Gives back the memory of a region from a place on. A later user of that memory finds zeroes, instead of the bytes of a corruption.
 pub(super) fn give_back(file: BorrowedFd<'_>, begin: usize, end: usize) {
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-    // Where a file system can't, what was scribbled is found one day.
+    // On a file system that can't give memory back, a later user finds the corrupted bytes.
     let _ = rustix::fs::fallocate(file, flags, begin as u64, (end - begin) as u64);
 }
 
-/// Returns the pages of a region that are real memory, one bit each, of up to 64.
+/// Returns the allocated pages among up to 64 pages of a region, one bit for each.
 pub(super) fn real_pages(file: BorrowedFd<'_>, begin: usize, end: usize) -> u64 {
     let pages = (begin..end).step_by(PAGE).take(64).enumerate();
     let is_real = |at| real(file, at, at + PAGE, PAGE) != 0;

@@ -77,7 +77,7 @@ impl Damage {
     }
 }
 
-/// Nanoseconds since 1970 as a time; 0 is never.
+/// Converts nanoseconds since 1970 to a time; 0 means never.
 fn time(nanoseconds: u64) -> Option<SystemTime> {
     (nanoseconds != 0).then(|| SystemTime::UNIX_EPOCH + Duration::from_nanos(nanoseconds))
 }

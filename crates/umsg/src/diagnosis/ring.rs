@@ -6,10 +6,10 @@ use super::slots::{Place, Survey};
 use umsg_shm::posix_engine::segment::{Cell, Layout, PRIORITIES, Ring, Segment};
 use umsg_shm::sync::Ordering;
 
-/// The bits of a key that are a priority; above them a ring has its sender's mark.
+/// The bits of a key that are a priority. A ring keeps its sender's mark in the bits above.
 const LABEL: usize = 0xffff;
 
-/// The cursors, as a copy has them.
+/// The cursors in the copy.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cursors {
     pub(super) drained: u64,
@@ -18,7 +18,7 @@ pub(super) struct Cursors {
     pub(super) slots: u32,
 }
 
-/// Reads the cursors, and checks that they make sense together. None if nothing can be said of the ring.
+/// Reads the cursors, and checks that the cursors fit together. None if nothing more can be checked in the ring.
 pub(super) fn cursors(
     segment: &Segment,
     findings: &mut Findings,
@@ -101,7 +101,7 @@ fn geometry(segment: &Segment, findings: &mut Findings) -> Option<u32> {
     Some(slots)
 }
 
-/// Looks at each entry of the ring: a slot that is nowhere else, and from `drained` to `sent` with a message.
+/// Checks each entry of the ring: it names a slot that is nowhere else. The slots from `drained` to `sent` hold messages.
 pub(super) fn check(
     segment: &Segment,
     cursors: Cursors,

@@ -1,4 +1,4 @@
-//! Tracks the place of each slot: exactly one.
+//! Tracks the place of each slot. A slot has exactly one place.
 
 use super::findings::Findings;
 use std::fmt;
@@ -31,7 +31,7 @@ pub(super) struct Survey {
 }
 
 impl Survey {
-    /// Of so many slots in circulation. None if there is no memory for it.
+    /// Returns the table for a number of slots in circulation. None if there is no memory for the table.
     pub(super) fn new(slots: usize) -> Option<Survey> {
         let mut places = Vec::new();
         places.try_reserve_exact(slots).ok()?;
@@ -39,7 +39,8 @@ impl Survey {
         Some(Survey { places })
     }
 
-    /// Notes that the slot that `word` names is there. False, and a finding, if there is no such slot or it is elsewhere too.
+    /// Notes that the slot that `word` names is at a place. Adds a finding and returns false if the slot does not exist or has another
+    /// place, too.
     pub(super) fn note<T>(
         &mut self,
         findings: &mut Findings,

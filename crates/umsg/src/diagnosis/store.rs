@@ -1,4 +1,4 @@
-//! The store of a POSIX queue: bitmaps, lists, counts. A repair can rebuild all of it from the cells.
+//! The store of a POSIX queue: bitmaps, lists, counts. A repair can rebuild the whole store from the cells.
 
 use super::findings::Findings;
 use super::ring::{check_message, is_beyond};
@@ -19,7 +19,7 @@ pub(super) fn check(segment: &Segment, survey: &mut Survey, findings: &mut Findi
     let mut sum = Sum::default();
     for priority in priorities(segment) {
         if !check_list(segment, priority, survey, &mut sum, findings) {
-            // Where one list leads into nowhere, counts say nothing.
+            // If a list is broken, the counts can't be compared.
             return;
         }
     }
@@ -39,7 +39,7 @@ pub(super) fn check(segment: &Segment, survey: &mut Survey, findings: &mut Findi
     );
 }
 
-/// Those that have messages, as the lowest level of the bitmap says.
+/// The priorities that have messages, according to the lowest level of the bitmap.
 fn priorities(segment: &Segment) -> impl Iterator<Item = usize> {
     let words =
         (0..PRIORITIES / 64).map(|word| (word, segment.level0(word).map_or(0, Guarded64::get)));

@@ -24,7 +24,7 @@ pub(super) trait Subject: WaiterStore + LeaseStore + ArenaStore + Sized {
     type Layout: Copy;
     type Engine: Salvage;
 
-    /// Checks the header, and says what follows from it. None if nothing does.
+    /// Checks the header, and returns what follows from the header. None if the header is corrupted.
     ///
     /// # Errors
     /// `NotAQueue`, `OtherVersion`.
@@ -43,7 +43,7 @@ pub(super) trait Subject: WaiterStore + LeaseStore + ArenaStore + Sized {
     /// Returns the length of a copy, in bytes.
     fn len(layout: &Self::Layout) -> usize;
 
-    /// The first and the last byte of what every operation changes.
+    /// The range of the words that every operation changes, from the first byte to the last.
     fn pulse() -> Range<usize>;
 
     /// The address of the first byte.
@@ -60,28 +60,29 @@ pub(super) trait Subject: WaiterStore + LeaseStore + ArenaStore + Sized {
             .collect()
     }
 
-    /// Returns whether some thread holds a lock, or died so.
+    /// Returns whether a thread holds a lock, or died holding it.
     fn is_held(&self) -> bool {
         let mut words = self.lock_words().into_iter();
         words.any(|(_, word)| !is_settled(word))
     }
 
-    /// Checks the words that are right or wrong even while the queue is in use.
+    /// Checks the words that can be checked even while the queue is in use.
     ///
     /// # Errors
-    /// `NotFound` if it was removed.
+    /// `NotFound` if the queue was removed.
     fn check_words(&self, findings: &mut Findings) -> Result<(), OpenError>;
 
-    /// Checks where each slot is, and all that belongs to locks that no thread holds, but for the arena. None if nothing more can be said.
+    /// Checks the place of each slot, and all data of the locks that no thread holds, except the arena. None if nothing more can be
+    /// checked.
     fn check_slots(&self, findings: &mut Findings) -> Option<Survey>;
 
     /// Returns the number of slots that were ever used, and the number that may have memory.
     fn slots_in_use(&self) -> (u32, u32);
 
-    /// The word of a slot's cell that names its block, and the length in bytes that the cell says.
+    /// Returns the word of a slot's cell that names its block, and the length of the message, in bytes.
     fn block(&self, slot: u32) -> Option<(&Guarded32, usize)>;
 
-    /// Longer messages lie in a block, in bytes.
+    /// The longest message that lies in the cell itself, in bytes. Longer messages lie in a block.
     fn inline(&self) -> usize;
 
     /// Returns the beginning of the arena, in bytes from the beginning of the file.
@@ -93,7 +94,7 @@ pub(super) trait Subject: WaiterStore + LeaseStore + ArenaStore + Sized {
     /// The processes that have to do with the queue.
     fn describe(&self, namespace: &Namespace) -> Diagnosis;
 
-    /// Mends what keeps others from attaching, as far as one word follows from others.
+    /// Repairs the words of the header that prevent an attachment, if they can be computed from other words.
     fn mend_header(
         file: BorrowedFd<'_>,
         id: Self::Id,
@@ -101,15 +102,15 @@ pub(super) trait Subject: WaiterStore + LeaseStore + ArenaStore + Sized {
         repaired: &mut Repaired,
     ) -> Result<(), OpenError>;
 
-    /// Attaches to the queue itself, for a repair. Memory that comes into use counts in the namespace.
+    /// Attaches to the queue itself, for a repair. Memory that the repair allocates counts for the namespace's limit.
     fn attach(file: BorrowedFd<'_>, namespace: &Namespace) -> Result<Self::Engine, OpenError>;
 
-    /// Mends single words behind the header that follow from others.
+    /// Repairs single words behind the header that can be computed from other words.
     fn mend_words(engine: &Self::Engine, repaired: &mut Repaired);
 
-    /// Returns the part of the regions that is real memory.
+    /// Returns the part of the regions that has allocated memory.
     fn real(file: BorrowedFd<'_>, engine: &Self::Engine) -> Real;
 
-    /// Gives back the memory behind so many slots.
+    /// Gives back the memory behind the given number of slots.
     fn give_back(file: BorrowedFd<'_>, engine: &Self::Engine, slots: usize);
 }

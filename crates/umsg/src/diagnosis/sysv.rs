@@ -40,10 +40,10 @@ pub(crate) struct IdAndKey {
     pub(crate) key: i32,
 }
 
-/// Looks at the queue in a file that is open for reading.
+/// Examines the queue in a file that is open for reading.
 ///
 /// # Errors
-/// `NotAQueue`, `OtherVersion`; `NotFound` if it was removed; `NoMemory` and `NoAddressSpace` if there is none for a copy.
+/// `NotAQueue`, `OtherVersion`; `NotFound` if the queue was removed; `NoMemory` and `NoAddressSpace` if a copy does not fit.
 pub(crate) fn examine(
     file: BorrowedFd<'_>,
     namespace: &Namespace,

@@ -1,4 +1,4 @@
-//! The order of a System V queue: free slots, the list of arrival, the lists of types. A repair can rebuild all of it from the cells.
+//! The order of a System V queue: free slots, the list of arrival, the lists of types. A repair can rebuild the order from the cells.
 
 use super::findings::Findings;
 use super::ring::is_beyond;
@@ -7,10 +7,10 @@ use umsg_shm::sync::{Guarded32, Ordering};
 use umsg_shm::sysv_engine::order::{KindWords, TypeIndexStore};
 use umsg_shm::sysv_engine::segment::{Layout, Segment};
 
-/// Notes the slots in the list of free ones.
+/// Notes the slots in the list of free slots.
 pub(super) fn check_free(segment: &Segment, survey: &mut Survey, findings: &mut Findings) {
     let mut word = segment.fixed().words().free;
-    // A list that leads back to itself ends with a slot that is free already.
+    // A circular list ends at a slot that was noted as free before.
     while let Some(slot) = word.get().checked_sub(1) {
         if !survey.note(findings, word, slot, Place::Free) {
             return;
@@ -22,7 +22,7 @@ pub(super) fn check_free(segment: &Segment, survey: &mut Survey, findings: &mut 
     }
 }
 
-/// Walks the messages in the order of their arrival, and those of each type.
+/// Walks the list of all messages in order of arrival, and the list of each type.
 pub(super) fn check_order(segment: &Segment, survey: &mut Survey, findings: &mut Findings) {
     let (words, roots) = (segment.fixed().words(), segment.kinds().words());
     let (mut word, mut before, mut last, mut messages, mut bytes) = (roots.head, 0, 0, 0, 0);

@@ -1,7 +1,8 @@
 //! Finds out whether a thread's process has a queue's file mapped, as a process in a call on a queue has.
 //!
-//! Unknown counts as mapped. A thread that dies, or runs another program, loses its mappings only after the kernel has marked its lock. So a
-//! thread does not hold a lock if the lock names it for a while and its process maps nothing during that time.
+//! If this is unknown, the file counts as mapped. A thread that dies, or runs another program, loses its mappings only after the kernel has
+//! marked its lock. So if a lock names a thread for a while, and the thread's process does not map the file during that time, the thread
+//! does not hold the lock.
 
 use rustix::fd::BorrowedFd;
 use std::fs::read_link;
@@ -10,13 +11,13 @@ use std::time::Duration;
 use umsg_shm::sys::liveness::Liveness;
 use umsg_shm::sys::map::{Mapping, PAGE};
 
-/// So often a thread is looked at before it is believed to have nothing to do with the queue: a program might open and close it in between.
+/// The number of looks at a thread before it counts as no user of the queue: a program might open and close the queue between two looks.
 const LOOKS: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// The file of a queue, as mappings name it.
 pub(super) struct Users {
-    /// True if thread ids mean here what they meant to their writer.
+    /// True if this process and the writers of the thread ids share the PID namespace.
     are_ours: bool,
     /// The device and the inode number of the file, as /proc/PID/maps shows them. None if they are unknown.
     file: Option<String>,
@@ -30,7 +31,7 @@ impl Users {
         Users { are_ours, file }
     }
 
-    /// Returns whether a number that no thread has here proves that the thread does not exist.
+    /// Returns whether the absence of a thread of this number here proves that the thread does not exist.
     pub(super) fn are_ours(&self) -> bool {
         self.are_ours
     }
@@ -43,8 +44,8 @@ impl Users {
         Some(lines.any(|line| what(line) == Some(file.as_bytes())))
     }
 
-    /// As [`have`](Self::have), of a thread that a lock names as long as `is_named` says so: false only if it does not map the file at any of
-    /// several looks.
+    /// As [`have`](Self::have), for a thread that a lock names as long as `is_named` returns true. Returns false only if the thread's
+    /// process does not map the file at any of several looks.
     pub(super) fn have_for_a_while(&self, tid: u32, is_named: impl Fn() -> bool) -> Option<bool> {
         for look in 0..LOOKS {
             if look != 0 {
@@ -60,15 +61,13 @@ impl Users {
     }
 }
 
-/// Returns whether the numbers of threads that stand in a queue in plain form mean here what they mean to their writers, and
-/// /proc counts as we do.
+/// Returns whether this process, the writers of the thread ids in a queue in plain form, and /proc share one PID namespace.
 pub(super) fn numbers_are_ours(lives: &dyn Liveness) -> bool {
     let own = read_link("/proc/self").ok();
     lives.is_home() && own.is_some_and(|own| *own == *std::process::id().to_string())
 }
 
-/// Returns the name that /proc gives a mapping of the file: not all file systems have the device there that fstat(2) tells for
-/// the file.
+/// Returns the device and inode of a mapping of the file in /proc. On some file systems, the device there differs from that of fstat(2).
 fn name(file: BorrowedFd<'_>) -> Option<String> {
     let mapping = Mapping::to_look_up(file, 0, PAGE).ok()?;
     let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
@@ -78,7 +77,7 @@ fn name(file: BorrowedFd<'_>) -> Option<String> {
     String::from_utf8(name.to_vec()).ok()
 }
 
-/// Device and inode of a line: addresses, rights and offset stand before, a path behind.
+/// Returns the device and inode in a line. Addresses, rights and offset precede them, and a path follows.
 fn what(line: &[u8]) -> Option<&[u8]> {
     let mut spaces = line.iter().enumerate().filter(|(_, byte)| **byte == b' ');
     let begin = spaces.nth(2)?.0 + 1;

@@ -1,4 +1,4 @@
-//! A copy of a segment at a moment when it was at rest, if there is one.
+//! A copy of a segment at a moment of rest, if there is such a moment.
 
 use super::subject::Subject;
 use crate::error::OpenError;
@@ -8,17 +8,17 @@ use std::thread::sleep;
 use std::time::Duration;
 use umsg_shm::fault::AttachError;
 
-/// So often a queue that is in use is looked at.
+/// The number of attempts to copy a queue that is in use.
 const LOOKS: u32 = 24;
 
-/// The time for which a lock's owner has to stay the same, without anything happening, until that is worth reporting.
+/// A lock is reported as stuck if its owner stays the same, and nothing changes, for this time.
 pub(super) const HOGGED: Duration = Duration::from_secs(1);
 const STEP: Duration = Duration::from_millis(20);
 
 /// A copy.
 pub(super) struct View<S> {
     pub(super) segment: S,
-    /// Nothing changed while it was made, so that its parts are of one moment.
+    /// True if nothing changed while the copy was made: all its parts are of one moment.
     pub(super) is_still: bool,
     moment: Option<Vec<u8>>,
 }
@@ -32,13 +32,14 @@ impl<S: Subject> View<S> {
         }
     }
 
-    /// Returns whether nothing has changed in the file since, so that what was read there is of the same moment.
+    /// Returns whether nothing has changed in the file since the copy: values that were read from the file meanwhile belong to the same
+    /// moment.
     pub(super) fn is_of_now(&self, file: BorrowedFd<'_>) -> bool {
         self.is_still && pulse::<S>(file) == self.moment
     }
 }
 
-/// Makes a copy; makes others while the queue is being used, for a moment.
+/// Makes a copy. Repeats this for a moment if the queue is in use.
 pub(super) fn take<S: Subject>(
     file: BorrowedFd<'_>,
     layout: S::Layout,
@@ -51,13 +52,13 @@ pub(super) fn take<S: Subject>(
         let is_still = before.is_some() && pulse::<S>(file) == before;
         match (is_still, segment.is_held()) {
             (true, false) => return Ok(View::new(segment, is_still, before)),
-            // Held all the time and nothing happens: its owner is stopped, dead or stuck.
+            // A lock is held all the time and nothing changes: its owner is stopped, dead or stuck.
             (true, true) if held == before => return Ok(View::new(segment, is_still, before)),
             (true, true) => held = before,
             _ if look + 1 == LOOKS => return Ok(View::new(segment, is_still, before)),
             _ => {}
         }
-        // Longer and longer: a busy machine may let the queue's users run only now and then.
+        // The pauses grow: on a busy machine, the queue's users may run only now and then.
         sleep(Duration::from_millis(u64::from(look) + 1));
     }
     let segment = copy::<S>(file, layout, namespace)?;

@@ -110,7 +110,7 @@ fn raise(what: &str, value: u64, max: u64) -> &'static str {
     }
 }
 
-/// Says what a process that wants another queue can do at this limit.
+/// Returns the text with advice for a process that needs another queue at this limit.
 fn too_many(limit: u32) -> String {
     match limit {
         0 => {

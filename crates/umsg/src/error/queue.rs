@@ -2,7 +2,7 @@
 
 use umsg_shm::fault::Fault;
 
-/// The reason why the memory of a queue or ring did not serve an operation of any kind.
+/// The reason why an operation failed because of the queue's or ring's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum QueueError {

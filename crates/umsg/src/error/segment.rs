@@ -16,8 +16,7 @@ pub enum SegmentError {
     OtherVersion {
         /// Version of the format in the file.
         found: u32,
-        /// Version of this library's format. It equals `found` if only the layouts differ; the layout's number stands behind
-        /// that of the format.
+        /// Version of this library's format. It equals `found` if only the layouts differ.
         expected: u32,
     },
     /// EBADMSG: the header contradicts itself or the file's length.

@@ -6,7 +6,8 @@
 //! | no home, or one of an earlier boot | private, and the caller's (or the caller is root) | names the caller's |
 //! | no home, or one of an earlier boot | open to others, or not the caller's | stays: only root can write it, by `umsg setup` |
 //!
-//! Processes of all PID namespaces are let in: each queue knows its own home, and its owners by their lives ([`umsg_shm::sys::liveness`]).
+//! Processes of all PID namespaces may use a namespace. Each queue knows its own home, and identifies processes by their lives
+//! ([`umsg_shm::sys::liveness`]).
 
 use super::directory::Directory;
 use super::error::NamespaceError;
@@ -14,7 +15,7 @@ use super::home::Home;
 use super::limits::Limits;
 use super::record::{self, Record};
 
-/// Attempts at a record that others keep replacing.
+/// The number of attempts to read a record that other processes keep replacing.
 const ATTEMPTS: usize = 8;
 
 /// Admits the caller, and records its home if none is recorded and the caller may record it.
@@ -64,7 +65,7 @@ fn write(
             if record::create(directory, &record)? {
                 return Ok(true);
             }
-            // A record of this name can belong to another user; such a record counts for nothing.
+            // A record of this name can belong to another user; such a record is ignored.
             match record::read(directory)? {
                 Some(_) => Ok(false),
                 None => record::replace(directory, &record).map(|()| true),

@@ -1,5 +1,5 @@
-//! Decides which directories may become namespaces: those that are empty. A variable or an option with the wrong path must not
-//! leave `mq/`, `msg/` and a record between a process's files, nor in /dev.
+//! Decides which directories may become namespaces: only empty ones. A wrong path in a variable or an option must not put `mq/`, `msg/` and
+//! a record among other files, for example in /dev.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -20,7 +20,7 @@ pub(super) enum Otherwise {
     Refuse,
 }
 
-/// Lets a directory pass that is a namespace, or that may become one if that is wanted.
+/// Accepts a directory that is a namespace. Accepts a directory that may become a namespace, if the caller asks for that.
 ///
 /// # Errors
 /// `NotANamespace`, `HoldsOtherFiles`.
@@ -33,9 +33,9 @@ pub(super) fn check(directory: &Directory, otherwise: Otherwise) -> Result<(), N
         let path = path.to_owned();
         return Err(NamespaceError::NotANamespace { path });
     }
-    // A process that may not list it, or has no descriptor left, is not kept from it.
+    // If the process may not list the directory, or has no descriptor left, the directory is accepted.
     match other_file(directory).unwrap_or(None) {
-        // Unless a process has made it one meanwhile, and a queue in it.
+        // Another process may have made the directory a namespace meanwhile, with a queue in it.
         Some(file) if !is_namespace(directory) => Err(NamespaceError::HoldsOtherFiles {
             path: path.to_owned(),
             file,
@@ -44,8 +44,8 @@ pub(super) fn check(directory: &Directory, otherwise: Otherwise) -> Result<(), N
     }
 }
 
-/// Returns whether a directory is a namespace: it has a record, or all the directories that a maker makes. One of these may be in any directory.
-/// Where the caller can't look or would make nothing, the other checks decide.
+/// Returns whether a directory is a namespace: it has a record, or all sub-directories of a namespace. A single one of these proves
+/// nothing, because any directory may have it. If the caller can't look, or would create nothing, the other checks decide.
 fn is_namespace(directory: &Directory) -> bool {
     if is(directory, record::NAME, FileType::RegularFile) {
         return true;
@@ -56,7 +56,7 @@ fn is_namespace(directory: &Directory) -> bool {
     }
 }
 
-/// The directories, in the order in which they are made.
+/// The sub-directories of a namespace, in the order of their creation.
 const KINDS: [&str; 5] = [
     queues::POSIX,
     queues::SYSV,
@@ -78,7 +78,7 @@ fn is(directory: &Directory, name: impl AsRef<OsStr>, wanted: FileType) -> bool 
     }
 }
 
-/// A file that no maker of a namespace put there.
+/// Returns a file that does not belong to a namespace.
 fn other_file(directory: &Directory) -> io::Result<Option<OsString>> {
     Ok(names(directory, ".")?
         .into_iter()
@@ -100,7 +100,7 @@ fn names(directory: &Directory, at: &str) -> io::Result<Vec<OsString>> {
     Ok(names)
 }
 
-/// Others may be making a namespace of it at this moment, or have died at it: then its directories are empty.
+/// Another process may be creating a namespace here, or died while it did. In both cases the sub-directories are empty.
 fn is_own(directory: &Directory, name: &OsStr) -> bool {
     if let Some(kind) = KINDS.iter().find(|kind| name == **kind) {
         let is_empty = names(directory, kind).is_ok_and(|names| names.is_empty());

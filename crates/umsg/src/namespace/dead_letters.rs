@@ -16,9 +16,9 @@
 //! | bears the inode of another file: another queue's | no; the caller computes the inode, a writer of the segment chooses the number only |
 //! | is missing: removed, or the number was overwritten | no |
 //!
-//! **If a process dies** between the label and the name of its queue, the label stays until
-//! [`Namespace::remove_left_labels`]: it removes labels of files that no queue has, if they are older than [`YOUNG`].
-//! The creator looks for its label once the queue has its name, and makes it again if a clock that was set had it removed.
+//! **If a process dies** between the label and the name of its queue, the label stays until [`Namespace::remove_left_labels`]: it removes
+//! labels of files that no queue has, if they are older than [`YOUNG`]. Once the queue has its name, the creator looks for the label. If a
+//! change of the clock made another process remove the label, the creator makes it again.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -39,11 +39,11 @@ use umsg_shm::sys::clock;
 use umsg_shm::sys::random::random;
 
 const PREFIX: &str = ".dead-";
-/// Hexadecimal digits of the inode, and of the number.
+/// The number of hexadecimal digits of the inode, and of the number.
 const DIGITS: usize = 16;
 /// The longest text of a link that is believed, in bytes.
 const LONGEST: usize = POSIX.len() + 1 + 255;
-/// The age below which a label without a queue may be that of a queue in the making.
+/// A younger label without a queue may belong to a queue that is being created.
 const YOUNG: Duration = Duration::from_secs(60);
 
 /// Returns whether a file in the namespace's directory is called like a label.
@@ -82,7 +82,7 @@ pub(crate) struct NewLabel {
     namespace: Namespace,
     label: Label,
     dead_letters: QueueName,
-    /// The queue has to be removed.
+    /// The label exists, so the unfinished queue has to be removed.
     is_made: bool,
 }
 
@@ -126,7 +126,7 @@ impl NewLabel {
     pub(crate) fn keep(mut self) {
         self.is_made = false;
         if let Ok(directory) = Directory::open(self.namespace.path()) {
-            // EEXIST, unless a sweep took the label of a queue that was long in the making.
+            // This fails with EEXIST, unless a sweep removed the label because the creation took long.
             let _ = self.link(&directory);
         }
     }
@@ -153,7 +153,7 @@ impl Namespace {
     pub(crate) fn dead_letters(&self, label: Label, owner: u32) -> Option<QueueName> {
         let directory = Directory::open(self.path()).ok()?;
         let (at, path) = directory.locate(label.file_name());
-        // One look at one file: what follows is about the link that was opened, whatever its name leads to by then.
+        // The link is opened once. All further checks examine the opened link, even if its name leads elsewhere by then.
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let link = fs::openat(at, &path, flags, Mode::empty()).ok()?;
         let stat = fs::fstat(&link).ok()?;
@@ -177,7 +177,7 @@ impl Namespace {
         found.next().filter(|_| found.next().is_none())
     }
 
-    /// Removes a label, if it is there and the caller may.
+    /// Removes a label, if it exists and the caller has the permission.
     pub(crate) fn remove_label(&self, label: Label) {
         if let Ok(directory) = Directory::open(self.path()) {
             remove(&directory, label);
@@ -207,7 +207,7 @@ impl Namespace {
         Ok(file.map(|stat| stat.st_uid))
     }
 
-    /// Removes the labels of queues that are gone. Answers how many.
+    /// Removes the labels of queues that no longer exist. Returns the number of removed labels.
     ///
     /// # Errors
     /// If the namespace can't be listed.
@@ -220,7 +220,7 @@ impl Namespace {
     /// Returns the number of links that [`remove_left_labels`](Self::remove_left_labels) would remove.
     ///
     /// # Errors
-    /// As it.
+    /// Those of `remove_left_labels`.
     pub(crate) fn left_labels(&self) -> Result<usize, NamespaceError> {
         let directory = Directory::open(self.path())?;
         let is_ours = |label: &Label| {
@@ -237,7 +237,7 @@ impl Namespace {
         if old.is_empty() {
             return Ok(old);
         }
-        // Looked at after the labels: a queue that got its name meanwhile is among them.
+        // The queues are listed after the labels: so a queue that got its name meanwhile is included.
         let inodes = inodes(&self.queues()?)?;
         let left = old.into_iter();
         Ok(left
@@ -251,7 +251,7 @@ fn remove(directory: &Directory, label: Label) -> bool {
     fs::unlinkat(at, &path, AtFlags::empty()).is_ok()
 }
 
-/// The labels that no process is about to publish a queue for.
+/// The labels that are too old to belong to a queue that is being created.
 fn old_labels(directory: &Directory) -> io::Result<Vec<Label>> {
     let now = Duration::from_nanos(clock::realtime()).as_secs();
     let is_old = |stat: Stat| now.saturating_sub(stat.st_mtime as u64) >= YOUNG.as_secs();

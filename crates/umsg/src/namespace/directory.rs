@@ -1,13 +1,12 @@
-//! A directory that was opened first and judged afterwards, on the descriptor.
+//! A directory that was opened first, and then checked on the descriptor.
 //!
-//! A process that judges a path and then uses it judges one directory and may use another. So a directory is
-//! opened (`O_PATH`, which asks for no permission and follows no link), looked at with fstat, and
-//! files in it are reached through that descriptor.
+//! A process that checks a path and then uses the path may check one directory and use another. So a directory is opened (`O_PATH`, which
+//! needs no permission and follows no link) and checked with fstat. Its files are reached through that descriptor.
 //!
-//! The kernel's `mq_open` needs one descriptor number, and a program at its `RLIMIT_NOFILE` has one. Here the directory takes it first. If
-//! the file then finds no number, [`Directory::with_number`] closes the directory and opens the file by path, moments after the check of the
-//! directory. The kernel's `mq_unlink` needs no number: if none is free, the directory is checked and used by path from the start. But a
-//! queue that goes with its last user is unlinked through its own directory, which has to be open (`transient/`).
+//! The kernel's `mq_open` needs one descriptor number, so a program may have just one left. Here the directory takes that number first. If
+//! the file then finds no number, [`Directory::with_number`] closes the directory and opens the file by path, moments after the check of
+//! the directory. The kernel's `mq_unlink` needs no number: if none is free, the directory is checked and used by path from the start. The
+//! exception is a queue that is removed at its last close: it is unlinked through its own directory, which has to be open (`transient/`).
 
 use std::ffi::OsStr;
 use std::io::Write;
@@ -27,7 +26,7 @@ pub(super) fn permissions(stat: &Stat) -> u32 {
     stat.st_mode & 0o7777
 }
 
-/// An open directory, its path, and what fstat said of it.
+/// An open directory, its path, and the result of fstat.
 #[derive(Debug)]
 pub(super) struct Directory {
     fd: Option<OwnedFd>,
@@ -109,12 +108,12 @@ impl Directory {
         self.stat.st_nlink == 2
     }
 
-    /// Others than the owner may make files in it.
+    /// Returns whether users other than the owner may create files in the directory.
     pub(super) fn open_to_others(&self) -> bool {
         self.mode() & 0o022 != 0
     }
 
-    /// The owner and root may change the entries of the directory.
+    /// Returns whether a user may change all entries of the directory: its owner and root may.
     pub(super) fn may_be_mended_by(&self, user: u32) -> bool {
         user == 0 || user == self.owner()
     }
@@ -128,7 +127,7 @@ impl Directory {
         }
     }
 
-    /// Calls `make`, which needs one descriptor number, and again with this directory's own if none was free.
+    /// Calls `make`, which needs one descriptor number. If no number was free, calls `make` again with the number of this directory.
     pub(super) fn with_number<T>(
         &mut self,
         make: impl Fn(&Directory) -> io::Result<T>,
@@ -178,7 +177,7 @@ impl Directory {
     }
 }
 
-/// A path without memory of malloc's: a call on a queue may need it in a signal handler that has interrupted malloc.
+/// A path that takes no memory from malloc: a signal handler that has interrupted malloc may need the path.
 pub(crate) struct ShortPath {
     bytes: [u8; ShortPath::LEN],
     len: usize,
@@ -202,7 +201,7 @@ impl ShortPath {
     }
 }
 
-/// The name in /proc of an open file: opening or linking it reaches that very file.
+/// The name of an open file in /proc. Opening or linking this name reaches that very file.
 pub(crate) fn proc_link(fd: BorrowedFd<'_>) -> ShortPath {
     ShortPath::new(format_args!("/proc/self/fd/{}", fd.as_raw_fd()))
 }

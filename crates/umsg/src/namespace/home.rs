@@ -27,7 +27,7 @@ pub(super) struct Home {
 }
 
 impl Home {
-    /// Of the calling process, asked afresh: a forked child may live in another PID namespace.
+    /// Returns the home of the calling process. The result is not cached, because a forked child may live in another PID namespace.
     pub(super) fn of_caller() -> Result<Home, NamespaceError> {
         let pid_namespace = pid_namespace()
             .map_err(|e| NamespaceError::system("stat", Path::new(PID_NAMESPACE), e))?;
@@ -49,8 +49,8 @@ pub(super) fn pid_namespace() -> Result<PidNamespace, Errno> {
 
 /// The random number of this boot. It never changes, so it is read once.
 fn boot_id() -> Result<[u8; 16], NamespaceError> {
-    // Zero: not read yet (a version 4 UUID has a bit set in either half). Relaxed: a thread that sees
-    // only one half reads both again, and every reader finds the same.
+    // Zero means not read yet: a version 4 UUID has a bit set in both halves. Relaxed: a thread that sees only one half reads both again,
+    // and each reader finds the same value.
     static HALVES: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
     let halves = [
         HALVES[0].load(Ordering::Relaxed),

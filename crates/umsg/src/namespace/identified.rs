@@ -1,7 +1,7 @@
 //! Opening a file that another user may have put there.
 //!
-//! open(2) of a FIFO takes the lock of its pipe. Another user can hold that lock without limit, by a write from a page that is never served.
-//! `O_NONBLOCK` does not help: the opener sleeps where no signal ends the sleep. So the type of each file is checked before it is opened.
+//! open(2) of a FIFO takes the lock of its pipe. Another user can hold that lock for ever, by a write from a page whose fault handler never
+//! answers. `O_NONBLOCK` does not help: no signal ends the opener's sleep. So the type of each file is checked before the file is opened.
 //!
 //! 1. `O_PATH` names the file and opens nothing.
 //! 2. fstat(2) of that descriptor says whether it is a regular file.
@@ -20,7 +20,7 @@ use super::caller;
 use super::directory::{Directory, reopen, reopen_error};
 use super::file_error::FileError;
 
-/// The number of looks at a file that another process of the user keeps replacing.
+/// The number of attempts at a file that another process of the user keeps replacing.
 const ATTEMPTS: u32 = 100;
 
 /// Opens a regular file of a directory, with these flags, FD_CLOEXEC and O_NONBLOCK.
@@ -76,8 +76,8 @@ fn open_by_name(directory: &mut Directory, name: &OsStr, flags: OFlags) -> io::R
     })
 }
 
-/// Returns whether only root and the caller can put another file in the place of this one: no other process takes names of
-/// theirs from a directory that is sticky, as all are that others may write in.
+/// Returns whether only root and the caller can replace this file. Every directory that other users may write in is sticky. So other users
+/// can't remove the names of root and of the caller.
 fn stays(directory: &Directory, stat: &Stat) -> bool {
     let is_trusted = |user: u32| user == 0 || user == caller();
     is_trusted(directory.owner()) && is_trusted(stat.st_uid)

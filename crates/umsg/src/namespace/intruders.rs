@@ -1,4 +1,4 @@
-//! Entries in the directories of queues that are no queues: a process put them there.
+//! Entries that are no queues, in the directories of queues. A process other than umsg's put them there.
 
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -14,7 +14,7 @@ use super::{msg, transient};
 
 const OTHER: &str = "a FIFO, a socket or a device";
 
-/// An entry of a namespace in the place of a queue or ring, which is none: a symbolic link, a FIFO, a directory.
+/// An entry of a namespace that stands in the place of a queue or ring: a symbolic link, a FIFO, a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Intruder {
@@ -25,8 +25,8 @@ pub struct Intruder {
 }
 
 impl Namespace {
-    /// Returns the entries in the directories of queues and rings that are none, ordered by path. umsg creates no such entries. An entry
-    /// prevents the creation of a queue of its name. A process that wants a queue never follows, opens or removes it. The contents of
+    /// Returns the entries that are no queues or rings, in the directories of queues and rings, ordered by path. umsg creates no such
+    /// entries. Such an entry prevents the creation of a queue of its name. umsg never follows, opens or removes the entry. The contents of
     /// regular files are not checked: [`posix::list`](crate::posix::list) reports the files that are no queues.
     ///
     /// ```
@@ -43,12 +43,12 @@ impl Namespace {
             let is_goner = || transient::is_ones(queues, OsStr::from_bytes(name.to_bytes()));
             what(stat).filter(|_| !is_goner())
         })?;
-        // One of before these has no directory for them.
+        // A namespace of an earlier version has no directory for rings.
         if let Ok(typed) = self.queues_of(SYSV) {
             found.extend(in_directory(&typed, msg::what_else)?);
         }
         if let Ok(rings) = self.queues_of(RINGS) {
-            // The doorbell of a ring is next to it.
+            // The socket of a ring is in the same directory.
             let is_poll_fifo = |name: &CStr| name.to_bytes().starts_with(b".bell-");
             found.extend(in_directory(&rings, |_, name, stat| {
                 what(stat).filter(|what| *what != OTHER || !is_poll_fifo(name))

@@ -1,4 +1,5 @@
-//! The lives of processes: files in the namespace's directory, `.life-` and eight digits, each locked while its process lives.
+//! The lives of processes. A life is a file in the namespace's directory, named `.life-` and eight digits, that is locked while its process
+//! lives.
 //!
 //! | file | its process |
 //! |---|---|
@@ -7,17 +8,17 @@
 //! | there is none of this name, or it does not yield the number in its name | is dead |
 //! | an error while it was looked for or opened | is unknown, and counts as living |
 //!
-//! The lock belongs to the opening of the file (F_OFD_SETLK), and a mapping that no forked child inherits keeps the opening. So the lock goes
-//! when the process ends or runs another program, however that happens, and no descriptor stays that a program could close.
+//! The lock belongs to the open file description (F_OFD_SETLK). A mapping that no forked child inherits keeps this description. So the lock
+//! ends when the process ends, in whatever way, or runs another program. No descriptor remains that a program could close.
 //!
-//! A lock for writing takes an opening for writing, and the file's mode is 0644: only the file's user makes it a locked one. The number
-//! is computed from the file's inode number and its time of birth, which no process sets. Each reader computes it again, so that a file under
-//! another file's name proves nothing. A later file has another inode number or another time of birth, so that it has the number of a dead process
-//! by chance only, 1 in 2^31. Outside tmpfs an inode number can come back within a tick of the clock that gives the time of birth, or, where
-//! the file system keeps no time of birth, at any time.
+//! A write lock needs a descriptor that is open for writing, and the file's mode is 0644: so only the file's owner can lock the file. The
+//! number is computed from the file's inode number and its time of birth, which no process can set. Each reader computes the number again,
+//! so a file under another file's name proves nothing. A later file has another inode number or another time of birth. So the later file
+//! gets the number of a dead process only by chance, 1 in 2^31. Outside tmpfs, an inode number can be reused within one tick of the clock
+//! for times of birth. If the file system keeps no time of birth, an inode number can be reused at any time.
 //!
-//! Calls that a signal handler may make ask for lives, and register one. The handler may have interrupted malloc, so both take no memory of
-//! malloc's, apart from a registration where the file system or a sandbox knows no unnamed files.
+//! Calls in a signal handler look for lives and register a life. The handler may have interrupted malloc, so neither takes memory from
+//! malloc. The exception is a registration where the file system or a sandbox allows no unnamed files.
 //!
 //! A file outlives its process until the next registration of a process that may remove it, or `umsg gc --remove`.
 
@@ -41,13 +42,13 @@ use umsg_shm::sys::{life, process};
 
 const PREFIX: &str = ".life-";
 const MODE: u32 = 0o644;
-/// So many files are made at most until one has a number that is free.
+/// The maximum number of files that are created until one has a free number.
 const ATTEMPTS: usize = 64;
-/// A registration, which can happen under a queue's lock, looks at so many names at most for files that the dead have left.
+/// The maximum number of names that a registration checks for files of dead processes. A registration may run under a queue's lock.
 const SWEPT: usize = 256;
-/// Bytes for entries of a directory: some of the longest there can be.
+/// The size of the buffer for directory entries, in bytes: it holds some entries of the maximum length.
 const ENTRIES_LEN: usize = 2048;
-/// A process is registered in so many namespaces at most.
+/// The maximum number of namespaces in which a process is registered.
 const NAMESPACES: usize = 32;
 
 /// A system call that failed, and how.
@@ -57,7 +58,7 @@ pub(crate) type Failed = (&'static str, Errno);
 struct Entry {
     /// The number of the directory: never 0 in an entry that is used.
     directory: AtomicU64,
-    /// The process's epoch, and below 31 bits its number.
+    /// The process's epoch in the high bits, and the number of its life in the low 31 bits.
     life: AtomicU64,
 }
 
@@ -68,7 +69,8 @@ impl Entry {
             0 => process::begin_epoch(),
             epoch => epoch,
         };
-        // Acquire: pairs with the release in `note`. There is nothing to see but the number; a forked child finds its parent's epoch.
+        // Acquire: pairs with the release in `note`. No other data are published. A forked child finds the epoch of its parent, and so
+        // knows that the number is not its own.
         let life = self.life.load(Ordering::Acquire);
         match life >> BITS == epoch {
             true => Ok(life as u32 & UNREGISTERED),
@@ -76,8 +78,8 @@ impl Entry {
         }
     }
 
-    /// Notes the number, and answers which one counts: another thread may have been first. Then this one's file stays locked until
-    /// the process ends, and means nothing.
+    /// Records the number, and returns the number that counts: another thread may have recorded its number first. Then this thread's file
+    /// stays locked until the process ends, without effect.
     fn note(&self, before: u64, number: u32) -> u32 {
         let new = process::epoch() << BITS | u64::from(number);
         let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
@@ -107,18 +109,18 @@ fn name_of(number: u32) -> ShortPath {
     ShortPath::new(format_args!("{PREFIX}{number:08x}"))
 }
 
-/// The directory in which the lives of a queue's users are registered: the one that was the namespace's when the queue was
-/// opened. A process may later find another directory, or none, under the same path: then it knows nothing of others' lives.
+/// The directory in which the lives of a queue's users are registered: the namespace's directory when the queue was opened. If the path
+/// later leads elsewhere, or nowhere, all lives are unknown to the process.
 #[derive(Clone, Debug)]
 pub(crate) struct Registry {
-    /// The directory's path, as a system call takes it, and for what allocates anyway.
+    /// The directory's path, once for system calls, and once for functions that allocate.
     path: CString,
     /// Device and inode of the directory.
     identity: (u64, u64),
 }
 
 impl Registry {
-    /// None if the directory is not to be seen.
+    /// None if the directory can't be found.
     pub(crate) fn of(namespace: &Namespace) -> Option<Registry> {
         let stat = fs::stat(namespace.path()).ok()?;
         Some(Registry {
@@ -137,7 +139,8 @@ impl Registry {
         }
     }
 
-    /// The number of this process's life. [`UNREGISTERED`] if it can't be registered: that is tried once, and again by [`join`](Self::join).
+    /// The number of this process's life. [`UNREGISTERED`] if the life can't be registered. The registration is tried once here, and again
+    /// by [`join`](Self::join).
     pub(crate) fn own(&self) -> u32 {
         let Some(entry) = self.entry() else {
             return UNREGISTERED;
@@ -148,8 +151,8 @@ impl Registry {
         }
     }
 
-    /// Registers this process's life, unless that was done before. Called where a queue is opened, so that no call on the queue has to do it under
-    /// a lock.
+    /// Registers this process's life, unless it is registered. The opening of a queue calls this function, so that no call on the queue has
+    /// to register under a lock.
     ///
     /// # Errors
     /// The system call that failed, and how. EUSERS: the process is registered in 32 other directories.
@@ -168,7 +171,7 @@ impl Registry {
         }
     }
 
-    /// Returns whether a life is over. Unknown means that it is not.
+    /// Returns whether a life is over. An unknown life counts as living.
     ///
     /// # Blocking
     /// Never.
@@ -182,7 +185,7 @@ impl Registry {
         }
     }
 
-    /// The entry of the directory, made if there is none. None if all are taken.
+    /// Returns the entry of the directory, and creates it if necessary. None if all entries are taken.
     fn entry(&self) -> Option<&'static Entry> {
         let (device, inode) = self.identity;
         let which = (inode ^ device.rotate_left(40)).max(1);
@@ -201,7 +204,7 @@ impl Registry {
 
     fn register(&self) -> Result<u32, Failed> {
         let directory = self.open().map_err(|e| ("open", e))?;
-        // In vain if the directory may not be listed: others sweep.
+        // This fails if the caller may not list the directory: then other processes sweep.
         let _ = left(directory.as_fd(), SWEPT, remove);
         for _ in 0..ATTEMPTS {
             let registered = match unnamed(directory.as_fd()) {
@@ -218,7 +221,7 @@ impl Registry {
         Err(("linkat", Errno::EXIST))
     }
 
-    /// As [`begin`], of a file that has a temporary name first. Allocates.
+    /// As [`begin`], with a file that first has a temporary name. Allocates memory.
     fn register_temporary(&self) -> Result<Option<u32>, Failed> {
         let path = Path::new(OsStr::from_bytes(self.path.as_bytes()));
         let failed = |e| ("open", e);
@@ -233,7 +236,7 @@ impl Registry {
 }
 
 impl Namespace {
-    /// Removes the files of lives that are over, as far as the caller may. Answers how many.
+    /// Removes the files of lives that are over, if the caller has the permission. Returns the number of removed files.
     pub(crate) fn remove_left_lives(&self) -> usize {
         let swept =
             open_directory(self.path()).and_then(|here| left(here.as_fd(), usize::MAX, remove));
@@ -260,7 +263,8 @@ fn open_directory(path: impl Arg) -> io::Result<OwnedFd> {
     fs::open(path, flags, Mode::empty())
 }
 
-/// A file without a name. The error says that there is none on this file system, or that it could get none in this sandbox.
+/// Creates a file without a name. The error says that this file system has no such files, or that the file could get no name in this
+/// sandbox.
 fn unnamed(directory: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     if is_link_refused() {
         return Err(Errno::OPNOTSUPP);
@@ -269,12 +273,12 @@ fn unnamed(directory: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     fs::openat(directory, c".", flags, Mode::from_raw_mode(MODE))
 }
 
-/// Makes a file this process's life: it gets its name when it is locked. None: another file has the name.
+/// Makes a file this process's life: locks the file, and then gives it its name. None: another file has the name.
 fn begin(
     file: BorrowedFd<'_>,
     link: impl FnOnce(&Path) -> io::Result<()>,
 ) -> Result<Option<u32>, Failed> {
-    // Whatever the umask says: others must be able to look.
+    // The mode does not depend on the umask: other users must be able to read the file.
     fs::fchmod(file, Mode::from_raw_mode(MODE)).map_err(|e| ("fchmod", e))?;
     let number = number_of(file).map_err(|e| ("statx", e))?;
     let number = number.ok_or(("open", Errno::NXIO))?;
@@ -289,7 +293,7 @@ fn begin(
     }
 }
 
-/// Opens the file of a life. None: the directory has no file of this name that yields the number. Every error means that this is unknown.
+/// Opens the file of a life. None: the directory has no file of this name that yields the number. After an error, the life is unknown.
 ///
 /// The file is opened after it is identified, so that a stranger's FIFO in its place can't block the opening. This needs /proc.
 fn find(directory: impl AsFd, name: impl Arg, number: u32) -> io::Result<Option<OwnedFd>> {
@@ -299,7 +303,7 @@ fn find(directory: impl AsFd, name: impl Arg, number: u32) -> io::Result<Option<
         Err(Errno::NOENT) => return Ok(None),
         Err(error) => return Err(error),
     };
-    // A process at its limit of descriptors has the number for the file, if the directory is the caller's no more.
+    // The directory is closed first: its descriptor number serves the file if the process is at its limit of descriptors.
     drop(directory);
     if number_of(seen.as_fd())? != Some(number) {
         return Ok(None);
@@ -324,7 +328,7 @@ fn number_of(file: BorrowedFd<'_>) -> io::Result<Option<u32>> {
     Ok(Some(1 + (mixed % u64::from(UNREGISTERED - 1)) as u32))
 }
 
-/// Each bit of the result depends on each bit of `word` (the finalizer of splitmix64).
+/// Mixes the bits: each bit of the result depends on each bit of `word` (the finalizer of splitmix64).
 const fn mix(word: u64) -> u64 {
     let word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -332,7 +336,7 @@ const fn mix(word: u64) -> u64 {
     word ^ word >> 31
 }
 
-/// The number in a life's name. None if there is none.
+/// Returns the number in a life's name. None if the name is not that of a life.
 fn number_in(name: &CStr) -> Option<u32> {
     let digits = name.to_bytes().strip_prefix(PREFIX.as_bytes())?;
     u32::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()
@@ -342,7 +346,7 @@ fn remove(directory: BorrowedFd<'_>, name: &CStr) -> bool {
     fs::unlinkat(directory, name, AtFlags::empty()).is_ok()
 }
 
-/// Returns whether a file that is called like a life is the life of no process that could live.
+/// Returns whether a file with the name of a life belongs to a dead process or to none.
 fn is_left(directory: BorrowedFd<'_>, name: &CStr) -> bool {
     match number_in(name).map_or(Ok(None), |number| find(directory, name, number)) {
         Ok(Some(file)) => !life::is_locked(file.as_fd()),

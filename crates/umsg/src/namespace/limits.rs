@@ -37,8 +37,8 @@ pub struct Limits {
     /// The largest memory of all queues of both kinds and rings together, in bytes, counted when it is allocated. There is no limit by
     /// default.
     pub max_bytes: Option<u64>,
-    /// No queue gets a mode that permits a class of users only to send or only to receive. The library enforces such modes in honest
-    /// programs, and the system can't enforce them. Off by default.
+    /// Refuses modes that permit a class of users only to send or only to receive. Only the library enforces such modes, so a malicious
+    /// program can ignore them. Off by default.
     pub enforced_modes: bool,
     /// The largest message of System V queues, in bytes: 0 to 16 MiB. The default is 8,192, as in the kernel. Like all limits of System V
     /// queues, it applies to queues that are created later.
@@ -147,7 +147,8 @@ impl Namespace {
         record::last_limits(self.path(), self.owner()).map_or_else(|| self.limits(), Ok)
     }
 
-    /// Returns the limits, if the record is the one that was read last: two system calls. None if it must be read.
+    /// Returns the limits, if the record has not changed since it was read last. This costs two system calls. None if the record must be
+    /// read.
     pub(crate) fn unchanged_limits(&self) -> Option<Limits> {
         let directory = Directory::look(self.path()).ok()?;
         trust::check(&directory, self.owner()).ok()?;
@@ -204,7 +205,7 @@ impl Namespace {
     }
 }
 
-/// Returns the home in the record, if it is of this boot.
+/// Returns the home in the record, if the home is of this boot.
 fn home_to_record(directory: &Directory) -> Result<Home, NamespaceError> {
     let here = Home::of_caller()?;
     // A corrupted record, or one of another user, is replaced.

@@ -1,7 +1,7 @@
-//! A directory that the programs of one user agree on, in a directory where all users can make names.
+//! A directory that all programs of one user agree on, within a directory where all users can create names.
 //!
-//! Another user can take the usual name, `PREFIX` and the user's number. The programs of the user then meet in a directory whose name has
-//! `-` and 16 hexadecimal digits at its end. No process can guess that name before the directory exists.
+//! Another user can take the usual name, `PREFIX` and the user's number. Then the user's programs use a directory whose name also has `-`
+//! and 16 random hexadecimal digits at its end. No process can guess that name before the directory exists.
 //!
 //! A directory counts if it belongs to the user. It is *settled* once it has a certain sub-directory, the mark, and *offered* before.
 //!
@@ -11,8 +11,8 @@
 //! | none | offers one: by the usual name if that is free, else by a random name |
 //! | some are offered | opens the lowest, removes the others, lists again, and settles the lowest if it is the only one |
 //!
-//! Two directories are never settled. Both would have been listed alone after they were opened, and an opened directory that is removed
-//! can't be settled. So the later of the two listings shows the other directory.
+//! A user never has two settled directories. A program settles a directory only if a listing after its opening shows no other directory. Of
+//! two such listings, the later one would show the other directory. A directory that was removed after its opening can't be settled.
 //!
 //! A settled directory stays in use until it is removed, also when the usual name becomes free.
 //!
@@ -31,7 +31,7 @@ use super::error::NamespaceError;
 use umsg_shm::sys::random::random;
 use umsg_shm::sys::stack::nap;
 
-/// Hexadecimal digits behind a user's number.
+/// The number of hexadecimal digits behind a user's number.
 const DIGITS: usize = 16;
 /// The number of listings before the function reports that other processes keep changing the directories, and the longest sleep
 /// between two listings.
@@ -43,11 +43,11 @@ pub(super) struct Meeting<'a> {
     pub(super) base: &'a Path,
     pub(super) prefix: &'static str,
     pub(super) user: u32,
-    /// The sub-directory of a settled one.
+    /// The sub-directory that marks a settled directory.
     pub(super) mark: &'static str,
-    /// The bits that its mode has at least.
+    /// The permission bits that the directory needs.
     pub(super) mode: u32,
-    /// Refuses one that is not to be settled.
+    /// Refuses a directory that must not be settled.
     pub(super) check: fn(&Directory) -> Result<(), NamespaceError>,
 }
 
@@ -82,7 +82,7 @@ impl Meeting<'_> {
         Err(NamespaceError::system("mkdir", &usual, Errno::AGAIN))
     }
 
-    /// The directory of any user, if it is settled.
+    /// Returns the directory of any user, if the directory is settled.
     pub(super) fn settled(&self) -> Result<Option<PathBuf>, NamespaceError> {
         let usual = self.usual();
         match self.is_settled(&usual) {
@@ -121,7 +121,7 @@ impl Meeting<'_> {
         })
     }
 
-    /// A file or a link that the user put there. It is not avoided but reported.
+    /// Returns whether the user has put a file or a link there. Such an entry is reported as an error: no other name is used.
     fn is_an_obstacle(&self, path: &Path) -> bool {
         fs::lstat(path).is_ok_and(|stat| {
             let kind = FileType::from_raw_mode(stat.st_mode);
@@ -134,7 +134,7 @@ impl Meeting<'_> {
         self.is_ones_directory(path) && fs::lstat(path.join(self.mark)).is_ok()
     }
 
-    /// Makes a directory by the usual name, or by a random one.
+    /// Creates a directory with the usual name, or with a random name.
     fn offer(&self) -> Result<(), NamespaceError> {
         let make = |path: &Path| match fs::mkdir(path, Mode::RWXU) {
             Ok(()) => Ok(true),
@@ -149,7 +149,7 @@ impl Meeting<'_> {
         make(&self.base.join(name)).map(drop)
     }
 
-    /// Settles a directory that was offered, unless there are others; whether it is settled.
+    /// Settles an offered directory, unless other directories exist. Returns whether the directory is settled.
     fn settle(&self, lowest: &Path, others: &[PathBuf]) -> Result<bool, NamespaceError> {
         let mut directory = match Directory::open(lowest) {
             Err(NamespaceError::Missing { .. }) => return Ok(false),
@@ -158,7 +158,7 @@ impl Meeting<'_> {
         self.open_up(&mut directory)?;
         (self.check)(&directory)?;
         for other in others {
-            // In vain if it has been settled by now.
+            // This fails if the directory has been settled by now.
             let _ = fs::rmdir(other);
         }
         let own = self.list()?;
@@ -174,7 +174,7 @@ impl Meeting<'_> {
         }
     }
 
-    /// Gives it the rights that it lacks: those that a strange umask took away when it was made, too.
+    /// Gives the directory the permissions that it lacks, for example because of an unusual umask at its creation.
     fn open_up(&self, directory: &mut Directory) -> Result<(), NamespaceError> {
         let mode = directory.mode();
         if directory.owner() == self.user && mode & self.mode != self.mode {
@@ -187,7 +187,7 @@ impl Meeting<'_> {
     }
 }
 
-/// The owner of the directory of this name.
+/// Returns the owner of the directory of this name.
 pub(super) fn user_in(prefix: &str, path: &Path) -> Option<u32> {
     let name = path.file_name().and_then(OsStr::to_str)?;
     let rest = name.strip_prefix(prefix)?;

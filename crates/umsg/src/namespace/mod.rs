@@ -34,8 +34,9 @@
 //!
 //! **PID namespaces.** Processes of several PID namespaces share queues. A liveness id identifies each process, see `life.rs`.
 //!
-//! **If a process dies** while it creates a namespace, the next process completes it. While it sets limits, the old or the new limits hold.
-//! While it creates a queue, there is no queue, or a complete one: the link is the commit.
+//! **If a process dies** while it creates a namespace, the next process completes the namespace. If a process dies while it sets limits,
+//! the old or the new limits hold. If a process dies while it creates a queue, there is no queue, or a complete one: the link is the
+//! commit.
 //!
 //! ```
 //! # let path = std::env::temp_dir().join(format!("umsg-doc-{}", std::process::id()));
@@ -102,7 +103,7 @@ pub use setup::{OutOfSight, SetupReport, TMPFILES};
 pub(crate) use stamp::Stamp;
 pub(crate) use transient::{Hold, Patience, Removal, hold, hold_unnamed, whereabouts};
 
-/// A checked directory of queues. It is cheap to clone, and usable after a fork.
+/// A checked directory of queues. A `Namespace` is cheap to clone, and usable after a fork.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Namespace {
     path: Arc<Path>,
@@ -136,7 +137,7 @@ impl Namespace {
         &self.path
     }
 
-    /// Returns the way in which it was selected.
+    /// Returns the way in which the namespace was selected.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;

@@ -1,7 +1,7 @@
 //! The rules for names of POSIX queues, and the errors for names that break them.
 //!
-//! The rules are the kernel's, asked of Linux 6.18 with glibc 2.36 through `mq_open` (with and without
-//! `O_CREAT`) and `mq_unlink`, which agree on every name. The first fault in this order decides:
+//! The rules are those of Linux 6.18 with glibc 2.36. `mq_open` (with and without `O_CREAT`) and `mq_unlink` agree on every name. The first
+//! broken rule in this order decides:
 //!
 //! | rule | errno | examples |
 //! |---|---|---|
@@ -12,9 +12,9 @@
 //! | the component `.` or `..` | `EACCES` | `/.`, `/..` |
 //! | a component of 256 bytes or more | `ENAMETOOLONG` | `/` and 256 bytes, `/.` and 255 bytes |
 //!
-//! So an over-long component with a second slash is `EACCES`, unless the whole exceeds a path. Everything
-//! else is a name: `/...`, `/.a`, `/ `, a line feed, bytes that are not UTF-8, 255 bytes. The rules come before all
-//! others: a bad access mode or bad attributes with a bad name give the error of the name.
+//! So an over-long component with a second slash gives `EACCES`, unless the whole name is longer than a path may be. Everything else is a
+//! name: `/...`, `/.a`, `/ `, a line feed, bytes that are not UTF-8, 255 bytes. The rules come before all others: a bad access mode or bad
+//! attributes with a bad name give the error of the name.
 //!
 //! A name from Rust may hold a NUL byte, which C cannot pass: `EINVAL`.
 
@@ -49,10 +49,10 @@ pub(crate) enum NameError {
 pub(crate) struct QueueName(CString);
 
 impl QueueName {
-    /// Checks a name as a program gives it, slash included.
+    /// Checks a name with its slash, as programs pass it.
     ///
     /// # Errors
-    /// The first rule of the module's table that the name breaks.
+    /// The error of the first broken rule in the module's table.
     pub(crate) fn parse(name: &OsStr) -> Result<QueueName, NameError> {
         let component = name
             .as_bytes()
@@ -69,14 +69,14 @@ impl QueueName {
         }
     }
 
-    /// The name as programs give it, slash included.
+    /// Returns the name with its slash, as programs pass it.
     pub(crate) fn with_slash(&self) -> OsString {
         let mut whole = OsString::from("/");
         whole.push(self.as_os_str());
         whole
     }
 
-    /// A name that a directory listing gave: the kernel made sure that it is one component.
+    /// Converts a name from a directory listing. The kernel guarantees that such a name is one component.
     pub(super) fn of_entry(entry: &CStr) -> QueueName {
         QueueName(entry.to_owned())
     }
@@ -87,7 +87,7 @@ impl QueueName {
     }
 }
 
-/// With the slash, as programs and people write it; bytes that are not UTF-8 become U+FFFD.
+/// Prints the name with its slash. Bytes that are not UTF-8 become U+FFFD.
 impl fmt::Display for QueueName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "/{}", self.0.to_string_lossy())

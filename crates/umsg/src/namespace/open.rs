@@ -40,8 +40,8 @@ const LOOKS: u32 = 5;
 const BETWEEN_LOOKS: Duration = Duration::from_micros(50);
 
 impl Namespace {
-    /// Opens the file of an existing queue. It refuses other files than regular ones, and files with a second name. The descriptor has the
-    /// lowest free number, FD_CLOEXEC, and O_NONBLOCK if `nonblocking`.
+    /// Opens the file of an existing queue. Refuses files that are not regular, and files with a second name. The descriptor has the lowest
+    /// free number, FD_CLOEXEC, and O_NONBLOCK if `nonblocking`.
     ///
     /// # Errors
     /// `NotFound`, `Denied`, `Directory`, `Symlink`, `Special`, `SecondName`, `TooManyFiles`, `Namespace`, `System`.
@@ -72,8 +72,8 @@ impl Namespace {
     }
 
     /// Opens the file of a queue by its path alone, without the checks of [`open_queue_file`](Self::open_queue_file): for a caller that
-    /// compares the file with one that passed them. Also returns whether O_NONBLOCK is set. It is set unless only this user and root can
-    /// create files there, and the opening can't wait for a peer.
+    /// compares the file with one that passed them. Also returns whether O_NONBLOCK is set. O_NONBLOCK is set unless only this user and
+    /// root can create files there: then the opening can't wait for a hostile peer.
     ///
     /// # Errors
     /// Those of open(2).
@@ -134,7 +134,7 @@ impl Namespace {
         match self.unlink_file_in(POSIX, name) {
             Err(FileError::Directory) => match transient::unlink(&self.queues()?, name.as_os_str())
             {
-                // A file has taken the place of the directory, and has the name now.
+                // A file has replaced the directory, and has the name now.
                 Err(FileError::AlreadyExists) => self.unlink_file_in(POSIX, name),
                 other => other,
             },
@@ -175,8 +175,8 @@ pub(super) fn open_in(
 /// Refuses a file with a second name in any directory. A process with write access to a queue's file can create one (link(2)). Then users of
 /// the two names would share a queue. The link count can't be forged.
 ///
-/// A creator gives a file its name by one system call. On some file systems it needs two. Then the file has two names between them, and
-/// until the next sweep if the creator dies there.
+/// A creator gives a file its name by one system call. On some file systems a creator needs two calls, and the file has two names between
+/// them. If the creator dies there, the file has two names until the next sweep.
 fn check_one_name(file: &OwnedFd) -> Result<(), FileError> {
     for _ in 0..LOOKS {
         let stat = fs::fstat(file).map_err(|e| FileError::of("fstat", e))?;
@@ -188,8 +188,8 @@ fn check_one_name(file: &OwnedFd) -> Result<(), FileError> {
     Err(FileError::SecondName)
 }
 
-/// Removes all permissions of a queue's file that has several names and is about to lose one. It has no effect without the permission. Then
-/// the caller may not unlink the file either, unless it owns the directory.
+/// Removes all permissions of a queue's file that has several names and is about to lose one. Without the right to change the file, the
+/// function has no effect. Then the caller may not unlink the file either, unless the caller owns the directory.
 ///
 /// Another user can create a name for any file that link(2) permits. The caller changes only files of queues.
 pub(super) fn close_other_names(directory: &Directory, name: &OsStr) {
@@ -205,7 +205,7 @@ pub(super) fn close_other_names(directory: &Directory, name: &OsStr) {
         && fs::fstat(&file).is_ok_and(|stat| has_several(&stat))
         && holds_a_queue(file.as_fd())
     {
-        // It uses the descriptor, because the name may lead elsewhere by now.
+        // The call uses the descriptor, because the name may lead elsewhere by now.
         let _ = fs::chmod(proc_link(file.as_fd()).path(), Mode::empty());
     }
 }

@@ -1,5 +1,5 @@
-//! The doorbells of queues: FIFOs in `bell/`. A name is the inode number of the queue's file, a hyphen, and a random number, each of sixteen
-//! hexadecimal digits. A process computes the first part by itself: of a segment it believes the second only.
+//! The doorbells of queues: FIFOs in `bell/`. A name is the inode number of the queue's file, a hyphen, and a random number, each of
+//! sixteen hexadecimal digits. Only the second part comes from the segment. A process computes the first part itself.
 //!
 //! | FIFO | its segment | then |
 //! |---|---|---|
@@ -9,15 +9,15 @@
 //! | not locked | names it | no process polls any more: the first process that notices removes it |
 //! | not locked | is gone, or names another | the next sweep removes it |
 //!
-//! Some are swept when a process begins to poll a queue, before it locks the queue; all by [`Namespace::sweep`].
+//! A process that begins to poll a queue sweeps some doorbells before it locks the queue. [`Namespace::sweep`] sweeps all.
 //!
 //! A process that removes a FIFO holds an exclusive lock on it. A process that begins to poll locks the FIFO, and then checks that the name
 //! still leads to it. So no process begins to poll a FIFO without a name, although such a FIFO still works.
 //!
-//! **Only the caller's.** Another user can hold the lock of a FIFO of their own without limit, and then opening it would wait in the kernel,
-//! beyond any signal. So a FIFO is opened only if it belongs to the caller (effective user), and its mode gives other users no access. In a
-//! sticky directory, only the caller, the directory's owner and root can replace the FIFO between that check and the opening. FIFOs of other
-//! users are left alone, by root, too.
+//! **Only the caller's.** Another user can hold the lock of its own FIFO without limit. Opening that FIFO would wait in the kernel, and no
+//! signal would end the wait. So a FIFO is opened only if it belongs to the caller (effective user), and its mode gives other users no
+//! access. In a sticky directory, only the caller, the directory's owner and root can replace the FIFO between that check and the opening.
+//! No process, root included, touches FIFOs of other users.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -33,16 +33,16 @@ use super::{Namespace, caller};
 use umsg_shm::memory::{FifoName, NOT_OURS};
 use umsg_shm::sys::random::random;
 
-/// Hexadecimal digits of each part of a name.
+/// The number of hexadecimal digits of each part of a name.
 const DIGITS: usize = 16;
 /// The number of names that a sweep reads, and the number of FIFOs among them that it inspects. Any user can make any number of
 /// names.
 const READ: usize = 1024;
 const SWEEP: usize = 64;
-/// Paths that are no longer need no memory.
+/// Paths up to this length need no allocation.
 const SHORT: usize = 250;
 
-/// A path that is made without allocating, as handlers may ring.
+/// A path that is built without allocation, because signal handlers may ring.
 struct Path {
     short: [u8; SHORT],
     len: usize,
@@ -93,7 +93,7 @@ impl Path {
         }
     }
 
-    /// Of the directory that it is in.
+    /// The path of the namespace's directory.
     fn parent(&self) -> &[u8] {
         let bytes = self.bytes();
         &bytes[..bytes.len() - (2 * DIGITS + 2)]
@@ -101,11 +101,11 @@ impl Path {
 }
 
 impl Namespace {
-    /// Opens a doorbell of the caller's. Allocates no memory where the path is short.
+    /// Opens a doorbell of the caller's. Allocates no memory if the path is short.
     ///
     /// # Errors
-    /// [`NOT_OURS`] if it is another user's; ENXIO if it is no FIFO; ESTALE if the path leads to the namespace's directory no more, in a chroot or
-    /// another mount namespace: then ENOENT would say nothing of the doorbell; those of open(2).
+    /// [`NOT_OURS`] if the doorbell belongs to another user; ENXIO if it is no FIFO; ESTALE if the path no longer leads to the namespace's
+    /// directory, for example in a chroot or another mount namespace (ENOENT would wrongly report a missing doorbell); those of open(2).
     ///
     /// # Blocking
     /// Never.
@@ -120,11 +120,11 @@ impl Namespace {
         }
     }
 
-    /// Makes a doorbell, and opens and locks it (shared). It gets its name when it is locked, so that no sweep takes
-    /// it for one that no process polls.
+    /// Creates a doorbell, and opens and locks it (shared). The doorbell gets its name after it is locked. So no sweep takes it for a
+    /// doorbell that no process polls.
     ///
     /// # If the process dies
-    /// A temporary file stays, or a doorbell that no process polls: both are swept.
+    /// A temporary file stays, or a doorbell that no process polls. Sweeps remove both.
     pub(crate) fn make_poll_fifo(&self, name: FifoName) -> io::Result<OwnedFd> {
         let path = Path::new(self, name);
         let (bell, temporary) = self.make_unnamed(path.parent())?;
@@ -180,19 +180,19 @@ impl Namespace {
         }
     }
 
-    /// The inode number of a doorbell. None if there is none of this name.
+    /// Returns the inode number of a doorbell. None if no doorbell has this name.
     pub(crate) fn poll_fifo_inode(&self, name: FifoName) -> Option<u64> {
         let path = Path::new(self, name);
         let found = fs::statat(CWD, path.bytes(), AtFlags::SYMLINK_NOFOLLOW);
         found.ok().map(|stat| stat.st_ino)
     }
 
-    /// Removes a doorbell. In vain if it is another user's: its owner's next sweep does.
+    /// Removes a doorbell. A doorbell of another user stays until the owner's next sweep.
     pub(crate) fn remove_poll_fifo(&self, name: FifoName) {
         let _ = fs::unlinkat(CWD, Path::new(self, name).bytes(), AtFlags::empty());
     }
 
-    /// Removes all doorbells of the caller's that no process polls. Answers how many.
+    /// Removes all doorbells of the caller's that no process polls. Returns the number of removed doorbells.
     ///
     /// # Errors
     /// `NotAccessible` if the caller may not list the namespace.
@@ -207,18 +207,18 @@ impl Namespace {
             .count())
     }
 
-    /// Returns the number of FIFOs that [`remove_stale_fifos`](Self::remove_stale_fifos) would remove. Each is locked for a
-    /// moment, in which a process that begins to poll it makes another.
+    /// Returns the number of FIFOs that [`remove_stale_fifos`](Self::remove_stale_fifos) would remove. Each FIFO is locked for a moment. A
+    /// process that begins to poll at that moment creates another FIFO.
     ///
     /// # Errors
-    /// As it.
+    /// Those of `remove_stale_fifos`.
     pub(crate) fn stale_fifos(&self) -> Result<usize, NamespaceError> {
         let names = self.fifo_names(usize::MAX)?;
         let would_go = |name: &OsString| self.lock_if_left(name).is_some();
         Ok(names.iter().filter(|name| would_go(name)).count())
     }
 
-    /// Of the doorbells among so many names. A namespace that no process has polled in may have no directory for them.
+    /// Visits the doorbells among the first names of the directory. A namespace in which no process has polled may have no such directory.
     fn fifo_names(&self, most: usize) -> Result<Vec<OsString>, NamespaceError> {
         let bells = match self.queues_of(POLL_FIFOS) {
             Err(NamespaceError::NoQueuesDirectory { .. }) => return Ok(Vec::new()),
@@ -235,8 +235,8 @@ impl Namespace {
         Ok(names)
     }
 
-    /// Removes the temporary files of dead makers, and the doorbells that no process polls, of those that it looks at. Under no queue's lock: the
-    /// listing waits for the directory's.
+    /// Inspects some files, and removes the temporary files of dead creators and the doorbells that no process polls. The caller holds no
+    /// queue's lock, because the listing waits for the lock of the directory.
     pub(crate) fn sweep_poll_fifos(&self) {
         if let Ok(bells) = self.queues_of(POLL_FIFOS) {
             temporary::sweep_first(&bells, "", READ);
@@ -255,7 +255,7 @@ impl Namespace {
         self.path().join(POLL_FIFOS).join(name)
     }
 
-    /// Removes a doorbell if no process polls it; whether it did.
+    /// Removes a doorbell if no process polls it. Returns whether the doorbell was removed.
     fn remove_if_left(&self, name: &OsStr) -> bool {
         self.lock_if_left(name)
             .is_some_and(|_left| fs::unlinkat(CWD, self.fifo_path(name), AtFlags::empty()).is_ok())
@@ -268,7 +268,7 @@ impl Namespace {
     }
 }
 
-/// The way from the namespace's directory to that of the doorbells.
+/// The path from the namespace's directory to the directory of the doorbells.
 const TO_POLL_FIFOS: &str = "bell/";
 
 /// A doorbell that no process polls, locked exclusively until this is dropped.
@@ -276,7 +276,7 @@ struct Left(OwnedFd);
 
 impl Drop for Left {
     fn drop(&mut self) {
-        // To close it is not enough: a child that was forked meanwhile has the same opening.
+        // Closing the file does not suffice: a child that was forked meanwhile has the same open file description.
         let _ = fs::flock(&self.0, FlockOperation::Unlock);
     }
 }
@@ -291,11 +291,11 @@ fn is_poll_fifo(name: &OsStr) -> bool {
         && are_digits(&bytes[DIGITS + 1..])
 }
 
-/// Makes a FIFO that only the caller may open, opens and locks it.
+/// Creates a FIFO that only the caller may open, and opens and locks it.
 fn make_locked(path: &std::path::Path) -> io::Result<OwnedFd> {
     let only_own = Mode::RUSR | Mode::WUSR;
     fs::mkfifoat(CWD, path, only_own)?;
-    // A umask may forbid it even to the owner.
+    // The umask may take even the owner's permissions away.
     fs::chmodat(CWD, path, only_own, AtFlags::empty())?;
     let bell = open_own(path.as_os_str().as_bytes())?;
     fs::flock(&bell, FlockOperation::NonBlockingLockShared)?;

@@ -23,7 +23,7 @@ use super::queues::{POSIX, TO_NAMESPACE, has_room_for_a_queue};
 use super::staged::Staged;
 use super::transient::{self, Patience, make_way};
 
-/// Only the creator, until the mode is set at publication.
+/// Only the creator has access until the publication sets the mode.
 const PRIVATE: u32 = 0o600;
 
 /// A queue's file that no other process can see yet.
@@ -38,8 +38,8 @@ pub(crate) struct Unpublished {
 }
 
 impl Unpublished {
-    /// Makes an empty file of mode 0600, open for reading and writing, FD_CLOEXEC set. `mode` is the mode that the queue's creator requests,
-    /// before the umask.
+    /// Creates an empty file of mode 0600, open for reading and writing, with FD_CLOEXEC. `mode` is the mode that the queue's creator
+    /// requests, before the umask.
     ///
     /// # Errors
     /// `NoSpace`, `NoMemory`, `TooManyFiles`, `System`; `Namespace(NotWritable)` if the caller may make no files there.
@@ -48,7 +48,7 @@ impl Unpublished {
         Unpublished::create_in(namespace, POSIX, mode)
     }
 
-    /// As [`create`](Unpublished::create), unless there are `max_queues` POSIX queues already: then it returns None.
+    /// As [`create`](Unpublished::create). Returns None if there are already `max_queues` POSIX queues.
     pub(crate) fn create_within(
         namespace: &Namespace,
         mode: u32,
@@ -88,8 +88,8 @@ impl Unpublished {
             mode,
             present_mode: mode,
         };
-        // The kernel has applied the umask, which can't be read without a race. Setting the mode aside lets
-        // the creator open the file again with more than it grants.
+        // The kernel has applied the umask, which can't be read without a race. The mode is remembered and replaced by 0600, so that the
+        // creator can open the file again whatever the mode grants.
         let stat = fs::fstat(new.file()).map_err(|e| FileError::of("fstat", e))?;
         new.mode = permissions(&stat);
         new.present_mode = new.mode;
@@ -102,7 +102,7 @@ impl Unpublished {
         self.staged.as_ref().expect("publish takes self").file()
     }
 
-    /// The mode asked for, less the umask.
+    /// The requested mode, less the umask.
     pub(crate) fn mode(&self) -> u32 {
         self.mode
     }
@@ -138,7 +138,7 @@ impl Unpublished {
         let mut patience = Patience::default();
         let mut outcome = staged.link_too(&self.queues, name.as_os_str());
         while outcome == Err(rustix::io::Errno::EXIST) && self.queues.path().ends_with(POSIX) {
-            // Except the remains of a queue that went with its last user.
+            // The name may be taken by the remains of a queue that was removed at its last close: then publish again.
             if let Err(error) = make_way(&self.queues, name.as_os_str(), &mut patience) {
                 staged.discard(&self.queues);
                 return Err(error);
@@ -147,14 +147,14 @@ impl Unpublished {
         }
         let file = staged.discard(&self.queues);
         outcome.map_err(|e| match e {
-            // Not the name, which is checked, but the directory has gone.
+            // The name is valid, so the directory has been removed.
             rustix::io::Errno::NOENT => no_directory(&self.queues),
             _ => creation_error("link", &self.queues, e),
         })?;
         Ok(file)
     }
 
-    /// Publishes as [`publish`](Self::publish) does, for a queue that goes with its last user.
+    /// Publishes as [`publish`](Self::publish) does, for a queue that is removed at its last close.
     ///
     /// # Errors
     /// As `publish`.
@@ -192,7 +192,7 @@ impl Drop for Unpublished {
     }
 }
 
-/// The errno of making a file: what forbids it is the directory, not the file.
+/// Converts the errno of the creation of a file. The directory denied the creation, not the file.
 pub(super) fn creation_error(
     call: &'static str,
     queues: &Directory,

@@ -25,17 +25,17 @@ pub(crate) const RINGS: &str = "ring";
 pub(super) const POLL_FIFOS: &str = "bell";
 /// The sub-directory for the private files of each user next to the System V queues; see [`super::msg`].
 pub(super) const OWN: &str = "own";
-/// The way from either to the namespace's directory.
+/// The path from these directories to the namespace's directory.
 pub(super) const TO_NAMESPACE: &str = "../";
 
 /// The bytes that a tmpfs directory counts in its size for each entry, `.` and `..` included (`BOGO_DIRENT_SIZE`).
 const TMPFS_ENTRY: u64 = 20;
 
-/// Makes one of the two of this mode and the namespace's owner, if it is missing or half made and the caller may; returns
-/// whether it was made.
+/// Creates a directory with this mode and the namespace's owner, if it is missing or incomplete and the caller has the permission. Returns
+/// whether the directory was created.
 ///
 /// # If the process dies
-/// A directory that lacks its owner or mode stays; the next caller that may mend it does.
+/// A directory that lacks its owner or mode stays. The next caller with the permission completes it.
 pub(super) fn make_fit(
     namespace: &Directory,
     name: &str,
@@ -51,7 +51,7 @@ pub(super) fn make_fit(
     Ok(made)
 }
 
-/// Returns whether an error says that a stranger has put something in the place of a directory for queues.
+/// Returns whether an error means that another user has put an entry in the place of a directory for queues.
 pub(super) fn is_planted(namespace: &Directory, name: &str, error: &NamespaceError) -> bool {
     use NamespaceError::{NotADirectory, Stranger, Symlink};
     let there = match error {
@@ -62,7 +62,7 @@ pub(super) fn is_planted(namespace: &Directory, name: &str, error: &NamespaceErr
     *there == namespace.path().join(name) && fs::lstat(there).is_ok_and(is_strangers)
 }
 
-/// Renames an entry that a stranger has put in the place of a directory for queues, to a name that no process uses. For root.
+/// Renames an entry that another user has put in the place of a directory for queues, to an unused name. For root.
 pub(super) fn evict(namespace: &Directory, name: &str) -> Result<(), NamespaceError> {
     let (at, path) = namespace.locate(name);
     let is_strangers = |stat: &fs::Stat| ![0, namespace.owner()].contains(&stat.st_uid);
@@ -90,7 +90,7 @@ fn open_or_make(
     }
 }
 
-/// False if another was faster.
+/// False if another process was faster.
 fn make(namespace: &Directory, name: &str) -> Result<bool, NamespaceError> {
     let (at, name) = namespace.locate(name);
     match fs::mkdirat(at, &name, Mode::RWXU) {
@@ -100,7 +100,7 @@ fn make(namespace: &Directory, name: &str) -> Result<bool, NamespaceError> {
     }
 }
 
-/// A stranger's directory is refused, not adopted.
+/// A directory of another user is refused.
 fn mend(
     queues: &mut Directory,
     namespace: &Directory,
@@ -158,7 +158,8 @@ impl Namespace {
         Ok(names)
     }
 
-    /// Returns whether nothing has the name of a queue. It costs one system call; a caller that creates the queue checks the directory.
+    /// Returns whether the name of a queue is free. It costs one system call. The directory is not checked: a caller that creates the queue
+    /// checks it.
     pub(crate) fn is_free(&self, name: &QueueName) -> bool {
         let path = self.path().join(POSIX).join(name.as_os_str());
         fs::lstat(path).is_err_and(|error| error == Errno::NOENT)
@@ -222,7 +223,7 @@ impl Namespace {
     /// As for the namespace; `NotAccessible` if the caller may not list it.
     pub fn allocated_bytes(&self) -> Result<u64, NamespaceError> {
         let mut bytes = allocated_in(&self.queues()?)?;
-        // As for System V queues: one of before rings has no directory for them.
+        // A namespace of a version before rings has no directory for them.
         if let Ok(rings) = self.queues_of(RINGS) {
             bytes = bytes.saturating_add(allocated_in(&rings)?);
         }
@@ -254,11 +255,11 @@ fn count(queues: &Directory) -> Result<usize, NamespaceError> {
 /// Returns the number of queues in the namespace at `path`, regardless of its owner.
 pub(super) fn count_below(path: &Path) -> Result<usize, NamespaceError> {
     let posix = count(&Directory::open(&path.join(POSIX))?)?;
-    // One of before System V queues has no directory for them.
+    // A namespace of a version before System V queues has no directory for them.
     Ok(posix + super::msg::count_below(path).unwrap_or(0))
 }
 
-/// Memory that all files of a directory take up, in bytes.
+/// Returns the memory of all files of a directory, in bytes.
 fn allocated_in(queues: &Directory) -> Result<u64, NamespaceError> {
     let mut bytes = 0u64;
     for_each_queue(queues, |queues, name| {
@@ -268,11 +269,11 @@ fn allocated_in(queues: &Directory) -> Result<u64, NamespaceError> {
     Ok(bytes)
 }
 
-/// Memory that a file takes up, in bytes; 0 if there is none of that name.
+/// Returns the memory of a file, in bytes. 0 if no file has that name.
 pub(super) fn allocated(queues: &Directory, name: &OsStr) -> Result<u64, NamespaceError> {
     let (at, path) = queues.locate(name);
     match fs::statat(at, &path, AtFlags::SYMLINK_NOFOLLOW) {
-        // Of one that goes with its last user.
+        // The file of a queue that is removed at its last close.
         Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => {
             Ok(transient::file_of(queues, name).map_or(0, |stat| bytes_of(&stat)))
         }
@@ -287,8 +288,8 @@ fn bytes_of(stat: &fs::Stat) -> u64 {
     blocks.saturating_mul(512)
 }
 
-/// An upper bound on the number of entries, where the file system gives one for free: on tmpfs, and there it is exact
-/// but for `.` and `..`.
+/// Returns an upper bound on the number of entries, if the file system offers one without a listing. tmpfs does: there the bound is exact
+/// except for `.` and `..`.
 pub(super) fn most_entries(queues: &Directory) -> Option<u64> {
     let (at, here) = queues.locate("");
     let stat = fs::statat(at, &here, AtFlags::EMPTY_PATH).ok()?;
@@ -316,7 +317,7 @@ pub(super) fn file_of_queue(queues: &Directory, name: &OsStr) -> Option<fs::Stat
     }
 }
 
-/// Calls `visit` with each regular file in the directory, and among POSIX queues with each directory of one.
+/// Calls `visit` with each regular file in the directory, and with each directory that holds a POSIX queue.
 pub(super) fn for_each_queue(
     queues: &Directory,
     mut visit: impl FnMut(&Directory, QueueName) -> Result<(), NamespaceError>,
@@ -356,7 +357,7 @@ pub(super) fn for_each_entry(
     for_first_entries(queues, usize::MAX, visit)
 }
 
-/// As [`for_each_entry`], of so many at most.
+/// As [`for_each_entry`], with at most that number of entries.
 pub(super) fn for_first_entries(
     queues: &Directory,
     most: usize,

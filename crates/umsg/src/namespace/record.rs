@@ -20,9 +20,9 @@
 //! | 88 | 4 | `msgmni` |
 //! | 92 | 4 | `max_qbytes`, in bytes |
 //!
-//! It belongs to the owner of the directory or to root, and has mode 0644. It is never changed in place. The first record is linked: the
-//! link is the commit, and the loser of a race reads the winner's record. Later records are renamed over it. So a reader always sees a
-//! complete record. A writer that is killed before the rename leaves a `.tmp-...` file, which the next writer removes.
+//! The file belongs to the owner of the directory or to root, and has mode 0644. The file is never changed in place. The first record is
+//! linked: the link is the commit, and the loser of a race reads the winner's record. Later records are renamed over it. So a reader always
+//! sees a complete record. A writer that is killed before the rename leaves a `.tmp-...` file, which the next writer removes.
 
 use std::convert::Infallible;
 use std::ffi::OsStr;
@@ -56,11 +56,12 @@ const MODE: u32 = 0o644;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) limits: Limits,
-    /// The home whose thread ids the queues hold.
+    /// The home in which the thread ids in the queues are valid.
     pub(super) home: Home,
 }
 
-/// Reads the record; None if there is none. A file of another user than root and the directory's owner is ignored, and not opened.
+/// Reads the record; None if there is none. If the file belongs to neither root nor the directory's owner, the file is ignored and not
+/// opened.
 ///
 /// # Errors
 /// `RecordNotReadable`, `RecordDamaged`, `RecordVersion`; `NotAccessible` if the caller may not search the directory.
@@ -101,8 +102,8 @@ fn read_named(directory: &Directory, path: PathBuf) -> Result<Option<Record>, Na
 /// The record that was read last.
 static LAST: Mutex<Option<(Stamp, Record)>> = Mutex::new(None);
 
-/// Returns the record in a trusted file, which is read unless it is the one that was read last. A signal handler, or a child of a fork,
-/// that finds the lock taken reads the file.
+/// Returns the record in a trusted file. Reads the file only if it has changed since the last read. If a signal handler or a forked child
+/// finds the lock taken, it reads the file.
 fn known<E>(
     stat: &Stat,
     read: impl FnOnce() -> Result<Option<Record>, E>,
@@ -136,14 +137,14 @@ fn may_all_read(stat: &Stat) -> bool {
     stat.st_mode & 0o444 == 0o444
 }
 
-/// Returns the record that was read last, if it was in this file, which has not changed.
+/// Returns the record that was read last, if this file holds it and has not changed.
 fn last_read(stat: &Stat) -> Option<Record> {
     let last = LAST.try_lock().ok().filter(|_| may_all_read(stat))?;
     let (stamp, record) = last.as_ref()?;
     (*stamp == Stamp::of(stat)).then(|| record.clone())
 }
 
-/// Returns the record of a directory, if it is the one that was read last. No file is opened.
+/// Returns the record that was read last, if the directory still has it. Opens no file.
 pub(super) fn unchanged(directory: &Directory) -> Option<Record> {
     let (at, name) = directory.locate(NAME);
     let stat = fs::statat(at, &name, AtFlags::SYMLINK_NOFOLLOW).ok()?;

@@ -16,7 +16,7 @@ const PROC: &str = "/proc/self/fd";
 const VARIABLE: &str = "UMSG_DIR";
 const BASE: &str = "/dev/shm";
 const SHARED: &str = "umsg";
-/// The bits of a mode that the directory for queues has in common with the namespace's.
+/// The mode bits that the directory for queues takes over from the namespace's directory.
 const COMMON_MODE: u32 = 0o1777;
 
 impl Namespace {
@@ -176,8 +176,8 @@ fn resolve_in(
     }
 }
 
-/// Returns whether the path is the namespace of all users. Every process can create the name in /dev/shm, but only root can create a file of
-/// root's. All processes ignore a file of another user, also its owner.
+/// Returns whether the path is the namespace of all users. Every process can create the name in /dev/shm, but only root can create a file
+/// that root owns. All processes, those of its owner included, ignore a directory of another user.
 fn is_shared(path: &Path) -> Result<bool, NamespaceError> {
     match fs::lstat(path) {
         Ok(stat) => Ok(stat.st_uid == 0),

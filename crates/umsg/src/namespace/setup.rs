@@ -39,11 +39,11 @@ pub struct SetupReport {
     pub queues_directory_made: bool,
     /// The record with the caller's PID namespace was missing, or of an earlier boot, and written.
     pub record_written: bool,
-    /// Users' own namespaces that hold queues, which programs started from now on no longer see.
+    /// Users' own namespaces that hold queues. Programs that start later no longer find these queues.
     pub out_of_sight: Vec<OutOfSight>,
 }
 
-/// A user's own namespace, which the shared one puts out of sight.
+/// A user's own namespace that programs no longer find, because the shared namespace takes precedence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OutOfSight {
@@ -56,11 +56,11 @@ pub struct OutOfSight {
 }
 
 impl Namespace {
-    /// Makes a directory the namespace of all users: root's, mode 1777, with the sub-directories for queues and a record that names the
-    /// caller's PID namespace. It does not change what is right already, so it can be called again at any time. [`Namespace::resolve`]
+    /// Makes a directory the namespace of all users. The directory belongs to root, and has mode 1777, the sub-directories for queues, and
+    /// a record that names the caller's PID namespace. The call can be repeated: it changes only the wrong parts. [`Namespace::resolve`]
     /// checks `/dev/shm/umsg`.
     ///
-    /// Programs that run keep the namespace that they have.
+    /// Running programs keep their namespace.
     ///
     /// ```no_run
     /// // As root, when the machine starts.
@@ -70,11 +70,11 @@ impl Namespace {
     /// ```
     ///
     /// # Errors
-    /// `NotPermitted` (`EPERM`) unless the caller is root; `Stranger` (`EACCES`) if another process owns the directory;
-    /// `HoldsOtherFiles` (`ENOTEMPTY`) if it is no namespace and not empty; and those of making directories.
+    /// `NotPermitted` (`EPERM`) unless the caller is root; `Stranger` (`EACCES`) if another process owns the directory; `HoldsOtherFiles`
+    /// (`ENOTEMPTY`) if the directory is no namespace and not empty; and those of creating directories.
     ///
     /// # If the process dies
-    /// The directory opens to others last; call it again to complete it.
+    /// The directory is opened to other users last. Repeat the call to complete the namespace.
     pub fn setup_shared(path: impl AsRef<Path>) -> Result<SetupReport, NamespaceError> {
         let path = path.as_ref().to_owned();
         if caller() != 0 {
@@ -131,7 +131,7 @@ fn make(path: &Path) -> Result<bool, NamespaceError> {
     }
 }
 
-/// The users' own namespaces in `base` that hold queues. What can't be read is passed over.
+/// Returns the users' own namespaces in `base` that hold queues. Skips unreadable entries.
 fn out_of_sight(base: &Path) -> Vec<OutOfSight> {
     let Ok(entries) = read_dir(base) else {
         return Vec::new();
@@ -144,10 +144,10 @@ fn out_of_sight(base: &Path) -> Vec<OutOfSight> {
     found
 }
 
-/// The namespace in this directory, if it is the one of the user in its name and holds queues.
+/// Returns the namespace in this directory, if the directory belongs to the user in its name and holds queues.
 fn user_namespace(path: PathBuf) -> Option<OutOfSight> {
     let user = user::owner_in(&path)?;
-    // fstatat(2), which no sandbox refuses; std asks statx(2).
+    // This uses fstatat(2), which no sandbox refuses. The standard library uses statx(2).
     let stat = fs::lstat(&path).ok()?;
     let queues = queues::count_below(&path).ok()?;
     (stat.st_uid == user && queues > 0).then_some(OutOfSight { path, user, queues })

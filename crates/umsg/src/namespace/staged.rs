@@ -1,4 +1,4 @@
-//! A file that is built out of sight and appears under its name whole: the link is the commit.
+//! A file that is built invisibly, and appears under its name when it is complete: the link is the commit.
 //!
 //! | state | what others see | if the maker dies |
 //! |---|---|---|
@@ -24,11 +24,11 @@ pub(super) struct Staged {
 }
 
 impl Staged {
-    /// An unnamed file in `directory`, or where the file system has none, a temporary one. Mode bits are
-    /// subject to the umask.
+    /// Creates an unnamed file in `directory`, or a temporary one if the file system has no unnamed files. Mode bits are subject to the
+    /// umask.
     ///
-    /// `to_namespace` leads from the directory to the namespace's, where temporary files live: among
-    /// queues each name could be a queue's.
+    /// `to_namespace` is the path from the directory to the namespace's directory, where temporary files lie. In a directory of queues, a
+    /// temporary name could be a queue's.
     pub(super) fn create(
         directory: &mut Directory,
         to_namespace: &str,
@@ -54,7 +54,7 @@ impl Staged {
         }
     }
 
-    /// A file under a temporary name, which is gone when `self` is dropped.
+    /// A file under a temporary name. The drop of `self` removes the name.
     pub(super) fn create_temporary(
         directory: &mut Directory,
         to_namespace: &str,
@@ -93,8 +93,8 @@ impl Staged {
         outcome.map(|()| file)
     }
 
-    /// Gives the file a name that must be free (`EEXIST` otherwise), once. A temporary name goes with that, unless the file system
-    /// can't rename so: then it stays until [`discard`](Self::discard).
+    /// Gives the file a name that must be free (`EEXIST` otherwise). Call this once. A temporary name is replaced. If the file system can't
+    /// do that, the temporary name stays until [`discard`](Self::discard).
     pub(super) fn link_too(&self, directory: &Directory, name: &OsStr) -> io::Result<()> {
         self.link_into(directory, directory, name)
     }
@@ -115,7 +115,7 @@ impl Staged {
         }
     }
 
-    /// Commits under a name, in place of whatever had it.
+    /// Commits under a name, and replaces any file of that name.
     pub(super) fn rename_over(mut self, directory: &Directory, name: &OsStr) -> io::Result<()> {
         let temporary = self.temporary.take().ok_or(Errno::INVAL)?;
         let ((from, old), (to, new)) = (directory.locate(temporary.path()), directory.locate(name));
@@ -140,10 +140,10 @@ fn link_temporary(
     name: &OsStr,
 ) -> io::Result<()> {
     let ((from, old), (to, new)) = (directory.locate(temporary.path()), into.locate(name));
-    // A file that has two names, if only between two calls, is not opened: see `open::check_one_name`.
+    // No process opens a file that has two names, even between two calls: see `open::check_one_name`.
     match fs::renameat_with(from, &old, to, &new, RenameFlags::NOREPLACE) {
         outcome @ (Ok(()) | Err(Errno::EXIST)) => outcome,
-        // A file system without that flag, or another error, which is the same for both calls.
+        // The file system lacks that flag, or the error is another one, which both calls report.
         Err(_) => fs::linkat(from, &old, to, &new, AtFlags::empty()),
     }
 }
@@ -154,8 +154,8 @@ pub(super) fn is_link_refused() -> bool {
     fs::linkat(CWD, c"", CWD, c"", AtFlags::empty()) != Err(Errno::NOENT)
 }
 
-/// Names an unnamed file in the directory `to`. By the descriptor itself, which Linux allows its opener since 6.10 and privilege before; else
-/// through /proc. Takes no memory of malloc's if the name is short.
+/// Names an unnamed file in the directory `to`. Uses the descriptor itself: since Linux 6.10 the opener may do so, before only a privileged
+/// process. Otherwise uses /proc. Takes no memory from malloc if the name is short.
 pub(super) fn link_unnamed(file: BorrowedFd<'_>, to: BorrowedFd<'_>, new: &Path) -> io::Result<()> {
     match fs::linkat(file, c"", to, new, AtFlags::EMPTY_PATH) {
         Err(Errno::NOENT | Errno::PERM | Errno::INVAL | Errno::ACCESS | Errno::NOSYS) => {

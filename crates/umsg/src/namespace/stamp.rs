@@ -2,7 +2,7 @@
 
 use rustix::fs::Stat;
 
-/// The identity, the attributes and the times of change of a file or directory: equal stamps of a settled file mean equal contents.
+/// The identity, the attributes and the times of change of a file or directory. If a file is settled, equal stamps mean equal contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
     identity: (u64, u64),
@@ -13,7 +13,7 @@ pub(crate) struct Stamp {
     times: [(i64, i64); 2],
 }
 
-/// Two ticks of a kernel that has a hundred a second, the fewest. In nanoseconds.
+/// Two ticks of the slowest kernel clock, 100 ticks a second. In nanoseconds.
 const STEPS: u64 = 20_000_000;
 
 impl Stamp {
@@ -34,8 +34,8 @@ impl Stamp {
         self.identity == other.identity
     }
 
-    /// Returns whether the last change was so long before `now`, a time of CLOCK_REALTIME_COARSE, that a change at that time or later gives
-    /// another stamp. A file system takes the time of that clock, which advances with the kernel's ticks.
+    /// Returns whether the file is settled at `now`, a time of CLOCK_REALTIME_COARSE: a change at `now` or later gives another stamp. A
+    /// file system takes its times from that clock, which advances with the kernel's ticks.
     pub(crate) fn is_settled(&self, now: u64) -> bool {
         self.times.iter().all(|&(seconds, nanoseconds)| {
             let at = seconds.saturating_mul(1_000_000_000);
@@ -64,7 +64,7 @@ mod tests {
         while changes < 5 {
             let before = stamp(&file);
             if before.is_settled(clock::realtime_coarse()) {
-                // Neither the length nor the mode differs afterwards.
+                // The change alters neither the length nor the mode.
                 rustix::io::pwrite(&file, b"x", 0).unwrap();
                 assert_ne!(stamp(&file).times, before.times);
                 changes += 1;

@@ -1,7 +1,7 @@
 //! Temporary names, and the sweep that removes what dead makers left.
 //!
-//! A name is `.tmp-NS-PID-START-N`: the inode number of the maker's PID namespace, its process id and start time in clock
-//! ticks (field 22 of /proc/PID/stat), and a counter. That is enough to prove a maker dead; a process that can't be proved dead is alive.
+//! A name is `.tmp-NS-PID-START-N`: the inode number of the maker's PID namespace, its process id and start time in clock ticks (field 22
+//! of /proc/PID/stat), and a counter. These values suffice to prove a creator dead. A process that can't be proved dead counts as living.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -17,7 +17,7 @@ use super::{Namespace, caller, home, transient};
 
 const PREFIX: &str = ".tmp-";
 
-/// A name for a file that is not to stay, as a path from the directory that it was made for.
+/// The name of a temporary file, as a path from the directory for which the file was created.
 #[derive(Debug)]
 pub(super) struct TemporaryName(String);
 
@@ -25,7 +25,7 @@ impl TemporaryName {
     /// A name that this process has not used yet.
     pub(super) fn next(to_namespace: &str) -> TemporaryName {
         static COUNTER: AtomicU32 = AtomicU32::new(0);
-        // Relaxed: nothing is handed over, the numbers only have to differ.
+        // Relaxed: no data are published; the numbers only have to differ.
         let n = COUNTER.fetch_add(1, Ordering::Relaxed);
         TemporaryName(format!(
             "{to_namespace}{PREFIX}{}-{n}",
@@ -37,8 +37,7 @@ impl TemporaryName {
         OsStr::new(&self.0)
     }
 
-    /// Removes the file, if it is still there, or the directory of a queue that was to have its name; whether it did. Nothing depends on
-    /// it: what stays is swept later.
+    /// Removes the temporary file, or the temporary directory of a queue. Returns whether it was removed. Later sweeps remove what remains.
     pub(super) fn remove(&self, directory: &Directory) -> bool {
         let (at, path) = directory.locate(self.path());
         match fs::unlinkat(at, &path, AtFlags::empty()) {
@@ -48,12 +47,13 @@ impl TemporaryName {
     }
 }
 
-/// Removes the temporary files of dead makers, as far as this user may; what fails is left for the next sweep. Answers how many.
+/// Removes the temporary files of dead creators that this user may remove. Failures are left for the next sweep. Returns the number of
+/// removed files.
 pub(super) fn sweep(directory: &Directory, to_namespace: &str) -> usize {
     sweep_first(directory, to_namespace, usize::MAX)
 }
 
-/// As [`sweep`], among so many files at most.
+/// As [`sweep`], among at most that number of files.
 pub(super) fn sweep_first(directory: &Directory, to_namespace: &str, most: usize) -> usize {
     let names = stale_names(directory, to_namespace, most).unwrap_or_default();
     let removed = |name| TemporaryName(name).remove(directory);
@@ -64,7 +64,7 @@ pub(super) fn sweep_first(directory: &Directory, to_namespace: &str, most: usize
 }
 
 impl Namespace {
-    /// Removes all temporary files of dead makers. Answers how many.
+    /// Removes all temporary files of dead creators. Returns the number of removed files.
     ///
     /// # Errors
     /// If there is no namespace any more.
@@ -75,7 +75,7 @@ impl Namespace {
     /// Returns the number of files that [`remove_left_temporary`](Self::remove_left_temporary) would remove.
     ///
     /// # Errors
-    /// As it.
+    /// Those of `remove_left_temporary`.
     pub(crate) fn left_temporary(&self) -> Result<usize, NamespaceError> {
         let directory = Directory::open(self.path())?;
         let names = stale_names(&directory, "", usize::MAX).unwrap_or_default();
@@ -105,7 +105,7 @@ fn stale_names(directory: &Directory, to_namespace: &str, most: usize) -> io::Re
     Ok(names.collect())
 }
 
-/// Returns whether a file has a name that is not to stay, regardless of its maker.
+/// Returns whether a file has a temporary name, regardless of its creator.
 pub(super) fn is_temporary(name: &OsStr) -> bool {
     name.as_bytes().starts_with(PREFIX.as_bytes())
 }
@@ -153,7 +153,7 @@ impl Maker {
         })
     }
 
-    /// Proved dead: of this PID namespace, and either no such process or one that started at another time.
+    /// The creator is proved dead if it is of this PID namespace, and no process has its id, or that process started at another time.
     fn is_dead(&self) -> bool {
         if self.pid_namespace == 0 || self.pid_namespace != this_pid_namespace() {
             return false;

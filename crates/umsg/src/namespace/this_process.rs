@@ -1,4 +1,4 @@
-//! The namespace of a process, for faces whose calls don't name one.
+//! The namespace of a process, for faces whose calls don't name a namespace.
 
 use super::{Namespace, NamespaceError};
 use umsg_shm::reclaim::Published;
@@ -6,18 +6,18 @@ use umsg_shm::reclaim::Published;
 static FOUND: Published<Namespace> = Published::nothing();
 
 impl Namespace {
-    /// The namespace that this process uses, found out once: it stays the same through setuid, chdir and changes of the
+    /// Returns the namespace that this process uses. It is determined once, and stays the same after setuid, chdir and changes of the
     /// environment, as an IPC namespace does.
     ///
     /// # Errors
-    /// Those of [`Namespace::resolve`]; then the next call looks again.
+    /// Those of [`Namespace::resolve`]. After an error, the next call tries again.
     #[doc(hidden)]
     #[inline]
     pub fn of_this_process() -> Result<&'static Namespace, NamespaceError> {
         FOUND.get_or_find(Namespace::resolve)
     }
 
-    /// The namespace that this process uses, if it was found out before.
+    /// Returns the namespace that this process uses, if it was determined before.
     #[doc(hidden)]
     #[inline]
     #[must_use]

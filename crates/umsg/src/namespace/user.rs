@@ -23,7 +23,7 @@ fn meeting(base: &Path, user: u32) -> Meeting<'_> {
     }
 }
 
-/// The directory of the user's own, made if need be.
+/// Returns the user's own directory, and creates it if necessary.
 pub(super) fn directory(base: &Path, user: u32) -> Result<PathBuf, NamespaceError> {
     meeting(base, user).directory()
 }
@@ -97,7 +97,7 @@ mod tests {
             taken(dir.path(), STRANGER),
             Some((squatted.clone(), OTHER_STRANGER))
         );
-        // It stays where it is when the name becomes free.
+        // The directory keeps its name when the usual name becomes free.
         std::fs::remove_dir(&squatted).unwrap();
         as_user(STRANGER, || {
             let own = directory(dir.path(), STRANGER).unwrap();

@@ -1,11 +1,10 @@
-//! The threads that wait for what this process is registered for: one for up to 127 registrations, started with the first, asleep
-//! on the words of all their records.
+//! The helpers: threads that wait for the notifications of this process. A helper serves up to 127 registrations, starts with the first,
+//! and sleeps on the words of all their records.
 //!
 //! A helper masks all signals, and lives as long as its process.
 //!
-//! A thread that registers need not wake a helper that sleeps on the record already: the record has changed, and the kernel compares its
-//! word when the helper goes to sleep. A program that registers and unregisters in turn mostly finds its helper so. After a withdrawal, a
-//! helper sleeps on the record until the end of its slice.
+//! A thread that registers need not wake a helper that sleeps on the same record already. Programs that register and unregister in turn
+//! mostly meet this case, because a helper sleeps on the record of a withdrawn registration until the end of its slice.
 
 use super::table::{Entry, Locked, Registrations, Stage, Table, existing};
 use super::{HELPER_SLICE, Notified, SETTLING};
@@ -24,12 +23,12 @@ use umsg_shm::sys::thread;
 /// The number of registrations for which a helper can wait, in addition to a call.
 const MOST: usize = futex::MOST_WORDS - 1;
 
-/// In bytes: each called function runs in a new thread.
+/// The size of a helper's stack, in bytes. It suffices, because each called function runs in a new thread.
 const STACK: usize = 128 << 10;
 
 /// See the module.
 pub(super) struct Helper {
-    /// Changes when there is something else to wait for.
+    /// Changes when the set of awaited records changes.
     calls: AtomicU32,
 }
 
@@ -54,7 +53,7 @@ impl Running {
 }
 
 impl Helper {
-    /// A helper for one more registration. None if there can be no thread.
+    /// Returns a helper with room for one more registration. None if no thread can be started.
     pub(super) fn for_one_more(registrations: &mut Registrations) -> Option<&'static Helper> {
         let load = |helper: &'static Helper| {
             let all = registrations.entries.iter();
@@ -86,7 +85,7 @@ impl Helper {
         })
     }
 
-    /// Has the helper read again for which registrations it waits.
+    /// Makes the helper read its list of registrations again.
     pub(super) fn call(&self) {
         self.calls.fetch_add(1, Ordering::Release);
         futex::wake(&self.calls, 1);
@@ -96,7 +95,7 @@ impl Helper {
         IS_HELPER.set(true);
         let mut look_at = clock::monotonic();
         loop {
-            // Acquire: what was registered before the call.
+            // Acquire: makes the registrations before the call visible.
             let calls = self.calls.load(Ordering::Acquire);
             let Some(due) = self.next_due() else {
                 let engines = self.wait(calls);
@@ -111,14 +110,14 @@ impl Helper {
             let (entry, by) = due;
             if let Some(by) = by {
                 entry.settle(by);
-                // Release: what came before has been done.
+                // Release: the steps before the call become visible.
                 SETTLING.fetch_sub(1, Ordering::Release);
                 note_settled();
             }
         }
     }
 
-    /// A registration of this helper that is over, and the sender that fired it unless it was taken away.
+    /// A registration of this helper that has ended, and the sender that fired it. No sender if the registration was withdrawn.
     fn next_due(&'static self) -> Option<(Entry, Option<Notified>)> {
         let mut locked = Locked::of(existing()?)?;
         let entries = locked.registrations.entries.iter().enumerate();
@@ -130,10 +129,10 @@ impl Helper {
             }
             Outcome::Gone => Some((entry.ticket, position, None)),
         });
-        // In the order in which they were made.
+        // The registrations, in order of their creation.
         let (_, position, by) = due.min_by_key(|(ticket, ..)| *ticket)?;
         if by.is_some() {
-            // Before it is counted no more: see `any`.
+            // This comes before the registration leaves the count: see `any`.
             SETTLING.fetch_add(1, Ordering::Relaxed);
         }
         Some((locked.remove(position), by))
@@ -147,13 +146,13 @@ impl Helper {
         self.is_of(entry) && !matches!(entry.stage, Stage::Asked)
     }
 
-    /// Returns whether it has to sleep on a word for it.
+    /// Returns whether the helper has to sleep on a word for the registration.
     fn has_to_watch(&self, entry: &Entry) -> bool {
         self.is_of(entry) && !matches!(entry.stage, Stage::Told(_))
     }
 
-    /// Sleeps until one of its registrations is fired, it is called, or its slice is over. Answers at which queues its process is
-    /// registered.
+    /// Sleeps until one of the helper's registrations is fired, the helper is called, or the slice is over. Returns the queues at which the
+    /// process is registered.
     fn wait(&'static self, calls: u32) -> Vec<Arc<Engine>> {
         let mut words = [(std::ptr::null_mut(), 0); futex::MOST_WORDS];
         words[0] = (self.calls.as_ptr(), calls);
@@ -182,16 +181,15 @@ impl Helper {
     }
 }
 
-/// So many functions may wait to be called; a process that registers for one more waits with them. The kernel's threads have room for some
-/// hundred, too.
+/// The number of functions that may wait for their call. A process that registers one more waits, too. The kernel allows some hundred, too.
 const CROWD: usize = 256;
 
-/// The number of functions that were called, and the number of threads that wait for that.
+/// The number of functions that were called, and the number of threads that wait for such calls.
 static SETTLED: AtomicU32 = AtomicU32::new(0);
 static CROWDED: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
-    /// A helper can't wait for itself.
+    /// A helper does not wait: it would wait for itself.
     static IS_HELPER: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -206,7 +204,7 @@ fn note_settled() {
 /// Waits while very many functions wait to be called: they arrive faster than threads can be started. The wait has a limit, because this may
 /// be a handler that has interrupted a thread that a helper needs. After the limit, one more function waits.
 pub(super) fn wait_until_not_crowded(table: &'static Table) {
-    // Relaxed: about how many, and of other stages too.
+    // Relaxed: an approximate number, which includes other stages.
     if table.count.load(Ordering::Relaxed) < CROWD || IS_HELPER.get() {
         return;
     }

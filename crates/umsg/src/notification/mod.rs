@@ -21,7 +21,7 @@ use umsg_shm::posix_engine::segment::Notice;
 use umsg_shm::posix_engine::{Claim, Engine, Outcome, Refused, RegisterError, What};
 use umsg_shm::sys::{process, required, thread};
 
-/// The sender of the message: process and real user. It can't be distinguished from the scribble of a peer.
+/// The sender of the message: process and real user. A hostile peer can forge it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Notified {
@@ -35,7 +35,7 @@ pub struct Notified {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NotifyKind {
-    /// None, or by a thread that waits.
+    /// No notification, or one to a thread that waits.
     Nothing,
     /// By a signal of that number.
     Signal(u32),
@@ -53,7 +53,7 @@ impl NotifyKind {
     }
 }
 
-/// The action, which is done once.
+/// Does the action. Call this once.
 pub(crate) enum Deed {
     Nothing,
     Signal { signal: i32, value: usize },
@@ -76,7 +76,7 @@ impl Deed {
         }
     }
 
-    /// Returns whether a helper has to wait for it.
+    /// Returns whether a helper has to wait for the notification.
     fn needs_helper(&self) -> bool {
         match self {
             Deed::Nothing => false,
@@ -104,7 +104,7 @@ pub(crate) enum Failure {
     Refused(required::Refused),
 }
 
-/// Registers this process at a queue. Answers the registration's ticket.
+/// Registers this process at a queue. Returns the registration's ticket.
 pub(crate) fn register(engine: &Engine, identity: (u64, u64), deed: Deed) -> Result<u64, Failure> {
     if deed.signal() != 0 {
         required::check_for_signals().map_err(Failure::Refused)?;
@@ -134,19 +134,19 @@ pub(crate) fn register(engine: &Engine, identity: (u64, u64), deed: Deed) -> Res
         deed,
         helper,
     });
-    // A process that fires another registration of this process meanwhile wants the table.
+    // The table is unlocked here, because a thread that fires another registration of this process needs it.
     drop(locked);
     drop(done);
     let registered = engine.register(me, &claim);
     let mut locked = Locked::of(table).ok_or(INTERRUPTED)?;
     let Some(position) = locked.position(ticket) else {
-        // It was fired at once, by another thread of ours.
+        // Another thread of this process has fired the registration at once.
         return registered.map(|_| ticket).map_err(Failure::Queue);
     };
     match registered {
         Ok((index, word)) => {
             let stage = &mut locked.registrations.entries[position].stage;
-            // It may have been fired by now, by another thread of ours, and its record freed.
+            // Another thread of this process may have fired the registration by now, and freed its record.
             let is_armed = matches!(stage, Stage::Asked);
             if is_armed {
                 *stage = Stage::At(index, word);
@@ -166,7 +166,7 @@ pub(crate) fn register(engine: &Engine, identity: (u64, u64), deed: Deed) -> Res
     }
 }
 
-/// Registers this process at a queue for a thread that waits by itself. Answers the record and what its word says.
+/// Registers this process at a queue for a thread that waits by itself. Returns the record and the value of its word.
 pub(crate) fn register_to_wait(engine: &Engine) -> Result<(u32, u32), RegisterError> {
     let claim = Claim {
         what: What::Wait,
@@ -176,17 +176,17 @@ pub(crate) fn register_to_wait(engine: &Engine) -> Result<(u32, u32), RegisterEr
     engine.register(thread::current(), &claim)
 }
 
-/// Takes back registrations of this process; those that were fired are none any more. A handler that does not defer may find the table
-/// locked by its own thread: then they stay. Helpers that slept on their records do so until the end of their slices.
+/// Withdraws registrations of this process. Fired registrations have ended already. If a handler that does not defer finds the table locked
+/// by its own thread, the registrations stay. Helpers sleep on the records until the end of their slices.
 fn withdraw_those(are_meant: impl Fn(&Entry) -> bool) {
     let Some(table) = existing() else {
         return;
     };
-    // Relaxed: what this thread may take back it has registered, or heard of.
+    // Relaxed: this thread has made the registrations that it withdraws, or has synchronized with the thread that made them.
     if table.count.load(Ordering::Relaxed) == 0 {
         return;
     }
-    // One after the other: the segment may be unmapped with an entry, and a function dropped. That is done without the lock.
+    // The entries are dropped one after the other, without the lock: with an entry, a segment may be unmapped and a function dropped.
     while let Some(mut locked) = Locked::of(table) {
         let mut entries = locked.registrations.entries.iter();
         let Some(position) = entries.position(|entry| are_meant(entry) && entry.withdraw()) else {
@@ -201,7 +201,7 @@ fn withdraw_those(are_meant: impl Fn(&Entry) -> bool) {
     }
 }
 
-/// Has helpers that still sleep on records of a queue unmap it, if the process has no registration with it.
+/// Makes helpers that still sleep on records of a queue unmap the queue, if the process has no registration with it.
 fn end_lingering(identity: (u64, u64)) {
     let Some(table) = existing().filter(|table| table.lingers.load(Ordering::Relaxed)) else {
         return;
@@ -210,10 +210,10 @@ fn end_lingering(identity: (u64, u64)) {
     lingering.into_iter().for_each(Helper::call);
 }
 
-/// Returns whether this process may have registrations, or helpers that keep the queue of one mapped that was withdrawn.
+/// Returns whether this process may have registrations, or helpers that still keep the queue of a withdrawn registration mapped.
 #[inline]
 pub(crate) fn any_or_lingering() -> bool {
-    // Relaxed: this thread closes a queue whose registration it has withdrawn, or has heard of that.
+    // Relaxed: this thread has withdrawn the registration of the queue that it closes, or has synchronized with the thread that did.
     any() || existing().is_some_and(|table| table.lingers.load(Ordering::Relaxed))
 }
 
@@ -222,7 +222,7 @@ pub(crate) fn any_or_lingering() -> bool {
 pub(crate) fn any() -> bool {
     // Relaxed: as in `withdraw_those`.
     existing().is_some_and(|table| {
-        // Acquire: a process that finds that nothing is counted sees that it was being settled before, or that it was.
+        // Acquire: a thread that reads 0 here sees the registration either as being settled or as settled.
         table.count.load(Ordering::Acquire) != 0 || SETTLING.load(Ordering::Acquire) != 0
     })
 }
@@ -234,7 +234,7 @@ static SETTLING: AtomicUsize = AtomicUsize::new(0);
 static RAISED: AtomicU32 = AtomicU32::new(0);
 
 fn note_raised() -> u32 {
-    // Release: it has been raised.
+    // Release: publishes that the signal has been raised.
     RAISED.fetch_add(1, Ordering::Release)
 }
 
@@ -247,16 +247,16 @@ fn note_raised_here() {
     }
 }
 
-/// Returns whether the thread, which has received a message, may have to see that what was fired has been raised, or to take
-/// it.
+/// Returns whether the thread, which has received a message, may have to wait for the signal of a fired registration, or to take that
+/// signal.
 #[inline]
 pub(crate) fn concerns(me: &thread::Thread) -> bool {
-    // Relaxed: `any` has seen the beginning of the event whose end it sees.
+    // Relaxed: the Acquire in `any` has ordered this read after the beginning of the event.
     any() || (existing().is_some() && RAISED.load(Ordering::Relaxed) != me.raised.get())
 }
 
-/// Has the calling thread take the signals that were raised since it did so last: one that was raised on another processor is
-/// delivered at the end of a system call, and else a moment later.
+/// Makes the calling thread take the signals that were raised since its last call of this function. A signal that was raised on another
+/// processor is delivered at the end of a system call; without one, a moment later.
 pub(crate) fn take_raised(me: &thread::Thread) {
     let raised = RAISED.load(Ordering::Acquire);
     if me.raised.replace(raised) != raised {
@@ -264,18 +264,18 @@ pub(crate) fn take_raised(me: &thread::Thread) {
     }
 }
 
-/// Takes back one registration, with a queue that may be closed next.
+/// Withdraws one registration. The queue may be closed next.
 pub(crate) fn withdraw(ticket: u64, identity: (u64, u64)) {
     withdraw_those(|entry| entry.ticket == ticket);
     end_lingering(identity);
 }
 
-/// Takes back this process's registration at a queue: its device and inode.
+/// Withdraws this process's registration at a queue, which its device and inode identify.
 pub(crate) fn withdraw_from(identity: (u64, u64)) {
     withdraw_those(|entry| entry.identity == identity);
 }
 
-/// Takes back this process's registration at a queue that is being closed.
+/// Withdraws this process's registration at a queue that is being closed.
 pub(crate) fn withdraw_and_leave(identity: (u64, u64)) {
     withdraw_from(identity);
     end_lingering(identity);
@@ -291,9 +291,8 @@ pub(crate) fn is_armed(ticket: u64) -> bool {
     })
 }
 
-/// Sees to a registration with this queue that a thread of this process has fired, or finds fired, if it is this process's: raises its
-/// signal, or leaves it to the helper to call its function; the record is free then. False if it is another process's, or another
-/// thread sees to it.
+/// Completes a fired registration with this queue, if it belongs to this process: raises its signal, or leaves the call of its function to
+/// the helper. Then frees the record. Returns false if the registration belongs to another process, or another thread completes it.
 pub(crate) fn raise_own(engine: &Engine, index: u32, notice: &Notice, word: u32) -> bool {
     // A hint, which the table confirms.
     let is_own = notice.owner().0 == thread::current().pid();
@@ -308,7 +307,7 @@ pub(crate) fn raise_own(engine: &Engine, index: u32, notice: &Notice, word: u32)
         // A process that can write this queue's memory could have named a registration with another queue.
         let is_here = engine.identity() == Some(entry.identity);
         let is_this = match entry.stage {
-            // If it is this record, its thread is about to learn of it.
+            // If the registration waits at this record, its thread is about to notice.
             Stage::Asked => true,
             Stage::At(at, word) => (at, word) == (index, armed),
             Stage::Told(_) => false,
@@ -344,7 +343,7 @@ fn take_out(
         Deed::Nothing | Deed::Call(_) => None,
     };
     RAISING.set(RAISING.get() + 1);
-    // Handlers are kept away while the table is locked, and this signal must be able to reach any thread.
+    // Handlers are deferred while the table is locked. So the lock is released first: this signal must be able to reach any thread.
     drop(locked);
     if let Some((signal, value)) = signal {
         process::raise_for_message(signal, value, pid, uid);
@@ -352,14 +351,14 @@ fn take_out(
     }
     engine.acknowledge_notice(index, armed);
     RAISING.set(RAISING.get() - 1);
-    // Of a signal nothing is left to do. Its entry goes with the next registration, or at the end of the helper's slice.
+    // After the signal, no work remains. The next registration, or the helper at the end of its slice, removes the entry.
     if signal.is_none() {
         helper.into_iter().for_each(Helper::call);
     }
     true
 }
 
-/// Frees the records of a queue in which registrations of this process stand that were fired, and that its helpers have not come to.
+/// Frees the records of a queue whose registrations belong to this process and were fired, if no helper has processed them yet.
 fn free_own_records(table: &'static Table, engine: &Engine, identity: (u64, u64)) {
     // Relaxed: as in `withdraw_those`.
     if table.count.load(Ordering::Relaxed) == 0 {
@@ -380,7 +379,7 @@ fn free_own_records(table: &'static Table, engine: &Engine, identity: (u64, u64)
     }
 }
 
-/// The answer to a handler that does not defer, and that has interrupted a critical section.
+/// The error for a handler that does not defer, and has interrupted a critical section.
 const INTERRUPTED: Failure =
     Failure::Queue(RegisterError::Refused(Refused::Fault(Fault::OwnedByCaller)));
 

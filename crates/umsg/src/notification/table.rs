@@ -22,7 +22,7 @@ use umsg_shm::sys::{critical, process};
 #[derive(Clone, Copy)]
 pub(super) enum Stage {
     Asked,
-    /// The record, and the value of its word until it is fired.
+    /// The record, and the value of its word before the record is fired.
     At(u32, u32),
     /// The sender of the message that fired it.
     Told(Notified),
@@ -56,7 +56,7 @@ impl Entry {
         }
     }
 
-    /// Returns whether its record is one that it needs no more, and that no process has freed.
+    /// Returns whether the registration no longer needs its record, but no process has freed the record.
     pub(super) fn keeps_a_record(&self) -> bool {
         matches!(self.stage, Stage::At(..)) && matches!(self.outcome(), Outcome::Fired { .. })
     }
@@ -66,7 +66,7 @@ impl Entry {
         matches!((&self.stage, &self.deed), (Stage::Told(_), Deed::Call(_)))
     }
 
-    /// Returns whether nothing remains to be done: it was notified, or it ended and needs no notification.
+    /// Returns whether no work remains: the notification is done, or the registration ended without one.
     fn is_done(&self) -> bool {
         match (&self.stage, &self.deed) {
             (Stage::Told(_), deed) => matches!(deed, Deed::Nothing),
@@ -103,7 +103,7 @@ pub(super) struct Registrations {
 pub(super) struct Table {
     epoch: u64,
     registrations: Mutex<Registrations>,
-    /// The number of entries: a thread that finds none need not lock.
+    /// The number of entries. A thread that reads 0 need not lock the table.
     pub(super) count: AtomicUsize,
     /// True if a helper may still sleep on the record of a registration that was withdrawn, and so keep the queue mapped.
     pub(super) lingers: AtomicBool,
@@ -112,7 +112,7 @@ pub(super) struct Table {
 /// The table of this process, or of its parent before the fork.
 static TABLE: AtomicPtr<Table> = AtomicPtr::new(std::ptr::null_mut());
 
-/// The registrations, locked. No handler runs meanwhile that might want them too.
+/// The registrations, locked. Meanwhile no handler runs that might need the table, too.
 pub(super) struct Locked {
     table: &'static Table,
     pub(super) registrations: MutexGuard<'static, Registrations>,
@@ -129,7 +129,7 @@ enum Undisturbed {
 }
 
 impl Undisturbed {
-    /// None in a handler that does not defer, and that has interrupted a critical section: the thread may hold the table's lock.
+    /// Returns None in a handler that does not defer and has interrupted a critical section: the thread may hold the table's lock.
     fn begin() -> Option<Undisturbed> {
         let me = thread::current();
         match critical::do_all_handlers_defer() {
@@ -159,7 +159,7 @@ impl Locked {
         let undisturbed = Undisturbed::begin()?;
         Some(Locked {
             table,
-            // A panic leaves nothing half done that matters.
+            // After a panic, the table is still consistent.
             registrations: table
                 .registrations
                 .lock()
@@ -190,7 +190,7 @@ impl Locked {
         self.table.count.store(count, Ordering::Release);
     }
 
-    /// Removes an entry that is done. The caller drops it without the lock: a queue may be unmapped with it.
+    /// Removes a completed entry. The caller drops it without the lock, because the drop may unmap a queue.
     pub(super) fn take_done(&mut self) -> Option<Entry> {
         let position = self.registrations.entries.iter().position(Entry::is_done)?;
         Some(self.remove(position))
@@ -214,7 +214,7 @@ impl Locked {
         Some(running.helper)
     }
 
-    /// Notes on which records a helper is about to sleep: those of its registrations.
+    /// Records the set of records on which a helper is about to sleep: those of its registrations.
     pub(super) fn note_watched(&mut self, helper: &'static Helper, watched: Watched) {
         let helpers = &mut self.registrations.helpers;
         if let Some(running) = helpers
@@ -231,7 +231,7 @@ impl Locked {
     }
 }
 
-/// The table that this leads to, if it is this process's.
+/// Returns the table behind the pointer, if the table belongs to this process.
 fn of_this_process(table: *mut Table) -> Option<&'static Table> {
     // SAFETY: a non-null TABLE was leaked by `table`, and is never freed.
     let table = unsafe { table.as_ref()? };
@@ -250,7 +250,7 @@ pub(super) fn table() -> &'static Table {
 }
 
 fn table_in(place: &AtomicPtr<Table>) -> &'static Table {
-    // Acquire: as in `existing`. Looked at once: only what was found not to be this process's is replaced.
+    // Acquire: as in `existing`. The pointer is read once: it is replaced only if it still is the pointer that was checked.
     let found = place.load(Ordering::Acquire);
     if let Some(table) = of_this_process(found) {
         return table;
@@ -280,7 +280,7 @@ mod tests {
         let (places, together) = (&places, &Barrier::new(2));
         let find = move || {
             let addresses = places.iter().enumerate().map(|(round, place)| {
-                // Not each time: a barrier takes longer than the action itself.
+                // This is not done each time, because a barrier takes longer than the action itself.
                 if round % 100 == 0 {
                     together.wait();
                 }

@@ -9,7 +9,7 @@ use umsg_shm::posix_engine::{LeaseHandle, NoSlot, Refused};
 use umsg_shm::sys::clock::{self, Deadline};
 use umsg_shm::sys::thread;
 
-/// A message that was received in place: nothing is copied, and nothing is lost if its receiver dies.
+/// A message that was received in place. The message is not copied, and is not lost if its receiver dies.
 ///
 /// The message counts for the queue's capacity until it is [acknowledged](Self::acknowledge). The message returns to the head of
 /// its priority when the lease is dropped, when the process dies, or when a [time limit](Self::limit) ends. The next receiver

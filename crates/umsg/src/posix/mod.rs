@@ -10,8 +10,8 @@
 //!
 //! Several messages in one call: [`Queue::send_batch`], [`Queue::receive_batch`].
 //!
-//! Notification of a message without waiting for it: [`Queue::notify`], [`Queue::notify_waiter`]. Polling of a queue along with
-//! sockets: [`Queue::pollable`].
+//! Notification of a message without waiting for it: [`Queue::notify`], [`Queue::notify_waiter`]. Polling of a queue together with sockets:
+//! [`Queue::pollable`].
 //!
 //! A queue's policy for messages that it can't accept, keep or deliver: [`OpenOptions::on_full`], [`OpenOptions::time_to_live`],
 //! [`OpenOptions::max_deliveries`], [`OpenOptions::dead_letter`].

@@ -369,9 +369,9 @@ impl OpenOptions {
         self
     }
 
-    /// Sets whether opening removes a queue with [`remove_on_last_close`](Self::remove_on_last_close) that no process has open,
-    /// and then does not find it. By default it does. Otherwise the queue is opened, for example to list the queues that would
-    /// be removed.
+    /// Sets what happens when a queue with [`remove_on_last_close`](Self::remove_on_last_close) is opened that no process has open any
+    /// more. By default the queue is removed and not found. With `false` the queue is opened, for example to list the queues that would be
+    /// removed.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;

@@ -14,8 +14,8 @@ impl Queue {
     /// The first call opens the descriptor; it stays the same until the queue is dropped, which closes it. Use the descriptor
     /// only for polling and for passing on. Send and receive through the queue.
     ///
-    /// The descriptor shows messages and room as Linux does for its own queues, with one exception. Where all messages are
-    /// [leased](Queue::receive_lease) and the queue has no room left, the descriptor is writable, though nothing can be sent.
+    /// The descriptor shows messages and room as Linux does for its own queues, with one exception. If all messages are
+    /// [leased](Queue::receive_lease) and the queue has no room left, the descriptor is writable, although a send would wait.
     ///
     /// Where processes of another user may use the queue, a thread of the library passes their changes on to this process's
     /// pollers.
@@ -46,8 +46,8 @@ impl Queue {
     /// ENOSPC, ENOMEM; EAGAIN if a process was stopped inside an operation on this queue; EBADMSG if the queue is corrupted.
     ///
     /// # If the process dies
-    /// If a poller dies, other processes signal its descriptor in vain for a while. If a process dies while it signals, a poller
-    /// still gets the event.
+    /// If a poller dies, other processes continue to signal its descriptor for a while. If a process dies while it signals, a poller still
+    /// gets the event.
     #[inline]
     pub fn pollable(&self) -> io::Result<BorrowedFd<'_>> {
         self.pollable_with(Edges::Changes)

@@ -28,7 +28,7 @@ const _: () = assert!(size_of::<Event>() <= size_of::<libc::sigevent>());
 /// [`NotifyError::InvalidWay`], [`NotifyError::InvalidSignal`], [`NotifyError::NoFunction`] (EINVAL), [`QueueError::NoMemory`](crate::QueueError::NoMemory).
 ///
 /// # Safety
-/// `event` is readable. If it asks for a thread, its function is one and its attributes are initialised, or NULL.
+/// `event` is readable. If it asks for a thread, its function is valid, and its attributes are initialised or NULL.
 pub unsafe fn wanted(event: *const libc::sigevent) -> Result<Notify, NotifyError> {
     // SAFETY: readable by this function's contract, and no longer. Unaligned as the kernel accepts it.
     let event = unsafe { event.cast::<Event>().read_unaligned() };

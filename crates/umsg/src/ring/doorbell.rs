@@ -172,7 +172,7 @@ impl Doorbell {
     pub(super) fn ring(&self, button: &Button) {
         let _ = match button {
             Button::Paired(socket) => ring_pair(socket.as_fd()),
-            // The receiver made the socket and has not removed it yet, so no other file has its name.
+            // The receiver created the socket and has not removed it yet, so no other file has its name.
             Button::Named(place) => Address::of(place.path())
                 .and_then(|address| ring_at(self.socket.as_fd(), address.socket())),
         };

@@ -121,9 +121,9 @@ impl Ring {
         self.shared.engine.wake_senders(thread::current());
     }
 
-    /// Sets a filter: a receive drops each message whose sender `accept` returns false for, and counts it in
-    /// [`refused`](Ring::refused). Until then such messages count as [`available`](Ring::available). After its deadline a call
-    /// drops at most as many messages as the ring holds, however many come meanwhile.
+    /// Sets a filter: if `accept` returns false for the sender of a message, a receive drops the message and counts it in
+    /// [`refused`](Ring::refused). Before the receive, such messages count as [`available`](Ring::available). After its deadline, a call
+    /// drops at most as many messages as the ring holds, even if more arrive meanwhile.
     ///
     /// ```
     /// # let mut ring = umsg::ring::Options::new().create()?;

@@ -340,8 +340,8 @@ impl Sender {
         passed.map_err(|error| match self.shared.check_receiver() {
             Err(error) => error,
             Ok(()) if error == Errno::AGAIN => SendError::TooManyDescriptors,
-            // The receiver's end is closed: its owner is executing another program, which its process does not show yet. Or
-            // another process has found that out and has removed the doorbell.
+            // The receiver's end is closed: the owner is executing another program, which the state of its process does not show yet. Or
+            // another process has noticed that, and has removed the doorbell.
             Ok(()) if matches!(error, Errno::CONNREFUSED | Errno::NOENT) => SendError::OwnerDead,
             Ok(()) => SendError::Descriptor(error.into()),
         })?;

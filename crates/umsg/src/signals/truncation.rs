@@ -107,7 +107,7 @@ pub fn catch_truncation() -> io::Result<()> {
     let mut ours = before;
     ours.sa_sigaction = on_sigbus as *const () as usize;
     ours.sa_flags |= libc::SA_SIGINFO | libc::SA_ONSTACK;
-    // One that ends with its first signal is put back when that comes.
+    // A previous handler with SA_RESETHAND is reset to the default at its first signal; see `on_sigbus`.
     ours.sa_flags &= !libc::SA_RESETHAND;
     // SAFETY: the handler has the signature that SA_SIGINFO asks for, and touches nothing that a signal could interrupt.
     if unsafe { libc::sigaction(libc::SIGBUS, &raw const ours, std::ptr::null_mut()) } != 0 {
@@ -143,7 +143,7 @@ extern "C" fn on_sigbus(signal: i32, info: *mut libc::siginfo_t, context: *mut l
     }
 }
 
-/// Does what the kernel does without a handler: ignores a signal that a process sent, if it was to be ignored; else ends the
+/// Acts as the kernel does without a handler: ignores a signal from a process if the disposition is to ignore it; otherwise ends the
 /// process.
 ///
 /// # Safety
@@ -156,8 +156,8 @@ unsafe fn pass_to_default(before: usize, info: *const libc::siginfo_t) {
     }
     install_default();
     if was_sent {
-        // It is blocked until this handler returns. An instruction that raised it does so again.
-        // SAFETY: a system call on numbers.
+        // The signal is blocked until this handler returns. An instruction that raised the signal raises it again. SAFETY: a system call on
+        // numbers.
         unsafe { libc::raise(libc::SIGBUS) };
     }
 }

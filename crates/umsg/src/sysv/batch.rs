@@ -92,7 +92,7 @@ impl Incoming for Packed<'_> {
 }
 
 impl Queue {
-    /// Sends all of these messages or none. Each has a type and bytes. No receiver finds some of them without the others.
+    /// Sends all of these messages or none. Each message has a type and bytes. A receiver finds either all of them or none in the queue.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;

@@ -24,7 +24,7 @@ pub struct Change {
     pub gid: Option<u32>,
     /// Permission bits.
     pub mode: Option<u32>,
-    /// The bytes that may be queued. Messages that are queued beyond stay.
+    /// The number of bytes that may be queued. Messages that already exceed it stay queued.
     pub qbytes: Option<u64>,
 }
 
@@ -225,12 +225,12 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// `NotOwner` (EPERM) unless the caller is its owner, its creator, or has CAP_SYS_ADMIN; `Removed` (EIDRM) if it was removed
-    /// before.
+    /// `NotOwner` (EPERM) unless the caller is the queue's owner or creator, or has CAP_SYS_ADMIN; `Removed` (EIDRM) if the queue was
+    /// removed before.
     ///
     /// # Blocking
-    /// While another process holds the queue's lock, for a second at most. Then the queue is removed without the lock. A call
-    /// of a stopped process ends as if it came before the removal, and keeps the queue's memory until then.
+    /// While another process holds the queue's lock, for a second at most. Then the queue is removed without the lock. If the holder was
+    /// stopped, its call later ends as if it came before the removal, and keeps the queue's memory until then.
     ///
     /// # If the process dies
     /// The queue exists or is removed. Its names are removed by the next process of the file's owner, or of root, that needs them.
@@ -259,7 +259,7 @@ impl Queue {
 /// ```
 ///
 /// # Errors
-/// See [`Queue::remove`]; `Open` (EINVAL) if there is none.
+/// See [`Queue::remove`]; `Open` (EINVAL) if no queue has the identifier.
 pub fn remove_id(namespace: &Namespace, id: i32) -> Result<(), ControlError> {
     match open_own(namespace, id).and_then(Queue::remove) {
         Err(ControlError::Queue(QueueError::Damaged)) => sweep::unusable(namespace, id, true),
@@ -300,7 +300,7 @@ fn remove_unmapped(namespace: &Namespace, id: i32) -> Result<(), ControlError> {
 /// ```
 ///
 /// # Errors
-/// See [`Queue::set`]; `Open` (EINVAL) if there is none.
+/// See [`Queue::set`]; `Open` (EINVAL) if no queue has the identifier.
 pub fn set_id(namespace: &Namespace, id: i32, change: &Change) -> Result<(), ControlError> {
     open_own(namespace, id)?.set(change)
 }

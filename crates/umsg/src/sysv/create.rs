@@ -57,7 +57,7 @@ pub(super) fn create(
     }
 }
 
-/// Makes one attempt of [`create`]. `KeyTaken`: another key symlink exists, and may lead to no queue yet or no more.
+/// Makes one attempt of [`create`]. `KeyTaken`: another key symlink exists, which perhaps does not lead to a queue yet, or no longer does.
 fn attempt(
     namespace: &Namespace,
     key: i32,

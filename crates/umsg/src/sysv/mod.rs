@@ -1,4 +1,4 @@
-//! System V message queues: messages with types, picked by type.
+//! System V message queues: messages with types. A receiver selects messages by type.
 //!
 //! The semantics are those of Linux, sysvipc(7), down to the error numbers. The differences from the kernel's queues:
 //!
@@ -32,13 +32,13 @@
 //! ```
 //!
 //! # If a process dies
-//! A message whose send returned is in the queue. If the sender dies before, the message is there whole or not at all. If a
-//! receiver dies, at most the message that it was copying out is lost. No thread waits for a dead process.
+//! If a send has returned, its message is in the queue. If the sender dies during the send, the whole message is in the queue, or none. If
+//! a receiver dies, at most the message that it was copying is lost. No thread waits for a dead process.
 //!
 //! # Permissions
-//! A queue's mode says which users may send (write) and receive (read), as in the kernel. For both, a process must map the
-//! queue's memory for writing. So the kernel enforces that a user with neither permission has no access at all. The library,
-//! not the kernel, enforces send-only and receive-only access.
+//! A queue's mode says which users may send (write) and receive (read), as in the kernel. For both, a process must map the queue's memory
+//! for writing. So the kernel denies all access to a user with neither permission. The library, not the kernel, enforces send-only and
+//! receive-only access.
 
 mod attachments;
 mod batch;

@@ -19,7 +19,7 @@ pub struct Peeked {
     pub mtype: i64,
     /// Process id of the sender.
     pub pid: u32,
-    /// The time of the send, to a few milliseconds.
+    /// The time of the send, accurate to a few milliseconds.
     pub sent: SystemTime,
     /// The number of leases after which the message came back.
     pub returns: u32,

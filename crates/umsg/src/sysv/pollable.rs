@@ -9,8 +9,8 @@ use umsg_shm::sys::thread;
 impl Queue {
     /// Returns a descriptor for poll(2), select(2), epoll(7) or any event loop.
     ///
-    /// It is readable (POLLIN) while there is a message of any type, and writable (POLLOUT) while there is room for a byte. It is
-    /// both once the queue is removed, so that a poller notices the removal.
+    /// The descriptor is readable (POLLIN) while there is a message of any type, and writable (POLLOUT) while there is room for a byte.
+    /// After a removal of the queue, the descriptor is both, so that a poller notices the removal.
     ///
     /// The first call opens the descriptor, which stays the same until the queue is dropped. The queue closes it. Programs only
     /// poll it and pass it on; they send and receive through the queue.
@@ -44,19 +44,20 @@ impl Queue {
     /// - EAGAIN if a process was stopped inside of an operation on this queue.
     /// - EBADMSG if the queue is corrupted.
     /// - EINVAL if the queue was removed.
-    /// - EOPNOTSUPP if the queue's namespace is not known, or if the queue is another user's and the file system has no access
+    /// - EOPNOTSUPP if the queue's namespace is not known, or if the queue belongs to another user and the file system has no access
     ///   control lists.
     ///
     /// # If the process dies
-    /// After the death of a poller, other processes notify it in vain for a while. If a notifying process dies, the poller is
-    /// still notified.
+    /// After the death of a poller, other processes continue to notify it for a while. If a notifying process dies, the poller is still
+    /// notified.
     #[inline]
     pub fn pollable(&self) -> io::Result<BorrowedFd<'_>> {
         self.pollable_with(Edges::Changes)
     }
 
-    /// Returns the descriptor as [`pollable`](Self::pollable) does, for a poller that uses edges (EPOLLET) and needs more of them than
-    /// changes of the readiness. This costs every process that uses the queue, until no process has the descriptor open.
+    /// Returns the descriptor as [`pollable`](Self::pollable) does, for a poller that uses edges (EPOLLET) and needs further edges besides
+    /// changes of the readiness. Every process that uses the queue pays system calls for these edges, until no process has the descriptor
+    /// open.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;

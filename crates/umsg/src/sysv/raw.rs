@@ -38,8 +38,8 @@ pub fn msgget(key: i32, flags: i32) -> Result<i32, Errno> {
     get(key, flags).map_err(|error| error.errno())
 }
 
-/// Returns the identifier of a key's queue if the process is attached to the queue, and the flags want an existing queue. It makes no
-/// system call.
+/// Returns the identifier of a key's queue without a system call. The process must be attached to the queue, and the flags must ask for an
+/// existing queue.
 #[inline]
 #[must_use]
 pub fn known(key: i32, flags: i32) -> Option<i32> {
@@ -95,7 +95,7 @@ impl std::fmt::Debug for Used {
 /// Returns the queue with an identifier.
 ///
 /// # Errors
-/// EINVAL if there is none; EACCES if the caller has no permission at all.
+/// EINVAL if no queue has the identifier; EACCES if the caller has no permission at all.
 #[inline(always)]
 pub fn find(id: i32) -> Result<Used, Errno> {
     match ATTACHED.get(id) {
@@ -229,7 +229,7 @@ impl Used {
         received.map_err(|error| self.at_once(error.errno()))
     }
 
-    /// Receives the selected message. Blocks while there is none.
+    /// Receives the selected message. Blocks while there is no such message.
     ///
     /// # Errors
     /// EINTR, EIDRM if the queue was removed, E2BIG, EACCES, ETIMEDOUT and others of [`ReceiveError`].
@@ -351,7 +351,7 @@ pub fn msgrcv(
     }
 }
 
-/// Finds the resource for whose lack a message of `len` bytes was refused with ENOMEM, as far as the lack still shows.
+/// Finds the resource whose lack made a send of `len` bytes fail with ENOMEM, if the resource is still lacking.
 #[cold]
 pub fn why_no_memory(len: usize) -> super::SendError {
     // Memory comes into use in steps of at least this many bytes.

@@ -187,8 +187,8 @@ pub(super) fn behind(files: &mut Files, link: &Entry) -> Result<Behind, OpenErro
 
 /// Returns whether an intact header belongs to another queue than the key symlink's.
 ///
-/// Then the file belongs to an unfinished queue, or to a queue with its own key symlink, or the key symlink is gone. The own key symlink may have
-/// another index if the file has two names. Any other header is corrupted.
+/// Then the file belongs to an unfinished queue, or to a queue with a key symlink of its own, or the key symlink is gone. If the file has
+/// two names, its own key symlink may have another index. Any other header is corrupted.
 fn is_anothers(
     files: &Files,
     file: &OwnedFd,

@@ -8,9 +8,9 @@
 //! | which queues there are | as long as the directory has the same times of change | each name that is made or removed changes them |
 //! | a mapping of a queue's header, in a process that asks twice within a second and handles SIGBUS | as long as the queue is there | counts change without a name's change, and are read each time |
 //!
-//! A file system's time advances in steps. So a directory that changed just before the scan could change again with the same time stamp: the names of
-//! such a scan are read again. No lock is held during a scan, and none is waited for: a call that finds the kept scan locked makes its own scan, in a
-//! signal handler or a forked child, too.
+//! A file system's time advances in steps. So a directory that changed just before the scan could change again with the same time stamp:
+//! the names of such a scan are read again. A scan holds no lock and waits for none. If a call finds the kept scan locked, for example in a
+//! signal handler or a forked child, the call makes its own scan.
 //!
 //! A kept mapping keeps the memory of a removed queue until the process asks again, or ends.
 
@@ -42,7 +42,7 @@ pub(super) struct Scan {
     user: u32,
     /// The time of the last use, of [`clock::monotonic_coarse`].
     used_at: u64,
-    /// The process has asked within a second before.
+    /// True if the process asked within the second before.
     is_again: bool,
     /// By index.
     queues: Vec<Known>,
@@ -88,7 +88,7 @@ impl Scan {
         })
     }
 
-    /// Uses the kept scan of a namespace, if it is up to date, without opening the directory. None if `use_it` returns None, too.
+    /// Uses the kept scan of a namespace, if it is up to date, without opening the directory. None if `use_it` returns None.
     pub(super) fn kept<T>(
         namespace: &Namespace,
         use_it: impl FnOnce(&Scan) -> Option<T>,

@@ -18,8 +18,8 @@ use umsg_shm::sysv_engine::segment::{Summary, mark_removed, write_removed};
 /// The time for which a process waits for the lock of another user. If that user keeps the lock, the names stay.
 const SHORT: Duration = Duration::from_millis(100);
 
-/// Removes the names of a removed queue, as far as the caller may do so and gets the lock. A later process that needs one of
-/// the names removes the rest.
+/// Removes the names of a removed queue, if the caller has the permission and gets the lock. Otherwise a later process that needs one of
+/// the names removes them.
 pub(super) fn removed(namespace: &Namespace, id: i32) {
     if let Ok(mut files) = namespace.msg_files() {
         let swept = take(&mut files, index_of(id), SHORT);
@@ -28,7 +28,8 @@ pub(super) fn removed(namespace: &Namespace, id: i32) {
             && let Ok(file) = files.open(index_of(id))
             && is_its(&file)
         {
-            // This fails where files may not be so long. Then other users find the key in use until a permitted process removes it.
+            // This fails if a limit forbids files of this length. Then other users find the key in use until a process with the permission
+            // removes the name.
             let _ = mark_removed(file.as_fd());
         }
     }
@@ -40,7 +41,7 @@ pub(super) fn removed(namespace: &Namespace, id: i32) {
 /// queue mapped.
 ///
 /// # Errors
-/// `NotOwner` unless the caller is the owner of the file, or has CAP_SYS_ADMIN; `Open` (EINVAL) if there is none.
+/// `NotOwner` unless the caller is the owner of the file, or has CAP_SYS_ADMIN; `Open` (EINVAL) if no queue has the identifier.
 pub(super) fn unusable(namespace: &Namespace, id: i32, is_ours: bool) -> Result<(), ControlError> {
     let mut files = namespace.msg_files()?;
     // The key symlink of the identifier tells which file belongs to it.
@@ -61,7 +62,7 @@ pub(super) fn unusable(namespace: &Namespace, id: i32, is_ours: bool) -> Result<
         && let Ok(file) = files.open(named.index)
         && has_one_name(&file)
     {
-        // This fails for a read-only file. Then the queue lives on in memory, without a name.
+        // This fails for a read-only file. Then the queue continues to exist in memory, without a name.
         let _ = write_removed(file.as_fd());
     }
     take_key_symlink(&files, id, named.key);

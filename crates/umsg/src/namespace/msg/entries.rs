@@ -1,4 +1,4 @@
-//! The entries of the directory: the queues, as far as names tell.
+//! The entries of the directory: the queues, judged by names alone.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -11,10 +11,10 @@ use crate::namespace::error::NamespaceError;
 use crate::namespace::file_error::FileError;
 use crate::namespace::queues::{SYSV, for_each_entry, for_each_file, most_entries};
 
-/// Names in a directory that are no queue's: `.` and `..`.
+/// The number of names that belong to no queue: `.` and `..`.
 const DOTS: u64 = 2;
 
-/// A key symlink with the file that it is for. Its header has the last word, if it can be read.
+/// A key symlink with its queue's file. If the file's header can be read, the header decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Entry {
     pub(crate) index: u32,
@@ -24,7 +24,7 @@ pub(crate) struct Entry {
 }
 
 impl Files {
-    /// The key symlinks for which there are files, by index.
+    /// Returns the key symlinks that have files, by index.
     ///
     /// # Errors
     /// `Namespace(NotAccessible)` if the caller may not list the directory; `TooManyFiles`, `System`.
@@ -63,7 +63,7 @@ impl Files {
         }
     }
 
-    /// The indices of all files, in no order.
+    /// Returns the indices of all files, unordered.
     ///
     /// # Errors
     /// As [`entries`](Self::entries).

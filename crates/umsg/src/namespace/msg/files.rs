@@ -16,10 +16,10 @@ use crate::namespace::staged::Staged;
 use crate::namespace::{Namespace, Stamp, caller, trust};
 use umsg_shm::sys::rights::unlink_of;
 
-/// Only the creator, until the file gets its rights.
+/// Only the creator has access until the file gets its final mode.
 const PRIVATE: u32 = 0o600;
 
-/// The directory, opened and judged.
+/// The directory, opened and checked.
 #[derive(Debug)]
 pub(crate) struct Files(Directory);
 
@@ -62,7 +62,7 @@ impl Files {
         open_regular(&mut self.0, of_index(index).as_ref(), OFlags::RDWR)
     }
 
-    /// A file without a name, or with a temporary one.
+    /// Creates a file without a name, or with a temporary name.
     pub(super) fn stage(&mut self, mode: u32) -> rustix::io::Result<Staged> {
         Staged::create(&mut self.0, TO_NAMESPACE, mode)
     }
@@ -81,7 +81,7 @@ impl Files {
         }
     }
 
-    /// Returns whether the caller may take other users' files away: root, and the owner of the directory.
+    /// Returns whether the caller may remove the files of other users: root may, and the owner of the directory.
     pub(crate) fn may_take_others(&self) -> bool {
         self.0.may_be_mended_by(caller())
     }
@@ -104,12 +104,12 @@ impl Files {
 #[derive(Debug)]
 pub(crate) struct NewFile {
     files: Files,
-    /// None only while it is dropped.
+    /// None only during the drop.
     staged: Option<Staged>,
 }
 
 impl NewFile {
-    /// An empty file of mode 0600, open for reading and writing, FD_CLOEXEC set.
+    /// Creates an empty file of mode 0600, open for reading and writing, with FD_CLOEXEC.
     ///
     /// # Errors
     /// `NoSpace`, `NoMemory`, `TooManyFiles`, `System`; `Namespace(NotWritable)` if the caller may make no files there.
@@ -140,7 +140,7 @@ impl NewFile {
     /// Gives the file an index.
     ///
     /// # Errors
-    /// `AlreadyExists`: there is something of that name. `Denied`, `NoSpace`, `NoMemory`, `System`.
+    /// `AlreadyExists`: the name is taken. `Denied`, `NoSpace`, `NoMemory`, `System`.
     pub(crate) fn link(&self, index: u32) -> Result<(), FileError> {
         self.staged()
             .link_too(&self.files.0, OsStr::new(&of_index(index)))
@@ -149,7 +149,7 @@ impl NewFile {
 }
 
 impl Drop for NewFile {
-    /// A temporary name goes; the file stays if it was given an index.
+    /// Removes a temporary name. The file stays if it has an index.
     fn drop(&mut self) {
         if let Some(staged) = self.staged.take() {
             staged.discard(&self.files.0);

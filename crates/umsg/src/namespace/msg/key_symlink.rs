@@ -8,7 +8,7 @@ use crate::namespace::file_error::FileError;
 use crate::namespace::publish::creation_error;
 use umsg_shm::sys::rights::unlink_of;
 
-/// The longest text of a key symlink is that of `i32::MAX`; more than this is none.
+/// The longest text of a key symlink is that of `i32::MAX`. A longer text is invalid.
 const TEXT: usize = 16;
 
 /// The entry at the name of a key symlink.
@@ -18,7 +18,7 @@ pub(crate) enum KeySymlink {
     Missing,
     /// The key symlink of the queue with this identifier.
     Of(i32),
-    /// Something else: no queue can be found by it.
+    /// Another entry: it leads to no queue.
     Foreign,
 }
 
@@ -48,7 +48,7 @@ impl Files {
             .map_err(|e| creation_error("symlink", self.directory(), e))
     }
 
-    /// Gives a key symlink to a user, if the caller may: it goes with the file.
+    /// Gives a key symlink to a user, if the caller has the permission: the queue's file and its key symlink have one owner.
     pub(crate) fn give_key_symlink(&self, name: &str, user: Uid) {
         let (at, path) = self.directory().locate(name);
         let _ = fs::chownat(at, &path, Some(user), None, AtFlags::SYMLINK_NOFOLLOW);
@@ -67,8 +67,8 @@ impl Files {
         }
     }
 
-    /// Takes a key symlink away, if there is one of that owner and the caller may; answers whether the name is free. Something else of that
-    /// name stays.
+    /// Removes a key symlink, if it belongs to that owner and the caller has the permission. Returns whether the name is free. Other
+    /// entries of that name stay.
     pub(crate) fn take_key_symlink(&self, name: &str, owner: u32) -> bool {
         let (at, path) = self.directory().locate(name);
         match fs::statat(at, &path, AtFlags::SYMLINK_NOFOLLOW) {

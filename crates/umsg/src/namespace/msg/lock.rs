@@ -1,11 +1,11 @@
 //! The lock under which a user's names change: flock(2) on a directory that only the user and root can open (`own.rs`).
 //!
-//! In a sticky directory only the owner of a file removes its name, or root, which takes the owner's lock to do so. So if two processes find
+//! In a sticky directory, only the owner of a file and root remove its name. Root takes the owner's lock to do so. So if two processes find
 //! the same stale name, the slower one does not remove the new file of the faster one. Conflicts between users need no lock: if two users
 //! create a name, link(2) and symlink(2) let one succeed.
 //!
-//! The kernel releases the lock when its holder dies, at any instruction. A *stopped* holder keeps the lock. Then the user's other processes
-//! get an error that names the holder, after no name has changed for [`PATIENCE`]. Processes that need no lock continue.
+//! The kernel releases the lock when its holder dies, at any instruction. A *stopped* holder keeps the lock. If no name changes for
+//! [`PATIENCE`], the user's other processes get an error that names the holder. Processes that need no lock continue.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -23,22 +23,22 @@ use crate::namespace::file_error::FileError;
 use umsg_shm::sys::stack::nap;
 use umsg_shm::sys::thread::{self, Thread};
 
-/// The time that a change of names waits for others that change none. Each takes some microseconds.
+/// The time that a change of names waits for other processes that hold the lock and change no names. A change takes some microseconds.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
-/// The factor by which it waits longer for others that do.
+/// The factor by which the wait is longer if other processes change names.
 const LONGER: u32 = 10;
 /// The first and the longest sleep between two attempts.
 const NAPS: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(2)];
 
-/// The lock, held until it is dropped. Signal handlers that ask [`crate::signals::defer`] run later: one that makes a queue would wait
-/// for its own thread.
+/// The lock, held until it is dropped. Signal handlers that call [`crate::signals::defer`] run later: a handler that creates a queue would
+/// wait for its own thread.
 pub(crate) struct Locked {
     directory: OwnedFd,
     me: &'static Thread,
 }
 
 impl Files {
-    /// Waits for the caller's lock, as long as names change within `patience`, but at most ten times that.
+    /// Waits for the caller's lock. The wait ends when no name has changed for `patience`, and at the latest after ten times `patience`.
     ///
     /// # Errors
     /// `Namespace(Busy)`; `TooManyFiles`; `Namespace(NotWritable)`; `Namespace(NoQueuesDirectory)`.
@@ -46,10 +46,10 @@ impl Files {
         self.lock_in(&self.own()?, patience)
     }
 
-    /// Waits for the lock of a user, for processes that may take that user's files away.
+    /// Waits for the lock of a user. For processes that may remove that user's files.
     ///
     /// # Errors
-    /// As [`lock`](Self::lock); `NotFound` if the user has none, and so has made no queue; `Denied`.
+    /// As [`lock`](Self::lock); `NotFound` if the user has no lock, because the user has created no queue; `Denied`.
     pub(crate) fn lock_of(&self, user: u32, patience: Duration) -> Result<Locked, FileError> {
         if user == caller() {
             return self.lock(patience);
@@ -86,7 +86,7 @@ impl Files {
 fn open(lock: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match fs::open(lock, flags, Mode::empty()) {
-        // A strange umask has taken the owner's rights away when it was made.
+        // An unusual umask took the owner's permissions away when the directory was created.
         Err(Errno::ACCESS) => {
             fs::chmod(lock, Mode::RWXU)?;
             fs::open(lock, flags, Mode::empty())
@@ -95,11 +95,11 @@ fn open(lock: &Path) -> io::Result<OwnedFd> {
     }
 }
 
-/// A wait for others that make and remove queues.
+/// A wait for other processes that create and remove queues.
 struct Wait {
     patience: Duration,
     last: Instant,
-    /// The end of the wait unless a name has changed by then, and the time of that last change.
+    /// The end of the wait if no name changes until then, and the time of the last change of a name.
     end: Instant,
     changed: Option<(i64, i64)>,
     nap: Duration,
@@ -117,7 +117,7 @@ impl Wait {
         }
     }
 
-    /// Sleeps for a moment, unless it has lasted too long.
+    /// Sleeps for a moment. Returns false if the wait has lasted too long.
     fn goes_on(&mut self, directory: &Directory) -> bool {
         let now = Instant::now();
         if now >= self.end {
@@ -133,14 +133,14 @@ impl Wait {
     }
 }
 
-/// Returns the time at which a name in the directory was made or taken away last.
+/// Returns the time at which the last name was created in the directory or removed from it.
 fn changed(directory: &Directory) -> Option<(i64, i64)> {
     let (at, here) = directory.locate(".");
     let stat = fs::statat(at, &here, AtFlags::empty()).ok()?;
     Some((stat.st_mtime, stat.st_mtime_nsec as i64))
 }
 
-/// Of the lock and of the thread's critical section: no handler may come between the two.
+/// Takes the lock inside the thread's critical section: no signal handler may run between the two.
 fn attempt(directory: &OwnedFd) -> Result<&'static Thread, Errno> {
     let me = thread::current();
     me.critical.enter();
@@ -150,14 +150,14 @@ fn attempt(directory: &OwnedFd) -> Result<&'static Thread, Errno> {
 }
 
 impl Drop for Locked {
-    /// Closing would not do: a child that another thread forks meanwhile has the lock too.
+    /// Closing the file would not suffice: a child that another thread forks meanwhile also holds the lock.
     fn drop(&mut self) {
         let _ = fs::flock(&self.directory, FlockOperation::Unlock);
         self.me.critical.leave();
     }
 }
 
-/// The process that holds the lock, as /proc/locks numbers it; None if that does not say.
+/// Returns the id of the process that holds the lock, from /proc/locks. None if /proc/locks does not name it.
 fn holder(directory: &OwnedFd) -> Option<u32> {
     let stat = fs::fstat(directory).ok()?;
     let (major, minor) = (fs::major(stat.st_dev), fs::minor(stat.st_dev));
@@ -166,7 +166,7 @@ fn holder(directory: &OwnedFd) -> Option<u32> {
     let locks = str::from_utf8(&locks).ok()?;
     let held = locks.lines().map(|line| line.split_ascii_whitespace());
     held.filter_map(|mut fields| {
-        // 1: FLOCK  ADVISORY  WRITE 4242 00:1a:77 0 EOF; a process that waits has an arrow behind the number.
+        // An example of a line: `1: FLOCK  ADVISORY  WRITE 4242 00:1a:77 0 EOF`. A waiting process has an arrow behind the first number.
         let is_flock = fields.nth(1) == Some("FLOCK");
         let process = fields.nth(2)?;
         (is_flock && fields.next() == Some(file.as_str())).then_some(process)

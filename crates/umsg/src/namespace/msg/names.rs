@@ -10,17 +10,17 @@ pub(super) fn of_index(index: u32) -> String {
     index.to_string()
 }
 
-/// The index in a name; None for the names of other files.
+/// Returns the index in a name. None for the names of other files.
 pub(super) fn index_of(name: &CStr) -> Option<u32> {
     let name = name.to_str().ok()?;
     let index = name.parse::<u32>().ok().filter(|index| *index < INDICES)?;
     (name == of_index(index)).then_some(index)
 }
 
-/// The name of the key symlink of the queue with a key, or without one (0) of that with an index: `k-00001234`, `p-4`.
+/// Returns the name of a queue's key symlink: `k-00001234` for a key, or `p-4` for the index of a queue without a key (0).
 ///
-/// There is one name only. With a second one, the queues of two users could have key symlinks of one key, and no order between both key symlinks is safe
-/// from a user that removes its key symlink and makes it again.
+/// There is only one possible name. With a second name, the queues of two users could both have key symlinks of one key. No rule for the
+/// order of both symlinks is safe: a user can remove its symlink and create it again.
 pub(crate) fn key_symlink_name(key: i32, index: u32) -> String {
     match key {
         0 => format!("p-{index}"),
@@ -28,7 +28,7 @@ pub(crate) fn key_symlink_name(key: i32, index: u32) -> String {
     }
 }
 
-/// The key in the name of a key symlink, 0 if it is for a queue without one; None for the names of other files.
+/// Returns the key in the name of a key symlink, or 0 for a queue without a key. None for the names of other files.
 pub(super) fn key_of(link: &CStr) -> Option<i32> {
     let name = link.to_str().ok()?;
     let (kind, text) = name.split_once('-')?;

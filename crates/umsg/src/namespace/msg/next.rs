@@ -3,8 +3,9 @@
 //! The file has 8 bytes, little-endian: one more than `turn * 32768 + index`, or 0 for none. The turn counts how often the indices wrapped
 //! around. The sequence number of an identifier is the turn modulo 65,535.
 //!
-//! The largest count of all users holds. A user's count only grows, because it is written under the user's lock. An identifier is written
-//! before its queue exists. So a creator that has taken an index, and then reads the counts, gets an identifier that this index never had.
+//! The largest count of all users is valid. A user's count only grows, because it is written under the user's lock. An identifier is
+//! written before its queue exists. So a creator that has taken an index, and then reads the counts, gets an identifier that this index
+//! never had.
 //!
 //! A user can write any number into its own file. A turn takes longer than 10 microseconds, so a turn that is ahead of the clock is ignored.
 //! A forged count skips identifiers, and never repeats earlier ones. If a directory with queues has no count, the clock supplies the turn.
@@ -31,7 +32,7 @@ const SEQUENCES: u64 = i32::MAX as u64 >> 15;
 const LEAST_CYCLE: u32 = 64;
 /// A turn takes longer than this number of nanoseconds, because it creates at least one queue.
 const TURN: u64 = 10_000;
-/// Its owner writes it, and every process that creates queues reads it.
+/// The mode: the owner writes the file, and every process that creates queues reads it.
 const MODE: u32 = 0o644;
 
 /// The last identifier.
@@ -124,7 +125,7 @@ impl Files {
         })
     }
 
-    /// Returns the last identifier as [`next`](Self::next) does, for a caller that has held its user's lock since it read `last`.
+    /// Returns the last identifier, as [`next`](Self::next) does. The caller has held its user's lock since it read `last`.
     ///
     /// # Errors
     /// As `next`.
@@ -196,7 +197,7 @@ fn read(own: &Path) -> Result<Option<Next>, FileError> {
     }
 }
 
-/// Makes the file in the caller's own directory, whatever the umask.
+/// Creates the file in the caller's own directory. The mode does not depend on the umask.
 fn make(own: &mut Directory) -> Result<rustix::fd::OwnedFd, FileError> {
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let file = own.with_number(|own| {
@@ -312,7 +313,7 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         fs::mkfifoat(fs::CWD, &path, Mode::RWXU).unwrap();
         assert_eq!(files().next(1).unwrap(), last(5, 6));
-        // As far as is credible: no process has had those in between.
+        // The largest credible value: no process has had the identifiers in between.
         std::fs::remove_file(&path).unwrap();
         let far = last(9, clock::realtime() / TURN - 1_000_000);
         std::fs::write(&path, far.encode()).unwrap();

@@ -115,12 +115,12 @@ fn stamp_of(base: &Path) -> Option<Stamp> {
 }
 
 fn is_known_alone(stamp: Option<Stamp>) -> bool {
-    // A signal handler, or a child of a fork, that finds the lock taken reads the directory.
+    // If a signal handler or a forked child finds the lock taken, it reads the directory.
     let known = ALONE.try_lock().ok().and_then(|alone| *alone);
     stamp.is_some_and(|stamp| known == Some((stamp, caller())))
 }
 
-/// Notes a stamp from before the directory was read.
+/// Records a stamp that was taken before the directory was read.
 fn note_alone(stamp: Option<Stamp>) {
     let settled = stamp.filter(|stamp| stamp.is_settled(clock::realtime_coarse()));
     if let (Some(stamp), Ok(mut alone)) = (settled, ALONE.try_lock()) {

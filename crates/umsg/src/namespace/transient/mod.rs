@@ -1,4 +1,5 @@
-//! Queues that go when no process has them open any more: a directory of the queue's name, and in it the queue's file.
+//! Transient queues: queues that are removed when no process has them open any more. Each is a directory with the queue's name, which
+//! contains the queue's file.
 //!
 //! ```text
 //! mq
@@ -7,16 +8,17 @@
 //!     └── queue      its file
 //! ```
 //!
-//! unlink(2) takes a name away from whatever has it at that moment. A process that finds that no process uses a queue, and then unlinks it,
-//! may meet another: a process unlinked the first and made a second between the two steps. In its own directory a file keeps its name. The
-//! directory gets its name after the file is in it, by rename(2), which replaces nothing but an empty directory. No second file ever enters
-//! the directory. A process removes the file through the directory that it has open, and rmdir(2) does not remove a directory that contains
-//! a file. The directory is also the only mark of such a queue that a process with write access to the queue's file can't forge. An empty
-//! directory is recognised by its mode: one of another mode was made by another process, and stays.
+//! unlink(2) removes a name from any file that has it at that moment. A process may find a queue without users and then unlink its name.
+//! Between these two steps, another process may have replaced the queue by a new one. So each transient queue has a directory of its own,
+//! in which the file keeps its name. The file is created in the directory first. Then the directory gets its name by rename(2), which
+//! replaces only an empty directory. No second file ever enters the directory. A process removes the file through the directory that it has
+//! open, and rmdir(2) does not remove a directory that contains a file. The directory is also the mark of such a queue: a process with
+//! write access to the queue's file can't forge it. The empty directory of a removed queue is recognised by its mode. An empty directory
+//! with another mode stays.
 //!
-//! A process that has the queue open has mapped its file through its own descriptor, on which it took a shared flock(2) before. The lock
-//! belongs to the open file description, not to its descriptors, and the mapping keeps the description. So the lock outlasts the descriptor,
-//! is shared by forked children, and ends with munmap, with exec, or with the process, however it dies.
+//! A process that opens the queue takes a shared flock(2) on its own descriptor of the file, and maps the file through this descriptor. The
+//! lock belongs to the open file description, and the mapping keeps the description. So the lock outlasts the descriptor, and forked
+//! children share it. The lock ends with munmap, with exec, or with the process, however the process dies.
 //!
 //! | the directory | the file's lock | is due | |
 //! |---|---|---|---|
@@ -26,12 +28,12 @@
 //! | has the file | none | yes | no process has it open any more: the next process that passes removes it |
 //! | has the file | exclusive | yes | a process is at that |
 //!
-//! A process passes when it closes the queue, opens it or another queue of this kind, or lists the namespace. A process that may not remove
-//! the queue locks nothing. The process that locked the queue exclusively also unlocks it, because a child that was forked meanwhile would
-//! keep the open file description.
+//! A process passes when it closes the queue, opens this or another transient queue, or lists the namespace. A process without the
+//! permission to remove the queue locks nothing. The process that locked the queue exclusively also unlocks it, because a child that was
+//! forked meanwhile would keep the open file description.
 //!
-//! **If a process dies** while it makes one, a temporary directory stays until [`super::temporary::sweep`]; while it removes one, the file or the
-//! empty directory, for the next process that comes by.
+//! **If a process dies** while it creates a transient queue, a temporary directory stays until [`super::temporary::sweep`]. If a process
+//! dies while it removes one, the file or the empty directory stays for the next process that passes.
 
 mod publish;
 mod removal;
@@ -64,13 +66,13 @@ const FILE: &str = "queue";
 /// The mode of the directory. Other users find the file, and its own mode grants their access.
 const MODE: u32 = 0o711;
 
-/// The number of look-ups of a name that is a file and a directory by turns.
+/// The number of look-ups of a name that changes between a file and a directory.
 const ATTEMPTS: u32 = 100;
 
 /// The result of locking a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Hold {
-    /// The file has it, and its name.
+    /// The file is locked, and has its name.
     Held,
     /// The file has no name any more.
     Gone,
@@ -79,7 +81,7 @@ pub(crate) enum Hold {
 }
 
 impl Namespace {
-    /// Opens a queue's file as [`open_queue_file`](Self::open_queue_file); and whether it is one that goes.
+    /// Opens a queue's file as [`open_queue_file`](Self::open_queue_file) does. Returns also whether the queue is transient.
     ///
     /// # Errors
     /// As `open_queue_file`.
@@ -92,7 +94,7 @@ impl Namespace {
         for _ in 0..ATTEMPTS {
             match self.open_file_in(POSIX, name, access, nonblocking) {
                 Err(error @ (FileError::Directory | FileError::Denied)) => {
-                    // A caller that only reads, and may not list the directory, is refused before it learns that it is one.
+                    // A caller that only reads, and may not list the directory, is refused before it learns that the entry is a directory.
                     if error == FileError::Denied
                         && !is_directory(&self.queues()?, name.as_os_str())
                     {
@@ -101,7 +103,7 @@ impl Namespace {
                 }
                 other => return Ok((other?, false)),
             }
-            // The directory of queues gives back its descriptor before the file takes one.
+            // The directory of queues is closed before the file needs a descriptor.
             let found = {
                 let queues = self.queues()?;
                 home(&queues, name.as_os_str())
@@ -123,13 +125,14 @@ impl Namespace {
     }
 }
 
-/// Locks a queue's file for a process that is going to map it through this very opening.
+/// Locks a queue's file for a process that is going to map it through this open file description.
 pub(crate) fn hold(file: BorrowedFd<'_>) -> io::Result<Hold> {
     match fs::flock(file, FlockOperation::NonBlockingLockShared) {
         Err(Errno::WOULDBLOCK) => return Ok(Hold::Leaving),
         other => other?,
     }
-    // A process that removes it does so under the exclusive lock, and one that unlinks it needs none: a name now is one that can be found by others.
+    // A process that removes an unused queue holds the exclusive lock. So if the file has its name now, under the shared lock, the queue
+    // stays. Only an explicit unlink takes no lock.
     match fs::fstat(file)?.st_nlink {
         0 => Ok(Hold::Gone),
         _ => Ok(Hold::Held),
@@ -141,7 +144,7 @@ pub(crate) fn hold_unnamed(file: BorrowedFd<'_>) -> io::Result<()> {
     fs::flock(file, FlockOperation::NonBlockingLockShared)
 }
 
-/// The directory of a queue that goes. `AlreadyExists`: it is no directory.
+/// Opens the directory of a transient queue. `AlreadyExists`: the entry is no directory.
 fn home(queues: &Directory, name: &OsStr) -> Result<Directory, FileError> {
     Directory::open(&queues.path().join(name)).map_err(|error| match error {
         NamespaceError::Missing { .. } => FileError::NotFound,
@@ -151,7 +154,7 @@ fn home(queues: &Directory, name: &OsStr) -> Result<Directory, FileError> {
     })
 }
 
-/// Returns whether a directory is no queue's: as far as the caller may look.
+/// Returns whether a directory belongs to no queue, if the caller may list it.
 fn is_foreign(home: &Directory) -> bool {
     if home.mode() != MODE {
         return true;
@@ -176,7 +179,7 @@ fn is_directory(queues: &Directory, name: &OsStr) -> bool {
     mode_of_directory(queues, name).is_some()
 }
 
-/// Returns whether a name is of a queue that goes with its last user, or of its remains.
+/// Returns whether a name belongs to a transient queue, or to the remains of one.
 pub(in crate::namespace) fn is_ones(queues: &Directory, name: &OsStr) -> bool {
     is_directory(queues, name) && !is_foreign_at(queues, name) && {
         let home = home(queues, name);
@@ -184,7 +187,7 @@ pub(in crate::namespace) fn is_ones(queues: &Directory, name: &OsStr) -> bool {
     }
 }
 
-/// Returns whether a name is that of a directory which no queue can have had.
+/// Returns whether a name belongs to a directory that can't be the remains of a queue.
 fn is_foreign_at(queues: &Directory, name: &OsStr) -> bool {
     mode_of_directory(queues, name).is_some_and(|mode| mode != MODE)
         && file_of(queues, name).is_none()

@@ -1,4 +1,4 @@
-//! Giving a queue that goes its name: a directory is made with the file in it, and gets the name with that.
+//! Publication of a transient queue: the file is created in a temporary directory, which then gets the queue's name.
 
 use std::ffi::OsStr;
 use std::time::{Duration, Instant};
@@ -16,13 +16,14 @@ use super::{FILE, MODE, file_of, is_directory, is_foreign_at};
 use umsg_shm::crash::crash_point;
 use umsg_shm::sys::stack::nap;
 
-/// The time that a process waits for another that is in the way.
+/// The time that a process waits for another process that creates or removes a queue of the name.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// The number of looks at a directory that is not empty and has no queue in it: other processes may have made a queue and
 /// removed it between two looks.
 const LOOKS: u32 = 1000;
 
-/// Waiting for a process that is in the way: a process between two system calls, unless it was stopped.
+/// A wait for another process that creates or removes a queue of the name. That takes the time between two system calls, unless the process
+/// was stopped.
 #[derive(Debug, Default)]
 pub(crate) struct Patience {
     end: Option<Instant>,
@@ -30,7 +31,7 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
-    /// False once it has been long enough.
+    /// Sleeps. Returns false when the wait has lasted long enough.
     pub(crate) fn wait(&mut self) -> bool {
         let now = Instant::now();
         let end = *self.end.get_or_insert(now + PATIENCE);
@@ -40,7 +41,7 @@ impl Patience {
         now < end
     }
 
-    /// False once what comes and goes without waiting for any process was looked at often enough.
+    /// Counts a look at an entry that changes without a wait. Returns false after enough looks.
     fn look_again(&mut self) -> bool {
         self.looks += 1;
         self.looks < LOOKS
@@ -50,7 +51,7 @@ impl Patience {
 /// Gives a file its name, in its own directory.
 ///
 /// # Errors
-/// As [`make_way`]; those of making a directory.
+/// Those of [`make_way`], and those of creating a directory.
 pub(in crate::namespace) fn publish(
     staged: &Staged,
     queues: &Directory,
@@ -89,7 +90,7 @@ fn publish_through(
         .link_into(queues, &home, OsStr::new(FILE))
         .map_err(|e| creation_error("link", queues, e))?;
     crash_point!(CREATE_HOUSED);
-    // rename(2) would take the place of any that is empty.
+    // rename(2) would replace any empty directory.
     if is_foreign_at(queues, name) {
         return Err(FileError::Directory);
     }
@@ -98,13 +99,13 @@ fn publish_through(
         let ((from, old), (to, new)) = (queues.locate(temporary.path()), queues.locate(name));
         match fs::renameat(from, &old, to, &new) {
             Ok(()) => return Ok(()),
-            // The way is free, or was by then: it is the directory that takes nothing from the caller.
+            // The name is free, or was free at that moment. So the parent directory denies the creation to the caller.
             Err(error @ (Errno::ACCESS | Errno::PERM))
                 if !exists(queues, name) && !patience.look_again() =>
             {
                 return Err(creation_error("rename", queues, error));
             }
-            // Also where there is a stranger's, which can't be replaced.
+            // This also happens if the entry belongs to another user, and so can't be replaced.
             Err(Errno::EXIST | Errno::NOTEMPTY | Errno::NOTDIR | Errno::ACCESS | Errno::PERM) => {
                 make_way(queues, name, &mut patience)?;
             }
@@ -116,7 +117,7 @@ fn publish_through(
 /// Removes the empty directory of a removed queue from the place of a new queue.
 ///
 /// # Errors
-/// `AlreadyExists`: it is a queue; `Directory`: something else; `Denied`: a stranger's.
+/// `AlreadyExists`: the entry is a queue; `Directory`: it is another directory; `Denied`: it belongs to another user.
 pub(in crate::namespace) fn make_way(
     queues: &Directory,
     name: &OsStr,
@@ -132,12 +133,12 @@ pub(in crate::namespace) fn make_way(
     match fs::unlinkat(at, &path, AtFlags::REMOVEDIR) {
         Ok(()) | Err(Errno::NOENT) => Ok(()),
         Err(Errno::NOTDIR) => Err(FileError::AlreadyExists),
-        // Another user's file; or directory, which its owner is about to remove.
+        // The entry is a file of another user, or a directory that its owner is about to remove.
         Err(Errno::ACCESS | Errno::PERM) if !is_directory(queues, name) => {
             Err(FileError::AlreadyExists)
         }
         Err(Errno::ACCESS | Errno::PERM) if !patience.wait() => Err(FileError::Denied),
-        // A queue by now, or no queue's directory.
+        // The directory has a queue by now, or never belonged to a queue.
         Err(Errno::NOTEMPTY | Errno::EXIST) if !patience.look_again() => Err(FileError::Directory),
         Err(Errno::ACCESS | Errno::PERM | Errno::NOTEMPTY | Errno::EXIST) => Ok(()),
         Err(error) => Err(FileError::of("rmdir", error)),

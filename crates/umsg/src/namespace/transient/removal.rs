@@ -1,4 +1,4 @@
-//! Removing a queue that goes: when no process has it open any more, or by name.
+//! Removal of a transient queue: when no process has the queue open any more, or by name.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -20,32 +20,32 @@ use super::{FILE, MODE, file_of, home, is_foreign};
 use umsg_shm::crash::crash_point;
 use umsg_shm::sys::random::random;
 
-/// The number of queues that are inspected, on the average, for each that is made.
+/// The average number of queues that are inspected for each created queue.
 const FEW: u64 = 64;
 
-/// The number of checks whether a queue is used that another process has locked alone, and the pause between two checks.
+/// The number of checks of a queue that another process has locked exclusively, and the pause between two checks.
 const LOOKS: u32 = 20;
 const BETWEEN_LOOKS: Duration = Duration::from_micros(50);
 
-/// The fate of a queue that may have to go.
+/// The result of a check whether a queue has to be removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Removal {
-    /// No process had it open: it is gone, by this caller or another.
+    /// No process had the queue open. This or another process has removed it.
     Gone,
-    /// It stays: a process has it open, or is going to; or it goes only when it is unlinked.
+    /// The queue stays: a process has it open, or has not opened it yet, or the queue is not transient.
     Stays,
-    /// No process has it open, and the caller may not remove it.
+    /// No process has the queue open, and the caller may not remove it.
     Denied,
 }
 
 impl Namespace {
-    /// Removes a queue that goes, if no process has it open and `is_due` says that a process had.
+    /// Removes a transient queue, if no process has it open and `is_due` says that a process had it open before.
     ///
     /// # Errors
     /// Those of the namespace, and of opening a file.
     ///
     /// # Blocking
-    /// For a millisecond, if others look at it or remove it meanwhile.
+    /// For a millisecond, if other processes inspect or remove the queue meanwhile.
     pub(crate) fn remove_unused(
         &self,
         name: &QueueName,
@@ -54,8 +54,8 @@ impl Namespace {
         remove_unused_in(&self.queues()?, name.as_os_str(), &is_due)
     }
 
-    /// Returns whether a process that makes a queue should [remove all that are unused](Self::remove_all_unused): not each time
-    /// where there are many, so that a few are looked at for each that is made.
+    /// Returns whether a process that creates a queue should [remove all unused queues](Self::remove_all_unused). If there are many queues,
+    /// only some creations do, so that on average a creation inspects a few queues.
     ///
     /// # Errors
     /// Those of the namespace.
@@ -64,8 +64,8 @@ impl Namespace {
         Ok(entries <= FEW || random() % entries < FEW)
     }
 
-    /// Removes all queues that go, of which no process has any open. Answers which, without slashes. Costs a walk over all queues, unless there are
-    /// none that go and the file system says so.
+    /// Removes all transient queues that no process has open. Returns their names, without slashes. Walks over all queues, unless the file
+    /// system shows that there is no transient queue.
     ///
     /// # Errors
     /// Those of the namespace.
@@ -82,7 +82,8 @@ impl Namespace {
         Ok(names)
     }
 
-    /// Those that [`remove_all_unused`](Self::remove_all_unused) would remove. Each is locked for a moment, in which a process that opens it waits.
+    /// Returns the queues that [`remove_all_unused`](Self::remove_all_unused) would remove. Each is locked for a moment; a process that
+    /// opens the queue waits so long.
     ///
     /// # Errors
     /// Those of the namespace.
@@ -100,7 +101,8 @@ impl Namespace {
 /// The directories among the queues.
 fn names_of_directories(queues: &Directory) -> Result<Vec<OsString>, NamespaceError> {
     let mut names = Vec::new();
-    // Where links to directories are counted, each has one from its parent, one from itself, and one from each directory in it.
+    // On file systems that count links to directories, a directory has one link from its parent, one from itself, and one from each
+    // sub-directory.
     if queues.has_two_links() {
         return Ok(names);
     }
@@ -119,7 +121,7 @@ fn names_of_directories(queues: &Directory) -> Result<Vec<OsString>, NamespaceEr
 enum Found {
     /// No process has it open.
     Unused(Unused),
-    /// The directory of one that is gone.
+    /// The directory of a removed queue.
     Empty,
     /// Further facts about the entry.
     Else(Removal),
@@ -133,7 +135,7 @@ struct Unused {
 
 impl Drop for Unused {
     fn drop(&mut self) {
-        // To close the file is not enough: a child that was forked meanwhile has the same opening.
+        // Closing the file does not suffice: a child that was forked meanwhile has the same open file description.
         let _ = fs::flock(&self.file, FlockOperation::Unlock);
     }
 }
@@ -151,7 +153,7 @@ fn find_unused(
         }
         other => other?,
     };
-    // Without a number the directory would be found by its path, which may lead elsewhere by then.
+    // Without a descriptor, the directory would be found by its path, which may lead elsewhere by then.
     if !home.is_open() {
         let errno = Errno::MFILE.raw_os_error();
         return Err(FileError::TooManyFiles { errno });
@@ -167,7 +169,7 @@ fn find_unused(
     if !is_due(file.as_fd()) {
         return Ok(Found::Else(Removal::Stays));
     }
-    // Before the lock, which would keep its owner from removing it.
+    // The check comes before the lock: the lock would keep the owner from removing the queue.
     if !home.may_be_mended_by(caller()) {
         return Ok(Found::Else(Removal::Denied));
     }
@@ -178,22 +180,22 @@ fn find_unused(
     }
 }
 
-/// Locks a file exclusively, if no process uses it. A process that only looks has it locked so for a moment, and leaves it to others to remove it: then
-/// asks again.
+/// Locks a file exclusively, if no process uses it. If another process holds the exclusive lock, it may only inspect the file: then tries
+/// again after a moment.
 fn is_locked_alone(file: &OwnedFd) -> Result<bool, Errno> {
     let mut was_open = false;
     for _ in 0..LOOKS {
-        // A shared lock that it has from the last round is let go of first, also if this fails: of two that meet here one gets it.
+        // flock(2) first releases the shared lock of the last round, even if the call fails. So of two processes here, one gets the lock.
         match fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
             Err(Errno::WOULDBLOCK) if was_open => return Ok(false),
             Err(Errno::WOULDBLOCK) => {}
             other => return other.map(|()| true),
         }
         match fs::flock(file, FlockOperation::NonBlockingLockShared) {
-            // A process that looks, or removes it.
+            // A process inspects the file, or removes it.
             Err(Errno::WOULDBLOCK) => std::thread::sleep(BETWEEN_LOOKS),
             Err(error) => return Err(error),
-            // Users; or one that looked, and has gone.
+            // The file has users; or an inspecting process has just released it.
             Ok(()) => was_open = true,
         }
     }
@@ -222,12 +224,12 @@ fn remove_unused_in(
     }
 }
 
-/// To look at it only, and to lock it.
+/// Reading suffices for the check and for the lock.
 fn open_in_open(home: &mut Directory) -> Result<OwnedFd, FileError> {
     open_regular(home, FILE.as_ref(), OFlags::RDONLY)
 }
 
-/// Takes the name away from a queue that goes, regardless of its users.
+/// Removes the name of a transient queue, regardless of its users.
 pub(in crate::namespace) fn unlink(queues: &Directory, name: &OsStr) -> Result<(), FileError> {
     let home = home(queues, name)?;
     if !home.is_open() {
@@ -259,14 +261,14 @@ pub(super) fn unlink_in(
     unlinked
 }
 
-/// Removes the directory if there is nothing in it; whether it did.
+/// Removes the directory if it is empty. Returns whether it was removed.
 fn remove_empty(queues: &Directory, name: &OsStr) -> bool {
     let (at, path) = queues.locate(name);
-    // It may be another queue's by now, with the queue in it.
+    // By now the directory may belong to another queue, and hold it.
     fs::unlinkat(at, &path, AtFlags::REMOVEDIR).is_ok()
 }
 
-/// Removes the directory of a queue that never got a name. Returns whether it did. Other entries are left alone.
+/// Removes the directory of a queue that never got a name. Returns whether it was removed. Other entries stay.
 pub(in crate::namespace) fn remove_temporary(directory: &Directory, path: &OsStr) -> bool {
     let Ok(home) = Directory::open(&directory.path().join(path)) else {
         return false;

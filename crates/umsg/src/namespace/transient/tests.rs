@@ -1,4 +1,4 @@
-//! Queues that go with their last user.
+//! Tests of transient queues.
 
 use std::ffi::OsString;
 use std::os::fd::AsFd;
@@ -221,7 +221,7 @@ fn a_process_that_may_not_remove_one_keeps_no_other_from_opening_it_though_a_chi
     chmod(&dir.queue("q"), 0o511);
     as_user(STRANGER, || {
         try_in_vain(&namespace);
-        // That one had got the lock before it was refused.
+        // That process had got the lock before it was refused.
         assert_eq!(namespace.all_unused(|_| true).unwrap().len(), 1);
     });
     assert_eq!(remove(&namespace), Ok(Removal::Gone));
@@ -235,7 +235,7 @@ fn a_directory_that_takes_no_queue_is_an_error() {
     let mut way = namespace.queues().unwrap();
     let staged = Staged::create(&mut way, TO_NAMESPACE, 0o600).unwrap();
     rustix::fs::fchown(staged.file(), Some(fs::Uid::from_raw(STRANGER)), None).unwrap();
-    // From now on: between the making of the file and that of its name.
+    // From now on, that is, between the creation of the file and that of its name.
     chmod(&dir.path().join("mq"), 0o755);
     as_user(STRANGER, || {
         let queues = namespace.queues().unwrap();
@@ -249,7 +249,7 @@ fn a_directory_that_takes_no_queue_is_an_error() {
 fn a_temporary_name_that_is_taken_is_passed_over() {
     let dir = TestDir::new();
     let namespace = dir.namespace();
-    // As many as the other tests may use up meanwhile, and more.
+    // More than the other tests may use meanwhile.
     let mine = TemporaryName::next("").path().to_str().unwrap().to_owned();
     let (maker, number) = mine.rsplit_once('-').unwrap();
     let number: u32 = number.parse().unwrap();

@@ -81,7 +81,8 @@ impl<W: Write> Sink<W> {
         self.put_unsummed(bytes)
     }
 
-    /// Writes the checksum, which is not part of the sum: the CRC of bytes and their own CRC is a constant.
+    /// Writes the checksum. The checksum itself is not included in later sums, because the CRC of bytes followed by their own CRC is a
+    /// constant.
     fn put_checksum(&mut self) -> io::Result<()> {
         let sum = self.checksum.clone().finalize();
         self.put_unsummed(&sum.to_le_bytes())

@@ -69,7 +69,8 @@ pub fn msgctl_remove(id: i32) -> Result<(), Errno> {
     if id < 0 {
         return Err(libc::EINVAL);
     }
-    // An attached queue is mapped, and its identifier is known to be right. Any outcome but success is found out in full.
+    // If the queue is attached, it is mapped and its identifier is right. If the call does not succeed here, the full search finds the
+    // error.
     let is_attached = ATTACHED
         .get(id)
         .is_some_and(|queue| queue.remove_shared().is_ok());

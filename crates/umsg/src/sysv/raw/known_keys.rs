@@ -1,8 +1,8 @@
-//! The keys that msgget found lately: programs that call it before each message find their queue without a system call.
+//! The keys that msgget found lately. So programs that call msgget before each message find their queue without a system call.
 //!
-//! An answer is used again for [`TRUST`], if the process is attached to the queue, and the queue's header still has the key and no mark
-//! of a removal. So a removal counts at once. The directory decides again after that time, whatever a process with write access
-//! to the queue writes into the header.
+//! An answer is used again for [`TRUST`], if the process is attached to the queue, and the queue's header still has the key and no mark of
+//! a removal. So a removal takes effect at once. After that time, the directory decides again, even if a process has overwritten the
+//! header.
 
 use super::super::permission::Access;
 use super::super::queue::Queue;
@@ -31,7 +31,7 @@ static ENTRIES_BY_KEY: [Entry; ENTRIES] = [const {
 }; ENTRIES];
 
 fn entry(key: i32) -> &'static Entry {
-    // The keys of ftok(3) differ in all bytes, others in the lowest.
+    // The keys of ftok(3) differ in all bytes, other keys mostly in the lowest byte.
     let hash = key.cast_unsigned().wrapping_mul(0x9e37_79b1) >> 26;
     &ENTRIES_BY_KEY[hash as usize % ENTRIES]
 }
