@@ -71,7 +71,7 @@ pub struct Summary {
     pub blocked: u64,
     /// Histories that a known gap ended.
     pub masked: BTreeMap<Gap, u64>,
-    /// The number of times that each call was answered in each way.
+    /// For each call and each result, the number of such calls.
     pub seen: Seen,
 }
 

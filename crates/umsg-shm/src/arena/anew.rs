@@ -8,7 +8,7 @@ use crate::fault::Fault;
 #[cfg(not(loom))]
 use crate::sync::Guarded32;
 
-/// Rebuilds the lists after a death. It keeps the blocks that their slots name, and frees and merges the others.
+/// Rebuilds the lists after a death. Keeps the blocks that their slots name, and frees and merges the others.
 pub(crate) fn rebuild<S: ArenaStore>(store: &S, _: S::Held<'_>) -> Result<(), Fault> {
     let roots = store.roots();
     roots.classes.set(0);
@@ -22,7 +22,7 @@ pub(crate) fn rebuild<S: ArenaStore>(store: &S, _: S::Held<'_>) -> Result<(), Fa
     let (mut block, mut before, mut free_run) = (0, 0, 0);
     while block < end {
         let long = length(store, block)?;
-        // The length of the arena was read again there: a process may have overwritten it.
+        // The call has read the length of the arena again, and a process may have overwritten the length meanwhile.
         if long > end - block {
             return Err(Fault::Damaged);
         }
@@ -48,14 +48,14 @@ pub(crate) struct Tenant<'a> {
     pub(crate) slot: u32,
     /// The word of the cell that names the block.
     pub(crate) named: &'a Guarded32,
-    /// The number of its bytes in the block. None if it has no message to keep, or a short one.
+    /// The length of the slot's message in the block, in bytes. None if the slot has no message to keep, or a short message.
     pub(crate) len: Option<usize>,
 }
 
 /// A block that keeps its place.
 #[cfg(not(loom))]
 struct Block<'a> {
-    /// Its first granule, and its length.
+    /// The first granule of the block, and its length.
     header: u32,
     length: u32,
     /// The slot that owns it.
@@ -64,7 +64,7 @@ struct Block<'a> {
 
 #[cfg(not(loom))]
 impl<'a> Block<'a> {
-    /// Returns the block of a slot. A slot that needs no block loses the one that it names.
+    /// Returns the block of a slot. A slot that needs no block loses its block.
     fn of(tenant: Tenant<'a>) -> Option<Block<'a>> {
         let Some(len) = tenant.len else {
             tenant.named.set(0);

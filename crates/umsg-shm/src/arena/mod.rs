@@ -35,7 +35,7 @@ use crate::sync::{AtomicU32, Guarded32, Ordering};
 /// Shortest block, in granules: a header and one granule.
 const SHORTEST: u32 = 2;
 
-/// The number of granules in a cache line, and the length from which on a block takes whole lines.
+/// The number of granules in a cache line. A block of at least `LONG` granules takes whole cache lines.
 const LINE: u32 = (64 / GRANULE) as u32;
 const LONG: u32 = 16 * LINE;
 
@@ -77,7 +77,7 @@ pub trait ArenaStore {
 
 /// Makes sure that the slot has a block with room for `len` bytes. `named` is the word of its cell that names the block.
 ///
-/// Out of line: the compiler would compute the length of the block ahead for messages that need none.
+/// Out of line: otherwise the compiler would compute the length of a block even for messages that need no block.
 #[inline(never)]
 pub(crate) fn ensure<S: ArenaStore>(
     store: &S,
@@ -204,7 +204,7 @@ fn rounded(need: u32) -> u32 {
     let steps = ARENA_SUBCLASSES.ilog2();
     match need.ilog2().checked_sub(steps) {
         Some(shift) => need.saturating_add((1 << shift) - 1) >> shift << shift,
-        // The small classes have no steps: the next class is the answer.
+        // The small classes have no steps, so the next class is the result.
         None => need.next_power_of_two(),
     }
 }

@@ -11,7 +11,7 @@ const ARENA_LIMIT: usize = (GRANULE << 31) - ALIGN;
 /// Bytes before the first block of the arena: its payload then begins with a cache line.
 pub(crate) const ARENA_GAP: usize = 64 - GRANULE;
 
-/// The length of an arena for blocks of together so many bytes: a quarter more, for the gaps between them.
+/// Returns the length of an arena for blocks of this total length, in bytes: a quarter more, for the gaps between blocks.
 pub(crate) fn region_len(blocks: usize) -> usize {
     let len = blocks.saturating_add(blocks / 4).min(ARENA_LIMIT);
     len.next_multiple_of(ALIGN) - ARENA_GAP

@@ -14,7 +14,7 @@ use crate::sys::{cpu, futex};
 /// The sleep of a thread on a lock. Signals and wake-ups may interrupt it; the slice for each owner stays the same.
 #[derive(Default)]
 pub(super) struct Rest {
-    /// The word of the owner, and until when the thread sleeps while it has the lock.
+    /// The word of the lock's owner, and the end of the sleep while this owner has the lock.
     slice: Option<(u64, Deadline)>,
     /// The thread is the first of the real-time threads that wait.
     pub(super) in_line: bool,
@@ -106,7 +106,7 @@ impl Lock {
         result
     }
 
-    /// `wait` records when the thread began to sleep, and until when it sleeps.
+    /// `wait` records the beginning and the end of the thread's sleep.
     fn contend_until(
         &self,
         claim: &mut Claim<'_>,
@@ -193,7 +193,7 @@ impl Lock {
     pub(super) fn take_from_the_dead(&self, word: u64, lives: &dyn Liveness) {
         let life = process_of(word);
         if is_shared(word) && life != UNREGISTERED && lives.is_over(life) {
-            // Release: the process had ended before. Relaxed: on failure, the caller reads the word again.
+            // Release: publishes that the process has ended. Relaxed: on failure, the caller reads the word again.
             let now = self.word.load(Ordering::Relaxed);
             // Other threads may add WAITERS, and the kernel may set its mark. No other process has the same liveness id.
             if now >> 32 == word >> 32 && is_held(now) {
@@ -223,7 +223,7 @@ impl Lock {
         if patience.has_passed() {
             return Err(LockError::TimedOut);
         }
-        // If the word has the bit already, the kernel compares it before the sleep.
+        // If the word has the bit already, the kernel compares the word before the sleep.
         if word as u32 & WAITERS == 0 && !self.add_waiters(word) {
             return Ok(Slept::Awake);
         }

@@ -68,7 +68,7 @@ impl Lock {
         // Relaxed: the exchange below publishes it to the owner of the lock.
         owner.swap(thread, Ordering::Relaxed);
         crash_point!(INHERIT_NAMED);
-        // Also if the word has the bit already: the exchange proves that this thread still owns the lock.
+        // This is done even if the word has the bit already: the exchange proves that the named thread still owns the lock.
         if !self.add_waiters(word) {
             // Relaxed: as below.
             owner.swap(0, Ordering::Relaxed);
@@ -137,13 +137,13 @@ impl Lock {
         [front, owner].map(|word| word.load(Ordering::Relaxed)) == [0, 0]
     }
 
-    /// Lets the next thread be first in line, if the calling one is. That one has the lock, or gives up.
+    /// Makes the next thread first in line, if the calling thread is first. The calling thread has the lock, or gives up.
     pub(super) fn leave_line(&self, rest: &Rest, tid: u32, has_lock: bool) {
         if !rest.in_line {
             return;
         }
         if !has_lock {
-            // The owner may have woken this thread, which will wake no other one.
+            // The owner may have woken this thread instead of another one. A thread that gives up therefore wakes another.
             futex::wake(&self.word, 1);
         }
         let front = &self.inherit.front;

@@ -40,8 +40,8 @@ impl Lock {
                 return Ok(left);
             }
             if is_lent(low) {
-                // Only the owner of the receiver lock borrows, and that is the caller. So this is the loan of a dead owner, or the word was
-                // overwritten.
+                // Only the owner of the receiver lock borrows, and the caller is that owner. So this is the loan of a dead owner, or the
+                // word was overwritten.
                 self.note_dead(word, thread);
                 return Ok(Left::ByTheDead);
             }
@@ -75,7 +75,7 @@ impl Lock {
 
     /// Ends a loan of a side that could not be repaired. The next owner tries the repair again.
     pub(crate) fn give_back_broken(&self) {
-        // Release: as in `give_back`. The next owner relies on nothing that was done.
+        // Release: as in `give_back`. The next owner relies on no change of this thread.
         let broken = |word: u64| Some(self.broken(word) & !u64::from(WAITERS));
         let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
         if let Ok(word) = self.word.fetch_update(success, failure, broken)

@@ -133,7 +133,7 @@ pub enum LockError {
     TimedOut,
     /// The calling thread holds the lock: a signal handler interrupted a call on this queue.
     OwnedByCaller,
-    /// The lock has been lent for a slice: the owner of the receiver lock may be dead. Or it names an impossible thread id.
+    /// The lock has been lent for a slice: the owner of the receiver lock may be dead. Or the lock names an impossible thread id.
     NoThread,
 }
 
@@ -162,7 +162,8 @@ impl Lock {
         }
     }
 
-    /// Takes the lock if it is free and in plain form. Never waits: the first step of each attempt, and all of it if no other thread uses the lock.
+    /// Takes the lock if it is free and in plain form. Never waits. This is the first step of each attempt, and the only one if no other
+    /// thread uses the lock.
     #[inline(always)]
     pub(crate) fn lock_if_free<'a>(
         &'a self,
@@ -195,8 +196,8 @@ impl Lock {
         })
     }
 
-    /// Takes the lock like [`lock`](Self::lock), after [`lock_if_free`](Self::lock_if_free) has failed, until `is_over` returns true. It is called
-    /// after each slice of sleep; then the lock is not taken.
+    /// Takes the lock like [`lock`](Self::lock), after [`lock_if_free`](Self::lock_if_free) has failed, until `is_over` returns true: then
+    /// the lock is not taken. `is_over` is called after each slice of sleep.
     #[cold]
     pub(crate) fn lock_contended<'a>(
         &'a self,
@@ -261,7 +262,7 @@ impl Lock {
         &self.word
     }
 
-    /// Overwrites the word: as a hostile process may, or as the owner of a segment without other users.
+    /// Overwrites the word. For tests that act as a hostile process, and for a segment without other users.
     #[cfg(not(loom))]
     pub fn forge(&self, word: u32) {
         // Relaxed: the segment belongs to the caller alone, or is corrupted.
@@ -270,7 +271,7 @@ impl Lock {
 }
 
 impl<'a> Held<'a> {
-    /// Releases the lock and wakes a sleeper. It is a full barrier for the caller's next reads.
+    /// Releases the lock and wakes a sleeper. The release is a full barrier for the caller's next reads.
     #[inline(always)]
     pub fn unlock(self) {
         let (thread, outer) = self.open();

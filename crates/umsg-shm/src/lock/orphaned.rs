@@ -22,7 +22,8 @@ impl Lock {
         }
     }
 
-    /// The life of the process that has the lock in shared form, or had it when it died. None in plain form, and if the lock is free.
+    /// Returns the life of the process that has the lock in shared form, or had the lock when it died. None in plain form, and if the lock
+    /// is free.
     #[cfg(not(loom))]
     pub fn life(&self) -> Option<u32> {
         // Relaxed: for diagnosis.
@@ -30,8 +31,8 @@ impl Lock {
         (is_shared(word) && is_held(word)).then(|| process_of(word))
     }
 
-    /// Returns the process that died with the lock, which the caller has taken to repair; 0 for unknown. From now on, the lock counts as the caller's
-    /// if it leaves the repair unfinished.
+    /// Returns the process that died with the lock, which the caller has taken to repair; 0 for unknown. From now on, if the caller does
+    /// not finish the repair, the lock counts as orphaned by the caller.
     #[cfg(not(loom))]
     pub(crate) fn take_over(&self) -> u32 {
         let (me, address) = (crate::sys::thread::current(), self.address());
@@ -104,8 +105,8 @@ impl Lock {
         }
     }
 
-    /// Returns whether the owner died and no thread has taken the lock since: for threads that sleep on another word. A hint, see
-    /// [`believes_mark`](Claim::believes_mark).
+    /// Returns whether the owner died and no thread has taken the lock since. For threads that sleep on another word. The result is a hint,
+    /// see [`believes_mark`](Claim::believes_mark).
     pub(crate) fn is_orphaned(&self) -> bool {
         // Relaxed: a hint. A process that acts on it takes the lock.
         self.word.load(Ordering::Relaxed) as u32 & (OWNER_DIED | TID) == OWNER_DIED
@@ -128,7 +129,7 @@ impl Lock {
     #[cfg(not(loom))]
     pub(super) fn abandon(&self) {
         let left = |word: u64| Some(self.broken(word));
-        // Release: as in `unlock`. Relaxed: this thread is the owner; others add WAITERS or a mark.
+        // Release: as in `unlock`. Relaxed: this thread is the owner; other threads only add WAITERS or a mark.
         let _ = self
             .word
             .fetch_update(Ordering::Release, Ordering::Relaxed, left);

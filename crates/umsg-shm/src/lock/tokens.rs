@@ -6,9 +6,9 @@
 //! | [`ReceiverHeld`] | the lock under which messages are received: a System V queue has no other | [`Held::receiver`], [`BothHeld::receiver`] |
 //! | [`BothHeld`] | the receiver lock, and the loan of the sender lock | [`ReceiverHeld::with_loan`] |
 //!
-//! A token has no size, and lives no longer than the guard that it is made of. A function that takes one is called under that lock, and a function
-//! without a token can't call it. The type of a guard does not say which lock it is of, and that of [`BothHeld`] not when the loan ends:
-//! the few functions that take a lock, or borrow one, make the right token beside that call.
+//! A token has no size, and lives no longer than its guard. A function with a token as its argument runs under that lock, and a function
+//! without a token can't call it. The types can't express everything: a guard does not name its lock, and [`BothHeld`] does not end with
+//! the loan. So the few functions that take or borrow a lock make the right token beside that call.
 
 use super::Held;
 use std::marker::PhantomData;
@@ -26,13 +26,13 @@ pub struct ReceiverHeld<'a>(PhantomData<&'a ()>);
 pub struct BothHeld<'a>(PhantomData<&'a ()>);
 
 impl Held<'_> {
-    /// Of the sender lock: for the function that has just taken it.
+    /// Returns the token of the sender lock, for the function that has just taken this lock.
     #[inline(always)]
     pub(crate) fn sender(&self) -> SenderHeld<'_> {
         SenderHeld(PhantomData)
     }
 
-    /// Of the lock under which messages are received: for the function that has just taken it.
+    /// Returns the token of the lock under which messages are received, for the function that has just taken this lock.
     #[inline(always)]
     pub(crate) fn receiver(&self) -> ReceiverHeld<'_> {
         ReceiverHeld(PhantomData)
@@ -40,7 +40,7 @@ impl Held<'_> {
 }
 
 impl<'a> ReceiverHeld<'a> {
-    /// The thread has borrowed the sender lock, too.
+    /// Returns the token of both locks, for a thread that has borrowed the sender lock, too.
     #[inline(always)]
     pub(crate) fn with_loan(self) -> BothHeld<'a> {
         BothHeld(PhantomData)
@@ -48,7 +48,7 @@ impl<'a> ReceiverHeld<'a> {
 }
 
 impl<'a> BothHeld<'a> {
-    /// The loan of the sender lock.
+    /// Returns the token of the lent sender lock.
     #[inline(always)]
     pub(crate) fn sender(self) -> SenderHeld<'a> {
         SenderHeld(PhantomData)

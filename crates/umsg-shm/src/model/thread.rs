@@ -92,7 +92,7 @@ pub fn spawn_in<T: 'static>(
     })
 }
 
-/// Waits for the end of a thread. None if it died.
+/// Waits for the end of a thread. None if the thread died.
 pub fn join<T>(thread: loom::thread::JoinHandle<Option<T>>) -> Option<T> {
     world::with(World::leave);
     let result = thread.join().expect("a panic would have ended the model");

@@ -17,7 +17,7 @@ pub enum Death {
     Waking,
 }
 
-/// A thread's death that is going to happen.
+/// The planned death of a thread.
 #[derive(Clone, Copy, Debug)]
 struct Doom {
     tid: u32,

@@ -43,7 +43,7 @@ impl Engine {
         roots.is_look_due(clock::monotonic_coarse())
     }
 
-    /// Counts a message that is held from now on, or (-1) no more.
+    /// Adds 1 to the number of held messages, or -1 when a message is no longer held.
     pub(super) fn count_held(&self, receiving: ReceiverHeld<'_>, change: i64) {
         self.segment()
             .fixed()
@@ -190,7 +190,7 @@ impl Engine {
         self.segment().payload(cell, handle.len)
     }
 
-    /// Returns what the holder of a message knows of it.
+    /// Returns the holder's description of its message.
     pub(super) fn handle(
         &self,
         index: u32,

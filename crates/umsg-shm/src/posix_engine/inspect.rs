@@ -68,7 +68,7 @@ impl Engine {
         }
     }
 
-    /// Returns how many messages and bytes are queued. The answer is exact unless senders and receivers never rest.
+    /// Returns the numbers of queued messages and bytes. The result is exact, unless the queue changes during each of the readings.
     pub fn counts(&self) -> Counts {
         let fixed = self.segment().fixed();
         let mut counts = Counts::default();
@@ -99,7 +99,7 @@ impl Engine {
         counts
     }
 
-    /// Returns how many messages were ever sent through the ring, and whether they end with an unfinished batch. A
+    /// Returns the number of messages that were ever sent through the ring, and whether the last of them belong to an unfinished batch. A
     /// sender that died between stamp and cursor has sent its message: the next sender moves the cursor.
     fn ever_sent(&self) -> (u64, bool) {
         let fixed = self.segment().fixed();

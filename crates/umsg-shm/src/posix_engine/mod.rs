@@ -93,7 +93,7 @@ pub struct Engine {
     segment: Segment,
     pub pacing: Pacing,
     expected: Expected,
-    /// Work that the calls of this handle do besides their own, see [`Chore`].
+    /// The additional work of this handle's calls, see [`Chore`].
     chore: Option<Chore>,
     /// Makes the descriptor of a ring's receiver readable.
     notifier: Option<wake_word::Notifier>,

@@ -54,7 +54,7 @@ const PROMPT: u64 = 2_000_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum What {
-    /// By a signal of the given number; by none if it is 0.
+    /// A signal of the given number; 0 is no signal.
     Signal = 0,
     /// Not at all.
     Nothing = 1,
@@ -393,7 +393,7 @@ impl Engine {
         Ok((index, notice))
     }
 
-    /// Withdraws a registration without the lock: senders find out by themselves. False if it is gone already.
+    /// Withdraws a registration without the lock: senders notice by themselves. Returns false if the registration has ended already.
     pub fn withdraw(&self, index: u32, armed: u32) -> bool {
         let withdrawn = self.notice(index).is_some_and(|notice| notice.free(armed));
         crash_point!(NOTICE_WITHDRAWN);
@@ -457,7 +457,7 @@ impl Engine {
         self.notice(index).map(Notice::futex)
     }
 
-    /// Fires at the end of a slice for a sender that died before it could, as blocked receivers look around.
+    /// Fires for a sender that died before it fired. Called at the end of a slice, when blocked threads check the queue.
     pub fn fire_if_due(&self, me: &Thread) {
         let is_orphaned = self.segment().fixed().receiver.lock.is_orphaned();
         if is_orphaned || (self.notice_wanted() != 0 && self.seems_filled()) {
@@ -489,7 +489,7 @@ fn wants_notification(notice: &Notice) -> bool {
     }
 }
 
-/// The process and real user of the sender. Asks the system for the user if no process has.
+/// Returns the process and the real user of the sender. Asks the system for the user, if no process has done so.
 fn ask_for_user(notice: &Notice) -> (u32, u32) {
     let (pid, user) = notice.sender();
     if user != NOT_ASKED {

@@ -34,8 +34,8 @@ impl Engine {
         }
     }
 
-    /// Wakes senders that wait for room, to let them find the ring closed. If the lock is taken, this fails, and the
-    /// senders look at the end of their slice.
+    /// Wakes senders that wait for room, so that they notice the close. If the lock is taken, this fails, and the senders notice the close
+    /// at the end of their slice.
     pub fn wake_senders(&self, me: &Thread) {
         let patience = Deadline::Never.or_slice(SLICE);
         let _ = self.with_receiver_lock(me, patience, |_, wakes| {

@@ -59,7 +59,7 @@ impl Engine {
         time_to_live != 0 && clock::age(found.cell.sent_at()) > time_to_live
     }
 
-    /// Finds the message that is delivered next, as [`best`](Self::best), after it took out expired messages.
+    /// Finds the message that is delivered next, as [`best`](Self::best) does. Before that, removes expired messages.
     #[inline(always)]
     pub(super) fn upcoming(&self, receiving: ReceiverHeld<'_>) -> Result<Option<Found<'_>>, Fault> {
         match self.best(receiving)? {
@@ -244,7 +244,7 @@ impl Engine {
         })
     }
 
-    /// Returns whether the store has so many messages of priority `key` or lower.
+    /// Returns whether the store has that number of messages of priority `key` or lower.
     fn has_no_better(&self, key: usize, mut messages: u64) -> Result<bool, Fault> {
         let order = Priorities::of(self.segment());
         let mut priority = match order.has(key)? {

@@ -19,7 +19,7 @@ use crate::waiters::{List, Waiters};
 
 /// The distance, in ring positions, at which the receiver prefetches cells.
 const AHEAD: u64 = 6;
-/// In a stream, the receiver reads the senders' cursor once for so many messages.
+/// In a stream, the receiver reads the senders' cursor once for this number of messages.
 const LOOK_AT_SENT: u32 = 8;
 
 /// A received message. Its bytes are in the caller's buffer.
@@ -63,7 +63,7 @@ impl<'a> Found<'a> {
         }
     }
 
-    /// Returns what the receiver learns of the message.
+    /// Returns the description of the message for its receiver.
     #[inline(always)]
     pub(super) fn taken(&self) -> Taken {
         Taken {
@@ -139,7 +139,7 @@ impl Engine {
         }
     }
 
-    /// As [`try_receive`](Self::try_receive), if not all of the plain case holds.
+    /// As [`try_receive`](Self::try_receive), if a condition of the plain case does not hold.
     #[inline(never)]
     fn try_receive_slow(
         &self,
@@ -505,7 +505,7 @@ impl Engine {
         cell.set_stored(true);
     }
 
-    /// Adds `messages` (1 or -1) with so many bytes to the counts of the store.
+    /// Adds `messages` (1 or -1), and the bytes of the message, to the counts of the store.
     pub(crate) fn count_stored(&self, receiving: ReceiverHeld<'_>, bytes: u64, messages: i64) {
         let receiver = &self.segment().fixed().receiver;
         receiver.count_stored(receiving, bytes, messages);

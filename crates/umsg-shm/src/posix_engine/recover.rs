@@ -163,7 +163,7 @@ fn settle_nodes(
             (List::Senders, State::Waiting) => {
                 survey.note(node.slot.get());
             }
-            // The turn of a batch: its thread looks by itself, if it lives.
+            // It is the turn of a batch: if its thread lives, the thread tries by itself.
             (List::Senders, State::Settled | State::DiedSettled) if node.slot.get() == NO_SLOT => {
                 node.list.set(List::None as u32)
             }

@@ -22,7 +22,7 @@ use crate::sys::liveness;
 use crate::sys::thread::Thread;
 use crate::waiters::{List, Waiters};
 
-/// Reserves a slot at its turn.
+/// Reserves a slot when the caller's turn comes.
 struct Reserve {
     len: usize,
 }

@@ -324,7 +324,7 @@ impl Engine {
     /// Serves waiters after a message was published: the sender's part of a hand-off.
     #[cold]
     fn serve_after_send(&self, me: &Thread, deadline: Deadline) {
-        // The message is sent even if this fails: waiters look for messages at the end of each slice.
+        // The message is sent even if this fails: waiters check the queue at the end of each slice.
         let _ = self.with_receiver_lock(me, deadline.or_slice(STOPPED), |receiving, wakes| {
             self.serve(receiving, wakes)?;
             self.update_wait_flags(receiving);
@@ -350,8 +350,8 @@ impl Engine {
         }
     }
 
-    /// Waits for room for so many messages after a failed attempt, and attempts again, until the deadline. `block`
-    /// returns None to ask for another attempt.
+    /// Waits for room for that number of messages after a failed attempt, and attempts again, until the deadline. `block` returns None to
+    /// ask for another attempt.
     #[cold]
     pub(super) fn wait_for_room<T>(
         &self,
@@ -380,16 +380,18 @@ impl Engine {
         wait_and_attempt(&mut (), deadline, wait, |()| attempt())
     }
 
-    /// Returns whether there seems to be room for so many messages that is not kept for a waiter. A hint, read without the
-    /// locks.
+    /// Returns whether there seems to be room for that number of messages, without the room that is kept for a waiter. A hint, read without
+    /// the locks.
     pub(super) fn seems_roomy(&self, messages: u64) -> bool {
         self.no_sender_waits() && self.seems_to_hold_room(messages)
     }
 
-    /// Returns whether there seems to be room for so many messages, kept or not. A hint, read without the locks.
+    /// Returns whether there seems to be room for that number of messages, including the room that is kept for a waiter. A hint, read
+    /// without the locks.
     pub(super) fn seems_to_hold_room(&self, messages: u64) -> bool {
         let fixed = self.segment().fixed();
-        // In this order: the messages that count as removed are removed. An older `sent` errs towards an attempt.
+        // `removed` is read first, so that all messages that it counts were sent before. An outdated `sent` only causes an unnecessary
+        // attempt.
         let removed = fixed.published.removed();
         let sent = fixed.sender.sent();
         let queued = sent.wrapping_sub(removed) as i64;

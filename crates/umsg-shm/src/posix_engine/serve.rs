@@ -138,7 +138,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns whether there is room for so many more messages.
+    /// Returns whether there is room for that number of further messages.
     pub(super) fn has_room_now(&self, receiving: ReceiverHeld<'_>, messages: u32) -> bool {
         self.room_now(receiving) >= i64::from(messages)
     }
@@ -177,7 +177,7 @@ impl Engine {
                 {
                     return false;
                 }
-                // A living thread looks by itself when it goes on; the node of a dead thread becomes free.
+                // A living thread checks the queue itself when it continues; the node of a dead thread becomes free.
                 if waiters::is_orphan(self.segment(), node) {
                     waiters::give_up(node);
                 }

@@ -1,4 +1,4 @@
-//! Spinning: looking for a message or for room before going to sleep, as long as the handle's pacing says.
+//! Spinning: before a sleep, a call looks for a message or for room, as long as the handle's pacing permits.
 
 use super::Engine;
 use crate::counters::Event;
@@ -7,7 +7,7 @@ use crate::sys::thread::Calm;
 use crate::waiters::pacing::{look_away, spin_until};
 
 impl Engine {
-    /// Looks for a message as long as the handle's pacing says. True if another attempt is worthwhile.
+    /// Looks for a message, as long as the handle's pacing permits. Returns true if another attempt is worthwhile.
     pub(super) fn spin_for_message(&self, calm: Calm<'_>, deadline: Deadline) -> bool {
         // A registered process is not notified while a receiver waits. The receiver waits in the list, where senders
         // see it.
@@ -26,7 +26,7 @@ impl Engine {
         self.spin(budget, calm, deadline, ready) || self.pacing.give_way(ready)
     }
 
-    /// Looks for room for so many messages as long as the handle's pacing says. True if another attempt is worthwhile.
+    /// Looks for room for that number of messages, as long as the handle's pacing permits. Returns true if another attempt is worthwhile.
     pub(super) fn spin_for_room(&self, messages: u64, calm: Calm<'_>, deadline: Deadline) -> bool {
         // The receiver can't run meanwhile.
         if self.pacing.is_shared() && !self.pacing.only_spins() {
@@ -65,8 +65,7 @@ impl Engine {
         }
         let paid = spin_until(budget, calm, deadline, ready);
         if budget == u32::MAX {
-            // The next attempt finds a message or the end of the deadline. The thread that is about to sleep finds an
-            // interruption.
+            // The next attempt finds a message, or that the deadline has passed. A signal is noticed when the thread is about to sleep.
             return paid || !calm.is_over();
         }
         self.pacing.learn(budget, paid);

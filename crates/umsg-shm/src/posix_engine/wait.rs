@@ -401,7 +401,7 @@ impl Engine {
         )
     }
 
-    /// Does at the end of a slice what a dead waker left undone, and what no other process may ever do.
+    /// Checks the queue at the end of a slice: does the work that a dead waker left undone, and that perhaps no other process does.
     fn look_around(&self, sleeper: &Sleeper<'_>, index: u32) {
         let (node, patience) = (sleeper.node, sleeper.deadline.or_slice(STOPPED));
         let _ = self.with_receiver_lock(sleeper.me, patience, |receiving, wakes| {

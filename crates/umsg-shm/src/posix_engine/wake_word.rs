@@ -1,4 +1,4 @@
-//! The wake word: wakes the one receiver of a ring once, when as many messages are there as it asked for.
+//! The wake word: wakes the one receiver of a ring once, when the number of messages for which it waits has arrived.
 //!
 //! | wake word | state | may change it | if that thread dies |
 //! |---|---|---|---|
@@ -34,7 +34,7 @@ impl Engine {
     /// Returns the number of messages in the store, and in the ring.
     fn stored_and_ahead(&self) -> (u64, u64) {
         let fixed = self.segment().fixed();
-        // In this order: the messages that count as received are received.
+        // `drained` is read before `sent`, so that messages that count as received also count as sent.
         let stored = fixed.receiver.stored_so_far();
         let drained = fixed.receiver.drained_so_far();
         let sent = fixed.sender.sent();
@@ -42,8 +42,8 @@ impl Engine {
         (stored, (sent.wrapping_sub(drained) as i64).max(0) as u64)
     }
 
-    /// Returns how many messages the one receiver of a ring last saw, less those that it has received. Reads no word
-    /// that senders write.
+    /// Returns the number of messages that the receiver of a ring saw at its last check and has not received yet. Reads no word that
+    /// senders write.
     pub fn known(&self) -> u64 {
         let receiver = &self.segment().fixed().receiver;
         let stored = receiver.stored_hint();
@@ -194,8 +194,8 @@ impl Engine {
         self.seems_to_have(count) && (count <= 1 || self.holds(me, count))
     }
 
-    /// Returns whether `count` messages are there, by the cursors. If the store has some, looks under the lock: a sender that
-    /// makes room may move messages to the store, and one may count twice.
+    /// Returns whether `count` messages are there, by the cursors. If the store has messages, checks under the lock: a sender that makes
+    /// room may move messages to the store, and a message would count twice.
     fn holds(&self, me: &Thread, count: u64) -> bool {
         let (stored, ahead) = self.stored_and_ahead();
         let seems_to = stored.saturating_add(ahead) >= count;
@@ -206,13 +206,11 @@ impl Engine {
             .unwrap_or(false)
     }
 
-    /// Returns whether the last of `count` messages is there. Reads the cell of that message only, which no process writes
-    /// before.
+    /// Returns whether the last of `count` messages is there. Reads only the cell of that message. No process writes this cell earlier.
     #[inline(always)]
     fn seems_to_have(&self, count: u64) -> bool {
         let receiver = &self.segment().fixed().receiver;
-        // A hint: the receiver stores these words, or a sender that makes room. The look behind the fence of `arm`
-        // decides.
+        // A hint: the receiver, or a sender that makes room, stores these words. The check behind the fence of `arm` decides.
         let stored = receiver.stored_hint();
         let Some(ahead) = count.checked_sub(stored.saturating_add(1)) else {
             return true;
@@ -225,8 +223,7 @@ impl Engine {
     fn arm(&self, me: &Thread, count: u64, how: u32) -> Option<u32> {
         let fixed = self.segment().fixed();
         let wait_flags = &fixed.wait_flags;
-        // A hint: the receiver stores these words, or a sender that makes room. Such a sender rings without regard to
-        // the threshold.
+        // A hint: the receiver, or a sender that makes room, stores these words. Such a sender rings without regard to the threshold.
         let stored = fixed.receiver.stored_hint();
         let drained = fixed.receiver.drained_hint();
         let threshold = drained.wrapping_add(count.saturating_sub(stored));

@@ -78,7 +78,7 @@ impl Damage {
     #[cfg(any(not(loom), test))]
     #[must_use]
     pub fn forget(&self) -> bool {
-        // AcqRel: MENDING. It comes before the mark of another process as a whole, or finds the mark.
+        // AcqRel: MENDING. This store comes before the mark of another process, or sees that mark.
         let is_taken = self
             .found
             .compare_exchange(NOTED, 0, Ordering::AcqRel, Ordering::Relaxed)

@@ -13,8 +13,7 @@ use crate::waiters::{self, List, State};
 use std::ops::ControlFlow;
 
 impl Engine {
-    /// Changes the queue's rights or its capacity, and has all waiters check again. `change` runs under the lock and may
-    /// refuse.
+    /// Changes the queue's rights or its capacity, and makes all waiters check again. `change` runs under the lock and may refuse.
     ///
     /// Fails with [`Fault::Busy`] if the lock's owner is stopped, because the caller also holds the lock of all names.
     pub fn change<E>(

@@ -41,7 +41,7 @@ fn messages_that_follow_one_another_in_a_circle_are_damage() {
         engine.send(&now(), 1, b"message").unwrap();
     }
     assert_eq!(engine.messages(&now(), 0, 9, 99).unwrap().len(), 3);
-    // The last message's next one is the first.
+    // The list is circular: the last message leads to the first.
     engine.segment().place(2).unwrap().words().next.set(1);
     let damaged = Refused::Fault(Fault::Damaged);
     let found = engine.messages(&now(), 0, usize::MAX, 0);
@@ -116,7 +116,7 @@ fn an_owner_that_goes_on_after_a_removal_without_its_lock_harms_no_process() {
     let engine = engine(1000);
     let me = thread::current();
     let removed = engine.with_lock(me, Deadline::Passed, |_, _| {
-        // Another process may do so while this process is stopped here.
+        // Another process may remove the queue while this process is stopped here.
         Ok(engine.remove_unlocked(|_| Ok::<(), ()>(())))
     });
     assert_eq!(removed, Ok(Ok(Ok(()))));

@@ -187,7 +187,7 @@ impl Engine {
         self.return_to_queue(receiving, slot, wakes)
     }
 
-    /// Takes back the leases that are overdue or whose holders died, if a look is due. Returns whether it looked.
+    /// Takes back the leases that are overdue or whose holders died, if a check is due. Returns whether it checked.
     #[cold]
     pub(super) fn reclaim_if_due(
         &self,

@@ -9,9 +9,9 @@
 //!     parked: a blocked sender's message      offered: a blocked receiver's message
 //! ```
 //!
-//! The two sides of a POSIX queue share no cache line, because senders and receivers are mostly different threads.
-//! Threads that talk through one System V queue each send and receive, and pick their answers by type. Every process
-//! would write the lines of both sides. Therefore a System V queue has one lock.
+//! The two sides of a POSIX queue share no cache line, because senders and receivers are mostly different threads. Threads that use one
+//! System V queue both send and receive, and select their messages by type. Each thread would write the lines of both sides. Therefore a
+//! System V queue has one lock.
 //!
 //! A message for a waiting receiver goes straight to the receiver's node. Three cache lines move between the cores: the
 //! lock's, the node's and the cell's. The waiting thread takes the message without the lock.
@@ -242,7 +242,7 @@ impl Engine {
         left
     }
 
-    /// Begins an operation: checks that the queue still exists, and clears away answered offers.
+    /// Begins an operation: checks that the queue still exists, and removes offers that have an outcome.
     #[inline(always)]
     fn enter(
         &self,

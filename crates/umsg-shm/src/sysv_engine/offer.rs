@@ -118,15 +118,15 @@ impl Engine {
         Ok(true)
     }
 
-    /// Clears away the offers that have an outcome or are overdue.
+    /// Removes the offers that have an outcome or are overdue.
     ///
     /// - An accepted offer leaves a free slot.
     /// - The message of a dead thread or of a thread that gave up goes back to the queue.
     /// - An offer that is unanswered for [`TIME`] goes back, too: a stopped receiver must not withhold a message.
     ///
-    /// The offer that the caller itself has accepted comes first. So the caller uses one waiter record, and mostly the same.
-    /// The others follow in the order in which they were made, up to the first that still has time. So a call does not
-    /// visit all receivers that are about to wake.
+    /// The offer that the caller itself has accepted comes first. So the caller mostly uses the same waiter record each time. The others
+    /// follow in the order in which they were made, up to the first that still has time. So a call does not visit all receivers that are
+    /// about to wake.
     #[inline(never)]
     pub(super) fn reap(
         &self,
@@ -148,10 +148,10 @@ impl Engine {
                 State::Settled if !waiters::is_over(node.offered_at.get(), TIME, now) => {
                     return Ok(ControlFlow::Break(()));
                 }
-                // The receiver answers at this moment: the next call clears the offer away.
+                // The receiver accepts or gives up at this moment: the next call removes the offer.
                 State::Settled if !waiters::unsettle(node) => {}
                 State::Settled => {
-                    // A living thread looks at the queue again when it goes on. A dead thread's node becomes free.
+                    // A living thread checks the queue again when it continues. A dead thread's node becomes free.
                     if waiters::is_orphan(self.segment(), node) {
                         waiters::give_up(node);
                     }

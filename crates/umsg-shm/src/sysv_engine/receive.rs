@@ -137,7 +137,8 @@ impl Engine {
         self.take_or_wait(call, want, &mut Copy { buffer, truncate })
     }
 
-    /// Takes a message, or takes a waiter record under the same lock. Trying first, as a send does, would only take the lock twice.
+    /// Takes a message, or takes a waiter record under the same lock. A first attempt without the record, as in a send, would only take the
+    /// lock twice.
     pub(super) fn take_or_wait<R: Receipt>(
         &self,
         call: &Call<'_>,

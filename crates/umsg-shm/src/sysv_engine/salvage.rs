@@ -147,7 +147,7 @@ impl Engine {
             .used
             .set(fixed.leases.used.get().min(lease_records));
         fixed.leases.returned.set(0);
-        // Relaxed: hints when to look.
+        // Relaxed: the words are hints for the time of the next check.
         fixed.leases.due.store(0, Ordering::Relaxed);
         fixed.leases.look_after.store(0, Ordering::Relaxed);
     }
@@ -238,7 +238,7 @@ impl Engine {
             segment.cell(slot)?.end();
         }
         crash_point!(SALVAGE_BLOCKS_LAID);
-        // Again, for the messages whose blocks were lost.
+        // This step runs again, for the messages whose blocks were lost.
         self.free_corrupt_leases();
         self.dismiss_corrupt_nodes(receiving);
         Ok(())

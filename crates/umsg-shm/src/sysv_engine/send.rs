@@ -24,8 +24,8 @@ impl Engine {
 
     /// Sends a message. Waits for room until the call's deadline.
     ///
-    /// Preparing to wait costs a quarter of a send. So the call first tries without it. A sender that finds no room takes
-    /// the lock a second time before it sleeps.
+    /// The preparation of a wait costs a quarter of a send. So the call first tries to send without this preparation. A sender that finds
+    /// no room takes the lock a second time before it sleeps.
     pub fn send(&self, call: &Call<'_>, mtype: i64, message: &[u8]) -> Result<(), Refused> {
         self.attempt_or_wait_for_room(
             call,
@@ -62,8 +62,8 @@ impl Engine {
         self.fixed().control.has_room(messages, bytes)
     }
 
-    /// Refuses messages, of so many bytes together, for which there is no room. Overdue leases and those of dead holders are taken
-    /// back first, if a look is due.
+    /// Refuses messages of this total length, if there is no room for them. Before that, takes back overdue leases and those of dead
+    /// holders, if a check is due.
     #[inline(always)]
     pub(super) fn check_room(
         &self,

@@ -253,7 +253,7 @@ impl Engine {
                 fence(Ordering::SeqCst);
                 false
             },
-            // `is_removed` answers even while the lock can't be had.
+            // `is_removed` does not need the lock, which may never be released.
             || {
                 self.is_removed()
                     || self.look_around(call, me, list) == Err(Refused::Own(Why::Removed))
@@ -276,7 +276,7 @@ impl Engine {
         paid
     }
 
-    /// Looks at the queue after a slice: makes up for a waker that died, and takes back overdue leases.
+    /// Checks the queue after a slice: does the work of a waker that died, and takes back overdue leases.
     fn look_around(&self, call: &Call<'_>, me: Waiter<'_>, list: List) -> Result<(), Refused> {
         self.with_lock(
             call.me,
@@ -376,7 +376,7 @@ impl Engine {
             waiters::give_up(me.node());
             Ok(true)
         });
-        // The lock's owner is stopped, or the queue is removed or corrupted: a later call clears the node away.
+        // The lock's owner is stopped, or the queue is removed or corrupted: a later call frees the node.
         given_up.or_else(
             |refused| match (waiters::give_up_waiting(me.node()), refused) {
                 (given_up, Refused::Fault(Fault::Busy) | Refused::Own(Why::Removed)) => {

@@ -42,7 +42,7 @@ use crate::sys::thread::{Calm, Thread};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum List {
-    /// No list: the node is free, belongs to an accepted sender, or to a receiver that did not accept an offer and has to try again itself.
+    /// No list. The node is free; or it belongs to an accepted sender, or to a receiver that did not accept an offer and has to try again.
     None = 0,
     /// Receivers that wait for a message.
     Receivers = 1,
@@ -155,7 +155,7 @@ pub(crate) fn give_up_waiting(node: &Node) -> bool {
             .is_ok()
 }
 
-/// The most by which the time of an offer may lie in the future, because processes read the clock one after the other.
+/// The largest time by which an offer may lie in the future, because processes read the clock at different moments.
 const AHEAD: u64 = 1_000_000_000;
 
 /// Returns whether at least `time` has passed since `since`. Times are nanoseconds of the monotonic clock. A time far in the future was forged, and
@@ -509,7 +509,7 @@ pub(crate) fn is_deserted(lives: &dyn Liveness, node: &Node, knows_threads: bool
             let is_forged = node.word.load(Ordering::Relaxed) & TID != node.tid.get();
             (is_forged || knows_threads && is_orphan(lives, node)) && give_up_waiting(node)
         }
-        // A batch whose turn it was. All other settled nodes are in other lists.
+        // The node belongs to a batch whose turn it was. All other settled nodes are in other lists.
         State::DiedSettled => List::of(node) == List::Senders && node.slot.get() == NO_SLOT,
         State::Settled | State::Accepted => false,
     }

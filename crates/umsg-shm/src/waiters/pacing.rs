@@ -71,7 +71,7 @@ pub struct Pacing {
     last_streak: AtomicU32,
     /// 0 lets messages gather. Otherwise the number of waits until the next trial.
     trial: AtomicU32,
-    /// The same for room: the number of waits until the next trial, less one.
+    /// The same for a sender that waits for room: the number of waits until the next trial, less one.
     room_trial: AtomicU32,
     /// The nanoseconds of a successful spin that are not yet counted: counting would delay the receive of the message.
     uncounted: AtomicU64,
@@ -258,8 +258,8 @@ fn trial(since: u64) -> u32 {
     }
 }
 
-/// Spins until `ready`, for at most `budget` nanoseconds, and not beyond the end of the calm. u32::MAX means a slice, after which an attempt checks
-/// for dead processes.
+/// Spins until `ready` returns true, for at most `budget` nanoseconds, and no longer than `calm` holds. u32::MAX means a slice, after which
+/// an attempt checks for dead processes.
 pub(crate) fn spin_until(
     budget: u32,
     calm: Calm<'_>,
@@ -273,7 +273,8 @@ pub(crate) fn spin_until(
 #[must_use]
 pub(crate) struct Spun {
     pub(crate) paid: bool,
-    /// The time of the spin, in nanoseconds, up to its last reading of the clock. One more reading would delay a successful spin.
+    /// The length of the spin, in nanoseconds, up to its last reading of the clock. A further reading would delay the end of a successful
+    /// spin.
     pub(crate) time: u64,
 }
 

@@ -47,7 +47,7 @@ impl<Own> Refused<Own> {
         }
     }
 
-    /// Returns the fault of a process that only wanted a lock: at least, its owner does not release it.
+    /// Returns the fault for a process that only needed a lock: a refusal without a fault means that the lock's owner does not release it.
     #[cfg(not(loom))]
     pub(crate) fn fault(self) -> Fault {
         match self {

@@ -16,7 +16,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 /// The number of times that a call yields the processor before it sleeps.
 const YIELDS: u32 = 4;
 
-/// So many waits that ended with such a yield, and none with a shorter one, show that both sides share the processor. An interruption can lengthen one of them.
+/// Both sides share the processor if this number of waits ended with a yield of at least [`SWITCH`], and none with a shorter yield. A
+/// single such yield may be due to an interruption.
 const SURE: u32 = 4;
 
 /// The length of a yield in which another thread has run, in nanoseconds. The system call alone takes a part of that.
@@ -25,10 +26,11 @@ const SWITCH: u64 = 1_000;
 /// The length of a yield in which a load has run, in nanoseconds. A sleep instead of such a yield costs a small part of that.
 const LONG: u64 = 300_000;
 
-/// Two long yields among so many are a load. Threads that share the processor in equal parts have them more rarely.
+/// Two long yields among this number of yields show a load. Threads that share the processor equally have long yields more rarely.
 const RARE: u32 = 2_048;
 
-/// The number of yields that are timed after one that met a timer tick: a time slice of a load ends with a tick. Other yields meet one rarely.
+/// The number of yields that are timed after a yield during which the timer ticked. A time slice of a load ends with a tick; other yields
+/// rarely meet a tick.
 const TIMED: u32 = 64;
 
 /// The time without yields after a load was found, in nanoseconds.
@@ -37,7 +39,8 @@ const PAUSE: u64 = 500_000_000;
 /// The history of the yields of a handle. It is private to the process; a race between threads costs a wrong guess.
 #[derive(Debug)]
 pub(super) struct Yielding {
-    /// The number of waits that ended with a yield to another thread since one ended with a shorter yield, at most [`SURE`].
+    /// The number of waits that ended with a yield to another thread, since the last wait that ended with a shorter yield. At most
+    /// [`SURE`].
     shared: AtomicU32,
     /// The number of yields that are still to be timed.
     timed: AtomicU32,

@@ -11,7 +11,7 @@ use crate::backend::{Answer, Backend, EpollControl, Failure, Fd};
 use crate::compare::reply::{Outcome, Reply, plain, returned};
 use crate::epoll::{self, Set};
 
-/// The description that several numbers lead to.
+/// An open file description, which several descriptor numbers may share.
 #[derive(Clone, Copy)]
 struct Description {
     /// The number of forks before the opening.

@@ -40,7 +40,7 @@ struct Collect<'a, S: ?Sized> {
 
 /// The reason why no more messages are taken.
 enum Stopped {
-    /// The next message has expired: to drop it changes the free slots.
+    /// The next message has expired. Dropping it would change the free slots.
     AtExpired,
     /// The queue is empty, there are enough messages, or the next one does not fit.
     Over,
@@ -130,7 +130,7 @@ impl Engine {
         Ok(received)
     }
 
-    /// Takes messages until the queue is empty, there are enough, or one does not fit.
+    /// Takes messages until the queue is empty, enough messages are taken, or a message does not fit.
     fn take_all<S: Sink + ?Sized>(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -154,7 +154,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Takes messages until one has expired, and frees their slots together. Returns how many, and the reason to stop.
+    /// Takes messages until one has expired, and frees their slots together. Returns the number of messages, and the reason to stop.
     #[inline(always)]
     fn take_run<S: Sink + ?Sized>(
         &self,

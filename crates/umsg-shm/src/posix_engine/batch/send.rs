@@ -71,7 +71,7 @@ enum Attempt {
 
 /// The cells of a batch before its gate is stamped.
 struct Filled<'a> {
-    /// Messages in the cells: fewer than asked for after an error.
+    /// The number of messages in the cells. After an error, it is smaller than the requested number.
     count: u64,
     bytes: u64,
     /// The cell of the first message.
@@ -82,7 +82,7 @@ struct Filled<'a> {
     fault: Option<Fault>,
 }
 
-/// Sends a whole batch at its turn.
+/// Sends a whole batch when its turn comes.
 pub(in crate::posix_engine) struct Whole<'a, B: ?Sized>(pub(in crate::posix_engine) &'a B);
 
 impl<B: Batch + ?Sized> Turn for Whole<'_, B> {
@@ -328,8 +328,8 @@ impl Engine {
         let sender = &fixed.sender;
         let gate = filled.gate.ok_or(Fault::Damaged)?;
         if filled.run != 0 || fixed.run.last_priority(sending) != filled.key {
-            // RUN: the word holds from the last messages of one priority on. The page for their list is real memory:
-            // this can't fail.
+            // RUN: the word is valid from the last run of messages of one priority on. The page for their list is real memory, so this
+            // can't fail.
             self.announce_slow(sending, first.wrapping_add(filled.run), filled.key)?;
         }
         sender.prepare_batch_bytes(sending, first, filled.bytes);

@@ -7,7 +7,7 @@ use crate::lock::tokens::ReceiverHeld;
 use crate::waiters::{self, List, State, Waiters};
 
 impl Engine {
-    /// Takes dead waiters off the lists, at any place. Their offers go back by themselves.
+    /// Removes dead waiters from any place of the lists. The next walk over the offers takes their offers back.
     pub(super) fn remove_dead(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -22,7 +22,7 @@ impl Engine {
                 List::Senders if waiters::is_deserted(self.segment(), node, knows_threads) => {
                     self.withdraw_sender(receiving, node)?;
                 }
-                // The node left its list, and its thread died before it looked.
+                // The node left its list, and its thread died before it read the outcome.
                 List::None if waiters::state(node) == State::Waiting => {
                     waiters::is_deserted(self.segment(), node, knows_threads);
                     continue;

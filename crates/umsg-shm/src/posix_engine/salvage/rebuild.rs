@@ -100,7 +100,7 @@ impl Salvage<'_> {
     pub(super) fn rebuild_ring(&mut self, both: BothHeld<'_>) -> Result<(), Fault> {
         let fixed = self.engine.segment().fixed();
         let sent = fixed.sender.next_position(both.sender());
-        // The one-priority word has 48 bits for it.
+        // The one-priority word has 48 bits for a position.
         let first = if sent >> 47 == 0 { sent } else { 0 };
         let mut free = 0;
         for (slot, cell) in self.cells() {

@@ -31,8 +31,8 @@ impl Salvage<'_> {
         }
     }
 
-    /// Returns the ring position of the first message, and how many messages senders have counted from there on; 0 if
-    /// the cursors contradict each other.
+    /// Returns the ring position of the first message, and the number of messages that senders have counted from there on. The number is 0
+    /// if the cursors contradict each other.
     fn span(&self) -> (u64, u64) {
         let (fixed, slots) = (self.engine.segment().fixed(), self.slots as u64);
         let receiver = &fixed.receiver;
@@ -41,7 +41,7 @@ impl Salvage<'_> {
         let can_be =
             |first: u64| sent.wrapping_sub(first) <= slots && freed.wrapping_sub(first) <= slots;
         let drained = receiver.drained_so_far();
-        // The published count with the messages stored and held gives the position, too.
+        // The published count of removed messages, plus the stored and held messages, also gives the position.
         let removed = fixed.published.removed();
         let stored = receiver.stored_so_far();
         let held = receiver.held_so_far();

@@ -104,7 +104,7 @@ impl Cell {
 
     /// Removes the stamp: no message was published here.
     pub(crate) fn clear_stamp(&self) {
-        // Release: before `batch_end`, in a repair. No receiver looks at these stamps before that of the gate.
+        // Release: in a repair, this store precedes that of `batch_end`. Receivers read these stamps only after the stamp of the gate.
         self.stamp.store(0, Ordering::Release);
     }
 

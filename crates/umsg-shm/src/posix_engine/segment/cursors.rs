@@ -6,8 +6,8 @@ use crate::repair::log;
 use crate::sync::Ordering;
 
 impl Fixed {
-    /// Returns whether `count` slots are free from ring position `first` on. Looks at the receivers' side only if fewer are
-    /// known.
+    /// Returns whether `count` slots are free from ring position `first` on. Reads the receivers' side only if the senders' side knows
+    /// fewer free slots.
     #[inline(always)]
     pub(crate) fn has_free_slots(&self, sending: SenderHeld<'_>, first: u64, count: u64) -> bool {
         if self.sender.known_free(first) >= count {
@@ -37,7 +37,7 @@ impl Fixed {
         self.published.publish(receiving, removed, bytes);
     }
 
-    /// Makes senders forget room that is gone. Room that is kept from them stays kept.
+    /// Makes senders forget room that no longer exists. Room that is kept for a batch stays kept.
     pub(crate) fn forget_room(&self, _: BothHeld<'_>) {
         let removed = self.published.removed();
         if self.sender.removed_seen().wrapping_sub(removed) as i64 > 0 {
@@ -71,7 +71,7 @@ impl Fixed {
 
     /// Returns the repairs since creation: of the sender side, of the receiver side.
     pub fn repairs(&self) -> [u32; 2] {
-        // Relaxed: numbers for people.
+        // Relaxed: the numbers are only displayed.
         [0, 1].map(|side: usize| self.repairs[side].load(Ordering::Relaxed))
     }
 

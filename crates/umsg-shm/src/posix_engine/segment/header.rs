@@ -1,4 +1,4 @@
-//! The header: what a segment is.
+//! The header: the format, the attributes and the origin of a segment.
 
 use super::Layout;
 use crate::repair::log::Damage;
@@ -32,7 +32,7 @@ pub struct Header {
 impl Header {
     /// Offset of the permission bits in the header.
     pub const MODE: usize = offset_of!(Header, mode);
-    /// Offsets that the layout hash stands for.
+    /// Offsets for the layout hash.
     #[cfg(not(loom))]
     pub(super) const OFFSETS: [usize; 2] = [offset_of!(Header, damage), offset_of!(Header, home)];
 

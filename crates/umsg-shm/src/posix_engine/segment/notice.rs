@@ -28,18 +28,19 @@ pub(crate) const NOTICES: usize = 2;
 #[repr(C, align(64))]
 #[derive(Default)]
 pub struct Notice {
-    /// The state. The registered process sleeps on it until it is fired, and the sender that fired it until it is heard.
+    /// The state. The registered process sleeps on it until the record is fired. The sender that fired it sleeps on it until the process
+    /// has taken note.
     word: AtomicU32,
-    /// The form of the process's notification, and its signal: for people, and for a process that fires. The registered process
-    /// knows this from its own memory.
+    /// The form of the process's notification, and its signal. They are displayed, and read by a process that fires. The registered process
+    /// takes them from its own memory.
     what: AtomicU32,
     signal: AtomicU32,
-    /// The process, and its birth, which tells it from other processes of that id.
+    /// The process, and its birth, which distinguishes it from other processes of that id.
     pid: AtomicU32,
     birth: AtomicU64,
     /// The number of the registration among those of that process.
     ticket: AtomicU64,
-    /// The process whose message fired it, and above 32 bits its real user; [`NOT_ASKED`] until a process has asked for that.
+    /// The process whose message fired the record. Above 32 bits, its real user, or [`NOT_ASKED`] until a process has asked the system.
     sender: AtomicU64,
 }
 
@@ -49,7 +50,7 @@ impl Notice {
         self.word.load(Ordering::Acquire) & !WAITED
     }
 
-    /// Has the process that frees a fired record wake the caller. Returns the value of the futex on which the caller sleeps, or None if
+    /// Asks the process that frees a fired record to wake the caller. Returns the value of the futex on which the caller sleeps, or None if
     /// the word is no longer `fired`.
     pub(crate) fn ask_for_wake(&self, fired: u32) -> Option<u32> {
         // Acquire on failure: the caller sees what the process did before it freed the record. Relaxed on success: nothing is read.
@@ -93,7 +94,8 @@ impl Notice {
         armed
     }
 
-    /// Changes an armed word, for a process that is notified or not. False if the registration was withdrawn.
+    /// Ends an armed registration: fires it if the process wants a notification, otherwise frees it. Returns false if the registration was
+    /// withdrawn.
     #[must_use]
     pub(crate) fn fire(&self, _: ReceiverHeld<'_>, armed: u32, is_notified: bool) -> bool {
         let after = match is_notified {
@@ -123,7 +125,7 @@ impl Notice {
 
     /// Returns how the process is notified, and by which signal.
     pub(crate) fn means(&self) -> (u32, u32) {
-        // Relaxed: for people, and for how long to wait.
+        // Relaxed: the values are displayed, and decide only the length of a wait.
         let signal = self.signal.load(Ordering::Relaxed);
         (self.what.load(Ordering::Relaxed), signal)
     }
@@ -135,7 +137,7 @@ impl Notice {
         (self.pid.load(Ordering::Relaxed), birth)
     }
 
-    /// Returns which of the registrations of that process this is.
+    /// Returns the number of this registration among those of its process.
     pub fn ticket(&self) -> u64 {
         // Relaxed: a hint, which the process itself confirms.
         self.ticket.load(Ordering::Relaxed)

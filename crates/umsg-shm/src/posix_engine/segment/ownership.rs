@@ -15,14 +15,14 @@ pub const CLOSED: u32 = 3;
 pub struct Ownership {
     /// 0: no ring. Else [`DISABLED`], [`ENABLED`], [`CLOSED`].
     state: AtomicU32,
-    /// Messages that the ring was made for; more overflow.
+    /// The number of messages that the ring holds without overflow.
     entries: AtomicU32,
-    /// The process that receives, and its birth, which tells it from other processes of that id; 0: there is none yet.
+    /// The process that receives, and its birth, which distinguishes it from other processes of that id. 0 before there is a receiver.
     pid: AtomicU32,
     birth: AtomicU64,
     /// Messages that senders chose to drop because there was no room.
     dropped: AtomicU64,
-    /// The number of senders and the number of descriptors that got a number.
+    /// The numbers of senders and of descriptors that have a number.
     senders: AtomicU32,
     descriptors: AtomicU32,
     /// The random part of the name of the poll FIFO.
@@ -33,7 +33,7 @@ impl Ownership {
     /// Makes the queue a ring of `entries` entries, before another process sees it.
     pub fn begin(&self, entries: u32, state: u32) {
         self.entries.store(entries, Ordering::Relaxed);
-        // Release: a process that finds a ring sees what was written before.
+        // Release: a process that finds a ring sees the earlier stores.
         self.state.store(state, Ordering::Release);
     }
 
@@ -60,7 +60,7 @@ impl Ownership {
 
     /// Enables the ring, unless it is closed.
     pub fn enable(&self) {
-        // Release: what was done before is seen by senders that find the ring enabled.
+        // Release: senders that find the ring enabled see the earlier stores.
         let _ =
             self.state
                 .compare_exchange(DISABLED, ENABLED, Ordering::Release, Ordering::Relaxed);
@@ -71,7 +71,7 @@ impl Ownership {
         self.state.store(CLOSED, Ordering::Release);
     }
 
-    /// Returns the number of messages that the ring was made for.
+    /// Returns the number of messages that the ring holds without overflow.
     pub fn entries(&self) -> u32 {
         // Relaxed: stored before the ring can be found.
         self.entries.load(Ordering::Relaxed)

@@ -6,10 +6,10 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnFull {
-    /// Waits for room, unless it must not block, as the kernel's queues do.
+    /// The send waits for room, as in the kernel. A send that must not block fails.
     #[default]
     Block,
-    /// Fails, as if it must not block.
+    /// The send fails, as a send that must not block.
     Fail,
     /// Drops the oldest message of the lowest priority. If all queued messages have a higher priority, drops the new
     /// one.

@@ -101,8 +101,8 @@ impl<'a> Priorities<'a> {
         self.begin(receiving, fifo, priority, slot)
     }
 
-    /// Adds a slot that comes back, at the place of its sequence number. Mostly that is the first place, or the one
-    /// behind the slot that came back last.
+    /// Adds a slot that comes back, at the place of its sequence number. Mostly this is the first place, or the place behind the slot that
+    /// came back last.
     pub(crate) fn push_in_order(
         &self,
         receiving: ReceiverHeld<'_>,

@@ -27,7 +27,7 @@ pub struct ReceiverSide {
     pub(super) bytes: [AtomicU64; 2],
     /// Messages in the store.
     pub(super) stored: AtomicU64,
-    /// The last read of [`SenderSide::sent`](super::sender::SenderSide): up to there the ring is worth fetching ahead.
+    /// The last read value of [`SenderSide::sent`](super::sender::SenderSide): prefetches reach up to this position.
     sent_seen: Guarded64,
     // -- second line: what each receive reads, and a sender that finds no room; written when a thread blocks or holds a message
     /// Third level of the priority bitmap.
@@ -106,7 +106,7 @@ impl ReceiverSide {
         let bytes = self.bytes[drained as usize & 1].load(Ordering::Relaxed);
         let next = drained.wrapping_add(1);
         self.bytes[next as usize & 1].store(bytes.wrapping_add(len as u64), Ordering::Relaxed);
-        // Release: `seems_filled` reads it without the lock, and the bytes go with it.
+        // Release: `seems_filled` reads it without the lock, and the store also publishes the bytes.
         self.drained.store(next, Ordering::Release);
     }
 
@@ -149,7 +149,7 @@ impl ReceiverSide {
         self.sequence.set(sequence);
     }
 
-    /// Returns how far senders were beyond ring position `position` at the last look.
+    /// Returns the distance of the senders beyond ring position `position`, as the receiver last read it.
     #[inline(always)]
     pub(crate) fn known_sent(&self, position: u64) -> i64 {
         self.sent_seen.get().wrapping_sub(position) as i64
@@ -211,7 +211,7 @@ impl ReceiverSide {
 
     /// Sets the word that says whether a process is registered.
     pub(crate) fn set_registration(&self, _: ReceiverHeld<'_>, registration: u32) {
-        // Release: for the death of this thread only, as for a guarded word.
+        // Release: only orders this store for a repair after the death of this thread, as for a guarded word.
         self.registered.store(registration, Ordering::Release);
     }
 
@@ -221,7 +221,7 @@ impl ReceiverSide {
         self.notices.load(Ordering::Acquire)
     }
 
-    /// Notes that so many registrations beyond the fixed ones are real memory.
+    /// Records the number of registrations beyond the fixed ones that have memory.
     pub(crate) fn set_more_notices(&self, _: ReceiverHeld<'_>, count: u32) {
         // Release: pairs with the acquire in `more_notices`.
         self.notices.store(count, Ordering::Release);

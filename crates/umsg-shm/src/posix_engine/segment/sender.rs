@@ -25,8 +25,8 @@ pub struct SenderSide {
     pub(super) arena_len: Guarded32,
     /// 1 while the lists of the arena change.
     pub(super) arena_dirty: Guarded32,
-    /// Ring position behind the current batch or the last one: a batch is under way while this is beyond `sent`.
-    /// Atomic because [`crate::posix_engine::Engine::counts`] asks what a dead sender has sent.
+    /// Ring position behind the current batch or the last one: a batch is under way while this is beyond `sent`. Atomic, because
+    /// [`crate::posix_engine::Engine::counts`] reads it without the lock.
     pub(super) batch_end: AtomicU64,
     /// The value of `bytes` that counts once that batch is sent.
     batch_bytes: AtomicU64,
@@ -81,7 +81,7 @@ impl SenderSide {
 
     /// Notes that a batch ends at ring position `end`. A repair reads this: the note precedes the stamps of the batch.
     pub(crate) fn set_batch_end(&self, _: SenderHeld<'_>, end: u64) {
-        // Release: before the stamps, and after those that were taken back.
+        // Release: this store comes before the stamps of the batch, and after the removal of earlier stamps.
         self.batch_end.store(end, Ordering::Release);
     }
 
@@ -127,7 +127,7 @@ impl SenderSide {
         self.freed_seen.set(freed);
     }
 
-    /// Returns how many messages had left the queue at the last look of a sender.
+    /// Returns the number of messages that had left the queue when a sender last checked.
     #[inline(always)]
     pub(crate) fn removed_seen(&self) -> u64 {
         self.removed_seen.get()
@@ -139,7 +139,7 @@ impl SenderSide {
         self.removed_seen.set(removed);
     }
 
-    /// Makes a queue of `max` messages look full to senders until one looks again: KEPT.
+    /// Makes a queue of `max` messages look full to senders, until a sender checks the receivers' side again: KEPT.
     pub(crate) fn keep_room(&self, sending: SenderHeld<'_>, max: usize) {
         let sent = self.next_position(sending);
         self.removed_seen.set(sent.wrapping_sub(max as u64));

@@ -34,7 +34,7 @@ impl WaitFlags {
 
     /// Sets the bits `bits` of the attention word as in `flags`.
     pub(crate) fn set_attention(&self, _: ReceiverHeld<'_>, bits: u32, flags: u32) {
-        // Relaxed: ATTENTION. A thread that begins to wait adds the fence; to clear a flag needs none.
+        // Relaxed: ATTENTION. A thread that begins to wait adds the fence. Clearing a flag needs no fence.
         let others = self.attention.load(Ordering::Relaxed) & !bits;
         self.attention.store(others | flags, Ordering::Relaxed);
     }

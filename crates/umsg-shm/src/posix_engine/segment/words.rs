@@ -24,7 +24,7 @@ words! {
 }
 
 impl Fixed {
-    /// Forgets processes that poll or are registered, in a copy on which a diagnosis rehearses calls.
+    /// Removes pollers and registered processes from a copy on which a diagnosis rehearses calls.
     pub fn forget_watchers(&self) {
         // Relaxed throughout: no other process uses the copy.
         self.receiver.watched.set(0);

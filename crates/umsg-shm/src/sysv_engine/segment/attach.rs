@@ -14,7 +14,7 @@ pub fn attach(file: BorrowedFd<'_>) -> Result<Segment, AttachError> {
     Ok(segment)
 }
 
-/// The length of the file of a removed queue whose names its remover could not take away, for a segment of `len` bytes.
+/// Returns the file length that marks a removed queue whose names still exist, for a segment of `len` bytes.
 ///
 /// A segment consists of whole pages. The extra byte shows the removal to a process that may not open the file.
 pub(super) const fn removed_len(len: usize) -> usize {

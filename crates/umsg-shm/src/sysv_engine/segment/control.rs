@@ -279,7 +279,7 @@ impl ControlBlock {
         self.used.set(slot + 1);
     }
 
-    /// Notes that so many slots have memory.
+    /// Records the number of slots that have memory.
     pub(crate) fn set_usable(&self, _: ReceiverHeld<'_>, usable: u32) {
         self.usable.set(usable);
     }
