@@ -10,6 +10,9 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::next::Symbol;
 
+/// RTLD_DEEPBIND of glibc, the only libc that has it.
+const DEEPBIND: i32 = 8;
+
 static DLOPEN: Symbol = Symbol::named("dlopen\0");
 
 /// The address to jump to. Null before [`resolve`].
@@ -28,7 +31,7 @@ extern "C" fn refuse() -> *mut c_void {
     std::ptr::null_mut()
 }
 
-/// Loads a library, without RTLD_DEEPBIND (8).
+/// Loads a library, without RTLD_DEEPBIND.
 #[cfg(target_arch = "x86_64")]
 #[cfg_attr(not(test), unsafe(no_mangle))]
 #[unsafe(naked)]
@@ -48,13 +51,13 @@ pub unsafe extern "C" fn dlopen() {
         "pop rdi",
         "mov rax, [rip + {target}]",
         "2: jmp rax",
-        keep = const !libc::RTLD_DEEPBIND,
+        keep = const !DEEPBIND,
         target = sym TARGET,
         resolve = sym resolve,
     )
 }
 
-/// Loads a library, without RTLD_DEEPBIND (8).
+/// Loads a library, without RTLD_DEEPBIND.
 #[cfg(target_arch = "aarch64")]
 #[cfg_attr(not(test), unsafe(no_mangle))]
 #[unsafe(naked)]
@@ -73,7 +76,7 @@ pub unsafe extern "C" fn dlopen() {
         "adrp x16, {target}",
         "ldr x16, [x16, :lo12:{target}]",
         "2: br x16",
-        keep = const !libc::RTLD_DEEPBIND,
+        keep = const !DEEPBIND,
         target = sym TARGET,
         resolve = sym resolve,
     )

@@ -15,6 +15,10 @@ const LARGEFILE: c_int = if cfg!(target_arch = "aarch64") {
     0o100_000
 };
 
+/// Requests of ioctl, of which the kernel reads the lower half. Their type depends on the libc.
+const FIONBIO: u32 = libc::FIONBIO as u32;
+const FIONCLEX: u32 = libc::FIONCLEX as u32;
+
 /// Flags that come from how the segment's file was opened; a queue's descriptor has them not.
 const FOREIGN: c_int = LARGEFILE | libc::O_TMPFILE | libc::O_NOFOLLOW;
 
@@ -42,10 +46,9 @@ fn manipulate(fd: c_int, command: c_int, argument: usize, call: impl FnOnce() ->
 pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int {
     // SAFETY: the caller's promises to libc's ioctl are handed on.
     let call = || unsafe { next::ioctl(fd, request, argument) };
-    // The kernel reads the lower half.
-    match u64::from(request as u32) {
-        libc::FIONBIO if table::knows(fd) => change_flags(fd, call),
-        libc::FIONCLEX if table::knows(fd) => {
+    match request as u32 {
+        FIONBIO if table::knows(fd) => change_flags(fd, call),
+        FIONCLEX if table::knows(fd) => {
             share(fd);
             call()
         }

@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_short};
 use std::time::{Duration, Instant};
 
-use libc::{fd_set, nfds_t, pollfd, sigset_t, suseconds_t, timespec, timeval};
+use libc::{fd_set, nfds_t, pollfd, sigset_t, timespec, timeval};
 use rustix::fs::{Mode, OFlags};
 
 use umsg_shm::sys::stack::roomy;
@@ -295,7 +295,7 @@ fn duration_of(time: timeval) -> Option<Duration> {
 fn timeval_of(left: Duration) -> timeval {
     timeval {
         tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
-        tv_usec: suseconds_t::from(left.subsec_micros().cast_signed()),
+        tv_usec: i64::from(left.subsec_micros()),
     }
 }
 

@@ -70,13 +70,18 @@ pub unsafe extern "C" fn sendmmsg(
     }
 }
 
+/// A length of the control data, whose type depends on the libc.
+fn bytes(length: impl TryInto<usize>) -> usize {
+    length.try_into().unwrap_or(0)
+}
+
 /// Calls `each` for every descriptor in the control data of a message.
 ///
 /// # Safety
 /// `message` was filled by a successful call to recvmsg, or accepted by one to sendmsg.
 #[inline(always)]
 unsafe fn look_for_descriptors(message: &msghdr, each: fn(c_int)) {
-    if message.msg_controllen >= size_of::<libc::cmsghdr>() {
+    if bytes(message.msg_controllen) >= size_of::<libc::cmsghdr>() {
         // SAFETY: by this function's contract.
         unsafe { look_at_control(message, each) };
     }
@@ -86,24 +91,28 @@ unsafe fn look_for_descriptors(message: &msghdr, each: fn(c_int)) {
 /// As for [`look_for_descriptors`].
 #[cold]
 unsafe fn look_at_control(message: &msghdr, each: fn(c_int)) {
-    let (start, len) = (message.msg_control.cast::<u8>(), message.msg_controllen);
+    let (start, len) = (
+        message.msg_control.cast::<u8>(),
+        bytes(message.msg_controllen),
+    );
     let mut at = 0;
     while len - at >= size_of::<cmsghdr>() {
         // SAFETY: the header is inside the buffer, whose bytes the kernel wrote or read. A program that sends need not have aligned it.
         let control = unsafe { start.add(at).cast::<cmsghdr>().read_unaligned() };
         // SAFETY: takes a number.
         let before = unsafe { libc::CMSG_LEN(0) } as usize;
-        if control.cmsg_len < before || control.cmsg_len > len - at {
+        let control_len = bytes(control.cmsg_len);
+        if control_len < before || control_len > len - at {
             return;
         }
         if (control.cmsg_level, control.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
-            for index in 0..(control.cmsg_len - before) / size_of::<c_int>() {
+            for index in 0..(control_len - before) / size_of::<c_int>() {
                 let place = at + before + index * size_of::<c_int>();
                 // SAFETY: as above.
                 each(unsafe { start.add(place).cast::<c_int>().read_unaligned() });
             }
         }
         // Each header is aligned as a word, from the beginning of the buffer on. The last message may end without that.
-        at = (at + control.cmsg_len.next_multiple_of(size_of::<usize>())).min(len);
+        at = (at + control_len.next_multiple_of(size_of::<usize>())).min(len);
     }
 }

@@ -182,7 +182,7 @@ mod real {
 
     fn timespec(nanoseconds: u64) -> libc::timespec {
         libc::timespec {
-            tv_sec: (nanoseconds / SECOND) as libc::time_t,
+            tv_sec: (nanoseconds / SECOND).cast_signed(),
             tv_nsec: (nanoseconds % SECOND) as libc::c_long,
         }
     }

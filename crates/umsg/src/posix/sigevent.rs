@@ -81,11 +81,13 @@ unsafe extern "C" {
     ) -> c_int;
     fn pthread_attr_getstacksize(from: *const libc::pthread_attr_t, size: *mut usize) -> c_int;
     fn pthread_attr_setstacksize(to: *mut libc::pthread_attr_t, size: usize) -> c_int;
+    #[cfg(not(target_env = "musl"))]
     fn pthread_attr_getaffinity_np(
         from: *const libc::pthread_attr_t,
         len: usize,
         set: *mut libc::cpu_set_t,
     ) -> c_int;
+    #[cfg(not(target_env = "musl"))]
     fn pthread_attr_setaffinity_np(
         to: *mut libc::pthread_attr_t,
         len: usize,
@@ -196,6 +198,8 @@ unsafe fn copy(from: *const libc::pthread_attr_t, to: *mut libc::pthread_attr_t)
         if pthread_attr_getschedparam(from, &raw mut parameters) == 0 {
             pthread_attr_setschedparam(to, &raw const parameters);
         }
+        // musl's attributes have no set of processors.
+        #[cfg(not(target_env = "musl"))]
         copy_processors(from, to);
     }
 }
@@ -204,6 +208,7 @@ unsafe fn copy(from: *const libc::pthread_attr_t, to: *mut libc::pthread_attr_t)
 ///
 /// # Safety
 /// The conditions of [`copy`].
+#[cfg(not(target_env = "musl"))]
 unsafe fn copy_processors(from: *const libc::pthread_attr_t, to: *mut libc::pthread_attr_t) {
     // SAFETY: bits, for which zero is a value.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };

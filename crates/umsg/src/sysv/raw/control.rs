@@ -105,7 +105,12 @@ impl Entry {
     /// Fills the structure of msgctl(2), apart from its padding.
     #[doc(hidden)]
     pub fn fill(&self, to: &mut libc::msqid_ds) {
-        to.msg_perm.__key = self.key;
+        #[cfg(not(target_env = "musl"))]
+        let key = &mut to.msg_perm.__key;
+        #[cfg(target_env = "musl")]
+        #[allow(deprecated, reason = "the field has no other name yet")]
+        let key = &mut to.msg_perm.__ipc_perm_key;
+        *key = self.key;
         to.msg_perm.uid = self.uid;
         to.msg_perm.gid = self.gid;
         to.msg_perm.cuid = self.cuid;
