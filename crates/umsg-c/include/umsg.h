@@ -369,7 +369,7 @@ umsg_mqd_t umsg_mq_open_with(const char *name,
 int umsg_mq_send(umsg_mqd_t mqdes, const char *msg_ptr, size_t msg_len, unsigned int msg_prio);
 
 /*
- * Sends a message, and waits for room no longer than until a certain time.
+ * Sends a message, and waits for room until a deadline at most.
  *
  * As umsg_mq_send(3), but a call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL is no limit. If there is
  * room, the time does not matter; if the handle has O_NONBLOCK, the call does not wait at all.
@@ -382,7 +382,7 @@ int umsg_mq_send(umsg_mqd_t mqdes, const char *msg_ptr, size_t msg_len, unsigned
  *
  * - EFAULT: abs_timeout is at an address that can't be read.
  * - EINVAL: tv_sec of abs_timeout is negative, or tv_nsec is not from 0 to 999,999,999.
- * - ETIMEDOUT: the time came before there was room.
+ * - ETIMEDOUT: the deadline passed before there was room.
  *
  * If the process dies:
  * Before the call returns, the whole message was sent, or nothing.
@@ -432,7 +432,7 @@ int umsg_mq_timedsend(umsg_mqd_t mqdes,
 ssize_t umsg_mq_receive(umsg_mqd_t mqdes, char *msg_ptr, size_t msg_len, unsigned int *msg_prio);
 
 /*
- * Receives a message, and waits for one no longer than until a certain time.
+ * Receives a message, and waits for one until a deadline at most.
  *
  * As umsg_mq_receive(3), but a call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL is no limit. If there is a
  * message, the time does not matter; if the handle has O_NONBLOCK, the call does not wait at all.
@@ -445,7 +445,7 @@ ssize_t umsg_mq_receive(umsg_mqd_t mqdes, char *msg_ptr, size_t msg_len, unsigne
  *
  * - EFAULT: abs_timeout is at an address that can't be read.
  * - EINVAL: tv_sec of abs_timeout is negative, or tv_nsec is not from 0 to 999,999,999.
- * - ETIMEDOUT: the time came before a message did.
+ * - ETIMEDOUT: the deadline passed before a message came.
  *
  * If the process dies:
  * Before the call returns: the message is still in the queue, or lost if it was already copied out.
@@ -502,7 +502,7 @@ struct umsg_mq_message {
  * - EMSGSIZE: a message is longer than the queue's message size, or there are more messages than the queue ever holds.
  * - ENOMEM, ENOSPC: the system has no memory for the messages, or the namespace's file system is full or its limit of
  *   bytes is reached.
- * - ETIMEDOUT: the time came before there was room for all of them.
+ * - ETIMEDOUT: the deadline passed before there was room for all of them.
  *
  * If the process dies:
  * Before the call returns: all of them were sent, or none.
@@ -572,7 +572,7 @@ ssize_t umsg_mq_send_some(umsg_mqd_t mqdes,
  * - EINVAL: tv_sec of abs_timeout is negative, or tv_nsec is not from 0 to 999,999,999.
  * - EMSGSIZE: size of the first of messages is less than the queue's message size.
  * - ENOMEM, ENOSPC: the system has no memory left, or the namespace's file system is full.
- * - ETIMEDOUT: the time came before a message did.
+ * - ETIMEDOUT: the deadline passed before a message came.
  *
  * If the process dies:
  * Before the call returns: those messages are lost that were copied out already, the others are in the queue.
@@ -625,7 +625,7 @@ struct umsg_mq_reservation {
  * - EMSGSIZE: len is more than the queue's message size.
  * - ENOMEM, ENOSPC: the system has no memory for the message, or the namespace's file system is full or its limit of
  *   bytes is reached.
- * - ETIMEDOUT: the time came before there was room.
+ * - ETIMEDOUT: the deadline passed before there was room.
  *
  * If the process dies:
  * The room becomes free. A call that finds the queue full checks for dead holders; a blocked call checks ten times a second.
@@ -734,7 +734,7 @@ struct umsg_mq_lease {
  * - EINVAL: tv_sec of abs_timeout is negative, or tv_nsec is not from 0 to 999,999,999.
  * - EMFILE: the process has 65,536 leases, which is the limit.
  * - ENOMEM, ENOSPC: the system has no memory left, or the namespace's file system is full.
- * - ETIMEDOUT: the time came before a message did.
+ * - ETIMEDOUT: the deadline passed before a message came.
  *
  * If the process dies:
  * The message goes back to the head of its priority. A call that finds the queue empty or full checks for dead holders; a blocked call
@@ -1294,10 +1294,10 @@ int umsg_msgget(int key, int msgflg);
 int umsg_msgsnd(int msqid, const void *msgp, size_t msgsz, int msgflg);
 
 /*
- * Sends a message to a System V queue, and waits for room no longer than until a certain time.
+ * Sends a message to a System V queue, and waits for room until a deadline at most.
  *
- * As umsg_msgsnd(3), but a call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL is no limit. If there is room,
- * the time does not matter; with IPC_NOWAIT in msgflg the call does not wait at all.
+ * As umsg_msgsnd(3), but a call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL is no limit. If there is
+ * room, the call ignores the time. With IPC_NOWAIT in msgflg, the call does not wait.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
@@ -1307,7 +1307,7 @@ int umsg_msgsnd(int msqid, const void *msgp, size_t msgsz, int msgflg);
  *
  * - EFAULT: abs_timeout is at an address that can't be read.
  * - EINVAL: tv_sec of abs_timeout is negative, or tv_nsec is not from 0 to 999,999,999.
- * - ETIMEDOUT: the time came before there was room.
+ * - ETIMEDOUT: the deadline passed before there was room.
  *
  * If the process dies:
  * Before the call returns, the whole message was sent, or nothing.
@@ -1370,20 +1370,20 @@ int umsg_msg_timedsend(int msqid,
 ssize_t umsg_msgrcv(int msqid, void *msgp, size_t msgsz, long msgtyp, int msgflg);
 
 /*
- * Receives a message from a System V queue, and waits for one no longer than until a certain time.
+ * Receives a message from a System V queue, and waits for one until a deadline at most.
  *
  * As umsg_msgrcv(3), but a call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL is no limit. If there is a
- * message, the time does not matter; with IPC_NOWAIT in msgflg the call does not wait at all.
+ * message, the call ignores the time. With IPC_NOWAIT in msgflg, the call does not wait.
  *
  * Return value:
- * On success, how many bytes were written behind the type. On error, -1 with errno set to indicate the error.
+ * On success, the number of bytes that were written behind the type. On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * Those of umsg_msgrcv(3), and these:
  *
  * - EFAULT: abs_timeout is at an address that can't be read.
  * - EINVAL: tv_sec of abs_timeout is negative, or tv_nsec is not from 0 to 999,999,999.
- * - ETIMEDOUT: the time came before a message that is wanted.
+ * - ETIMEDOUT: the deadline passed before a wanted message came.
  *
  * If the process dies:
  * As with umsg_msgrcv(3).
@@ -1483,7 +1483,7 @@ struct umsg_msg_message {
  * - EMSGSIZE: there are more messages, or more bytes, than the queue ever holds (msg_qbytes).
  * - ENOMEM: the system has no memory for the messages, or the namespace's file system is full or its limit of bytes is
  *   reached.
- * - ETIMEDOUT: the time came before there was room for all of them.
+ * - ETIMEDOUT: the deadline passed before there was room for all of them.
  *
  * If the process dies:
  * Before the call returns: all of them were sent, or none.
@@ -2296,7 +2296,7 @@ int umsg_ring_send(struct umsg_ring_sender *sender, const struct umsg_ring_post 
 int umsg_ring_try_send(struct umsg_ring_sender *sender, const struct umsg_ring_post *post);
 
 /*
- * Sends a message to a ring, and waits for room no longer than until a certain time.
+ * Sends a message to a ring, and waits for room until a deadline at most.
  *
  * As umsg_ring_send(3), but a call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL is no limit. If there is
  * room, the time does not matter.
@@ -2309,7 +2309,7 @@ int umsg_ring_try_send(struct umsg_ring_sender *sender, const struct umsg_ring_p
  *
  * - EFAULT: abs_timeout is at an address that can't be read.
  * - EINVAL: tv_sec of abs_timeout is negative, or tv_nsec is not from 0 to 999,999,999.
- * - ETIMEDOUT: the time came before there was room.
+ * - ETIMEDOUT: the deadline passed before there was room.
  *
  * If the process dies:
  * Before the call returns, the whole message was sent, or nothing.
@@ -2389,7 +2389,7 @@ int umsg_ring_send_completing(struct umsg_ring_sender *sender,
  * - EFAULT: posts, a payload or abs_timeout is at an address that can't be read.
  * - EINVAL: flags has other bits; tv_sec of abs_timeout is negative, or tv_nsec is not from 0 to 999,999,999.
  * - EMSGSIZE: a payload has more than 64 bytes, or n is more than the ring and its overflow hold.
- * - ETIMEDOUT: the time came before there was room for all of them.
+ * - ETIMEDOUT: the deadline passed before there was room for all of them.
  *
  * If the process dies:
  * Before the call returns: all of them were sent, or none.
@@ -2429,7 +2429,7 @@ int umsg_ring_send_batch(struct umsg_ring_sender *sender,
  * - EFAULT: abs_timeout is at an address that can't be read.
  * - EINVAL: flags has other bits; tv_sec of abs_timeout is negative, or tv_nsec is not from 0 to 999,999,999.
  * - EMSGSIZE: the payload has more than 64 bytes.
- * - ETIMEDOUT: the time came before there was room.
+ * - ETIMEDOUT: the deadline passed before there was room.
  *
  * If the process dies:
  * Before the call returns, the message was sent with its descriptor, or nothing was sent.
@@ -2565,7 +2565,7 @@ int umsg_ring_receive(struct umsg_ring *ring, struct umsg_ring_message *message)
 int umsg_ring_try_receive(struct umsg_ring *ring, struct umsg_ring_message *message);
 
 /*
- * Receives the next message of a ring, and waits for it no longer than until a certain time.
+ * Receives the next message of a ring, and waits for it until a deadline at most.
  *
  * As umsg_ring_receive(3), but a call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL is no limit. If there is
  * a message, the time does not matter.
@@ -2578,7 +2578,7 @@ int umsg_ring_try_receive(struct umsg_ring *ring, struct umsg_ring_message *mess
  *
  * - EFAULT: abs_timeout is at an address that can't be read.
  * - EINVAL: tv_sec of abs_timeout is negative, or tv_nsec is not from 0 to 999,999,999.
- * - ETIMEDOUT: the time came before a message.
+ * - ETIMEDOUT: the deadline passed before a message came.
  *
  * If the process dies:
  * The messages are lost with the process; senders get an error.
@@ -2671,7 +2671,7 @@ ssize_t umsg_ring_receive_batch(struct umsg_ring *ring,
  * - EINVAL: tv_sec of abs_timeout is negative, or tv_nsec is not from 0 to 999,999,999; or at_least is more than the ring and
  *   its overflow hold.
  * - EPERM: this is a forked child of the process that made the ring.
- * - ETIMEDOUT: the time came before the messages.
+ * - ETIMEDOUT: the deadline passed before the messages came.
  *
  * If the process dies:
  * The messages are lost with the process; senders get an error.

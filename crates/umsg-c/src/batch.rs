@@ -51,7 +51,7 @@ pub struct umsg_mq_message {
 /// - `EMSGSIZE`: a message is longer than the queue's message size, or there are more messages than the queue ever holds.
 /// - `ENOMEM`, `ENOSPC`: the system has no memory for the messages, or the namespace's file system is full or its limit of
 ///   bytes is reached.
-/// - `ETIMEDOUT`: the time came before there was room for all of them.
+/// - `ETIMEDOUT`: the deadline passed before there was room for all of them.
 ///
 /// # If the process dies
 /// Before the call returns: all of them were sent, or none.

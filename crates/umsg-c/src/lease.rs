@@ -74,7 +74,7 @@ impl Described for umsg_mq_lease {
 /// - `EINVAL`: `tv_sec` of `abs_timeout` is negative, or `tv_nsec` is not from 0 to 999,999,999.
 /// - `EMFILE`: the process has 65,536 leases, which is the limit.
 /// - `ENOMEM`, `ENOSPC`: the system has no memory left, or the namespace's file system is full.
-/// - `ETIMEDOUT`: the time came before a message did.
+/// - `ETIMEDOUT`: the deadline passed before a message came.
 ///
 /// # If the process dies
 /// The message goes back to the head of its priority. A call that finds the queue empty or full checks for dead holders; a blocked call

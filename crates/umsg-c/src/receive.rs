@@ -53,7 +53,7 @@ pub unsafe extern "C" fn umsg_mq_receive(
     unsafe { call(mqdes, msg_ptr, msg_len, msg_prio, std::ptr::null()) }
 }
 
-/// Receives a message, and waits for one no longer than until a certain time.
+/// Receives a message, and waits for one until a deadline at most.
 ///
 /// As umsg_mq_receive(3), but a call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL is no limit. If there is a
 /// message, the time does not matter; if the handle has `O_NONBLOCK`, the call does not wait at all.
@@ -66,7 +66,7 @@ pub unsafe extern "C" fn umsg_mq_receive(
 ///
 /// - `EFAULT`: `abs_timeout` is at an address that can't be read.
 /// - `EINVAL`: `tv_sec` of `abs_timeout` is negative, or `tv_nsec` is not from 0 to 999,999,999.
-/// - `ETIMEDOUT`: the time came before a message did.
+/// - `ETIMEDOUT`: the deadline passed before a message came.
 ///
 /// # If the process dies
 /// Before the call returns: the message is still in the queue, or lost if it was already copied out.

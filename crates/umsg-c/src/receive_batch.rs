@@ -34,7 +34,7 @@ use crate::time;
 /// - `EINVAL`: `tv_sec` of `abs_timeout` is negative, or `tv_nsec` is not from 0 to 999,999,999.
 /// - `EMSGSIZE`: `size` of the first of `messages` is less than the queue's message size.
 /// - `ENOMEM`, `ENOSPC`: the system has no memory left, or the namespace's file system is full.
-/// - `ETIMEDOUT`: the time came before a message did.
+/// - `ETIMEDOUT`: the deadline passed before a message came.
 ///
 /// # If the process dies
 /// Before the call returns: those messages are lost that were copied out already, the others are in the queue.

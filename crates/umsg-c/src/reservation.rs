@@ -70,7 +70,7 @@ struct Taken {
 /// - `EMSGSIZE`: `len` is more than the queue's message size.
 /// - `ENOMEM`, `ENOSPC`: the system has no memory for the message, or the namespace's file system is full or its limit of
 ///   bytes is reached.
-/// - `ETIMEDOUT`: the time came before there was room.
+/// - `ETIMEDOUT`: the deadline passed before there was room.
 ///
 /// # If the process dies
 /// The room becomes free. A call that finds the queue full checks for dead holders; a blocked call checks ten times a second.

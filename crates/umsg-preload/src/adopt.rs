@@ -60,7 +60,7 @@ fn hold_new(descriptor: BorrowedFd<'_>, number: c_int, attached: Attached) -> Re
 }
 
 /// The name of the queue, with its slash, by where the system says that the descriptor leads: to a file in the `mq`
-/// directory of a namespace, or to the file `queue` in a directory there, which is a queue that goes with its last user. No other file is touched.
+/// directory of a namespace, or to the file `queue` in a directory there, which is a transient queue. No other file is touched.
 fn name_of(number: c_int) -> Option<Vec<u8>> {
     let target = rustix::fs::readlink(format!("/proc/self/fd/{number}"), Vec::new()).ok()?;
     let target = target.as_bytes();

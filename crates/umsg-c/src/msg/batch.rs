@@ -50,7 +50,7 @@ pub struct umsg_msg_message {
 /// - `EMSGSIZE`: there are more messages, or more bytes, than the queue ever holds (`msg_qbytes`).
 /// - `ENOMEM`: the system has no memory for the messages, or the namespace's file system is full or its limit of bytes is
 ///   reached.
-/// - `ETIMEDOUT`: the time came before there was room for all of them.
+/// - `ETIMEDOUT`: the deadline passed before there was room for all of them.
 ///
 /// # If the process dies
 /// Before the call returns: all of them were sent, or none.

@@ -69,20 +69,20 @@ pub unsafe extern "C" fn umsg_msgrcv(
     unsafe { call(msqid, msgp, msgsz, msgtyp, msgflg, std::ptr::null()) }
 }
 
-/// Receives a message from a System V queue, and waits for one no longer than until a certain time.
+/// Receives a message from a System V queue, and waits for one until a deadline at most.
 ///
 /// As umsg_msgrcv(3), but a call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL is no limit. If there is a
-/// message, the time does not matter; with `IPC_NOWAIT` in `msgflg` the call does not wait at all.
+/// message, the call ignores the time. With `IPC_NOWAIT` in `msgflg`, the call does not wait.
 ///
 /// # Return value
-/// On success, how many bytes were written behind the type. On error, -1 with errno set to indicate the error.
+/// On success, the number of bytes that were written behind the type. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// Those of umsg_msgrcv(3), and these:
 ///
 /// - `EFAULT`: `abs_timeout` is at an address that can't be read.
 /// - `EINVAL`: `tv_sec` of `abs_timeout` is negative, or `tv_nsec` is not from 0 to 999,999,999.
-/// - `ETIMEDOUT`: the time came before a message that is wanted.
+/// - `ETIMEDOUT`: the deadline passed before a wanted message came.
 ///
 /// # If the process dies
 /// As with umsg_msgrcv(3).

@@ -54,10 +54,10 @@ pub unsafe extern "C" fn umsg_msgsnd(
     unsafe { call(msqid, msgp, msgsz, msgflg, std::ptr::null()) }
 }
 
-/// Sends a message to a System V queue, and waits for room no longer than until a certain time.
+/// Sends a message to a System V queue, and waits for room until a deadline at most.
 ///
-/// As umsg_msgsnd(3), but a call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL is no limit. If there is room,
-/// the time does not matter; with `IPC_NOWAIT` in `msgflg` the call does not wait at all.
+/// As umsg_msgsnd(3), but a call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL is no limit. If there is
+/// room, the call ignores the time. With `IPC_NOWAIT` in `msgflg`, the call does not wait.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.
@@ -67,7 +67,7 @@ pub unsafe extern "C" fn umsg_msgsnd(
 ///
 /// - `EFAULT`: `abs_timeout` is at an address that can't be read.
 /// - `EINVAL`: `tv_sec` of `abs_timeout` is negative, or `tv_nsec` is not from 0 to 999,999,999.
-/// - `ETIMEDOUT`: the time came before there was room.
+/// - `ETIMEDOUT`: the deadline passed before there was room.
 ///
 /// # If the process dies
 /// Before the call returns, the whole message was sent, or nothing.

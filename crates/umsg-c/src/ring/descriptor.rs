@@ -35,7 +35,7 @@ use crate::time;
 /// - `EFAULT`: `abs_timeout` is at an address that can't be read.
 /// - `EINVAL`: `flags` has other bits; `tv_sec` of `abs_timeout` is negative, or `tv_nsec` is not from 0 to 999,999,999.
 /// - `EMSGSIZE`: the payload has more than 64 bytes.
-/// - `ETIMEDOUT`: the time came before there was room.
+/// - `ETIMEDOUT`: the deadline passed before there was room.
 ///
 /// # If the process dies
 /// Before the call returns, the message was sent with its descriptor, or nothing was sent.

@@ -96,7 +96,7 @@ pub unsafe extern "C" fn umsg_ring_try_receive(
     answer(unsafe { receive(ring, message, Until::Now) })
 }
 
-/// Receives the next message of a ring, and waits for it no longer than until a certain time.
+/// Receives the next message of a ring, and waits for it until a deadline at most.
 ///
 /// As umsg_ring_receive(3), but a call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL is no limit. If there is
 /// a message, the time does not matter.
@@ -109,7 +109,7 @@ pub unsafe extern "C" fn umsg_ring_try_receive(
 ///
 /// - `EFAULT`: `abs_timeout` is at an address that can't be read.
 /// - `EINVAL`: `tv_sec` of `abs_timeout` is negative, or `tv_nsec` is not from 0 to 999,999,999.
-/// - `ETIMEDOUT`: the time came before a message.
+/// - `ETIMEDOUT`: the deadline passed before a message came.
 ///
 /// # If the process dies
 /// The messages are lost with the process; senders get an error.

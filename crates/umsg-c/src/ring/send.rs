@@ -92,7 +92,7 @@ pub unsafe extern "C" fn umsg_ring_try_send(
     answer(unsafe { send(sender, post, Until::Now) })
 }
 
-/// Sends a message to a ring, and waits for room no longer than until a certain time.
+/// Sends a message to a ring, and waits for room until a deadline at most.
 ///
 /// As umsg_ring_send(3), but a call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL is no limit. If there is
 /// room, the time does not matter.
@@ -105,7 +105,7 @@ pub unsafe extern "C" fn umsg_ring_try_send(
 ///
 /// - `EFAULT`: `abs_timeout` is at an address that can't be read.
 /// - `EINVAL`: `tv_sec` of `abs_timeout` is negative, or `tv_nsec` is not from 0 to 999,999,999.
-/// - `ETIMEDOUT`: the time came before there was room.
+/// - `ETIMEDOUT`: the deadline passed before there was room.
 ///
 /// # If the process dies
 /// Before the call returns, the whole message was sent, or nothing.

@@ -28,7 +28,7 @@ use crate::time;
 /// - `EFAULT`: `posts`, a payload or `abs_timeout` is at an address that can't be read.
 /// - `EINVAL`: `flags` has other bits; `tv_sec` of `abs_timeout` is negative, or `tv_nsec` is not from 0 to 999,999,999.
 /// - `EMSGSIZE`: a payload has more than 64 bytes, or `n` is more than the ring and its overflow hold.
-/// - `ETIMEDOUT`: the time came before there was room for all of them.
+/// - `ETIMEDOUT`: the deadline passed before there was room for all of them.
 ///
 /// # If the process dies
 /// Before the call returns: all of them were sent, or none.

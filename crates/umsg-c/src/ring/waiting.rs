@@ -26,7 +26,7 @@ use crate::{time, waiting};
 /// - `EINVAL`: `tv_sec` of `abs_timeout` is negative, or `tv_nsec` is not from 0 to 999,999,999; or `at_least` is more than the ring and
 ///   its overflow hold.
 /// - `EPERM`: this is a forked child of the process that made the ring.
-/// - `ETIMEDOUT`: the time came before the messages.
+/// - `ETIMEDOUT`: the deadline passed before the messages came.
 ///
 /// # If the process dies
 /// The messages are lost with the process; senders get an error.

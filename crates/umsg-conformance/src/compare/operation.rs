@@ -14,7 +14,7 @@ pub const WORKERS: usize = 4;
 pub trait Call:
     Copy + PartialEq + fmt::Debug + fmt::Display + Serialize + DeserializeOwned
 {
-    /// Returns whether it may take until another worker does something.
+    /// Returns whether the operation may wait for an operation of another worker.
     fn may_block(self) -> bool;
 
     /// The C function, in a word.
@@ -53,7 +53,7 @@ pub enum Operation<C> {
 }
 
 impl<C: Call> Operation<C> {
-    /// Returns whether it may take until another worker does something.
+    /// Returns whether the operation may wait for an operation of another worker.
     pub fn may_block(self) -> bool {
         matches!(self, Operation::Call(call) if call.may_block())
     }

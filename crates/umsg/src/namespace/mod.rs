@@ -8,7 +8,7 @@
 //! ├── mq                     root's, mode 1777
 //! │   ├── work               the queue /work: a regular file of the user that made it
 //! │   ├── log
-//! │   └── jobs               the queue /jobs, which goes with its last user: a directory of the user that made it,
+//! │   └── jobs               the queue /jobs, a transient one: a directory of the user that made it,
 //! │       └── queue          and its file; see `transient/`
 //! ├── msg                    root's, mode 1777: System V queues, see `msg/mod.rs`
 //! │   ├── 3                  a queue's file, by its index

@@ -102,7 +102,7 @@ pub const DEFECTS: &[Defect] = &[
     },
     Defect {
         name: "transient-goes-early",
-        what: "a queue that goes with its last user goes with the first",
+        what: "a transient queue goes with the first",
         by: By::Test(
             "last_close",
             "the_last_of_several_handles_removes_the_queue_and_no_other_does",

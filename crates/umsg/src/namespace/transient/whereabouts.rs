@@ -16,7 +16,7 @@ pub(crate) struct Whereabouts<'a> {
     pub(crate) namespace: &'a Path,
     /// The queue's name, without its slash.
     pub(crate) name: &'a OsStr,
-    /// It goes with its last user.
+    /// True if the queue is transient.
     pub(crate) goes: bool,
 }
 
