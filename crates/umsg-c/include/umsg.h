@@ -30,8 +30,8 @@ extern "C" {
 /* ---- Handles of open queues ---- */
 
 /*
- * A handle of an open queue; (umsg_mqd_t)-1 is none. Threads may share it. A child made by fork(2) has those of
- * its parent.
+ * A handle of an open queue; (umsg_mqd_t)-1 is no handle. Threads may share a handle. A child made by fork(2) has the handles of its
+ * parent.
  */
 typedef struct umsg_mq *umsg_mqd_t;
 
@@ -39,7 +39,7 @@ typedef struct umsg_mq *umsg_mqd_t;
 
 /* Attributes of a queue, in the layout of libc's struct mq_attr. */
 struct umsg_mq_attr {
-    /* 0 or O_NONBLOCK: belongs to the handle, not to the queue. */
+    /* 0 or O_NONBLOCK. The flag belongs to the handle, not to the queue. */
     long mq_flags;
     /* The maximum number of messages in the queue. */
     long mq_maxmsg;
@@ -54,7 +54,7 @@ struct umsg_mq_attr {
 /*
  * Gets the attributes of a queue.
  *
- * Writes to attr how many messages the queue may hold and holds, how long a message may be, and whether the handle has
+ * Writes to attr the maximum and the present number of messages, the maximum length of a message, and whether the handle has
  * O_NONBLOCK.
  *
  * Return value:
@@ -78,8 +78,8 @@ int umsg_mq_getattr(umsg_mqd_t mqdes, struct umsg_mq_attr *attr);
  * mq_flags of newattr is 0 or O_NONBLOCK; its other members are ignored. Unless oldattr is NULL, the attributes
  * before the change are written to it, as by umsg_mq_getattr(3). If newattr is NULL, nothing is changed.
  *
- * The flag is the handle's: it counts for all threads that use it, and for the processes that inherited the handle over
- * fork(2), but not for other handles of the same queue.
+ * The flag belongs to the handle. It applies to all threads that use the handle, and to processes that inherited the handle over fork(2),
+ * but not to other handles of the same queue.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
@@ -90,7 +90,7 @@ int umsg_mq_getattr(umsg_mqd_t mqdes, struct umsg_mq_attr *attr);
  * - EINVAL: mq_flags has other bits than O_NONBLOCK.
  *
  * If the process dies:
- * The flag stays as it is for those that inherited the handle.
+ * The flag keeps its value for processes that inherited the handle.
  *
  * See also:
  * umsg_mq_getattr(3), umsg_mq_open(3), mq_setattr(3)
@@ -107,10 +107,9 @@ int umsg_mq_setattr(umsg_mqd_t mqdes,
  * name is a slash and up to 255 bytes. oflag is one of O_RDONLY (to receive), O_WRONLY (to send) and O_RDWR,
  * with any of these:
  *
- * - O_CREAT: create the queue if there is none of this name. Two further arguments follow: mode_t mode, the
- *   permission bits before the umask, and const struct umsg_mq_attr *attr, of which mq_maxmsg and
- *   mq_msgsize count; with NULL the queue gets the defaults of the namespace: 10 messages of 8192 bytes unless changed.
- *   An existing queue keeps its attributes.
+ * - O_CREAT: create the queue if there is none of this name. Two further arguments follow: mode_t mode, the permission bits before the
+ *   umask, and const struct umsg_mq_attr *attr, whose members mq_maxmsg and mq_msgsize are used. With NULL the queue gets the
+ *   defaults of the namespace: 10 messages of 8192 bytes unless changed. An existing queue keeps its attributes.
  * - O_EXCL: with O_CREAT, fail if there is a queue of this name.
  * - O_NONBLOCK: calls on the handle fail with EAGAIN where they would wait.
  *
@@ -162,8 +161,8 @@ umsg_mqd_t umsg_mq_open(const char *name, int oflag, ...);
  * Closes a handle.
  *
  * The queue and its messages stay. Calls of other threads that use the handle continue. The queue's memory is unmapped when the last of
- * them returns. A registration of the process by umsg_mq_notify(3) ends, whichever handle it was made with. In a child made by fork(2) the
- * parent's registration stays.
+ * them returns. A registration of the process by umsg_mq_notify(3) ends, even if it was made with another handle. In a child made by
+ * fork(2) the parent's registration stays.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
@@ -182,8 +181,8 @@ int umsg_mq_close(umsg_mqd_t mqdes);
 /*
  * Removes a queue's name.
  *
- * The name is free at once; the queue lives on until the last process that has it open closes it. Only its
- * owner and root may remove it.
+ * The name is free at once. The queue exists until the last process that has it open closes it. Only the queue's owner and root may remove
+ * the name.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
@@ -215,7 +214,7 @@ int umsg_mq_unlink(const char *name);
  * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * Those of umsg_mq_unlink(3), and what else can be wrong with the directory:
+ * Those of umsg_mq_unlink(3), and these errors of the directory:
  *
  * - EFAULT: directory is at an address that can't be read.
  * - ELOOP, ENOTDIR: directory is a symbolic link or no directory.
@@ -229,7 +228,7 @@ int umsg_mq_unlink(const char *name);
  */
 int umsg_mq_unlink_in(const char *directory, const char *name);
 
-/* ---- Opening with more than POSIX knows ---- */
+/* ---- Opening with options that POSIX lacks ---- */
 
 /*
  * The queue and its messages are removed when no process has an open handle of the queue. The process that closes the last handle
@@ -240,13 +239,16 @@ int umsg_mq_unlink_in(const char *directory, const char *name);
  */
 #define UMSG_REMOVE_ON_LAST_CLOSE 1
 
-/* The send waits for room, unless it must not block, as in the kernel's queues. */
+/* The send waits for room, as in the kernel's queues. A send that must not block fails. */
 #define UMSG_ON_FULL_BLOCK 0
 
 /* The send fails with EAGAIN, like a send that must not block. */
 #define UMSG_ON_FULL_FAIL 1
 
-/* It drops the oldest message of the lowest priority, which may be the new one if all that are queued have a higher one. */
+/*
+ * The send drops the oldest message of the lowest priority. If all queued messages have a higher priority than the new message, the new
+ * message is dropped.
+ */
 #define UMSG_ON_FULL_DROP_OLDEST 2
 
 /*
@@ -299,12 +301,11 @@ struct umsg_mq_options {
 /*
  * Opens a queue, or creates it, with options that POSIX does not have.
  *
- * name and oflag are those of umsg_mq_open(3), and mode is its third argument, which counts only with
- * O_CREAT. options may be NULL, for the defaults.
+ * name and oflag are those of umsg_mq_open(3), and mode is its third argument, which is used only with O_CREAT. options may be
+ * NULL, for the defaults.
  *
- * A program that was compiled with an older umsg.h has a shorter structure, and the members that it does not know
- * have their defaults. One that was compiled with a newer umsg.h is refused if it uses a member that this version of
- * the library does not know.
+ * A program that was compiled with an older umsg.h has a shorter structure; the missing members have their defaults. If a program was
+ * compiled with a newer umsg.h and uses a member that this version of the library does not know, the call fails.
  *
  * Return value:
  * On success, a handle. On error, (umsg_mqd_t)-1 with errno set to indicate the error.
@@ -372,7 +373,7 @@ int umsg_mq_send(umsg_mqd_t mqdes, const char *msg_ptr, size_t msg_len, unsigned
  * Sends a message, and waits for room until a deadline at most.
  *
  * As umsg_mq_send(3), but a call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL is no limit. If there is
- * room, the time does not matter; if the handle has O_NONBLOCK, the call does not wait at all.
+ * room, the call ignores the time; if the handle has O_NONBLOCK, the call does not wait at all.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
@@ -406,7 +407,7 @@ int umsg_mq_timedsend(umsg_mqd_t mqdes,
  * message size, however short the message is. If the queue is empty, the call waits until a message comes; if the handle
  * has O_NONBLOCK, it fails.
  *
- * It is no cancellation point of pthread_cancel(3).
+ * The function is no cancellation point of pthread_cancel(3).
  *
  * Return value:
  * On success, the length of the message in bytes. On error, -1 with errno set to indicate the error.
@@ -434,8 +435,8 @@ ssize_t umsg_mq_receive(umsg_mqd_t mqdes, char *msg_ptr, size_t msg_len, unsigne
 /*
  * Receives a message, and waits for one until a deadline at most.
  *
- * As umsg_mq_receive(3), but a call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL is no limit. If there is a
- * message, the time does not matter; if the handle has O_NONBLOCK, the call does not wait at all.
+ * As umsg_mq_receive(3), but a call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL is no limit. If there is
+ * a message, the call ignores the time. If the handle has O_NONBLOCK, the call does not wait.
  *
  * Return value:
  * On success, the length of the message in bytes. On error, -1 with errno set to indicate the error.
@@ -461,10 +462,7 @@ ssize_t umsg_mq_timedreceive(umsg_mqd_t mqdes,
 
 /* ---- Sending several messages in one call ---- */
 
-/*
- * A message of several. Sending reads data, len and priority; receiving reads data and size, and sets len and
- * priority.
- */
+/* One of several messages. Sending reads data, len and priority; receiving reads data and size, and sets len and priority. */
 struct umsg_mq_message {
     /* The message's bytes, or the place to which a receive copies them; NULL if there are none. Sending does not change the bytes. */
     void *data;
@@ -480,8 +478,8 @@ struct umsg_mq_message {
  * Sends several messages as one: all of them or none.
  *
  * A receiver finds all of the n messages at once. The call takes one lock and makes at most one round of wake-ups. The messages are
- * delivered by priority, those of one priority in the given order. If the queue has no room for all of them, the call waits; a batch that
- * waits has its place among the blocked senders, and while it is first, the room that there is is kept for it.
+ * delivered by priority, those of one priority in the given order. If the queue has no room for all of them, the call waits. A waiting
+ * batch has its place among the blocked senders. While the batch is first, the free room is kept for it.
  *
  * A call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME. With NULL the call waits without limit, or does not wait
  * if the handle has O_NONBLOCK. With a time that flag has no effect. The messages must not change during the call.
@@ -587,7 +585,7 @@ ssize_t umsg_mq_receive_batch(umsg_mqd_t mqdes,
 
 /* ---- Sending in place ---- */
 
-/* Room in a queue for a message that is written where it will lie. id must stay as it is. */
+/* Room in a queue for a message that is written in place. id must not be changed. */
 struct umsg_mq_reservation {
     /* The place for the message: valid until the reservation ends. */
     void *data;
@@ -598,11 +596,11 @@ struct umsg_mq_reservation {
 };
 
 /*
- * Reserves room for a message, to be written where it will lie.
+ * Reserves room for a message that is written in place.
  *
  * The caller writes up to len bytes to data of reservation, and umsg_mq_commit(3) sends them without copying. The room first holds
- * arbitrary bytes, also of earlier messages. It counts for the queue's capacity from the beginning. Other senders are not held up: the
- * message follows the messages of its priority that were sent before the commit.
+ * arbitrary bytes, also of earlier messages. The reservation counts for the queue's capacity from the beginning. Other senders can send
+ * meanwhile: the message follows the messages of its priority that were sent before the commit.
  *
  * A call that waits for room ends at abs_timeout, a time of the clock CLOCK_REALTIME. With NULL the call waits without limit, or does
  * not wait if the handle has O_NONBLOCK. With a time that flag has no effect.
@@ -693,11 +691,11 @@ struct umsg_mq_lease {
     const void *data;
     /* The length of the message in bytes. */
     size_t len;
-    /* The time of the send, in nanoseconds since 1970, to a few milliseconds. */
+    /* The time of the send, in nanoseconds since 1970, accurate to a few milliseconds. */
     int64_t sent;
     /* Its priority. */
     unsigned int priority;
-    /* The number of deliveries as a lease, this time included: 1 the first time. */
+    /* The number of leases of the message, this one included: 1 for the first lease. */
     unsigned int deliveries;
     /* Process id of the sender. */
     pid_t pid;
@@ -927,7 +925,7 @@ struct umsg_mq_status {
  */
 int umsg_mq_status(umsg_mqd_t mqdes, struct umsg_mq_status *status, size_t size);
 
-/* ---- Looking at messages that stay in the queue ---- */
+/* ---- Peeking at messages, which stay in the queue ---- */
 
 /* A message that was peeked at. The program sets data and size, the call the other members. */
 struct umsg_mq_peeked {
@@ -950,10 +948,10 @@ struct umsg_mq_peeked {
 };
 
 /*
- * Looks at a message without receiving it.
+ * Copies a message without receiving it.
  *
- * n counts in the order of delivery, from 0: the message that the next receive would get. As many bytes of it as there
- * is room for are copied; len tells its whole length, so with a size of 0 the call tells what there is.
+ * n counts in order of delivery, and 0 is the message that the next receive would get. The call copies as many bytes as there is room
+ * for. len is the whole length of the message, so a call with a size of 0 returns only the length and the other members.
  *
  * Other processes that receive wait meanwhile, for a time in proportion to n: some nanoseconds a message. The message
  * may be gone when the call returns.
@@ -1091,13 +1089,12 @@ int umsg_mq_restore_into(umsg_mqd_t mqdes, int fd);
  * have it.
  *
  * Notes:
- * The process raises its signals itself, so it does not matter whether the sender may send it any. A thread of this library waits
- * for them, with all signals masked; it is started at the first registration, so that this call should not be the first of its kind in
- * a signal handler. It keeps the process from ending when the last other thread calls pthread_exit(3), and from what only a
- * process of one thread may do: unshare(2) with CLONE_NEWUSER, setns(2) into a user or mount namespace. SIGEV_NONE and signal 0
- * start none; what is to be done so is done before the first registration, or in a child made by fork(2). A message that this process
- * sends has raised the signal when the send returns. One of another process has so, too, unless the registered
- * process was stopped or got no processor for a second.
+ * The process raises its signals itself, so the sender needs no permission to send signals to it. A thread of this library waits for them,
+ * with all signals masked; it is started at the first registration, so that this call should not be the first of its kind in a signal
+ * handler. It keeps the process from ending when the last other thread calls pthread_exit(3), and from what only a process of one thread
+ * may do: unshare(2) with CLONE_NEWUSER, setns(2) into a user or mount namespace. SIGEV_NONE and signal 0 start none; what is to be done
+ * so is done before the first registration, or in a child made by fork(2). A message that this process sends has raised the signal when
+ * the send returns. One of another process has so, too, unless the registered process was stopped or got no processor for a second.
  *
  * A process with access to the queue can forge the notification: early, with any si_pid and si_uid. It can also suppress it.
  *
@@ -1113,8 +1110,8 @@ int umsg_mq_restore_into(umsg_mqd_t mqdes, int fd);
  * - EFAULT: notification is at an address that can't be read.
  * - EINVAL: sigev_notify is none of the three, sigev_signo is not from 0 to 64, or sigev_notify_function is NULL.
  * - ENOMEM: there is no memory, no thread can be started, or this queue has notified 1,032 processes that have not run since, being
- *   stopped. What this process itself has not come to never counts: if its functions are asked for faster than threads can be
- *   begun, the call waits for them, for a second at most.
+ *   stopped. Notifications that the calling process has not handled yet do not count. If its functions are to be called faster than
+ *   threads can be started, the call waits for them, for a second at most.
  *
  * If the process dies:
  * Its registration ends as soon as another process registers. If a sender dies after it has sent its message, another process notifies in
@@ -1175,10 +1172,10 @@ int umsg_mq_set_waiting(umsg_mqd_t mqdes, int waiting);
 #define UMSG_EDGES_ALL 2
 
 /*
- * Tells the descriptor of a queue, for poll(2), select(2) and epoll(7).
+ * Returns the descriptor of a queue, for poll(2), select(2) and epoll(7).
  *
- * It is readable (POLLIN) while there is a message, and writable (POLLOUT) while there is room, whatever the handle may do. All
- * processes that have it see the same state: it may be inherited over fork(2) and passed on.
+ * The descriptor is readable (POLLIN) while there is a message, and writable (POLLOUT) while there is room, regardless of the handle's
+ * access mode. All processes that have the descriptor see the same state. The descriptor may be inherited over fork(2) and passed on.
  *
  * edges selects the events of a poller with EPOLLET; it does not affect other pollers:
  *
@@ -1213,7 +1210,7 @@ int umsg_mq_set_waiting(umsg_mqd_t mqdes, int waiting);
  */
 int umsg_mq_pollfd(umsg_mqd_t mqdes, int edges);
 
-/* ---- System V queues: finding and making ---- */
+/* ---- System V queues: finding and creating ---- */
 
 /*
  * Finds the System V queue of a key, or creates one.
@@ -1224,8 +1221,8 @@ int umsg_mq_pollfd(umsg_mqd_t mqdes, int edges);
  *   whatever the umask: read is to receive, write to send.
  * - IPC_EXCL: with IPC_CREAT, fail if there is a queue of this key.
  *
- * With the key IPC_PRIVATE, which is 0, a new queue is made each time, which has no key. Of a queue that exists, the lowest nine
- * bits are permissions that the caller asks for.
+ * With the key IPC_PRIVATE, which is 0, each call creates a new queue without a key. For an existing queue, the lowest nine bits are the
+ * permissions that the caller requests.
  *
  * The queue belongs to the namespace that umsg_mq_open(3) describes, like the POSIX queues. The process's first call determines the
  * namespace for all later calls. The owner of the namespace sets its limits without privilege (umsg limits): the longest message,
@@ -1264,9 +1261,9 @@ int umsg_msgget(int key, int msgflg);
  *
  * msgp points to a long, the message's type, followed by the msgsz bytes of its text, as in the struct msgbuf of msgsnd(2). The
  * type is 1 or more; receivers select messages by it. If the queue has no room, the call waits; with IPC_NOWAIT in msgflg it fails.
- * There is room if the queue's messages have no more than msg_qbytes bytes with this one, and are fewer than that.
+ * There is room if, with this message, the queue has at most msg_qbytes bytes and at most msg_qbytes messages.
  *
- * A message of no bytes is one too. It is no cancellation point of pthread_cancel(3).
+ * A message may be empty. The function is no cancellation point of pthread_cancel(3).
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
@@ -1398,10 +1395,10 @@ ssize_t umsg_msg_timedreceive(int msqid,
                               int msgflg,
                               const struct timespec *abs_timeout);
 
-/* ---- System V queues: looking, changing and removing ---- */
+/* ---- System V queues: inspecting, changing and removing ---- */
 
 /*
- * Tells of System V queues, changes and removes them.
+ * Inspects, changes and removes System V queues.
  *
  * cmd is one of these, whose names are those of <sys/msg.h>:
  *
@@ -1410,14 +1407,14 @@ ssize_t umsg_msg_timedreceive(int msqid,
  *   room again.
  * - IPC_RMID: remove the queue with its messages. Waiting calls fail with EIDRM.
  * - IPC_INFO: write the limits to buf, which is a struct msginfo * then.
- * - MSG_INFO: the same with how many queues, messages and bytes there are.
- * - MSG_STAT: as IPC_STAT, for the queue whose index is msqid: with the indices from 0 to what MSG_INFO returns all queues
- *   can be listed.
- * - MSG_STAT_ANY: as MSG_STAT, whether the caller may read the queue or not.
+ * - MSG_INFO: the same, with the numbers of queues, messages and bytes.
+ * - MSG_STAT: as IPC_STAT, for the queue whose index is msqid. To list all queues, use the indices from 0 to the result of
+ *   MSG_INFO.
+ * - MSG_STAT_ANY: as MSG_STAT, without a check of the read permission.
  *
- * An owner may raise msg_qbytes up to the namespace's max_qbytes (umsg limits), 1 GiB unless set; the kernel's limit is
- * msgmnb. A queue that the caller may not read is listed with the rights of its file, and counts of 0. umsg_msg_status(3) tells
- * more than IPC_STAT.
+ * An owner may raise msg_qbytes up to the namespace's max_qbytes (umsg limits), 1 GiB unless set; the kernel's limit is msgmnb. A
+ * queue that the caller may not read is listed with the rights of its file, and counts of 0. umsg_msg_status(3) returns more than
+ * IPC_STAT.
  *
  * Return value:
  * For IPC_INFO and MSG_INFO the highest index of a queue, 0 if there is none; for MSG_STAT and MSG_STAT_ANY the
@@ -1436,7 +1433,7 @@ ssize_t umsg_msg_timedreceive(int msqid,
  *   that refuses such modes (umsg-limits(1)); or the file system can't give the queue's file such rights.
  *
  * If the process dies:
- * A change is made or is not. A removed queue is removed for all processes.
+ * The change was made, or was not made. A removed queue is removed for all processes.
  *
  * See also:
  * umsg_msg_status(3), umsg_msgget(3), umsg(1), msgctl(2)
@@ -1445,7 +1442,7 @@ int umsg_msgctl(int msqid, int cmd, struct msqid_ds *buf);
 
 /* ---- System V queues: sending several messages in one call ---- */
 
-/* A message of several. Sending reads data, len and mtype; receiving reads data and size, and sets len and mtype. */
+/* One of several messages. Sending reads data, len and mtype; receiving reads data and size, and sets len and mtype. */
 struct umsg_msg_message {
     /* The message's bytes, or the place to which a receive copies them; NULL if there are none. Sending does not change the bytes. */
     void *data;
@@ -1528,7 +1525,7 @@ int umsg_msg_send_batch(int msqid,
  *   MSG_EXCEPT; or tv_sec of abs_timeout is negative, or tv_nsec is not from 0 to 999,999,999.
  * - ENOMEM: the system has no memory left.
  * - ENOMSG: there is no such message, and msgflg has IPC_NOWAIT.
- * - ETIMEDOUT: the time came before a message that is wanted.
+ * - ETIMEDOUT: the deadline passed before a wanted message came.
  *
  * If the process dies:
  * Before the call returns: those messages are lost that were copied out already, the others are in the queue.
@@ -1593,7 +1590,7 @@ struct umsg_msg_lease {
  * - EMFILE: the process has 65,536 leases of System V queues.
  * - ENOMEM: the system has no memory left.
  * - ENOMSG: there is no such message, and msgflg has IPC_NOWAIT.
- * - ETIMEDOUT: the time came before a message that is wanted.
+ * - ETIMEDOUT: the deadline passed before a wanted message came.
  *
  * If the process dies:
  * The message goes back to its place in the queue. A call that finds no message or no room checks for dead holders; a blocked call checks
@@ -1685,7 +1682,7 @@ int umsg_msg_return(struct umsg_msg_lease *lease);
  */
 int umsg_msg_lease_limit(const struct umsg_msg_lease *lease, const struct timespec *time);
 
-/* ---- System V queues: looking at messages that stay ---- */
+/* ---- System V queues: peeking at messages ---- */
 
 /* A message of a System V queue that was peeked at. The program sets data and size, the call the other members. */
 struct umsg_msg_peeked {
@@ -1708,11 +1705,11 @@ struct umsg_msg_peeked {
 };
 
 /*
- * Looks at a message of a System V queue without receiving it.
+ * Copies a message of a System V queue without receiving it.
  *
- * n counts in the order of arrival, from 0: the oldest message. As many bytes of it as there is room for are copied; len tells
- * its whole length, so with a size of 0 the call tells what there is. Going on from one message to the next takes constant
- * time. The message may be gone when the call returns.
+ * n counts in order of arrival, and 0 is the oldest message. The call copies as many bytes as there is room for. len is the whole
+ * length of the message, so a call with a size of 0 returns only the length and the other members. A step from one message to the next
+ * takes constant time. The message may be gone when the call returns.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
@@ -1735,9 +1732,9 @@ struct umsg_msg_peeked {
  */
 int umsg_msg_peek(int msqid, size_t n, struct umsg_msg_peeked *peeked);
 
-/* ---- System V queues: which types there are ---- */
+/* ---- System V queues: the types of the queued messages ---- */
 
-/* A type of which messages are queued. */
+/* A type that has queued messages. */
 struct umsg_msg_type {
     /* The type. */
     long mtype;
@@ -1748,12 +1745,12 @@ struct umsg_msg_type {
 };
 
 /*
- * Tells of which types messages are queued in a System V queue, and how many of each.
+ * Lists the types of the messages in a System V queue, with the number of messages of each.
  *
  * Up to n types are written to types, the lowest first.
  *
  * Return value:
- * On success, how many types were written. On error, -1 with errno set to indicate the error.
+ * On success, the number of types that were written. On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * - EACCES: the queue's mode does not let the caller receive.
@@ -1827,7 +1824,7 @@ struct umsg_msg_status {
     uint64_t memory;
     /* Sends that found no room and waited. */
     uint64_t sends_blocked;
-    /* Receives that found no message that they wanted and waited. */
+    /* Receives that found no wanted message and waited. */
     uint64_t receives_blocked;
     /* Messages handed to a waiting receiver. */
     uint64_t handed_over;
@@ -1846,7 +1843,7 @@ struct umsg_msg_status {
 };
 
 /*
- * Tells all that can be said about a System V queue.
+ * Gets the complete status of a System V queue.
  *
  * Writes the status of the queue to status, with all counts of one instant. size is sizeof(struct umsg_msg_status): a program that
  * was compiled with an older umsg.h has a shorter structure, and gets the members that it knows. In a program that was compiled with a
@@ -1878,7 +1875,7 @@ int umsg_msg_status(int msqid, struct umsg_msg_status *status, size_t size);
  * Chooses how this process's calls on a System V queue wait.
  *
  * waiting is one of UMSG_WAITING_ADAPTIVE, UMSG_WAITING_BLOCKING and UMSG_WAITING_SPINNING, which umsg_mq_set_waiting(3)
- * describes. The choice counts from the next call on, for all threads of the process.
+ * describes. The choice applies from the next call on, to all threads of the process.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
@@ -1919,17 +1916,17 @@ int umsg_msg_forget_caller(void);
 /* ---- System V queues in event loops ---- */
 
 /*
- * Tells the descriptor of a System V queue, for poll(2), select(2) and epoll(7).
+ * Returns the descriptor of a System V queue, for poll(2), select(2) and epoll(7).
  *
- * It is readable (POLLIN) while the queue has a message of any type, and writable (POLLOUT) while it has room for a byte. After the
- * removal of the queue it is both, so that pollers detect the removal. To wait for messages of certain types while there are others, or for
- * more room than there is, poll with EPOLLET and choose edges.
+ * The descriptor is readable (POLLIN) while the queue has a message of any type, and writable (POLLOUT) while it has room for a byte.
+ * After the removal of the queue, the descriptor is both, so that pollers detect the removal. To wait for messages of certain types while
+ * there are others, or for more room than there is, poll with EPOLLET and choose edges.
  *
  * edges is one of UMSG_EDGES_CHANGES, UMSG_EDGES_MESSAGES and UMSG_EDGES_ALL, which umsg_mq_pollfd(3) describes, with what
  * each costs.
  *
- * The descriptor is the library's, one a queue and process, opened by the first call: it must not be read, written or closed. The
- * library closes it when it lets go of a queue that was removed.
+ * The descriptor belongs to the library, which opens one for each queue and process at the first call. The program must not read, write or
+ * close it. The library closes it when it detaches from a removed queue.
  *
  * Return value:
  * On success, the descriptor, the same each time. On error, -1 with errno set to indicate the error.
@@ -1953,10 +1950,10 @@ int umsg_msg_pollfd(int msqid, int edges);
 
 /* ---- Rings: making one ---- */
 
-/* As overflow of a ring that is created: there is none. */
+/* The value of overflow for a ring without overflow. */
 #define UMSG_RING_NO_OVERFLOW 4294967295
 
-/* As flags of a ring that is created: senders are refused until umsg_ring_enable. */
+/* The value of flags for a ring that refuses senders until umsg_ring_enable. */
 #define UMSG_RING_DISABLED 1
 
 /*
@@ -1993,7 +1990,7 @@ struct umsg_ring_options {
 };
 
 /*
- * Makes a ring, of which the caller is the one receiver.
+ * Creates a ring. The caller is its only receiver.
  *
  * Messages are posted to a ring by any number of threads and processes and received by its owner, the process that made it, in
  * order of arrival. options may be NULL, for the defaults.
@@ -2002,9 +1999,9 @@ struct umsg_ring_options {
  * namespace, as umsg_mq_open(3) describes; umsg_ring_free(3) removes the name. A new ring replaces a ring of that name whose owner has
  * died.
  *
- * One thread at a time receives. The ring is no descriptor; umsg_ring_descriptor(3) gives one to wait for. A program that
- * was compiled with an older umsg.h has a shorter structure, and the members that it does not know have their defaults. One that was
- * compiled with a newer umsg.h is refused if it uses a member that this version of the library does not know.
+ * One thread at a time receives. The ring is no descriptor; umsg_ring_descriptor(3) gives one to wait for. A program that was compiled
+ * with an older umsg.h has a shorter structure; the missing members have their defaults. If a program was compiled with a newer umsg.h
+ * and uses a member that this version of the library does not know, the call fails.
  *
  * Return value:
  * On success, the ring. On error, NULL with errno set to indicate the error.
@@ -2035,13 +2032,13 @@ struct umsg_ring_options {
  */
 struct umsg_ring *umsg_ring_create(const struct umsg_ring_options *options);
 
-/* ---- Rings: their senders, and the end of both ---- */
+/* ---- Rings: senders, and freeing rings and senders ---- */
 
 /*
  * Frees a ring, which closes it.
  *
- * Senders that have it are refused with EPIPE from now on; messages that were not received are lost. The name of a ring
- * that has one is free at once. A child made by fork(2) that frees its copy closes nothing.
+ * Senders that have it are refused with EPIPE from now on; messages that were not received are lost. The name of a named ring is free at
+ * once. A child made by fork(2) that frees its copy closes nothing.
  *
  * No other thread may use the ring any more, its descriptor, or the payloads of messages that it gave.
  *
@@ -2063,10 +2060,10 @@ int umsg_ring_free(struct umsg_ring *ring);
 /*
  * Makes a sender of a ring of this process.
  *
- * Threads may share a sender, and a child made by fork(2) may use those of its parent. The receiver tells the messages of one
- * from those of another by its number: umsg_ring_tag(3).
+ * Threads may share a sender, and a child made by fork(2) may use those of its parent. The receiver distinguishes senders by their
+ * numbers: umsg_ring_tag(3).
  *
- * It may be used, and has to be freed, whether the ring is still there or not.
+ * The sender may be used, and has to be freed, even after the ring was freed.
  *
  * Return value:
  * On success, the sender. On error, NULL with errno set to indicate the error.
@@ -2120,7 +2117,7 @@ struct umsg_ring_sender *umsg_ring_open(const char *name);
  * On success, a sender. On error, NULL with errno set to indicate the error.
  *
  * Errors:
- * Those of umsg_ring_open(3), and what else can be wrong with the directory:
+ * Those of umsg_ring_open(3), and these errors of the directory:
  *
  * - EFAULT: directory is at an address that can't be read.
  * - ELOOP, ENOTDIR: directory is a symbolic link or no directory.
@@ -2135,9 +2132,9 @@ struct umsg_ring_sender *umsg_ring_open(const char *name);
 struct umsg_ring_sender *umsg_ring_open_in(const char *directory, const char *name);
 
 /*
- * Makes another sender of the same ring, which the receiver tells from the first.
+ * Creates another sender of the same ring. The receiver distinguishes the two.
  *
- * The two are freed each for itself.
+ * Each of the two has to be freed.
  *
  * Return value:
  * On success, the new sender. On error, NULL with errno set to indicate the error.
@@ -2172,7 +2169,7 @@ struct umsg_ring_sender *umsg_ring_sender_clone(struct umsg_ring_sender *sender)
  */
 int umsg_ring_sender_free(struct umsg_ring_sender *sender);
 
-/* ---- Rings: taking a name away that a dead owner has left ---- */
+/* ---- Rings: removing the name of a dead owner's ring ---- */
 
 /*
  * Removes the name of a ring whose owner has died.
@@ -2210,7 +2207,7 @@ int umsg_ring_unlink(const char *name);
  * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * Those of umsg_ring_unlink(3), and what else can be wrong with the directory:
+ * Those of umsg_ring_unlink(3), and these errors of the directory:
  *
  * - EFAULT: directory is at an address that can't be read.
  * - ELOOP, ENOTDIR: directory is a symbolic link or no directory.
@@ -2233,13 +2230,13 @@ int umsg_ring_unlink_in(const char *directory, const char *name);
 struct umsg_ring_post {
     /* For the receiver. */
     uint64_t user_data;
-    /* For the receiver; in a message that brings a descriptor the receiver finds its number here. */
+    /* A value for the receiver. In a message with a descriptor, the receiver finds the descriptor's number here. */
     int32_t res;
-    /* For the receiver: all bits are the sender's. */
+    /* A value for the receiver. All bits are free for the sender's use. */
     uint32_t flags;
-    /* Bytes that go with it; NULL if there are none. They are copied. */
+    /* The payload, which is copied; NULL for none. */
     const void *payload;
-    /* The number of bytes. Up to 64 travel in the message itself. */
+    /* The length of the payload, in bytes. Up to 64 bytes lie in the message itself. */
     size_t len;
 };
 
@@ -2299,7 +2296,7 @@ int umsg_ring_try_send(struct umsg_ring_sender *sender, const struct umsg_ring_p
  * Sends a message to a ring, and waits for room until a deadline at most.
  *
  * As umsg_ring_send(3), but a call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL is no limit. If there is
- * room, the time does not matter.
+ * room, the call ignores the time.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
@@ -2322,7 +2319,7 @@ int umsg_ring_timedsend(struct umsg_ring_sender *sender,
                         const struct timespec *abs_timeout);
 
 /*
- * Sends a message to a ring if there is room, and else counts that it was dropped.
+ * Sends a message to a ring if there is room; otherwise drops and counts it.
  *
  * The count is dropped of umsg_ring_status(3).
  *
@@ -2341,14 +2338,14 @@ int umsg_ring_timedsend(struct umsg_ring_sender *sender,
 int umsg_ring_send_or_drop(struct umsg_ring_sender *sender, const struct umsg_ring_post *post);
 
 /*
- * Sends a message to a ring, and posts what came of it to another one.
+ * Sends a message to a ring, and posts the outcome to another ring.
  *
  * The other ring is usually the ring from which the sender receives. completion arrives there with res 0, or with the negative error
  * number of umsg_ring_send(3). flags is 0, or UMSG_RING_NOWAIT for a call that does not wait for room. A call that waits ends at
  * abs_timeout, a time of the clock CLOCK_REALTIME; NULL is no limit. It never waits for room in the other ring.
  *
  * Return value:
- * On success, 0: the completion was posted, and tells the fate of the message. On error, -1 with errno set to indicate the error.
+ * On success, 0: the completion was posted, and has the outcome of the message. On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * Those of umsg_ring_try_send(3) for own; and these, before anything is sent:
@@ -2446,8 +2443,8 @@ int umsg_ring_send_fd(struct umsg_ring_sender *sender,
 /*
  * Passes a descriptor to a ring's receiver without a message.
  *
- * The receiver is not woken. It takes the descriptor by umsg_ring_take_fd(3) with the ticket that is returned, which the sender
- * tells it, in a message for example. The sender keeps fd, and may close it when the call has returned.
+ * The receiver is not woken. The sender passes the returned ticket to the receiver, for example in a message. The receiver takes the
+ * descriptor by umsg_ring_take_fd(3) with this ticket. The sender keeps fd, and may close it when the call has returned.
  *
  * Return value:
  * On success, the ticket. Each descriptor of the ring has its own; the first one is 0. On error, -1 with errno set to
@@ -2472,7 +2469,7 @@ int umsg_ring_pass_fd(struct umsg_ring_sender *sender, int fd);
 /*
  * Takes a descriptor that came without a message.
  *
- * ticket is what umsg_ring_pass_fd(3) returned to the sender. The descriptor has FD_CLOEXEC set, and is the caller's to close.
+ * ticket is the value that umsg_ring_pass_fd(3) returned to the sender. The descriptor has FD_CLOEXEC set. The caller has to close it.
  *
  * Return value:
  * On success, the descriptor. On error, -1 with errno set to indicate the error.
@@ -2496,19 +2493,19 @@ int umsg_ring_take_fd(struct umsg_ring *ring, int ticket);
 struct umsg_ring_message {
     /* As sent. */
     uint64_t user_data;
-    /* As sent; of a message that brings a descriptor: the same as fd, or -EBADF if it did not come. */
+    /* The value that the sender gave. In a message with a descriptor: the same as fd, or -EBADF if the descriptor did not arrive. */
     int32_t res;
     /* As sent. */
     uint32_t flags;
-    /* Its bytes, until the next call that receives from the ring; never NULL. */
+    /* The bytes of the message, valid until the next call that receives from the ring; never NULL. */
     const void *payload;
     /* The number of bytes. */
     size_t len;
     /* Process id of the sender. */
     uint32_t pid;
-    /* The sender's number, unlike that of any other sender of the ring. */
+    /* The sender's number, which is unique among the senders of the ring. */
     uint32_t index;
-    /* The descriptor that it brings, which is the receiver's to close and has FD_CLOEXEC set; -1 for none. */
+    /* The descriptor of the message, which the receiver has to close. It has FD_CLOEXEC set. -1 for a message without a descriptor. */
     int32_t fd;
     /* Set to 0. */
     uint32_t reserved;
@@ -2567,8 +2564,8 @@ int umsg_ring_try_receive(struct umsg_ring *ring, struct umsg_ring_message *mess
 /*
  * Receives the next message of a ring, and waits for it until a deadline at most.
  *
- * As umsg_ring_receive(3), but a call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL is no limit. If there is
- * a message, the time does not matter.
+ * As umsg_ring_receive(3), but a call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL is no limit. If there
+ * is a message, the call ignores the time.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
@@ -2661,7 +2658,7 @@ ssize_t umsg_ring_receive_batch(struct umsg_ring *ring,
  * CLOCK_REALTIME. NULL is no limit; with a time in the past the call only checks.
  *
  * Return value:
- * On success, the number of messages known without asking senders: at_least or more. On error, -1 with errno set to indicate the error.
+ * On success, the number of messages that the receiver knows: at_least or more. On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * - EBADF: ring is NULL, or no address.
@@ -2682,12 +2679,12 @@ ssize_t umsg_ring_receive_batch(struct umsg_ring *ring,
 ssize_t umsg_ring_wait(struct umsg_ring *ring, size_t at_least, const struct timespec *abs_timeout);
 
 /*
- * Tells the descriptor of a ring, for poll(2), epoll(7) and io_uring(7).
+ * Returns the descriptor of a ring, for poll(2), epoll(7) and io_uring(7).
  *
- * It is readable while there are messages, and from the first call on an empty ring has a sender make it so. It stays readable until
- * umsg_ring_try_receive(3), umsg_ring_receive_batch(3) or umsg_ring_drain(3) has found the ring empty. A program that polls
- * with EPOLLET repeats one of these calls until it reports an empty ring: by EAGAIN, or by 0. Otherwise messages may remain
- * without a further edge, such as those that came while umsg_ring_drain(3) ran.
+ * The descriptor is readable while there are messages. From the first call of this function on, a sender makes the descriptor of an empty
+ * ring readable. It stays readable until umsg_ring_try_receive(3), umsg_ring_receive_batch(3) or umsg_ring_drain(3) has found the ring
+ * empty. A program that polls with EPOLLET repeats one of these calls until it reports an empty ring: by EAGAIN, or by 0. Otherwise
+ * messages may remain without a further edge, such as those that came while umsg_ring_drain(3) ran.
  *
  * The descriptor is the ring's: it must not be read, written or closed.
  *
@@ -2732,13 +2729,13 @@ int umsg_ring_set_waiting(struct umsg_ring *ring, int waiting);
 
 /* ---- Rings: the senders that the receiver accepts ---- */
 
-/* A function that says whether messages of a sender are wanted, by other than 0. It is called by calls that receive. */
+/* A function that decides whether messages of a sender are wanted: it returns 0 for unwanted ones. Calls that receive call it. */
 typedef int (*umsg_ring_filter)(uint32_t pid, uint32_t index, void *argument);
 
 /*
- * Lets senders in, of a ring that was created with UMSG_RING_DISABLED.
+ * Enables a ring that was created with UMSG_RING_DISABLED: it accepts senders from now on.
  *
- * Senders that the ring admits see the caller's earlier writes. A ring that is enabled or closed stays so.
+ * Senders that the ring admits see the caller's earlier writes. An enabled or closed ring stays unchanged.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
@@ -2781,9 +2778,9 @@ int umsg_ring_close(struct umsg_ring *ring);
 /*
  * Chooses the users whose messages a ring's receiver gets.
  *
- * From now on accept is called with the sender of each message that is met, and with argument; where it returns 0, the
- * message is dropped and counted: umsg_ring_refused(3). Before, it counts as one that is there. NULL lets all in again. accept must
- * return, and must not receive from the ring; any thread that receives calls it.
+ * From now on, each receive calls accept with the sender of each message and with argument. If accept returns 0, the message is
+ * dropped and counted: umsg_ring_refused(3). Before the receive, such a message counts as present. NULL accepts all senders again.
+ * accept must return, and must not receive from the ring. Any thread that receives calls it.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
@@ -2822,7 +2819,7 @@ int umsg_ring_accept_only(struct umsg_ring *ring, umsg_ring_filter accept, void 
  */
 int64_t umsg_ring_refused(struct umsg_ring *ring);
 
-/* ---- Rings: what one says of itself ---- */
+/* ---- Rings: the status of a ring ---- */
 
 /* The status of a ring, without its messages. Counts begin with the creation of the ring. */
 struct umsg_ring_status {
@@ -2840,7 +2837,7 @@ struct umsg_ring_status {
     uint32_t owner;
     /* 1 if that process lives, as far as is known; else 0. */
     uint32_t owner_alive;
-    /* 1 if senders are let in, else 0. */
+    /* 1 if the ring accepts senders, else 0. */
     uint32_t enabled;
     /* 1 if the ring was closed, else 0. */
     uint32_t closed;
@@ -2864,7 +2861,7 @@ struct umsg_ring_status {
     uint64_t spun;
     /* The time that the receiver spun, in nanoseconds: CPU time, unless others ran in its place. */
     uint64_t time_spun;
-    /* The time that the receiver slept, in nanoseconds: that takes no CPU time but some microseconds each time. */
+    /* The time that the receiver slept, in nanoseconds. Each sleep costs some microseconds of CPU time. */
     uint64_t time_asleep;
     /* Repairs after a process died in the middle of a call. */
     uint64_t repairs;
@@ -2881,11 +2878,11 @@ struct umsg_ring_tag {
 };
 
 /*
- * Tells all that can be said about a ring.
+ * Gets the complete status of a ring.
  *
  * size is sizeof(struct umsg_ring_status): a program that was compiled with an older umsg.h has a shorter structure, and gets the
- * members that it knows. In a program that was compiled with a newer umsg.h, the members that this library does not know are set to 0. It
- * may be called while another thread receives.
+ * members that it knows. In a program that was compiled with a newer umsg.h, the members that this library does not know are set to 0.
+ * The function may be called while another thread receives.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
@@ -2903,7 +2900,7 @@ struct umsg_ring_tag {
 int umsg_ring_status(struct umsg_ring *ring, struct umsg_ring_status *status, size_t size);
 
 /*
- * Tells all that can be said about the ring of a sender.
+ * Gets the complete status of the ring of a sender.
  *
  * As umsg_ring_status(3).
  *
@@ -2925,7 +2922,7 @@ int umsg_ring_sender_status(struct umsg_ring_sender *sender,
                             size_t size);
 
 /*
- * Tells how the receiver of a ring tells a sender from others.
+ * Gets the tag by which the receiver of a ring identifies a sender.
  *
  * tag gets the members pid and index of each message that the calling process sends by sender.
  *
@@ -3003,7 +3000,7 @@ int umsg_catch_truncation(void);
 /* ---- Errors: errno gives the kind, and a text gives the cause ---- */
 
 /*
- * Says why the calling thread's last failed call failed.
+ * Returns the reason why the calling thread's last failed call failed.
  *
  * errno names the kind of error, and the manual page lists its possible causes. This text states the cause of this error, with names and
  * numbers: which limit, which directory, and what to do. The text is in English and has no full stop or line feed at its end. A call that

@@ -10,7 +10,7 @@ use crate::pointer;
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct umsg_mq_attr {
-    /// 0 or O_NONBLOCK: belongs to the handle, not to the queue.
+    /// 0 or O_NONBLOCK. The flag belongs to the handle, not to the queue.
     pub mq_flags: c_long,
     /// The maximum number of messages in the queue.
     pub mq_maxmsg: c_long,
@@ -24,7 +24,7 @@ pub struct umsg_mq_attr {
 
 /// Gets the attributes of a queue.
 ///
-/// Writes to `attr` how many messages the queue may hold and holds, how long a message may be, and whether the handle has
+/// Writes to `attr` the maximum and the present number of messages, the maximum length of a message, and whether the handle has
 /// `O_NONBLOCK`.
 ///
 /// # Return value
@@ -55,8 +55,8 @@ pub unsafe extern "C" fn umsg_mq_getattr(mqdes: umsg_mqd_t, attr: *mut umsg_mq_a
 /// `mq_flags` of `newattr` is 0 or `O_NONBLOCK`; its other members are ignored. Unless `oldattr` is NULL, the attributes
 /// before the change are written to it, as by umsg_mq_getattr(3). If `newattr` is NULL, nothing is changed.
 ///
-/// The flag is the handle's: it counts for all threads that use it, and for the processes that inherited the handle over
-/// fork(2), but not for other handles of the same queue.
+/// The flag belongs to the handle. It applies to all threads that use the handle, and to processes that inherited the handle over fork(2),
+/// but not to other handles of the same queue.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.
@@ -67,7 +67,7 @@ pub unsafe extern "C" fn umsg_mq_getattr(mqdes: umsg_mqd_t, attr: *mut umsg_mq_a
 /// - `EINVAL`: `mq_flags` has other bits than `O_NONBLOCK`.
 ///
 /// # If the process dies
-/// The flag stays as it is for those that inherited the handle.
+/// The flag keeps its value for processes that inherited the handle.
 ///
 /// # See also
 /// umsg_mq_getattr(3), umsg_mq_open(3), mq_setattr(3)
@@ -95,7 +95,7 @@ pub unsafe extern "C" fn umsg_mq_setattr(
     answer(set())
 }
 
-/// Returns whether the attributes say O_NONBLOCK; they may say nothing else.
+/// Returns whether the attributes have O_NONBLOCK. Refuses other flags.
 fn nonblocking(attributes: umsg_mq_attr) -> Result<bool, Failure> {
     const O_NONBLOCK: c_long = libc::O_NONBLOCK as c_long;
     match attributes.mq_flags {

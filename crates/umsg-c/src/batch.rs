@@ -11,8 +11,7 @@ use crate::handle::{self, Held, umsg_mqd_t};
 use crate::messages::Messages;
 use crate::time;
 
-/// A message of several. Sending reads `data`, `len` and `priority`; receiving reads `data` and `size`, and sets `len` and
-/// `priority`.
+/// One of several messages. Sending reads `data`, `len` and `priority`; receiving reads `data` and `size`, and sets `len` and `priority`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct umsg_mq_message {
@@ -29,8 +28,8 @@ pub struct umsg_mq_message {
 /// Sends several messages as one: all of them or none.
 ///
 /// A receiver finds all of the `n` messages at once. The call takes one lock and makes at most one round of wake-ups. The messages are
-/// delivered by priority, those of one priority in the given order. If the queue has no room for all of them, the call waits; a batch that
-/// waits has its place among the blocked senders, and while it is first, the room that there is is kept for it.
+/// delivered by priority, those of one priority in the given order. If the queue has no room for all of them, the call waits. A waiting
+/// batch has its place among the blocked senders. While the batch is first, the free room is kept for it.
 ///
 /// A call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`. With NULL the call waits without limit, or does not wait
 /// if the handle has `O_NONBLOCK`. With a time that flag has no effect. The messages must not change during the call.

@@ -102,7 +102,7 @@ impl Failure {
     }
 }
 
-/// The calling thread's last failure, and its text once that was asked for.
+/// The calling thread's last failure, and its text after the first request for the text.
 struct Last {
     failure: Option<Failure>,
     text: CString,
@@ -128,7 +128,7 @@ pub(crate) fn answer<T: From<i8>>(result: Result<T, Failure>) -> T {
 #[cold]
 pub(crate) fn fail(failure: Failure) {
     let errno = failure.errno();
-    // Where a signal handler interrupted this very store, or the thread is ending, errno alone has to do.
+    // If a signal handler interrupted this store, or the thread is ending, only errno is set.
     let _ = LAST.try_with(|last| {
         if let Ok(mut last) = last.try_borrow_mut() {
             last.failure = Some(failure);
@@ -138,7 +138,7 @@ pub(crate) fn fail(failure: Failure) {
     unsafe { *libc::__errno_location() = errno };
 }
 
-/// Says why the calling thread's last failed call failed.
+/// Returns the reason why the calling thread's last failed call failed.
 ///
 /// errno names the kind of error, and the manual page lists its possible causes. This text states the cause of this error, with names and
 /// numbers: which limit, which directory, and what to do. The text is in English and has no full stop or line feed at its end. A call that

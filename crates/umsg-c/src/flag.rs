@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 const WORDS: usize = 1024;
 const PAGE_BYTES: usize = WORDS * size_of::<AtomicU32>();
 
-/// The page from which the next word is taken. Never waited for: see `Flag::new`.
+/// The page from which the next word is taken. No thread waits for its lock: see `Flag::new`.
 static CURRENT: Mutex<Option<Arc<Page>>> = Mutex::new(None);
 
 pub(crate) struct Flag {
@@ -23,14 +23,14 @@ impl Flag {
     /// A new flag.
     ///
     /// # Errors
-    /// If there is no memory for it.
+    /// If there is no memory for the flag.
     pub(crate) fn new(value: bool) -> io::Result<Flag> {
         let flag = match CURRENT.try_lock() {
             Ok(mut current) => match current.as_ref().and_then(Page::take_word) {
                 Some(flag) => flag,
                 None => current.insert(Page::map()?).first_word()?,
             },
-            // Another thread is at it, or was when this process was forked.
+            // Another thread holds the lock, or held it when this process was forked.
             Err(_) => Page::map()?.first_word()?,
         };
         flag.set(value);
@@ -39,7 +39,7 @@ impl Flag {
 
     #[inline(always)]
     pub(crate) fn get(&self) -> bool {
-        // Relaxed: the flag hands nothing over.
+        // Relaxed: the flag publishes no other data.
         self.page.words()[self.word].load(Ordering::Relaxed) != 0
     }
 
@@ -84,7 +84,7 @@ impl Page {
 
     /// The next word, if one is left.
     fn take_word(self: &Arc<Page>) -> Option<Flag> {
-        // Relaxed: only the number matters. The count may go beyond the end; each process stops to ask then.
+        // Relaxed: only the number matters. The count may exceed the number of words. Then each process takes another page.
         let word = self.words()[0].fetch_add(1, Ordering::Relaxed) as usize + 1;
         (word < WORDS).then(|| Flag {
             page: Arc::clone(self),

@@ -1,6 +1,6 @@
 //! Handles of open queues.
 
-// A handle is no address, though its type is a pointer's: a number of `handles` and a mark.
+// A handle has the type of a pointer, but is not an address: it consists of a number of `handles` and a mark.
 //
 // ```text
 //  63               32 31      20 19         4 3   0
@@ -23,16 +23,16 @@ pub struct umsg_mq {
     opaque: [u8; 0],
 }
 
-/// A handle of an open queue; `(umsg_mqd_t)-1` is none. Threads may share it. A child made by fork(2) has those of
-/// its parent.
+/// A handle of an open queue; `(umsg_mqd_t)-1` is no handle. Threads may share a handle. A child made by fork(2) has the handles of its
+/// parent.
 pub type umsg_mqd_t = *mut umsg_mq;
 
 /// The object of a handle.
 pub(crate) struct Open {
     pub(crate) queue: Queue,
-    /// The name that it was opened by, with its slash.
+    /// The name by which the queue was opened, with its slash.
     pub(crate) name: OsString,
-    /// Most bytes in a message; never changes.
+    /// The maximum length of a message, in bytes. It never changes.
     pub(crate) message_size: usize,
     /// True if it was opened for receiving.
     pub(crate) can_receive: bool,
@@ -74,7 +74,7 @@ pub(crate) fn enter(open: Open) -> Result<umsg_mqd_t, Failure> {
     Ok(handle_of(number))
 }
 
-/// The queue of a handle; it stays open until the result is dropped, whichever thread closes it meanwhile.
+/// Returns the queue of a handle. The queue stays open until the result is dropped, even if another thread closes the handle meanwhile.
 #[inline(always)]
 pub(crate) fn hold(mqdes: umsg_mqd_t) -> Result<Held, Failure> {
     QUEUES.get(number_of(mqdes)?).ok_or(Failure::NotOpen)
@@ -101,7 +101,7 @@ mod tests {
     use umsg::Namespace;
     use umsg::posix::OpenOptions;
 
-    /// A queue in its own directory, which tells how often it is mapped.
+    /// A queue in its own directory, for counting its mappings.
     struct Home(TempDir);
 
     impl Home {
@@ -210,7 +210,7 @@ mod tests {
         assert!(home.gets_unmapped());
     }
 
-    /// Threads that use the present handle, while another one closes and opens.
+    /// Threads that use the present handle while another thread closes and opens the queue.
     #[test]
     fn nothing_is_unmapped_under_a_call_and_nothing_stays_mapped() {
         const USERS: usize = 3;

@@ -1,8 +1,8 @@
 //! The numbers by which a program names the things that the library keeps for it: open queues, leases, reservations.
 //!
 //! A number is a place in a table and a generation. The generation comes from a counter of the table and is stored with the thing. So an
-//! invented number, or one that has ended, leads nowhere until the table has kept 2^32 further things. Threads use and end things at the
-//! same time; a thing is dropped after its number has ended and its last use is over. Hazard pointers record the things in use
+//! invalid number, or a number that has ended, finds nothing until the table has kept 2^32 further things. One thread may use a thing while
+//! another ends it. A thing is dropped after its number has ended and its last use is over. Hazard pointers record the things in use
 //! (`umsg_shm::reclaim`), so no step takes a lock, and a use costs no locked instruction.
 
 use std::ops::Deref;
@@ -37,7 +37,7 @@ pub(crate) struct Number {
     pub(crate) generation: u32,
 }
 
-/// Both in one word. No number that [`Handles::put`] returned is 0.
+/// The place and the generation, in one word. [`Handles::put`] never returns 0.
 impl From<Number> for u64 {
     fn from(number: Number) -> u64 {
         u64::from(number.generation) << 32 | u64::from(number.place)
@@ -94,7 +94,7 @@ impl<T: Send + Sync> Handles<T> {
         }
     }
 
-    /// Uses a thing for the time of a call: it exists until the result is dropped, whichever thread ends its number meanwhile.
+    /// Uses a thing for the time of a call. The thing exists until the result is dropped, even if another thread ends its number meanwhile.
     #[inline(always)]
     pub(crate) fn get(&'static self, number: Number) -> Option<Kept<T>> {
         self.checked(number, self.link(number)?.hold()?)
@@ -105,7 +105,7 @@ impl<T: Send + Sync> Handles<T> {
         self.checked(number, self.link(number)?.hold_counted()?)
     }
 
-    /// Ends a number; false if it leads nowhere. Its thing is dropped when its last use ends.
+    /// Ends a number. Returns false if the number is invalid. The thing is dropped when its last use ends.
     pub(crate) fn end(&'static self, number: Number) -> bool {
         let (Some(link), Some(kept)) = (self.link(number), self.get(number)) else {
             return false;
@@ -128,7 +128,7 @@ impl<T: Send + Sync> Handles<T> {
 pub(crate) struct Kept<T: Send + Sync + 'static>(Held<Entry<T>>);
 
 impl<T: Send + Sync> Kept<T> {
-    /// The thing with a lifetime that the compiler does not check.
+    /// Returns the thing with a lifetime that the compiler does not check.
     ///
     /// # Safety
     /// The result, and everything derived from it, must not outlive this value.

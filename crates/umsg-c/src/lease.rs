@@ -19,11 +19,11 @@ pub struct umsg_mq_lease {
     pub data: *const c_void,
     /// The length of the message in bytes.
     pub len: size_t,
-    /// The time of the send, in nanoseconds since 1970, to a few milliseconds.
+    /// The time of the send, in nanoseconds since 1970, accurate to a few milliseconds.
     pub sent: i64,
     /// Its priority.
     pub priority: c_uint,
-    /// The number of deliveries as a lease, this time included: 1 the first time.
+    /// The number of leases of the message, this one included: 1 for the first lease.
     pub deliveries: c_uint,
     /// Process id of the sender.
     pub pid: pid_t,

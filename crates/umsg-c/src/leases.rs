@@ -11,7 +11,7 @@ use crate::error::{Failure, answer};
 use crate::handles::Handles;
 use crate::{pointer, time};
 
-/// A lease and the use of its queue, which lasts as long.
+/// A lease, and the use of its queue, which lasts as long as the lease.
 pub(crate) struct Leased<L, Q> {
     lease: L,
     /// Dropped after the lease.
@@ -68,7 +68,7 @@ pub(crate) unsafe fn end<D: Described>(
         let number = (*id).into();
         let result = end(&D::all().get(number).ok_or(NO_LEASE)?.lease);
         if result != Err(LeaseError::Queue(QueueError::WouldDeadlock)) {
-            // In vain for the second of two threads that end it at the same time.
+            // If two threads end the lease at the same time, this fails for the second.
             D::all().end(number);
             (*data, *id) = (std::ptr::null(), 0);
             // SAFETY: by this function's contract.

@@ -10,10 +10,10 @@
 //! | those of rings | `ring` |
 //! | handle → queue | `handle` |
 //! | leases, arrays of messages: what both kinds of queues share | `leases`, `messages` |
-//! | what a program has a number of: queues, leases, reservations | `handles` |
+//! | the numbers of a program's queues, leases and reservations | `handles` |
 //! | O_NONBLOCK, shared over fork | `flag` |
 //! | errno and the text of the last error | `error` |
-//! | what a program hands in: addresses, times | `pointer`, `time` |
+//! | the arguments of a program: addresses, times | `pointer`, `time` |
 //!
 //! A handle is a number in the form of a pointer, which the library never follows, so a program may pass any value. The ends of rings are
 //! addresses, see `ring`. The library refuses other pointers that can't be addresses of a program (NULL, small numbers, the kernel's half),

@@ -28,13 +28,12 @@ use crate::pointer;
 /// have it.
 ///
 /// # Notes
-/// The process raises its signals itself, so it does not matter whether the sender may send it any. A thread of this library waits
-/// for them, with all signals masked; it is started at the first registration, so that this call should not be the first of its kind in
-/// a signal handler. It keeps the process from ending when the last other thread calls pthread_exit(3), and from what only a
-/// process of one thread may do: unshare(2) with CLONE_NEWUSER, setns(2) into a user or mount namespace. `SIGEV_NONE` and signal 0
-/// start none; what is to be done so is done before the first registration, or in a child made by fork(2). A message that this process
-/// sends has raised the signal when the send returns. One of another process has so, too, unless the registered
-/// process was stopped or got no processor for a second.
+/// The process raises its signals itself, so the sender needs no permission to send signals to it. A thread of this library waits for them,
+/// with all signals masked; it is started at the first registration, so that this call should not be the first of its kind in a signal
+/// handler. It keeps the process from ending when the last other thread calls pthread_exit(3), and from what only a process of one thread
+/// may do: unshare(2) with CLONE_NEWUSER, setns(2) into a user or mount namespace. `SIGEV_NONE` and signal 0 start none; what is to be done
+/// so is done before the first registration, or in a child made by fork(2). A message that this process sends has raised the signal when
+/// the send returns. One of another process has so, too, unless the registered process was stopped or got no processor for a second.
 ///
 /// A process with access to the queue can forge the notification: early, with any `si_pid` and `si_uid`. It can also suppress it.
 ///
@@ -50,8 +49,8 @@ use crate::pointer;
 /// - `EFAULT`: `notification` is at an address that can't be read.
 /// - `EINVAL`: `sigev_notify` is none of the three, `sigev_signo` is not from 0 to 64, or `sigev_notify_function` is NULL.
 /// - `ENOMEM`: there is no memory, no thread can be started, or this queue has notified 1,032 processes that have not run since, being
-///   stopped. What this process itself has not come to never counts: if its functions are asked for faster than threads can be
-///   begun, the call waits for them, for a second at most.
+///   stopped. Notifications that the calling process has not handled yet do not count. If its functions are to be called faster than
+///   threads can be started, the call waits for them, for a second at most.
 ///
 /// # If the process dies
 /// Its registration ends as soon as another process registers. If a sender dies after it has sent its message, another process notifies in

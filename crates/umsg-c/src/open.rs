@@ -21,10 +21,9 @@ const NO_QUEUE: umsg_mqd_t = std::ptr::without_provenance_mut(usize::MAX);
 /// `name` is a slash and up to 255 bytes. `oflag` is one of `O_RDONLY` (to receive), `O_WRONLY` (to send) and `O_RDWR`,
 /// with any of these:
 ///
-/// - `O_CREAT`: create the queue if there is none of this name. Two further arguments follow: `mode_t mode`, the
-///   permission bits before the umask, and `const struct umsg_mq_attr *attr`, of which `mq_maxmsg` and
-///   `mq_msgsize` count; with NULL the queue gets the defaults of the namespace: 10 messages of 8192 bytes unless changed.
-///   An existing queue keeps its attributes.
+/// - `O_CREAT`: create the queue if there is none of this name. Two further arguments follow: `mode_t mode`, the permission bits before the
+///   umask, and `const struct umsg_mq_attr *attr`, whose members `mq_maxmsg` and `mq_msgsize` are used. With NULL the queue gets the
+///   defaults of the namespace: 10 messages of 8192 bytes unless changed. An existing queue keeps its attributes.
 /// - `O_EXCL`: with `O_CREAT`, fail if there is a queue of this name.
 /// - `O_NONBLOCK`: calls on the handle fail with `EAGAIN` where they would wait.
 ///
@@ -69,7 +68,7 @@ const NO_QUEUE: umsg_mqd_t = std::ptr::without_provenance_mut(usize::MAX);
 ///
 /// # See also
 /// umsg_mq_close(3), umsg_mq_open_with(3), umsg_mq_unlink(3), umsg(1), mq_open(3), mq_overview(7)
-// On x86-64 and aarch64 integer arguments of a variadic function are passed as those of any other.
+// On x86-64 and aarch64, a variadic function gets its integer arguments in the same places as any other function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn umsg_mq_open(
     name: *const c_char,
@@ -88,7 +87,7 @@ pub unsafe extern "C" fn umsg_mq_open(
         };
         let mut options = options_for(oflag, if creates { mode } else { 0 });
         if let Some(attributes) = attributes {
-            // A value that is no count becomes a count that no queue can have. Only a creation checks it.
+            // An invalid value becomes a number that no queue can have. Only a creation checks it.
             options.max_messages(u32::try_from(attributes.mq_maxmsg).unwrap_or(0));
             options.message_size(u32::try_from(attributes.mq_msgsize).unwrap_or(0));
         }
@@ -100,8 +99,8 @@ pub unsafe extern "C" fn umsg_mq_open(
 /// Closes a handle.
 ///
 /// The queue and its messages stay. Calls of other threads that use the handle continue. The queue's memory is unmapped when the last of
-/// them returns. A registration of the process by umsg_mq_notify(3) ends, whichever handle it was made with. In a child made by fork(2) the
-/// parent's registration stays.
+/// them returns. A registration of the process by umsg_mq_notify(3) ends, even if it was made with another handle. In a child made by
+/// fork(2) the parent's registration stays.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.
@@ -126,8 +125,8 @@ pub extern "C" fn umsg_mq_close(mqdes: umsg_mqd_t) -> c_int {
 
 /// Removes a queue's name.
 ///
-/// The name is free at once; the queue lives on until the last process that has it open closes it. Only its
-/// owner and root may remove it.
+/// The name is free at once. The queue exists until the last process that has it open closes it. Only the queue's owner and root may remove
+/// the name.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.
@@ -166,7 +165,7 @@ pub unsafe extern "C" fn umsg_mq_unlink(name: *const c_char) -> c_int {
 /// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// Those of umsg_mq_unlink(3), and what else can be wrong with the directory:
+/// Those of umsg_mq_unlink(3), and these errors of the directory:
 ///
 /// - `EFAULT`: `directory` is at an address that can't be read.
 /// - `ELOOP`, `ENOTDIR`: `directory` is a symbolic link or no directory.

@@ -1,4 +1,4 @@
-//! Opening with more than POSIX knows.
+//! Opening with options that POSIX lacks.
 
 use std::ffi::{c_char, c_int};
 use std::time::Duration;
@@ -57,26 +57,26 @@ pub struct umsg_mq_options {
 /// flag the queue stays until umsg_mq_unlink(3).
 pub const UMSG_REMOVE_ON_LAST_CLOSE: c_int = 1;
 
-/// The send waits for room, unless it must not block, as in the kernel's queues.
+/// The send waits for room, as in the kernel's queues. A send that must not block fails.
 pub const UMSG_ON_FULL_BLOCK: c_int = 0;
 /// The send fails with EAGAIN, like a send that must not block.
 pub const UMSG_ON_FULL_FAIL: c_int = 1;
-/// It drops the oldest message of the lowest priority, which may be the new one if all that are queued have a higher one.
+/// The send drops the oldest message of the lowest priority. If all queued messages have a higher priority than the new message, the new
+/// message is dropped.
 pub const UMSG_ON_FULL_DROP_OLDEST: c_int = 2;
 
 /// The size of the first version.
 const LEAST: size_t = 56;
-/// No version will be longer: a page, as for the kernel's structures of this kind.
+/// The maximum size of any version: a page, as for the kernel's structures of this kind.
 const MOST: size_t = 4096;
 
 /// Opens a queue, or creates it, with options that POSIX does not have.
 ///
-/// `name` and `oflag` are those of umsg_mq_open(3), and `mode` is its third argument, which counts only with
-/// `O_CREAT`. `options` may be NULL, for the defaults.
+/// `name` and `oflag` are those of umsg_mq_open(3), and `mode` is its third argument, which is used only with `O_CREAT`. `options` may be
+/// NULL, for the defaults.
 ///
-/// A program that was compiled with an older `umsg.h` has a shorter structure, and the members that it does not know
-/// have their defaults. One that was compiled with a newer `umsg.h` is refused if it uses a member that this version of
-/// the library does not know.
+/// A program that was compiled with an older `umsg.h` has a shorter structure; the missing members have their defaults. If a program was
+/// compiled with a newer `umsg.h` and uses a member that this version of the library does not know, the call fails.
 ///
 /// # Return value
 /// On success, a handle. On error, `(umsg_mqd_t)-1` with errno set to indicate the error.
@@ -184,7 +184,7 @@ fn on_full(number: c_int) -> Result<OnFull, Failure> {
     }
 }
 
-/// The options, as far as the program knows them, with defaults for the rest.
+/// Returns the options that the program knows, and defaults for the rest.
 ///
 /// # Safety
 /// `options` is NULL, or a structure as long as its first member says, or an address that a pointer check refuses.

@@ -1,4 +1,4 @@
-//! Looking at messages that stay in the queue.
+//! Peeking at messages, which stay in the queue.
 
 use std::ffi::{c_int, c_uint, c_void};
 
@@ -32,10 +32,10 @@ pub struct umsg_mq_peeked {
     pub reserved: [u32; 5],
 }
 
-/// Looks at a message without receiving it.
+/// Copies a message without receiving it.
 ///
-/// `n` counts in the order of delivery, from 0: the message that the next receive would get. As many bytes of it as there
-/// is room for are copied; `len` tells its whole length, so with a `size` of 0 the call tells what there is.
+/// `n` counts in order of delivery, and 0 is the message that the next receive would get. The call copies as many bytes as there is room
+/// for. `len` is the whole length of the message, so a call with a `size` of 0 returns only the length and the other members.
 ///
 /// Other processes that receive wait meanwhile, for a time in proportion to `n`: some nanoseconds a message. The message
 /// may be gone when the call returns.

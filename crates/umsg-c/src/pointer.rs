@@ -1,4 +1,4 @@
-//! Pointers that a program hands in: those that are certainly bad are EFAULT, see [`is_bad`].
+//! Pointers that a program passes. Certainly bad pointers give EFAULT, see [`is_bad`].
 
 use std::ffi::{CStr, OsStr, c_char};
 use std::os::unix::ffi::OsStrExt;
@@ -16,7 +16,7 @@ pub(crate) fn check<T: ?Sized>(pointer: *const T, what: &'static str) -> Result<
     Ok(())
 }
 
-/// Checks that there can be `n` things: the address is not NULL, aligned, and they are no longer than an object can be.
+/// Checks an address of `n` items: it is not NULL and is aligned, and the items are not longer than an object can be.
 pub(crate) fn check_array<T>(
     things: *const T,
     n: usize,
@@ -29,7 +29,7 @@ pub(crate) fn check_array<T>(
     Ok(())
 }
 
-/// Reads a structure, unaligned as the kernel would take it; None for NULL.
+/// Reads a structure, which need not be aligned, as in the kernel. None for NULL.
 ///
 /// # Safety
 /// `pointer` is readable, or an address that [`is_bad`] refuses.
@@ -45,7 +45,8 @@ pub(crate) unsafe fn read<T: Copy>(
     Ok(Some(unsafe { pointer.read_unaligned() }))
 }
 
-/// Reads of a structure of `size` bytes what both sides know; the rest of ours is 0, and the rest of the program's has to be.
+/// Reads the members that both sides know from a structure of `size` bytes. The other members of the library's structure become 0. Other
+/// members of the program's structure must be 0.
 ///
 /// # Safety
 /// `options` has `size` readable bytes, and zero is a value of every member.

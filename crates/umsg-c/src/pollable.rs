@@ -15,10 +15,10 @@ pub const UMSG_EDGES_MESSAGES: c_int = 1;
 /// Also notify pollers for room after each send and receive that leaves room.
 pub const UMSG_EDGES_ALL: c_int = 2;
 
-/// Tells the descriptor of a queue, for poll(2), select(2) and epoll(7).
+/// Returns the descriptor of a queue, for poll(2), select(2) and epoll(7).
 ///
-/// It is readable (`POLLIN`) while there is a message, and writable (`POLLOUT`) while there is room, whatever the handle may do. All
-/// processes that have it see the same state: it may be inherited over fork(2) and passed on.
+/// The descriptor is readable (`POLLIN`) while there is a message, and writable (`POLLOUT`) while there is room, regardless of the handle's
+/// access mode. All processes that have the descriptor see the same state. The descriptor may be inherited over fork(2) and passed on.
 ///
 /// `edges` selects the events of a poller with `EPOLLET`; it does not affect other pollers:
 ///

@@ -1,6 +1,6 @@
 //! Receiving.
 //!
-//! Order of errors, as in the kernel: time-out, handle, room in the buffer, then whether it would wait.
+//! The order of the checks, as in the kernel: the time-out, the handle, the length of the buffer, and last whether there is a message.
 
 use std::ffi::{c_char, c_uint};
 use std::time::SystemTime;
@@ -20,7 +20,7 @@ use crate::time;
 /// message size, however short the message is. If the queue is empty, the call waits until a message comes; if the handle
 /// has `O_NONBLOCK`, it fails.
 ///
-/// It is no cancellation point of pthread_cancel(3).
+/// The function is no cancellation point of pthread_cancel(3).
 ///
 /// # Return value
 /// On success, the length of the message in bytes. On error, -1 with errno set to indicate the error.
@@ -55,8 +55,8 @@ pub unsafe extern "C" fn umsg_mq_receive(
 
 /// Receives a message, and waits for one until a deadline at most.
 ///
-/// As umsg_mq_receive(3), but a call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL is no limit. If there is a
-/// message, the time does not matter; if the handle has `O_NONBLOCK`, the call does not wait at all.
+/// As umsg_mq_receive(3), but a call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL is no limit. If there is
+/// a message, the call ignores the time. If the handle has `O_NONBLOCK`, the call does not wait.
 ///
 /// # Return value
 /// On success, the length of the message in bytes. On error, -1 with errno set to indicate the error.
@@ -139,7 +139,7 @@ impl Call {
         Ok(received.len.cast_signed())
     }
 
-    /// Receives into a buffer that can't be, as the kernel does: only a message without bytes arrives.
+    /// Receives into an impossible buffer, as the kernel does: the call succeeds only for an empty message.
     #[cold]
     fn receive_nowhere(
         &self,

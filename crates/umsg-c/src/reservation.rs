@@ -13,7 +13,7 @@ use crate::pointer;
 use crate::send::MQ_PRIO_MAX;
 use crate::time;
 
-/// Room in a queue for a message that is written where it will lie. `id` must stay as it is.
+/// Room in a queue for a message that is written in place. `id` must not be changed.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct umsg_mq_reservation {
@@ -27,7 +27,7 @@ pub struct umsg_mq_reservation {
 
 /// A reservation and its queue, which stays open meanwhile.
 struct Reserved {
-    /// None once a call has taken it out to end it. No call waits for this mutex.
+    /// None after a call has taken the reservation out to end it. No call waits for this mutex.
     reservation: Mutex<Option<Reservation<'static>>>,
     len: usize,
     /// Dropped after the reservation.
@@ -43,11 +43,11 @@ struct Taken {
     _reserved: Kept<Reserved>,
 }
 
-/// Reserves room for a message, to be written where it will lie.
+/// Reserves room for a message that is written in place.
 ///
 /// The caller writes up to `len` bytes to `data` of `reservation`, and umsg_mq_commit(3) sends them without copying. The room first holds
-/// arbitrary bytes, also of earlier messages. It counts for the queue's capacity from the beginning. Other senders are not held up: the
-/// message follows the messages of its priority that were sent before the commit.
+/// arbitrary bytes, also of earlier messages. The reservation counts for the queue's capacity from the beginning. Other senders can send
+/// meanwhile: the message follows the messages of its priority that were sent before the commit.
 ///
 /// A call that waits for room ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`. With NULL the call waits without limit, or does
 /// not wait if the handle has `O_NONBLOCK`. With a time that flag has no effect.
@@ -189,7 +189,7 @@ fn keep(mut reservation: Reservation<'static>, held: Held) -> Result<umsg_mq_res
     Ok(told)
 }
 
-/// Takes out a reservation of at least `len` bytes, and marks the program's structure as that of none.
+/// Takes out a reservation of at least `len` bytes, and marks the program's structure as unused.
 ///
 /// # Safety
 /// `reservation` is readable and writable, or an address that a pointer check refuses.

@@ -60,7 +60,7 @@ pub unsafe extern "C" fn umsg_mq_send(
 /// Sends a message, and waits for room until a deadline at most.
 ///
 /// As umsg_mq_send(3), but a call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL is no limit. If there is
-/// room, the time does not matter; if the handle has `O_NONBLOCK`, the call does not wait at all.
+/// room, the call ignores the time; if the handle has `O_NONBLOCK`, the call does not wait at all.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.

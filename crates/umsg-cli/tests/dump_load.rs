@@ -301,7 +301,7 @@ fn a_snapshot_without_a_name_wants_one() {
     place
         .site
         .umsg_with_input(&["load", "-"], &bytes)
-        .fails(2, &["does not say its queue's name; give one"]);
+        .fails(2, &["holds no queue name; give a name"]);
     place.load(&bytes, "copy").text();
     assert_eq!(place.peek("/copy"), place.peek("/q"));
 }

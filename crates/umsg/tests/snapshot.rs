@@ -151,7 +151,10 @@ fn a_file_that_goes_on_after_its_end_is_refused() {
     let mut bytes = sample().bytes();
     bytes.push(0);
     let error = refusal(&bytes);
-    assert!(error.to_string().contains("something follows"), "{error}");
+    assert!(
+        error.to_string().contains("bytes follow the trailer"),
+        "{error}"
+    );
     let twice = sample().bytes().repeat(2);
     refusal(&twice);
 }

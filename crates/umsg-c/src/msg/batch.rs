@@ -11,7 +11,7 @@ use crate::error::{Failure, answer};
 use crate::messages::Messages;
 use crate::time;
 
-/// A message of several. Sending reads `data`, `len` and `mtype`; receiving reads `data` and `size`, and sets `len` and `mtype`.
+/// One of several messages. Sending reads `data`, `len` and `mtype`; receiving reads `data` and `size`, and sets `len` and `mtype`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct umsg_msg_message {
@@ -83,7 +83,7 @@ pub unsafe extern "C" fn umsg_msg_send_batch(
     answer(send())
 }
 
-/// Refuses flags that mean nothing in a call, so that they may come to mean something.
+/// Refuses unknown flags, so that a later version can give them a meaning.
 pub(super) fn check_flags(flags: c_int, known: c_int) -> Result<(), Failure> {
     match flags & !known {
         0 => Ok(()),

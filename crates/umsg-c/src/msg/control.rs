@@ -1,7 +1,7 @@
-//! System V queues: looking, changing and removing.
+//! System V queues: inspecting, changing and removing.
 //!
-//! Order of errors, as in the kernel: number and command, for IPC_SET the address, the queue, the permissions, and last the
-//! address of the answer.
+//! The order of the checks, as in the kernel: the identifier and the command, for IPC_SET the address, the queue, the permissions, and last
+//! the address of the result.
 
 use std::ffi::c_int;
 
@@ -12,7 +12,7 @@ use super::Refusal;
 use crate::error::{Failure, answer};
 use crate::pointer;
 
-/// Tells of System V queues, changes and removes them.
+/// Inspects, changes and removes System V queues.
 ///
 /// `cmd` is one of these, whose names are those of `<sys/msg.h>`:
 ///
@@ -21,14 +21,14 @@ use crate::pointer;
 ///   room again.
 /// - `IPC_RMID`: remove the queue with its messages. Waiting calls fail with `EIDRM`.
 /// - `IPC_INFO`: write the limits to `buf`, which is a `struct msginfo *` then.
-/// - `MSG_INFO`: the same with how many queues, messages and bytes there are.
-/// - `MSG_STAT`: as `IPC_STAT`, for the queue whose index is `msqid`: with the indices from 0 to what `MSG_INFO` returns all queues
-///   can be listed.
-/// - `MSG_STAT_ANY`: as `MSG_STAT`, whether the caller may read the queue or not.
+/// - `MSG_INFO`: the same, with the numbers of queues, messages and bytes.
+/// - `MSG_STAT`: as `IPC_STAT`, for the queue whose index is `msqid`. To list all queues, use the indices from 0 to the result of
+///   `MSG_INFO`.
+/// - `MSG_STAT_ANY`: as `MSG_STAT`, without a check of the read permission.
 ///
-/// An owner may raise `msg_qbytes` up to the namespace's `max_qbytes` (`umsg limits`), 1 GiB unless set; the kernel's limit is
-/// `msgmnb`. A queue that the caller may not read is listed with the rights of its file, and counts of 0. umsg_msg_status(3) tells
-/// more than `IPC_STAT`.
+/// An owner may raise `msg_qbytes` up to the namespace's `max_qbytes` (`umsg limits`), 1 GiB unless set; the kernel's limit is `msgmnb`. A
+/// queue that the caller may not read is listed with the rights of its file, and counts of 0. umsg_msg_status(3) returns more than
+/// `IPC_STAT`.
 ///
 /// # Return value
 /// For `IPC_INFO` and `MSG_INFO` the highest index of a queue, 0 if there is none; for `MSG_STAT` and `MSG_STAT_ANY` the
@@ -47,7 +47,7 @@ use crate::pointer;
 ///   that refuses such modes (umsg-limits(1)); or the file system can't give the queue's file such rights.
 ///
 /// # If the process dies
-/// A change is made or is not. A removed queue is removed for all processes.
+/// The change was made, or was not made. A removed queue is removed for all processes.
 ///
 /// # See also
 /// umsg_msg_status(3), umsg_msgget(3), umsg(1), msgctl(2)

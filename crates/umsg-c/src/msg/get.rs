@@ -1,4 +1,4 @@
-//! System V queues: finding and making.
+//! System V queues: finding and creating.
 
 use libc::c_int;
 use umsg::sysv::raw;
@@ -14,8 +14,8 @@ use crate::error::answer;
 ///   whatever the umask: read is to receive, write to send.
 /// - `IPC_EXCL`: with `IPC_CREAT`, fail if there is a queue of this key.
 ///
-/// With the key `IPC_PRIVATE`, which is 0, a new queue is made each time, which has no key. Of a queue that exists, the lowest nine
-/// bits are permissions that the caller asks for.
+/// With the key `IPC_PRIVATE`, which is 0, each call creates a new queue without a key. For an existing queue, the lowest nine bits are the
+/// permissions that the caller requests.
 ///
 /// The queue belongs to the namespace that umsg_mq_open(3) describes, like the POSIX queues. The process's first call determines the
 /// namespace for all later calls. The owner of the namespace sets its limits without privilege (`umsg limits`): the longest message,

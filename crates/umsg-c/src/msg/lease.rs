@@ -76,7 +76,7 @@ impl Described for umsg_msg_lease {
 /// - `EMFILE`: the process has 65,536 leases of System V queues.
 /// - `ENOMEM`: the system has no memory left.
 /// - `ENOMSG`: there is no such message, and `msgflg` has `IPC_NOWAIT`.
-/// - `ETIMEDOUT`: the time came before a message that is wanted.
+/// - `ETIMEDOUT`: the deadline passed before a wanted message came.
 ///
 /// # If the process dies
 /// The message goes back to its place in the queue. A call that finds no message or no room checks for dead holders; a blocked call checks

@@ -1,6 +1,6 @@
-//! System V queues: those of sys/msg.h, and what System V never had.
+//! System V queues: the functions of sys/msg.h, and functions that System V lacks.
 //!
-//! A queue is named by a number in each call; the process attaches to it when it first does so, see `umsg::sysv::raw`.
+//! Each call names a queue by its identifier. The process attaches to the queue at the first such call, see `umsg::sysv::raw`.
 
 mod batch;
 mod control;

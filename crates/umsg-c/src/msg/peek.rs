@@ -1,4 +1,4 @@
-//! System V queues: looking at messages that stay.
+//! System V queues: peeking at messages.
 
 use std::ffi::{c_int, c_long, c_void};
 
@@ -32,11 +32,11 @@ pub struct umsg_msg_peeked {
     pub reserved: [u32; 4],
 }
 
-/// Looks at a message of a System V queue without receiving it.
+/// Copies a message of a System V queue without receiving it.
 ///
-/// `n` counts in the order of arrival, from 0: the oldest message. As many bytes of it as there is room for are copied; `len` tells
-/// its whole length, so with a `size` of 0 the call tells what there is. Going on from one message to the next takes constant
-/// time. The message may be gone when the call returns.
+/// `n` counts in order of arrival, and 0 is the oldest message. The call copies as many bytes as there is room for. `len` is the whole
+/// length of the message, so a call with a `size` of 0 returns only the length and the other members. A step from one message to the next
+/// takes constant time. The message may be gone when the call returns.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.

@@ -7,17 +7,17 @@ use super::refusal::find;
 use crate::error::{Failure, answer};
 use crate::pollable;
 
-/// Tells the descriptor of a System V queue, for poll(2), select(2) and epoll(7).
+/// Returns the descriptor of a System V queue, for poll(2), select(2) and epoll(7).
 ///
-/// It is readable (`POLLIN`) while the queue has a message of any type, and writable (`POLLOUT`) while it has room for a byte. After the
-/// removal of the queue it is both, so that pollers detect the removal. To wait for messages of certain types while there are others, or for
-/// more room than there is, poll with `EPOLLET` and choose edges.
+/// The descriptor is readable (`POLLIN`) while the queue has a message of any type, and writable (`POLLOUT`) while it has room for a byte.
+/// After the removal of the queue, the descriptor is both, so that pollers detect the removal. To wait for messages of certain types while
+/// there are others, or for more room than there is, poll with `EPOLLET` and choose edges.
 ///
 /// `edges` is one of `UMSG_EDGES_CHANGES`, `UMSG_EDGES_MESSAGES` and `UMSG_EDGES_ALL`, which umsg_mq_pollfd(3) describes, with what
 /// each costs.
 ///
-/// The descriptor is the library's, one a queue and process, opened by the first call: it must not be read, written or closed. The
-/// library closes it when it lets go of a queue that was removed.
+/// The descriptor belongs to the library, which opens one for each queue and process at the first call. The program must not read, write or
+/// close it. The library closes it when it detaches from a removed queue.
 ///
 /// # Return value
 /// On success, the descriptor, the same each time. On error, -1 with errno set to indicate the error.

@@ -41,7 +41,7 @@ use crate::time;
 ///   `MSG_EXCEPT`; or `tv_sec` of `abs_timeout` is negative, or `tv_nsec` is not from 0 to 999,999,999.
 /// - `ENOMEM`: the system has no memory left.
 /// - `ENOMSG`: there is no such message, and `msgflg` has `IPC_NOWAIT`.
-/// - `ETIMEDOUT`: the time came before a message that is wanted.
+/// - `ETIMEDOUT`: the deadline passed before a wanted message came.
 ///
 /// # If the process dies
 /// Before the call returns: those messages are lost that were copied out already, the others are in the queue.

@@ -52,7 +52,7 @@ impl Refusal {
         }
     }
 
-    /// Of a message that was not sent.
+    /// The error of a message that was not sent.
     #[cold]
     pub(super) fn of_send(errno: c_int, id: c_int, mtype: i64, len: size_t) -> Refusal {
         let likely = match errno {
@@ -76,7 +76,7 @@ impl Refusal {
         likely.into()
     }
 
-    /// Of a message that was not received.
+    /// The error of a message that was not received.
     #[cold]
     pub(super) fn of_receive(errno: c_int, id: c_int) -> Refusal {
         let likely = match errno {
@@ -106,12 +106,12 @@ impl Refusal {
         likely.into()
     }
 
-    /// Of a queue that was not found by its identifier: asks once more, in words.
+    /// The error of a queue that was not found by its identifier. A second search gives the detailed error.
     #[cold]
     pub(super) fn of_id(errno: c_int, id: c_int) -> Refusal {
         match OpenOptions::new().open_id(id) {
             Err(error) if error.errno() == errno => error.into(),
-            // It has changed since, or the error is about something else.
+            // The queue has changed since, or the error has another cause.
             _ => Refusal::Errno(errno),
         }
     }

@@ -1,6 +1,6 @@
 //! System V queues: sending.
 //!
-//! Order of errors, as in the kernel: the type's address, length and type, queue, permission, then whether it would wait.
+//! The order of the checks, as in the kernel: the address of the type, length and type, the queue, the permission, and last the room.
 
 use std::ffi::{c_int, c_long, c_void};
 use std::time::SystemTime;
@@ -17,9 +17,9 @@ use crate::time;
 ///
 /// `msgp` points to a `long`, the message's type, followed by the `msgsz` bytes of its text, as in the `struct msgbuf` of msgsnd(2). The
 /// type is 1 or more; receivers select messages by it. If the queue has no room, the call waits; with `IPC_NOWAIT` in `msgflg` it fails.
-/// There is room if the queue's messages have no more than `msg_qbytes` bytes with this one, and are fewer than that.
+/// There is room if, with this message, the queue has at most `msg_qbytes` bytes and at most `msg_qbytes` messages.
 ///
-/// A message of no bytes is one too. It is no cancellation point of pthread_cancel(3).
+/// A message may be empty. The function is no cancellation point of pthread_cancel(3).
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.

@@ -64,7 +64,7 @@ pub struct umsg_msg_status {
     pub memory: u64,
     /// Sends that found no room and waited.
     pub sends_blocked: u64,
-    /// Receives that found no message that they wanted and waited.
+    /// Receives that found no wanted message and waited.
     pub receives_blocked: u64,
     /// Messages handed to a waiting receiver.
     pub handed_over: u64,
@@ -82,7 +82,7 @@ pub struct umsg_msg_status {
     pub damaged: u64,
 }
 
-/// Tells all that can be said about a System V queue.
+/// Gets the complete status of a System V queue.
 ///
 /// Writes the status of the queue to `status`, with all counts of one instant. `size` is `sizeof(struct umsg_msg_status)`: a program that
 /// was compiled with an older `umsg.h` has a shorter structure, and gets the members that it knows. In a program that was compiled with a

@@ -1,4 +1,4 @@
-//! System V queues: which types there are.
+//! System V queues: the types of the queued messages.
 
 use std::ffi::{c_int, c_long};
 
@@ -8,7 +8,7 @@ use super::refusal::{Refusal, find};
 use crate::error::answer;
 use crate::pointer;
 
-/// A type of which messages are queued.
+/// A type that has queued messages.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct umsg_msg_type {
@@ -20,12 +20,12 @@ pub struct umsg_msg_type {
     pub reserved: u32,
 }
 
-/// Tells of which types messages are queued in a System V queue, and how many of each.
+/// Lists the types of the messages in a System V queue, with the number of messages of each.
 ///
 /// Up to `n` types are written to `types`, the lowest first.
 ///
 /// # Return value
-/// On success, how many types were written. On error, -1 with errno set to indicate the error.
+/// On success, the number of types that were written. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// - `EACCES`: the queue's mode does not let the caller receive.

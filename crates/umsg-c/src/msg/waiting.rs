@@ -11,7 +11,7 @@ use crate::waiting;
 /// Chooses how this process's calls on a System V queue wait.
 ///
 /// `waiting` is one of `UMSG_WAITING_ADAPTIVE`, `UMSG_WAITING_BLOCKING` and `UMSG_WAITING_SPINNING`, which umsg_mq_set_waiting(3)
-/// describes. The choice counts from the next call on, for all threads of the process.
+/// describes. The choice applies from the next call on, to all threads of the process.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.

@@ -7,13 +7,13 @@ use umsg::ring::Tag;
 use super::receiver::{enter, umsg_ring};
 use crate::error::{Failure, answer};
 
-/// A function that says whether messages of a sender are wanted, by other than 0. It is called by calls that receive.
+/// A function that decides whether messages of a sender are wanted: it returns 0 for unwanted ones. Calls that receive call it.
 pub type umsg_ring_filter =
     Option<unsafe extern "C" fn(pid: u32, index: u32, argument: *mut c_void) -> c_int>;
 
-/// Lets senders in, of a ring that was created with `UMSG_RING_DISABLED`.
+/// Enables a ring that was created with `UMSG_RING_DISABLED`: it accepts senders from now on.
 ///
-/// Senders that the ring admits see the caller's earlier writes. A ring that is enabled or closed stays so.
+/// Senders that the ring admits see the caller's earlier writes. An enabled or closed ring stays unchanged.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.
@@ -68,9 +68,9 @@ pub unsafe extern "C" fn umsg_ring_close(ring: *mut umsg_ring) -> c_int {
 
 /// Chooses the users whose messages a ring's receiver gets.
 ///
-/// From now on `accept` is called with the sender of each message that is met, and with `argument`; where it returns 0, the
-/// message is dropped and counted: umsg_ring_refused(3). Before, it counts as one that is there. NULL lets all in again. `accept` must
-/// return, and must not receive from the ring; any thread that receives calls it.
+/// From now on, each receive calls `accept` with the sender of each message and with `argument`. If `accept` returns 0, the message is
+/// dropped and counted: umsg_ring_refused(3). Before the receive, such a message counts as present. NULL accepts all senders again.
+/// `accept` must return, and must not receive from the ring. Any thread that receives calls it.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.
@@ -144,5 +144,5 @@ impl Argument {
     }
 }
 
-// SAFETY: it is handed on, and never followed; the manual says that any thread that receives may do so.
+// SAFETY: the pointer is only passed on, never followed. The manual says that any receiving thread may pass it to the function.
 unsafe impl Send for Argument {}

@@ -41,15 +41,15 @@ pub struct umsg_ring_options {
     pub waiting: u32,
 }
 
-/// As `overflow` of a ring that is created: there is none.
+/// The value of `overflow` for a ring without overflow.
 pub const UMSG_RING_NO_OVERFLOW: u32 = 4_294_967_295;
-/// As `flags` of a ring that is created: senders are refused until umsg_ring_enable.
+/// The value of `flags` for a ring that refuses senders until umsg_ring_enable.
 pub const UMSG_RING_DISABLED: u32 = 1;
 
-/// The size of the first version, and the most of any.
+/// The size of the first version, and the maximum size of any version.
 const SIZES: std::ops::RangeInclusive<size_t> = 48..=4096;
 
-/// Makes a ring, of which the caller is the one receiver.
+/// Creates a ring. The caller is its only receiver.
 ///
 /// Messages are posted to a ring by any number of threads and processes and received by its owner, the process that made it, in
 /// order of arrival. `options` may be NULL, for the defaults.
@@ -58,9 +58,9 @@ const SIZES: std::ops::RangeInclusive<size_t> = 48..=4096;
 /// namespace, as umsg_mq_open(3) describes; umsg_ring_free(3) removes the name. A new ring replaces a ring of that name whose owner has
 /// died.
 ///
-/// One thread at a time receives. The ring is no descriptor; umsg_ring_descriptor(3) gives one to wait for. A program that
-/// was compiled with an older `umsg.h` has a shorter structure, and the members that it does not know have their defaults. One that was
-/// compiled with a newer `umsg.h` is refused if it uses a member that this version of the library does not know.
+/// One thread at a time receives. The ring is no descriptor; umsg_ring_descriptor(3) gives one to wait for. A program that was compiled
+/// with an older `umsg.h` has a shorter structure; the missing members have their defaults. If a program was compiled with a newer `umsg.h`
+/// and uses a member that this version of the library does not know, the call fails.
 ///
 /// # Return value
 /// On success, the ring. On error, NULL with errno set to indicate the error.
@@ -156,7 +156,7 @@ fn prepared(given: &umsg_ring_options) -> Result<Options, Failure> {
     Ok(options)
 }
 
-/// The one of a directory, or of the environment.
+/// Returns the namespace of a directory, or of the environment.
 ///
 /// # Safety
 /// `directory` is NULL, or a string, or an address that a pointer check refuses.
@@ -169,7 +169,7 @@ pub(super) unsafe fn namespace(directory: *const c_char) -> Result<Namespace, Fa
     Ok(Namespace::at(directory)?)
 }
 
-/// The options, as far as the program knows them, with 0 for the rest.
+/// Returns the options that the program knows, and 0 for the rest.
 ///
 /// # Safety
 /// `options` is NULL, or a structure as long as its first member says, or an address that a pointer check refuses.

@@ -65,8 +65,8 @@ pub unsafe extern "C" fn umsg_ring_send_fd(
 
 /// Passes a descriptor to a ring's receiver without a message.
 ///
-/// The receiver is not woken. It takes the descriptor by umsg_ring_take_fd(3) with the ticket that is returned, which the sender
-/// tells it, in a message for example. The sender keeps `fd`, and may close it when the call has returned.
+/// The receiver is not woken. The sender passes the returned ticket to the receiver, for example in a message. The receiver takes the
+/// descriptor by umsg_ring_take_fd(3) with this ticket. The sender keeps `fd`, and may close it when the call has returned.
 ///
 /// # Return value
 /// On success, the ticket. Each descriptor of the ring has its own; the first one is 0. On error, -1 with errno set to
@@ -98,7 +98,7 @@ pub unsafe extern "C" fn umsg_ring_pass_fd(sender: *mut umsg_ring_sender, fd: c_
 
 /// Takes a descriptor that came without a message.
 ///
-/// `ticket` is what umsg_ring_pass_fd(3) returned to the sender. The descriptor has `FD_CLOEXEC` set, and is the caller's to close.
+/// `ticket` is the value that umsg_ring_pass_fd(3) returned to the sender. The descriptor has `FD_CLOEXEC` set. The caller has to close it.
 ///
 /// # Return value
 /// On success, the descriptor. On error, -1 with errno set to indicate the error.
@@ -125,7 +125,7 @@ pub unsafe extern "C" fn umsg_ring_take_fd(ring: *mut umsg_ring, ticket: c_int) 
     answer(run())
 }
 
-/// A program's descriptor for the length of a call; whether it is open, the system says.
+/// A program's descriptor, for the time of a call. The system checks whether it is open.
 fn borrow<'a>(fd: c_int) -> Result<BorrowedFd<'a>, Refusal> {
     match fd {
         0.. => {

@@ -1,4 +1,4 @@
-//! Rings: their senders, and the end of both.
+//! Rings: senders, and freeing rings and senders.
 
 use std::ffi::{c_char, c_int};
 
@@ -15,8 +15,8 @@ pub struct umsg_ring_sender(Sender);
 
 /// Frees a ring, which closes it.
 ///
-/// Senders that have it are refused with `EPIPE` from now on; messages that were not received are lost. The name of a ring
-/// that has one is free at once. A child made by fork(2) that frees its copy closes nothing.
+/// Senders that have it are refused with `EPIPE` from now on; messages that were not received are lost. The name of a named ring is free at
+/// once. A child made by fork(2) that frees its copy closes nothing.
 ///
 /// No other thread may use the ring any more, its descriptor, or the payloads of messages that it gave.
 ///
@@ -41,10 +41,10 @@ pub unsafe extern "C" fn umsg_ring_free(ring: *mut umsg_ring) -> c_int {
 
 /// Makes a sender of a ring of this process.
 ///
-/// Threads may share a sender, and a child made by fork(2) may use those of its parent. The receiver tells the messages of one
-/// from those of another by its number: umsg_ring_tag(3).
+/// Threads may share a sender, and a child made by fork(2) may use those of its parent. The receiver distinguishes senders by their
+/// numbers: umsg_ring_tag(3).
 ///
-/// It may be used, and has to be freed, whether the ring is still there or not.
+/// The sender may be used, and has to be freed, even after the ring was freed.
 ///
 /// # Return value
 /// On success, the sender. On error, NULL with errno set to indicate the error.
@@ -103,7 +103,7 @@ pub unsafe extern "C" fn umsg_ring_open(name: *const c_char) -> *mut umsg_ring_s
 /// On success, a sender. On error, NULL with errno set to indicate the error.
 ///
 /// # Errors
-/// Those of umsg_ring_open(3), and what else can be wrong with the directory:
+/// Those of umsg_ring_open(3), and these errors of the directory:
 ///
 /// - `EFAULT`: `directory` is at an address that can't be read.
 /// - `ELOOP`, `ENOTDIR`: `directory` is a symbolic link or no directory.
@@ -126,9 +126,9 @@ pub unsafe extern "C" fn umsg_ring_open_in(
     made(opened)
 }
 
-/// Makes another sender of the same ring, which the receiver tells from the first.
+/// Creates another sender of the same ring. The receiver distinguishes the two.
 ///
-/// The two are freed each for itself.
+/// Each of the two has to be freed.
 ///
 /// # Return value
 /// On success, the new sender. On error, NULL with errno set to indicate the error.

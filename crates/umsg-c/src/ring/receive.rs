@@ -18,19 +18,19 @@ use crate::time;
 pub struct umsg_ring_message {
     /// As sent.
     pub user_data: u64,
-    /// As sent; of a message that brings a descriptor: the same as `fd`, or -EBADF if it did not come.
+    /// The value that the sender gave. In a message with a descriptor: the same as `fd`, or -EBADF if the descriptor did not arrive.
     pub res: i32,
     /// As sent.
     pub flags: u32,
-    /// Its bytes, until the next call that receives from the ring; never NULL.
+    /// The bytes of the message, valid until the next call that receives from the ring; never NULL.
     pub payload: *const c_void,
     /// The number of bytes.
     pub len: size_t,
     /// Process id of the sender.
     pub pid: u32,
-    /// The sender's number, unlike that of any other sender of the ring.
+    /// The sender's number, which is unique among the senders of the ring.
     pub index: u32,
-    /// The descriptor that it brings, which is the receiver's to close and has `FD_CLOEXEC` set; -1 for none.
+    /// The descriptor of the message, which the receiver has to close. It has `FD_CLOEXEC` set. -1 for a message without a descriptor.
     pub fd: i32,
     /// Set to 0.
     pub reserved: u32,
@@ -98,8 +98,8 @@ pub unsafe extern "C" fn umsg_ring_try_receive(
 
 /// Receives the next message of a ring, and waits for it until a deadline at most.
 ///
-/// As umsg_ring_receive(3), but a call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL is no limit. If there is
-/// a message, the time does not matter.
+/// As umsg_ring_receive(3), but a call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL is no limit. If there
+/// is a message, the call ignores the time.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.

@@ -1,4 +1,4 @@
-//! The receiving end as C has it: one call at a time.
+//! The receiving end for C: one call at a time.
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
@@ -13,7 +13,7 @@ use crate::pointer::is_bad;
 pub struct umsg_ring {
     /// A call uses `inner`.
     busy: AtomicBool,
-    /// For what needs no turn: the state of the ring, and further senders.
+    /// For calls that need no turn: the state of the ring, and further senders.
     pub(super) sender: Sender,
     inner: UnsafeCell<Inner>,
 }

@@ -17,13 +17,13 @@ use crate::time;
 pub struct umsg_ring_post {
     /// For the receiver.
     pub user_data: u64,
-    /// For the receiver; in a message that brings a descriptor the receiver finds its number here.
+    /// A value for the receiver. In a message with a descriptor, the receiver finds the descriptor's number here.
     pub res: i32,
-    /// For the receiver: all bits are the sender's.
+    /// A value for the receiver. All bits are free for the sender's use.
     pub flags: u32,
-    /// Bytes that go with it; NULL if there are none. They are copied.
+    /// The payload, which is copied; NULL for none.
     pub payload: *const c_void,
-    /// The number of bytes. Up to 64 travel in the message itself.
+    /// The length of the payload, in bytes. Up to 64 bytes lie in the message itself.
     pub len: size_t,
 }
 
@@ -95,7 +95,7 @@ pub unsafe extern "C" fn umsg_ring_try_send(
 /// Sends a message to a ring, and waits for room until a deadline at most.
 ///
 /// As umsg_ring_send(3), but a call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL is no limit. If there is
-/// room, the time does not matter.
+/// room, the call ignores the time.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.
@@ -124,7 +124,7 @@ pub unsafe extern "C" fn umsg_ring_timedsend(
     answer(sent)
 }
 
-/// Sends a message to a ring if there is room, and else counts that it was dropped.
+/// Sends a message to a ring if there is room; otherwise drops and counts it.
 ///
 /// The count is `dropped` of umsg_ring_status(3).
 ///
@@ -156,14 +156,14 @@ pub unsafe extern "C" fn umsg_ring_send_or_drop(
     answer(run())
 }
 
-/// Sends a message to a ring, and posts what came of it to another one.
+/// Sends a message to a ring, and posts the outcome to another ring.
 ///
 /// The other ring is usually the ring from which the sender receives. `completion` arrives there with `res` 0, or with the negative error
 /// number of umsg_ring_send(3). `flags` is 0, or `UMSG_RING_NOWAIT` for a call that does not wait for room. A call that waits ends at
 /// `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL is no limit. It never waits for room in the other ring.
 ///
 /// # Return value
-/// On success, 0: the completion was posted, and tells the fate of the message. On error, -1 with errno set to indicate the error.
+/// On success, 0: the completion was posted, and has the outcome of the message. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// Those of umsg_ring_try_send(3) for `own`; and these, before anything is sent:

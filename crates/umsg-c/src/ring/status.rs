@@ -1,4 +1,4 @@
-//! Rings: what one says of itself.
+//! Rings: the status of a ring.
 
 use std::ffi::c_int;
 
@@ -30,7 +30,7 @@ pub struct umsg_ring_status {
     pub owner: u32,
     /// 1 if that process lives, as far as is known; else 0.
     pub owner_alive: u32,
-    /// 1 if senders are let in, else 0.
+    /// 1 if the ring accepts senders, else 0.
     pub enabled: u32,
     /// 1 if the ring was closed, else 0.
     pub closed: u32,
@@ -54,7 +54,7 @@ pub struct umsg_ring_status {
     pub spun: u64,
     /// The time that the receiver spun, in nanoseconds: CPU time, unless others ran in its place.
     pub time_spun: u64,
-    /// The time that the receiver slept, in nanoseconds: that takes no CPU time but some microseconds each time.
+    /// The time that the receiver slept, in nanoseconds. Each sleep costs some microseconds of CPU time.
     pub time_asleep: u64,
     /// Repairs after a process died in the middle of a call.
     pub repairs: u64,
@@ -72,11 +72,11 @@ pub struct umsg_ring_tag {
     pub index: u32,
 }
 
-/// Tells all that can be said about a ring.
+/// Gets the complete status of a ring.
 ///
 /// `size` is `sizeof(struct umsg_ring_status)`: a program that was compiled with an older `umsg.h` has a shorter structure, and gets the
-/// members that it knows. In a program that was compiled with a newer `umsg.h`, the members that this library does not know are set to 0. It
-/// may be called while another thread receives.
+/// members that it knows. In a program that was compiled with a newer `umsg.h`, the members that this library does not know are set to 0.
+/// The function may be called while another thread receives.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.
@@ -104,7 +104,7 @@ pub unsafe extern "C" fn umsg_ring_status(
     })
 }
 
-/// Tells all that can be said about the ring of a sender.
+/// Gets the complete status of the ring of a sender.
 ///
 /// As umsg_ring_status(3).
 ///
@@ -133,7 +133,7 @@ pub unsafe extern "C" fn umsg_ring_sender_status(
     answer(run())
 }
 
-/// Tells how the receiver of a ring tells a sender from others.
+/// Gets the tag by which the receiver of a ring identifies a sender.
 ///
 /// `tag` gets the members `pid` and `index` of each message that the calling process sends by `sender`.
 ///

@@ -16,7 +16,7 @@ use crate::{time, waiting};
 /// `CLOCK_REALTIME`. NULL is no limit; with a time in the past the call only checks.
 ///
 /// # Return value
-/// On success, the number of messages known without asking senders: `at_least` or more. On error, -1 with errno set to indicate the error.
+/// On success, the number of messages that the receiver knows: `at_least` or more. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// - `EBADF`: `ring` is NULL, or no address.
@@ -49,12 +49,12 @@ pub unsafe extern "C" fn umsg_ring_wait(
     answer(run())
 }
 
-/// Tells the descriptor of a ring, for poll(2), epoll(7) and io_uring(7).
+/// Returns the descriptor of a ring, for poll(2), epoll(7) and io_uring(7).
 ///
-/// It is readable while there are messages, and from the first call on an empty ring has a sender make it so. It stays readable until
-/// umsg_ring_try_receive(3), umsg_ring_receive_batch(3) or umsg_ring_drain(3) has found the ring empty. A program that polls
-/// with `EPOLLET` repeats one of these calls until it reports an empty ring: by `EAGAIN`, or by 0. Otherwise messages may remain
-/// without a further edge, such as those that came while umsg_ring_drain(3) ran.
+/// The descriptor is readable while there are messages. From the first call of this function on, a sender makes the descriptor of an empty
+/// ring readable. It stays readable until umsg_ring_try_receive(3), umsg_ring_receive_batch(3) or umsg_ring_drain(3) has found the ring
+/// empty. A program that polls with `EPOLLET` repeats one of these calls until it reports an empty ring: by `EAGAIN`, or by 0. Otherwise
+/// messages may remain without a further edge, such as those that came while umsg_ring_drain(3) ran.
 ///
 /// The descriptor is the ring's: it must not be read, written or closed.
 ///

@@ -28,7 +28,7 @@ use crate::{place, streams, values};
 /// fails if the queue exists.
 ///
 /// --on-full sets the queue's overflow policy. --ttl, --max-deliveries and --dead-letter set how long the queue keeps messages,
-/// and where undelivered messages go. `umsg stat` counts expired and undelivered messages. "set aside" counts those that
+/// and where undelivered messages go. `umsg stat` counts expired and undelivered messages. "set aside" counts the messages that
 /// wait for room in the dead-letter queue.
 ///
 /// A queue stays until a process removes it. With --remove-on-last-close the queue is removed when no process has it open any

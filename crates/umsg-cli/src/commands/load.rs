@@ -92,7 +92,7 @@ impl Load {
         }
         let saved = snapshot.info().name.map(Name::from);
         saved.ok_or_else(|| {
-            let why = "the snapshot does not say its queue's name; give one after the file";
+            let why = "the snapshot holds no queue name; give a name after the file";
             self.failure(Code::Usage, why)
         })
     }

@@ -87,7 +87,7 @@ impl Arena<'_> {
         let (len, limit) = (ground.arena_len().get(), ground.arena_limit());
         if len > limit {
             findings.add(
-                "the arena is not longer than there is room for",
+                "the arena's length is at most the maximum",
                 ground.arena_len(),
                 format_args!("at most {limit}"),
                 len,
@@ -114,7 +114,7 @@ impl Arena<'_> {
             }
             if previous != before {
                 findings.add_at(
-                    "a block of the arena knows the length of the one before it",
+                    "a block of the arena holds the length of the block before it",
                     self.at(block) + 4,
                     before,
                     previous,
@@ -188,7 +188,7 @@ fn check_block(blocks: &Blocks, slot: u32, named: &Guarded32, len: usize, findin
 /// Checks that each free block is in the list of its length, and that no list leads elsewhere.
 fn check_roots(roots: &ArenaRoots, blocks: &Blocks, findings: &mut Findings) {
     findings.equal(
-        "the arena knows the length of its last block",
+        "the arena's roots hold the length of the last block",
         &roots.last,
         blocks.last,
         roots.last.get(),
@@ -204,7 +204,7 @@ fn check_roots(roots: &ArenaRoots, blocks: &Blocks, findings: &mut Findings) {
         }
         let found = roots.subclasses[class].get();
         findings.equal(
-            "the arena knows which lengths are free",
+            "the arena's bitmap shows which lengths have free blocks",
             &roots.subclasses[class],
             steps,
             found,
@@ -212,7 +212,7 @@ fn check_roots(roots: &ArenaRoots, blocks: &Blocks, findings: &mut Findings) {
         classes |= u32::from(steps != 0) << class;
     }
     findings.equal(
-        "the arena knows which lengths are free",
+        "the arena's bitmap shows which lengths have free blocks",
         &roots.classes,
         classes,
         roots.classes.get(),

@@ -64,7 +64,7 @@ pub(super) fn check(
     let (used, usable) = (roots.used.get(), roots.usable.get());
     if usable > most {
         findings.add(
-            "there are no more records of holds than slots",
+            "there are at most as many records of holds as slots",
             &roots.usable,
             format_args!("at most {most}"),
             usable,
@@ -72,7 +72,7 @@ pub(super) fn check(
     }
     if used > usable {
         findings.add(
-            "only records in memory were used",
+            "only records with memory were used",
             &roots.used,
             format_args!("at most {usable}"),
             used,
@@ -82,7 +82,7 @@ pub(super) fn check(
     for (_, record) in all(segment) {
         if record.state.get() > State::Moving as u32 {
             findings.add(
-                "a record of a hold has a state",
+                "the state of a hold's record is valid",
                 &record.state,
                 "0 to 4",
                 record.state.get(),
@@ -123,7 +123,7 @@ pub(super) fn check_list(segment: &impl LeaseStore, count: &Count, findings: &mu
             );
         }
         findings.equal(
-            "a record knows the one before it",
+            "a record names its predecessor in the list",
             &record.previous,
             before,
             record.previous.get(),

@@ -116,7 +116,7 @@ fn usable(segment: &impl WaiterStore, findings: &mut Findings) -> u32 {
     let nodes = segment.nodes_in_use();
     if nodes.get() as usize > NODES {
         findings.add(
-            "there are no more nodes than there is room for",
+            "the number of nodes is at most the maximum",
             nodes,
             format_args!("at most {NODES}"),
             nodes.get(),
@@ -160,7 +160,7 @@ fn check_list(
             node.list.get(),
         );
         findings.equal(
-            "a node knows the one before it",
+            "a node names its predecessor in the list",
             &node.previous,
             before,
             node.previous.get(),

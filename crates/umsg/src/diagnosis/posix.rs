@@ -223,7 +223,7 @@ fn header(file: BorrowedFd<'_>, findings: &mut Findings) -> Result<Option<Layout
     let is_in_range = |value: u32, most: u32| (1..=most).contains(&value);
     if !is_in_range(messages, MOST_MESSAGES) {
         findings.add_at(
-            "the queue has a length",
+            "the queue's maximum number of messages is valid",
             16,
             format_args!("1 to {MOST_MESSAGES}"),
             messages,
@@ -231,7 +231,7 @@ fn header(file: BorrowedFd<'_>, findings: &mut Findings) -> Result<Option<Layout
     }
     if !is_in_range(size, LARGEST_MESSAGE) {
         findings.add_at(
-            "the queue has a message size",
+            "the queue's message size is valid",
             20,
             format_args!("1 to {LARGEST_MESSAGE}"),
             size,

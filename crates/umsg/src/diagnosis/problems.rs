@@ -54,7 +54,7 @@ impl Diagnosis {
         if more != 0 {
             problems.push(Problem::new(
                 ProblemKind::Damaged,
-                format!("there are {more} more places like these"),
+                format!("{more} more places are corrupted"),
                 REPAIR.to_owned(),
             ));
         }
@@ -178,7 +178,7 @@ fn of_lock(lock: &Lock, is_stuck: impl Fn(&Lock) -> bool) -> Option<Problem> {
                 "{} died in the middle of a call, holding the lock of {side}",
                 name(who.as_ref())
             ),
-            format!("nothing needs to be done: the next call repairs the queue; {NOW}"),
+            format!("no action is needed: the next call repairs the queue; {NOW}"),
         )),
         Owner::Thread(who) => of_owner(lock, who, side, is_stuck),
         Owner::Impossible => {
@@ -189,7 +189,7 @@ fn of_lock(lock: &Lock, is_stuck: impl Fn(&Lock) -> bool) -> Option<Problem> {
             Some(Problem::new(
                 ProblemKind::Stuck,
                 format!("the lock of {side} {says}: a process has overwritten it"),
-                format!("nothing needs to be done: the next call takes the lock after a tenth of a second; {NOW}"),
+                format!("no action is needed: the next call takes the lock after a tenth of a second; {NOW}"),
             ))
         }
         Owner::Stranger(who) => Some(Problem::new(

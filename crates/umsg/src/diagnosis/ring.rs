@@ -41,7 +41,7 @@ pub(super) fn cursors(
     };
     if is_beyond(drained, furthest) {
         findings.add(
-            "no more was received than was sent",
+            "no more messages were received than were sent",
             words.drained,
             format_args!("at most {furthest}"),
             drained,
@@ -49,7 +49,7 @@ pub(super) fn cursors(
     }
     if is_beyond(sent, freed) {
         findings.add(
-            "no more was sent than there were free slots",
+            "no more messages were sent than there were free slots",
             words.sent,
             format_args!("at most {freed}"),
             sent,
@@ -91,7 +91,7 @@ fn geometry(segment: &Segment, findings: &mut Findings) -> Option<u32> {
     let most = entries.min(layout.slots);
     if slots == 0 || slots as usize > most {
         findings.add(
-            "there are as many slots as the ring has entries, or fewer",
+            "there are at most as many slots as entries of the ring",
             words.slots,
             format_args!("1 to {most}"),
             slots,
@@ -128,7 +128,7 @@ pub(super) fn check(
         };
         let stamp = cell.words().stamp.load(Ordering::Relaxed);
         findings.equal(
-            "a message that was sent has the stamp of its place",
+            "a sent message has the stamp of its position",
             cell.words().stamp,
             position.wrapping_add(1),
             stamp,
@@ -152,7 +152,7 @@ pub(super) fn check_message(segment: &Segment, cell: &Cell, findings: &mut Findi
     let priority = cell.key() as usize & LABEL;
     if priority >= PRIORITIES {
         findings.add(
-            "a message has a priority",
+            "a message's priority is valid",
             cell.words().key,
             format_args!("below {PRIORITIES}"),
             priority,

@@ -51,7 +51,7 @@ impl Survey {
         let slots = self.places.len();
         match self.places.get_mut(slot as usize) {
             None => findings.add(
-                "a slot's number is below that of slots in circulation",
+                "a slot's number is below the number of slots in circulation",
                 word,
                 format_args!("below {slots}"),
                 slot,

@@ -26,13 +26,13 @@ pub(super) fn check(segment: &Segment, survey: &mut Survey, findings: &mut Findi
     let words = segment.fixed().words();
     // Relaxed: no process writes a copy.
     findings.equal(
-        "the store holds as many messages as it says",
+        "the store's number of messages is right",
         words.stored,
         sum.messages,
         words.stored.load(Ordering::Relaxed),
     );
     findings.equal(
-        "the store holds as many bytes as it says",
+        "the store's number of bytes is right",
         words.stored_bytes,
         sum.bytes,
         words.stored_bytes.load(Ordering::Relaxed),
@@ -99,7 +99,7 @@ fn check_list(
         };
         if !cell.is_stored() {
             findings.add(
-                "a message in the store is marked so",
+                "a message in the store is marked as stored",
                 cell.words().len,
                 "a stored message",
                 format_args!("slot {slot}, which is not"),
@@ -123,7 +123,7 @@ fn check_list(
         let newest = segment.fixed().words().sequence.get();
         if is_beyond(sequence, newest) {
             findings.add(
-                "a message's number was given out",
+                "a message's number is at most the last assigned number",
                 cell.words().sequence,
                 format_args!("at most {newest}"),
                 sequence,
@@ -146,7 +146,7 @@ pub(super) fn check_counts(segment: &Segment, held: u64, findings: &mut Findings
     let load = Ordering::Relaxed;
     let drained = words.drained.load(load);
     findings.equal(
-        "as many messages are held as there are records",
+        "the number of held messages is the number of their records",
         words.held,
         held,
         words.held.load(load),

@@ -118,7 +118,7 @@ impl Subject for Segment {
         let (qbytes, capacity) = (words.capacity, self.layout().capacity);
         let bytes = qbytes.load(Ordering::Relaxed);
         if bytes > capacity {
-            let what = "the queue may hold no more bytes than it was made for";
+            let what = "the queue's qbytes is at most its capacity";
             findings.add(what, qbytes, format_args!("at most {capacity}"), bytes);
         }
         Ok(())
@@ -250,7 +250,7 @@ fn header(
     let (capacity, msgmax) = (beginning.u64_at(16), beginning.u32_at(32));
     if capacity > MOST_BYTES {
         findings.add_at(
-            "the queue has a capacity",
+            "the queue's capacity is valid",
             16,
             format_args!("at most {MOST_BYTES}"),
             capacity,
@@ -278,7 +278,7 @@ fn check_used(segment: &Segment, findings: &mut Findings) -> Option<u32> {
     let (used, usable) = (words.used.get(), words.usable.get());
     if usable > slots {
         findings.add(
-            "there are no more slots than there is room for",
+            "the number of slots with memory is at most the maximum",
             words.usable,
             format_args!("at most {slots}"),
             usable,
@@ -286,7 +286,7 @@ fn check_used(segment: &Segment, findings: &mut Findings) -> Option<u32> {
     }
     if used > usable.min(slots) {
         findings.add(
-            "only slots in memory were used",
+            "only slots with memory were used",
             words.used,
             format_args!("at most {}", usable.min(slots)),
             used,
@@ -313,7 +313,7 @@ fn check_contents(segment: &Segment, survey: &mut Survey, findings: &mut Finding
     let words = segment.fixed().words();
     // Relaxed: no process writes a copy.
     findings.equal(
-        "as many messages are held as there are records",
+        "the number of held messages is the number of their records",
         words.held,
         count.held(),
         words.held.load(Ordering::Relaxed),

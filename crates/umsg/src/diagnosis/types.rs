@@ -35,7 +35,7 @@ pub(super) fn check_order(segment: &Segment, survey: &mut Survey, findings: &mut
         };
         let place = place.words();
         findings.equal(
-            "a message knows the one before it",
+            "a message names its predecessor in the list",
             place.previous,
             before,
             place.previous.get(),
@@ -62,13 +62,13 @@ pub(super) fn check_order(segment: &Segment, survey: &mut Survey, findings: &mut
     );
     // Relaxed: no process writes a copy.
     findings.equal(
-        "the queue holds as many messages as it says",
+        "the queue's number of messages is right",
         words.messages,
         messages,
         words.messages.load(Ordering::Relaxed),
     );
     findings.equal(
-        "the queue holds as many bytes as it says",
+        "the queue's number of bytes is right",
         words.bytes,
         bytes,
         words.bytes.load(Ordering::Relaxed),
@@ -93,7 +93,7 @@ fn check_message(segment: &Segment, slot: u32, findings: &mut Findings) {
     }
     if is_beyond(place.sequence.get(), last.get()) {
         findings.add(
-            "a message's number was given out",
+            "a message's number is at most the last assigned number",
             place.sequence,
             format_args!("at most {}", last.get()),
             place.sequence.get(),
@@ -141,7 +141,7 @@ fn check_message(segment: &Segment, slot: u32, findings: &mut Findings) {
             place.kind.get(),
         ),
         Some(kind) => findings.equal(
-            "a message is among those of its type",
+            "a message is in the list of its type",
             kind.words().mtype,
             mtype,
             kind.words().mtype.get() as i64,
@@ -159,7 +159,7 @@ fn check_types(segment: &Segment, messages: u32, findings: &mut Findings) {
             roots.used
         };
         return findings.add(
-            "there are no more records of types than there is room for",
+            "the number of type records is at most the maximum",
             at,
             format_args!("at most {}", usable.min(most)),
             at.get(),

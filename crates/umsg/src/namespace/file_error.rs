@@ -11,10 +11,10 @@ pub(crate) enum FileError {
     #[error("there is no such queue")]
     NotFound,
     /// `EEXIST`
-    #[error("the queue exists")]
+    #[error("the queue exists already")]
     AlreadyExists,
     /// `EACCES`. For unlink, also if the file system answers `EPERM`, as in mq_unlink.
-    #[error("the permissions of the queue do not allow it")]
+    #[error("the queue's permissions deny the access")]
     Denied,
     /// `EISDIR`: a directory has the queue's name.
     #[error("a directory stands in place of the queue")]

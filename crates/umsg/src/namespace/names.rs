@@ -31,16 +31,16 @@ const PATH_MAX: usize = 4096;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NameError {
     /// `EINVAL`
-    #[error("a queue's name begins with a slash")]
+    #[error("a queue's name must begin with a slash")]
     Invalid,
     /// `ENOENT`
-    #[error("a queue's name has something after the slash")]
+    #[error("a queue's name must have at least one byte after the slash")]
     NotFound,
     /// `EACCES`
-    #[error("a queue's name has no second slash and is neither /. nor /..")]
+    #[error("a queue's name must not have a second slash, and must not be /. or /..")]
     Denied,
     /// `ENAMETOOLONG`
-    #[error("a queue's name has at most 255 bytes after the slash")]
+    #[error("a queue's name must have at most 255 bytes after the slash")]
     TooLong,
 }
 

@@ -80,7 +80,7 @@ pub enum Undelivered {
     /// The queue's owner has named no dead-letter queue, though the queue's memory names one. A process has overwritten the memory, or the
     /// owner of the file or of its label has changed since.
     #[error(
-        "the queue's owner has named no dead-letter queue, or the queue's file has changed its owner"
+        "the queue's owner has named no dead-letter queue, or the owner of the queue's file has changed"
     )]
     Unnamed,
     /// There is no dead-letter queue.

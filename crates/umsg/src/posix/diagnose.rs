@@ -64,7 +64,7 @@ pub fn repair(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<Repaired
     let file = namespace.open_queue_file(&name, FileAccess::ReadWrite, false)?;
     let mut repaired = diagnosis::posix::mend(file.as_fd(), namespace)?;
     if dead_letter::relabel(file.as_fd(), namespace) {
-        let done = "wrote which label names the dead-letter queue; programs that have the queue open have to open it again";
+        let done = "restored the number of the dead-letter queue's label; programs that have the queue open must open it again";
         repaired.done.push(done.to_owned());
     }
     for diagnosis in [&mut repaired.before, &mut repaired.after] {

@@ -87,7 +87,7 @@ impl Header {
         let (mut header, on_full) =
             Header::fields(&mut fields).ok_or("it is too short for its fields")?;
         header.policy.on_full =
-            OnFull::of_number(on_full).ok_or("it does not say what a full queue does")?;
+            OnFull::of_number(on_full).ok_or("its overflow policy is unknown")?;
         header.check().map(|()| header)
     }
 

@@ -43,9 +43,7 @@ impl Snapshot {
         }
         source.enter(SnapshotPart::Trailer);
         if look.bytes.len() as u64 != header.bytes {
-            return Err(
-                source.damaged("the bytes of all messages are not as many as the header says")
-            );
+            return Err(source.damaged("the total length of the messages differs from the header"));
         }
         source.trailer()?;
         Ok(Snapshot {
@@ -124,7 +122,7 @@ impl<R: Read> Source<R> {
         self.append(record.len as usize, &mut look.bytes)?;
         self.check_sum()?;
         if record.priority as usize >= PRIORITIES {
-            return Err(self.damaged("its priority is none"));
+            return Err(self.damaged("its priority is out of range"));
         }
         look.messages
             .try_reserve(1)
@@ -141,15 +139,15 @@ impl<R: Read> Source<R> {
 
     fn trailer(&mut self) -> Result<(), SnapshotError> {
         if self.take()? != END {
-            return Err(self.damaged("there is something else"));
+            return Err(self.damaged("the mark of the trailer is missing"));
         }
         let whole = u64::from_le_bytes(self.take()?);
         self.check_sum()?;
         if whole != self.at {
-            return Err(self.damaged("the length of the file is another"));
+            return Err(self.damaged("the file's length differs from the length in the trailer"));
         }
         if self.read(&mut [0])? != 0 {
-            return Err(self.damaged("something follows"));
+            return Err(self.damaged("bytes follow the trailer"));
         }
         Ok(())
     }
