@@ -4,7 +4,7 @@
 //! build contains nothing of it. With the feature `crash-points` an armed process gets a real SIGKILL there; under
 //! loom an armed model thread dies there by unwinding, and its locks are marked as the kernel would mark them.
 
-/// Declares the points: the name, and what becomes of an operation that dies there.
+/// Declares the points, each with its name and the fate of an operation that dies there.
 macro_rules! points {
     ($($(#[doc = $what:literal])+ $name:ident;)+) => {
         /// A place in the code at which a test may kill the process.
@@ -15,7 +15,7 @@ macro_rules! points {
             $($(#[doc = $what])+ $name,)+
         }
 
-        /// Every point: its name and what becomes of an operation that dies there.
+        /// Every point: its name, and the fate of an operation that dies there.
         pub const POINTS: &[(Point, &str, &str)] = &[
             $((Point::$name, stringify!($name), concat!($($what),+)),)+
         ];
@@ -91,7 +91,8 @@ points! {
     LEASE_TAKEN;
     /// A lease is acknowledged, no list has its slot: the repair frees the slot.
     LEASE_ENDED;
-    /// A leased message is marked as stored, its record still says leased: it is, and goes back as a dead holder's.
+    /// A leased message is marked as stored, but its record is still leased: the record decides, and the message goes back as a dead
+    /// holder's.
     RETURN_MARKED;
     /// A leased message is back in the store, receivers that wait for it were not served.
     RETURN_ENDED;
@@ -127,15 +128,15 @@ points! {
     GROW_WRITTEN;
     /// New slots are counted and not free: the repair frees them.
     GROW_COUNTED;
-    /// A process is going to change what a doorbell shows, and has not: the repair shows what is.
+    /// A process has announced a change of a doorbell and not made it: the repair shows the present level.
     BELL_BEGUN;
-    /// A doorbell was rung, the segment does not record it: the repair shows what is.
+    /// A doorbell was rung, the segment does not record it: the repair shows the present level.
     BELL_RUNG;
-    /// A doorbell shows what is about to become possible: a poller checks in vain, and repairs.
+    /// A doorbell shows a level that the operation has not reached yet: a poller checks in vain, and repairs the doorbell.
     BELL_FORETOLD;
-    /// A doorbell shows what is, the lock is held.
+    /// A doorbell shows the present level, the lock is held.
     BELL_SETTLED;
-    /// A doorbell is made, no segment names it: the next process that makes one removes it.
+    /// A doorbell is made, no segment names it: the next process that makes a doorbell removes it.
     BELL_MADE;
     /// The segment names a doorbell that no process rings.
     BELL_NAMED;
@@ -157,19 +158,19 @@ points! {
     RING_PULLED;
     /// A descriptor was passed, its message was not sent: the receiver keeps it, among the last thousand of them.
     RING_PASSED;
-    /// A dead owner's doorbell is taken away, its ring has its name: the next to make a ring of that name takes that too.
+    /// A dead owner's doorbell is removed, its ring has its name: the next process that makes a ring of that name removes the ring, too.
     RING_CLEARED;
     /// A ring has its name and no doorbell: the ring of a dead owner.
     RING_NAMED;
-    /// A ring has its doorbell, its owner was not given it: the ring of a dead owner.
+    /// A ring has its doorbell, the call that makes the ring has not returned: the ring of a dead owner.
     RING_MADE;
-    /// Senders are let in, the owner was not told: the ring of a dead owner.
+    /// The ring is enabled, the owner's call has not returned: the ring of a dead owner.
     RING_ENABLED;
-    /// Senders are refused, those that wait were not told: they check at their next slice.
+    /// Senders are refused, waiting senders were not woken: they check at their next slice.
     RING_CLOSED;
-    /// A closed ring has lost its doorbell and has its name: the next to make a ring of that name takes it.
+    /// A closed ring has lost its doorbell and has its name: the next process that makes a ring of that name removes the closed ring.
     RING_UNHUNG;
-    /// The file of a queue that is removed on its last close is found, and not locked: it is removed with the others.
+    /// The file of a transient queue is found, and not locked: it is removed with the others.
     OPEN_FOUND;
     /// A queue's file is made, has no contents and no name: it vanishes.
     CREATE_EMPTY;
@@ -177,21 +178,21 @@ points! {
     CREATE_LABELLED;
     /// A queue's file has its contents and no name: it vanishes.
     CREATE_UNNAMED;
-    /// The file of a queue that is removed on its last close is in a directory that has no queue's name: the next process that makes one removes it.
+    /// The file of a transient queue is in a directory that has no queue's name: the next process that makes a transient queue removes it.
     CREATE_HOUSED;
     /// The file has its name: the queue exists.
     CREATE_NAMED;
-    /// No process has open a queue that is removed on its last close, and the last user has not removed it: the next process that finds it does.
+    /// A transient queue has no users, and the last user has not removed it: the next process that finds the queue removes it.
     TRANSIENT_LOCKED;
-    /// A queue that is removed on its last close is removed, its directory exists: a process that makes one of its name takes its place.
+    /// A transient queue is removed, its directory exists: a new queue of its name replaces the directory.
     TRANSIENT_EMPTIED;
     /// A System V queue's file is made, has no contents and no name: it vanishes.
     MSGGET_EMPTY;
     /// A System V queue's file has its contents and no name: it vanishes.
     MSGGET_FILLED;
-    /// The file has its index and no key symlink: it is no queue; a process of its user, or root, that comes to the index takes it.
+    /// The file has its index and no key symlink: it is no queue. A later process of its user, or root, that needs the index removes it.
     MSGGET_INDEXED;
-    /// An identifier is noted as given out: no queue has it, and the file goes as one that has only its index.
+    /// An identifier is recorded as used: no queue has it, and the file is removed like one that has only its index.
     MSGGET_NUMBERED;
     /// The file has its key symlink: the queue exists.
     MSGGET_LABELLED;
@@ -199,9 +200,9 @@ points! {
     MSGCTL_HANDED_OVER;
     /// A queue's file has the rights of before and after a change, its header those of after: it was changed.
     MSGCTL_APPLIED;
-    /// A removed queue has lost its key symlink and has its index: a process that comes to the index next takes it.
+    /// A removed queue has lost its key symlink and has its index: the next process that needs the index removes the file.
     MSGCTL_UNLABELLED;
-    /// A registration for a notification is written and does not count: there is none.
+    /// A registration for a notification is written and not armed: the process is not registered.
     NOTICE_FILLED;
     /// Senders are asked to report messages, but the registration is not valid yet: there is none, and the repair withdraws the request.
     NOTICE_DECIDED;
@@ -216,7 +217,7 @@ points! {
     NOTICE_FIRED;
     /// A registration is fired, its process was not woken: it checks by itself at its next slice.
     NOTICE_UNTOLD;
-    /// A process has raised its signal and not said so: the sender that fired it sees that it is dead.
+    /// A process has raised its signal and not recorded that: the sender that fired the registration finds the process dead.
     NOTICE_RAISED;
     /// A repair has found out which slots are in use.
     REPAIR_SURVEYED;
@@ -226,7 +227,7 @@ points! {
     REPAIR_STORED;
     /// A repair has returned slots that were in no use.
     REPAIR_FREED;
-    /// A queue is about to be rebuilt, by `umsg doctor --repair`: it is as corrupted as before, and says so until it is rebuilt.
+    /// A queue is about to be rebuilt, by `umsg doctor --repair`: it is as corrupted as before, and marked as being rebuilt.
     SALVAGE_BEGUN;
     /// No lock or waiter refers to corrupted contents any more.
     SALVAGE_SURVEYED;
@@ -280,9 +281,10 @@ points! {
     MSG_ENDED;
     /// A record says that the message is leased, and it is in the order too: it is the lease's.
     MSG_LEASED;
-    /// The message of a lease has ended, its record has not: the repair ends it.
+    /// The message of a lease has ended, its record has not: the repair ends the record.
     MSG_ACKNOWLEDGED;
-    /// A leased message says that it came back, its record still says leased: it is, and comes back as a dead holder's.
+    /// A leased message is marked as returned, but its record is still leased: the record decides, and the message comes back as a dead
+    /// holder's.
     MSG_RETURNED;
     /// Rights have changed, waiters do not know: they notice at their next check.
     MSG_CHANGED;
@@ -347,7 +349,7 @@ mod armed {
         set(name, nth, None);
     }
 
-    /// Arms the named point: when the process next passes it, this is called, which may see to a death that comes later.
+    /// Arms the named point: when the process next passes it, this function is called, which may arrange a later death.
     ///
     /// # Panics
     /// If no point has that name.

@@ -364,7 +364,7 @@ impl Doorbell {
 
     /// Counts an operation. Returns true if this one checks whether a process still polls. Processes with few operations check after some time.
     pub(crate) fn is_time_to_look(&self) -> bool {
-        // Relaxed: under the queue's lock, and about.
+        // Relaxed: under the queue's lock, and only an approximate count.
         let count = self.operations.load(Ordering::Relaxed).wrapping_add(1);
         self.operations.store(count, Ordering::Relaxed);
         if self.polled.load(Ordering::Relaxed) != NONE {
@@ -382,7 +382,7 @@ impl Doorbell {
 
     /// Counts an operation that found nothing to do. Returns true if the previous one found nothing either.
     pub(crate) fn is_in_vain_again(&self) -> bool {
-        // Relaxed: under the queue's lock, and about.
+        // Relaxed: under the queue's lock, and only an approximate count.
         let before = self.vain.load(Ordering::Relaxed);
         self.vain.store(before.saturating_add(1), Ordering::Relaxed);
         before != 0
@@ -397,7 +397,8 @@ impl Doorbell {
     pub(crate) fn left(&self, name: u64) -> Option<Left<'_>> {
         let host = self.host.as_ref()?;
         let name = self.name(name);
-        // A new opening: a lock belongs to an opening of the file, and this process may have inherited a descriptor that others poll.
+        // A new open file description: a lock belongs to such a description, and this process may have inherited a descriptor that others
+        // poll.
         let locked = match host.open_fifo(name) {
             Ok(bell) => {
                 flock(&bell, FlockOperation::NonBlockingLockExclusive).ok()?;
@@ -447,8 +448,8 @@ fn is_gone(error: Errno) -> bool {
     matches!(error, Errno::NOENT | Errno::NXIO | Errno::LOOP)
 }
 
-/// Opens a FIFO to poll it. Returns None if it has to be replaced: it is gone, or about to be removed. The caller holds the queue's lock, so that the
-/// name in the segment does not change.
+/// Opens a FIFO to poll it. Returns None if the FIFO has to be replaced, because it no longer exists or is about to be removed. The caller
+/// holds the queue's lock, so that the name in the segment does not change.
 fn find_locked(host: &Arc<dyn Host>, name: FifoName) -> io::Result<Option<Own>> {
     let bell = match host.open_fifo(name) {
         Err(error) if is_gone(error) => return Ok(None),

@@ -13,8 +13,8 @@
 //! FIFO shows a message or room *before* it exists, and withdraws it *after* it is gone. If the thread is killed in between, a poller wakes up for
 //! nothing, but no poller misses an event. A poller that tries the queue meanwhile waits for the lock.
 //!
-//! A polling process holds a shared flock(2) on the FIFO. The kernel releases it when the last copy of the descriptor is closed, also after a death.
-//! A process that gets an exclusive lock therefore knows that no process polls any more.
+//! A polling process holds a shared flock(2) on the FIFO. The kernel releases it when the last copy of the descriptor is closed, also after
+//! a death. If a process gets the exclusive lock, no process polls any more.
 //!
 //! A process can hold the FIFO's internal lock in the kernel for any time, and open(2), read(2) and write(2) of the FIFO then block. Therefore a
 //! process never opens, reads or writes a FIFO of another user. The FIFO's name begins with the inode number of the queue's file, which each process

@@ -101,7 +101,7 @@ impl PollFifo<'_> {
         let _ = fcntl_setpipe_size(self.file(), SIZE * page_size());
     }
 
-    /// Returns whether poll(2) reports what this number of packets shows.
+    /// Returns whether poll(2) reports the level that this number of packets shows.
     pub(crate) fn shows(&self, packets: u32) -> bool {
         let mut polled = [PollFd::from_borrowed_fd(
             self.file(),

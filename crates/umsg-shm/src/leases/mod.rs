@@ -12,8 +12,9 @@
 //! | `Aside` | owned by no process: its message goes to the dead-letter queue | any process: to `Moving` | - |
 //! | `Moving` | that of the process that copies it there | that process: to `Free`, or back to `Aside` | a process that comes to move it begins anew |
 //!
-//! The lock under which messages are received protects all of it. The store to `state` makes a change take effect; a repair rebuilds lists and counts
-//! from the states. A `ticket`, which no other lease or reservation ever has, proves that the record still belongs to a lease.
+//! The lock under which messages are received protects the records. The store to `state` makes a change take effect; a repair rebuilds
+//! lists and counts from the states. A `ticket`, which no other lease or reservation ever has, proves that the record still belongs to a
+//! lease.
 
 mod end;
 #[cfg(not(loom))]

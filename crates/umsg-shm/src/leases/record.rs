@@ -45,7 +45,7 @@ pub struct LeaseRoots {
     /// holders.
     pub due: AtomicU64,
     pub look_after: AtomicU64,
-    /// The slot + 1 that was returned to the store last: a hint for the place of the next one.
+    /// The slot + 1 whose message returned to the store last: a hint for the place of the next returned message.
     pub returned: Guarded32,
 }
 

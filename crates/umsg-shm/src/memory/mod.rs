@@ -87,7 +87,7 @@ impl Liveness for Memory {
         self.file.is_private()
     }
 
-    /// The address of the locks, which would tell it, is not known here.
+    /// The address of the locks, which would show this, is not known here.
     fn is_plain(&self) -> bool {
         false
     }
@@ -196,7 +196,7 @@ impl Memory {
         self.host.as_ref().filter(|_| self.is_counted)
     }
 
-    /// [`Fault::Damaged`] if the file was cut short under the mapping.
+    /// Returns [`Fault::Damaged`] if the file was truncated under the mapping.
     #[inline(always)]
     pub(crate) fn check(&self) -> Result<(), Fault> {
         if self.map.map.is_cut() {
@@ -211,8 +211,7 @@ impl Memory {
         self.base.0
     }
 
-    /// The item at `index` of a region of `T`s, `stride` bytes from one to the next, that begins at `offset` and has
-    /// `count` of them.
+    /// Returns the item at `index` of a region that begins at `offset` and has `count` items, `stride` bytes apart.
     ///
     /// # Safety
     /// The region lies inside the mapping, `offset` and `stride` are multiples of `T`'s alignment, `stride` is not below its

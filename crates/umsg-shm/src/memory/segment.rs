@@ -103,7 +103,7 @@ impl<F: Format> Segment<F> {
     /// Maps a file whose layout the caller has checked.
     pub(crate) fn map(file: BorrowedFd<'_>, layout: F::Layout) -> Result<Segment<F>, AttachError> {
         required::check()?;
-        // A real-time thread that waits for a lock must not be the first to ask, which may read a file.
+        // The result is computed now, because that may read a file: a real-time thread that waits for a lock must not do it.
         cpu::are_several();
         let len = layout.file_len();
         let memory = Memory::map(file, len).map_err(|e| AttachError::of_mapping(e, len))?;
@@ -167,7 +167,7 @@ impl<F: Format> Segment<F> {
         }
     }
 
-    /// Has the last process that unmaps the segment remove its file. Called before the segment is shared.
+    /// Makes the last process that unmaps the segment remove its file. Called before the segment is shared.
     pub(crate) fn set_last_use(&mut self, last_use: LastUse) {
         self.memory.set_last_close(last_use);
     }
@@ -213,7 +213,7 @@ impl<F: Format> Segment<F> {
         unsafe { &*self.base().cast::<F>() }
     }
 
-    /// The item at `index` of a region of `count` items, `stride` bytes from one to the next, from `offset` on.
+    /// Returns the item at `index` of a region that begins at `offset` and has `count` items, `stride` bytes apart.
     ///
     /// # Safety
     /// The region is one of the layout's: it lies inside the mapping, `offset` and `stride` are multiples of `T`'s alignment, and `T`

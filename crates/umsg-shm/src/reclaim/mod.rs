@@ -1,5 +1,5 @@
-//! Things that threads use without a lock, and that are dropped when no thread uses them any more. So a queue stays mapped during a call,
-//! even if another thread closes or removes the queue meanwhile.
+//! Objects ("things") that threads use without a lock, and that are dropped when no thread uses them any more. So a queue stays mapped
+//! during a call, even if another thread closes or removes the queue meanwhile.
 //!
 //! ```text
 //!   a table of Link(s)                 Slots                          notes: one record a thread

@@ -1,8 +1,8 @@
 //! Hazard pointers: each thread names the slot that it uses, so that no other thread drops the thing in it.
 //!
-//! The rare side has all the cost. A thread notes the slot in its own record with a plain store, and then checks again that the link leads
-//! to the slot. A thread that wants to drop the thing first empties the link. Then it makes every thread of the process pass a full barrier
-//! (membarrier(2)), and reads the records:
+//! Only the rare step, the drop, is expensive. A thread notes the slot in its own record with a plain store, and then checks again that the
+//! link leads to the slot. A thread that wants to drop the thing first empties the link. Then it makes every thread of the process pass a
+//! full barrier (membarrier(2)), and reads the records:
 //!
 //! | caller | dropper |
 //! |---|---|
@@ -11,8 +11,8 @@
 //! | link still leads to S? then use it | any `record.holds == S`? then keep it |
 //!
 //! In either order of the barriers, the caller sees the empty link, or the dropper sees the note. A counted reference does the same at the
-//! price of two locked instructions on a shared line. A call counts where it can't have the record: in a signal handler that interrupted
-//! another call, when all records are taken, and where the kernel refuses membarrier.
+//! price of two locked instructions on a shared line. A call counts its use if it can't have the record: in a signal handler that
+//! interrupted another call, if all records are taken, and if the kernel refuses membarrier.
 //!
 //! A record belongs to a thread pointer, the address of a thread's local storage. A thread that gets the address of a dead one gets its
 //! record, too, so records are never released. A thread remembers its record in a word of its own ([`local`]). If a longjmp takes a thread out of a call, its note stays, and the
@@ -47,8 +47,8 @@ static ALL: [Record; RECORDS] = [const {
 /// The records that a thread has, or had: a bit for each. A dropper and a forked child read these only, and not 64 KiB.
 static USED: [AtomicU64; RECORDS / 64] = [const { AtomicU64::new(0) }; RECORDS / 64];
 
-/// The knowledge whether membarrier works in this process. No thread notes a slot before that is known.
-/// In initialised memory: the drop-in's start writes it in each process, and the dynamic linker writes these pages anyway.
+/// Whether membarrier works in this process. No thread notes a slot before this is known. In initialised memory: the drop-in's start writes
+/// it in each process, and the dynamic linker writes these pages anyway.
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".data.umsg"))]
 static NOTES_ARE_SEEN: AtomicU32 = AtomicU32::new(UNKNOWN);
 const UNKNOWN: u32 = 0;
@@ -114,7 +114,7 @@ pub(super) fn my_idle_record() -> Option<&'static Record> {
     (record.holds.load(Ordering::Relaxed) == 0).then_some(record)
 }
 
-/// Finds the calling thread's record, and remembers it if its notes are seen. They are seen from then on, in a forked child, too.
+/// Finds the calling thread's record. Remembers the record if droppers see its notes; from then on they always do, in a forked child, too.
 #[cold]
 fn my_first_record() -> Option<&'static Record> {
     let record = my_record()?;
@@ -302,7 +302,7 @@ mod tests {
             let missing: Vec<_> = (0..THREADS)
                 .filter(|&thread| !is_noted(slot(thread)))
                 .collect();
-            // Before the assertion: the threads wait.
+            // This comes before the assertion, because the threads wait for it.
             seen.wait();
             assert_eq!(missing, [0; 0]);
         });

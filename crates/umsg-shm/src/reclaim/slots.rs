@@ -67,7 +67,7 @@ impl<T: Send + Sync> Slot<T> {
         counted.is_ok()
     }
 
-    /// Releases a count. The last release drops the thing, now or when no thread uses it any more.
+    /// Releases a count. The last release drops the thing, at once or when no thread uses it any more.
     pub fn release(&'static self) {
         // Release: this user's accesses come before the drop. Acquire: so do those of all other users.
         if self.users.fetch_sub(1, Ordering::AcqRel) != 1 {

@@ -1,4 +1,4 @@
-//! The interface through which `umsg doctor --repair` has an engine rebuild a queue from its intact messages (`posix_engine/salvage/`,
+//! The interface through which `umsg doctor --repair` makes an engine rebuild a queue from its intact messages (`posix_engine/salvage/`,
 //! `sysv_engine/salvage.rs`).
 
 use crate::fault::Fault;
@@ -24,8 +24,8 @@ pub trait Salvage {
         give_back: impl Fn(usize),
     ) -> Result<Salvaged, Fault>;
 
-    /// Takes over the locks, the leases and the waiter nodes of dead processes, and trusts all other contents. `knows_threads`: a thread
-    /// that does not exist for this process does not exist for others.
+    /// Takes over the locks, the leases and the waiter nodes of dead processes, and trusts all other contents. `knows_threads`: if this
+    /// process finds no thread of an id, the thread does not exist for any process.
     ///
     /// # Errors
     /// `Busy` if a lock's owner does not let go; `Damaged`.

@@ -91,7 +91,7 @@ fn read(clock: rustix::time::ClockId) -> u64 {
 #[cfg(not(loom))]
 #[inline(always)]
 fn ahead() -> u64 {
-    // Relaxed: the number is the whole message.
+    // Relaxed: the number publishes no other data.
     let known = process::until_fork().map_or(0, |known| known.load(Ordering::Relaxed));
     match known & KNOWN {
         0 => find_ahead(),
@@ -218,7 +218,7 @@ pub(crate) mod step {
 
     /// The sum of the steps, in nanoseconds.
     pub(super) fn get() -> u64 {
-        // Relaxed: the number is the whole message.
+        // Relaxed: the number publishes no other data.
         STEP.load(Ordering::Relaxed)
     }
 

@@ -85,9 +85,8 @@ impl Depth {
         info: *const libc::siginfo_t,
         context: *mut libc::ucontext_t,
     ) {
-        // SAFETY: the caller hands on what the kernel gave to its handler: both point to valid objects. No other
-        // reference to `self.info` exists: its one other user, `redeliver`, runs on this thread outside of
-        // critical sections.
+        // SAFETY: both arguments come from the kernel and point to valid objects. No other reference to `self.info` exists: its one other
+        // user, `redeliver`, runs on this thread outside of critical sections.
         unsafe {
             if self.deferred.get() == 0 {
                 (*self.info.get()).write(*info);

@@ -21,7 +21,7 @@ pub(crate) struct Range {
     cut: AtomicBool,
 }
 
-// SAFETY: zeroes are a range that is nobody's, and all fields are atomics.
+// SAFETY: zeroes are an empty range, and all fields are atomics.
 unsafe impl Zeroed for Range {}
 
 const CHUNK: usize = 256;
@@ -122,7 +122,7 @@ static HANDLED: AtomicBool = AtomicBool::new(false);
 
 /// Sets the function that is called before each mapping of a queue's file.
 pub fn guard_by(guard: fn()) {
-    // Relaxed: code exists from the start.
+    // Relaxed: the function exists from the start of the process.
     GUARD.store(guard as *mut (), Ordering::Relaxed);
     note_handler();
 }

@@ -1,5 +1,5 @@
-//! Finds out whether a process or thread exists. It sends signal 0, because /proc may hide processes of other users. A process that the
-//! caller may not signal exists.
+//! Finds out whether a process or thread exists. It sends signal 0, because /proc may hide processes of other users. If the caller may not
+//! signal a process, the process exists.
 
 /// Returns whether a process exists. A zombie exists.
 pub(crate) fn process(pid: u32) -> bool {

@@ -46,7 +46,8 @@ pub fn first_hole(file: BorrowedFd<'_>, begin: usize, end: usize) -> Result<usiz
     }
 }
 
-/// Does the same as [`first_hole`]. In a tmpfs a page is a hole, in memory, or in the swap space, from which a read brings it back.
+/// Does the same as [`first_hole`]. In a tmpfs, a page is a hole, in memory, or in the swap space. A read brings a page back from the swap
+/// space.
 fn first_absent(file: BorrowedFd<'_>, begin: usize, end: usize) -> Result<usize, Errno> {
     let mut at = begin;
     while at < end {

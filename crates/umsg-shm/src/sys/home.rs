@@ -12,22 +12,22 @@ mod real {
     use crate::sys::{parent, process};
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    /// Of the process in which the library was used first, of this line of forks: 1 is added, 0 stands for none yet.
+    /// The value of the process in which this line of forks first used the library, plus 1. 0 before the first use.
     #[cfg_attr(target_os = "linux", unsafe(link_section = ".data.umsg"))]
     static FIRST: AtomicU64 = AtomicU64::new(0);
 
-    /// The epoch in which the namespaces were asked for last, and the answer.
+    /// The epoch of the last query of the namespaces, and the result.
     #[cfg_attr(target_os = "linux", unsafe(link_section = ".data.umsg"))]
     static KNOWN: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 
     /// The inode number of this process's PID namespace, and above 32 bits that of its time namespace. 0 if /proc does not say.
     pub(crate) fn here() -> u64 {
         let ([of, here], epoch) = (&KNOWN, process::epoch());
-        // Acquire: the answer belongs to the epoch. Two threads may find it out at once, and find the same.
+        // Acquire: the result belongs to the epoch. Two threads may compute it at once, with the same result.
         if epoch == 0 || of.load(Ordering::Acquire) != epoch {
             let found = parent::here().unwrap_or_else(find);
             parent::note_learned();
-            // Relaxed: whichever thread is first finds the same.
+            // Relaxed: every thread computes the same value.
             let _ = FIRST.compare_exchange(0, found + 1, Ordering::Relaxed, Ordering::Relaxed);
             here.store(found, Ordering::Relaxed);
             of.store(epoch, Ordering::Release);
@@ -35,7 +35,7 @@ mod real {
         here.load(Ordering::Relaxed)
     }
 
-    /// Returns the answer of [`here`], if this process has asked before.
+    /// Returns the result of [`here`], if this process has computed it before.
     pub(in crate::sys) fn known() -> Option<u64> {
         let ([of, here], epoch) = (&KNOWN, process::epoch());
         // Acquire: as in `here`.
@@ -55,7 +55,7 @@ mod real {
         let inode = |path| rustix::fs::stat(path).map_or(0, |stat| stat.st_ino & 0xffff_ffff);
         match inode("/proc/self/ns/pid") {
             0 => 0,
-            // A kernel without time namespaces has one time for all processes.
+            // On a kernel without time namespaces, all processes share one clock.
             pid => pid | inode("/proc/self/ns/time") << 32,
         }
     }

@@ -146,7 +146,7 @@ mod real {
 
         #[cold]
         pub fn epoch() -> u64 {
-            // Relaxed: the number is the whole message.
+            // Relaxed: the number publishes no other data.
             match EPOCH.load(Ordering::Relaxed) {
                 0 => 0,
                 word => of_this_process(word),

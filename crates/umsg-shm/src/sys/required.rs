@@ -33,7 +33,7 @@ pub(crate) fn check() -> Result<(), Refused> {
 pub fn check_for_signals() -> Result<(), Refused> {
     /// True if the call was permitted. A sandbox that is entered later is met when the signal is raised.
     static PERMITTED: AtomicBool = AtomicBool::new(false);
-    // Relaxed: the answer is the whole message. A forked child has its parent's sandbox.
+    // Relaxed: the answer publishes no other data. A forked child has its parent's sandbox.
     if !PERMITTED.load(Ordering::Relaxed) {
         let call = "rt_sigqueueinfo";
         process::can_raise_for_message().map_err(|errno| Refused { call, errno })?;

@@ -104,7 +104,7 @@ fn of_libc() -> Option<*const Head> {
     static DISTANCE: AtomicUsize = AtomicUsize::new(0);
     // SAFETY: has no preconditions.
     let this = unsafe { libc::pthread_self() } as usize;
-    // Relaxed: the number is the whole message. Two threads, or a thread and its handler, may find it at once.
+    // Relaxed: the number publishes no other data. Two threads, or a thread and its handler, may find it at once.
     let mut distance = DISTANCE.load(Ordering::Relaxed);
     if distance == 0 {
         distance = head_of_held_mutex()?.wrapping_sub(this);

@@ -118,13 +118,13 @@ pub fn catch_truncation() -> io::Result<()> {
 }
 
 extern "C" fn on_sigbus(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: what the kernel gave to this handler.
+    // SAFETY: the arguments come from the kernel.
     if unsafe { mend_truncation(signal, info) } {
         return;
     }
     let Some(before) = BEFORE.get() else { return };
     match before.sa_sigaction {
-        // SAFETY: what the kernel gave to this handler.
+        // SAFETY: the arguments come from the kernel.
         libc::SIG_DFL | libc::SIG_IGN => unsafe { pass_to_default(before.sa_sigaction, info) },
         handler => {
             if before.sa_flags & libc::SA_RESETHAND != 0 {
