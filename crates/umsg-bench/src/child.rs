@@ -25,7 +25,7 @@ pub fn wait_for_all(children: &mut [Child]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Sleeps until a child that has not ended yet ends. Takes no CPU time from them.
+/// Sleeps until one of the running children ends. Takes no CPU time from the children.
 fn wait_for_any(children: &[Child], end: Instant) -> Result<(), Failure> {
     let left = end.saturating_duration_since(Instant::now());
     let wait = |child: &Child| libc::pollfd {
@@ -102,7 +102,7 @@ impl Child {
         })
     }
 
-    /// Takes note if it has ended; fails if it did so other than with success.
+    /// Records whether the child has ended. Fails if it ended without success.
     fn look(&mut self) -> Result<(), Failure> {
         if self.ended {
             return Ok(());

@@ -44,7 +44,7 @@ pub fn thread_cpu() -> u64 {
     read(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// CPU time of another process so far, all its threads, in nanoseconds; 0 if there is no such process.
+/// Returns the CPU time of all threads of another process so far, in nanoseconds; 0 if there is no such process.
 pub fn cpu_of(process: u32) -> u64 {
     let mut clock = 0;
     // SAFETY: the call writes a clock's number to a local of ours.
@@ -71,7 +71,7 @@ pub fn overhead() -> f64 {
     })
 }
 
-/// Passes about `nanoseconds` without giving up the CPU.
+/// Spins for about `nanoseconds`.
 #[inline]
 pub fn spin(nanoseconds: u64) {
     let end = now() + nanoseconds;

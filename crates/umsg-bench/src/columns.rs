@@ -16,7 +16,7 @@ impl Columns {
         self.0.push((key.into(), value));
     }
 
-    /// A figure; none if it was not taken, or there is no such column.
+    /// Returns a figure. None if it was not measured, or there is no such column.
     pub fn get(&self, key: &str) -> Option<f64> {
         self.iter()
             .find(|&(name, _)| name == key)

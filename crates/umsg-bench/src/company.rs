@@ -17,7 +17,7 @@ const LOUD: f64 = 0.25;
 /// The state of things when a suite began.
 pub struct Company {
     began: u64,
-    /// Seconds of all CPUs that were not idle, and of those that the hypervisor gave to others.
+    /// The seconds that all CPUs were busy, and the seconds that the hypervisor gave to other machines.
     busy: f64,
     stolen: f64,
     /// Seconds of ours.

@@ -39,7 +39,7 @@ pub fn spread(threads: usize, cpus: &[usize]) -> Seats {
     turns.take(threads).map(|&cpu| vec![cpu]).collect()
 }
 
-/// Wherever the scheduler puts them.
+/// The scheduler chooses the CPUs.
 pub fn anywhere(threads: usize, cpus: &[usize]) -> Seats {
     vec![cpus.to_vec(); threads]
 }
@@ -83,14 +83,14 @@ impl Member<'_> {
     /// Returns whether the round is over.
     #[inline]
     pub fn is_over(&self) -> bool {
-        // Relaxed: nothing is handed over with it; a thread that sees it late works a little longer.
+        // Relaxed: it publishes no other data. A thread that sees it late works a little longer.
         self.over.load(Ordering::Relaxed)
     }
 
     /// Counts what was done.
     #[inline]
     pub fn count(&self, more: u64) {
-        // Relaxed: only this thread writes it, and the reader wants a number of about now.
+        // Relaxed: only this thread writes it, and an approximate number suffices for the reader.
         let before = self.tally.0.load(Ordering::Relaxed);
         self.tally.0.store(before + more, Ordering::Relaxed);
     }
@@ -142,7 +142,7 @@ fn measure(
                 let seated = machine::pin_to(cpus);
                 start.wait();
                 if let Err(failure) = seated.and_then(|()| work(&member)) {
-                    // The others may wait for this one without end.
+                    // The other processes may wait for this one for ever.
                     eprintln!("umsg-bench: {failure}");
                     supervisor::exit_child(1);
                 }
@@ -207,7 +207,7 @@ mod tests {
     fn a_thread_that_fails_ends_those_that_wait_for_it() {
         let failed = run(&anywhere(2, &[0]), Duration::from_millis(1), |member| {
             if member.index == 0 {
-                // Without a word: see the test of pairs.
+                // No message is printed: see the test of pairs.
                 std::process::abort();
             }
             loop {

@@ -7,7 +7,7 @@ use crate::clock;
 use crate::failure::Failure;
 use crate::shared::SharedWords;
 
-/// The number of looks of the two for each other at the barrier before they let others run.
+/// The number of checks at the barrier before a process yields the CPU.
 const BARRIER_SPINS: u32 = 1000;
 
 /// The CPUs of the two of a pair.
@@ -17,7 +17,7 @@ pub enum Places {
     Apart(usize, usize),
     /// Both on one.
     Together(usize),
-    /// Wherever the scheduler puts them, on either of two.
+    /// The scheduler chooses among two CPUs.
     Anywhere(usize, usize),
 }
 
@@ -116,7 +116,7 @@ mod tests {
 
     use super::*;
 
-    /// It dies without a message: in a test's child, a thread that the fork did not copy may hold a lock of the standard streams.
+    /// The process ends without a message: in a test's child, a thread that the fork did not copy may hold a lock of the standard streams.
     #[test]
     fn a_child_that_dies_takes_the_other_one_with_it() {
         let failed = run(

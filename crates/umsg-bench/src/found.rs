@@ -14,7 +14,7 @@ pub struct Found {
 }
 
 impl Found {
-    /// Doubts what noise makes meaningless: of the rounds, and of others on the machine.
+    /// Marks figures as doubtful if the rounds differ, or other processes disturb the machine.
     pub fn settle(&mut self, load: &Load) {
         let settle = |row: Row| match load.is_loud() && !row.rounds.umsg.is_single() {
             true => row.disbelieve(load.describe().unwrap_or_default()),
@@ -39,7 +39,7 @@ impl From<Vec<Row>> for Found {
     }
 }
 
-/// The times that the messages of one way took, at one end of it, over all rounds.
+/// The times of the messages of one variant, measured at one end, over all rounds.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Latencies {
     /// Between "threads" or "processes".
@@ -50,7 +50,7 @@ pub struct Latencies {
     pub way: String,
     /// "sender" or "receiver".
     pub end: String,
-    /// Messages sent, and those that were due.
+    /// The number of sent messages, and of messages that were due.
     pub sent: u64,
     pub expected: u64,
     /// Percentiles, and the nanoseconds within which that part of the messages arrived.

@@ -36,11 +36,11 @@ pub struct Plan {
     /// The rows that are measured.
     pub only: Only,
     pub cpus: Cpus,
-    /// True if we run before others, at nice -20.
+    /// True if the measurement has precedence over other processes, at nice -20.
     pub hurried: bool,
     /// The depth that the kernel allows us.
     pub allowance: Allowance,
-    /// For what peers need. The supervisor removes it.
+    /// A directory for the files of peers. The supervisor removes it.
     pub scratch: Scratch,
     /// The file of the drop-in, or why there is no column for it.
     pub dropin: Result<PathBuf, Failure>,
@@ -114,7 +114,7 @@ fn refuse_preload() -> Result<(), Failure> {
     Ok(())
 }
 
-/// The results of one side over the rounds: all of them, or why there are none.
+/// The results of one side over all rounds, or the reason why there are none.
 #[derive(Debug)]
 pub struct Side<T> {
     pub rounds: Vec<T>,
@@ -157,7 +157,7 @@ impl<T> Side<T> {
     }
 }
 
-/// One figure over the rounds; empty if there is none.
+/// One figure over the rounds; empty if it was not measured.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Samples(#[serde(serialize_with = "rounded_all")] pub Vec<f64>);
 

@@ -10,7 +10,7 @@ use crate::failure::Failure;
 pub struct Cpus {
     /// For what runs alone.
     pub first: usize,
-    /// For the other process, on another core where there is one.
+    /// The CPU of the other process, on another core if possible.
     pub second: Option<usize>,
 }
 

@@ -78,7 +78,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs the suites that were asked for, prints what they found and writes what was asked for.
+/// Runs the requested suites, prints their results, and writes the requested files.
 fn measure(cli: &Cli, scratch: Scratch) -> Result<(), Failure> {
     let plan = Plan::new(cli, scratch)?;
     let mut document = Document::new(&plan);

@@ -1,4 +1,4 @@
-//! A row of results: what was measured, on both sides, how it compares, and whether the rounds agree well enough to say so.
+//! A row of results: the figures of both sides, their ratio, and whether the rounds agree well enough.
 
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::harness::Samples;
 use crate::stats;
 
-/// The middle half of a side's rounds may lie so many percent of their median apart; beyond that the median is no figure.
+/// The largest spread of the middle half of a side's rounds, in percent of their median. With a larger spread, the median is not used.
 pub const MOST_SPREAD: f64 = 25.0;
 
 /// The better direction of a value.
@@ -28,13 +28,13 @@ pub enum Verdict {
     Met,
     /// It was not.
     Missed,
-    /// Some rounds reached it and some did not.
+    /// Some rounds reached the goal, and others did not.
     #[serde(rename = "not resolved")]
     Open,
 }
 
 impl Verdict {
-    /// Of facts that are certain, or unknown.
+    /// The verdict on facts that are certain, or unknown.
     pub fn of(met: Option<bool>) -> Self {
         match met {
             Some(true) => Self::Met,
@@ -43,7 +43,7 @@ impl Verdict {
         }
     }
 
-    /// Of the middle half of the rounds: all of it has to lie on one side.
+    /// The verdict on the middle half of the rounds: all its values must lie on one side of the goal.
     fn of_range((low, high): (f64, f64), limit: f64, better: Better) -> Self {
         let (worst, best) = match better {
             Better::Less => (-high, -low),
@@ -194,7 +194,7 @@ impl Row {
         self
     }
 
-    /// A goal of a ratio of at least this; without a ratio there is none.
+    /// Sets the smallest ratio as the goal. Without a ratio there is no goal.
     pub fn goal_ratio(self, at_least: f64) -> Self {
         let verdict = self.judge_ratio(at_least);
         self.goal_if(format!("ratio >= {at_least}"), verdict)
@@ -234,7 +234,7 @@ impl Row {
         Samples(ratios.collect()).middle_half()
     }
 
-    /// Doubts figures that were taken while others were at work, whatever they say.
+    /// Marks all figures as doubtful that were measured while other processes were busy.
     pub fn disbelieve(mut self, doubt: impl Into<String>) -> Self {
         if let Some(goal) = &mut self.goal {
             goal.verdict = Verdict::Open;
@@ -242,7 +242,7 @@ impl Row {
         self.doubt(doubt)
     }
 
-    /// Doubts figures whose rounds differ too much, or do not agree about the goal.
+    /// Marks figures as doubtful if their rounds differ too much, or disagree about the goal.
     pub fn settle(mut self) -> Self {
         if let Some(Goal {
             text,
@@ -292,7 +292,7 @@ impl Samples {
     }
 }
 
-/// To a thousandth: no figure here is better than that.
+/// Rounds to a thousandth, because no figure here is more exact.
 pub fn rounded(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
 }

@@ -41,7 +41,7 @@ impl SharedWords {
         self.words[index].store(value, Ordering::Release);
     }
 
-    /// A word, for those that want another order than [`Self::get`] and [`Self::set`].
+    /// Returns a word, for callers that need another memory order than [`Self::get`] and [`Self::set`].
     #[inline]
     pub fn word(&self, index: usize) -> &AtomicU64 {
         &self.words[index]

@@ -42,7 +42,7 @@ pub enum Suite {
     Guard,
 }
 
-/// In the order in which they run.
+/// All suites, in the order in which they run.
 const ALL: [Suite; 15] = [
     Suite::Mqueue,
     Suite::Depth,

@@ -1,4 +1,4 @@
-//! Leaves nothing behind.
+//! Cleans up after the measurement.
 //!
 //! ```text
 //! supervisor ──fork──▶ worker (measures) ──fork──▶ sender, receiver
@@ -63,8 +63,8 @@ pub fn run(
     }
 }
 
-/// Ends a forked child at once: runs no destructors, and takes no lock that a thread of its parent's may have held at the fork,
-/// as that of standard output. Its parent cleans up.
+/// Ends a forked child at once. Runs no destructors, and takes no lock, such as that of standard output, which a thread of the parent may
+/// have held at the fork. The parent cleans up.
 pub fn exit_child(code: i32) -> ! {
     // SAFETY: `_exit` takes any number and does not come back.
     unsafe { libc::_exit(code) }

@@ -1,5 +1,4 @@
-//! Children of a case: processes that do some work, are watched while they are blocked in it, and hand back what came
-//! of it.
+//! Children of a case: processes that do some work, are observed while they are blocked in it, and return the result.
 
 use std::marker::PhantomData;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -16,7 +15,7 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 /// The time that a case watches that something does not happen.
 pub const A_WHILE: Duration = Duration::from_millis(150);
 
-/// Forks a child that does some work and hands back what came of it.
+/// Forks a child that does some work and returns the result.
 ///
 /// # Panics
 /// If no process can be made.
@@ -77,7 +76,7 @@ impl<T: Carried> Child<'_, T> {
         self.pid
     }
 
-    /// Returns whether it has handed back its result.
+    /// Returns whether the child has returned its result.
     pub fn is_done(&self) -> bool {
         sys::readable(self.result.as_raw_fd(), Duration::ZERO)
     }
@@ -113,10 +112,10 @@ impl<T: Carried> Child<'_, T> {
         self.expect_killed();
     }
 
-    /// Waits until it is killed.
+    /// Waits until the child is killed.
     ///
     /// # Panics
-    /// If it is not, or ends in another way.
+    /// If the child is not killed, or ends in another way.
     pub fn expect_killed(self) {
         assert_eq!(
             sys::wait(self.pid, PATIENCE),
@@ -124,10 +123,10 @@ impl<T: Carried> Child<'_, T> {
         );
     }
 
-    /// Waits for its end and hands over what came of it.
+    /// Waits for the end of the child, and returns its result.
     ///
     /// # Panics
-    /// If it does not end, or not as it should.
+    /// If the child does not end, or ends with a failure.
     pub fn result(self) -> T {
         if !sys::readable(self.result.as_raw_fd(), PATIENCE) {
             self.kill();

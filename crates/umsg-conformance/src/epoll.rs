@@ -4,7 +4,7 @@ use std::os::fd::RawFd;
 
 use crate::errno::Errno;
 
-/// Sets have numbers from here on, so that they take none of those that are compared.
+/// The first number for sets. Lower numbers are compared, so sets must not take them.
 const ABOVE: RawFd = 150;
 
 /// The maximum number of events that a set reports.

@@ -19,7 +19,7 @@ macro_rules! names {
         impl Errno {
             $(pub const $name: Errno = Errno(libc::$name);)*
 
-            /// Its symbolic name, if it is one that these tests meet.
+            /// Returns the symbolic name, if these tests use the errno.
             pub fn name(self) -> Option<&'static str> {
                 match self.0 {
                     $(libc::$name => Some(stringify!($name)),)*

@@ -89,7 +89,7 @@ fn existing(library: PathBuf) -> Result<PathBuf, String> {
 /// The path of the drop-in: `UMSG_PRELOAD_LIBRARY`, or the one of this profile, brought up to date by cargo.
 ///
 /// # Errors
-/// Why there is none.
+/// The reason why there is no library.
 pub fn path() -> Result<&'static Path, String> {
     static FOUND: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     FOUND.get_or_init(find).as_deref().map_err(Clone::clone)
@@ -121,7 +121,7 @@ fn find_c() -> Result<PathBuf, String> {
 /// The path of the C library: below `UMSG_C_PREFIX`, or the one of this profile, installed by cargo below its directory.
 ///
 /// # Errors
-/// Why there is none.
+/// The reason why there is no library.
 pub fn c_path() -> Result<&'static Path, String> {
     static FOUND: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     FOUND.get_or_init(find_c).as_deref().map_err(Clone::clone)

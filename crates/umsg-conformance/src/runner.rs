@@ -47,9 +47,9 @@ enum Tag {
 pub enum Verdict {
     /// As it should.
     Passed,
-    /// It can't be asked here, for this reason.
+    /// The case can't run here, for this reason.
     Skipped(String),
-    /// It failed, in these words.
+    /// The case failed, with this text.
     Failed(String),
 }
 
@@ -71,13 +71,13 @@ pub(crate) fn announce(queue: &[u8]) {
     report(Tag::Queue, queue);
 }
 
-/// Ends the case as one that can't be asked here.
+/// Ends the case as skipped, because it can't run here.
 pub(crate) fn skip(reason: &str) -> ! {
     report(Tag::Skipped, reason.as_bytes());
     sys::leave(0)
 }
 
-/// Has the panics of case processes written to their report; those of other processes are printed as ever.
+/// Makes the panics of case processes go to their report. Panics of other processes are printed as usual.
 fn report_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -157,7 +157,7 @@ fn run_here<F: Family>(
     sys::leave(0)
 }
 
-/// Moves a descriptor out of the way of those that cases open.
+/// Moves a descriptor to a number that cases do not use.
 fn move_up(fd: RawFd) -> RawFd {
     const NUMBER: RawFd = 250;
     // SAFETY: nothing is open at that number, and the old one is used no more.
@@ -206,7 +206,7 @@ impl Supervision {
         self.judge(end)
     }
 
-    /// Takes what there is in the pipe; false if there was nothing.
+    /// Reads the present bytes of the pipe. Returns false if there were none.
     fn read(&mut self, patience: Duration) -> bool {
         let mut buffer = [0; 4096];
         if !sys::readable(self.report, patience) {
@@ -269,7 +269,7 @@ impl Supervision {
     }
 }
 
-/// Runs a case as a test: panics if it fails, says so if it is skipped.
+/// Runs a case as a test. Panics if the case fails, and reports if it is skipped.
 ///
 /// # Panics
 /// If the case fails.

@@ -16,7 +16,7 @@ use crate::runner;
 use crate::stage::Stage;
 use crate::sys;
 
-/// A message as it was received.
+/// A received message.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Message {
     /// Its bytes.
@@ -82,15 +82,14 @@ impl Site {
         }
     }
 
-    /// Skips the case where the library does not learn of handlers: the kernel tells a call only of those that ran while
-    /// it was asleep.
+    /// Skips the case if the library does not count handlers: the kernel ends a call only for handlers that run during its sleep.
     pub fn need_noticed_handlers(&self) {
         if self.backend.label() == "C library" {
             self.skip("handlers can't tell it that they run");
         }
     }
 
-    /// Skips the case where each unlink by name looks for the namespace, which takes a descriptor.
+    /// Skips the case if each unlink by name opens the namespace, which takes a descriptor.
     pub fn need_lasting_namespace(&self) {
         if self.backend.label() == "C library" {
             self.skip("it looks for the namespace at each call");
@@ -103,7 +102,7 @@ impl Site {
         self.announced(format!("/umsg-{}-{number}-{stem}", sys::pid()))
     }
 
-    /// A name of so many bytes after the slash.
+    /// Returns a name with this number of bytes after the slash.
     pub fn name_of_length(&self, length: usize) -> CString {
         let start = format!("/umsg-{}-", sys::pid());
         self.announced(format!("{start:x<width$}", width = length + 1))
@@ -153,7 +152,7 @@ impl Site {
         Ok(Queue { site: self, fd })
     }
 
-    /// A queue behind a descriptor that came another way.
+    /// A queue whose descriptor was not opened here.
     pub fn at(&self, fd: Fd) -> Queue<'_> {
         Queue { site: self, fd }
     }
@@ -177,7 +176,7 @@ impl fmt::Debug for Queue<'_> {
     }
 }
 
-/// Two answers are alike if both say that there is a queue.
+/// Two results are alike if both are queues.
 impl PartialEq for Queue<'_> {
     fn eq(&self, other: &Self) -> bool {
         self.fd == other.fd

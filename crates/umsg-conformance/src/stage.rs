@@ -17,7 +17,7 @@ impl<B: Basics + ?Sized> Stage<B> {
         &self.backend
     }
 
-    /// The answer of a call, or the end of the case if it can't be asked.
+    /// Returns the answer of a call. Ends the case if the backend can't express the call.
     pub fn ask<T>(&self, answer: Answer<T>) -> Result<T, Errno> {
         match answer {
             Ok(value) => Ok(value),
@@ -26,7 +26,7 @@ impl<B: Basics + ?Sized> Stage<B> {
         }
     }
 
-    /// Ends the case: it can't be asked here.
+    /// Ends the case, because it can't run here.
     pub fn skip(&self, reason: &str) -> ! {
         runner::skip(reason)
     }
@@ -38,7 +38,7 @@ impl<B: Basics + ?Sized> Stage<B> {
         }
     }
 
-    /// Forks a child that does some work and hands back what came of it.
+    /// Forks a child that does some work and returns the result.
     pub fn child<'a, T: Carried>(&'a self, work: impl FnOnce() -> T) -> Child<'a, T> {
         children::start(&*self.backend, work)
     }

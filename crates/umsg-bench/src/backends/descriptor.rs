@@ -22,8 +22,7 @@ pub struct Names {
     pub receive: Receive,
 }
 
-/// A queue with two descriptors: one that waits and one that doesn't, because behind these names
-/// that is a property of the open file.
+/// A queue with two descriptors: one waits, the other one does not. With these functions, waiting is a property of the open file.
 pub struct DescriptorQueue {
     names: Names,
     waiting: c_int,

@@ -1,7 +1,7 @@
-//! umsg as an existing program meets it: through the libc names of the drop-in library.
+//! umsg as an existing program uses it: through the libc names of the drop-in library.
 //!
 //! The library is loaded after libc instead of before it, so that one process can compare both. Its functions are called through pointers,
-//! which costs what a call through the linkage table costs.
+//! at the same cost as a call through the linkage table.
 
 use std::ffi::c_void;
 use std::mem;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
 
-/// The library, loaded for good.
+/// The library, which is never unloaded.
 pub struct Library {
     handle: *mut c_void,
     path: PathBuf,

@@ -30,7 +30,7 @@ impl Errno {
     /// Full, or empty.
     pub const AGAIN: Self = Self(libc::EAGAIN);
 
-    /// Of the last call to libc that failed.
+    /// The errno of the last failed call of libc.
     #[cold]
     pub fn last() -> Self {
         Self(std::io::Error::last_os_error().raw_os_error().unwrap_or(0))
@@ -52,7 +52,7 @@ pub enum Waiting {
 
 /// A priority queue of messages, as POSIX describes it.
 pub trait MessageQueue: Sized {
-    /// Makes a queue that no other process can find, and that goes away with its last user.
+    /// Makes a queue that no other process can find, and that is removed with its last user.
     fn make(spec: &Spec) -> Result<Self, Failure>;
 
     /// Waits while the queue is full.

@@ -14,7 +14,7 @@ use crate::machine;
 pub struct Machine {
     pub cpu: String,
     pub architecture: String,
-    /// CPUs that are there, and those that were measured on.
+    /// The number of CPUs, and the CPUs on which the measurement ran.
     pub cpus: usize,
     pub cpus_used: Vec<usize>,
     /// A hypervisor is reported: the CPUs may move from core to core.
@@ -24,11 +24,11 @@ pub struct Machine {
     pub clock_source: String,
     /// Nanoseconds that reading the clock takes.
     pub clock_ns: f64,
-    /// True if the measurement ran before others, at nice -20.
+    /// True if the measurement had precedence over other processes, at nice -20.
     pub hurried: bool,
-    /// Of the processor's weaknesses, as in /sys/devices/system/cpu/vulnerabilities.
+    /// The mitigations of the processor's vulnerabilities, as in /sys/devices/system/cpu/vulnerabilities.
     pub mitigations: BTreeMap<String, String>,
-    /// Of message queues, those that applied to the kernel's side.
+    /// The limits of message queues that applied to the kernel's side.
     pub limits: BTreeMap<String, String>,
 }
 

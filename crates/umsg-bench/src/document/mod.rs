@@ -168,7 +168,7 @@ impl Document {
         Ok(lines.text())
     }
 
-    /// Reads what [`Self::text`] made.
+    /// Reads the text that [`Self::text`] returned.
     pub fn read(path: &Path) -> Result<Self, Failure> {
         let failed = |error: &dyn std::fmt::Display| {
             Failure::new(format!(
@@ -187,7 +187,7 @@ impl Document {
             }
             None => return Err(failed(&"no `format`; was it written by umsg-bench --json?")),
         }
-        // From the text again: a `Value` does not keep the order of columns.
+        // This parses the text again, because a `Value` does not keep the order of columns.
         serde_json::from_str(&text).map_err(|error| failed(&error))
     }
 }

@@ -1,4 +1,4 @@
-//! The ratios that say most, as bars.
+//! The most important ratios, as bars.
 
 use maud::{Markup, html};
 

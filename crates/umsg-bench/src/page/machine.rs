@@ -115,7 +115,7 @@ fn loads(document: &Document) -> String {
     )
 }
 
-/// Those that are not just "Not affected", which are only named.
+/// The vulnerabilities with a mitigation. Those with "Not affected" are only named.
 fn mitigations(document: &Document) -> String {
     let affects = |state: &str| state != "Not affected";
     let all = || document.machine.mitigations.iter();

@@ -10,7 +10,7 @@ use crate::row::Row;
 const DEPTHS: [f64; 7] = [1.0, 10.0, 100.0, 1e3, 1e4, 1e5, 1e6];
 const SIZES: [f64; 3] = [64.0, 1024.0, 8192.0];
 
-/// Those that have something to show.
+/// The plots that have data.
 pub fn section(document: &Document) -> Markup {
     let mut plots = vec![depth(document), sizes(document), threads(document)];
     plots.extend([senders(document), counters(document)]);
@@ -264,7 +264,7 @@ fn latencies(document: &Document, place: &str, end: &str) -> Plot {
     }
 }
 
-/// Of the peers whose process of this role was killed.
+/// The plot of the peers whose process of this role was killed.
 fn kills(document: &Document, victim: &str) -> Bars {
     let killed = format!(", {victim} killed");
     let bar = |trial: &KillTrial| {

@@ -111,7 +111,7 @@ impl<const N: usize> Ends<N> {
     }
 }
 
-/// Both ends of a link are used in the same way, so that it does not matter whether they share the property.
+/// Both ends of a link wait in the same way. So it does not matter whether they share the open file.
 fn set(descriptor: &OwnedFd, way: Way) -> Result<RawFd, Failure> {
     let flags = match way {
         Way::Polling => libc::O_NONBLOCK,

@@ -37,14 +37,14 @@ pub const SIZE: usize = 64;
 /// The way in which an end waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// It does not: the caller tries again.
+    /// The end does not wait: the caller tries again.
     Polling,
     /// As its library waits by default.
     Waiting,
-    /// As `Waiting`; and where each message would cost an answer from a server, or a system call that programs save by buffering,
-    /// several are on their way at once.
+    /// As `Waiting`. If each message would cost a reply of a server, or a system call that programs save by buffering, several messages are
+    /// under way at once.
     Piped,
-    /// It sleeps, where there is a choice.
+    /// The end sleeps, if the peer has a choice.
     Asleep,
 }
 
@@ -139,7 +139,7 @@ pub trait Receiver {
     fn try_receive(&mut self, buffer: &mut [u8]) -> Result<(), Errno>;
 }
 
-/// Fails unless the length of a received message is the length of those that were sent.
+/// Fails unless a received message has the length of the sent messages.
 #[inline]
 fn whole(length: usize) -> Result<(), Errno> {
     match length {

@@ -19,7 +19,7 @@ use super::{Abilities, Link, Peer, Receiver, Sender, Way, whole};
 use crate::backends::{Errno, Spec};
 use crate::failure::Failure;
 
-/// Every how many messages a stream's receiver says so, as many times as fit into the window.
+/// The number of messages after which a stream's receiver reports its position. The window holds several reports.
 const CREDITS: u64 = 4;
 
 pub const NAME: &str = "NATS";
@@ -114,7 +114,7 @@ impl Channel {
         format!("{}.credits", self.name)
     }
 
-    /// After how many messages the receiver says how far it is; 0: never.
+    /// The number of messages after which the receiver reports its position; 0 for never.
     fn step(&self, way: Way) -> u64 {
         match way {
             Way::Piped => self.window / CREDITS,

@@ -1,4 +1,4 @@
-//! Peers that are compiled apart and loaded: so that this program needs neither them nor their compiler to be built.
+//! Peers that are compiled separately and loaded. So the build of this program needs neither the peers nor their compilers.
 //!
 //! Each is a shared library with these functions (`boost.cpp`, and the crate `peers-iceoryx2` beside this one). They answer with an
 //! error number or 0, and a receive with the length or a negative error number; if
@@ -64,7 +64,7 @@ pub struct Plug<'a> {
 }
 
 impl<'a> Plug<'a> {
-    /// Loads the library. `how` says how it was made and is used.
+    /// Loads the library. `how` describes how it was built and is used.
     pub fn load(
         name: &'static str,
         how: &str,
@@ -150,7 +150,7 @@ impl Peer for Plug<'_> {
     }
 }
 
-/// Calls what gives a pointer, or null and the reason.
+/// Calls a function that returns a pointer, or null and the reason.
 fn with_reason(
     peer: &str,
     call: impl FnOnce(&mut [u8]) -> *mut c_void,

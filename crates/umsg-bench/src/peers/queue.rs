@@ -1,4 +1,4 @@
-//! umsg and the kernel's POSIX queue as peers among others.
+//! umsg and the kernel's POSIX queue, as peers like the others.
 
 use std::marker::PhantomData;
 
@@ -26,7 +26,7 @@ pub const fn umsg() -> Queues<UmsgQueue> {
     }
 }
 
-/// The kernel's, as deep as it allows.
+/// The kernel's queue, with the maximum depth.
 pub const fn kernel(allowance: Allowance) -> Queues<KernelQueue> {
     Queues {
         name: "kernel",
@@ -58,7 +58,7 @@ impl<Q: MessageQueue + Sync> Peer for Queues<Q> {
     }
 }
 
-/// One of them, in the process that forked.
+/// One of these queues, in the process that forked.
 pub struct Queue<Q>(Q);
 
 impl<Q: MessageQueue + Sync> Link for Queue<Q> {

@@ -124,7 +124,7 @@ impl Link for List {
 fn open(socket: &Path) -> Result<Connection, Failure> {
     let client = Client::open(format!("unix://{}", socket.display())).map_err(failure)?;
     let connection = client.get_connection().map_err(failure)?;
-    // A blocked pop waits for as long as there is no message.
+    // A blocked pop waits until a message comes.
     connection.set_read_timeout(None).map_err(failure)?;
     Ok(connection)
 }
@@ -182,7 +182,7 @@ pub struct Popper {
     connection: Connection,
     take: Cmd,
     is_single: bool,
-    /// Messages that a pop brought, the last of them first.
+    /// The messages that a pop returned, in reverse order.
     received: Vec<Vec<u8>>,
 }
 

@@ -1,4 +1,4 @@
-//! A directory for what peers need, and names that tell what they leave in `/dev/shm`.
+//! A directory for the files of peers, and name patterns of the files that peers leave in `/dev/shm`.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Servers that carry messages: started for the measurement, with what they write in its directory, and ended with it.
+//! Message servers. They are started for the measurement, write into its directory, and end with it.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -96,13 +96,13 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended by itself; there is nothing in it that has to be kept.
+        // The server may have ended by itself. Its data need not be kept.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// Has the kernel end a program when the measuring process dies, by whatever.
+/// Makes the kernel end a program when the measuring process dies in any way.
 pub fn ends_with_us(command: &mut Command) {
     let us = std::process::id();
     // SAFETY: between fork and exec it makes two system calls without memory, and takes no lock.

@@ -1,4 +1,4 @@
-//! Bars of how often something happened out of so many times.
+//! Bars that show a number of events out of a number of trials.
 
 use maud::{Markup, html};
 
@@ -26,7 +26,7 @@ const STEP: f64 = 34.0;
 const COUNT: f64 = 60.0;
 
 impl Bars {
-    /// A figure with heading and drawing; none if there is nothing to draw.
+    /// Returns a figure with heading and drawing. None without data.
     pub fn figure(&self) -> Option<Markup> {
         if self.bars.is_empty() {
             return None;

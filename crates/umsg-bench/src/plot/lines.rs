@@ -14,14 +14,14 @@ const BOTTOM: f64 = 38.0;
 
 const DASHES: [&str; 4] = ["", "7 3", "1.5 3", "8 3 1.5 3"];
 
-/// From where to where the axes go.
+/// The ranges of the axes.
 struct Frame {
     x: (f64, f64),
     y: (f64, f64),
 }
 
 impl Plot {
-    /// A figure with heading, legend and drawing; none if there is nothing to draw.
+    /// Returns a figure with heading, legend and drawing. None without data.
     pub fn figure(&self) -> Option<Markup> {
         let drawn = || {
             self.series
@@ -49,7 +49,7 @@ impl Plot {
         ))
     }
 
-    /// For those that can't see it: where each line begins and ends.
+    /// A description for readers that can't see the plot: the beginning and the end of each line.
     fn describe(&self) -> String {
         let ends = |series: &Series| {
             let (first, last) = (series.points.first()?, series.points.last()?);

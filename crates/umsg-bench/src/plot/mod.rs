@@ -1,4 +1,4 @@
-//! Plots as SVG within a page: text and lines take their colours from the page, so that they follow it into the dark.
+//! Plots as SVG within a page: text and lines take their colours from the page, also in its dark form.
 //!
 //! A plot is 360 units wide, about what a phone shows, and grows with the page. Colour and the form of the marks both identify a series, and
 //! dashes its variant: all readers can distinguish blue and orange.
@@ -45,7 +45,7 @@ pub struct Series {
 }
 
 impl Series {
-    /// Of points of which some may be missing, or can't be drawn on a logarithmic axis.
+    /// Returns the points that exist and can be drawn on a logarithmic axis.
     pub fn new(
         name: impl Into<String>,
         who: Who,

@@ -33,7 +33,7 @@ impl Scale {
         }
     }
 
-    /// From where to where the axis goes to hold these values.
+    /// Returns the range of an axis for these values.
     pub fn range(&self, values: impl Iterator<Item = f64> + Clone) -> (f64, f64) {
         let low = values.clone().fold(f64::INFINITY, f64::min);
         let high = values.fold(f64::NEG_INFINITY, f64::max);

@@ -1,4 +1,4 @@
-//! Operations around the messages, and real time. Nothing was published for them.
+//! Other operations than sending and receiving, and real time. There are no published figures for them.
 
 use super::{Line, Table};
 use crate::document::Document;

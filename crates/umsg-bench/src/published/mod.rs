@@ -23,7 +23,7 @@ pub struct Table {
     pub origin: &'static str,
     /// The goals.
     pub goal: &'static str,
-    /// Headings of further figures of this run, and of those that were published.
+    /// The headings of further figures, of this run and of the publication.
     pub more: Vec<String>,
     pub published: Vec<&'static str>,
     pub lines: Vec<Line>,
@@ -46,7 +46,7 @@ pub struct Line {
     pub doubts: Vec<String>,
 }
 
-/// All tables, in the order of their years. Those of which nothing was measured are left out.
+/// All tables, in the order of their years, without tables that have no measured figure.
 pub fn tables(document: &Document) -> Vec<Table> {
     let all = [
         queue2012::table(document),
@@ -97,7 +97,7 @@ impl Line {
         }
     }
 
-    /// The figures of two columns of a row that has no figures itself. The goal does not apply to them.
+    /// The figures of two columns, for a row without figures of its own. The goal does not apply to them.
     fn of_columns(
         table: &Table,
         row: &Row,

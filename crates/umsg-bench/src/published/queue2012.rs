@@ -6,7 +6,7 @@ use crate::document::Document;
 /// Messages in the queue.
 const DEPTH: f64 = 65_528.0;
 
-/// Of the array, of the tree: for sending (filling) and for receiving (draining).
+/// The figures of the array and of the tree, for sending (filling) and for receiving (draining).
 type Pair = [[f64; 2]; 2];
 
 /// In the order of the test. Order, and nanoseconds of send and receive: array, then tree; then seconds to fill and to drain: array, then tree.

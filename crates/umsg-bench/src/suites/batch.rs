@@ -31,10 +31,10 @@ const BATCHES: [usize; 3] = [1, 16, 64];
 /// Messages that the queues hold.
 const DEPTH: u32 = 1024;
 
-/// Million messages a second in the largest batches: the goal, of the best way to wait.
+/// The goal for the largest batches, in million messages a second, with the best way of waiting.
 const GOAL: f64 = 25.0;
 
-/// Messages before anything is measured, and between two looks at the clock. Multiples of every batch.
+/// The number of messages before the measurement, and between two readings of the clock. Multiples of every batch.
 const WARM_UP: u64 = 6_400;
 const LOOK: u64 = 640;
 
@@ -192,7 +192,7 @@ fn receiver(
     let mut letter = Letter::new(SIZE);
     barrier.meet();
     let mut number = 0;
-    // Of the first message after the warm-up.
+    // The time of the first message after the warm-up.
     let mut start = None;
     loop {
         if number >= WARM_UP && start.is_none() {

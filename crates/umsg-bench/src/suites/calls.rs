@@ -1,4 +1,4 @@
-//! The C calls of trials, with errors as sentences. Under the drop-in the dynamic linker binds them to it.
+//! The C calls of trials, with errors as sentences. Under the drop-in, the dynamic linker binds these calls to the drop-in.
 
 use std::ffi::{CStr, c_int, c_long};
 use std::mem;
@@ -184,7 +184,7 @@ impl Named {
 
 impl Drop for Named {
     fn drop(&mut self) {
-        // A queue that stays behind goes with the trial's namespace.
+        // If a queue remains, it is removed with the trial's namespace.
         let _ = unlink(self.1);
     }
 }

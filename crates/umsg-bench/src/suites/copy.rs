@@ -1,4 +1,4 @@
-//! Messages of a megabyte between two processes: copied in and out, or written and read where they lie.
+//! Messages of a megabyte between two processes: copied in and out, or written and read in place.
 //!
 //! Every way does the same work: the sender writes each byte of a message, the receiver reads each. The least cost of that work is measured,
 //! too, as "bare": two processes that write and read buffers in shared memory and notify each other by a flag, without a queue. In place, a
@@ -28,10 +28,10 @@ const WORDS: usize = SIZE / size_of::<u64>();
 /// Messages, or buffers, between the two.
 const DEPTH: usize = 4;
 
-/// Bytes of a part in the kernel's queues: what an unprivileged process is allowed.
+/// The bytes of a part in the kernel's queues: the limit for unprivileged processes.
 const PART: usize = 8192;
 
-/// In place may take this multiple of the bare buffers' time: the difference between two runs.
+/// The largest ratio of the in-place time to the bare buffers' time: two runs differ by this much.
 const GOAL: f64 = 1.05;
 
 /// Messages before anything is measured.
@@ -85,7 +85,7 @@ pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
 
 /// A way to get a megabyte from one process to the other.
 trait Way {
-    /// Writes the message of this number, and hands it over.
+    /// Writes the message with this number, and sends it.
     fn send(&self, number: u64) -> Result<(), Failure>;
 
     /// Takes the message of this number, and reads it.

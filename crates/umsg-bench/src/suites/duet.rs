@@ -24,7 +24,7 @@ pub enum Mode {
     Polling,
     /// As polling, but a receiver that finds nothing waits about 500 ns before it looks again.
     Pausing,
-    /// Leaves it to the library, as it is by default: umsg spins while that pays, then sleeps.
+    /// The library chooses, as by default: umsg spins while that pays, then sleeps.
     Adaptive,
     /// Sleeps at once.
     Blocking,
@@ -125,10 +125,10 @@ impl Letter {
         &mut self.bytes
     }
 
-    /// The stamp of what was received.
+    /// Returns the stamp of the received message.
     ///
     /// # Errors
-    /// If it is not the message of this number from end to end.
+    /// If the message is not the complete message with this number.
     #[inline]
     pub fn read(&self, number: u64) -> Result<u64, Failure> {
         let end = self.bytes.len() - WORD;
@@ -138,7 +138,7 @@ impl Letter {
         Ok(self.word(WORD))
     }
 
-    /// The number of what was received: [`Self::read`] says whether it is whole.
+    /// Returns the number of the received message. [`Self::read`] checks whether the message is complete.
     pub fn number(&self) -> u64 {
         self.word(0)
     }
@@ -159,7 +159,7 @@ impl Letter {
     }
 }
 
-/// Makes trips for so many nanoseconds, numbered from `first` on, and adds the time of each, up to the capacity of `times`. Returns the
+/// Makes trips for this number of nanoseconds, numbered from `first` on. Adds the time of each to `times`, up to its capacity. Returns the
 /// number of the next trip.
 pub(super) fn time_trips(
     times: &mut Vec<f64>,

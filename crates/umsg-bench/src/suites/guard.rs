@@ -1,5 +1,5 @@
-//! A row or a few of most suites, in half a minute: what `cargo xtask bench-check` compares with the figures that were accepted last.
-//! The rows have the names that they have in their own suites.
+//! A row or a few of most suites, in half a minute: what `cargo xtask bench-check` compares with the figures that were accepted last. The
+//! rows have the same names as in their own suites.
 
 use super::{batch, everyday, mqueue, msg, pingpong, poll, ring, stream};
 use crate::failure::Failure;

@@ -27,7 +27,7 @@ const FACTOR: f64 = 1.3;
 /// Priorities of the mixed cases, enough to put the order store to use.
 const PRIORITIES: u32 = 1_000;
 
-/// A queue under test, with a count of what was in it at once at most.
+/// A queue under test, with the largest number of messages that it held at once.
 struct Watched {
     queue: UmsgQueue,
     file: PathBuf,
@@ -190,7 +190,7 @@ impl Watched {
     }
 
     fn row(self, name: &str) -> Result<Row, Failure> {
-        // st_blocks counts 512 bytes each, whatever the file system's own blocks are.
+        // st_blocks counts blocks of 512 bytes, regardless of the file system's block size.
         let resident = std::fs::metadata(&self.file)?.blocks() as f64 * 512.0;
         let goal = FACTOR * self.peak.weight() as f64 + PER_QUEUE;
         let (umsg, kernel) = (Samples(vec![resident]), Samples(vec![charge(self.spec)]));

@@ -32,7 +32,7 @@ impl Extent {
         }
     }
 
-    /// As many as there is time for: in an empty queue all pairs are alike.
+    /// As many pairs as the time allows: in an empty queue all pairs are alike.
     pub fn timed(budget: Duration) -> Self {
         Self {
             budget,
@@ -130,7 +130,7 @@ pub fn pairs<Q: MessageQueue, P: Priorities>(
     Ok(())
 }
 
-/// Nanoseconds of one receive, right after sends: with what they may have left to it.
+/// The nanoseconds of one receive directly after sends, including work that the sends left to it.
 pub fn first_receive<Q: MessageQueue>(queue: &Q) -> Result<f64, Failure> {
     let mut buffer = [0; MESSAGE_SIZE];
     let start = clock::now();

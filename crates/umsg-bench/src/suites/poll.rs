@@ -24,7 +24,7 @@ use crate::stats;
 
 const SUITE: &str = "poll";
 
-/// Messages that the queues hold, and those of a backlog.
+/// The capacity of the queues, and the number of messages in a backlog.
 const DEPTH: u32 = 10;
 const BACKLOG: u32 = 5;
 
@@ -34,7 +34,7 @@ const KEPT: usize = 200_000;
 /// The message after which both stop.
 const LAST: u8 = 1;
 
-/// A poller: its events, and how it wants to learn of them.
+/// A poller: its events, and the way in which they are reported.
 #[derive(Clone, Copy)]
 struct Poller {
     name: &'static str,

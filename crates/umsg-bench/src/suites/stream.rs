@@ -31,8 +31,8 @@ const WARM_UP: u64 = 2_000;
 /// Every how many messages one carries the time.
 const STAMPED: u64 = 256;
 
-/// Every how many messages the sender looks whether the round is over. Short against a round even at
-/// the rate of two processes that sleep for each message.
+/// The number of messages between two checks of the sender whether the round is over. It takes a small part of a round, even if both
+/// processes sleep for each message.
 const LOOK: u64 = 64;
 
 /// One round.
@@ -91,7 +91,7 @@ pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-/// All of them; in a hurry, of the larger messages only those of what programs do by default and of the deeper queue.
+/// All rows. With `--quick`, the larger messages only have the rows of the default way of waiting and of the deeper queue.
 fn cases(quick: bool) -> Vec<Case> {
     let mut cases = Vec::new();
     for size in SIZES {

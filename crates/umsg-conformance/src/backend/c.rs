@@ -1,7 +1,7 @@
-//! The C library: `libumsg.so` and its functions of the names `umsg_mq_*`, taken by `dlsym`.
+//! The C library: `libumsg.so` and its functions `umsg_mq_*`, looked up by `dlsym`.
 //!
-//! Its handles are pointers where the cases have small numbers, so this file keeps a table of them; several numbers
-//! may stand for one handle, which is closed with the last of them, as a `dup` has it. Everything else is the library's.
+//! Its handles are pointers, and the cases use small numbers, so this file keeps a table of handles. As after a `dup`, several numbers may
+//! stand for one handle, which is closed with the last number. Everything else is the library's.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::mem;
@@ -24,7 +24,7 @@ use crate::sys;
 /// `umsg_mqd_t`, a pointer that is never followed.
 type Handle = usize;
 
-/// The first members of `struct umsg_mq_status`, as far as they are asked for.
+/// The first members of `struct umsg_mq_status`, up to the last that is used here.
 #[repr(C)]
 #[derive(Default)]
 struct StatusOfC {
@@ -71,7 +71,7 @@ functions! {
     umsg_mq_status: unsafe extern "C" fn(Handle, *mut StatusOfC, size_t) -> c_int,
 }
 
-/// The number of the first handle: where the descriptors of a process begin that has the three standard ones.
+/// The number of the first handle: the first free descriptor of a process with the three standard ones.
 const FIRST: usize = 3;
 
 type Handles = Vec<Option<Arc<Handle>>>;
@@ -102,7 +102,7 @@ impl C {
         self.handles.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The handle under a number; without one what C calls a handle that is none.
+    /// Returns the handle under a number, or the invalid handle of C.
     fn handle(&self, fd: Fd) -> Handle {
         self.shared(fd).map_or(Handle::MAX, |handle| *handle)
     }

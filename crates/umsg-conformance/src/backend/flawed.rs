@@ -17,7 +17,7 @@ pub enum Flaw {
     SmallBufferAccepted,
     /// The last bit of long messages is turned over.
     BitTurned,
-    /// The count of messages is one too high when there are several.
+    /// The number of messages is too high by one if there are several.
     CountTooHigh,
     /// Time-outs are answered as "would block".
     TimedOutAsWouldBlock,
@@ -119,7 +119,7 @@ impl Flawed {
         }
     }
 
-    /// Receives by way of a buffer that is large enough, and then makes the mistake.
+    /// Receives into a buffer that is large enough, and then makes the mistake.
     fn received(
         &self,
         fd: Fd,

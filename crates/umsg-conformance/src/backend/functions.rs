@@ -22,7 +22,7 @@ macro_rules! calls {
                 Calls { $($name: libc::$name,)* }
             }
 
-            /// The symbols of a library, or of its dependencies, as a program sees them that preloads it.
+            /// The symbols of a library and of its dependencies, as a program that preloads the library sees them.
             ///
             /// # Errors
             /// The loader's message.

@@ -1,7 +1,7 @@
 //! The compared interface: one trait at the level of the C calls, and its implementations.
 //!
-//! Names and descriptors are what C has (bytes and small numbers) and a failure is an errno, so that the kernel, the
-//! drop-in and the native API can be asked the same question and their answers compared as they stand.
+//! Names and descriptors are those of C (bytes and small numbers), and a failure is an errno. So the results of the kernel, the drop-in and
+//! the native API can be compared directly.
 
 mod c;
 mod calls;
@@ -36,7 +36,7 @@ pub type Fd = i32;
 pub enum Failure {
     /// The call failed.
     Errno(Errno),
-    /// This backend has no way of asking that; the text says why.
+    /// This backend can't express the call; the text gives the reason.
     Unsupported(&'static str),
 }
 
@@ -52,7 +52,7 @@ pub type Answer<T> = Result<T, Failure>;
 /// The `abs_timeout` of a timed call; without one a null pointer is passed.
 pub type AbsTime<'a> = Option<&'a libc::timespec>;
 
-/// The attributes that `mq_open` is given; without them a null pointer is passed.
+/// The attributes that are passed to `mq_open`; None passes a null pointer.
 pub type OpenAttributes<'a> = Option<&'a Attributes>;
 
 /// The arguments of `epoll_ctl` apart from the descriptor that it registers.
@@ -62,7 +62,7 @@ pub struct EpollControl {
     pub set: i32,
     /// `EPOLL_CTL_ADD`, `EPOLL_CTL_MOD`, `EPOLL_CTL_DEL` or an invalid number.
     pub operation: i32,
-    /// The events asked for and the data that comes with them.
+    /// The requested events, and the data that is returned with them.
     pub event: libc::epoll_event,
 }
 
@@ -80,7 +80,7 @@ pub struct Attributes {
 }
 
 impl Attributes {
-    /// Attributes for a queue of so many messages of so many bytes.
+    /// Returns attributes for a queue with this number of messages, of this number of bytes each.
     pub fn new(max_messages: i64, message_size: i64) -> Attributes {
         Attributes {
             max_messages,
@@ -138,7 +138,7 @@ const NO_NULL: &str = "it has slices and values, not pointers";
 
 const NO_DESCRIPTORS: &str = "it has handles, not descriptors";
 
-/// The common needs of the cases, whatever the calls of a backend are.
+/// The part of a backend that does not depend on its family of calls.
 pub trait Basics: Send + Sync {
     /// Returns the name for messages.
     fn label(&self) -> &'static str;
@@ -146,7 +146,7 @@ pub trait Basics: Send + Sync {
     /// Every process that uses the backend calls this first, and no other process: it may change the environment.
     fn enter(&self) {}
 
-    /// To be held around a fork, so that the child finds the backend's own table in order.
+    /// The caller holds the result during a fork, so that the child finds the backend's table in a consistent state.
     fn hold(&self) -> Option<Box<dyn Held + '_>> {
         None
     }
@@ -159,7 +159,7 @@ pub trait Basics: Send + Sync {
         user.assume(&Credentials::OF_LIBC)
     }
 
-    /// Becomes another user, but for the real and the saved ids.
+    /// Becomes another user, except for the real and the saved ids.
     ///
     /// # Errors
     /// Those of `setresgid` and `setresuid`.
@@ -176,10 +176,10 @@ pub trait Basics: Send + Sync {
     }
 }
 
-/// Something that behaves like the `mq_*` calls of C.
+/// An implementation of the `mq_*` calls of C.
 ///
-/// The second half, from [`close_descriptor`](Backend::close_descriptor) on, is about the descriptor being a real
-/// one; a backend without descriptors leaves it as it is.
+/// The second half, from [`close_descriptor`](Backend::close_descriptor) on, needs real descriptors. A backend without descriptors keeps
+/// the default methods.
 #[allow(unused_variables)]
 pub trait Backend: Basics {
     /// Returns whether its descriptors are real ones, with all that this implies.
@@ -334,7 +334,7 @@ pub(crate) fn set_limits(namespace: &Namespace, change: impl FnOnce(&mut Limits)
     set().map_err(|error: NamespaceError| Errno(error.errno()).into())
 }
 
-/// A family of calls: what one kind of queue is used by.
+/// A family of calls: the calls of one kind of queue.
 pub trait Family: Clone + fmt::Debug + PartialEq + Eq + 'static {
     /// A deliberate mistake that one of its backends can make.
     type Flaw: Clone + fmt::Debug + PartialEq + Eq;

@@ -28,7 +28,7 @@ const FIRST: usize = 3;
 /// The state that several handles share after a `dup` or a fork.
 struct Description {
     queue: Queue,
-    /// In shared memory, as the flag of an open file is shared with forked children.
+    /// The flag lies in shared memory, because forked children share the flag of an open file.
     nonblocking: &'static AtomicU32,
 }
 

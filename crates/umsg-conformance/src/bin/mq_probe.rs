@@ -1,4 +1,4 @@
-//! Does something to a queue by the plain C names: what cases exec to see what survives it.
+//! Makes a call on a queue by the plain C names. Cases execute this program to see the state after an exec.
 //!
 //! `mq_probe attributes FD` prints how `mq_getattr` answers, `mq_probe receive FD` receives,
 //! `mq_probe send NAME TEXT` opens and sends.

@@ -1,5 +1,5 @@
-//! A program that uses message queues the way Rust programs do: through nix. It prints what each call answers, so that
-//! two runs can be compared.
+//! A program that uses message queues as Rust programs do, through nix. It prints the result of each call, so that two runs can be
+//! compared.
 
 use std::fmt::Debug;
 use std::time::{Duration, SystemTime};

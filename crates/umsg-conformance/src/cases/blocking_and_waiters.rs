@@ -235,7 +235,7 @@ fn a_blocked_senders_message_takes_its_place_by_priority(site: &Site) {
     let order: Vec<u8> = (0..4)
         .map(|_| queue.receive().expect("a message").data[0])
         .collect();
-    // 1 is let in when 5 goes, 9 when 3 goes.
+    // Message 1 is admitted when 5 leaves, and 9 when 3 leaves.
     assert_eq!(order, b"5391");
     for sender in senders {
         assert_eq!(sender.result(), Ok(()));

@@ -1,4 +1,4 @@
-//! A queue descriptor is a real one: what else C programs do with it.
+//! A queue descriptor is a real one: other uses of it in C programs.
 
 use std::ffi::CString;
 use std::os::fd::AsRawFd;
@@ -366,7 +366,7 @@ fn read(site: &Site, fd: i32, length: usize) -> Result<String, Errno> {
     Ok(String::from_utf8_lossy(&buffer[..length]).into_owned())
 }
 
-/// The text for so many bytes in the queue and no registration.
+/// The text for this number of bytes in the queue, without a registration.
 fn status_text(bytes: usize) -> String {
     format!(
         "QSIZE:{bytes:<10} NOTIFY:{:<5} SIGNO:{:<5} NOTIFY_PID:{:<6}\n",

@@ -1,4 +1,4 @@
-//! Asks for the error that wins when there are several: timespec, priority, descriptor, size, would block.
+//! The precedence of errors if several apply: timespec, priority, descriptor, size, would block.
 
 use crate::backend::Attributes;
 use crate::errno::Errno;

@@ -1,12 +1,12 @@
 //! The conformance cases: one subject a file, one sentence a case.
 //!
-//! Each case is a function of a [`Site`](crate::site::Site) that panics if the behaviour is not as its name says.
-//! Each was checked against the kernel first, and is on every run of the tests.
+//! Each case is a function of a [`Site`](crate::site::Site) that panics if the behaviour is not as its name says. Each case was checked
+//! against the kernel first, and every run of the tests checks it again.
 
 /// Lists the cases of a file and makes the macro that turns them into tests.
 ///
-/// The list is the file's table of contents; a case that is missing in it is dead code, which the compiler reports. The
-/// calls are those of a [`Family`](crate::backend::Family): POSIX, if it is not named.
+/// The list is the file's table of contents. The compiler reports a case that is missing in the list as dead code. The calls are those of a
+/// [`Family`](crate::backend::Family), by default POSIX.
 macro_rules! subject {
     ($dollar:tt $subject:ident, $tests:ident: $($case:ident)*) => {
         subject! { $dollar $subject, $tests, $crate::backend::Posix: $($case)* }

@@ -1,4 +1,4 @@
-//! The valid names, and the answers for the others.
+//! The valid names, and the errors for the other names.
 
 use std::ffi::CStr;
 

@@ -381,7 +381,7 @@ fn the_creator_may_open_with_more_access_than_the_mode_grants(site: &Site) {
     }
 }
 
-/// The user that opens a queue that has an owner, a group and others.
+/// The user that opens a queue: its owner, a member of its group, or another user.
 #[derive(Debug, Clone, Copy)]
 enum Opener {
     Owner,

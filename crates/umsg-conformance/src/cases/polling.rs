@@ -58,7 +58,7 @@ fn entry(fd: i32, events: i16) -> libc::pollfd {
     }
 }
 
-/// Returns the answer of poll for one descriptor within so many milliseconds.
+/// Returns the result of poll for one descriptor, with this time-out in milliseconds.
 fn poll_within(site: &Site, fd: i32, events: i16, milliseconds: i32) -> Result<i16, Errno> {
     let mut one = [entry(fd, events)];
     let count = site.ask(site.backend().poll(&mut one, milliseconds))?;

@@ -37,7 +37,7 @@ extern "C" fn count(_: i32) {
     HANDLED.fetch_add(1, Ordering::Relaxed);
 }
 
-/// A child blocked in this, with a handler for SIGUSR1. Its result comes with how often the handler ran.
+/// A child that is blocked in a call, with a handler for SIGUSR1. It returns the result of the call and the number of runs of the handler.
 fn blocked_with_handler<'a, T: Carried>(
     site: &'a Site,
     flags: i32,
@@ -82,7 +82,7 @@ fn a_caught_signal_interrupts_a_timed_call(site: &Site) {
 fn a_caught_signal_interrupts_whenever_it_comes(site: &Site) {
     site.need_noticed_handlers();
     const WAITERS: usize = 40;
-    // More threads that want to run than processors, so that a waiter that looks up now and then is seen doing so.
+    // More busy threads than processors, so that a waiter that wakes up periodically is observed.
     let busy: Vec<_> = (0..4)
         .map(|_| {
             site.child(|| {
@@ -193,7 +193,7 @@ impl<T: Carried> Restarted<'_, T> {
         Restarted { child, told }
     }
 
-    /// Has the handler run, without a look at what becomes of the call.
+    /// Makes the handler run, regardless of the result of the call.
     fn disturb(&self) {
         let before = self.told.load(Ordering::Acquire);
         self.child.signal(libc::SIGUSR1);

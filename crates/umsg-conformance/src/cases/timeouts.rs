@@ -1,4 +1,4 @@
-//! Deadlines: absolute, of the wall clock, and only asked when a call would block.
+//! Deadlines: absolute times of the wall clock, which count only if a call would block.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Workers that are another program: one that was started with the drop-in preloaded.
+//! Workers in another program, which was started with the drop-in preloaded.
 
 use std::fs::File;
 use std::io::{Read, Seek, Write};
@@ -24,9 +24,9 @@ const MEMORY: i32 = ASSIGNMENT + 1;
 
 /// The way in which the workers of a side are started.
 pub enum Launch {
-    /// They are forks of this process.
+    /// The workers are forks of this process.
     Fork,
-    /// They are forks of a program.
+    /// The workers are forks of a program.
     Program(Program),
 }
 

@@ -1,5 +1,5 @@
-//! Lists of numbers in the memory that the workers of a side share: how many there are, and then each of them. Only one worker of
-//! a side acts at a time.
+//! Lists of numbers in the memory that the workers of a side share: the length, and then the numbers. Only one worker of a side acts at a
+//! time.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -20,7 +20,7 @@ const LATENESS: u32 = 10;
 pub struct Line<C> {
     /// The step.
     pub step: Step<C>,
-    /// The answers of each side; with a step of another worker that was let go by this one.
+    /// The answers of each side, including the answer to a blocked step of another worker that this step ended.
     pub answers: Vec<Both>,
 }
 
@@ -38,13 +38,13 @@ pub struct Both {
 pub enum End {
     /// Both sides agreed on everything.
     Agreed,
-    /// They did not, in the last line; the text says how.
+    /// The answers differed in the last line; the text describes the difference.
     Differed(String),
-    /// The kernel had no room for a queue: the rest could not be asked.
+    /// The kernel had no room for a queue: the rest could not be compared.
     KernelRefused,
 }
 
-/// The number of times that each call was answered in each way: "mq_send", "EAGAIN".
+/// For each call and each result, such as "mq_send" and "EAGAIN", the number of such calls.
 pub type Seen = BTreeMap<(&'static str, String), u64>;
 
 /// A history as it went.
@@ -56,9 +56,9 @@ pub struct Played<C> {
     pub operations: u64,
     /// The number of these operations that blocked.
     pub blocked: u64,
-    /// The number of times that each call was answered in each way.
+    /// For each call and each result, the number of such calls.
     pub seen: Seen,
-    /// The steps that were taken, with their answers.
+    /// The completed steps, with their answers.
     pub lines: Vec<Line<C>>,
 }
 
@@ -81,12 +81,12 @@ struct Lockstep<'a, F: Comparable> {
     alive: [bool; WORKERS],
     /// The step in which a worker is blocked.
     blocked_in: [Option<usize>; WORKERS],
-    /// The queue that it waits for, of those that the family tells apart.
+    /// The queue for which the worker waits, if the family distinguishes queues.
     blocked_on: [u32; WORKERS],
     /// Returns whether the cause for which a worker waits may have changed since it blocked.
     changed: [bool; WORKERS],
     numbers: bool,
-    /// True if a worker is of another user than the others.
+    /// True if the workers belong to several users.
     has_users: bool,
     /// The longest time of a step.
     slowest: Duration,

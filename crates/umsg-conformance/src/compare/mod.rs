@@ -6,11 +6,11 @@
 //!        └───────socket──► w0 ─fork─► w1, w2, w3   (umsg)
 //! ```
 //!
-//! A history is a list of steps: a worker makes a call, forks, becomes another user, is killed. Each step is taken by the same worker of
-//! both sides, and the answers are compared: return value, errno, bytes, the other results of the call, and the numbers that it chooses. A
-//! worker that sleeps in a call is *blocked*; then its fellow of the other side has to be blocked too, and whichever later step lets one go
-//! has to let the other go. No thread waits for ever: what blocks is noticed by the state that `/proc` shows, and all workers are killed
-//! when the history ends.
+//! A history is a list of steps: a worker makes a call, forks, becomes another user, or is killed. The same worker of both sides does each
+//! step, and the answers are compared: return value, errno, bytes, the other results of the call, and the numbers that it chooses. A worker
+//! that sleeps in a call is *blocked*; then its fellow of the other side has to be blocked too, and whichever later step lets one go has to
+//! let the other go. No thread waits for ever: what blocks is noticed by the state that `/proc` shows, and all workers are killed when the
+//! history ends.
 //!
 //! The subject of a comparison is a [`Comparable`] family of calls: [`posix`] here, System V in [`crate::sysv::compare`]. It defines the
 //! calls, the generation of histories, and the answers that the kernel leaves to chance.
@@ -55,7 +55,7 @@ use lockstep::{End, Played};
 /// The number of steps in a history.
 const HISTORY: usize = 250;
 
-/// The time to wait for an answer when a difference is looked at again: often in vain.
+/// The time to wait for an answer when a difference is checked again. Often no answer comes.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// A worker that is blocked.
@@ -71,16 +71,16 @@ pub struct Waiting<C> {
 
 /// Makes histories.
 pub trait Histories<C> {
-    /// The next history, of about so many steps.
+    /// Returns the next history, with about this number of steps.
     fn history(&mut self, length: usize) -> Vec<Step<C>>;
 
-    /// Returns the wishes so far that the kernel could not be asked for, in words.
+    /// Returns a description of the steps so far that were left out because of the kernel's limits.
     fn unasked(&self) -> String;
 }
 
 /// A family of calls that can be compared.
 pub trait Comparable: Family {
-    /// The name that tells it from other families on a command line.
+    /// The name of the family on a command line.
     const NAME: &'static str;
 
     /// Returns whether the kernel restarts a call after a handler that was installed with SA_RESTART.
@@ -109,7 +109,7 @@ pub trait Comparable: Family {
         None
     }
 
-    /// Returns whether the numbers that this backend chooses have to be those of the other side.
+    /// Returns whether the numbers that this backend assigns must equal those of the other side.
     fn has_numbers(backend: &Self::Backend) -> bool;
 
     /// Begins a history with nothing left of the one before.
@@ -133,13 +133,13 @@ pub trait Comparable: Family {
     /// The remains of queues in the directory of a namespace after that, in words.
     fn left_behind(directory: &Path) -> Option<String>;
 
-    /// Returns whether this answer of the kernel says that it has no room for a queue.
+    /// Returns whether this answer means that the kernel has no room for a queue.
     fn is_refused(_call: Self::Call, _outcome: Outcome) -> bool {
         false
     }
 
-    /// Returns whether what this call tells may come a little later on the other side, so that it has to be asked again: it
-    /// says then everything that has come so far. `users`: the workers are of several users.
+    /// Returns whether the result of this call may come a little later on the other side. Then the call is repeated; its result includes
+    /// everything so far. `users`: the workers belong to several users.
     fn may_come_late(_call: Self::Call, _users: bool) -> bool {
         false
     }
@@ -253,7 +253,7 @@ pub struct Difference {
     pub history: u64,
     /// The number of times that the difference came again, and the number of attempts.
     pub again: (u32, u32),
-    /// The history that shows it, step by step, with all answers.
+    /// The history that shows the difference, step by step, with all answers.
     pub text: String,
 }
 
@@ -283,7 +283,7 @@ impl std::error::Error for Difference {}
 pub enum Failure<D = Box<Difference>> {
     /// The two sides are different.
     Difference(D),
-    /// It could not be carried out.
+    /// The comparison could not be carried out.
     Impossible(String),
 }
 

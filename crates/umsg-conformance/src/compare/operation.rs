@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::sys::User;
 
-/// The maximum number of processes that take part. Number 0 is there from the start; the others are forked.
+/// The maximum number of processes. Process 0 exists from the start; the others are forked.
 pub const WORKERS: usize = 4;
 
 /// A call of a family, with its arguments.
@@ -20,7 +20,8 @@ pub trait Call:
     /// The C function, in a word.
     fn kind(self) -> &'static str;
 
-    /// Returns whether the causes for which others wait may change by it, so that a restarted call ends differently from a continued one.
+    /// Returns whether the call may change the events for which other processes wait. Then a restarted call may end differently from a
+    /// continued call.
     fn changes_the_waiting(self) -> bool {
         false
     }
@@ -58,7 +59,7 @@ impl<C: Call> Operation<C> {
         matches!(self, Operation::Call(call) if call.may_block())
     }
 
-    /// The C function, or what else happens, in a word.
+    /// Returns the name of the C function or of the other operation.
     pub fn kind(self) -> &'static str {
         match self {
             Operation::Call(call) => call.kind(),
@@ -73,7 +74,7 @@ impl<C: Call> Operation<C> {
         }
     }
 
-    /// Returns whether it is done to a worker that is blocked, and not by one that is free.
+    /// Returns whether the operation is done to a blocked worker, instead of by a free one.
     pub fn is_done_to_the_blocked(self) -> bool {
         matches!(
             self,

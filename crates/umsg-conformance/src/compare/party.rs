@@ -1,4 +1,4 @@
-//! Processes that a coordinator commands: it tells them what to do, and waits until they have answered or are blocked.
+//! Processes that a coordinator controls. The coordinator sends them operations, and waits until each has answered or is blocked.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -77,7 +77,7 @@ impl Party {
         self.processes[number] = Some(process);
     }
 
-    /// Tells a process what to do.
+    /// Sends an operation to a process.
     pub fn tell(&self, number: usize, what: &[u8]) -> Result<(), String> {
         sys::write_record(self.sockets[number].as_raw_fd(), what)
             .map_err(|error| self.fault(number, &format!("can't be told anything: {error}")))
@@ -127,7 +127,7 @@ impl Party {
             let begun = self.words[number].load(Ordering::Acquire) == step as u32 + 1;
             match sys::state(self.process(number)) {
                 None | Some(b'Z' | b'X') => return Err(self.fault(number, "died")),
-                // It may have answered between the two looks.
+                // The process may have answered between the two checks.
                 Some(b'S') if begun && !self.has_answered(number) => return Ok(Settled::Blocked),
                 _ if !pause.again() => {
                     return Err(self.fault(number, "neither answers nor sleeps"));

@@ -1,4 +1,4 @@
-//! Processes of a history: they come, go and are disturbed, whatever calls they make.
+//! The processes of a history: their beginnings, ends and disturbances, which do not depend on the family of calls.
 
 use super::operation::{Operation, Step, WORKERS};
 use super::random::Random;
@@ -49,7 +49,7 @@ pub fn change<C>(random: &mut Random, users: bool) -> Operation<C> {
     }
 }
 
-/// The worker that acts: the first one more often than the others.
+/// Chooses the worker that acts: the first worker more often than the others.
 pub fn actor(random: &mut Random) -> usize {
     random.weighted(&[(5, 0), (2, 1), (2, 2), (2, 3)])
 }

@@ -34,7 +34,7 @@ impl Random {
         from[self.below(from.len() as u64) as usize]
     }
 
-    /// One of these, as often as its weight says.
+    /// Chooses one of these, with a probability in proportion to its weight.
     pub fn weighted<T: Copy>(&mut self, from: &[(u64, T)]) -> T {
         let mut at = self.below(from.iter().map(|(weight, _)| weight).sum());
         for &(weight, value) in from {

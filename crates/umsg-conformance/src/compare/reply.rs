@@ -11,9 +11,9 @@ use crate::sys::Pid;
 pub enum Outcome {
     /// It returned this.
     Value(i64),
-    /// It returned a descriptor.
+    /// The call returned a descriptor.
     Descriptor(Fd),
-    /// It returned an identifier.
+    /// The call returned an identifier.
     Identifier(i32),
     /// It failed.
     Failed(Errno),
@@ -104,7 +104,7 @@ impl Reply {
         bytes
     }
 
-    /// From the bytes of a record; `None` if they are none.
+    /// Decodes the bytes of a record; `None` if they are invalid.
     pub fn decode(bytes: &[u8]) -> Option<Reply> {
         let mut rest = bytes;
         let mut number = || {
@@ -178,7 +178,7 @@ pub struct Leeway {
 }
 
 impl Leeway {
-    /// Returns whether two times are alike. Zero is no time: it says that nothing has happened.
+    /// Returns whether two times are alike. Zero means that there was no such event.
     fn covers(self, one: i64, another: i64) -> bool {
         one == another || one != 0 && another != 0 && one.abs_diff(another) <= self.seconds
     }
@@ -194,7 +194,7 @@ pub fn plain(answer: Answer<()>) -> Reply {
     Reply::of(answer, |()| returned(0))
 }
 
-/// A sum that tells one content from another.
+/// A checksum of the contents.
 fn sum(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0x811c_9dc5, |sum: u32, &byte| {
         (sum ^ u32::from(byte)).wrapping_mul(0x0100_0193)

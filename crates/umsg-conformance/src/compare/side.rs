@@ -33,7 +33,7 @@ pub struct Setup<F: Comparable> {
 }
 
 impl<F: Comparable> Setup<F> {
-    /// Makes the calling process one that uses the backend.
+    /// Prepares the calling process for the backend.
     fn enter(&self) {
         if let Some(namespace) = &self.namespace {
             sys::enter_ipc_namespace(namespace.as_fd()).expect("the namespace made for this");
@@ -41,7 +41,7 @@ impl<F: Comparable> Setup<F> {
         self.backend.enter();
     }
 
-    /// Removes whatever a history may have left.
+    /// Removes everything that a history may have left.
     pub fn remove_queues(&self, own_words: &[AtomicU32]) {
         let Ok(forked) = sys::fork() else { return };
         match forked {

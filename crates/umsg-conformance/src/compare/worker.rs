@@ -9,8 +9,7 @@ use super::reply::{Outcome, Reply, plain, returned};
 use crate::backend::{Basics, Failure};
 use crate::sys::{self, Forked};
 
-/// The descriptors at which the workers of a side have their ends of the sockets: above what they open, at the same numbers on
-/// both sides.
+/// The descriptor numbers of the workers' ends of the sockets: above the numbers that the histories open, and equal on both sides.
 pub const FIRST_SOCKET: RawFd = 200;
 
 /// The byte that fills a receive buffer before the call, to see how far it was written.
@@ -29,7 +28,7 @@ pub struct Shared<'a, F: Comparable> {
 }
 
 impl<F: Comparable> Shared<'_, F> {
-    /// The words that belong to the family.
+    /// Returns the words that belong to the family, behind those of the workers.
     pub fn own_words(&self) -> &'static [AtomicU32] {
         &self.words[WORKERS..]
     }
@@ -37,7 +36,7 @@ impl<F: Comparable> Shared<'_, F> {
 
 /// The caller of a family's calls, with its state between them.
 pub trait Hand<C> {
-    /// A process begins, and this is its: the first one or one that was forked.
+    /// A process begins, the first one or a forked one, and owns this value.
     fn begin(&mut self) {}
 
     /// The process is about to fork.
@@ -119,7 +118,7 @@ impl<'a, F: Comparable> Worker<'a, F> {
         })
     }
 
-    /// Forks: the parent answers with the child's number, the child at its own socket that it is ready.
+    /// Forks. The parent answers with the child's number. The child reports on its own socket that it is ready.
     fn fork(&mut self, child: usize, user: Option<sys::User>) -> Option<Reply> {
         assert!(child < WORKERS);
         self.hand.fork();

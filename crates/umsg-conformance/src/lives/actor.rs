@@ -67,7 +67,7 @@ pub fn act(number: &str) -> Result<(), String> {
 }
 
 impl Actor {
-    /// Installs the handlers, and forgets what came before.
+    /// Installs the handlers, and discards earlier notices.
     fn begin(&self) {
         let pid = sys::pid().cast_unsigned();
         if find(self.processes(), pid).is_none() {
@@ -121,7 +121,7 @@ impl Actor {
         }
     }
 
-    /// The parent answers with the child's process id, the child at its own socket that it is ready.
+    /// The parent answers with the child's process id. The child reports on its own socket that it is ready.
     fn fork(&mut self, child: usize) {
         match sys::fork() {
             Err(errno) => self.answer(&Reply::new(Outcome::Failed(errno))),
@@ -137,7 +137,7 @@ impl Actor {
         }
     }
 
-    /// The program that comes after answers.
+    /// The executed program answers.
     fn exec(&self) {
         let error = Command::new("/proc/self/exe")
             .args([ACTOR, &self.number.to_string()])

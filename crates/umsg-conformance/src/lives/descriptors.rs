@@ -12,7 +12,7 @@ use crate::compare::{Outcome, Reply};
 
 /// An open file description.
 pub type Description = u32;
-/// A queue, whatever its name.
+/// A queue, independent of its name.
 pub type Queue = u32;
 /// A process's record of a queue.
 type Attachment = u32;
@@ -44,7 +44,7 @@ struct Registration {
 }
 
 impl Registration {
-    /// By this the kernel finds it.
+    /// The key by which the kernel finds the registration.
     fn key(&self) -> (Description, i32, Description) {
         (self.set, self.number, self.member)
     }

@@ -117,7 +117,7 @@ const QUEUE_SIZE: usize = 17;
 /// The rest of that line up to the process, if no process is registered.
 const NOT_REGISTERED: &[u8] = b"NOTIFY:0     SIGNO:0     NOTIFY_PID:";
 
-/// The events of a history, as far as gaps depend on them.
+/// The events of a history on which gaps depend.
 #[derive(Default)]
 pub struct Ledger {
     descriptors: Descriptors,

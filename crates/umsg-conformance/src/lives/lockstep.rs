@@ -20,7 +20,7 @@ pub type Seen = BTreeMap<(&'static str, String), u64>;
 pub enum End {
     /// Every answer was the same.
     Agreed,
-    /// An answer differed; the text says which.
+    /// An answer differed; the text names it.
     Differed(String),
     /// An answer differed by a known gap.
     Masked(Gap),
@@ -28,7 +28,7 @@ pub enum End {
     Impossible(String),
 }
 
-/// A step that was taken, and its answers, as text.
+/// A completed step and its answers, as text.
 struct Line {
     step: Step,
     answers: Vec<String>,

@@ -10,7 +10,7 @@ const LONGEST: u64 = 3 * ENTRIES as u64;
 /// posted. So flags can collide with control bits, which is impossible in umsg.
 const TAKEN_FOR_CONTROL: u32 = 1 << 15;
 
-/// So many operations from a seed.
+/// Returns this number of operations from a seed.
 pub fn operations(seed: u64, count: usize) -> Vec<Operation> {
     let mut random = Random::new(seed);
     let first = Operation::Make { disabled: false };

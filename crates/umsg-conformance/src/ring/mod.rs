@@ -31,7 +31,7 @@ pub use uring::{Uring, unavailable};
 /// Completions that the ring has room for; more overflow.
 pub const ENTRIES: usize = 8;
 
-/// The time of a wait in vain, in nanoseconds.
+/// The length of a wait that gets no message, in nanoseconds.
 const IN_VAIN: u64 = 50_000;
 
 /// A message.
@@ -55,11 +55,11 @@ pub enum Operation {
     },
     /// Messages, posted together.
     Post(Vec<Completion>),
-    /// Takes up to so many messages.
+    /// Takes up to this number of messages.
     Take(usize),
-    /// Waits for so many messages, for a moment.
+    /// Waits a moment for this number of messages.
     Wait(usize),
-    /// Takes what there is, then sleeps until so many messages are there, while they are posted one by one, and takes them.
+    /// Takes the present messages. Then sleeps until this number of messages has arrived, which are posted one by one, and takes them.
     Meet(Vec<Completion>),
     /// Lets senders in.
     Enable,
@@ -78,7 +78,7 @@ pub enum Answer {
     Gone,
     /// The messages that were taken.
     Taken(Vec<Completion>),
-    /// True if as many messages as were waited for are there.
+    /// True if the awaited number of messages is present.
     Waited(bool),
     /// True if it slept until the last message was posted; and the messages that it found.
     Met(bool, Vec<Completion>),
@@ -88,14 +88,14 @@ pub enum Answer {
 
 /// A sender and a receiver.
 pub trait Pair {
-    /// Does it, and says what came of it.
+    /// Makes the operation, and returns its result.
     fn apply(&mut self, operation: &Operation) -> Answer;
 }
 
 /// The operation at which two pairs differ.
 #[derive(Debug)]
 pub struct Difference {
-    /// After so many operations.
+    /// The number of operations before the difference.
     pub step: usize,
     /// The operation.
     pub operation: Operation,
@@ -103,7 +103,7 @@ pub struct Difference {
     pub answers: [Answer; 2],
 }
 
-/// Applies operations to both until they differ. Answers how many were compared.
+/// Applies operations to both until they differ. Returns the number of compared operations.
 pub fn compare(
     operations: &[Operation],
     one: &mut dyn Pair,

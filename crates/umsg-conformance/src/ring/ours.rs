@@ -15,9 +15,9 @@ const OVERFLOW: u32 = 60_000;
 /// A mistake that the comparison has to find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flaw {
-    /// Drops what does not fit.
+    /// Drops the messages that do not fit.
     OverflowIsLost,
-    /// A batch comes backwards.
+    /// A batch arrives in reverse order.
     Disorder,
     /// The highest bit of the flags is not the sender's.
     FlagBit,
@@ -29,7 +29,7 @@ pub enum Flaw {
     WokenEarly,
 }
 
-/// Both ends; the receiver may be gone.
+/// Both ends. The receiver may have been dropped.
 #[derive(Default)]
 pub struct Ours {
     sender: Option<Sender>,

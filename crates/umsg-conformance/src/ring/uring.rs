@@ -23,7 +23,7 @@ pub fn unavailable() -> Option<String> {
 pub struct Uring {
     sender: Option<IoUring>,
     receiver: Option<IoUring>,
-    /// The receiver's descriptor; one that names nothing when that is gone.
+    /// The receiver's descriptor, or an invalid one after the receiver was dropped.
     target: i32,
     enabled: bool,
 }
@@ -65,7 +65,7 @@ impl Uring {
         match ring.submitter().submit_with_args(count, &args) {
             Ok(_) => Answer::Waited(ring.completion().len() >= count),
             Err(error) if error.raw_os_error() == Some(libc::ETIME) => Answer::Waited(false),
-            // It refuses to wait for what can't come before another call.
+            // io_uring refuses to wait for messages that can't arrive before another call.
             Err(error) if !self.enabled && error.raw_os_error() == Some(libc::EBADFD) => {
                 Answer::Waited(false)
             }
@@ -102,7 +102,7 @@ impl Uring {
     }
 }
 
-/// Posts with a rest before each message; says `posted` before the last.
+/// Posts with a pause before each message. Sets `posted` before the last one.
 pub(super) fn post_one_by_one(
     messages: &[Completion],
     posted: &AtomicBool,
@@ -145,7 +145,7 @@ fn post(sender: &mut IoUring, target: i32, messages: &[Completion]) -> Answer {
     }
 }
 
-/// Takes up to so many completions, those that the kernel kept when there was no room for them too.
+/// Takes up to this number of completions, including those that the kernel kept because of an overflow.
 fn take(ring: &mut IoUring, most: usize) -> Vec<Completion> {
     let mut taken = Vec::new();
     while taken.len() < most {
@@ -156,7 +156,7 @@ fn take(ring: &mut IoUring, most: usize) -> Vec<Completion> {
                 res: entry.result(),
                 flags: entry.flags(),
             }),
-            // It is only asked for what overflowed, and answers at once.
+            // The call only fetches overflowed completions, and returns at once.
             None if ring.submission().cq_overflow() => {
                 ring.submit().expect("io_uring gives out what overflowed");
             }

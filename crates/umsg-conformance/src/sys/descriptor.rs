@@ -90,7 +90,7 @@ pub fn write_record(fd: RawFd, bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Reads one record, or what there is: its length, 0 at the end. Signals do not disturb it.
+/// Reads one record, or the present bytes. Returns the length; 0 at the end. Signals do not disturb the call.
 ///
 /// # Errors
 /// Those of `read`.
@@ -139,7 +139,7 @@ pub fn is_in(fd: RawFd, set: &libc::fd_set) -> bool {
     unsafe { libc::FD_ISSET(fd, set) }
 }
 
-/// Puts a duplicate of a descriptor at a number of choice; it stays open on exec.
+/// Duplicates a descriptor to the given number. The duplicate stays open on exec.
 ///
 /// # Errors
 /// Those of `dup3`.

@@ -47,7 +47,7 @@ pub fn leave(status: i32) -> ! {
     unsafe { libc::_exit(status) }
 }
 
-/// `kill`; a process that is gone is no failure.
+/// `kill`. A process that no longer exists is no error.
 pub fn kill(pid: Pid, signal: i32) {
     assert!(!(-1..=1).contains(&pid), "a signal to process {pid}");
     // SAFETY: has no preconditions.
@@ -60,7 +60,7 @@ pub fn lead_group() {
     unsafe { libc::setpgid(0, 0) };
 }
 
-/// Has this process killed when its parent goes.
+/// Makes the kernel kill this process when its parent ends.
 pub fn die_with_parent() {
     // SAFETY: has no preconditions.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
@@ -135,7 +135,7 @@ pub fn state(id: Pid) -> Option<u8> {
 pub fn is_gone(pid: Pid) -> bool {
     match state(pid) {
         None | Some(b'X') => true,
-        // Its first thread has; others may have to yet.
+        // The first thread has ended; other threads may still run.
         Some(b'Z') => threads(pid).is_none_or(|threads| threads <= 1),
         Some(_) => false,
     }

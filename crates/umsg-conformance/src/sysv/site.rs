@@ -1,7 +1,7 @@
 //! The environment of a case: a backend, unique keys, and children and users for its actions.
 //!
-//! A call that the backend can't express ends the case as skipped; every other answer comes back as
-//! `Result<_, Errno>`. What does not say that it waits has `IPC_NOWAIT`, so that a case never hangs by mistake.
+//! A call that the backend can't express ends the case as skipped; every other answer comes back as `Result<_, Errno>`. Calls without
+//! "wait" in their names have `IPC_NOWAIT`, so that a case never hangs by mistake.
 
 use std::fmt;
 use std::ops::Deref;
@@ -83,7 +83,7 @@ impl Site {
         }
     }
 
-    /// Skips the case where queues of others can be seen, which come and go.
+    /// Skips the case if the queues of other processes, which come and go, are visible.
     pub fn need_to_be_alone(&self) {
         if !self.alone {
             self.skip("only root can have an IPC namespace of its own");
@@ -104,8 +104,7 @@ impl Site {
         }
     }
 
-    /// Skips the case where a bad address that is not null ends the process, as it does wherever a program touches memory
-    /// itself.
+    /// Skips the case if a bad address that is not null ends the process: a library accesses the memory itself.
     pub fn need_checked_memory(&self) {
         if self.backend.is_library() {
             self.skip("only the kernel can tell that there is no memory at an address");
@@ -146,7 +145,7 @@ impl Site {
         self.queue_of_mode(0o600)
     }
 
-    /// A new private queue for so many bytes.
+    /// Creates a private queue for this number of bytes.
     pub fn queue_for(&self, max_bytes: u64) -> Queue<'_> {
         let queue = self.queue();
         queue.limit(max_bytes);
@@ -245,7 +244,7 @@ impl Queue<'_> {
         self.receive_with(LONGEST, mtype, 0)
     }
 
-    /// `msgrcv` of so many bytes with these flags.
+    /// `msgrcv` of this number of bytes with these flags.
     pub fn receive_with(self, size: usize, mtype: i64, flags: i32) -> Result<Message, Errno> {
         let mut text = vec![0; size];
         let (length, got) =
@@ -268,7 +267,7 @@ impl Queue<'_> {
         .collect()
     }
 
-    /// Every message, by looking at them.
+    /// Returns all messages, without receiving them.
     pub fn messages(self) -> Vec<Message> {
         (0..)
             .map_while(|at| match self.copy(at) {
@@ -300,7 +299,7 @@ impl Queue<'_> {
         self.ask(|backend| backend.set(self.id, change))
     }
 
-    /// `IPC_SET` of some fields, the others as they are.
+    /// `IPC_SET` of some fields, with the other fields unchanged.
     pub fn alter(self, alter: impl FnOnce(&mut Change)) -> Result<(), Errno> {
         let mut change = self.status()?.unchanged();
         alter(&mut change);

@@ -1,4 +1,4 @@
-//! umsg's System V queues as an existing program meets them: through the libc names of the drop-in library.
+//! umsg's System V queues as an existing program uses them: through the libc names of the drop-in library.
 
 use super::identifier::{IdentifierQueue, Names, Source};
 use super::register::Entry;

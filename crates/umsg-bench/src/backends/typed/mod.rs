@@ -39,7 +39,7 @@ pub struct Totals {
 
 /// A queue of typed messages, as System V has it.
 pub trait TypedQueue: Sized + Sync {
-    /// Makes a queue for so many bytes of messages, which is removed when this value is dropped.
+    /// Makes a queue for this number of bytes of messages. The queue is removed when this value is dropped.
     fn make(bytes: u64) -> Result<Self, Failure>;
 
     /// Returns the sums over all queues of the namespace.

@@ -13,7 +13,7 @@ pub struct OwnNamespace {
 }
 
 impl OwnNamespace {
-    /// Goes into a new namespace in which a queue may hold so many bytes; none where that is not permitted.
+    /// Enters a new namespace in which a queue may hold this number of bytes. None if that is not permitted.
     pub fn enter(bytes: u64) -> Option<Self> {
         let back = File::open("/proc/self/ns/ipc").ok()?;
         // SAFETY: takes flags; this process has no open queue in the namespace that it leaves.

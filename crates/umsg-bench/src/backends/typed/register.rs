@@ -14,7 +14,7 @@ const ENTRIES: usize = 256;
 /// The first of our keys: `um`, and a number below it.
 const FIRST_KEY: u32 = 0x756d_0000;
 
-/// Keys, 0 where there is none.
+/// Keys; 0 for an unused entry.
 static REGISTER: OnceLock<SharedWords> = OnceLock::new();
 
 /// Makes the register. It is shared with the children that are forked later.
@@ -45,7 +45,7 @@ pub fn sweep() {
     }
 }
 
-/// The key of a queue that is about to be made, written down; crossed out when dropped.
+/// The recorded key of a queue that is about to be made. The drop removes the record.
 pub struct Entry {
     index: usize,
     key: libc::key_t,

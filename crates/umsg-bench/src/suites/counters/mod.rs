@@ -33,7 +33,7 @@ const THREADS: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 160];
 /// Bytes a message.
 const SIZE: i64 = 8;
 
-/// Updates between two looks whether the round is over: pairs of a send and a receive.
+/// The number of updates between two checks whether the round is over. An update is a send and a receive.
 const PAIRS: u64 = 500;
 
 /// The number of readings of the totals, for the clock's sake.

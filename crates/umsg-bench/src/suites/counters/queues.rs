@@ -18,7 +18,7 @@ const QUEUES: usize = 80;
 
 pub fn row(plan: &Plan) -> Result<Row, Failure> {
     let name = format!("read the totals of {QUEUES} queues");
-    // Where we may, away from the queues of others, which come and go.
+    // If permitted, in a namespace of its own: the queues of other processes come and go.
     let _namespace = OwnNamespace::enter(DEFAULT_BYTES);
     let mut umsg = Side::new();
     let mut kernel = Side::new();

@@ -1,4 +1,4 @@
-//! The ways to keep totals that have nothing to do with CPUs, and what they all stand on.
+//! The variants that keep totals independently of CPUs, and the interface of all variants.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -43,7 +43,7 @@ impl Lines {
         self.words.word(0)
     }
 
-    /// Adds to a line that others add to as well.
+    /// Adds to a cache line to which other threads also add.
     #[inline]
     pub fn add_atomically(&self, index: usize, messages: i64, bytes: i64) {
         let counts = self.line(index);

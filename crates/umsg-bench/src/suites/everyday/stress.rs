@@ -1,4 +1,4 @@
-//! Rows that run stress-ng, a program of others, for whole seconds.
+//! Rows that run the external program stress-ng for whole seconds.
 
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};

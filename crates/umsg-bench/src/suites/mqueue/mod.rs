@@ -140,7 +140,7 @@ fn measure(
 }
 
 impl Sides {
-    /// umsg must not fail; notes report the failures of others.
+    /// umsg must not fail; notes report the failures of other sides.
     fn check(&self) -> Result<(), Failure> {
         for side in [&self.umsg, &self.umsg_shallow] {
             if let Some(failure) = &side.failure {

@@ -18,8 +18,8 @@ use crate::suites::duet::LINE_NOTE;
 /// Threads on the queue.
 const THREADS: [usize; 3] = [2, 4, 8];
 
-/// The goals, as ratios: of threads that have a core each, and of threads that share one, so that a message costs a switch
-/// between them. Twice the kernel's rate is aimed at there.
+/// The goals, as ratios: for threads that have a core each, and for threads that share a core, so that each message costs a switch between
+/// them. There the goal is twice the kernel's rate.
 const APART_GOAL: f64 = 10.0;
 const SHARED_GOAL: f64 = 1.0;
 
@@ -170,7 +170,7 @@ fn serve<Q: TypedQueue>(queue: &Q, member: &Member<'_>) -> Result<(), Failure> {
     queue.send(partners, LAST).map_err(failed)
 }
 
-/// Sends back what comes, until the last.
+/// Sends each message back, up to the last one.
 fn give_back<Q: TypedQueue>(queue: &Q, member: &Member<'_>) -> Result<(), Failure> {
     let (own, partners) = (own_type(member), own_type(member) ^ 1);
     loop {

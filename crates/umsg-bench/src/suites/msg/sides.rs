@@ -96,7 +96,7 @@ impl<T> Sides<T> {
     }
 }
 
-/// By how many percent a rate is higher with the wake-ups outside of the lock.
+/// Returns the percentage by which a rate is higher with the wake-ups outside of the lock.
 fn gain(outside: &Samples, inside: &Samples) -> Option<f64> {
     let rates = outside.median().zip(inside.median());
     rates.map(|(outside, inside)| 100.0 * (outside / inside - 1.0))

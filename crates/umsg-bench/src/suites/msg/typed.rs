@@ -35,16 +35,16 @@ const WANTED: i64 = 1;
 /// The lowest type of a queue in which all messages have different types. At type 1 the kernel would look no further.
 const LOWEST: i64 = 2;
 
-/// The messages in the queue, and those of them that are received.
+/// The messages in the queue, and the messages that are received.
 #[derive(Clone, Copy)]
 enum Crowd {
-    /// All of one type; one of another type, sent after them all, is received by its type.
+    /// All messages have one type. A message of another type, which was sent last, is received by its type.
     OneType,
-    /// The same; it is received as the first that has not the others' type.
+    /// The same messages. The last one is received as the first message of any other type.
     OneTypeExcept,
-    /// All of different types; one of those that came last is received by its type.
+    /// All messages have different types. One of the last messages is received by its type.
     TypesNewest,
-    /// The same; any of them is received, wherever it is.
+    /// The same messages. A message at any place is received by its type.
     TypesRandom,
     /// The same; the lowest is received.
     TypesLowest,
@@ -172,7 +172,7 @@ impl<Q: TypedQueue> Crowded<'_, Q> {
         Ok(())
     }
 
-    /// A burst of receives; before or after it what they take is sent. Gives nanoseconds a receive.
+    /// Makes a burst of receives. The received messages are sent before or afterwards. Returns the nanoseconds of a receive.
     fn burst(&mut self) -> Result<f64, Failure> {
         let wishes = self.wishes();
         if self.crowd.is_of_one_type() {
@@ -213,7 +213,7 @@ impl<Q: TypedQueue> Crowded<'_, Q> {
         LOWEST + (index * 7919 % self.depth) as i64
     }
 
-    /// They were the last to be sent at first, and are sent again after each burst.
+    /// These messages were sent last at first, and are sent again after each burst.
     fn newest_types(&self) -> Vec<Wish> {
         let newest = (self.depth - BURST..self.depth).map(|index| self.scattered(index));
         newest.map(|mtype| (Want::Exactly(mtype), mtype)).collect()

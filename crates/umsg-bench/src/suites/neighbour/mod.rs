@@ -35,7 +35,7 @@ const SUITE: &str = "neighbour";
 /// The depth of the published table.
 const DEPTH: u32 = 65_528;
 
-/// Pairs, at least; and so many in a hurry, when they can hardly resolve the goal.
+/// The minimum number of pairs; and the number with `--quick`, which can hardly resolve the goal.
 const PAIRS: u32 = 30;
 const QUICK_PAIRS: u32 = 3;
 /// The array's queue takes seconds to fill, and a part of the pairs is enough for its result.
@@ -47,7 +47,7 @@ const GOAL: f64 = 0.5;
 /// The number of times that the neighbour does its work in a run.
 const TIMES: u32 = 2;
 
-/// Pairs of operations of the hammer between two looks at whether to stop.
+/// The number of pairs of operations between two checks whether to stop.
 const BLOWS: u32 = 16;
 
 /// The time for which the kernel's rate is measured.
@@ -150,7 +150,7 @@ fn compare(neighbour: &Neighbour, umsg: &Interval, kernel: &Interval) -> Row {
         &samples(umsg),
         &samples(kernel),
     );
-    // A quotient of two differences, either of which may be about nothing, says nothing.
+    // A quotient of two differences is meaningless if one of them may be about zero.
     row.ratio = None;
     row.goal(format!("<= {GOAL} %"), Verdict::of(umsg.within(GOAL)))
 }
@@ -233,7 +233,7 @@ fn spin(stop: &Stop) -> Result<(), Failure> {
     Ok(())
 }
 
-/// At full speed, or not faster than a pair in so many nanoseconds.
+/// At full speed, or at most one pair in this number of nanoseconds.
 fn hammer<Q: MessageQueue>(depth: u32, pace: u64, stop: &Stop) -> Result<(), Failure> {
     let queue = nearly_full::<Q>(depth)?;
     stop.begin();

@@ -10,7 +10,7 @@ use crate::failure::Failure;
 pub enum Neighbour {
     /// A compiler, as in the published comparison, on a source text that is always the same.
     Compile(String),
-    /// A walk along a ring of cache lines in random order, each of which says where the next one is.
+    /// A walk along a ring of cache lines in random order. Each line names the next one.
     Chase(Vec<Line>),
 }
 
@@ -39,7 +39,7 @@ impl Neighbour {
         Ok(Self::Compile((0..FUNCTIONS).map(function).collect()))
     }
 
-    /// One ring through all lines, made by Sattolo's way of shuffling.
+    /// One ring through all lines, made by Sattolo's shuffle.
     pub fn chase() -> Self {
         let mut order: Vec<usize> = (0..LINES).collect();
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
@@ -89,7 +89,7 @@ fn compile(source: &str) -> Result<(), Failure> {
     }
 }
 
-/// One function of the source text: loops, branches and calls, so that the compiler has something to think about.
+/// One function of the source text, with loops, branches and calls, so that the compiler has work.
 fn function(number: u32) -> String {
     let called = match number {
         0 => "x".to_owned(),

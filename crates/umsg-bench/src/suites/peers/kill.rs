@@ -25,7 +25,7 @@ use crate::suites::duet::Letter;
 
 use super::pair;
 
-/// In turn: the kernel's default, where either side often waits for the other, and up to one where a process that is ahead seldom does.
+/// The depths, in turn: from the kernel's default, at which the sides often wait for each other, up to a depth at which they seldom do.
 pub const DEPTHS: [u32; 3] = [10, 128, 1024];
 
 /// Messages that each has done before any process is killed.
@@ -98,7 +98,7 @@ pub fn measure<P: Peer>(
     })
 }
 
-/// Ends the trials that are decided; how many of them were stuck.
+/// Ends the decided trials. Returns the number of stuck ones.
 fn close<L>(open: &mut Vec<Trial<L>>) -> u32 {
     let mut stuck = 0;
     open.retain_mut(|trial| {
@@ -116,12 +116,12 @@ enum State {
     Stuck,
 }
 
-/// Those that are left of one trial. They are ended with it, before the link is.
+/// The remaining processes of one trial. They end with the trial, before the link.
 struct Trial<L> {
     _children: [Child; 2],
     _link: L,
     tallies: SharedWords,
-    /// Of the survivor, after the kill of the other.
+    /// The result of the survivor, after the kill of the other process.
     before: u64,
     /// The process whose tallies count.
     lived: usize,
@@ -231,7 +231,7 @@ fn busy(
             for number in 1.. {
                 end.receive(letter.buffer()).map_err(failed)?;
                 if carries {
-                    // Of whichever sender, but whole.
+                    // The message may be of any sender, but must be complete.
                     letter.read(letter.number())?;
                 }
                 tallies.set(place * APART, number);

@@ -1,5 +1,5 @@
-//! umsg, the kernel's queue and what else a program would send messages through: the same work for all of them, in rounds that
-//! alternate, and what becomes of those that live on when one of them is killed.
+//! umsg, the kernel's queue, and the alternatives of a program. All do the same work, in alternating rounds. A further test kills one
+//! process and observes the survivors.
 //!
 //! The names of the first rows, and a column for each peer, are what the table of the report looks for (`published/processes.rs`); the
 //! trials of kills are drawn. The goals of these rows are in the suites that have umsg and the kernel alone.
@@ -30,7 +30,7 @@ use crate::row::{Better, Row};
 
 const SUITE: &str = "peers";
 
-/// Kills in each trial; in a hurry so many a round.
+/// The number of kills in each trial; with `--quick`, in each round.
 const KILLS: u32 = 40;
 const KILLS_A_ROUND: u32 = 2;
 
@@ -78,7 +78,7 @@ impl<'a> Field<'a> {
         about.chain(self.left_out.iter().cloned())
     }
 
-    /// Rounds of those that can.
+    /// The rounds of the peers that can do this.
     fn measure<T>(
         &self,
         plan: &Plan,

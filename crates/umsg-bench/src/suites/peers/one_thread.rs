@@ -17,7 +17,7 @@ const DEPTH: u32 = 10;
 /// Pairs before anything is measured.
 const WARM_UP: u64 = 200;
 
-/// Pairs between two looks at the clock.
+/// The number of pairs between two readings of the clock.
 const CHUNK: u64 = 32;
 
 /// Nanoseconds a pair, in a separate process: a library's notes about its process must not be inherited.

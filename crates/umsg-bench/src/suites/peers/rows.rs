@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::harness::{Samples, Side};
 use crate::row::{Better, MOST_SPREAD, Row};
 
-/// One figure of a peer in each round, or why there is none.
+/// One figure of a peer in each round, or the reason why there is none.
 pub struct Measured {
     pub samples: Samples,
     pub failure: Option<Failure>,
@@ -22,7 +22,7 @@ pub fn kinds<T>(sides: &[Side<T>], figure: impl Fn(&T) -> f64) -> Vec<Measured> 
     sides.iter().map(one).collect()
 }
 
-/// Of polling and waiting, where either was measured, the one with the higher median; and its name, if there was a choice.
+/// Returns the variant with the higher median, polling or waiting. Returns its name, too, if both were measured.
 pub fn best<T>(
     (polling, waiting): (Side<T>, Side<T>),
     figure: impl Fn(&T) -> f64,

@@ -17,14 +17,14 @@ const DEPTH: u32 = 1024;
 /// Messages before anything is measured.
 const WARM_UP: u64 = 2_000;
 
-/// Every how many messages the sender looks whether the round is over.
+/// The number of messages between two checks of the sender whether the round is over.
 const LOOK: u64 = 64;
 
 /// One round.
 pub struct Flow {
     /// Million messages a second.
     pub rate: f64,
-    /// CPU time of both and of the server, if there is one, in nanoseconds a message.
+    /// The CPU time of both processes and of a server, in nanoseconds a message.
     pub cpu: f64,
 }
 

@@ -23,7 +23,7 @@ const KEPT: usize = 1 << 19;
 /// One round, in nanoseconds.
 pub struct Trip {
     pub median: f64,
-    /// CPU time of both and of the server, if there is one, a round trip.
+    /// The CPU time of both processes and of a server, for a round trip.
     pub cpu: f64,
 }
 
@@ -34,7 +34,7 @@ enum Word {
     Trips,
     CallerCpu,
     EchoCpu,
-    /// Not a result: says that the message on its way is the last, where messages say nothing.
+    /// Not a result. It marks the message under way as the last one, for messages without contents.
     Over,
 }
 

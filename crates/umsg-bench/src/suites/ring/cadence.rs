@@ -1,4 +1,4 @@
-//! The published test: a post every so many microseconds, and how long sender and receiver take.
+//! The published test: a post at a fixed interval in microseconds, and the times of sender and receiver.
 
 use std::hint;
 use std::sync::atomic::Ordering;
@@ -21,11 +21,11 @@ use crate::suites::duet::LINE_NOTE;
 /// The intervals at which messages are posted, in nanoseconds.
 const CADENCES: [u64; 2] = [10_000, 20_000];
 
-/// The time for which each way is measured, over all rounds.
+/// The time for which each variant is measured, over all rounds.
 const FULL: Duration = Duration::from_secs(3);
 const QUICK: Duration = Duration::from_millis(400);
 
-/// The ends of a way, as figures are kept of them.
+/// The two ends, each with figures of its own.
 const END_NAMES: [&str; 2] = ["sender", "receiver"];
 
 /// The message that ends a receiver.
@@ -221,7 +221,7 @@ fn note(words: &SharedWords, at: usize, sample: u64) {
     words.word(at).store(sample, Ordering::Relaxed);
 }
 
-/// Posts the time, every so often. Answers how many, and in which time.
+/// Posts the time at the interval. Returns the number of posts, and their total time.
 fn keep_posting(
     sender: &mut impl Sender,
     words: &SharedWords,

@@ -1,4 +1,4 @@
-//! Message rings: the test published with io_uring's faster MSG_RING (2024), and how much goes through.
+//! Message rings: the test published with io_uring's faster MSG_RING (2024), and the throughput.
 //!
 //! ```text
 //!   sender, on one CPU                          receiver, on the other

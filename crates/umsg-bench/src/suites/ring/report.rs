@@ -21,7 +21,7 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// From samples in nanoseconds, each of which holds one reading of the clock.
+    /// Computes the figures from samples in nanoseconds. Each sample includes one reading of the clock.
     pub fn new(
         sender: Vec<u64>,
         receiver: Vec<u64>,

@@ -17,7 +17,7 @@ use crate::suites::duet::LINE_NOTE;
 
 const SENDERS: [usize; 3] = [1, 2, 4];
 
-/// Messages, or batches, between two looks at the clock.
+/// The number of messages, or of batches, between two readings of the clock.
 const LOOK: usize = 64;
 
 /// A message: more, or the sender's last.

@@ -14,7 +14,7 @@ use crate::shared::SharedWords;
 /// Batches in a round.
 const BATCHES: u64 = 200;
 
-/// Between two batches, in nanoseconds: the receiver is asleep by then.
+/// The time between two batches, in nanoseconds. The receiver falls asleep meanwhile.
 const REST: u64 = 100_000;
 
 /// Voluntary context switches of the receiver for each batch.

@@ -8,10 +8,10 @@ use crate::backend::Attributes;
 use crate::compare::operation;
 use crate::sys;
 
-/// The number of descriptors that each of them remembers.
+/// The number of descriptors that each worker remembers.
 pub const SLOTS: usize = 6;
 
-/// The number of epoll sets that each of them remembers.
+/// The number of epoll sets that each worker remembers.
 pub const SETS: usize = 3;
 
 /// A place where a worker remembers a descriptor: the number stays there after a close, to be used wrongly.
@@ -26,7 +26,7 @@ pub enum Deadline {
     Null,
     /// A second ago.
     Past,
-    /// In so many milliseconds.
+    /// After this number of milliseconds.
     Soon(i64),
     /// In an hour.
     Distant,
@@ -79,7 +79,7 @@ impl Deadline {
 pub enum Size {
     /// None.
     Zero,
-    /// About so many bytes, but not too many.
+    /// About this number of bytes, within the limit.
     Within(usize),
     /// The message size.
     Exact,
@@ -105,7 +105,7 @@ impl Size {
 /// The form of the notification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Event {
-    /// Not any more: a null pointer.
+    /// The registration ends: a null pointer.
     Withdraw,
     /// `SIGEV_NONE`.
     Nothing,
@@ -116,7 +116,7 @@ pub enum Event {
         /// `sigev_value`.
         value: i64,
     },
-    /// In no way that there is.
+    /// An invalid kind of notification.
     Unknown {
         /// `sigev_notify`.
         how: i32,
@@ -326,7 +326,7 @@ impl operation::Call for Call {
         }
     }
 
-    // It may set or clear `O_NONBLOCK`, which a restarted call reads again.
+    // The call may set or clear `O_NONBLOCK`, which a restarted call reads again.
     fn changes_the_waiting(self) -> bool {
         match self {
             Call::SetAttributes { .. } => true,

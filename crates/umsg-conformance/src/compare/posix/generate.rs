@@ -14,14 +14,14 @@ use crate::compare::random::Random;
 type Operation = operation::Operation<Call>;
 type Step = operation::Step<Call>;
 
-/// The limits within which the kernel can be asked.
+/// The limits of the kernel, within which histories stay.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
     /// The deepest queue, in messages.
     pub max_messages: i64,
     /// The longest message, in bytes.
     pub max_message_size: i64,
-    /// The maximum number of bytes of queues in a history: below RLIMIT_MSGQUEUE, of which others need a part.
+    /// The maximum number of bytes of queues in a history: below RLIMIT_MSGQUEUE, because other processes need a part of it.
     pub budget: i64,
     /// True if other users can be played.
     pub users: bool,
@@ -33,7 +33,7 @@ pub struct Bounds {
     pub names: usize,
 }
 
-/// The wishes that the kernel could not be asked for.
+/// The steps that were left out because of the kernel's limits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Unasked {
     /// Queues deeper than its limit.
@@ -70,7 +70,7 @@ pub struct Generator {
     character: Character,
     left: i64,
     sends: u64,
-    /// The wishes that could not be asked so far.
+    /// Returns the steps that were left out so far.
     pub unasked: Unasked,
 }
 
@@ -150,7 +150,7 @@ impl Histories<Call> for Generator {
 }
 
 impl Generator {
-    /// Takes back what does not go together, or can't be.
+    /// Removes impossible combinations.
     fn settle_character(&mut self) {
         let [is_even, is_odd] = [(); 2].map(|()| self.random.percent(50));
         let character = &mut self.character;
@@ -166,7 +166,7 @@ impl Generator {
                 character.blocking = 0;
             }
         }
-        // A process that has inherited a queue which its mode denies to it can't ring for those that watch it.
+        // If a process has inherited a queue whose mode denies it access, the process can't ring for the pollers of the queue.
         if character.polling > 0 && character.users {
             character.users = is_odd;
             character.open_to_all = is_odd;

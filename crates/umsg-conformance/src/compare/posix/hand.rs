@@ -48,7 +48,7 @@ impl worker::Hand<Call> for Hand<'_> {
     fn call(&mut self, number: u32, call: Call) -> Reply {
         let reply = self.make(number, call);
         match call {
-            // The change that lets a poll go is shown before the other process's call is over: by then a set may tell of both states.
+            // The doorbell shows a change before the changing call ends. So a set may report both states when a poll returns.
             Call::Poll { waits: true, .. } => reply,
             _ => self.watch.add_to(reply, call.may_block()),
         }

@@ -79,7 +79,7 @@ fn kernel_limit(name: &str) -> i64 {
     text.trim().parse().unwrap_or(10)
 }
 
-/// The names of queues that can exist, and then of others. `side` keeps two sides in the kernel apart.
+/// The names of possible queues, and then impossible names. `side` distinguishes two sides that both use the kernel.
 fn names(side: char) -> (Vec<CString>, usize) {
     static RUNS: AtomicU32 = AtomicU32::new(0);
     let start = format!(

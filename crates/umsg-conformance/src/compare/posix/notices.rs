@@ -19,7 +19,7 @@ struct Notice {
     uid: AtomicU32,
 }
 
-/// Those of this process, which is interrupted by one handler at a time.
+/// The notices of this process. Only one handler interrupts the process at a time.
 static NOTICES: [Notice; MOST] = [const {
     Notice {
         signal: AtomicI32::new(0),
@@ -50,7 +50,7 @@ extern "C" fn take_down(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c
     COUNT.fetch_add(1, Ordering::Release);
 }
 
-/// A process begins: it has got none, and takes down those that come.
+/// Begins a process without notices, and records the notices that come.
 pub fn begin(backend: &dyn Backend) {
     COUNT.store(0, Ordering::Relaxed);
     // SAFETY: with SA_SIGINFO a handler is called with the three arguments that this one has.

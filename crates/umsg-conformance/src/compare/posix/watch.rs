@@ -82,7 +82,7 @@ impl Watch {
         });
     }
 
-    /// A number leads to what another leads to.
+    /// One number now names the same description as another number.
     pub fn duplicated(&mut self, fd: Fd, duplicate: Fd) {
         if let Some(&description) = self.numbers.get(&fd) {
             self.numbers.insert(duplicate, description);

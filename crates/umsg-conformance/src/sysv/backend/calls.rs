@@ -104,7 +104,7 @@ pub enum Place {
     Nowhere,
     /// The last eight bytes of the memory that ends there: room for the type of a message and for no text.
     TypeOnly,
-    /// Eight pages that are there.
+    /// Eight mapped pages.
     Good,
 }
 
@@ -141,7 +141,7 @@ impl Place {
 }
 
 impl Functions {
-    /// Those by which a process becomes another user's.
+    /// The calls by which a process changes its user.
     fn credentials(&self) -> Credentials {
         Credentials {
             setgroups: self.setgroups,
@@ -172,7 +172,7 @@ impl Functions {
         nothing(unsafe { (self.msgsnd)(id, address, size, flags) })
     }
 
-    /// `msgrcv` of so many bytes to this place.
+    /// `msgrcv` of this number of bytes to this place.
     pub fn receive_at(
         &self,
         id: Id,
@@ -197,7 +197,7 @@ impl Functions {
 struct Buffer(Vec<u64>);
 
 impl Buffer {
-    /// Room for a text of so many bytes.
+    /// Returns room for a text of this number of bytes.
     fn new(mtype: i64, length: usize) -> Buffer {
         let mut words = vec![0; 1 + length.div_ceil(8)];
         words[0] = mtype as u64;

@@ -25,7 +25,7 @@ pub enum Flaw {
     NeverBlocks,
     /// Bytes beyond the message are overwritten.
     BufferScribbledOn,
-    /// The bytes in a queue are one too many when there are several messages.
+    /// The number of bytes in a queue is too high by one if there are several messages.
     CountTooHigh,
     /// `msg_lrpid` is `msg_lspid`.
     WrongReceiver,
@@ -87,7 +87,7 @@ impl Flawed {
         self.flaw == flaw
     }
 
-    /// Of the messages that are there the type of the first that a negative type asks for.
+    /// The type of the first message that a negative type selects.
     fn first_up_to(&self, id: Id, most: i64) -> Option<i64> {
         let flags = MSG_COPY | libc::IPC_NOWAIT | libc::MSG_NOERROR;
         let mut text = vec![0; 8192];

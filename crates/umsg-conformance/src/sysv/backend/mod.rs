@@ -14,7 +14,7 @@ use crate::sys::Pid;
 /// The identifier of a queue.
 pub type Id = i32;
 
-/// Of the bits of an identifier those that are the index: the rest is a sequence number.
+/// The bits of an identifier that are the index. The other bits are a sequence number.
 pub const INDICES: i32 = 32768;
 
 /// `MSG_COPY`: the type is a position, and the message stays.

@@ -1,4 +1,4 @@
-//! `msgctl` that looks and removes: every field, by identifier and by index.
+//! `msgctl` for inspecting and removing: every field, by identifier and by index.
 
 use libc::{IPC_NOWAIT, IPC_STAT, MSG_STAT};
 

@@ -129,7 +129,7 @@ fn a_copy_needs_an_identifier(site: &Site) {
 }
 
 fn wrong_flags_come_before_a_wrong_identifier(site: &Site) {
-    // Both are the same errno; what can be seen is that nothing waits.
+    // Both errors have the same errno. The test shows only that no call waits.
     let queue = site.queue();
     assert_eq!(queue.receive_with(1, 0, MSG_COPY), Err(Errno::EINVAL));
     let flags = MSG_COPY | MSG_EXCEPT;

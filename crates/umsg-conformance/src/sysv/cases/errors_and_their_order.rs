@@ -140,11 +140,11 @@ fn a_send_of_a_text_that_is_not_there_is_efault(site: &Site) {
     assert_eq!(send(queue.id(), 0), Ok(()));
     assert_eq!(queue.drain(), [message(1, "")]);
     assert_eq!(queue.remove(), Ok(()));
-    // Only a negative identifier is looked at before.
+    // Only a negative identifier is checked before.
     assert_eq!(send(queue.id(), 8), Err(Errno::EFAULT));
 }
 
-/// Receives to a place where the first of two messages can't go, and says what became of them.
+/// Receives to an address that can't take the first of two messages, and returns the fate of both.
 fn receive_in_vain(site: &Site, place: Place) {
     site.need_checked_memory();
     let functions = site.functions();

@@ -1,4 +1,4 @@
-//! `msgget`: keys, identifiers, and when there is no queue.
+//! `msgget`: keys, identifiers, and missing queues.
 
 use libc::{IPC_CREAT, IPC_EXCL, IPC_PRIVATE};
 
@@ -158,7 +158,7 @@ fn the_sequence_number_grows_when_the_indices_begin_again(site: &Site) {
         assert_eq!(queue.id(), at / 64 * INDICES + at % 64);
         assert_eq!(queue.remove(), Ok(()));
     }
-    // Where there is a queue, its index is left out.
+    // The index of an existing queue is skipped.
     let kept: Vec<_> = (0..10).map(|_| site.queue()).collect();
     let first = kept[0].id() % INDICES;
     for _ in 0..100 {
@@ -183,7 +183,7 @@ fn a_stale_identifier_is_einval_in_every_call(site: &Site) {
         assert_eq!(queue.status(), Err(Errno::EINVAL));
         assert_eq!(queue.set(&unchanged), Err(Errno::EINVAL));
         assert_eq!(queue.remove(), Err(Errno::EINVAL));
-        // Again when there is another queue, perhaps of that index.
+        // The same check with another queue, perhaps of that index.
         site.queue();
     }
 }

@@ -1,4 +1,4 @@
-//! Messages: sizes, buffers, order, and what becomes of the bytes.
+//! Messages: sizes, buffers, order and contents.
 
 use libc::{IPC_NOWAIT, MSG_EXCEPT, MSG_NOERROR};
 

@@ -246,7 +246,7 @@ fn a_waiting_senders_message_goes_to_a_receiver_that_waits_for_its_type(site: &S
     assert_eq!(queue.counts(), (0, 0));
 }
 
-/// Takes everything that comes until there have been so many, and returns their types in order.
+/// Receives this number of messages, and returns their types in order.
 fn types(queue: Queue, count: usize) -> Vec<i64> {
     let mut types: Vec<i64> = (0..count)
         .map(|_| queue.receive_waiting(0).expect("a message").mtype)

@@ -201,7 +201,7 @@ fn a_thread_that_takes_a_message_is_named_by_its_process(site: &Site) {
     assert_eq!(status.last_receiver, sys::pid());
 }
 
-// A process that sends notes it, and the kernel's name for a task that waits is that of the thread.
+// The sender records the receiver's id. In the kernel, that is the id of the waiting thread.
 fn a_thread_that_is_handed_a_message_is_named_itself(site: &Site) {
     let queue = site.queue();
     let tid = AtomicU32::new(0);
@@ -249,7 +249,7 @@ extern "C-unwind" fn doomed(argument: *mut c_void) -> *mut c_void {
     ptr::null_mut()
 }
 
-/// Has a thread call, cancels it before that or while it waits, and says whether it was cancelled.
+/// Makes a thread call, and cancels the thread before the call or while it waits. Returns whether the thread was cancelled.
 fn is_cancelled(site: &Site, queue: Queue, sends: bool, before: bool) -> bool {
     site.need_cancellation_points();
     let doomed_thread = Doomed {

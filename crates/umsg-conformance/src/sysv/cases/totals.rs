@@ -1,4 +1,4 @@
-//! `msgctl` with `IPC_INFO` and `MSG_INFO`: limits, and what there is in all queues together.
+//! `msgctl` with `IPC_INFO` and `MSG_INFO`: limits, and the totals of all queues.
 
 use libc::MSG_INFO;
 

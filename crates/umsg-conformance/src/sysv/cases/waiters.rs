@@ -1,4 +1,4 @@
-//! Receivers that wait: a process that gets which message, and what ends a wait.
+//! Waiting receivers: which one gets which message, and the ends of a wait.
 
 use libc::{MSG_EXCEPT, MSG_NOERROR};
 

@@ -16,7 +16,7 @@ pub const SLOTS: usize = 6;
 pub enum Target {
     /// The identifier in a slot: it stays there after a removal, to be used wrongly.
     Slot(usize),
-    /// Its index, which is what `MSG_STAT` asks for.
+    /// The index of the queue, which `MSG_STAT` takes.
     IndexOf(usize),
     /// The identifier in a slot with the next sequence number.
     NextSequence(usize),
@@ -27,18 +27,18 @@ pub enum Target {
 /// A size, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Size {
-    /// So many, in a buffer of that size.
+    /// This number of bytes, in a buffer of that size.
     Of(usize),
-    /// This number, which no buffer has.
+    /// This number of bytes, which exceeds every buffer.
     Wrong(i64),
 }
 
-/// The processes whose look at queues without a grant is asked about.
+/// The processes that inspect queues to which they have no permission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Whose {
     /// All processes's.
     Everybodys,
-    /// Root's only: others do not look.
+    /// Only root's processes.
     Roots,
 }
 
@@ -46,7 +46,7 @@ pub enum Whose {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum Call {
-    /// Without the number of a key it is `IPC_PRIVATE`.
+    /// None stands for `IPC_PRIVATE`.
     Get {
         slot: usize,
         key: Option<usize>,
@@ -83,7 +83,7 @@ pub enum Call {
         command: i32,
         whose: Whose,
     },
-    /// `msgctl` with a command that there is not.
+    /// `msgctl` with an unknown command.
     Control {
         target: Target,
         command: i32,
@@ -91,7 +91,7 @@ pub enum Call {
 }
 
 impl Call {
-    /// The queue that it is about.
+    /// Returns the queue on which the call works.
     pub fn target(self) -> Option<Target> {
         match self {
             Call::Get { .. } | Call::Info { .. } => None,

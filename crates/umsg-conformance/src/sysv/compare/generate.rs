@@ -23,7 +23,7 @@ pub struct Bounds {
     pub alone: bool,
     /// True if users without access see a queue's counts.
     pub strangers: bool,
-    /// True if sizes can be asked about that no slice has.
+    /// True if sizes that no slice can have are possible.
     pub pointers: bool,
 }
 

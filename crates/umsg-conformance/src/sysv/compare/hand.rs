@@ -16,7 +16,7 @@ const MOST: usize = 1000;
 /// processes that there were; and, for each identifier, the owner of the queue.
 pub const WORDS: usize = SLOTS + 2 * (1 + MOST) + 3 * (1 + MOST);
 
-/// The knowledge about a queue's owner.
+/// The known owner of a queue.
 #[derive(Clone, Copy)]
 enum Person {
     /// The user that made it.

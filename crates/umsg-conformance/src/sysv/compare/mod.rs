@@ -34,7 +34,7 @@ use crate::sys::{self, Forked};
 use generate::{Bounds, Generator};
 use hand::Hand;
 
-/// The names that calls refer to by number, and the limits within which they can be asked.
+/// The names to which calls refer by number, and the limits of the calls.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Names {
     /// The keys of queues.
@@ -58,7 +58,7 @@ fn can_be_alone() -> bool {
     })
 }
 
-/// Of waiters for a queue, all but the first for which something is so.
+/// All waiters for a queue that meet a condition, without the first one.
 fn all_but_one(
     waiting: &[Waiting<Call>],
     queue: u32,
@@ -136,7 +136,7 @@ impl Comparable for SystemV {
 
     fn remove_queues(side: &Setup<SystemV>, words: &[AtomicU32]) {
         if side.names.alone && !side.kind.needs_directory() {
-            // They have gone with their namespace; in this process their identifiers are another process's.
+            // The queues were removed with their namespace. In this process, their identifiers belong to other processes' queues.
             return;
         }
         for id in hand::identifiers(words) {
@@ -168,7 +168,7 @@ impl Comparable for SystemV {
             Call::Receive { .. } => all_but_one(waiting, queue, sends).collect(),
             Call::Set { .. } => {
                 let senders = all_but_one(waiting, queue, sends);
-                // A message for which there is room now may reach a receiver before the sender looks again.
+                // If a blocked message fits now, it may reach a receiver before its sender checks again.
                 let there = |waiting: &&Waiting<Call>| waiting.queue == queue;
                 let mut here = waiting.iter().filter(there);
                 let sends = here.any(|waiting| sends(waiting.call));

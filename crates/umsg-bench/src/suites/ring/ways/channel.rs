@@ -1,4 +1,4 @@
-//! crossbeam-channel, which goes from thread to thread.
+//! crossbeam-channel, which works between threads.
 
 use crossbeam_channel as channel;
 

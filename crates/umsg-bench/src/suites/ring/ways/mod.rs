@@ -34,20 +34,20 @@ pub trait Sender {
     /// Posts a message, and waits while there is no room.
     fn post(&mut self, value: u64) -> Result<(), Failure>;
 
-    /// Posts [`BATCH`] messages with one call, where there is one.
+    /// Posts [`BATCH`] messages with one call, if the variant has such a call.
     fn post_batch(&mut self, value: u64) -> Result<(), Failure>;
 }
 
 pub trait Receiver {
-    /// Waits until so many messages are there. Where no process can wait for several: for one.
+    /// Waits for this number of messages, or for one if the variant can't wait for several.
     fn wait(&mut self, count: usize) -> Result<(), Failure>;
 
-    /// Takes all that are there.
+    /// Takes all present messages.
     fn drain(&mut self, visit: impl FnMut(u64)) -> Result<(), Failure>;
 
     /// Waits for a message and takes it.
     fn next(&mut self) -> Result<u64, Failure>;
 }
 
-/// Bytes of a message for those that carry any.
+/// The payload length of variants with a payload, in bytes.
 const PAYLOAD: usize = 64;

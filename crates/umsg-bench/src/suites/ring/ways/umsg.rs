@@ -25,7 +25,7 @@ impl Umsg {
     /// `payload`: whether messages have [`PAYLOAD`] bytes in addition to those of io_uring.
     pub fn new(waiting: Waiting, payload: bool) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
-        // Relaxed: only has to be unlike others.
+        // Relaxed: the value only has to be unique.
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         Self {
             name: format!("/ring-{number}"),

@@ -129,7 +129,7 @@ pub struct Taking {
 }
 
 impl Taking {
-    /// With DEFER_TASKRUN nothing arrives but in a call of the receiver's.
+    /// With DEFER_TASKRUN, messages arrive only during calls of the receiver.
     fn poll(&mut self, count: usize) -> Result<(), Failure> {
         while self.ring.completion().len() < count {
             if self.defer {

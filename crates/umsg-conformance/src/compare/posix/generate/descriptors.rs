@@ -1,4 +1,4 @@
-//! Histories by chance: what else is done with descriptors.
+//! Random histories: other uses of descriptors.
 
 use super::{Call, Generator};
 

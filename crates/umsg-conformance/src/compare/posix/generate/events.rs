@@ -109,7 +109,7 @@ impl Generator {
         }
     }
 
-    /// Asks to be notified, and what came of it.
+    /// Registers for a notification, and asks for its result.
     pub(super) fn notices(&mut self) -> Call {
         let slot = self.slot();
         match self.random.below(20) {
