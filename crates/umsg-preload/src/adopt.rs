@@ -59,8 +59,8 @@ fn hold_new(descriptor: BorrowedFd<'_>, number: c_int, attached: Attached) -> Re
     Ok(held)
 }
 
-/// The name of the queue, with its slash, by where the system says that the descriptor leads: to a file in the `mq`
-/// directory of a namespace, or to the file `queue` in a directory there, which is a transient queue. No other file is touched.
+/// Returns the name of the queue, with its slash, from the path of the descriptor's file: a file in the `mq` directory of a namespace, or
+/// the file `queue` in a directory there, which is a transient queue. No other file is touched.
 fn name_of(number: c_int) -> Option<Vec<u8>> {
     let target = rustix::fs::readlink(format!("/proc/self/fd/{number}"), Vec::new()).ok()?;
     let target = target.as_bytes();

@@ -65,7 +65,7 @@ impl Attached {
 
 static SLOTS: Slots<Attached> = Slots::new();
 
-/// Attaches; the caller has the first count. `None` if there is no room.
+/// Attaches to a queue. The caller gets the first count. `None` if there is no room.
 pub(crate) fn attach(attached: Attached) -> Option<&'static Slot<Attached>> {
     SLOTS.fill(attached)
 }

@@ -32,7 +32,7 @@ const FAILS: u64 = 3;
 const VERSION: u64 = 4;
 const VERSIONS: u64 = (1 << 32) - VERSION;
 
-/// The number of forks of this process and its ancestors. A word has it in its upper half, as of the opening.
+/// The number of forks of this process and its ancestors. The upper half of a word has the number at the opening.
 #[unsafe(link_section = ".data.umsg")]
 static FORKS: AtomicU32 = AtomicU32::new(0);
 

@@ -32,7 +32,7 @@ use umsg_shm::reclaim::notes;
 
 use crate::{errno, next};
 
-/// The number of times that a thread of this process was cancelled, or asked to be ended at any instruction.
+/// The number of times that a thread of this process was cancelled, or enabled cancellation at any instruction.
 pub(crate) static CALLS: AtomicU32 = AtomicU32::new(0);
 
 /// The value that a Rust function behind a [`cancellation_point`] returns to be called again, after a check for cancellation; among errno
@@ -40,7 +40,7 @@ pub(crate) static CALLS: AtomicU32 = AtomicU32::new(0);
 pub(crate) const BEGIN_AGAIN: c_int = -2;
 
 thread_local! {
-    /// `CALLS` before the thread last looked whether it is cancelled.
+    /// The value of `CALLS` before the thread last checked whether it is cancelled.
     static TESTED: Cell<u32> = const { Cell::new(0) };
 }
 
@@ -126,8 +126,8 @@ extern "C" fn no_such_type(_: c_int, _: *mut c_int) -> c_int {
 
 /// Before a call in a process where threads are cancelled: lets the thread end at cancellation points only, and returns the previous type.
 ///
-/// The signal by which libc ends a thread at any instruction may be under way. A system call has it delivered, and if it was sent since,
-/// `CALLS` tells.
+/// The signal by which libc ends a thread at any instruction may be under way. A system call makes the kernel deliver it. If the signal is
+/// sent later, `CALLS` shows it.
 pub(crate) extern "C" fn defer(before: &mut c_int) {
     *before = DEFERRED;
     // SAFETY: a writable number. This type ends no thread.

@@ -1,4 +1,4 @@
-//! `UMSG_DEBUG=1`: why a call failed, one line on standard error.
+//! `UMSG_DEBUG=1`: the reason why a call failed, in one line on standard error.
 //!
 //! A program shows its user an errno at best, and EACCES does not say that a directory is not trusted.
 
@@ -6,7 +6,7 @@ use std::fmt::Display;
 
 use crate::fd;
 
-/// Says why `function` failed on a name, if the user asked for it.
+/// Prints why `function` failed on a name, if the user has asked for explanations.
 pub(crate) fn explain(function: &str, name: &[u8], why: &dyn Display) {
     if !is_on() {
         return;

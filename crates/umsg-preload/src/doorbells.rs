@@ -1,4 +1,4 @@
-//! The doorbell of a polled queue: a descriptor that the kernel reports as it would report the queue's.
+//! The doorbell of a polled queue: a descriptor whose events are those of the queue.
 //!
 //! poll and select use the doorbell itself. epoll identifies a registration by number and open file. So each registered number of a queue
 //! has its own number for the doorbell. It keeps that number until the last descriptor of the queue is closed, which also ends the

@@ -5,10 +5,10 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 
-/// A descriptor as the type that says "open": which the kernel, not we, will judge.
+/// A descriptor in the type of an open one. The kernel checks whether it is open.
 pub(crate) fn borrow(number: c_int) -> Option<BorrowedFd<'static>> {
-    // SAFETY: not -1. The number is the program's; it is only handed to system calls, which answer EBADF if it is not
-    // open, and nothing here closes it.
+    // SAFETY: not -1. The number belongs to the program. It is only passed to system calls, which fail with EBADF if it is not open, and
+    // nothing here closes it.
     (number >= 0).then(|| unsafe { BorrowedFd::borrow_raw(number) })
 }
 
@@ -18,7 +18,7 @@ pub(crate) fn status_flags(descriptor: BorrowedFd<'_>) -> Result<c_int, Errno> {
     rustix::fs::fcntl_getfl(descriptor).map(|flags| flags.bits().cast_signed())
 }
 
-/// The descriptor on the lowest free number: others may have been in use while it was opened.
+/// Moves the descriptor to the lowest free number: lower numbers may have been in use while it was opened.
 pub(crate) fn lowest(descriptor: OwnedFd, close_on_exec: bool) -> OwnedFd {
     let lower = if close_on_exec {
         rustix::io::fcntl_dupfd_cloexec(&descriptor, 0)

@@ -4,7 +4,7 @@ use umsg::{Namespace, NamespaceError};
 
 use crate::signals;
 
-/// The namespace, or why there is none; then the next call looks again.
+/// Returns the namespace, or the reason why there is none. After an error, the next call tries again.
 pub(crate) fn namespace() -> Result<&'static Namespace, NamespaceError> {
     signals::announce();
     Namespace::of_this_process()

@@ -1,5 +1,5 @@
-//! Queues that stay mapped when the program has closed them: a program that opens a queue, sends a message and closes it, again and
-//! again, maps the queue once.
+//! Queues that stay mapped after the program has closed them. So a program that repeatedly opens a queue, sends a message and closes the
+//! queue maps it once.
 //!
 //! The last close of a queue's descriptors leaves the queue here. A later opening opens the file by its name, and takes the queue of the
 //! same device and inode ([`umsg::posix::KnownFile`]). The kernel decides each time where the name leads and whether the caller may open the
@@ -41,8 +41,8 @@ static KEPT: [Link<Attached>; MOST] = [const { Link::nowhere() }; MOST];
 /// The entry that the next queue takes if none is free.
 static HAND: AtomicUsize = AtomicUsize::new(0);
 
-/// Opens a queue that is kept, or tells that no queue has the name. `name` has no slash. Returns `None` if only a full opening can
-/// tell. A kept queue that this opening does not get is unmapped then.
+/// Opens a kept queue, or finds that no queue has the name. `name` has no slash. Returns `None` if a full opening is needed. Then a kept
+/// queue of the name is unmapped.
 pub(crate) fn open(
     namespace: &Namespace,
     name: &[u8],
@@ -126,7 +126,7 @@ fn forget_if(is_over: impl Fn(&Attached) -> bool) {
     }
 }
 
-/// Forgets the queue of a name that this process has removed, and has the last close of an open one unmap it.
+/// Removes the kept queue of a name that this process has removed. If the queue is open, its last close unmaps it.
 pub(crate) fn forget_removed(name: &[u8]) {
     forget_if(|kept| &*kept.name == name);
     for number in table::known_between(0, u32::MAX) {

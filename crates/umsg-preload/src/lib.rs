@@ -4,7 +4,7 @@
 //! LD_PRELOAD=/path/to/libumsg_preload.so program
 //! ```
 //!
-//! The program keeps real descriptors, those of the queues' files; a table in the process says which they are.
+//! The program keeps real descriptors, those of the queues' files. A table in the process records these descriptors.
 //!
 //! | what | where |
 //! |---|---|

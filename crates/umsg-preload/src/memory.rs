@@ -38,7 +38,7 @@ impl Memory {
         self.free[class].pop().unwrap_or_else(|| self.refill(class))
     }
 
-    /// Maps a chunk, keeps one of its blocks and frees the others.
+    /// Maps a chunk, returns one of its blocks and frees the others.
     #[cold]
     fn refill(&self, class: usize) -> *mut u8 {
         let size = SMALLEST << class;
@@ -94,9 +94,9 @@ unsafe impl GlobalAlloc for Memory {
     }
 }
 
-/// A stack of free blocks, linked through their first words: an address and, in the bits that an address of user space
-/// aligned to 32 leaves free, a number that each operation changes, so that a block that was taken and put back is
-/// not mistaken for one that never left.
+/// A stack of free blocks, linked through their first words. Its word has the address of a block and, in the unused bits of an address
+/// aligned to 32, a number that each operation changes. So a block that was taken and put back is not mistaken for a block that was always
+/// there.
 struct Stack(AtomicU64);
 
 const ADDRESS: u64 = (1 << 48) - SMALLEST as u64;

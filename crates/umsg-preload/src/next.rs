@@ -16,7 +16,7 @@ use libc::{
 
 use crate::errno;
 
-/// An address that is looked up once.
+/// The address of a function, which is looked up once.
 pub(crate) struct Symbol {
     /// With its terminating NUL.
     name: &'static str,

@@ -33,7 +33,7 @@ fn checked(number: c_int) -> Option<Held> {
     if fd::identity(number) == Some(held.identity) {
         return Some(held);
     }
-    // Closed behind our back, by a system call that did not pass through here; the number may be another file's.
+    // The descriptor was closed by a bare system call, and the number may belong to another file.
     if process::owns_table() {
         table::forget(number, held.word());
     }

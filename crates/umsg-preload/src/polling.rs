@@ -53,7 +53,7 @@ fn state_of(one: &pollfd) -> Option<c_short> {
 #[derive(Clone, Copy)]
 pub(crate) struct Patience {
     pub(crate) timeout: Option<Duration>,
-    /// Signals that are blocked meanwhile, instead of those that are now; may be NULL.
+    /// The signal mask during the call; may be NULL.
     pub(crate) mask: *const sigset_t,
 }
 

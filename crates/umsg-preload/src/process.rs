@@ -1,4 +1,4 @@
-//! The process whose descriptors the table describes: this one, and not a vfork child that shares its memory.
+//! The process whose descriptors the table describes. It is this process, and not a vfork child that shares its memory.
 //!
 //! Programs close descriptors in a child made by vfork (Python's subprocess does), on the parent's memory: the
 //! parent's descriptors stay open, so the table must not be touched. The process that owns the table is known by its
@@ -19,7 +19,7 @@ use umsg_shm::sys::{parent, process};
 
 use crate::blocking::note_fork;
 
-/// The word with the pid of the table's owner. Null until [`start`], or if there is no such page.
+/// The word with the pid of the table's owner. Null before [`start`], and if there is no such page.
 #[unsafe(link_section = ".data.umsg")]
 static OWNER: AtomicPtr<AtomicU64> = AtomicPtr::new(std::ptr::null_mut());
 

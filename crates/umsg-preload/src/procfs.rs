@@ -1,4 +1,4 @@
-//! Files of /proc that tell of System V queues, as the kernel would write them if the queues were its own.
+//! Files of /proc that describe System V queues, as the kernel would write them for its own queues.
 //!
 //! ipcs and lsipc read /proc/sysvipc/msg and, for the limits, three files below /proc/sys/kernel. An open of one of them by its
 //! full path for reading returns a file in memory with a snapshot. An open of the limits for writing fails with EACCES: it would

@@ -1,5 +1,5 @@
-//! Handlers may use queues: each is entered through one of ours, which puts the signal off if it arrived inside a
-//! critical section of the library (`umsg::signals::defer`).
+//! The program's handlers may use queues. Each is called by a handler of the drop-in, which defers a signal that arrived inside a critical
+//! section of the library (`umsg::signals::defer`).
 //!
 //! The drop-in remembers the program's handlers (`wanted`), and installs its own handler in the kernel in their place. A query for a handler
 //! returns the program's. This begins before the process first maps a queue, with the handlers that are installed by then. Signals that an
@@ -136,7 +136,7 @@ fn replace(signal: c_int) {
     }
 }
 
-/// Installs an action, and tells which was installed.
+/// Installs an action, and returns the previous one.
 fn swap(signal: c_int, action: &libc::sigaction) -> Option<libc::sigaction> {
     // SAFETY: numbers and a pointer, for which zero is valid.
     let mut replaced: libc::sigaction = unsafe { std::mem::zeroed() };
@@ -254,8 +254,8 @@ unsafe fn end_by(signal: c_int, version: u32, info: *const siginfo_t) {
         return;
     }
     reset(signal, version);
-    // One that an instruction has raised it raises again; one that was sent is sent again, and comes when this handler returns.
-    // SAFETY: by this function's contract; and a system call on a number.
+    // If an instruction has raised the signal, the instruction raises it again. If the signal was sent, it is sent again, and arrives when
+    // this handler returns. SAFETY: by this function's contract; and a system call on a number.
     unsafe {
         if (*info).si_code <= 0 {
             libc::raise(signal);

@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// In the pages that the dynamic linker writes anyway, as are the other words that each process writes at its start.
+/// The word lies in the pages that the dynamic linker writes anyway, like the other words that each process writes at its start.
 #[unsafe(link_section = ".data.umsg")]
 static DONE: AtomicBool = AtomicBool::new(false);
 

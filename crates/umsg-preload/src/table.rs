@@ -1,4 +1,4 @@
-//! The descriptor table: which descriptors are queues of ours. An array look-up, no lock, no system call.
+//! The descriptor table: the descriptors that are queues of umsg. A look-up reads an array, without a lock or a system call.
 //!
 //! It is a cache. A missing entry is found by inspecting the file ([`crate::adopt`]). An entry is stale if a raw system call
 //! closed its number; a comparison of the file's identity detects that ([`crate::ours`]). An entry leads to an [`Attached`] and
@@ -33,7 +33,7 @@ fn access(flags: c_int) -> usize {
     }
 }
 
-/// An entry for a queue, of which the caller hands over one count, and for the flags of an open file description.
+/// Makes an entry from a queue and from the flags of an open file description. The entry takes over one count of the queue.
 pub(crate) fn word(attachment: &'static Slot<Attached>, flags: c_int) -> Word {
     Word::new(attachment, access(flags))
 }
@@ -109,7 +109,7 @@ fn entry(fd: c_int) -> Option<&'static Link<Attached>> {
     TABLE.get(fd as u32 as usize)
 }
 
-/// Returns whether the table has something to say about a descriptor.
+/// Returns whether the table has an entry for a descriptor.
 #[inline(always)]
 pub(crate) fn knows(fd: c_int) -> bool {
     entry(fd).is_some_and(Link::leads)
@@ -149,7 +149,7 @@ pub(crate) fn put_back(fd: c_int, word: Word) {
     }
 }
 
-/// Drops an entry if it still says `word`.
+/// Drops an entry if its value still is `word`.
 pub(crate) fn forget(fd: c_int, word: Word) {
     if let Some(entry) = entry(fd) {
         entry.forget(word);
@@ -175,7 +175,7 @@ mod tests {
     use umsg::posix::OpenOptions;
     use umsg_shm::reclaim::notes;
 
-    /// A queue in its own directory, which tells whether it is mapped.
+    /// A queue in its own directory, for checking whether it is mapped.
     struct Home {
         directory: TempDir,
         fd: c_int,

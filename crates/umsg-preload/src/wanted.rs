@@ -36,7 +36,7 @@ static WANTED: [Wanted; SIGNALS] = [const {
 /// All signals but the two that libc uses itself.
 pub(crate) const ALL: u64 = !(0b11 << 31);
 
-/// The program's choice for a signal, if it is one that we stand in for.
+/// Returns the program's action for a signal, if the drop-in handles this signal in its place.
 pub(crate) fn wanted(signal: c_int) -> Option<&'static Wanted> {
     let index = usize::try_from(signal).ok()?;
     WANTED

@@ -25,7 +25,7 @@ fn cargo() -> Command {
     cargo
 }
 
-/// Makes a directory below `<target>/tmp` for what the tests of a crate build, and returns it.
+/// Makes and returns a directory below `<target>/tmp` for the artefacts of a crate's tests.
 pub fn workshop(name: &str) -> PathBuf {
     let directory = target().join("tmp").join(name);
     std::fs::create_dir_all(&directory).unwrap();

@@ -9,7 +9,7 @@ pub fn become_urgent(priority: i32) -> bool {
     unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameter) == 0 }
 }
 
-/// Returns whether threads may have a real-time policy here, and says so if not.
+/// Returns whether threads may have a real-time policy here. Prints a line if they may not.
 pub fn is_permitted() -> bool {
     let may = std::thread::spawn(|| become_urgent(1)).join().unwrap();
     if !may {

@@ -37,7 +37,7 @@ pub fn finish_within(command: &mut Command, patience: Duration) -> Output {
     child.wait_with_output().unwrap()
 }
 
-/// Runs a program that must succeed, and returns what it wrote to its standard output.
+/// Runs a program that must succeed, and returns its standard output.
 pub fn succeed(command: &mut Command) -> String {
     succeed_within(command, PATIENCE)
 }
@@ -68,7 +68,7 @@ pub fn on_the_path(program: &str) -> Option<PathBuf> {
         .find(|program| program.is_file())
 }
 
-/// Notes that something is missing. With `CI` set, where everything has to be, that is a failure; else it is said past the capture of the
+/// Reports a missing part. With `CI` set, where nothing may be missing, this fails. Otherwise the report bypasses the capture of the test
 /// harness.
 pub fn skip(what: &str) {
     assert!(std::env::var_os("CI").is_none(), "missing: {what}");

@@ -3,7 +3,7 @@
 /// A user that owns nothing.
 pub const NOBODY: u32 = 65534;
 
-/// Returns whether the test runs as root. If not, says that the test is left out.
+/// Returns whether the test runs as root. If not, prints that the test is skipped.
 pub fn is_root() -> bool {
     // SAFETY: a system call without arguments.
     let is_root = unsafe { libc::geteuid() } == 0;
@@ -13,7 +13,7 @@ pub fn is_root() -> bool {
     is_root
 }
 
-/// Ends a test that does not run as root, and says so.
+/// Ends a test that does not run as root, and prints that.
 #[macro_export]
 macro_rules! needs_root {
     () => {

@@ -46,7 +46,7 @@ pub fn run(workspace: &Workspace) -> Result<()> {
     }
 }
 
-/// All Rust files below a folder, but those of tests.
+/// Returns all Rust files below a folder, except those of tests.
 fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     let mut entries: Vec<_> = fs::read_dir(folder)

@@ -9,9 +9,9 @@ pub type Result<T> = std::result::Result<T, Failure>;
 /// The reason why a task stopped.
 #[derive(Debug)]
 pub enum Failure {
-    /// Something failed, and the sentence says what.
+    /// A step failed; the sentence describes the failure.
     Failed(String),
-    /// A signal of this number said to stop.
+    /// A signal with this number arrived.
     Interrupted(i32),
 }
 
@@ -38,7 +38,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Says what was being done when a call of the standard library failed.
+/// Adds the failed step to an error of the standard library.
 pub trait Context<T> {
     fn context(self, what: impl fmt::Display) -> Result<T>;
 }

@@ -7,7 +7,7 @@ use crate::steps::Steps;
 use crate::toolchain::{self, Nightly};
 use crate::workspace::Workspace;
 
-/// The time for which each target is fed, in seconds, unless asked for another time.
+/// The default time for which each target runs, in seconds.
 pub const SECONDS: u64 = 60;
 
 /// All targets, see fuzz/src/lib.rs.
@@ -25,7 +25,7 @@ const FLAGS: [&str; 8] = [
     "-Zsanitizer=address",
 ];
 
-/// Feeds the targets that are named, or all, one after another. What crashes one is kept in target/fuzz.
+/// Runs the named targets, or all, one after another. Inputs that crash a target are kept in target/fuzz.
 pub fn run(workspace: &Workspace, targets: &[String], seconds: u64) -> Result<()> {
     let mut steps = Steps::new(workspace.root.clone());
     let Some(nightly) = Nightly::find() else {
@@ -36,7 +36,7 @@ pub fn run(workspace: &Workspace, targets: &[String], seconds: u64) -> Result<()
     let all = TARGETS.map(String::from);
     let targets = if targets.is_empty() { &all } else { targets };
     for target in targets {
-        // Fuzzers end without removing what they have made.
+        // Fuzzers end without removing their files.
         let directory = tempfile::tempdir_in("/dev/shm").context("a directory in /dev/shm")?;
         let mut feed = feed(workspace, &nightly, target, seconds);
         feed.env("UMSG_FUZZ_DIR", directory.path());
@@ -55,11 +55,11 @@ fn build(workspace: &Workspace, nightly: &Nightly) -> Command {
     build
 }
 
-/// With the inputs that it has found interesting before.
+/// The fuzzer also gets the interesting inputs of earlier runs.
 fn feed(workspace: &Workspace, nightly: &Nightly, target: &str, seconds: u64) -> Command {
     let home = workspace.target.join("fuzz");
     let corpus = home.join("corpus").join(target);
-    // The fuzzer says so if it can't write there.
+    // The fuzzer reports if it can't write there.
     let _ = std::fs::create_dir_all(&corpus);
     let mut feed = workspace.command(home.join(&nightly.host).join("release").join(target));
     feed.arg(corpus)

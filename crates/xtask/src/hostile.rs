@@ -1,4 +1,4 @@
-//! `cargo xtask hostile`: an attacker that scribbles over queues in use, for as long as asked.
+//! `cargo xtask hostile`: an attacker that overwrites queues in use, for a given time.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use crate::steps::Steps;
 use crate::toolchain::{self, Nightly};
 use crate::workspace::Workspace;
 
-/// The time of the attack, in seconds, unless asked for another time.
+/// The default time of the attack, in seconds.
 pub const SECONDS: u64 = 60;
 
 /// Attacks queues of all kinds; with `asan` in a build that reports each access outside its object.

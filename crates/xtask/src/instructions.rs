@@ -144,7 +144,7 @@ fn has_grown(before: u64, now: u64) -> bool {
     now * 100 > before * (100 + GROWTH)
 }
 
-/// The compiler's version, which decides about the code.
+/// The compiler's version, on which the code depends.
 fn compiler(workspace: &Workspace) -> Result<String> {
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let output = workspace.command(rustc).arg("--version").output();

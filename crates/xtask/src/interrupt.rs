@@ -1,4 +1,4 @@
-//! Ctrl-C and its like as an ordinary failure, so that what was made is removed on the way out.
+//! Turns Ctrl-C and similar signals into an ordinary failure, so that temporary files are removed.
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _};
@@ -20,8 +20,7 @@ extern "C" fn note(signal: libc::c_int) {
     SIGNAL.store(signal, Ordering::Relaxed);
 }
 
-/// From here on, a signal that would end the process is only noted. Children start with the default again, because
-/// exec resets handlers.
+/// From here on, a signal that would end the process is only recorded. Children start with the default again, because exec resets handlers.
 #[allow(
     unsafe_code,
     reason = "installing a handler has no safe form without a further crate"
@@ -91,7 +90,7 @@ fn wait(child: &mut Child) -> Result<ExitStatus> {
             return Ok(status);
         }
         if let Err(interrupted) = check() {
-            // Either call fails only if the child is gone already.
+            // Either call fails only if the child has ended already.
             let _ = child.kill();
             let _ = child.wait();
             return Err(interrupted);

@@ -150,7 +150,7 @@ fn problems(floors: &Floors, modules: &BTreeSet<String>, imports: &[Import]) -> 
     problems
 }
 
-/// The modules of a floor that import themselves by way of others of the floor, a line for each floor.
+/// The modules of a floor that import each other in a circle, a line for each floor.
 fn cycles(floors: &Floors, imports: &[Import]) -> Vec<String> {
     let arrows = counted(imports);
     let on_floor = |level: &BTreeSet<String>| {

@@ -9,20 +9,20 @@ use crate::steps::Steps;
 use crate::toolchain::Nightly;
 use crate::workspace::Workspace;
 
-/// So many schedules of the threads are tried, unless asked for another number.
+/// The default number of schedules of the threads.
 pub const SEEDS: u32 = 16;
 
-/// Of the nightly toolchain: the interpreter, and the standard library's source, which it interprets too.
+/// The components of the nightly toolchain: the interpreter, and the standard library's source, which is interpreted, too.
 const COMPONENTS: [&str; 2] = ["miri", "rust-src"];
 
 /// The tests of threads on one engine.
 const THREADS: &str = "threads::";
 
-/// Those of them that `cargo xtask test` runs: seconds.
+/// The tests that `cargo xtask test` runs, in some seconds.
 const SHORT: [&str; 2] = ["messages_in_place_pass_beside_copies", "threads::ring"];
 
-/// The other tests that need no files, no mappings of them and no other processes. A test there that does says so:
-/// `cfg_attr(miri, ignore = ...)`.
+/// The modules of the other tests that need no files, no mappings of files and no other processes. Exceptions have `cfg_attr(miri, ignore =
+/// ...)`.
 const OTHERS: [&str; 9] = [
     "order::priority",
     "queue::",

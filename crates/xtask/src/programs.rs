@@ -1,4 +1,4 @@
-//! Programs that others wrote, for the demonstration and for the tests, if they are installed.
+//! External programs for the demonstration and for the tests, if they are installed.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

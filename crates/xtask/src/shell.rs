@@ -1,4 +1,4 @@
-//! Commands as a person would type them.
+//! Command lines for display, as a user would type them.
 
 use std::ffi::OsStr;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! `cargo xtask soak`: random violence to processes that use queues, for as long as is asked for.
+//! `cargo xtask soak`: random kills and disturbances of processes that use queues, for a given time.
 //!
 //! The test program `soak` of `crates/umsg/tests` has a module for each face. It prints its figures and fails on any loss, duplicate,
 //! disorder, stall, crash or leak.
@@ -99,7 +99,7 @@ pub fn run(workspace: &Workspace, wish: &Wish, face: Option<Face>, json: bool) -
     steps.finish()
 }
 
-/// All faces at the same time: they mostly wait, for each other and for what was done to them.
+/// All faces run at the same time, because their processes mostly wait.
 pub fn beside_each_other(workspace: &Workspace, wish: &Wish, steps: &mut Steps) -> Result<()> {
     let mut build = tests(workspace);
     build.args(["--no-run", "--test", "soak"]);
@@ -118,7 +118,7 @@ pub fn beside_each_other(workspace: &Workspace, wish: &Wish, steps: &mut Steps) 
     ended
 }
 
-/// The lines of figures alone, once all of a face are there.
+/// Prints only the lines of figures, when all lines of a face are complete.
 fn run_for_programs(workspace: &Workspace, wish: &Wish, face: Option<Face>) -> Result<()> {
     for face in Face::ALL
         .into_iter()

@@ -11,12 +11,12 @@ use crate::soak;
 use crate::steps::Steps;
 use crate::workspace::Workspace;
 
-/// Random operations that are compared with the kernel, unless asked for another number.
+/// The default number of random operations that are compared with the kernel.
 pub const OPERATIONS: u64 = 100_000;
 /// The time of the soak of each face, in minutes: all faces at the same time.
 const SOAK_MINUTES: f64 = 0.5;
 
-/// Runs all tests and lists those that failed; `quick` leaves out what takes longest. Stops at once only if something does not build.
+/// Runs all tests and lists the failed ones. `quick` skips the longest tests. Stops at once only if a build fails.
 pub fn run(workspace: &Workspace, quick: bool) -> Result<()> {
     // Ctrl-C ends the present step; the steps that run in parallel are then ended here.
     interrupt::install();

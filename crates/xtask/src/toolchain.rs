@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use crate::workspace::Workspace;
 
-/// The remedy if there is none.
+/// The remedy for a missing toolchain.
 pub const REMEDY: &str = "no nightly toolchain; rustup toolchain install nightly";
 
 /// A nightly toolchain.

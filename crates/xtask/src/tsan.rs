@@ -8,7 +8,7 @@ use crate::steps::Steps;
 use crate::toolchain::Nightly;
 use crate::workspace::Workspace;
 
-/// Of the nightly toolchain: the standard library is built with the sanitizer, too.
+/// The component of the nightly toolchain: the standard library is built with the sanitizer, too.
 const COMPONENTS: [&str; 1] = ["rust-src"];
 
 /// The sanitizer; and system calls by libc's names, which it watches: memory that was unmapped and mapped again is other memory.

@@ -73,7 +73,7 @@ impl Workspace {
         command
     }
 
-    /// Builds what measures, and the drop-in, which is measured.
+    /// Builds the benchmark program, and the drop-in, which it measures.
     pub fn build_benchmarks(&self) -> Command {
         self.cargo(&[
             "build",

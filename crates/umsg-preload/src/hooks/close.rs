@@ -2,7 +2,7 @@
 //!
 //! The entry leaves the table before the number is closed: afterwards, another thread may already use the number for another queue.
 //!
-//! The library's own descriptors ([`umsg_shm::sys::reserved_descriptors`]) stay open, whatever is closed.
+//! The library's own descriptors ([`umsg_shm::sys::reserved_descriptors`]) stay open in all of these calls.
 
 use std::ffi::{c_int, c_uint};
 

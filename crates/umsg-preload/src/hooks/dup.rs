@@ -26,7 +26,7 @@ pub unsafe extern "C" fn dup2(fd: c_int, new: c_int) -> c_int {
     replace(fd, new, || unsafe { next::dup2(fd, new) })
 }
 
-/// As dup2, with O_CLOEXEC if asked for.
+/// As dup2, with O_CLOEXEC on request.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn dup3(fd: c_int, new: c_int, flags: c_int) -> c_int {
     // SAFETY: the caller's promises to libc's dup3 are handed on.
@@ -74,7 +74,7 @@ fn replace(fd: c_int, new: c_int, call: impl FnOnce() -> c_int) -> c_int {
     replace_known(fd, new, call)
 }
 
-/// The library has a descriptor at the number that the program wants: it does without.
+/// The library has a descriptor at the number that the program wants. The library gives the number up.
 #[cold]
 fn replace_own(fd: c_int, new: c_int, call: impl FnOnce() -> c_int) -> c_int {
     if !process::owns_table() {

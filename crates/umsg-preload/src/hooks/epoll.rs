@@ -10,7 +10,7 @@ use umsg::Edges;
 use crate::table::Held;
 use crate::{doorbells, errno, next, ours, pointer, table};
 
-/// Registers a descriptor in a set, changes what is registered, or removes it.
+/// Registers a descriptor in a set, or changes or removes the registration.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn epoll_ctl(
     set: c_int,
@@ -66,7 +66,7 @@ fn change(held: &Held, fd: c_int, edges: Edges) -> Result<Option<c_int>, c_int> 
 fn stranger(set: c_int) -> Result<OwnedFd, c_int> {
     let file = rustix::event::eventfd(0, EventfdFlags::CLOEXEC).map_err(|_| libc::ENOENT)?;
     let above = set.max(0).saturating_add(1);
-    // Beyond the limit of descriptors there is no set either.
+    // There are no sets beyond the limit of descriptors.
     Ok(rustix::io::fcntl_dupfd_cloexec(&file, above).unwrap_or(file))
 }
 

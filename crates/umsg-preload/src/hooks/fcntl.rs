@@ -19,7 +19,7 @@ const LARGEFILE: c_int = if cfg!(target_arch = "aarch64") {
 const FIONBIO: u32 = libc::FIONBIO as u32;
 const FIONCLEX: u32 = libc::FIONCLEX as u32;
 
-/// Flags that come from how the segment's file was opened; a queue's descriptor has them not.
+/// Flags of the opening of the segment's file, which a queue's descriptor does not have.
 const FOREIGN: c_int = LARGEFILE | libc::O_TMPFILE | libc::O_NOFOLLOW;
 
 hooks! {
@@ -86,7 +86,7 @@ fn change_flags(fd: c_int, call: impl FnOnce() -> c_int) -> c_int {
     }
 }
 
-/// The flags as the kernel would show them for a queue. A queue that was opened with access mode 3 shows that mode, independent of the
+/// Returns the flags that the kernel would show for a queue. A queue that was opened with access mode 3 shows that mode, independent of the
 /// file's own description.
 fn shown(held: &Held, flags: c_int) -> c_int {
     let without_access = !held.can_read() && !held.can_write();

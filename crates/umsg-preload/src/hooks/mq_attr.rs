@@ -38,7 +38,7 @@ unsafe fn exchange(fd: c_int, new: *const mq_attr, old: *mut mq_attr) -> Result<
     };
     let descriptor = fd::borrow(fd).ok_or(libc::EBADF)?;
     let Ok(flags) = rustix::fs::fcntl_getfl(descriptor) else {
-        // Closed by a system call that did not pass through here: the look has the table forget it.
+        // The descriptor was closed by a bare system call. The check removes its entry from the table.
         drop(ours::file(fd));
         return Err(libc::EBADF);
     };

@@ -221,8 +221,8 @@ impl Request<'_> {
     }
 }
 
-/// Makes the open file description one that can neither read nor write, on the same number. Where the system won't
-/// have it, the table still refuses every use, and F_GETFL is answered by it.
+/// Replaces the open file description by one that can neither read nor write, on the same number. If the system refuses this, the table
+/// still refuses every use, and provides the result of F_GETFL.
 fn drop_access(descriptor: &OwnedFd, nonblocking: c_int) {
     let path = format!("/proc/self/fd/{}", descriptor.as_raw_fd());
     let bits = libc::O_ACCMODE | libc::O_CLOEXEC | nonblocking;

@@ -103,7 +103,7 @@ impl Call {
     unsafe fn deliver(&self, received: &Received) -> Result<ssize_t, c_int> {
         if !self.priority.is_null() {
             if pointer::is_bad(self.priority) {
-                // The message is gone, as with the kernel.
+                // The message is lost, as in the kernel.
                 return Err(libc::EFAULT);
             }
             // SAFETY: by this function's contract. Unaligned as the kernel would take it.
@@ -178,7 +178,7 @@ impl Call {
         match adopt::adopt(self.fd)? {
             // SAFETY: by this function's contract.
             Some(held) => unsafe { self.receive_from(held, deadline) },
-            // SAFETY: by this function's contract. A queue of the kernel's, or no queue: the kernel will tell.
+            // SAFETY: by this function's contract. The descriptor is a queue of the kernel, or no queue; the kernel decides.
             None => unsafe {
                 let outcome = next::mq_timedreceive(
                     self.fd,

@@ -11,7 +11,7 @@ use umsg_shm::sys::stack::roomy;
 
 use crate::{errno, pointer, signals};
 
-/// Tells of System V queues, changes and removes them.
+/// Inspects, changes and removes System V queues.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn msgctl(id: c_int, command: c_int, data: *mut msqid_ds) -> c_int {
     signals::announce();
@@ -35,7 +35,7 @@ unsafe fn control(id: c_int, command: c_int, data: *mut msqid_ds) -> Result<c_in
         libc::IPC_STAT | libc::MSG_STAT | raw::MSG_STAT_ANY => {
             let (answer, entry) = match command {
                 libc::IPC_STAT => raw::msgctl_stat(id, command)?,
-                // By an index: searches the file.
+                // These commands take an index, and search the file.
                 _ => roomy(|| raw::msgctl_stat(id, command))?,
             };
             // SAFETY: numbers and padding, for which zero is a value.

@@ -8,7 +8,7 @@ use umsg_shm::sys::stack::roomy;
 
 use crate::{debug, errno, signals};
 
-/// The identifier of a key's System V queue, which is made if the flags say so.
+/// Returns the identifier of a key's System V queue. Creates the queue if the flags ask for that.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn msgget(key: key_t, flags: c_int) -> c_int {
     if let Some(id) = raw::known(key, flags) {

@@ -1,7 +1,7 @@
 //! msgrcv.
 //!
-//! Order of errors, as in the kernel: length and flags, queue, permission, then whether there is a message, its length, and last the
-//! addresses: a message that can't be delivered is gone.
+//! The order of the checks, as in the kernel: length and flags, queue, permission, then whether there is a message, its length, and last
+//! the addresses. A message that can't be delivered is lost.
 
 use std::ffi::{c_int, c_long, c_void};
 
@@ -13,7 +13,7 @@ use crate::cancellation::{self, cancellation_point};
 use crate::{pointer, signals};
 
 cancellation_point! {
-    /// Receives a message from a System V queue; blocks while there is none that is wanted, unless the flags have IPC_NOWAIT.
+    /// Receives a message from a System V queue. Blocks while there is no wanted message, unless the flags have IPC_NOWAIT.
     msgrcv => receive
 }
 

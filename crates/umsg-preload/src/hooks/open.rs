@@ -1,4 +1,4 @@
-//! open and fopen of the files that tell of System V queues ([`crate::procfs`]); all others are handed on.
+//! open and fopen of the files that describe System V queues ([`crate::procfs`]). Calls on other files are passed on.
 
 use std::ffi::{CStr, c_char, c_int, c_long};
 

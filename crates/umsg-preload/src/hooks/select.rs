@@ -26,7 +26,7 @@ const TOLD: [c_short; 3] = [libc::POLLHUP | libc::POLLERR, libc::POLLERR, 0];
 const BITS: usize = usize::BITS as usize;
 
 cancellation_point! {
-    /// Waits until a descriptor of the sets is ready, and tells how much of the time is left.
+    /// Waits until a descriptor of the sets is ready, and returns the remaining time.
     select => select_deferred
 }
 
@@ -91,7 +91,7 @@ impl Sets {
         }
     }
 
-    /// The word with these bits in one of the sets, without those beyond the count.
+    /// Returns the word with these bits in one of the sets, without bits beyond the count.
     ///
     /// # Safety
     /// The sets have the words.
@@ -181,7 +181,7 @@ impl Sets {
         polling::with_room(self.count, poll)
     }
 
-    /// Writes an entry for each descriptor that is in a set. How many there are.
+    /// Writes an entry for each descriptor that is in a set. Returns the number of entries.
     ///
     /// # Safety
     /// `fds` has room for all of them; the sets are readable.

@@ -6,7 +6,7 @@ use libc::sighandler_t;
 
 use crate::{next, process, signals, wanted};
 
-/// Installs a handler, and tells which was installed.
+/// Installs a handler, and returns the previous one.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn sigaction(
     signal: c_int,

@@ -58,7 +58,7 @@ pub unsafe extern "C" fn statx(
     }
 }
 
-/// The descriptor that a call with a path is about, or -1.
+/// Returns the descriptor that a call with a path refers to, or -1.
 ///
 /// # Safety
 /// `path` is NULL or a C string, of which one byte is read, and that only with AT_EMPTY_PATH.

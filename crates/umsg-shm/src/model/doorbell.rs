@@ -16,7 +16,7 @@ pub struct Doorbell {
     left: Plain,
     /// True if it was swept away.
     is_gone: AtomicBool,
-    /// The threads that can't ring it, those of other users: a bit each.
+    /// A bit for each thread of another user, which can't ring the doorbell.
     strangers: Plain,
 }
 
@@ -31,7 +31,7 @@ pub struct Feed {
 /// The FIFO.
 pub struct PollFifo<'a>(&'a Doorbell);
 
-/// No process polls it any more.
+/// No process polls the doorbell any more.
 pub struct Left;
 
 impl Left {
@@ -90,7 +90,7 @@ impl Doorbell {
         self.nudges.load(Relaxed)
     }
 
-    /// It was swept away, or another was made in its place.
+    /// The doorbell was swept, or another was made in its place.
     pub fn set_gone(&self, is_gone: bool) {
         self.is_gone.store(is_gone, Relaxed);
     }

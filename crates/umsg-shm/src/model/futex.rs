@@ -1,4 +1,4 @@
-//! Sleeping on a word: looking at it and lying down is one step, as in the kernel.
+//! Sleeping on a word: the check of the word and the sleep are one step, as in the kernel.
 //!
 //! A sleep that would end within a slice times out at once (see [`super::time`]). A longer one ends when it is woken;
 //! where the model has slices, also when no process is awake any more, one sleeper after another.
@@ -152,7 +152,7 @@ pub fn wake(word: &impl Futex, count: i32) {
 
 /// Wakes sleepers where no process can die: in the kernel.
 pub(super) fn wake_unless_dead(word: Named, count: i32) {
-    // Looking at the list depends on what others have done with the word: loom has to know.
+    // A read of the list depends on changes of the word by other threads. loom has to know that.
     word.read();
     let address = word.address();
     for _ in 0..count {

@@ -13,7 +13,7 @@ use crate::sysv_engine::segment::{Cell, Fixed, LIVE, Layout, WaiterRecord};
 use crate::waiters::{Links, NODES, Node};
 use crate::waiters::{List, WaiterStore};
 
-/// The bytes in a cell, eight of them. Not watched by loom: they are copied on suspicion, see [`crate::waiters`].
+/// The eight bytes in a cell. loom does not watch them, because a thread may copy them without owning them, see [`crate::waiters`].
 #[derive(Default)]
 pub struct Inline(AtomicU64);
 
@@ -42,7 +42,7 @@ fn some<T: Default>(count: usize) -> Vec<T> {
 }
 
 impl Segment {
-    /// A queue of up to so many messages, with as many slots and types as that and every process that may be blocked need.
+    /// A queue of up to this number of messages, with enough slots and types for the messages and for all processes that may be blocked.
     pub fn new(messages: usize) -> Segment {
         let qbytes = (messages * LENGTH) as u64;
         let mut layout = Layout::new(qbytes, LENGTH);

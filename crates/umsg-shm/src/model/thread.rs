@@ -65,7 +65,7 @@ struct Died;
 /// The calling thread, if it is one of a model's.
 pub(super) fn with_current<T>(work: impl FnOnce(Option<&Thread>) -> T) -> T {
     let current = CURRENT.with(Cell::get);
-    // SAFETY: `live` sets the pointer to a thread on its own stack and takes it back before that is gone.
+    // SAFETY: `live` sets the pointer to a thread on its own stack, and resets it before that stack ends.
     work(unsafe { current.as_ref() })
 }
 
@@ -215,7 +215,7 @@ pub fn is_dead(_pid: u32, tid: u32, _birth: u64) -> bool {
     world::has_died(tid)
 }
 
-/// Returns the PID namespace of the thread that asks: the home, unless the thread says that it is a stray.
+/// Returns the PID namespace of the calling thread: the home, unless the thread is marked as a stray.
 pub fn here() -> u64 {
     0
 }

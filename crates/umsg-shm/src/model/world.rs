@@ -13,7 +13,7 @@ use std::sync::Arc;
 pub enum Death {
     /// At a crash point.
     At(Point),
-    /// On the way into the kernel to wake a process.
+    /// The thread is about to call the kernel to wake a process.
     Waking,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Sleeper {
     pub(super) tid: u32,
     pub(super) address: usize,
     pub(super) thread: loom::thread::Thread,
-    /// It asked for an end of its sleep.
+    /// The thread asked for an end of its sleep.
     pub(super) timed: bool,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct World {
     pub(super) slices: bool,
     /// The number of slices that have ended.
     pub(super) ended: u32,
-    /// Threads that were begun, are not over, and do not just wait for others to be over.
+    /// The running threads: begun, not ended, and not only waiting for the end of other threads.
     pub(super) living: usize,
     /// Longest asleep first.
     pub(super) sleepers: Vec<Sleeper>,
@@ -157,7 +157,7 @@ impl World {
         true
     }
 
-    /// A thread is over, or waits for others to be over.
+    /// A thread has ended, or waits for the end of other threads.
     pub(super) fn leave(&mut self) {
         self.living -= 1;
         self.pass_time();

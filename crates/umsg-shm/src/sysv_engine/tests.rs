@@ -298,7 +298,7 @@ fn corrupt_bytes_of_a_withdrawn_offer_are_no_damage() {
     }
 }
 
-/// As many slices as there are nodes would be longer than the receiver waits.
+/// A slice for each node would take longer than the receiver waits.
 #[test]
 fn nodes_that_a_thread_has_jumped_away_from_hold_up_a_message_together_as_long_as_one() {
     if cfg!(miri) {

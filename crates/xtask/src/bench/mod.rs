@@ -35,7 +35,7 @@ pub fn run(workspace: &Workspace, suites: &[String], quick: bool) -> Result<()> 
     for suite in suites {
         let mut bench = workspace.command(workspace.release("umsg-bench"));
         bench.arg(suite).args(quick.then_some("--quick"));
-        // One that can't be measured here does not keep the others from it.
+        // If one suite can't be measured here, the others still run.
         steps.run(suite, &mut bench)?;
     }
     steps.finish()
@@ -79,7 +79,7 @@ fn commit(workspace: &Workspace) -> Option<String> {
     (output.status.success()).then(|| text.trim().to_owned())
 }
 
-/// Compares ratios with those that were accepted last, in up to three runs: a drop counts if it shows in each.
+/// Compares ratios with the accepted ones, in up to three runs. A drop counts if each run shows it.
 pub fn check(workspace: &Workspace) -> Result<()> {
     let accepted = accepted(workspace)?;
     let mut steps = Steps::new(workspace.root.clone());

@@ -1,4 +1,4 @@
-//! Types of Rust as C has them.
+//! The C forms of Rust types.
 
 use syn::{Expr, GenericArgument, Lit, PathArguments, ReturnType, Type};
 
@@ -29,7 +29,7 @@ const NAMES: [(&str, &str); 18] = [
 /// The library's own types that are not structures.
 const ALIASES: [&str; 2] = ["umsg_mqd_t", "umsg_handle"];
 
-/// Those that are pointers to a program's functions.
+/// The types that are pointers to a program's functions.
 const FUNCTIONS: [&str; 2] = ["umsg_ring_visitor", "umsg_ring_filter"];
 
 /// The declaration of `name` with a type.

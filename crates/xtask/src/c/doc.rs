@@ -38,7 +38,7 @@ impl Doc {
         blocks(self.lines.iter().take_while(|line| !line.starts_with("# ")))
     }
 
-    /// The section under a heading; nothing if there is none.
+    /// Returns the section under a heading; empty if there is no such section.
     pub fn section(&self, heading: &str) -> Vec<Block> {
         let heading = format!("# {heading}");
         let lines = self.lines.iter().skip_while(|line| **line != heading);

@@ -22,7 +22,7 @@ pub fn write(root: &Path) -> Result<()> {
     fs::write(&path, text(&Library::read(root)?)).context(path.display())
 }
 
-/// Says what to do if the checked-in file differs from the source.
+/// Returns an error with advice if the checked-in file differs from the source.
 pub fn check(root: &Path) -> Result<()> {
     let path = path(root);
     let found = fs::read_to_string(&path).context(path.display())?;
@@ -151,7 +151,7 @@ fn add_comment(text: &mut String, indent: &str, doc: &Doc) {
     let _ = writeln!(text, "{indent} */");
 }
 
-/// Without the marks of the source.
+/// Returns the text without the marks of the source.
 fn plain(line: &str) -> String {
     match line.strip_prefix("# ") {
         Some(heading) => format!("{heading}:"),

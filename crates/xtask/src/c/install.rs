@@ -1,4 +1,4 @@
-//! The C library as it is installed: below a prefix, with header, pkg-config file and manual.
+//! The installation of the C library: below a prefix, with header, pkg-config file and manual.
 //!
 //! ```text
 //! lib/libumsg.so -> libumsg.so.0 -> libumsg.so.0.1.0

@@ -11,7 +11,7 @@ use super::model::{Function, Library, Shape, Type};
 use super::roff::{inline, see_also};
 use crate::failure::{Context as _, Failure, Result};
 
-/// Writes the pages into a directory, and removes those of functions that are no more.
+/// Writes the pages into a directory, and removes the pages of functions that no longer exist.
 pub fn write(root: &Path, directory: &Path) -> Result<()> {
     let library = Library::read(root)?;
     fs::create_dir_all(directory).context(directory.display())?;
@@ -43,7 +43,7 @@ fn text(library: &Library, function: &Function) -> Result<String> {
         ["Made by `cargo xtask c-man` from crates/umsg-c/src."],
     );
     let version = format!("umsg {}", library.version);
-    // A page without a date says so with an empty argument.
+    // An empty argument marks a page without a date.
     let title = [name, "3", "\"\"", &version, "Library Functions Manual"];
     page.roff.control("TH", title);
     page.heading("NAME");

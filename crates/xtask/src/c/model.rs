@@ -52,7 +52,7 @@ const FILES: [&str; 40] = [
     "ring/status",
     "signals",
 ];
-/// Those that come last in the header.
+/// The items that come last in the header.
 const LAST_FILES: [&str; 2] = ["error", "version"];
 
 /// Functions whose parameters from this one on are variable arguments in C.
@@ -93,7 +93,7 @@ pub enum Shape {
 
 pub struct Member {
     pub name: String,
-    /// Type and name, as C has them.
+    /// The type and the name, in the form of C.
     pub declaration: String,
     pub doc: Doc,
 }
@@ -101,7 +101,7 @@ pub struct Member {
 pub struct Function {
     pub name: String,
     pub doc: Doc,
-    /// With the name, up to the parenthesis.
+    /// The declaration with the name, up to the parenthesis.
     pub head: String,
     pub parameters: Vec<Parameter>,
     pub variadic: bool,

@@ -36,7 +36,7 @@ fn prose(text: &str, set: &mut Vec<Inline>) {
     set.push(roman(plain));
 }
 
-/// A page's name in a word, what comes before it, and the section with what follows.
+/// The parts of a word with a page's name: the text before it, the name, and the section with the following text.
 fn page_of(word: &str) -> Option<(&str, &str, &str)> {
     let open = word.find('(')?;
     let (name, rest) = word.split_at(open);

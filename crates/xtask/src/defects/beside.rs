@@ -1,5 +1,5 @@
-//! Defects that no soak would notice: in what `umsg doctor` says and repairs, in queues that go with their last user, in first calls,
-//! and in how long something takes. Each has to be noticed by one test of the library.
+//! Defects that no soak would notice: in the reports and repairs of `umsg doctor`, in transient queues, in first calls, and in run times.
+//! One test of the library has to notice each of them.
 
 use super::list::{By, Defect};
 

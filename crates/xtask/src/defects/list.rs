@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::soak::Face;
 
-/// The part that fails if there is a defect.
+/// The part that has to fail because of a defect.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum By {
     /// The soak of a face.

@@ -1,4 +1,4 @@
-//! `cargo xtask defects`: whether the soak, and tests of what no soak uses, fail if they should.
+//! `cargo xtask defects`: checks that the soak, and tests of parts that no soak uses, fail if they should.
 //!
 //! Each of a list of plausible defects is planted into a copy of the sources, one at a time; then the soak of its face has to fail within
 //! the given time, or the test that is named with it, and to report the defect's effect: another failure does not count. The task prints
@@ -124,7 +124,7 @@ impl Nursery {
         let _ = fs::remove_dir_all(&copy.root);
         fs::create_dir_all(&copy.root).context(copy.root.display())?;
         let mut all = Command::new("cp");
-        // As of now: what was built with a defect, in an earlier run, is older.
+        // Sets the present time: builds with a defect, of an earlier run, are older.
         let options = ["-a", "--no-preserve=timestamps", "--"];
         all.current_dir(&workspace.root).args(options);
         all.args(COPIED).arg(&copy.root);
@@ -278,7 +278,7 @@ mod tests {
             let By::Test(program, test) = defect.by else {
                 continue;
             };
-            // Its own file, or one of those in a folder of its name.
+            // The test's own file, or a file in a folder of its name.
             let folder = tests.join(program).read_dir().into_iter().flatten();
             let mut files: Vec<_> = folder.map(|entry| entry.unwrap().path()).collect();
             files.push(tests.join(program).with_extension("rs"));

@@ -1,4 +1,4 @@
-//! pmqtest of rt-tests: how long a message takes to a thread that sleeps until it comes.
+//! pmqtest of rt-tests: the latency of a message to a sleeping thread.
 
 use super::rounds::{alternate, median};
 use super::stage::{Stage, answer};

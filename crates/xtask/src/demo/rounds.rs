@@ -1,4 +1,4 @@
-//! Two sides measured in turn, so that whatever else the machine does meets both alike.
+//! Two sides measured in turn, so that other load on the machine affects both alike.
 
 use crate::failure::Result;
 
@@ -8,7 +8,7 @@ pub struct Sides<T> {
     pub umsg: Vec<T>,
 }
 
-/// Measures the kernel, then umsg, as often as asked.
+/// Measures the kernel, then umsg, for the given number of rounds.
 pub fn alternate<T>(
     rounds: usize,
     mut kernel: impl FnMut() -> Result<T>,

@@ -65,7 +65,7 @@ impl Stage {
         cc.args(["-std=gnu11", "-O2", "-o"])
             .arg(&program)
             .arg(&file);
-        // Where glibc has not taken in librt, the calls are there.
+        // If librt is not a part of glibc, librt has the calls.
         cc.arg("-lrt");
         if interrupt::run(&mut cc)?.success() {
             Ok(program)

@@ -22,7 +22,7 @@ impl Floors {
     /// All blocks of a page.
     ///
     /// # Errors
-    /// If there is none, one has no end, or one names a module twice.
+    /// If there is no block, a block has no end, or a block names a module twice.
     pub fn all_of(page: &str) -> Result<Vec<Self>> {
         let mut all = Vec::new();
         let mut lines = page.lines();

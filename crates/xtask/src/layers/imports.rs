@@ -200,7 +200,7 @@ impl Reader<'_> {
         at
     }
 
-    /// The top-level module that a name of the crate root is or comes from.
+    /// Returns the top-level module that a name of the crate root stands for or comes from.
     fn top_level(&self, name: String) -> Option<String> {
         if self.names.contains(&name) {
             return Some(name);
@@ -230,7 +230,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Notes a path of a macro; of one that ends in a group of braces each of its names.
+    /// Records a path in a macro. If the path ends in a group of braces, records each name in the group.
     fn note_with_group(&mut self, path: Vec<Ident>, next: Option<&TokenTree>) {
         let is_open = path.iter().all(|name| *name == "crate" || *name == "super");
         match next {

@@ -1,4 +1,4 @@
-//! Command lines that repeat what failed, and nothing else.
+//! Command lines that repeat only the failed tests.
 
 use std::ffi::OsString;
 use std::process;
@@ -10,7 +10,7 @@ use crate::shell;
 const SELECT_ONE: [&str; 4] = ["-p", "--exclude", "--test", "--bench"];
 const SELECT_ALL: [&str; 4] = ["--workspace", "--lib", "--doc", "--no-fail-fast"];
 
-/// A command, apart from where its output goes.
+/// A command, without the destination of its output.
 pub struct Command {
     program: OsString,
     arguments: Vec<OsString>,
@@ -37,7 +37,7 @@ impl Command {
         }
     }
 
-    /// The command with one program of tests instead of all, and with those of its tests that failed.
+    /// Returns the command for one test program, and for its failed tests only.
     fn one(&self, failed: &Program) -> String {
         let mut parts = self.arguments.splitn(2, |argument| argument == "--");
         let mut arguments = unselected(parts.next().unwrap_or_default());
@@ -72,7 +72,7 @@ impl Command {
     }
 }
 
-/// Arguments of cargo without those that select packages or programs.
+/// Returns cargo's arguments without those that select packages or programs.
 fn unselected(arguments: &[OsString]) -> Vec<OsString> {
     let mut kept = Vec::new();
     let mut arguments = arguments.iter();

@@ -48,7 +48,7 @@ struct Done {
 
 struct Failed {
     status: ExitStatus,
-    /// Command lines that repeat what failed.
+    /// The command lines that repeat the failed tests.
     again: Vec<String>,
 }
 
@@ -74,7 +74,7 @@ impl Steps {
         self.clock.enable_steady_tick(Duration::from_secs(1));
     }
 
-    /// Ends what [`show_time`](Self::show_time) has begun.
+    /// Ends the display that [`show_time`](Self::show_time) has begun.
     pub fn hide_time(&mut self) {
         self.clock = ProgressBar::hidden();
     }
@@ -90,7 +90,7 @@ impl Steps {
         }
     }
 
-    /// Runs a command, and only notes its failure. Fails if a signal said to stop.
+    /// Runs a command, and only records its failure. Fails after a signal.
     pub fn run(&mut self, what: &str, command: &mut Command) -> Result<()> {
         let done = self.perform(what, command)?;
         self.done.push(done);
@@ -164,8 +164,8 @@ impl Steps {
             .suspend(|| println!("\n==> {what} (after {elapsed})\n    {line}"));
     }
 
-    /// Prints what was done, what failed and how to repeat that, in the end in the form in which cargo's test programs report.
-    /// Fails if a step did.
+    /// Prints the completed steps, the failures, and the commands that repeat them. The end has the form of the reports of cargo's test
+    /// programs. Fails if a step failed.
     pub fn finish(&self) -> Result<()> {
         self.print_table();
         for skipped in &self.skipped {
@@ -201,7 +201,7 @@ impl Steps {
         println!("{:width$}  {:>7}", "all", seconds(self.start.elapsed()));
     }
 
-    /// Answers how many steps failed.
+    /// Returns the number of failed steps.
     fn print_failures(&self) -> usize {
         let failures = self
             .done
@@ -250,7 +250,7 @@ fn spawn(command: &mut Command) -> Result<(Child, PipeReader)> {
     Ok((child.context(&line)?, reader))
 }
 
-/// The record of a command that has ended. Fails if a signal said to stop.
+/// Returns the record of a command that has ended. Fails after a signal.
 fn done(
     what: &str,
     start: Instant,

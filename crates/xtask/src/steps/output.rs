@@ -4,7 +4,7 @@
 #[derive(Default)]
 pub struct Output {
     pub tests: Tests,
-    /// Programs of tests that failed, as cargo names them.
+    /// The failed test programs, by the names that cargo prints.
     pub failed: Vec<Program>,
     /// The list of names that the current test program prints last, below "failures:".
     names: Vec<String>,
@@ -16,7 +16,7 @@ pub struct Output {
 pub struct Program {
     /// The options of `cargo test` that select the program.
     pub options: String,
-    /// Its tests that failed; none if the program ended before it could name them.
+    /// The failed tests of the program; none if the program ended before it named them.
     pub tests: Vec<String>,
 }
 
@@ -33,7 +33,7 @@ impl Output {
     /// Reads one more line.
     pub fn add(&mut self, line: &str) {
         self.tests.add(Tests::of_line(line));
-        // A test program prints "failures:" twice: above what each failed test printed, and above the names.
+        // A test program prints "failures:" twice: above the output of the failed tests, and above their names.
         if line == "failures:" {
             self.names.clear();
             self.in_list = true;

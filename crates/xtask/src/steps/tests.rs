@@ -67,7 +67,7 @@ fn what_runs_beside_a_step_that_stops_all_is_ended_with_all_that_it_started() {
     let output = long.output.take().unwrap();
     let start = Instant::now();
     drop(long);
-    // All that could write are gone.
+    // All processes that could write have ended.
     output.join().unwrap().unwrap();
     assert!(start.elapsed() < Duration::from_secs(60));
 }

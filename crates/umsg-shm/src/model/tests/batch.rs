@@ -83,7 +83,7 @@ pub(super) fn send_batch(
     queue.engine().send_batch(me, &Letters::of(messages), by)
 }
 
-/// Messages and bytes, as any process sees them.
+/// Returns the numbers of messages and bytes that any process sees.
 fn counts(queue: &Queue) -> (u64, u64) {
     let counts = queue.engine().counts();
     (counts.messages, counts.bytes)
@@ -203,7 +203,7 @@ fn a_repair_of_a_batch_can_be_repaired() {
             [2, 3].map(|tid| queue.spawn(tid, |queue, me| queue.send(me, (4, 0), Deadline::Never)));
         let [second, third] = heirs.map(thread::join);
         let sent = second.iter().chain(&third).count();
-        // One of them meets the remains of the first victim, and only the second dies of it.
+        // One of the threads repairs after the first victim. Only the second victim dies during that repair.
         assert!(third.is_some());
         assert_eq!(queue.empty(), vec![(4, 0); sent]);
         queue.audit();
@@ -358,7 +358,7 @@ fn a_batch_is_received_whole_and_its_slots_are_filled_again() {
             let first = polled(|| receive_batch(queue, me, 2, Deadline::Passed));
             assert_eq!(first, [(1, 0), (2, 0)]);
             let second = receive_batch(queue, me, 3, Deadline::Never).unwrap();
-            // One that slept is offered the best and then takes what else is there.
+            // A thread that slept gets the best message as an offer, and then takes the other messages.
             assert_eq!(second, [(4, 1), (3, 0)]);
         });
         alive(sender);

@@ -257,7 +257,7 @@ fn a_repair_wakes_all_waiters_beside_one_that_begins_to_wait() {
         world::doom(3, Death::At(Point::RECEIVE_COPIED), 1);
         let victim = thread::live(3, |me| queue.receive(me, Deadline::Passed));
         assert!(victim.is_none());
-        // One of them finds nothing, and is the first that ever takes a node.
+        // One of the receivers finds nothing, and is the first thread that ever takes a node.
         let receivers = [1, 2].map(|tid| queue.spawn(tid, |queue, me| queue.receive(me, LATER)));
         let mut received = receivers.map(alive);
         received.sort_by_key(Result::is_err);

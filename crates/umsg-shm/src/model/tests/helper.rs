@@ -34,7 +34,7 @@ enum Fifo {
     Shared,
 }
 
-/// A queue whose poller has a helper, the FIFO, and the number with which the helper sleeps.
+/// A queue whose poller has a helper, the FIFO, and the number on which the helper sleeps.
 fn helped(max_messages: usize, fifo: Fifo) -> (Queue, Feed, u32) {
     let queue = Queue::new(max_messages, max_messages);
     let (feed, value) = queue.direct(|queue, me| {
@@ -57,7 +57,7 @@ fn helped(max_messages: usize, fifo: Fifo) -> (Queue, Feed, u32) {
 /// The level that a FIFO shows: messages, and room.
 type Shown = (bool, bool);
 
-/// Sleeps until the helper is called, and shows what there is, until that `suffices`. With `slices` a sleep ends by itself.
+/// Sleeps until the helper is called, and shows the level, until the level `suffices`. With `slices`, a sleep ends by itself.
 fn help(
     queue: &Queue,
     me: &Thread,

@@ -207,7 +207,7 @@ fn a_sleeping_receiver_gets_what_a_dead_holder_held() {
     explore("holds: a dead holder of a lease", 2, Slices::End, || {
         let queue = Queue::new(1, 1).filled(&[(1, 0)]);
         let holder = queue.spawn(1, |queue, me| {
-            // In vain if the other was first.
+            // This fails if the other thread was first.
             let _ = queue.lease(me, Deadline::Passed);
             step();
             me.die()
@@ -252,7 +252,7 @@ enum Fate {
 use Fate::{Gone, There};
 
 impl Act {
-    /// Does it; answers what was received for good, and what was sent.
+    /// Does the operation. Returns the messages that were received for good, and the messages that were sent.
     fn go(self, queue: &Queue, me: &Thread) -> (Option<Message>, Option<Message>) {
         let engine = queue.engine();
         match self {
@@ -302,7 +302,7 @@ impl Scenario {
         }
     }
 
-    /// One execution. Answers whether the victim died.
+    /// Runs one execution. Returns whether the victim died.
     fn play(self, point: Point, fate: Fate) -> bool {
         let queue = Queue::new(self.max_messages, self.slots).filled(self.before);
         world::doom(1, Death::At(point), 1);

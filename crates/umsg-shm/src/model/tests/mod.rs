@@ -1,6 +1,6 @@
 //! The models, one protocol a file; [`stage`] has what they share.
 //!
-//! The table at the head of each file says which defects it was seen to catch when they were made on purpose.
+//! The table at the head of each file lists the deliberate defects that its models were seen to catch.
 
 mod batch;
 mod death;

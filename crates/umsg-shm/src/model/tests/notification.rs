@@ -20,7 +20,7 @@ use crate::sys::futex;
 use crate::waiters::{List, Waiters};
 use std::sync::Arc;
 
-/// A record, and what its word says.
+/// A record, and the value of its word.
 type Place = (u32, u32);
 
 fn register(queue: &Queue, me: &Thread, what: What) -> Result<Place, RegisterError> {
@@ -40,7 +40,7 @@ fn is_fired(queue: &Queue, place: Place) -> bool {
     matches!(outcome(queue, place), Outcome::Fired { .. })
 }
 
-/// Sleeps until it is fired, and acknowledges that. The caller says when it looks around.
+/// Sleeps until the registration is fired, and acknowledges that. The caller decides when the thread checks the queue.
 fn wait(queue: &Queue, me: &Thread, place: Place, deadline: impl Fn() -> Deadline) {
     while !is_fired(queue, place) {
         let word = queue.engine().notice_word(place.0).expect("a record");
@@ -51,7 +51,7 @@ fn wait(queue: &Queue, me: &Thread, place: Place, deadline: impl Fn() -> Deadlin
     }
 }
 
-/// Whatever became of the registration so far: with the next message that comes to the empty queue it has been fired.
+/// In any state of the registration so far, the next message that comes to the empty queue fires it.
 fn expect_to_be_fired_at_last(queue: &Queue, place: Place) {
     queue.direct(|queue, me| {
         if outcome(queue, place) == Outcome::Armed {
@@ -69,7 +69,7 @@ fn expect_to_be_fired_at_last(queue: &Queue, place: Place) {
     queue.audit();
 }
 
-/// A queue with so many messages, and a registration that the director has made.
+/// A queue with this number of messages, and a registration that the director has made.
 fn registered(max_messages: usize, messages: u64) -> (Queue, Place) {
     let queue = Queue::new(max_messages, max_messages);
     let place = queue.direct(|queue, me| {
@@ -172,7 +172,7 @@ fn a_withdrawal_and_a_message_decide_for_one_of_them() {
         let owner = queue.spawn(1, move |queue, _| queue.engine().withdraw(place.0, place.1));
         queue.direct(|queue, me| queue.send(me, (1, 0), Deadline::Passed).unwrap());
         assert_ne!(alive(owner), is_fired(&queue, place));
-        // Another may register, whichever it was.
+        // Then another process may register, in either case.
         let next = queue.direct(|queue, me| register(queue, me, What::Wait).unwrap());
         expect_to_be_fired_at_last(&queue, next);
     });
@@ -202,7 +202,7 @@ fn a_signal_has_been_raised_when_the_send_returns() {
         let signal = Arc::clone(&raised);
         let owner = queue.spawn(1, move |queue, me| {
             wait(queue, me, place, || Deadline::Never);
-            // Relaxed: the acknowledgement hands it over.
+            // Relaxed: the acknowledgement publishes it.
             signal.store(1, Ordering::Relaxed);
             queue.engine().acknowledge_notice(place.0, place.1);
         });

@@ -86,7 +86,7 @@ fn a_message_of_the_dead_that_was_sent_ends_a_wait_for_as_many() {
 
 #[test]
 fn a_sender_that_dies_keeps_no_message_of_another_from_a_poller() {
-    // A poller looks at no time: another sender has to ring.
+    // A poller has no slices: another sender has to ring.
     for death in [
         Point::SEND_FILLED,
         Point::SEND_PUBLISHED,

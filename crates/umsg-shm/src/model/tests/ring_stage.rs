@@ -79,7 +79,7 @@ impl Ring {
                 Err(Refused::NotNow) => {}
                 other => return other,
             }
-            // The descriptor shows that the ring is empty from now on, unless there is a message again.
+            // From now on, the descriptor shows an empty ring, unless a message has come.
             self.descriptor.swap(0, Ordering::AcqRel);
             if !self.engine().arm_for_polling(me) {
                 make_readable(&self.descriptor);

@@ -33,7 +33,7 @@ use Fate::{Gone, There};
 type ActOn<Q> = Act<<Q as Subject>::Message, <Q as Subject>::Want>;
 type Outcome<Q> = Result<Option<<Q as Subject>::Message>, Refused<<Q as Subject>::Own>>;
 
-/// A queue, threads that use it, and where one of them dies.
+/// A queue, the threads that use it, and the point at which one of them dies.
 pub(super) struct Scenario<Q: Subject> {
     pub(super) name: &'static str,
     pub(super) queue: fn() -> Q,
@@ -106,7 +106,7 @@ where
     }
 }
 
-/// The victim's own message counts as its fate says; a message that it may have taken is forgotten likewise.
+/// The victim's own message counts according to its fate. A message that the victim may have taken is not counted.
 fn check_fate<Q: Subject>(
     victim: ActOn<Q>,
     fate: Fate,

@@ -62,7 +62,7 @@ fn full_and_empty_are_said_only_when_true() {
             Ok(()) => assert_eq!(queue.empty(), [(2, 0)]),
             Err(refused) => {
                 assert_eq!(refused, Refused::NotNow);
-                // It is gone before the call.
+                // The message was received before the call.
                 queue.direct(|queue, me| queue.send(me, (3, 0), Deadline::Passed).unwrap());
                 assert_eq!(queue.empty(), [(3, 0)]);
             }
@@ -84,7 +84,7 @@ fn a_look_that_is_overtaken_looks_again() {
             queue.send(me, (3, 0), Deadline::Passed).unwrap();
             received
         });
-        // There is always at least one, whichever thread is first.
+        // There is always at least one message, in every order of the threads.
         let mine = queue.direct(|queue, me| queue.receive(me, Deadline::Passed).unwrap());
         let mut received = vec![mine, alive(other)];
         received.extend(queue.empty());

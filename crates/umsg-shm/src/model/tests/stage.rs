@@ -26,7 +26,7 @@ pub(super) enum Slices {
     End,
 }
 
-/// Explores a model in all its interleavings with up to so many preemptions.
+/// Explores a model in all its interleavings with up to this number of preemptions.
 pub(super) fn explore(
     name: &str,
     preemptions: usize,

@@ -39,8 +39,7 @@ pub(super) trait Subject: Clone + 'static {
     /// Lets so much time pass for all processes that it is worth looking at the holders again.
     fn let_holders_be_looked_at(&self);
 
-    /// At the end, when no process uses the queue any more and it is empty: it works, every slot is in exactly one place, and the counts are
-    /// right.
+    /// Checks an empty queue that no process uses any more: the queue works, each slot is in exactly one place, and the counts are right.
     fn audit(&self);
 
     /// Does something as the director.
@@ -107,7 +106,7 @@ pub(super) fn optional<M, Own: Debug>(result: Result<M, Refused<Own>>) -> Option
     }
 }
 
-/// Explores a model with a death that has to happen in one execution at least; the model says whether it did.
+/// Explores a model with a death that must happen in at least one execution. The model returns whether it happened.
 pub(super) fn explore_death(
     name: &str,
     preemptions: usize,
@@ -118,12 +117,12 @@ pub(super) fn explore_death(
     deaths.expect(name);
 }
 
-/// Models in which a process dies: at least in one execution of one of them.
+/// A set of models with a death, which must happen in at least one execution of one of them.
 #[derive(Default)]
 pub(super) struct Deaths(Arc<AtomicBool>);
 
 impl Deaths {
-    /// Explores a model, which says whether the process died.
+    /// Explores a model, which returns whether the process died.
     pub(super) fn explore(
         &self,
         name: &str,

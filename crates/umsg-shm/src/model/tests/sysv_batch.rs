@@ -150,7 +150,7 @@ fn a_sender_beside_a_batch_goes_on_whatever_becomes_of_the_batch() {
             }
         };
         let mut left = Vec::new();
-        // It may wait for the room that the batch took.
+        // The thread may wait for the room that the batch took.
         while !left.contains(&(4, 7)) {
             left.push(
                 queue.direct(|queue, me| queue.receive(me, Want::Any, Deadline::Never).unwrap()),

@@ -150,7 +150,7 @@ fn a_receiver_dies_while_it_clears_away_an_accepted_offer() {
         let queue = Queue::new(2);
         let receiver = queue.spawn(1, |queue, me| optional(queue.receive(me, Any, LATER)));
         queue.direct(|queue, me| queue.send(me, (1, 5), Deadline::Passed).unwrap());
-        // Dies if it comes after the receiver has accepted the offer.
+        // The thread dies if it arrives after the receiver has accepted the offer.
         world::doom(2, Death::At(Point::MSG_REAPED), 1);
         let cleaner = queue.spawn(2, |queue, me| queue.send(me, (2, 6), Deadline::Passed));
         let received = alive(receiver);
@@ -178,7 +178,7 @@ fn a_receiver_dies_while_it_takes_an_offer_back() {
             });
             let newcomer = thread::join(newcomer);
             let is_dead = newcomer.is_none();
-            // It has received the message with which it dies, after that has ended.
+            // The thread has received its message: it dies after the end of the message.
             let taken = (is_dead && point == Point::MSG_ENDED).then_some((1, 5));
             let received = [alive(slow), newcomer.flatten(), taken];
             queue.settle(&received, &[(1, 5)]);
@@ -226,7 +226,7 @@ fn a_repair_wakes_all_waiters_beside_one_that_begins_to_wait() {
         world::doom(3, Death::At(Point::MSG_COPIED), 1);
         let victim = thread::live(3, |me| queue.receive(me, Any, Deadline::Passed));
         assert!(victim.is_none());
-        // One of them finds nothing, and is the first that ever takes a waiter record.
+        // One of the receivers finds nothing, and is the first thread that ever takes a waiter record.
         let receivers =
             [1, 2].map(|tid| queue.spawn(tid, |queue, me| optional(queue.receive(me, Any, LATER))));
         let received = receivers.map(alive);

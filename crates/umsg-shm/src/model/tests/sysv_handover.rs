@@ -17,7 +17,7 @@ use crate::sysv_engine::Refused;
 use crate::sysv_engine::order::Want;
 use crate::waiters::{List, Waiters};
 
-/// Waits until so many are in a list.
+/// Waits until this number of nodes is in a list.
 fn wait_for(queue: &Queue, list: List, count: u32) {
     while Waiters::of(queue.engine().segment()).len(list) != count {
         spin_hint();
@@ -196,7 +196,7 @@ fn a_slot_that_is_filled_again_while_it_is_copied_gives_no_message_twice() {
                 queue.send(me, (1, 5), Deadline::Passed).unwrap();
                 me.oversleep(2 * SLICE);
                 let first = optional(queue.receive(me, Want::Any, Deadline::Passed));
-                // In the same slot, if that is free.
+                // The message goes into the same slot, if the slot is free.
                 let second = sent(queue.send(me, (2, 6), Deadline::Monotonic(1)), (2, 6));
                 (first, second)
             });

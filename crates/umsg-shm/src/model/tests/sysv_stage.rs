@@ -217,8 +217,8 @@ impl Subject for Queue {
         self.fixed().leases.look_after.store(0, Ordering::Relaxed);
     }
 
-    /// At the end, when no process uses the queue any more and it is empty: it works, no process is believed to wait, every slot
-    /// is free, and the counts agree with that.
+    /// Checks an empty queue that no process uses any more: the queue works, no list has a waiter, each slot is free, and the counts are
+    /// right.
     fn audit(&self) {
         // Takes the lock, and so repairs the data of dead owners.
         let message = (u64::MAX, 1);

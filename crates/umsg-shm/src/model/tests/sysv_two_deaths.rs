@@ -111,7 +111,7 @@ fn an_offer_that_the_dead_was_clearing_away_was_received_once_though_its_repaire
         let receiver = queue.spawn(4, receive);
         queue.direct(|queue, me| queue.send(me, (1, 5), Deadline::Passed).unwrap());
         assert_eq!(alive(receiver), Some((1, 5)));
-        // It passes the point if the receiver has accepted the offer.
+        // The thread passes the point if the receiver has accepted the offer.
         let is_first_dead = dies(first, |me| queue.send(me, (2, 6), Deadline::Passed));
         let bystander = queue.spawn(2, receive);
         let victim = dies_receiving(&queue, second);
@@ -128,7 +128,7 @@ fn an_offer_that_the_dead_was_clearing_away_was_received_once_though_its_repaire
 #[test]
 fn a_message_that_the_dead_was_letting_in_is_sent_once_though_its_repairer_dies() {
     for first in [Point::MSG_ADMITTED, Point::MSG_SENT] {
-        // A repair sends what was let in and has no number.
+        // A repair sends the message that was admitted and has no number.
         let seconds = [REPAIR[0], REPAIR[1], REPAIR[2], Point::MSG_SENT];
         let seconds = match first {
             Point::MSG_ADMITTED => &seconds[..],

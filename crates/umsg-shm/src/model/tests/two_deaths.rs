@@ -152,7 +152,7 @@ fn a_batch_that_the_dead_had_received_leaves_its_slots_though_its_repairer_dies(
             2,
             Deadline::Passed
         )));
-        // Of two slots that it frees one is free by then.
+        // The repair frees two slots; one of them is free at that point.
         let nth = 1 + u32::from(second == Point::RECEIVE_RETURNED);
         world::doom(1, Death::At(second), nth);
         let bystander = queue.spawn(2, |queue, me| queue.send(me, (3, 0), LATER));
@@ -341,7 +341,7 @@ fn a_repairer_that_dies_after_a_rings_owner_keeps_no_sender_waiting() {
         world::doom(1, Death::At(second), 1);
         let bystander = ring.spawn(2, |ring, me| ring.send(me, 20, Deadline::Never));
         let victim = thread::live(1, |me| ring.send(me, 30, LATER));
-        // The queue has room for one of them, and no thread makes more.
+        // The queue has room for one of the messages, and no thread makes further room.
         let sent = alive(bystander);
         let sent = [
             sent.map(|()| 20),

@@ -25,7 +25,7 @@ struct Place {
     outcome: Guarded64,
     /// The slot's message. Atomic: read on suspicion.
     message: AtomicU64,
-    /// For the slot's next user alone, which comes after every valid reader.
+    /// Only the next user of the slot needs this; it comes after every valid reader.
     reader: Guarded64,
 }
 
@@ -44,7 +44,7 @@ impl Place {
 fn a_copy_without_the_lock_has_the_message_whole_or_not_at_all() {
     explore("waiters: accept", 3, Slices::Endless, || {
         let place = Arc::new(Place::new());
-        // The director has the lock for good.
+        // The director keeps the lock to the end.
         let index = thread::live(1, |me| {
             let waiters = Waiters::of(&place.segment);
             let (index, _) = waiters
@@ -64,7 +64,7 @@ fn a_copy_without_the_lock_has_the_message_whole_or_not_at_all() {
                 if waiters::state(node) == State::Waiting
                     && owner.message.load(Ordering::Relaxed) != 0
                 {
-                    // Offered and withdrawn, or about to be offered: it may check again later.
+                    // The message was offered and withdrawn, or is about to be offered: the thread may check again later.
                     return None;
                 }
                 crate::sync::spin_hint();

@@ -213,7 +213,7 @@ const POINTS: [Point; 4] = [
     Point::BELL_SETTLED,
 ];
 
-/// Explores the death of thread 1 at each point that it passes; answers are checked by `play`, which says whether it died.
+/// Explores the death of thread 1 at each point that it passes. `play` checks the results, and returns whether the thread died.
 fn dies_at(name: &str, points: &[Point], play: fn() -> bool) {
     for &point in points {
         let deaths = Deaths::default();

@@ -1,4 +1,4 @@
-//! The calls of both engines, as the traffic needs them.
+//! The calls of both engines that the traffic needs.
 
 mod posix;
 mod sysv;
@@ -7,11 +7,11 @@ use super::traffic::LONGEST;
 use crate::sys::clock::Deadline;
 use std::time::Duration;
 
-/// Long enough for any process, and too short while the others are slow.
+/// A time-out that suffices for any process, and one that is too short if the other threads are slow.
 const PATIENT: Duration = Duration::from_secs(60);
 const IMPATIENT: Duration = Duration::from_micros(200);
 
-/// Calls until the call was not in vain, with so much patience each time.
+/// Repeats a call until it succeeds, with this time-out each time.
 fn insist<T, E>(patience: Duration, mut call: impl FnMut(Deadline) -> Result<T, E>) -> T
 where
     E: std::fmt::Debug + PartialEq,
@@ -39,7 +39,7 @@ impl TimedOut for crate::sysv_engine::Refused {
     const TIMED_OUT: Self = Self::TimedOut;
 }
 
-/// Messages that are sent together, and those that are received together.
+/// The numbers of messages that are sent together and received together.
 #[derive(Default)]
 struct Several {
     room: Vec<u8>,
