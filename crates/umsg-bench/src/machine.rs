@@ -8,7 +8,7 @@ use crate::failure::Failure;
 /// The CPUs that the measurements run on.
 #[derive(Clone, Copy, Debug)]
 pub struct Cpus {
-    /// For what runs alone.
+    /// The CPU for work that runs alone.
     pub first: usize,
     /// The CPU of the other process, on another core if possible.
     pub second: Option<usize>,

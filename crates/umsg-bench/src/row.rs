@@ -24,9 +24,9 @@ pub enum Better {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// It was.
+    /// The goal was met.
     Met,
-    /// It was not.
+    /// The goal was not met.
     Missed,
     /// Some rounds reached the goal, and others did not.
     #[serde(rename = "not resolved")]

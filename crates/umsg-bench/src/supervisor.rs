@@ -5,9 +5,9 @@
 //!  owns the directory    dies with the supervisor    die with the worker
 //! ```
 //!
-//! The supervisor makes a namespace directory and one for what other libraries and servers need, waits
-//! for the worker with a deadline, reaps a process that is left (it is the subreaper of them all) and removes
-//! the directories, the kernel's System V queues and what others left in shared memory: also when the worker is killed, crashes or is interrupted from the keyboard. The kernel's
+//! The supervisor makes a namespace directory, and a directory for other libraries and servers. It waits for the worker with a deadline,
+//! and reaps the remaining processes, as the subreaper of all. Then it removes the directories, the kernel's System V queues, and the
+//! remains of other libraries in shared memory: also when the worker is killed, crashes or is interrupted from the keyboard. The kernel's
 //! POSIX queues need no such care: they are unlinked as soon as they are open.
 
 use std::io::Write as _;

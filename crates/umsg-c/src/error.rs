@@ -62,10 +62,10 @@ pub(crate) enum Failure {
     /// An error of a queue that the program polls.
     #[error("the queue can't be polled: {0}")]
     Poll(std::io::Error),
-    /// Of System V queues.
+    /// An error of a System V queue.
     #[error(transparent)]
     SystemV(#[from] msg::Refusal),
-    /// Of rings.
+    /// An error of a ring.
     #[error(transparent)]
     Ring(#[from] ring::Refusal),
     /// The error of a system call.

@@ -83,7 +83,7 @@ impl<T: Send + Sync> Handles<T> {
         Some(Number { place, generation })
     }
 
-    /// Not 0, so that no number is.
+    /// The generation is never 0, so no number is 0.
     fn next_generation(&self) -> u32 {
         loop {
             // Relaxed: only the number counts.

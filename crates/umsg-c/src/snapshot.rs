@@ -49,7 +49,7 @@ pub extern "C" fn umsg_mq_snapshot(mqdes: umsg_mqd_t, fd: c_int) -> c_int {
     answer(save())
 }
 
-/// Makes a queue of what umsg_mq_snapshot(3) saved.
+/// Creates a queue from a snapshot that umsg_mq_snapshot(3) wrote.
 ///
 /// Reads a snapshot from the descriptor `fd`, from the present offset, and creates the queue `name`, or with NULL the queue whose name was
 /// saved. `oflag` is the access mode of the handle: `O_RDONLY`, `O_WRONLY` or `O_RDWR`, with or without `O_NONBLOCK`.
@@ -65,7 +65,7 @@ pub extern "C" fn umsg_mq_snapshot(mqdes: umsg_mqd_t, fd: c_int) -> c_int {
 /// Those of umsg_mq_open(3), umsg_mq_open_with(3) and read(2), and these:
 ///
 /// - `EBADF`: `fd` is no descriptor that can be read from.
-/// - `EBADMSG`: what was saved was cut short or altered.
+/// - `EBADMSG`: the snapshot was truncated or altered.
 /// - `EEXIST`: there is a queue of this name.
 /// - `EINVAL`: the input is no saved queue, or one of another version; or `name` is NULL and no name was saved.
 ///
@@ -111,7 +111,7 @@ pub unsafe extern "C" fn umsg_mq_restore(
 /// - `EAGAIN`: the queue has no room for all messages.
 /// - `EBADF`: `mqdes` is not the handle of an open queue, or was not opened for sending; or `fd` is no descriptor that can be
 ///   read from.
-/// - `EBADMSG`: what was saved was cut short or altered.
+/// - `EBADMSG`: the snapshot was truncated or altered.
 /// - `EINVAL`: the input is no saved queue, or one of another version.
 /// - `EMSGSIZE`: a message is longer than the queue's message size.
 ///

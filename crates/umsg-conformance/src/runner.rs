@@ -45,7 +45,7 @@ enum Tag {
 /// The end of a case.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// As it should.
+    /// The case passed.
     Passed,
     /// The case can't run here, for this reason.
     Skipped(String),

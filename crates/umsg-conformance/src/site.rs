@@ -238,7 +238,7 @@ impl<'a> Queue<'a> {
         .collect()
     }
 
-    /// Fills it with one-byte messages of priority 0: non-blocking queues only. How many fitted.
+    /// Fills a non-blocking queue with one-byte messages of priority 0. Returns the number of messages.
     pub fn fill(self) -> usize {
         let mut count = 0;
         while self.send(b"x", 0) != Err(Errno::EAGAIN) {

@@ -84,7 +84,7 @@ impl Failure for ssize_t {
 }
 
 impl Failure for *mut c_void {
-    /// As mmap fails.
+    /// Fails as mmap does.
     const FAILED: *mut c_void = libc::MAP_FAILED;
 }
 

@@ -180,7 +180,7 @@ fn others_now(fds: &mut [pollfd], copy: &mut [pollfd]) -> c_int {
         }
     }
     let ready = fds.iter().filter(|one| one.revents != 0).count();
-    // No more than MOST.
+    // At most MOST.
     ready as c_int
 }
 

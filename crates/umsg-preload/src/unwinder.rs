@@ -135,7 +135,7 @@ unwinder! {
     13 "_Unwind_FindEnclosingFunction"
 }
 
-/// Where the names jump to. Null before the first call.
+/// The targets to which the names jump. Null before the first call.
 static FUNCTIONS: [AtomicPtr<c_void>; NAMES.len()] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; NAMES.len()];
 

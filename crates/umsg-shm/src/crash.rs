@@ -114,9 +114,9 @@ points! {
     PARK_SLOT_TAKEN;
     /// The blocked sender's message is written, no node names it: never sent, the repair frees the slot.
     PARK_FILLED;
-    /// A thread is the first of those that lend a lock's owner their priority: the kernel or the next one replaces it.
+    /// A thread is the first in line of the threads that lend a lock's owner their priority: the kernel or the next thread replaces it.
     INHERIT_FIRST;
-    /// The first of those threads has named the owner of the lock, and does not wait: the owner's next unlock wakes no other thread.
+    /// The first thread in line has named the lock's owner and does not wait yet: the owner's next unlock wakes no other thread.
     INHERIT_NAMED;
     /// The sender lock is lent, nothing is changed.
     GROW_LENT;

@@ -26,7 +26,7 @@ impl Lines {
         Ok(())
     }
 
-    /// All of it.
+    /// The whole document.
     pub fn text(self) -> String {
         format!("{{\n{}\n}}\n", self.0.join(",\n"))
     }

@@ -39,7 +39,7 @@ pub const SIZE: usize = 64;
 pub enum Way {
     /// The end does not wait: the caller tries again.
     Polling,
-    /// As its library waits by default.
+    /// The end waits as its library does by default.
     Waiting,
     /// As `Waiting`. If each message would cost a reply of a server, or a system call that programs save by buffering, several messages are
     /// under way at once.

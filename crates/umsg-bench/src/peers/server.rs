@@ -83,7 +83,7 @@ impl Server {
         }
     }
 
-    /// As it says itself.
+    /// The name that the server gives itself.
     pub fn version(&self) -> &str {
         &self.version
     }

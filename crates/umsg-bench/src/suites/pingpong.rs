@@ -1,8 +1,8 @@
 //! Two processes and two queues: a message goes there, the answer comes back, and only then the next
 //! one starts.
 //!
-//! The clock is read once a round trip, and what that costs is subtracted. Median and 99th percentile
-//! are taken within each round; the figures are medians of these over the rounds.
+//! The clock is read once a round trip, and the cost of the reading is subtracted. Median and 99th percentile are taken within each round;
+//! the figures are medians of these over the rounds.
 
 use super::duet::{LAST, LINE_NOTE, Letter, Mode, SIZES, time_trips};
 use crate::backends::kernel::KernelQueue;

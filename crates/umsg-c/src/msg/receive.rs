@@ -22,7 +22,7 @@ use crate::time;
 ///
 /// - 0: the oldest of all
 /// - above 0: the oldest of this type; with `MSG_EXCEPT` in `msgflg` the oldest of any other type
-/// - below 0: the oldest of the lowest type that there is, up to the number without its sign
+/// - below 0: the oldest of the lowest type in the queue, up to the absolute value of the number
 ///
 /// If there is no such message, the call waits until one comes; with `IPC_NOWAIT` in `msgflg` it fails. Of those that wait for the
 /// same message the first gets it. Receiving by type costs the same however many other messages wait.

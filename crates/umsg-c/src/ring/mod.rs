@@ -49,7 +49,7 @@ fn until(flags: c_int, deadline: Option<SystemTime>) -> Result<Until, Failure> {
     }
 }
 
-/// Of the calls without flags.
+/// For calls without flags.
 fn deadline(deadline: Option<SystemTime>) -> Until {
     deadline.map_or(Until::Forever, Until::Time)
 }

@@ -16,7 +16,7 @@ use crate::time;
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct umsg_ring_message {
-    /// As sent.
+    /// The value that the sender gave.
     pub user_data: u64,
     /// The value that the sender gave. In a message with a descriptor: the same as `fd`, or -EBADF if the descriptor did not arrive.
     pub res: i32,

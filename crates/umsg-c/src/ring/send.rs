@@ -15,7 +15,7 @@ use crate::time;
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct umsg_ring_post {
-    /// For the receiver.
+    /// A value for the receiver.
     pub user_data: u64,
     /// A value for the receiver. In a message with a descriptor, the receiver finds the descriptor's number here.
     pub res: i32,

@@ -213,7 +213,7 @@ fn run<F: Comparable>(arguments: &Arguments) -> ExitCode {
     report(arguments, result, |summary| &summary.seen)
 }
 
-/// Compares processes that live.
+/// Compares the lives of processes, see `umsg_conformance::lives`.
 fn run_lives(arguments: &Arguments) -> ExitCode {
     let queues = match kind::<Posix>(arguments) {
         Ok(Kind::Preloaded(library)) => lives::Queues::Dropin(library),

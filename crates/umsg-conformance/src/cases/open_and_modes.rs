@@ -390,7 +390,7 @@ enum Opener {
     Other,
 }
 
-/// The answers to each access, for a queue of user nobody and root's group with this mode.
+/// Returns the results of each access to a queue of user nobody and root's group with this mode.
 fn accesses(site: &Site, mode: u32, opener: Opener, more: i32) -> [Result<(), Errno>; 3] {
     site.need_root();
     let name = site.name("access");

@@ -200,7 +200,7 @@ impl<T: Carried> Restarted<'_, T> {
         wait_until(|| self.told.load(Ordering::Acquire) != before);
     }
 
-    /// Has the handler run, and waits until the call is blocked again.
+    /// Makes the handler run, and waits until the call is blocked again.
     fn restart(&self) {
         self.disturb();
         self.child.wait_until_blocked();

@@ -275,7 +275,7 @@ impl<F: Comparable> Lockstep<'_, F> {
         self.bury(worker)
     }
 
-    /// Has a worker make a call.
+    /// Makes a worker do a call.
     fn call(
         &mut self,
         number: usize,

@@ -12,9 +12,9 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The state of a process that was given a step.
 pub enum Settled {
-    /// It sleeps in the call.
+    /// The process sleeps in the call.
     Blocked,
-    /// It answered.
+    /// The process has answered.
     Answered(Reply),
 }
 

@@ -9,13 +9,13 @@ use crate::sys::Pid;
 /// The outcome of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// It returned this.
+    /// The call returned this value.
     Value(i64),
     /// The call returned a descriptor.
     Descriptor(Fd),
     /// The call returned an identifier.
     Identifier(i32),
-    /// It failed.
+    /// The call failed.
     Failed(Errno),
     /// The backend has no such call.
     Unsupported,

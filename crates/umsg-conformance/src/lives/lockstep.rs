@@ -195,7 +195,7 @@ impl Lockstep {
         Ok(())
     }
 
-    /// Has a process act on both sides.
+    /// Makes a process act on both sides.
     fn call(&mut self, number: usize, process: usize, act: Act) -> Result<(), End> {
         for side in &self.sides {
             side.command(process, number, act).map_err(differed)?;

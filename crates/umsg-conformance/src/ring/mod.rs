@@ -70,7 +70,7 @@ pub enum Operation {
 /// The outcome of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// It worked.
+    /// The operation succeeded.
     Done,
     /// An error number.
     Error(i32),

@@ -182,7 +182,7 @@ impl Pair for Uring {
             Operation::Wait(count) => self.wait(*count),
             Operation::Meet(messages) => self.meet(messages),
             Operation::Enable => match &self.receiver {
-                // Of one that is enabled: EBADFD.
+                // The call fails with EBADFD for an enabled ring.
                 Some(ring) => {
                     let _ = ring.submitter().register_enable_rings();
                     self.enabled = true;

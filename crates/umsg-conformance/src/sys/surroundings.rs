@@ -100,7 +100,7 @@ pub fn limit_kernel_queues(bytes: u64) -> Result<(), Errno> {
     check(unsafe { libc::setrlimit(libc::RLIMIT_MSGQUEUE, &limit) }).map(drop)
 }
 
-/// Limits how many System V queues there can be in this process's IPC namespace. Between fork and exec, too.
+/// Limits the number of System V queues in this process's IPC namespace. May be called between fork and exec.
 ///
 /// # Errors
 /// Those of `open` and `write`.

@@ -21,7 +21,7 @@ pub struct User {
 }
 
 impl User {
-    /// User nobody: only the rights of others.
+    /// User nobody, who only has the permissions of the class "others".
     pub const NOBODY: User = User {
         uid: 65534,
         gid: 65534,

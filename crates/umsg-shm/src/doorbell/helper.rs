@@ -286,7 +286,7 @@ impl Service {
         })
     }
 
-    /// Shows what there is.
+    /// Shows the present level.
     fn serve(mut self) {
         if let Some(watch) = &self.watch {
             self.heard = watch.queue.hear(&watch.feed);

@@ -108,7 +108,7 @@ fn packets(bits: u32, held: u32) -> u32 {
     }
 }
 
-/// Returns another number of packets that shows the same, if one exists.
+/// Returns another number of packets that shows the same level, if one exists.
 fn beside(packets: u32) -> u32 {
     match packets {
         0 | FULL.. => packets,

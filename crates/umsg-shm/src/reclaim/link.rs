@@ -152,7 +152,7 @@ impl<T: Send + Sync> Link<T> {
         Word::from_bits(self.0.swap(0, Ordering::AcqRel))
     }
 
-    /// Empties the link if its value still is `word`. Returns whether it did; the caller has the count then.
+    /// Empties the link if its value still is `word`. Returns whether the link was emptied. Then the caller has the count.
     pub fn take_if(&self, word: Word<T>) -> bool {
         // AcqRel: as in `put`. Relaxed: on failure, the caller has nothing of the link.
         self.0

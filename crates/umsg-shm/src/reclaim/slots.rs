@@ -79,7 +79,7 @@ impl<T: Send + Sync> Slot<T> {
         }
     }
 
-    /// Releases a count, unless it is the last one. Returns whether it did.
+    /// Releases a count, unless it is the last one. Returns whether the count was released.
     pub(super) fn release_unless_last(&self) -> bool {
         // AcqRel: as in `release`. Relaxed: the last user keeps its count, whose own release comes before the drop.
         self.users

@@ -55,7 +55,7 @@ const PRECISION: u64 = 100_000;
 pub extern "C" fn before_fork() {
     let known = match (home::known(), clock::known_ahead()) {
         (Some(here), Some(ahead)) => Some((here, ahead)),
-        // A child that passes on what it has from its parent keeps it for itself, too.
+        // A child that passes on its parent's namespaces also keeps them for itself.
         _ => inherited().inspect(|_| keep()),
     };
     let (own, now) = (u64::from(std::process::id()), distances());

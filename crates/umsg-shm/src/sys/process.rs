@@ -333,14 +333,14 @@ mod tests {
     use std::process::{Child, Command};
     use std::time::Duration;
 
-    /// A process that has just begun, and what is known of its birth: not the program, which it has changed.
+    /// A process that has just begun, and its birth without the program, because the process has executed another one.
     fn sleeper() -> (Child, u64) {
         let child = Command::new("sleep").arg("1000").spawn().unwrap();
         let stat = Stat::of_process(child.id()).unwrap();
         (child, stat.birth & u64::from(u32::MAX))
     }
 
-    /// Its parent takes note at any time during the question, also between its parts.
+    /// Its parent may wait for it at any time during the check, also between two steps.
     #[test]
     fn the_dead_stay_dead() {
         for wait in 0..100 {

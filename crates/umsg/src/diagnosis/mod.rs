@@ -81,7 +81,7 @@ pub struct Diagnosis {
     pub registrations: Vec<Registration>,
     /// Processes that poll.
     pub pollers: Vec<Process>,
-    /// Of a ring: the process that receives.
+    /// The process that receives, if the queue is a ring.
     pub receiver: Option<Process>,
     /// Repairs after deaths, by lock.
     pub repairs: Vec<Repairs>,

@@ -30,7 +30,7 @@ const PAGE: usize = 4096;
 pub struct Repaired {
     /// The diagnosis before the repair.
     pub before: Diagnosis,
-    /// And after.
+    /// The diagnosis after the repair.
     pub after: Diagnosis,
     /// The steps of the repair, as sentences; empty if nothing was wrong, or no repair was possible.
     pub done: Vec<String>,

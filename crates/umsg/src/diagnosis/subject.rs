@@ -49,7 +49,7 @@ pub(super) trait Subject: WaiterStore + LeaseStore + ArenaStore + Sized {
     /// The address of the first byte.
     fn address(&self) -> usize;
 
-    /// The locks, and what each guards.
+    /// Returns the locks, each with the part that it guards.
     fn lock_words(&self) -> Vec<(Side, &Word)>;
 
     /// Returns the locks as their words describe them.

@@ -24,7 +24,7 @@ pub(super) struct Users {
 }
 
 impl Users {
-    /// Of the queue in this file.
+    /// Makes the value for the queue in this file.
     pub(super) fn of(file: BorrowedFd<'_>, lives: &dyn Liveness) -> Users {
         let are_ours = numbers_are_ours(lives);
         let file = are_ours.then(|| name(file)).flatten();

@@ -14,7 +14,7 @@ use super::{Namespace, QueueName};
 
 /// A user that owns nothing.
 pub(super) const STRANGER: u32 = 65534;
-/// Another one.
+/// Another user, with no special rights.
 pub(super) const OTHER_STRANGER: u32 = 65533;
 
 /// A directory in /dev/shm, gone when dropped.

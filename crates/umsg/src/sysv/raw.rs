@@ -249,7 +249,7 @@ impl Used {
 
     /// Copies the message at a position in the order of arrival.
     fn copy(&self, n: i64, truncate: bool, buffer: &mut [u8]) -> Result<Received, Errno> {
-        // No queue has so many messages.
+        // No queue has that number of messages.
         let n = u32::try_from(n).unwrap_or(u32::MAX);
         self.0.copy(n, buffer).map_err(|error| match error {
             ReceiveError::TooSmall { .. } if truncate => libc::EINVAL,

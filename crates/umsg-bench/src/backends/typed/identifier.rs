@@ -25,7 +25,7 @@ pub struct Names {
 
 /// The origin of the functions.
 pub trait Source: Sync {
-    /// For its description.
+    /// The origin of the functions in descriptions, such as "the kernel's".
     const WHOSE: &'static str;
 
     fn names() -> Result<Names, Failure>;

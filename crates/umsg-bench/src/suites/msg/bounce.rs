@@ -29,7 +29,7 @@ const LAST: u64 = u64::MAX;
 /// The CPUs of the threads.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Cores {
-    /// All on one.
+    /// All threads on one core.
     Same,
     /// The two of a pair on two.
     Split,

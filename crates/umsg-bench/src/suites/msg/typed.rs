@@ -46,7 +46,7 @@ enum Crowd {
     TypesNewest,
     /// The same messages. A message at any place is received by its type.
     TypesRandom,
-    /// The same; the lowest is received.
+    /// The same messages. A message of the lowest type is received.
     TypesLowest,
 }
 

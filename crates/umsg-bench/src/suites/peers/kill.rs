@@ -65,7 +65,7 @@ impl Role {
     }
 }
 
-/// Kills so many.
+/// Makes this number of kills.
 pub fn measure<P: Peer>(
     peer: &P,
     plan: &Plan,

@@ -83,7 +83,7 @@ pub enum Size {
     Within(usize),
     /// The message size.
     Exact,
-    /// So many bytes more.
+    /// This number of bytes more than the message size.
     More(usize),
     /// One byte less.
     OneLess,

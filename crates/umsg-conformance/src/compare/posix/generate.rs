@@ -44,7 +44,7 @@ pub struct Unasked {
     pub memory: u64,
 }
 
-/// The character of a history: what happens often in it.
+/// The character of a history: its frequent operations.
 #[derive(Debug, Clone, Copy)]
 struct Character {
     names: u64,

@@ -36,7 +36,7 @@ pub enum Size {
 /// The processes that inspect queues to which they have no permission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Whose {
-    /// All processes's.
+    /// All processes.
     Everybodys,
     /// Only root's processes.
     Roots,

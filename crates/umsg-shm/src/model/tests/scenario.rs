@@ -21,9 +21,9 @@ use Act::{Receive, Send};
 /// The fate of the message that the victim was sending, or of one that it was receiving.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// It is in the queue.
+    /// The message is in the queue.
     There,
-    /// It is not.
+    /// The message is not in the queue.
     Gone,
     /// The result depends on the earlier steps of the others.
     Either,
@@ -68,7 +68,7 @@ where
         explore_death(&name, self.preemptions, move || self.play(death, fate));
     }
 
-    /// One execution. Answers whether the victim died.
+    /// Runs one execution. Returns whether the victim died.
     fn play(self, death: Death, fate: Fate) -> bool {
         let queue = (self.queue)().filled(self.before);
         world::doom(1, death, 1);

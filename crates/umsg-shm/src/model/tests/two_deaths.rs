@@ -193,7 +193,7 @@ fn what_a_dead_sender_had_parked_leaves_its_slot_though_its_repairer_dies() {
             assert!(matches!(sent, Ok(()) | Err(Refused::TimedOut)));
             let mut all = queue.empty();
             all.extend(victim.and_then(optional));
-            // Listed, it may be let in: by the list it was there first.
+            // A listed sender may be admitted: by the list, it came first.
             if first == Point::WAIT_LISTED {
                 all.retain(|&message| message != (2, 0));
             }

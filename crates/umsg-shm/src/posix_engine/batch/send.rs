@@ -229,7 +229,7 @@ impl Engine {
     ) -> Result<usize, Fault> {
         let sender = &self.segment().fixed().sender;
         let mut end = first.wrapping_add(count);
-        // Before the stamps, for a repair.
+        // This comes before the stamps: a repair relies on it.
         sender.set_batch_end(sending, end);
         crash_point!(BATCH_NOTED);
         let filled = self.fill_batch(sending, me, batch, first, count);

@@ -69,7 +69,7 @@ impl Engine {
         slots.next_power_of_two().max(1024).min(most)
     }
 
-    /// Sets the lengths of the regions to what their memory allows.
+    /// Limits the lengths of the regions to their memory.
     pub(super) fn cut_to(&self, both: BothHeld<'_>, real: Real, slots: usize) {
         let (fixed, layout) = (self.segment().fixed(), self.segment().layout());
         // Relaxed throughout: both locks are held. A process without a lock finds a queue that is being changed.

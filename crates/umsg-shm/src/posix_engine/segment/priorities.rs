@@ -236,7 +236,7 @@ fn bit(index: usize) -> u64 {
     1 << index
 }
 
-/// Returns all bits below a bit.
+/// Returns a mask of all bits below a bit.
 #[inline(always)]
 fn below(index: usize) -> u64 {
     bit(index) - 1

@@ -110,7 +110,7 @@ impl ReceiverSide {
         self.drained.store(next, Ordering::Release);
     }
 
-    /// Adds `messages` (1 or -1) with so many bytes to what the store holds.
+    /// Adds `messages` (1 or -1), and their bytes, to the counts of the store.
     #[inline(always)]
     pub(crate) fn count_stored(&self, receiving: ReceiverHeld<'_>, bytes: u64, messages: i64) {
         let stored_bytes = self.stored_bytes.load(Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! The senders' side of the ring: how far messages are sent, and what senders know of the room.
+//! The senders' side of the ring: the position up to which messages are sent, and the room that senders know of.
 
 use crate::crash::crash_point;
 use crate::lock::Lock;

@@ -1,6 +1,6 @@
 //! The line that a sender reads after it published a message: which waiters to serve, and the wake word of a ring.
 //!
-//! The states of the wake word, and what each thread does with it, stand in [`crate::posix_engine::wake_word`].
+//! [`crate::posix_engine::wake_word`] describes the states of the wake word, and the steps of each thread.
 
 use crate::lock::tokens::ReceiverHeld;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
@@ -53,7 +53,7 @@ impl WaitFlags {
 
     /// Ends the turn. For the receiver, which looks for messages itself.
     pub(crate) fn silence(&self) {
-        // Relaxed: a sender that sees the silent word does nothing; one that saw the armed word rings in vain.
+        // Relaxed: a sender that sees the silent word does nothing. A sender that saw the armed word rings without effect.
         self.wake_word.fetch_and(!(TURN - 1), Ordering::Relaxed);
     }
 

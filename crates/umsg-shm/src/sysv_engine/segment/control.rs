@@ -290,7 +290,7 @@ impl ControlBlock {
         self.usable.set(slots);
     }
 
-    /// Cuts a corrupted capacity to what the segment was made for, and the number of nodes to those with memory.
+    /// Limits a corrupted capacity to that of the segment's layout, and the number of nodes to those with memory.
     #[cfg(not(loom))]
     pub(crate) fn cut_to(&self, _: ReceiverHeld<'_>, capacity: u64, nodes: u32) {
         self.nodes.set(nodes);

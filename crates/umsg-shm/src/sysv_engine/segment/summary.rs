@@ -73,7 +73,7 @@ impl HeaderView {
         (!is_removed && !self.0.is_cut()).then_some((messages.into(), bytes))
     }
 
-    /// Returns what [`summary`] would read from the file, but for its length.
+    /// Returns the values that [`summary`] would read from the file, except the file's length.
     ///
     /// # Errors
     /// `Damaged`, `NotAQueue`, `OtherVersion`, if the header was overwritten or cut off meanwhile.
