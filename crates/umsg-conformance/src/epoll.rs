@@ -10,7 +10,7 @@ const ABOVE: RawFd = 150;
 /// The maximum number of events that a set reports.
 const MOST: usize = 64;
 
-/// A number that may be a set's.
+/// The descriptor number of a set, perhaps an invalid one.
 pub type Set = RawFd;
 
 fn answer(returned: i64) -> Result<i64, Errno> {

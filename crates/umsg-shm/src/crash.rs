@@ -43,7 +43,7 @@ points! {
     BATCH_COUNTED;
     /// The stamps of a batch that can't be sent are removed: none was sent.
     BATCH_TAKEN_BACK;
-    /// It is a blocked batch's turn, its thread was not woken: it checks by itself at its next slice.
+    /// The turn of a blocked batch has come, its thread was not woken: the thread checks by itself at its next slice.
     BATCH_TURN;
     /// The payload's block is split off, the slot does not name it yet: the block returns to the arena.
     ARENA_SPLIT;

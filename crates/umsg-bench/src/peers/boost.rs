@@ -38,7 +38,7 @@ pub fn find(scratch: &Scratch) -> Result<Plug<'_>, Failure> {
         .arg("-o")
         .arg(&library)
         .env("LC_ALL", "C")
-        // Its remains after a kill are removed with the directory.
+        // The queue's remains after a kill are removed with the directory.
         .env("TMPDIR", scratch.path())
         .stdin(Stdio::null());
     server::ends_with_us(&mut compiler);

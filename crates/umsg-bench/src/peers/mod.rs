@@ -58,7 +58,7 @@ impl Way {
     }
 }
 
-/// Its capabilities: other operations are not measured.
+/// The capabilities of the peer: other operations are not measured.
 #[derive(Clone, Copy, Debug)]
 pub struct Abilities {
     /// Has calls that do not wait, and that it makes sense to repeat.
@@ -87,7 +87,7 @@ pub trait Peer {
     /// The heading of its column.
     fn name(&self) -> &'static str;
 
-    /// Its version, and how it is used here.
+    /// The peer's version, and the way in which it is used here.
     fn about(&self) -> String;
 
     /// A queue, a channel, a connection, for one sender and one receiver at a time, to which only its heirs have access, or processes that

@@ -1,4 +1,4 @@
-//! Plots as SVG within a page: text and lines take their colours from the page, also in its dark form.
+//! Plots as SVG within a page: text and lines take their colours from the page, also in the dark theme.
 //!
 //! A plot is 360 units wide, about what a phone shows, and grows with the page. Colour and the form of the marks both identify a series, and
 //! dashes its variant: all readers can distinguish blue and orange.
@@ -26,7 +26,7 @@ pub struct Plot {
     pub series: Vec<Series>,
 }
 
-/// The owner of the figures, which is a colour.
+/// The side to which the figures belong. Each side has a colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
     Umsg,

@@ -188,7 +188,7 @@ impl InPlace {
     }
 }
 
-/// Its waits spin, as those of the bare buffers do.
+/// The waits of this variant spin, as those of the bare buffers do.
 fn queue() -> Result<UmsgQueue, Failure> {
     let queue = UmsgQueue::make(&Spec {
         depth: DEPTH as u32,

@@ -143,7 +143,7 @@ impl Descriptors {
             Act::Notify { fd, signal } => {
                 if let Some(queue) = self.queue(process, fd) {
                     match signal {
-                        // It succeeds on both sides if the kernel has no registration left either.
+                        // The call succeeds on both sides if the kernel has no registration left either.
                         Some(_) => {
                             self.kept_over_exec.remove(&queue);
                             self.registrants.insert(queue, process);

@@ -28,7 +28,7 @@ pub use generate::operations;
 pub use ours::{Flaw, Ours};
 pub use uring::{Uring, unavailable};
 
-/// Completions that the ring has room for; more overflow.
+/// The number of completions that the ring holds without overflow.
 pub const ENTRIES: usize = 8;
 
 /// The length of a wait that gets no message, in nanoseconds.
@@ -48,9 +48,9 @@ pub struct Completion {
 /// The operations on a pair of rings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// A new pair; whether its receiver is disabled at first.
+    /// Makes a new pair, whose receiver may be disabled at first.
     Make {
-        /// Until it is enabled.
+        /// True if the receiver is disabled until it is enabled.
         disabled: bool,
     },
     /// Messages, posted together.

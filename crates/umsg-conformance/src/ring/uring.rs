@@ -192,7 +192,7 @@ impl Pair for Uring {
             },
             Operation::Close => {
                 self.receiver = None;
-                // Its number may soon name something else.
+                // The descriptor's number may soon name another file.
                 self.target = -1;
                 Answer::Done
             }

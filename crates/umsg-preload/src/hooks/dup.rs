@@ -78,7 +78,7 @@ fn replace(fd: c_int, new: c_int, call: impl FnOnce() -> c_int) -> c_int {
 #[cold]
 fn replace_own(fd: c_int, new: c_int, call: impl FnOnce() -> c_int) -> c_int {
     if !process::owns_table() {
-        // Its parent's number stays the library's.
+        // This is a vfork child: the number in its parent stays the library's.
         return call();
     }
     let mut outcome = 0;

@@ -315,7 +315,7 @@ mod real {
             return true;
         }
         let Some(stat) = Stat::of_process(pid) else {
-            // Its parent may have waited for it meanwhile.
+            // The parent may have waited for the process meanwhile.
             return !exists::process(pid);
         };
         let is_over = (matches!(stat.state, b'Z' | b'X') || stat.exiting) && stat.threads <= 1;
@@ -340,7 +340,7 @@ mod tests {
         (child, stat.birth & u64::from(u32::MAX))
     }
 
-    /// Its parent may wait for it at any time during the check, also between two steps.
+    /// The parent may wait for the process at any time during the check, also between two steps.
     #[test]
     fn the_dead_stay_dead() {
         for wait in 0..100 {

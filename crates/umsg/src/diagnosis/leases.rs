@@ -28,11 +28,11 @@ pub struct Hold {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HoldKind {
-    /// It was received and may come back.
+    /// The message was received and may come back.
     Leased,
     /// It is being written.
     Reserved,
-    /// It is on its way to the dead-letter queue.
+    /// The message is on its way to the dead-letter queue.
     SetAside,
 }
 

@@ -360,7 +360,7 @@ mod tests {
         assert_eq!(unlink("/two"), Ok(()));
     }
 
-    /// It runs in its own process because it takes all descriptors: a test binary runs its tests as threads.
+    /// The test runs in its own process because it takes all descriptors: a test binary runs its tests as threads.
     #[test]
     fn a_process_with_one_descriptor_left_opens_a_queue_as_with_the_kernel() {
         const TEST: Alone =

@@ -29,7 +29,7 @@ fn renewed(readme: &str, document: &str) -> Option<String> {
     ))
 }
 
-/// Its lines, without the last line's end.
+/// The lines of the table, without the last line's end.
 fn first_table(document: &str) -> Option<&str> {
     let from = document.find("\n|")? + 1;
     let len = document[from..].find("\n\n")?;

@@ -118,7 +118,7 @@ impl Nursery {
         let bed = workspace.target.join("defects");
         let copy = Workspace {
             root: bed.join("source"),
-            // Its own: cargo takes the library for the same in both places, and would use one with a defect in the other.
+            // A target folder of its own: otherwise cargo would use a library with a defect for the other checkout.
             target: bed.join("target"),
         };
         let _ = fs::remove_dir_all(&copy.root);

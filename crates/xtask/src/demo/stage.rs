@@ -120,7 +120,7 @@ impl Namespace {
         self.directory.path()
     }
 
-    /// Its user, if that is not the caller.
+    /// The user of the program, if it is not the caller.
     pub fn user(&self) -> Option<u32> {
         self.user
     }

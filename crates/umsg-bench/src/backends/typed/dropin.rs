@@ -17,7 +17,7 @@ impl Source for Dropin {
         dropin::typed_names()
     }
 
-    /// It is in the namespace directory of this run, which is removed.
+    /// The queue's file is in the namespace directory of this run, which is removed.
     fn register() -> Result<Option<Entry>, Failure> {
         Ok(None)
     }

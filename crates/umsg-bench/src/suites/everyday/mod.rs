@@ -198,7 +198,7 @@ pub fn trial(name: &str, setting: &Setting) -> Result<Vec<f64>, Failure> {
     (case.measure)(setting).map(|figure| vec![figure])
 }
 
-/// Measures a row; none, with a line on standard error, if neither side can be measured.
+/// Measures a row. Returns None, with a line on standard error, if neither side can be measured.
 fn row(plan: &Plan, case: &Case) -> Option<Row> {
     let name = case.name;
     let (mut umsg, mut kernel) = (Side::new(), Side::new());

@@ -259,7 +259,7 @@ fn nearly_full<Q: MessageQueue>(depth: u32) -> Result<Q, Failure> {
     Ok(queue)
 }
 
-/// Its time for a send and a receive, in nanoseconds.
+/// Returns the time of the kernel's queue for a send and a receive, in nanoseconds.
 fn kernels_pair(depth: u32) -> Result<u64, Failure> {
     let queue = nearly_full::<KernelQueue>(depth)?;
     Ok(pairs::pair(&queue, &mut Constant, Extent::timed(PACING))? as u64)

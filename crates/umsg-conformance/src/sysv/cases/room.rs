@@ -35,7 +35,7 @@ fn a_new_queue_has_room_for_msgmnb_bytes(site: &Site) {
     assert_eq!(queue.send(1, vec![1; LONGEST]), Ok(()));
     assert_eq!(queue.send(1, vec![2; LONGEST]), Ok(()));
     assert_eq!(queue.send(1, "x"), Err(Errno::EAGAIN));
-    // Its bytes are all taken, its places are not.
+    // All bytes of the queue are taken, but not all places for messages.
     assert_eq!(queue.send(1, ""), Ok(()));
     assert_eq!(queue.counts(), (3, CAPACITY));
 }

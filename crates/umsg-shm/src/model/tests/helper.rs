@@ -28,7 +28,7 @@ const OTHER_CALLER: u32 = 3;
 /// The FIFO that the helper feeds.
 #[derive(Clone, Copy)]
 enum Fifo {
-    /// Its process's own: the caller's process rings none.
+    /// The private FIFO of the poller's process. The caller's process rings no FIFO.
     Private,
     /// The shared one, which the callers can't ring.
     Shared,
