@@ -1009,7 +1009,7 @@ int umsg_mq_peek(umsg_mqd_t mqdes, size_t n, struct umsg_mq_peeked *peeked);
 int umsg_mq_snapshot(umsg_mqd_t mqdes, int fd);
 
 /*
- * Makes a queue of what umsg_mq_snapshot(3) saved.
+ * Creates a queue from a snapshot that umsg_mq_snapshot(3) wrote.
  *
  * Reads a snapshot from the descriptor fd, from the present offset, and creates the queue name, or with NULL the queue whose name was
  * saved. oflag is the access mode of the handle: O_RDONLY, O_WRONLY or O_RDWR, with or without O_NONBLOCK.
@@ -1025,7 +1025,7 @@ int umsg_mq_snapshot(umsg_mqd_t mqdes, int fd);
  * Those of umsg_mq_open(3), umsg_mq_open_with(3) and read(2), and these:
  *
  * - EBADF: fd is no descriptor that can be read from.
- * - EBADMSG: what was saved was cut short or altered.
+ * - EBADMSG: the snapshot was truncated or altered.
  * - EEXIST: there is a queue of this name.
  * - EINVAL: the input is no saved queue, or one of another version; or name is NULL and no name was saved.
  *
@@ -1056,7 +1056,7 @@ umsg_mqd_t umsg_mq_restore(const char *name,
  * - EAGAIN: the queue has no room for all messages.
  * - EBADF: mqdes is not the handle of an open queue, or was not opened for sending; or fd is no descriptor that can be
  *   read from.
- * - EBADMSG: what was saved was cut short or altered.
+ * - EBADMSG: the snapshot was truncated or altered.
  * - EINVAL: the input is no saved queue, or one of another version.
  * - EMSGSIZE: a message is longer than the queue's message size.
  *
@@ -1092,9 +1092,9 @@ int umsg_mq_restore_into(umsg_mqd_t mqdes, int fd);
  * The process raises its signals itself, so the sender needs no permission to send signals to it. A thread of this library waits for them,
  * with all signals masked; it is started at the first registration, so that this call should not be the first of its kind in a signal
  * handler. It keeps the process from ending when the last other thread calls pthread_exit(3), and from what only a process of one thread
- * may do: unshare(2) with CLONE_NEWUSER, setns(2) into a user or mount namespace. SIGEV_NONE and signal 0 start none; what is to be done
- * so is done before the first registration, or in a child made by fork(2). A message that this process sends has raised the signal when
- * the send returns. One of another process has so, too, unless the registered process was stopped or got no processor for a second.
+ * may do: unshare(2) with CLONE_NEWUSER, setns(2) into a user or mount namespace. SIGEV_NONE and signal 0 start none; make such calls
+ * before the first registration, or in a child made by fork(2). A message that this process sends has raised the signal when the send
+ * returns. One of another process has so, too, unless the registered process was stopped or got no processor for a second.
  *
  * A process with access to the queue can forge the notification: early, with any si_pid and si_uid. It can also suppress it.
  *
@@ -1328,7 +1328,7 @@ int umsg_msg_timedsend(int msqid,
  *
  * - 0: the oldest of all
  * - above 0: the oldest of this type; with MSG_EXCEPT in msgflg the oldest of any other type
- * - below 0: the oldest of the lowest type that there is, up to the number without its sign
+ * - below 0: the oldest of the lowest type in the queue, up to the absolute value of the number
  *
  * If there is no such message, the call waits until one comes; with IPC_NOWAIT in msgflg it fails. Of those that wait for the
  * same message the first gets it. Receiving by type costs the same however many other messages wait.
@@ -2228,7 +2228,7 @@ int umsg_ring_unlink_in(const char *directory, const char *name);
 
 /* A message to be sent. */
 struct umsg_ring_post {
-    /* For the receiver. */
+    /* A value for the receiver. */
     uint64_t user_data;
     /* A value for the receiver. In a message with a descriptor, the receiver finds the descriptor's number here. */
     int32_t res;
@@ -2491,7 +2491,7 @@ int umsg_ring_take_fd(struct umsg_ring *ring, int ticket);
 
 /* A message that was received. */
 struct umsg_ring_message {
-    /* As sent. */
+    /* The value that the sender gave. */
     uint64_t user_data;
     /* The value that the sender gave. In a message with a descriptor: the same as fd, or -EBADF if the descriptor did not arrive. */
     int32_t res;
