@@ -30,7 +30,7 @@ pub(crate) fn start() {
         owns_table();
     }
     let (prepare, child) = (parent::before_fork, after_fork_in_child);
-    // SAFETY: the handlers are functions of this library, which is never unloaded (see `start`).
+    // SAFETY: the handlers are functions of this library, which is never unloaded (see build.rs).
     unsafe { libc::pthread_atfork(Some(prepare), Some(note_fork), Some(child)) };
 }
 
