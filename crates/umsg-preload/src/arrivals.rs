@@ -1,20 +1,90 @@
 //! Descriptors from outside are entered in the table when they arrive, so that a program may read or query a queue's descriptor before it
 //! calls an mq_* function with it.
+//!
+//! The descriptors that the program was started with are looked at one by one, each when the program first uses its number in a function that
+//! the drop-in hooks. Programs that use no queue do not pay for a look at all numbers, which takes as long as a tenth of their start. All
+//! are looked at once the first is found that may be a queue, before the process first uses a queue, and for a number that has no bit
+//! below. No look follows: a number that came later is no inherited one.
 
+use std::cell::Cell;
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::fs::{FileType, Mode, OFlags, RawDir, SeekFrom, Stat};
+use umsg_shm::sys::stack::roomy;
 
 use crate::adopt::adopt;
-use crate::{fd, ours, table};
+use crate::{errno, fd, ours, process, start, table};
 
 /// Numbers below this are tried one by one: /proc makes an inode for each descriptor that it lists, which takes ten times as long.
 const FEW: c_int = 16;
 
-/// Enters the queues that the program was started with.
-pub(crate) fn inherited() {
+/// Set once the program has no descriptor that was inherited and not looked at. The unit tests inherit none.
+#[unsafe(link_section = ".data.umsg")]
+static COMPLETE: AtomicBool = AtomicBool::new(cfg!(test));
+
+/// A bit for each number that was looked at and is not a queue's.
+#[unsafe(link_section = ".data.umsg")]
+static SEEN: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
+
+thread_local! {
+    /// Set while the thread looks at all descriptors. The numbers that it asks for meanwhile are the library's own.
+    static LOOKING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Looks at a descriptor, if the program may have inherited it and no call has asked for it before.
+#[inline(always)]
+pub(crate) fn look_once(number: c_int) {
+    // Acquire: the entries of the inherited queues are there.
+    if !COMPLETE.load(Ordering::Acquire) {
+        look(number);
+    }
+}
+
+#[cold]
+fn look(number: c_int) {
+    let Ok(place) = usize::try_from(number) else {
+        return;
+    };
+    let seen = SEEN.get(place / 64).map(|word| (word, 1 << (place % 64)));
+    // Relaxed, here and below: the bit is the whole message.
+    let is_seen = seen.is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0);
+    // Before the constructor, malloc may be starting. The number of a vfork child may be another file's in the parent.
+    if is_seen || LOOKING.get() || !start::is_done() || !process::owns_table() {
+        return;
+    }
+    let status = fd::borrow(number).and_then(|descriptor| rustix::fs::fstat(descriptor).ok());
+    match seen {
+        Some((word, bit)) if !status.is_some_and(|status| may_be_queue(&status)) => {
+            word.fetch_or(bit, Ordering::Relaxed);
+        }
+        _ => _ = look_at_all(),
+    }
+}
+
+/// Enters the queues that the program was started with. Returns false if that is not done: in a vfork child, which has no table, and
+/// within a look of the same thread.
+pub(crate) fn look_at_all() -> bool {
+    if COMPLETE.load(Ordering::Acquire) {
+        return true;
+    }
+    if LOOKING.get() || !process::owns_table() {
+        return false;
+    }
+    // Two threads may look at the same time: each goes on only when all queues are entered.
+    let before = errno::get();
+    LOOKING.set(true);
+    roomy(enter_inherited);
+    LOOKING.set(false);
+    errno::set(before);
+    // Release: see `look_once`.
+    COMPLETE.store(true, Ordering::Release);
+    true
+}
+
+fn enter_inherited() {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     // Without /proc, an mq_* function enters the inherited queues later.
     let Ok(directory) = rustix::fs::open("/proc/self/fd", flags, Mode::empty()) else {

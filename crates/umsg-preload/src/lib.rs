@@ -9,7 +9,7 @@
 //! | what | where |
 //! |---|---|
 //! | the exported names, a subject a file | `hooks` |
-//! | the libc functions behind them | `next` |
+//! | the libc functions behind them, and the search for them | `next`, `chain` |
 //! | descriptor → queue | `table`, for what it doesn't know `adopt` and `arrivals`, and `ours` for when to trust it |
 //! | the queues a process is attached to, and when they are unmapped | `attachments`, and `umsg_shm::reclaim` |
 //! | what they are polled by; descriptors of our own | `doorbells`, `polling`, `umsg_shm::sys::reserved_descriptors` |
@@ -35,6 +35,7 @@ mod arrivals;
 mod attachments;
 mod blocking;
 mod cancellation;
+mod chain;
 mod debug;
 mod doorbells;
 mod errno;

@@ -1,9 +1,10 @@
 //! The functions that the drop-in hooks, as the next library in the chain exports them.
 //!
 //! Calls that do not concern a queue go to the next library that exports the name: libc, or another preloaded library such as fakeroot.
-//! Addresses are looked up when the library starts ([`resolve_all`]), and on first use if another library's constructor calls before this
-//! library has started. A successful dlsym allocates nothing (glibc 2.34 and later), so a look-up may happen while an allocator starts. All
-//! look-ups precede any access to the drop-in's state.
+//! Each address is looked up at the first call of its function, by [`crate::chain`], which takes no lock: it may happen in a signal handler, in
+//! a vfork child, and beside a dlopen. What that search does not know is looked up by dlsym, and so is everything if another library's
+//! constructor calls before this library has started. A successful dlsym allocates nothing (glibc 2.34 and later), so a look-up may happen while
+//! an allocator starts. All look-ups precede any access to the drop-in's state.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulong, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -16,10 +17,8 @@ use libc::{
 
 use crate::errno;
 
-/// The address of a function, which is looked up once.
+/// The address of a function, which is looked up once. It does not have its name, which would be a pointer to be relocated at each start.
 pub(crate) struct Symbol {
-    /// With its terminating NUL.
-    name: &'static str,
     /// Null before the look-up, [`Symbol::ABSENT`] after one that found nothing.
     address: AtomicPtr<c_void>,
 }
@@ -27,20 +26,19 @@ pub(crate) struct Symbol {
 impl Symbol {
     const ABSENT: *mut c_void = std::ptr::without_provenance_mut(1);
 
-    pub(crate) const fn named(name: &'static str) -> Symbol {
+    pub(crate) const fn new() -> Symbol {
         Symbol {
-            name,
             address: AtomicPtr::new(std::ptr::null_mut()),
         }
     }
 
-    /// The address, or `None` if no later library has the name.
+    /// The address of this name, or `None` if no later library has the name.
     #[inline(always)]
-    pub(crate) fn address(&self) -> Option<*mut c_void> {
+    pub(crate) fn address(&self, name: &'static CStr) -> Option<*mut c_void> {
         // Relaxed: only the address counts; its target existed before this library.
         let known = self.address.load(Ordering::Relaxed);
         let address = if known.is_null() {
-            self.look_up()
+            self.look_up(name)
         } else {
             known
         };
@@ -48,10 +46,11 @@ impl Symbol {
     }
 
     #[cold]
-    fn look_up(&self) -> *mut c_void {
-        let name = CStr::from_bytes_with_nul(self.name.as_bytes()).unwrap_or(c"");
-        // SAFETY: RTLD_NEXT and a NUL-terminated name are what dlsym asks for.
-        let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+    fn look_up(&self, name: &CStr) -> *mut c_void {
+        let found = crate::chain::find(name).unwrap_or_else(|| {
+            // SAFETY: RTLD_NEXT and a NUL-terminated name are what dlsym asks for.
+            unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) }
+        });
         let address = if found.is_null() {
             Symbol::ABSENT
         } else {
@@ -102,6 +101,18 @@ fn absent<T: Failure>() -> T {
     T::FAILED
 }
 
+/// A name as C has it.
+macro_rules! name {
+    ($name:ident) => {
+        const {
+            match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+                Ok(name) => name,
+                Err(_) => panic!("a name has no zero byte"),
+            }
+        }
+    };
+}
+
 /// Declares functions of the same name and signature as those of the next library. A name that no library exports fails
 /// with ENOSYS.
 macro_rules! next_functions {
@@ -109,8 +120,15 @@ macro_rules! next_functions {
         #[allow(non_upper_case_globals, reason = "named as what they stand for")]
         mod symbols {
             use super::Symbol;
-            $( pub(super) static $name: Symbol = Symbol::named(concat!(stringify!($name), "\0")); )*
-            pub(super) static ALL: &[&Symbol] = &[$( &$name ),*];
+            $(
+                #[unsafe(link_section = ".data.umsg")]
+                pub(super) static $name: Symbol = Symbol::new();
+            )*
+        }
+
+        /// Looks up every name, for a library in whose chain names can't be looked up without the loader's lock.
+        pub(crate) fn resolve_all() {
+            $( symbols::$name.address(name!($name)); )*
         }
         $(
             /// The next library's function of this name.
@@ -120,7 +138,7 @@ macro_rules! next_functions {
             #[inline(always)]
             pub(crate) unsafe fn $name($($argument: $type),*) $(-> $result)? {
                 type Function = unsafe extern "C" fn($($type),*) $(-> $result)?;
-                let Some(address) = symbols::$name.address() else { return absent() };
+                let Some(address) = symbols::$name.address(name!($name)) else { return absent() };
                 // SAFETY: the symbol of this name has this signature in every libc (variadic ones are called with
                 // their arguments in the same registers, see `hooks`).
                 let function = unsafe { std::mem::transmute::<*mut c_void, Function>(address) };
@@ -231,15 +249,8 @@ next_functions! {
 /// The address of pthread_setcanceltype, for callers that must not stand below it on the stack.
 pub(crate) fn pthread_setcanceltype_address() -> Option<*const c_void> {
     symbols::pthread_setcanceltype
-        .address()
+        .address(c"pthread_setcanceltype")
         .map(<*mut c_void>::cast_const)
-}
-
-/// Looks up every name, so that no later call has to: not in a signal handler, not in a vfork child.
-pub(crate) fn resolve_all() {
-    for symbol in symbols::ALL {
-        symbol.address();
-    }
 }
 
 #[cfg(test)]
@@ -248,15 +259,20 @@ mod tests {
 
     #[test]
     fn a_name_that_no_library_exports_is_absent() {
-        static NOBODYS: Symbol = Symbol::named("umsg_no_such_function\0");
-        assert_eq!(NOBODYS.address(), None);
-        assert_eq!(NOBODYS.address(), None, "the second look finds the same");
+        static NOBODYS: Symbol = Symbol::new();
+        let name = c"umsg_no_such_function";
+        assert_eq!(NOBODYS.address(name), None);
+        assert_eq!(
+            NOBODYS.address(name),
+            None,
+            "the second look finds the same"
+        );
     }
 
     #[test]
     fn a_name_of_libc_is_found() {
-        static CLOSE: Symbol = Symbol::named("close\0");
-        assert!(CLOSE.address().is_some());
+        static CLOSE: Symbol = Symbol::new();
+        assert!(CLOSE.address(c"close").is_some());
     }
 
     #[test]

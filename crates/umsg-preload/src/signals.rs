@@ -23,7 +23,7 @@ use libc::{sighandler_t, siginfo_t, sigset_t, ucontext_t};
 use umsg_shm::sys::mask;
 
 use crate::wanted::{ALL, Before, SIGNALS, Turn, before, settled, wanted};
-use crate::{errno, next, process};
+use crate::{arrivals, errno, next, process};
 
 /// A handler of the program's, called as one with SA_SIGINFO: one without ignores the further arguments.
 type Handler = unsafe extern "C" fn(c_int, *mut siginfo_t, *mut ucontext_t);
@@ -57,12 +57,19 @@ fn flags_of(signal: c_int) -> c_int {
 /// Flags that differ between the program's request and the kernel's action.
 const OURS: c_int = libc::SA_SIGINFO | libc::SA_RESETHAND;
 
-/// Makes the library call [`begin`] before each mapping of a queue.
+/// Makes the library call [`begin`] before each mapping of a queue, and has the inherited queues entered before it opens files of its own.
 #[inline(always)]
 pub(crate) fn announce() {
     // Acquire and release: a thread that skips the announcement sees it. Otherwise it might map a queue without the handler.
     if !ANNOUNCED.load(Ordering::Acquire) {
-        umsg::signals::guard_mappings(begin);
+        announce_slow();
+    }
+}
+
+#[cold]
+fn announce_slow() {
+    umsg::signals::guard_mappings(begin);
+    if arrivals::look_at_all() {
         ANNOUNCED.store(true, Ordering::Release);
     }
 }

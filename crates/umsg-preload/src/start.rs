@@ -26,10 +26,11 @@ static CONSTRUCTOR: extern "C" fn() = start;
     expect(dead_code, reason = "the test program has no constructor")
 )]
 extern "C" fn start() {
-    crate::next::resolve_all();
-    crate::hooks::dlopen::resolve();
+    if !crate::chain::start() {
+        crate::next::resolve_all();
+        crate::hooks::dlopen::resolve();
+    }
     umsg_shm::reclaim::notes::start();
     crate::process::start();
-    crate::arrivals::inherited();
     DONE.store(true, Ordering::Relaxed);
 }

@@ -9,6 +9,7 @@ use std::ops::Deref;
 
 use umsg_shm::reclaim::{self, Chunks, Link, Slot};
 
+use crate::arrivals;
 use crate::attachments::Attached;
 
 const CHUNK: usize = 1024;
@@ -109,9 +110,10 @@ fn entry(fd: c_int) -> Option<&'static Link<Attached>> {
     TABLE.get(fd as u32 as usize)
 }
 
-/// Returns whether the table has an entry for a descriptor.
+/// Returns whether the table has an entry for a descriptor. The first question about a number looks at an inherited descriptor.
 #[inline(always)]
 pub(crate) fn knows(fd: c_int) -> bool {
+    arrivals::look_once(fd);
     entry(fd).is_some_and(Link::leads)
 }
 

@@ -13,16 +13,18 @@ use crate::next::Symbol;
 /// RTLD_DEEPBIND of glibc, the only libc that has it.
 const DEEPBIND: i32 = 8;
 
-static DLOPEN: Symbol = Symbol::named("dlopen\0");
+static DLOPEN: Symbol = Symbol::new();
 
 /// The address to jump to. Null before [`resolve`].
 static TARGET: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Looks up the next library's dlopen.
 pub(crate) extern "C" fn resolve() {
-    let target = DLOPEN.address().unwrap_or(std::ptr::without_provenance_mut(
-        refuse as *const () as usize,
-    ));
+    let target = DLOPEN
+        .address(c"dlopen")
+        .unwrap_or(std::ptr::without_provenance_mut(
+            refuse as *const () as usize,
+        ));
     TARGET.store(target, Ordering::Relaxed);
 }
 
@@ -41,7 +43,7 @@ pub unsafe extern "C" fn dlopen() {
         "mov rax, [rip + {target}]",
         "test rax, rax",
         "jnz 2f",
-        // Another library's constructor came before ours. At entry the stack is off by 8 from a multiple of 16.
+        // The first call. At entry the stack is off by 8 from a multiple of 16.
         "push rdi",
         "push rsi",
         "sub rsp, 8",
@@ -67,7 +69,7 @@ pub unsafe extern "C" fn dlopen() {
         "adrp x16, {target}",
         "ldr x16, [x16, :lo12:{target}]",
         "cbnz x16, 2f",
-        // Another library's constructor came before ours.
+        // The first call.
         "stp x29, x30, [sp, -32]!",
         "stp x0, x1, [sp, 16]",
         "bl {resolve}",

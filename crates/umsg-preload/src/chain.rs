@@ -1,0 +1,268 @@
+//! The libraries behind the drop-in, searched without a lock.
+//!
+//! dlsym(3) takes the loader's lock, which dlopen holds while constructors run. A constructor that waits for another thread would wait for
+//! ever if the thread's first call of read(2) had to take that lock. So the drop-in reads the loader's list itself. From the drop-in to the last
+//! library that the program was started with, no entry of the list changes or is removed. Their order is that of the search for RTLD_NEXT.
+//!
+//! A name is looked up in the hash table of each library (DT_GNU_HASH), as the loader does it. The answer is that of dlsym, or unknown: if a
+//! library has no such table, if the function is chosen at run time (IFUNC), or if no library has the name.
+
+use std::ffi::{CStr, c_char, c_void};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use libc::{Elf64_Sym, Elf64_Word};
+
+/// An entry of the loader's list. Source: `struct link_map` in link.h of glibc.
+#[repr(C)]
+struct Library {
+    /// The difference between the addresses in memory and in the file.
+    base: usize,
+    name: *const c_char,
+    dynamic: *const Dynamic,
+    next: AtomicPtr<Library>,
+}
+
+/// Source: `Elf64_Dyn` in elf.h of glibc.
+#[repr(C)]
+struct Dynamic {
+    tag: i64,
+    value: usize,
+}
+
+/// Source: `struct r_debug` in link.h of glibc.
+#[repr(C)]
+struct Debug {
+    version: i32,
+    first: AtomicPtr<Library>,
+}
+
+unsafe extern "C" {
+    /// The loader's list of the program's libraries.
+    static _r_debug: Debug;
+    /// The drop-in's own dynamic section: the linker defines it in each library.
+    static _DYNAMIC: Dynamic;
+}
+
+const DT_NULL: i64 = 0;
+const DT_STRTAB: i64 = 5;
+const DT_SYMTAB: i64 = 6;
+const DT_GNU_HASH: i64 = 0x6fff_fef5;
+const DT_VERSYM: i64 = 0x6fff_fff0;
+
+/// The library behind the drop-in, and the last one that the program was started with. Null before [`start`], and if the drop-in is not in the
+/// list: then all names are unknown.
+#[unsafe(link_section = ".data.umsg")]
+static FIRST: AtomicPtr<Library> = AtomicPtr::new(ptr::null_mut());
+#[unsafe(link_section = ".data.umsg")]
+static LAST: AtomicPtr<Library> = AtomicPtr::new(ptr::null_mut());
+
+/// Finds the drop-in in the loader's list. Returns whether it is there, with a library behind it. To be called while the program starts.
+pub(crate) fn start() -> bool {
+    // SAFETY: the loader's list, which it never frees; it fills an entry before it links it.
+    let first = unsafe { _r_debug.first.load(Ordering::Acquire) };
+    let mut behind = ptr::null_mut();
+    let mut last = ptr::null_mut();
+    let mut at = first;
+    while !at.is_null() {
+        // SAFETY: an entry of the list. While the program starts, none is removed.
+        let library = unsafe { &*at };
+        let next = library.next.load(Ordering::Acquire);
+        if ptr::eq(library.dynamic, &raw const _DYNAMIC) {
+            behind = next;
+        }
+        (last, at) = (at, next);
+    }
+    if behind.is_null() {
+        return false;
+    }
+    LAST.store(last, Ordering::Relaxed);
+    // Release: a thread that sees the first library sees the last one.
+    FIRST.store(behind, Ordering::Release);
+    true
+}
+
+/// Returns the address of a function in the libraries behind the drop-in; None if it is unknown.
+pub(crate) fn find(name: &CStr) -> Option<*mut c_void> {
+    // Acquire: pairs with the release in `start`.
+    let mut at = FIRST.load(Ordering::Acquire);
+    let last = LAST.load(Ordering::Relaxed);
+    let hash = hash_of(name.to_bytes());
+    while !at.is_null() {
+        // SAFETY: an entry of the list between the drop-in and the last library of the start: it stays.
+        let library = unsafe { &*at };
+        match library.find(name, hash) {
+            Found::Function(address) => return Some(address),
+            Found::Unknown => return None,
+            Found::Nothing if at == last => return None,
+            Found::Nothing => at = library.next.load(Ordering::Acquire),
+        }
+    }
+    None
+}
+
+/// Source: `_dl_new_hash` of glibc.
+fn hash_of(name: &[u8]) -> u32 {
+    name.iter().fold(5381, |hash: u32, &byte| {
+        hash.wrapping_mul(33).wrapping_add(u32::from(byte))
+    })
+}
+
+/// The answer of one library.
+#[derive(Debug, PartialEq)]
+enum Found {
+    Function(*mut c_void),
+    Nothing,
+    Unknown,
+}
+
+/// The tables of a library.
+struct Tables {
+    symbols: *const Elf64_Sym,
+    strings: *const c_char,
+    hash: *const Elf64_Word,
+    /// Null, if the library has no versions.
+    versions: *const u16,
+}
+
+impl Library {
+    fn tables(&self) -> Option<Tables> {
+        let [mut symbols, mut strings, mut hash, mut versions] = [0; 4];
+        let mut entry = self.dynamic;
+        // SAFETY: the dynamic section ends with DT_NULL. The loader has read it, and keeps it mapped.
+        while let Some(Dynamic { tag, value }) = unsafe { entry.as_ref() }
+            && *tag != DT_NULL
+        {
+            // The loader replaces offsets by addresses, except where the section is read-only.
+            let address = match *value < self.base {
+                true => self.base + *value,
+                false => *value,
+            };
+            match *tag {
+                DT_SYMTAB => symbols = address,
+                DT_STRTAB => strings = address,
+                DT_GNU_HASH => hash = address,
+                DT_VERSYM => versions = address,
+                _ => {}
+            }
+            // SAFETY: not the last entry.
+            entry = unsafe { entry.add(1) };
+        }
+        let is_complete = symbols != 0 && strings != 0 && hash != 0;
+        is_complete.then(|| Tables {
+            symbols: ptr::with_exposed_provenance(symbols),
+            strings: ptr::with_exposed_provenance(strings),
+            hash: ptr::with_exposed_provenance(hash),
+            versions: ptr::with_exposed_provenance(versions),
+        })
+    }
+
+    fn find(&self, name: &CStr, hash: u32) -> Found {
+        let Some(tables) = self.tables() else {
+            return Found::Unknown;
+        };
+        // SAFETY: the tables of a loaded library, whose contents the loader relies on as well.
+        let Some(symbol) = (unsafe { tables.find(name, hash) }) else {
+            return Found::Nothing;
+        };
+        const FUNCTION: u8 = 2;
+        match symbol.st_info & 15 {
+            FUNCTION => Found::Function(ptr::with_exposed_provenance_mut(
+                self.base + symbol.st_value as usize,
+            )),
+            _ => Found::Unknown,
+        }
+    }
+}
+
+impl Tables {
+    /// Finds the defined symbol of a name, in its default version.
+    ///
+    /// The hash table has a header of four words, a bloom filter, the first symbol of each bucket, and a word for each symbol: its hash, in
+    /// which bit 0 marks the last one of a bucket.
+    ///
+    /// # Safety
+    /// The tables are those of a loaded library.
+    unsafe fn find(&self, name: &CStr, hash: u32) -> Option<&Elf64_Sym> {
+        // SAFETY: by this function's contract, the header says how long the parts are.
+        unsafe {
+            let [buckets, offset, filters, shift] = [0, 1, 2, 3].map(|word| *self.hash.add(word));
+            let filter = self.hash.add(4).cast::<u64>();
+            let word = *filter.add((hash / u64::BITS % filters) as usize);
+            let bits = 1 << (hash % u64::BITS) | 1 << ((hash >> shift) % u64::BITS);
+            if word & bits != bits {
+                return None;
+            }
+            let bucket = filter.add(filters as usize).cast::<u32>();
+            let hashes = bucket.add(buckets as usize);
+            let mut index = *bucket.add((hash % buckets) as usize);
+            while index >= offset {
+                let theirs = *hashes.add((index - offset) as usize);
+                if theirs | 1 == hash | 1 && self.is_default(name, index as usize) {
+                    return self.symbols.add(index as usize).as_ref();
+                }
+                if theirs & 1 != 0 {
+                    break;
+                }
+                index += 1;
+            }
+            None
+        }
+    }
+
+    /// Returns whether a symbol has the name, is defined, and is not an old version.
+    ///
+    /// # Safety
+    /// As for [`Tables::find`]; the library has a symbol of this index.
+    unsafe fn is_default(&self, name: &CStr, index: usize) -> bool {
+        const HIDDEN: u16 = 1 << 15;
+        // SAFETY: by this function's contract.
+        unsafe {
+            let symbol = &*self.symbols.add(index);
+            let theirs = CStr::from_ptr(self.strings.add(symbol.st_name as usize));
+            let is_hidden = !self.versions.is_null() && *self.versions.add(index) & HIDDEN != 0;
+            theirs == name && symbol.st_shndx != 0 && symbol.st_value != 0 && !is_hidden
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The names that dlsym finds are found at the same addresses, or they are unknown.
+    #[test]
+    fn the_answers_are_those_of_dlsym() {
+        assert!(start());
+        let names = [
+            c"close",
+            c"read",
+            c"pthread_cancel",
+            c"pthread_setcanceltype",
+            c"fopen",
+            c"sendmmsg",
+            c"setresuid",
+            c"fstat",
+            c"memcpy",
+            c"environ",
+            c"umsg_no_such_function",
+        ];
+        let mut found = 0;
+        for name in names {
+            // SAFETY: a C string.
+            let known = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+            if let Some(address) = find(name) {
+                assert_eq!(address, known, "{name:?}");
+                found += 1;
+            }
+        }
+        assert!(found >= 8, "only {found} of the functions are found");
+        assert_eq!(find(c"umsg_no_such_function"), None);
+    }
+
+    #[test]
+    fn a_function_that_is_chosen_at_run_time_is_unknown() {
+        assert!(start());
+        assert_eq!(find(c"memcpy"), None);
+    }
+}
