@@ -1,7 +1,12 @@
 //! Link options of the drop-in.
 
+use std::env;
+
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed=near.ld");
     // Handlers of fork and of signals, and the addresses in other libraries' tables, lead into the library until the process ends.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
+    let directory = env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-T,{directory}/near.ld");
 }

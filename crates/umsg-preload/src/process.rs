@@ -47,7 +47,8 @@ pub(crate) fn owns_table() -> bool {
     if owner.is_null() {
         return true;
     }
-    let me = u64::from(std::process::id());
+    // Not libc's getpid, which would be a page fault more in each start and each forked child.
+    let me = rustix::process::getpid().as_raw_nonzero().get() as u64;
     // SAFETY: a non-null OWNER points to a word that is never unmapped.
     let owner = unsafe { &*owner };
     // Relaxed: the pid is the whole message.

@@ -58,7 +58,7 @@ pub extern "C" fn before_fork() {
         // A child that passes on its parent's namespaces also keeps them for itself.
         _ => inherited().inspect(|_| keep()),
     };
-    let (own, now) = (u64::from(std::process::id()), distances());
+    let (own, now) = (own_number(), distances());
     let (of, then) = (&LEARNED.0, &LEARNED.1);
     let is_valid = of.load(Ordering::Relaxed) == own && are_near(now, then);
     let known = known.filter(|_| is_valid);
@@ -74,8 +74,12 @@ pub extern "C" fn before_fork() {
 /// Notes that this process has learned its namespaces.
 pub(super) fn note_learned() {
     note(distances(), &LEARNED.1);
-    let own = u64::from(std::process::id());
-    LEARNED.0.store(own, Ordering::Relaxed);
+    LEARNED.0.store(own_number(), Ordering::Relaxed);
+}
+
+/// Not libc's getpid, which would be a page fault more in a forked child.
+fn own_number() -> u64 {
+    rustix::process::getpid().as_raw_nonzero().get() as u64
 }
 
 fn note(distances: [i64; 2], words: &[AtomicI64; 2]) {

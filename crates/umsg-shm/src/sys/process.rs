@@ -32,6 +32,7 @@ mod real {
     use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
     /// The page that a fork wipes, after it is mapped.
+    #[cfg_attr(target_os = "linux", unsafe(link_section = ".data.umsg"))]
     static PAGE: AtomicPtr<AtomicU64> = AtomicPtr::new(std::ptr::null_mut());
 
     /// The last epoch in this line of ancestors. A fork copies it, so the child's epoch is larger.
@@ -124,6 +125,7 @@ mod real {
         use std::sync::atomic::{AtomicU64, Ordering};
 
         /// The last epoch in the lower half, and the id of its process in the upper half. 0: this way is not in use.
+        #[cfg_attr(target_os = "linux", unsafe(link_section = ".data.umsg"))]
         static EPOCH: AtomicU64 = AtomicU64::new(0);
 
         /// The number beside the epoch.
