@@ -1,9 +1,9 @@
 //! Descriptors from outside are entered in the table when they arrive, so that a program may read or query a queue's descriptor before it
 //! calls an mq_* function with it.
 //!
-//! The descriptors that the program was started with are looked at one by one, each when the program first uses its number in a function that
-//! the drop-in hooks. Programs that use no queue do not pay for a look at all numbers, which takes as long as a tenth of their start. All
-//! are looked at once the first is found that may be a queue, before the process first uses a queue, and for a number that has no bit
+//! The descriptors that the program was started with are looked at one by one, each when the program first uses its number in a function
+//! that the drop-in hooks. Programs that use no queue do not pay for a look at all numbers, which takes as long as a tenth of their start.
+//! All are looked at once the first is found that may be a queue, before the process first uses a queue, and for a number that has no bit
 //! below. No look follows: a number that came later is no inherited one.
 
 use std::cell::Cell;

@@ -1,11 +1,11 @@
 //! The libraries behind the drop-in, searched without a lock.
 //!
 //! dlsym(3) takes the loader's lock, which dlopen holds while constructors run. A constructor that waits for another thread would wait for
-//! ever if the thread's first call of read(2) had to take that lock. So the drop-in reads the loader's list itself. From the drop-in to the last
-//! library that the program was started with, no entry of the list changes or is removed. Their order is that of the search for RTLD_NEXT.
+//! ever if the thread's first call of read(2) had to take that lock. So the drop-in reads the loader's list itself. From the drop-in to
+//! libc, which the program was started with, no entry of the list changes or is removed. Their order is that of the search for RTLD_NEXT.
 //!
-//! A name is looked up in the hash table of each library (DT_GNU_HASH), as the loader does it. The answer is that of dlsym, or unknown: if a
-//! library has no such table, if the function is chosen at run time (IFUNC), or if no library has the name.
+//! A name is looked up in the hash table of each library (DT_GNU_HASH), as the loader does it. The answer is that of dlsym, or unknown: if
+//! a library has no such table, if the function is chosen at run time (IFUNC), or if no library has the name.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr;
@@ -31,6 +31,7 @@ struct Dynamic {
 }
 
 /// Source: `struct r_debug` in link.h of glibc.
+#[cfg(target_env = "gnu")]
 #[repr(C)]
 struct Debug {
     version: i32,
@@ -39,6 +40,7 @@ struct Debug {
 
 unsafe extern "C" {
     /// The loader's list of the program's libraries.
+    #[cfg(target_env = "gnu")]
     static _r_debug: Debug;
     /// The drop-in's own dynamic section: the linker defines it in each library.
     static _DYNAMIC: Dynamic;
@@ -50,36 +52,51 @@ const DT_SYMTAB: i64 = 6;
 const DT_GNU_HASH: i64 = 0x6fff_fef5;
 const DT_VERSYM: i64 = 0x6fff_fff0;
 
-/// The library behind the drop-in, and the last one that the program was started with. Null before [`start`], and if the drop-in is not in the
-/// list: then all names are unknown.
+/// The library behind the drop-in, and libc. Null before [`start`], and if that has found no such libraries: then all names are unknown.
 #[unsafe(link_section = ".data.umsg")]
 static FIRST: AtomicPtr<Library> = AtomicPtr::new(ptr::null_mut());
 #[unsafe(link_section = ".data.umsg")]
 static LAST: AtomicPtr<Library> = AtomicPtr::new(ptr::null_mut());
 
-/// Finds the drop-in in the loader's list. Returns whether it is there, with a library behind it. To be called while the program starts.
+/// Finds the drop-in in the loader's list, and libc behind it. Returns whether both are there: not if the program has loaded the drop-in by
+/// dlopen. To be called while the program starts.
 pub(crate) fn start() -> bool {
-    // SAFETY: the loader's list, which it never frees; it fills an entry before it links it.
-    let first = unsafe { _r_debug.first.load(Ordering::Acquire) };
-    let mut behind = ptr::null_mut();
-    let mut last = ptr::null_mut();
-    let mut at = first;
-    while !at.is_null() {
-        // SAFETY: an entry of the list. While the program starts, none is removed.
-        let library = unsafe { &*at };
-        let next = library.next.load(Ordering::Acquire);
-        if ptr::eq(library.dynamic, &raw const _DYNAMIC) {
-            behind = next;
-        }
-        (last, at) = (at, next);
-    }
-    if behind.is_null() {
+    let own = libraries(first()).find(|library| ptr::eq(library.dynamic, &raw const _DYNAMIC));
+    let behind = own.map_or(ptr::null_mut(), |own| own.next.load(Ordering::Acquire));
+    let hash = hash_of(LIBC.to_bytes());
+    let libc = libraries(behind).find(|it| matches!(it.find(LIBC, hash), Found::Function(_)));
+    let Some(libc) = libc else {
         return false;
-    }
-    LAST.store(last, Ordering::Relaxed);
+    };
+    LAST.store(ptr::from_ref(libc).cast_mut(), Ordering::Relaxed);
     // Release: a thread that sees the first library sees the last one.
     FIRST.store(behind, Ordering::Release);
     true
+}
+
+/// Returns the first entry of the loader's list.
+#[cfg(target_env = "gnu")]
+fn first() -> *mut Library {
+    // SAFETY: the list of glibc's loader, which fills an entry before it links it.
+    unsafe { _r_debug.first.load(Ordering::Acquire) }
+}
+
+/// Other loaders do not say where their lists are.
+#[cfg(not(target_env = "gnu"))]
+fn first() -> *mut Library {
+    ptr::null_mut()
+}
+
+/// A function that only glibc has, or a library that takes its place.
+const LIBC: &CStr = c"gnu_get_libc_version";
+
+/// The entries of the list from one on, while the program starts.
+fn libraries(first: *mut Library) -> impl Iterator<Item = &'static Library> {
+    // SAFETY: an entry of the list, or null. While the program starts, none is removed.
+    let at = |entry: *mut Library| unsafe { entry.as_ref() };
+    std::iter::successors(at(first), move |library| {
+        at(library.next.load(Ordering::Acquire))
+    })
 }
 
 /// Returns the address of a function in the libraries behind the drop-in; None if it is unknown.
@@ -89,7 +106,7 @@ pub(crate) fn find(name: &CStr) -> Option<*mut c_void> {
     let last = LAST.load(Ordering::Relaxed);
     let hash = hash_of(name.to_bytes());
     while !at.is_null() {
-        // SAFETY: an entry of the list between the drop-in and the last library of the start: it stays.
+        // SAFETY: an entry of the list from the drop-in to libc: it stays.
         let library = unsafe { &*at };
         match library.find(name, hash) {
             Found::Function(address) => return Some(address),

@@ -256,6 +256,15 @@ fn another_preloaded_library_gets_what_is_not_ours() {
 }
 
 #[test]
+fn a_first_call_does_not_wait_for_a_constructor() {
+    let namespace = Namespace::new();
+    let options = ["-shared", "-fPIC"];
+    let loaded = compile_with("slow_constructor", "libslow_constructor.so", &options);
+    let program = compile_with("waited_for", "waited_for", &["-rdynamic"]);
+    succeed(namespace.command(program).arg(loaded));
+}
+
+#[test]
 fn without_a_namespace_mq_open_fails_and_says_why_if_asked() {
     let namespace = Namespace::new();
     let program = compile_with("versions", "versions", &[]);

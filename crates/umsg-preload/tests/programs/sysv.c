@@ -415,10 +415,11 @@ CASE(a_child_of_vfork_may_send) {
 }
 
 static int mappings(void) {
-    char line[512];
+    char line[512], queues[256];
     int found = 0;
+    snprintf(queues, sizeof queues, "%s/msg/", getenv("UMSG_DIR"));
     FILE *maps = fopen("/proc/self/maps", "r");
-    while (fgets(line, sizeof line, maps)) found += strstr(line, getenv("UMSG_DIR")) != NULL;
+    while (fgets(line, sizeof line, maps)) found += strstr(line, queues) != NULL;
     fclose(maps);
     return found;
 }
