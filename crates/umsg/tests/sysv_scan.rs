@@ -131,8 +131,87 @@ fn sums_of_an_unchanged_namespace_are_known_until_a_change() {
         let path = place.namespace.path();
         let aside = path.with_extension("aside");
         fs::rename(path, &aside).unwrap();
+        // Not counted as a change, so a count is believed for 10 ms more.
+        std::thread::sleep(SETTLED);
         assert_eq!((kept(libc::MSG_INFO), kept(libc::IPC_INFO)), (None, None));
         fs::rename(&aside, path).unwrap();
+    });
+}
+
+/// Runs a case with a queue of key 1 in a process that has just learned all that IPC_INFO and MSG_INFO return. `kept` returns what it knows.
+fn informed(case: impl FnOnce(&Place, &dyn Fn() -> Option<i32>)) {
+    alone(|place| {
+        // SAFETY: the process has one thread.
+        unsafe { std::env::set_var("UMSG_DIR", place.namespace.path()) };
+        place.create_sysv(1);
+        std::thread::sleep(SETTLED);
+        for _ in 0..2 {
+            raw::msgctl_info(libc::MSG_INFO).unwrap();
+        }
+        let kept = || {
+            let [sums, constants] = [libc::MSG_INFO, libc::IPC_INFO].map(raw::kept_msgctl_info);
+            assert_eq!(sums.is_some(), constants.is_some());
+            sums.map(|sums| sums.msgpool)
+        };
+        assert_eq!(kept(), Some(1));
+        case(place, &kept);
+    });
+}
+
+#[test]
+fn changes_of_another_process_are_known_at_once() {
+    informed(|place, kept| {
+        let mut creator = Child::run(|| {
+            place.create_sysv(2);
+            0
+        });
+        creator.expect(Exit::Code(0), "a creator");
+        assert_eq!(kept(), None);
+        std::thread::sleep(SETTLED);
+        for _ in 0..2 {
+            let asked = raw::msgctl_info(libc::MSG_INFO).unwrap();
+            assert_eq!(asked.msgpool, 2);
+        }
+        assert_eq!(kept(), Some(2));
+        let mut limiter = Child::run(|| {
+            let limits = Limits {
+                msgmni: 77,
+                ..Limits::default()
+            };
+            place.namespace.set_limits(&limits).unwrap();
+            0
+        });
+        limiter.expect(Exit::Code(0), "a process that sets limits");
+        assert_eq!(kept(), None);
+    });
+}
+
+/// As by a process that dies between a change and its count.
+#[test]
+fn a_change_that_is_not_counted_is_known_soon() {
+    informed(|place, kept| {
+        fs::remove_file(place.namespace.path().join("msg/k-00000001")).unwrap();
+        std::thread::sleep(SETTLED);
+        assert_eq!(kept(), None);
+    });
+}
+
+#[test]
+fn a_count_that_is_cut_off_is_not_believed() {
+    informed(|place, kept| {
+        let count = place.namespace.path().join(".changes");
+        let file = File::options().write(true).open(count).unwrap();
+        file.set_len(0).unwrap();
+        place.create_sysv(2);
+        assert_eq!(kept(), None);
+    });
+}
+
+#[test]
+fn a_process_with_another_identity_learns_all_anew() {
+    informed(|_, kept| {
+        sysv::forget_caller();
+        assert_eq!(kept(), None);
     });
 }
 

@@ -108,6 +108,7 @@ fn check_contents(path: &Path) -> Result {
         ["bell", "mq", "msg", "own", "ring"]
             .iter()
             .any(|own| name == *own)
+            || name == ".changes"
             || name.as_bytes().starts_with(b".namespace")
     };
     let other = entries.flatten().find(|entry| !is_own(&entry.file_name()));

@@ -37,6 +37,8 @@ pub enum Kind {
     DeadLetter,
     /// Tells whether a process lives.
     Life,
+    /// The count of changes.
+    Changes,
     Temporary,
 }
 
@@ -59,6 +61,7 @@ pub const KINDS: &[(Kind, u32, u32)] = &[
     (Bell, libc::S_IFIFO, 0),
     (DeadLetter, libc::S_IFLNK, 0o777),
     (Life, libc::S_IFREG, 0o044),
+    (Changes, libc::S_IFREG, 0),
     (Temporary, libc::S_IFREG, 0),
 ];
 
@@ -82,6 +85,7 @@ pub fn kind(entry: &Entry) -> Result<Kind, String> {
         [".namespace"] => Record,
         [name] if name.starts_with(".dead-") => DeadLetter,
         [name] if name.starts_with(".life-") => Life,
+        [".changes"] => Changes,
         [_] if is_directory => Directory,
         ["bell", _] => Bell,
         ["ring", name] if name.starts_with(".bell-") => Socket,

@@ -1,4 +1,4 @@
-//! The first page of a queue's file, mapped to be read again and again without a system call.
+//! The first page of a file, mapped to be read again and again without a system call.
 
 use crate::fault::AttachError;
 use crate::sync::{AtomicU32, Ordering};
@@ -24,17 +24,32 @@ impl View {
         self.0.is_cut()
     }
 
+    /// Returns the count in the first word; None if the file was truncated.
+    pub fn count(&self) -> Option<u32> {
+        let count = self.word_at(0).load(Ordering::Acquire);
+        (!self.is_cut()).then_some(count)
+    }
+
+    /// Adds one to the count in the first word. A process that sees the new count sees all that this thread did before.
+    pub fn add_one(&self) {
+        self.word_at(0).fetch_add(1, Ordering::Release);
+    }
+
     /// Returns the word at an offset, a multiple of four.
     ///
     /// # Panics
     /// If the offset is beyond the page.
     #[inline]
     pub(crate) fn u32_at(&self, at: usize) -> u32 {
+        // Relaxed: the words may be of different instants, as those of a read(2).
+        self.word_at(at).load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    fn word_at(&self, at: usize) -> &AtomicU32 {
         assert!(at < PAGE && at.is_multiple_of(size_of::<u32>()));
         // SAFETY: the word is in the page, by the assertion, aligned, and mapped as long as `self`. Processes that write it through a mapping
         // use atomics; the kernel writes for the others.
-        let word = unsafe { &*self.0.base().add(at).cast::<AtomicU32>() };
-        // Relaxed: the words may be of different instants, as those of a read(2).
-        word.load(Ordering::Relaxed)
+        unsafe { &*self.0.base().add(at).cast::<AtomicU32>() }
     }
 }

@@ -7,7 +7,7 @@ use super::directory::Directory;
 use super::error::NamespaceError;
 use super::home::Home;
 use super::record::{self, Record};
-use super::{caller, trust};
+use super::{caller, changes, trust};
 
 /// The largest possible capacity of a queue, in messages.
 const MOST_MESSAGES: u32 = 1_048_576;
@@ -194,7 +194,9 @@ impl Namespace {
                 limits: limits.clone(),
                 home,
             },
-        )
+        )?;
+        changes::note_limits(self.path());
+        Ok(())
     }
 
     /// Opens the namespace's directory, and checks the owner of the open directory.

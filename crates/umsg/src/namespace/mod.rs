@@ -50,6 +50,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod changes;
 mod claim;
 mod contents;
 mod dead_letters;
@@ -85,6 +86,7 @@ mod user;
 use std::path::Path;
 use std::sync::Arc;
 
+pub(crate) use changes::{BELIEVED, Changes};
 pub(crate) use dead_letters::{Label as DeadLetterLabel, NewLabel as NewDeadLetterLabel};
 pub(crate) use directory::proc_link;
 pub use error::NamespaceError;

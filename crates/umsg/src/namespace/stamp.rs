@@ -30,6 +30,15 @@ impl Stamp {
         }
     }
 
+    pub(super) fn identity(&self) -> (u64, u64) {
+        self.identity
+    }
+
+    /// Returns whether others than the owner may make files in a directory.
+    pub(super) fn is_open_to_others(&self) -> bool {
+        self.mode & 0o022 != 0
+    }
+
     pub(crate) fn is_same_file(&self, other: &Stamp) -> bool {
         self.identity == other.identity
     }

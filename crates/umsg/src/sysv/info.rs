@@ -3,8 +3,8 @@
 
 use super::entry::Entry;
 use super::error::{ControlError, OpenError};
-use super::list::{Totals, entry_at, kept_totals, totals};
-use super::scan::Scan;
+use super::list::{Totals, entry_at, mapped_totals, totals};
+use super::scan::{Scan, Watch};
 use crate::namespace::{Limits, Namespace};
 
 /// MSGMNB and MSGMNI of linux/msg.h, from which the other constants follow.
@@ -58,14 +58,20 @@ pub fn ipc_info(namespace: &Namespace) -> Result<MsgInfo, OpenError> {
 
 /// Returns the result of IPC_INFO or MSG_INFO, if all of it is known: no file is opened, and little stack is used.
 pub(super) fn kept_info(namespace: &Namespace, command: i32) -> Option<MsgInfo> {
-    let limits = namespace.unchanged_limits()?;
-    match command {
-        libc::MSG_INFO => Some(sums(&limits, &kept_totals(namespace)?)),
-        _ => {
-            let highest_index = Scan::kept(namespace, |scan| Some(scan.highest_index()))?;
-            Some(constants(&limits, highest_index))
-        }
+    let answer = |scan: &Scan, limits: &Limits| match command {
+        libc::MSG_INFO => Some(sums(limits, &mapped_totals(scan)?)),
+        _ => Some(constants(limits, scan.highest_index())),
+    };
+    if let Some(info) = Scan::watched(namespace, answer) {
+        return Some(info);
     }
+    let watch = Watch::begin(namespace);
+    let limits = namespace.unchanged_limits()?;
+    let info = Scan::kept(namespace, |scan| answer(scan, &limits))?;
+    if let Some(watch) = watch {
+        Scan::watch(watch, limits);
+    }
+    Some(info)
 }
 
 /// Returns the limits, and the numbers that only IPC_INFO gives.

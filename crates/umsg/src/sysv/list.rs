@@ -110,7 +110,7 @@ pub struct Totals {
 /// # Errors
 /// As [`list`].
 pub fn totals(namespace: &Namespace) -> Result<Totals, OpenError> {
-    if let Some(totals) = kept_totals(namespace) {
+    if let Some(totals) = Scan::kept(namespace, mapped_totals) {
         return Ok(totals);
     }
     let mut files = namespace.msg_files()?;
@@ -120,17 +120,20 @@ pub fn totals(namespace: &Namespace) -> Result<Totals, OpenError> {
     Ok(sum(&all))
 }
 
-/// Returns the sums, if the kept scan is up to date and all headers are mapped.
-pub(super) fn kept_totals(namespace: &Namespace) -> Option<Totals> {
-    Scan::kept(namespace, Scan::mapped_counts).map(|all| sum(&all))
+/// Returns the sums of a scan, if all headers are mapped.
+pub(super) fn mapped_totals(scan: &Scan) -> Option<Totals> {
+    scan.sum_mapped(Totals::default(), add)
 }
 
 fn sum(all: &[Counts]) -> Totals {
-    let add = |sum: Totals, queue: &Counts| Totals {
+    all.iter().fold(Totals::default(), add)
+}
+
+fn add(sum: Totals, queue: &Counts) -> Totals {
+    Totals {
         queues: sum.queues + 1,
         messages: sum.messages.saturating_add(queue.messages),
         bytes: sum.bytes.saturating_add(queue.bytes),
         highest_index: sum.highest_index.max(queue.id as u32 % INDICES),
-    };
-    all.iter().fold(Totals::default(), add)
+    }
 }

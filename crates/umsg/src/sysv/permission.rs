@@ -123,8 +123,27 @@ pub(super) fn caller() -> (Uid, Gid) {
 /// The number of calls of [`forget_caller`].
 static CHANGES: AtomicU32 = AtomicU32::new(0);
 
-/// Makes every queue ask for the caller's user and groups again. Programs call it after a change of their user or groups, if
-/// they go on using open queues. The kernel asks at each call; here that would cost more than the call itself.
+/// A process's identity: what was learned with one is not valid with another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Caller {
+    /// The effective user.
+    user: Uid,
+    /// [`CHANGES`].
+    changes: u32,
+}
+
+impl Caller {
+    pub(super) fn now() -> Caller {
+        Caller {
+            user: geteuid(),
+            changes: CHANGES.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// Makes every queue ask for the caller's user and groups again, and IPC_INFO and MSG_INFO for its rights to the directory. Programs call it
+/// after a change of their user or groups, if they go on using open queues. The kernel asks at each call; here that would cost more than the
+/// call itself.
 ///
 /// ```
 /// // After a change of the process's user or groups that did not go through libc.

@@ -8,6 +8,9 @@
 //! | which queues there are | as long as the directory has the same times of change | each name that is made or removed changes them |
 //! | a mapping of a queue's header, in a process that asks twice within a second and handles SIGBUS | as long as the queue is there | counts change without a name's change, and are read each time |
 //!
+//! The namespace counts changes of names and of limits. So a process that asks again within 10 ms compares only the count and its own
+//! identity, and makes no system call but geteuid(2); see `namespace/changes.rs`.
+//!
 //! A file system's time advances in steps. So a directory that changed just before the scan could change again with the same time stamp:
 //! the names of such a scan are read again. A scan holds no lock and waits for none. If a call finds the kept scan locked, for example in a
 //! signal handler or a forked child, the call makes its own scan.
@@ -16,9 +19,10 @@
 
 use super::entry::Entry;
 use super::error::OpenError;
+use super::permission::Caller;
 use super::registry::{Behind, behind};
-use crate::namespace::{self, Files, Namespace, Stamp, caller};
-use std::sync::Mutex;
+use crate::namespace::{self, BELIEVED, Changes, Files, Limits, Namespace, Stamp};
+use std::sync::{Arc, Mutex};
 use umsg_shm::sys::{clock, cut};
 use umsg_shm::sysv_engine::segment::HeaderView;
 
@@ -38,14 +42,45 @@ pub(super) struct Scan {
     stamp: Stamp,
     /// A change of the directory during or after the scan gives another stamp.
     is_settled: bool,
-    /// The effective user, who may open some of the files.
-    user: u32,
+    /// The process's identity, which decides which of the files may be opened.
+    caller: Caller,
     /// The time of the last use, of [`clock::monotonic_coarse`].
     used_at: u64,
     /// True if the process asked within the second before.
     is_again: bool,
     /// By index.
     queues: Vec<Known>,
+    /// With the limits that were compared.
+    watch: Option<(Watch, Limits)>,
+}
+
+/// A comparison of the directory and of the record of limits, which need none for a while unless the count changes.
+#[derive(Debug)]
+pub(super) struct Watch {
+    changes: Arc<Changes>,
+    /// The count before the comparison.
+    count: u32,
+    /// A time of [`clock::monotonic_coarse`].
+    until: u64,
+}
+
+impl Watch {
+    /// To be called before the comparison. None if the namespace has no count.
+    pub(super) fn begin(namespace: &Namespace) -> Option<Watch> {
+        let changes = namespace.changes()?;
+        let (count, until) = (changes.count()?, clock::monotonic_coarse() + BELIEVED);
+        Some(Watch {
+            changes,
+            count,
+            until,
+        })
+    }
+
+    fn holds(&self, namespace: &Namespace) -> bool {
+        self.changes.count() == Some(self.count)
+            && clock::monotonic_coarse() < self.until
+            && self.changes.is_of(namespace)
+    }
 }
 
 /// A queue that a scan found.
@@ -65,9 +100,9 @@ pub(super) struct Counts {
 impl Scan {
     /// Scans the directory, or takes the kept scan of it.
     pub(super) fn of(files: &mut Files) -> Result<Scan, OpenError> {
-        let (stamp, user, now) = (files.stamp(), caller(), clock::monotonic_coarse());
+        let (stamp, caller, now) = (files.stamp(), Caller::now(), clock::monotonic_coarse());
         let kept = LAST.try_lock().ok().and_then(|mut last| last.take());
-        let kept = kept.filter(|scan| scan.stamp.is_same_file(&stamp) && scan.user == user);
+        let kept = kept.filter(|scan| scan.stamp.is_same_file(&stamp) && scan.caller == caller);
         let is_again = kept
             .as_ref()
             .is_some_and(|scan| now.saturating_sub(scan.used_at) < AGAIN);
@@ -81,10 +116,11 @@ impl Scan {
         Ok(Scan {
             stamp,
             is_settled,
-            user,
+            caller,
             used_at: now,
             is_again,
             queues,
+            watch: None,
         })
     }
 
@@ -93,10 +129,44 @@ impl Scan {
         namespace: &Namespace,
         use_it: impl FnOnce(&Scan) -> Option<T>,
     ) -> Option<T> {
-        let (stamp, user) = (namespace.msg_stamp()?, caller());
+        let stamp = namespace.msg_stamp()?;
+        Scan::last(|scan| scan.is_settled && scan.stamp == stamp, use_it)
+    }
+
+    /// As [`kept`](Self::kept), of a namespace whose directory and limits were compared a moment ago: no system call but geteuid(2).
+    pub(super) fn watched<T>(
+        namespace: &Namespace,
+        use_it: impl FnOnce(&Scan, &Limits) -> Option<T>,
+    ) -> Option<T> {
+        let holds = |(watch, _): &(Watch, Limits)| watch.holds(namespace);
+        Scan::last(
+            |scan| scan.watch.as_ref().is_some_and(holds),
+            |scan| {
+                scan.watch
+                    .as_ref()
+                    .and_then(|(_, limits)| use_it(scan, limits))
+            },
+        )
+    }
+
+    /// Lets [`watched`](Self::watched) use the kept scan and the limits, which were compared after `watch` began.
+    pub(super) fn watch(watch: Watch, limits: Limits) {
+        if let Ok(mut last) = LAST.try_lock()
+            && let Some(scan) = last.as_mut()
+            && scan.is_settled
+            && watch.changes.is_of_directory(&scan.stamp)
+        {
+            scan.watch = Some((watch, limits));
+        }
+    }
+
+    fn last<T>(
+        is_up_to_date: impl FnOnce(&Scan) -> bool,
+        use_it: impl FnOnce(&Scan) -> Option<T>,
+    ) -> Option<T> {
         let mut last = LAST.try_lock().ok()?;
         let scan = last.as_mut()?;
-        if !scan.is_settled || scan.stamp != stamp || scan.user != user {
+        if !is_up_to_date(scan) || scan.caller != Caller::now() {
             return None;
         }
         let used = use_it(scan)?;
@@ -116,13 +186,14 @@ impl Scan {
         self.queues.last().map_or(0, |known| known.link.index)
     }
 
-    /// Returns the counts of the queues, by index, from mapped headers alone. None if a queue has none, or has been removed since.
-    pub(super) fn mapped_counts(&self) -> Option<Vec<Counts>> {
-        let is_new = |pair: &[Known]| pair[0].link.id != pair[1].link.id;
-        if !self.queues.windows(2).all(is_new) {
-            return None;
-        }
-        self.queues.iter().map(Known::mapped_counts).collect()
+    /// Adds up the counts of the queues from mapped headers alone. None if a queue has none, or has been removed since, or has two key symlinks.
+    pub(super) fn sum_mapped<T>(&self, nothing: T, add: impl Fn(T, &Counts) -> T) -> Option<T> {
+        let mut last = None;
+        self.queues.iter().try_fold(nothing, |sum, known| {
+            let is_new = last.replace(known.link.id) != Some(known.link.id);
+            let counts = known.mapped_counts().filter(|_| is_new)?;
+            Some(add(sum, &counts))
+        })
     }
 
     fn map_headers(&mut self, files: &mut Files) -> Result<(), OpenError> {

@@ -136,10 +136,11 @@ impl InUse {
     }
 }
 
-/// Returns all files below a directory, except directories and the lives of processes, which keep them for all their work there.
+/// Returns all files below a directory, except directories, the lives of processes, which keep them for all their work there, and the
+/// count of changes, which stays.
 pub fn entries(place: &Path) -> Vec<String> {
     let mut names = everything(place);
-    names.retain(|name| !is_life(name));
+    names.retain(|name| !is_life(name) && name != ".changes");
     names
 }
 

@@ -4,6 +4,7 @@ use rustix::fs::{self, AtFlags, FileType, Uid};
 use rustix::io::Errno;
 
 use super::files::Files;
+use crate::namespace::changes;
 use crate::namespace::file_error::FileError;
 use crate::namespace::publish::creation_error;
 use umsg_shm::sys::rights::unlink_of;
@@ -45,7 +46,9 @@ impl Files {
     pub(crate) fn put_key_symlink(&self, name: &str, id: i32) -> Result<(), FileError> {
         let (at, path) = self.directory().locate(name);
         fs::symlinkat(id.to_string(), at, &path)
-            .map_err(|e| creation_error("symlink", self.directory(), e))
+            .map_err(|e| creation_error("symlink", self.directory(), e))?;
+        changes::note(self.directory());
+        Ok(())
     }
 
     /// Gives a key symlink to a user, if the caller has the permission: the queue's file and its key symlink have one owner.
@@ -73,7 +76,9 @@ impl Files {
         let (at, path) = self.directory().locate(name);
         match fs::statat(at, &path, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink => {
-                unlink_of(owner, || fs::unlinkat(at, &path, AtFlags::empty())).is_ok()
+                let removed = unlink_of(owner, || fs::unlinkat(at, &path, AtFlags::empty()));
+                changes::note(self.directory());
+                removed.is_ok()
             }
             other => other.err() == Some(Errno::NOENT),
         }

@@ -1,0 +1,270 @@
+//! The count of changes of a namespace's System V queues and of its limits, in a page that processes map.
+//!
+//! A process that keeps what it has read of a namespace ([`crate::sysv`], `scan.rs`) compares the directory and the record by lstat(2)
+//! before it uses that again, which takes ten times as long as the kernel's IPC_INFO. The count tells by a load that there was no change:
+//!
+//! | a process that changes a queue's name or the limits | a process that uses what it has kept |
+//! |---|---|
+//! | the change, by a system call | load the count (Acquire) |
+//! | add one to the count (Release) | the same as at the last comparison, not long ago? then use it |
+//! | return to the caller | otherwise compare by lstat(2), and keep the count that was loaded before |
+//!
+//! A reader that sees the new count sees the change. A process that dies between the two steps, and a change by other means (rm, or a file
+//! that is replaced), leave the count as it is. So a count is believed for [`BELIEVED`] only.
+//!
+//! The file `.changes` has a page; its first word is the count, which may overflow. It belongs to the owner of the directory, who alone may
+//! open it, besides root. Where other users may make files in the namespace, there is no count: they could set it back.
+
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use rustix::fs::{self, FileType, Mode, OFlags};
+use rustix::io::{self, Errno};
+use umsg_shm::memory::View;
+use umsg_shm::sys::clock;
+
+use super::directory::Directory;
+use super::queues::SYSV;
+use super::staged::Staged;
+use super::{Namespace, Stamp, caller};
+
+pub(super) const NAME: &str = ".changes";
+
+/// Only the owner.
+const MODE: u32 = 0o600;
+
+const SIZE: usize = 4096;
+
+/// In nanoseconds of CLOCK_MONOTONIC_COARSE, which advances in steps of 1 to 10 ms.
+pub(crate) const BELIEVED: u64 = 10_000_000;
+
+/// A process that has found no count looks for it again after this time, in nanoseconds.
+const AGAIN: u64 = 1_000_000_000;
+
+/// The count that was used last; None while there is none.
+static LAST: Mutex<Option<Arc<Changes>>> = Mutex::new(None);
+
+/// The time before which a reader does not look for a count.
+static NOT_BEFORE: AtomicU64 = AtomicU64::new(0);
+
+/// The count of a namespace.
+#[derive(Debug)]
+pub(crate) struct Changes {
+    namespace: PathBuf,
+    /// The device and the inode of the directory of System V queues.
+    queues: (u64, u64),
+    view: View,
+}
+
+impl Changes {
+    /// Returns the count; None if its file was truncated.
+    pub(crate) fn count(&self) -> Option<u32> {
+        self.view.count()
+    }
+
+    /// Returns whether it is the count of this namespace.
+    pub(crate) fn is_of(&self, namespace: &Namespace) -> bool {
+        self.namespace == namespace.path()
+    }
+
+    /// Returns whether it counts the changes of this directory, in which other users may make no files.
+    pub(crate) fn is_of_directory(&self, queues: &Stamp) -> bool {
+        queues.identity() == self.queues && !queues.is_open_to_others()
+    }
+
+    fn of(queues: &Directory, make: bool) -> Option<Arc<Changes>> {
+        let namespace = queues.path().parent()?;
+        let file = match open(queues) {
+            None if make => {
+                create(namespace)?;
+                open(queues)?
+            }
+            found => found?,
+        };
+        let view = View::map(file.as_fd()).ok()?;
+        let changes = Arc::new(Changes {
+            namespace: namespace.to_owned(),
+            queues: queues.identity(),
+            view,
+        });
+        if let Ok(mut last) = LAST.try_lock() {
+            *last = Some(Arc::clone(&changes));
+        }
+        Some(changes)
+    }
+}
+
+fn last(is_right: impl FnOnce(&Changes) -> bool) -> Option<Arc<Changes>> {
+    let last = LAST.try_lock().ok()?;
+    last.clone()
+        .filter(|changes| is_right(changes) && changes.count().is_some())
+}
+
+/// Counts a change of the names of System V queues. The first one makes the file.
+pub(super) fn note(queues: &Directory) {
+    add_one(queues, true);
+}
+
+/// Counts a change of the limits of the namespace at a path, if there is a count.
+pub(super) fn note_limits(namespace: &Path) {
+    if let Ok(queues) = Directory::look(&namespace.join(SYSV)) {
+        add_one(&queues, false);
+    }
+}
+
+fn add_one(queues: &Directory, make: bool) {
+    if queues.open_to_others() {
+        return;
+    }
+    if caller() != queues.owner() {
+        let _ = add_from_outside(queues);
+        return;
+    }
+    let known = last(|changes| changes.queues == queues.identity());
+    if let Some(changes) = known.or_else(|| Changes::of(queues, make)) {
+        changes.view.add_one();
+    }
+}
+
+/// Adds one for root in another user's namespace. That user could truncate a file that root has mapped. If two processes do so at once, one
+/// may be lost, as with a process that dies.
+fn add_from_outside(queues: &Directory) -> Option<()> {
+    let file = open(queues)?;
+    let mut count = [0; size_of::<u32>()];
+    io::pread(&file, &mut count, 0).ok()?;
+    let next = u32::from_ne_bytes(count).wrapping_add(1);
+    io::pwrite(&file, &next.to_ne_bytes(), 0).ok()?;
+    Some(())
+}
+
+impl Namespace {
+    /// Returns the count of changes; None if the namespace has none.
+    pub(crate) fn changes(&self) -> Option<Arc<Changes>> {
+        if let Some(changes) = last(|changes| changes.is_of(self)) {
+            return Some(changes);
+        }
+        let now = clock::monotonic_coarse();
+        // Relaxed: two threads may look at the same time.
+        if now < NOT_BEFORE.load(Ordering::Relaxed) {
+            return None;
+        }
+        NOT_BEFORE.store(now + AGAIN, Ordering::Relaxed);
+        let is_private = |path: &Path| {
+            Directory::look(path)
+                .ok()
+                .filter(|directory| !directory.open_to_others())
+        };
+        is_private(self.path())?;
+        let queues = is_private(&self.path().join(SYSV))?;
+        (queues.owner() == caller())
+            .then(|| Changes::of(&queues, false))
+            .flatten()
+    }
+}
+
+/// Opens the file of the count beside a directory of System V queues, if the owner of the directory made it.
+fn open(queues: &Directory) -> Option<OwnedFd> {
+    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let path = queues.path().parent()?.join(NAME);
+    let file = fs::open(path, flags, Mode::empty()).ok()?;
+    let stat = fs::fstat(&file).ok()?;
+    let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+    let is_private = stat.st_mode & 0o077 == 0 && stat.st_uid == queues.owner();
+    let is_whole = stat.st_size >= SIZE as i64 && stat.st_nlink == 1;
+    (is_file && is_private && is_whole).then_some(file)
+}
+
+/// Makes the file, unless there is one.
+fn create(namespace: &Path) -> Option<()> {
+    let mut directory = Directory::open(namespace).ok()?;
+    if directory.open_to_others() || directory.owner() != caller() {
+        return None;
+    }
+    let staged = Staged::create(&mut directory, "", MODE).ok()?;
+    // Written, so that its memory is real: a store to a page that the system can't provide raises SIGBUS.
+    if io::write(staged.file(), &[0; SIZE]) != Ok(SIZE) {
+        staged.discard(&directory);
+        return None;
+    }
+    match staged.link(&directory, OsStr::new(NAME)) {
+        Ok(_) | Err(Errno::EXIST) => Some(()),
+        Err(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Limits;
+    use crate::namespace::testing::{STRANGER, TestDir, chown, mode};
+
+    fn count(dir: &TestDir) -> u32 {
+        let bytes = std::fs::read(dir.path().join(NAME)).unwrap();
+        assert_eq!(bytes.len(), SIZE);
+        u32::from_ne_bytes(bytes[..4].try_into().unwrap())
+    }
+
+    #[test]
+    fn each_name_that_is_made_or_removed_is_counted_and_each_change_of_the_limits() {
+        let dir = TestDir::new();
+        let namespace = dir.namespace();
+        let files = namespace.msg_files().unwrap();
+        files.put_key_symlink("p-7", 7).unwrap();
+        assert_eq!(count(&dir), 1);
+        assert_eq!(mode(&dir.path().join(NAME)), MODE);
+        assert!(files.take_key_symlink("p-7", caller()));
+        assert_eq!(count(&dir), 2);
+        assert!(
+            files.put_key_symlink("p-8", 8).is_ok() && files.put_key_symlink("p-8", 8).is_err()
+        );
+        assert_eq!(count(&dir), 3, "only a change counts");
+        namespace.set_limits(&Limits::default()).unwrap();
+        assert_eq!(count(&dir), 4);
+    }
+
+    #[test]
+    fn a_count_that_another_user_could_write_or_that_is_cut_off_or_has_a_second_name_is_none() {
+        let dir = TestDir::new();
+        let path = dir.path().join(NAME);
+        dir.namespace();
+        let queues = Directory::look(&dir.path().join(SYSV)).unwrap();
+        std::fs::write(&path, [0; SIZE]).unwrap();
+        assert!(open(&queues).is_none(), "readable by others");
+        fs::chmod(&path, Mode::from_raw_mode(MODE)).unwrap();
+        assert!(open(&queues).is_some());
+        std::fs::hard_link(&path, dir.path().join("second")).unwrap();
+        assert!(open(&queues).is_none(), "two names");
+        std::fs::remove_file(dir.path().join("second")).unwrap();
+        std::fs::write(&path, [0; 100]).unwrap();
+        assert!(open(&queues).is_none(), "too short");
+    }
+
+    #[test]
+    fn root_counts_changes_in_the_namespace_of_a_user_and_maps_nothing() {
+        umsg_testkit::needs_root!();
+        let dir = TestDir::new();
+        let namespace = dir.namespace();
+        for path in ["", SYSV] {
+            chown(&dir.path().join(path), STRANGER);
+        }
+        let path = dir.path().join(NAME);
+        std::fs::write(&path, [0; SIZE]).unwrap();
+        fs::chmod(&path, Mode::from_raw_mode(MODE)).unwrap();
+        chown(&path, STRANGER);
+        note(&Directory::look(&dir.path().join(SYSV)).unwrap());
+        assert_eq!(count(&dir), 1);
+        assert!(namespace.changes().is_none());
+    }
+
+    #[test]
+    fn a_namespace_of_all_users_has_no_count() {
+        let dir = TestDir::shared();
+        let namespace = dir.namespace();
+        let files = namespace.msg_files().unwrap();
+        files.put_key_symlink("p-7", 7).unwrap();
+        assert!(!dir.path().join(NAME).exists() && namespace.changes().is_none());
+    }
+}
