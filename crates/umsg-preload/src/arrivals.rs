@@ -37,26 +37,30 @@ thread_local! {
 /// Looks at a descriptor, if the program may have inherited it and no call has asked for it before.
 #[inline(always)]
 pub(crate) fn look_once(number: c_int) {
-    // Acquire: the entries of the inherited queues are there.
-    if !COMPLETE.load(Ordering::Acquire) {
+    // Acquire: the entries of the inherited queues are there. Relaxed: the bit is the whole message.
+    if !COMPLETE.load(Ordering::Acquire)
+        && !seen(number).is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
+    {
         look(number);
     }
 }
 
+/// The place of a number's bit, if it has one.
+#[inline(always)]
+fn seen(number: c_int) -> Option<(&'static AtomicU64, u64)> {
+    // A negative number becomes one without a bit.
+    let place = number as u32 as usize;
+    SEEN.get(place / 64).map(|word| (word, 1 << (place % 64)))
+}
+
 #[cold]
 fn look(number: c_int) {
-    let Ok(place) = usize::try_from(number) else {
-        return;
-    };
-    let seen = SEEN.get(place / 64).map(|word| (word, 1 << (place % 64)));
-    // Relaxed, here and below: the bit is the whole message.
-    let is_seen = seen.is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0);
     // Before the constructor, malloc may be starting. The number of a vfork child may be another file's in the parent.
-    if is_seen || LOOKING.get() || !start::is_done() || !process::owns_table() {
+    if number < 0 || LOOKING.get() || !start::is_done() || !process::owns_table() {
         return;
     }
     let status = fd::borrow(number).and_then(|descriptor| rustix::fs::fstat(descriptor).ok());
-    match seen {
+    match seen(number) {
         Some((word, bit)) if !status.is_some_and(|status| may_be_queue(&status)) => {
             word.fetch_or(bit, Ordering::Relaxed);
         }
