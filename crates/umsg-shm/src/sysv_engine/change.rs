@@ -5,8 +5,11 @@ use super::{Engine, Refused, Why};
 use crate::crash::crash_point;
 use crate::doorbell::Watched;
 use crate::fault::Fault;
+use crate::lock::SLICE;
 use crate::lock::deferred_wakes::DeferredWakes;
 use crate::lock::tokens::ReceiverHeld;
+#[cfg(not(loom))]
+use crate::sync::{Ordering, fence};
 use crate::sys::clock::{self, Deadline, SECOND};
 use crate::sys::thread::Thread;
 use crate::waiters::{self, List, State};
@@ -55,13 +58,15 @@ impl Engine {
 
     /// Removes the queue and ends all waits. `may` runs under the lock and may refuse.
     ///
-    /// Fails with [`Why::Removed`] if the queue was removed before.
+    /// Fails with [`Why::Removed`] if the queue was removed before, and with [`Fault::Busy`] after a slice if the lock's owner does not
+    /// release it. Waiters learn of the removal only after it, so the call does not wait the second of a call that must not block.
     pub fn remove<E>(
         &self,
         me: &Thread,
         may: impl FnOnce(&Fixed) -> Result<(), E>,
     ) -> Result<Result<(), E>, Refused> {
-        self.with_lock(me, Deadline::Passed, |receiving, wakes| {
+        let patience = Deadline::Never.or_slice(SLICE);
+        self.with_lock(me, patience, |receiving, wakes| {
             let result = may(self.fixed());
             if result.is_ok() {
                 self.foretell_removal(receiving);
@@ -76,8 +81,8 @@ impl Engine {
     /// Removes the queue as [`remove`](Self::remove) does, but without the lock: for a lock that its owner does not release,
     /// and for a corrupted queue.
     ///
-    /// The removal is one store. Every later call finds the queue removed, and every waiter does after its slice. Then the lock
-    /// is taken from its owner, so that threads that wait for the lock learn of the removal, too.
+    /// The removal is one store. Every later call finds the queue removed. Then the lock is taken from its owner, so that threads
+    /// that wait for the lock learn of the removal, too. At last all sleeping waiters are woken, and find the queue removed.
     ///
     /// The owner may live and be in the middle of a call. That call ends as if it came before the removal. No other process
     /// changes the same data: each new owner of the lock only finds the queue removed
@@ -97,6 +102,11 @@ impl Engine {
             self.show_removal();
             // The compare-and-swap releases: the next owner of the lock finds the queue removed.
             self.fixed().control.lock.break_up();
+            // ASLEEP: pairs with the fence in `sleep`. Either this thread sees that a waiter sleeps, or the waiter sees the removal.
+            fence(Ordering::SeqCst);
+            let mut wakes = DeferredWakes::default();
+            wakes.add_everybody(self.waiters().usable());
+            self.wake(&wakes);
         }
         Ok(result)
     }

@@ -6,10 +6,12 @@ use crate::fault::Fault;
 use crate::leases::Leases;
 use crate::lock::{LENT, OWNER_DIED, WAITERS};
 use crate::repair::salvage::Salvage as _;
-use crate::sync::Ordering;
+use crate::sync::{AtomicU32, Ordering};
 use crate::sys::clock::Deadline;
+use crate::sys::futex::{self, Slept};
 use crate::sys::thread;
 use crate::sysv_engine::order::{TypeIndexStore, Want};
+use crate::sysv_engine::segment::Choice;
 use crate::waiters::List;
 use std::time::Duration;
 
@@ -109,6 +111,41 @@ fn a_removal_without_the_lock_ends_all_waiting_also_for_the_lock() {
     });
     let again = engine.remove_unlocked(|_| Ok::<(), ()>(()));
     assert_eq!(again, Err(Refused::Own(Why::Removed)));
+}
+
+/// The sleeper waits for its word without slices, so that only the remover wakes it.
+#[test]
+fn a_removal_without_the_lock_wakes_the_waiters_that_sleep() {
+    let engine = engine(1000);
+    let claimed = engine.with_lock(thread::current(), Deadline::Never, |receiving, _| {
+        let (want, longest) = (Want::Any, 8);
+        let choice = Choice::Message { want, longest };
+        let waiter = engine.claim_record(receiving, &now(), choice)?;
+        Ok(waiter.expect("a free record"))
+    });
+    let waiter = claimed.unwrap();
+    waiter.record.fall_asleep();
+    let word = &waiter.node().word;
+    let value = word.load(Ordering::Relaxed);
+    let sleeper = AtomicU32::new(0);
+    std::thread::scope(|scope| {
+        let sleeping = scope.spawn(|| {
+            sleeper.store(thread::current().tid(), Ordering::Relaxed);
+            futex::wait(word, value, Deadline::after(Duration::from_secs(20)))
+        });
+        while !is_asleep(sleeper.load(Ordering::Relaxed)) {
+            std::thread::yield_now();
+        }
+        let removed = engine.remove_unlocked(|_| Ok::<(), ()>(()));
+        assert_eq!(removed, Ok(Ok(())));
+        assert_eq!(sleeping.join().unwrap(), Slept::Awake);
+    });
+}
+
+fn is_asleep(tid: u32) -> bool {
+    let call = std::fs::read_to_string(format!("/proc/self/task/{tid}/syscall"));
+    let number = [libc::SYS_futex, libc::SYS_futex_waitv].map(|number| format!("{number} "));
+    call.is_ok_and(|call| number.iter().any(|number| call.starts_with(number)))
 }
 
 #[test]

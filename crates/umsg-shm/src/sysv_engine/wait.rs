@@ -249,9 +249,9 @@ impl Engine {
             &self.fixed().leases.due,
             || {
                 me.record.fall_asleep();
-                // ASLEEP: pairs with the fence in `wake`.
+                // ASLEEP: pairs with the fences in `wake` and `remove_unlocked`.
                 fence(Ordering::SeqCst);
-                false
+                self.is_removed()
             },
             // `is_removed` does not need the lock, which may never be released.
             || {

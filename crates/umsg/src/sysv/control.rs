@@ -229,8 +229,8 @@ impl Queue {
     /// removed before.
     ///
     /// # Blocking
-    /// While another process holds the queue's lock, for a second at most. Then the queue is removed without the lock. If the holder was
-    /// stopped, its call later ends as if it came before the removal, and keeps the queue's memory until then.
+    /// While another process holds the queue's lock, for a tenth of a second at most. Then the queue is removed without the lock. If the
+    /// holder was stopped, its call later ends as if it came before the removal, and keeps the queue's memory until then.
     ///
     /// # If the process dies
     /// The queue exists or is removed. Its names are removed by the next process of the file's owner, or of root, that needs them.
