@@ -2,6 +2,8 @@
 
 use crate::error::{LeaseError, QueueError};
 use std::fmt::{self, Debug, Formatter};
+use std::ops::Deref;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 use umsg_shm::fault::Fault;
@@ -36,14 +38,33 @@ pub trait Leasable {
     fn sent(sent_at: u64) -> SystemTime;
 }
 
+/// The way in which a lease or a reservation keeps its queue open.
+#[derive(Debug)]
+pub(crate) enum Holder<'q, Q> {
+    Borrowed(&'q Q),
+    Shared(Arc<Q>),
+}
+
+impl<Q> Deref for Holder<'_, Q> {
+    type Target = Q;
+
+    fn deref(&self) -> &Q {
+        match self {
+            Holder::Borrowed(queue) => queue,
+            Holder::Shared(queue) => queue,
+        }
+    }
+}
+
 /// A message that was received in place. The message is not copied, and is not lost if its receiver dies. For the aliases of the two kinds
 /// of queues, see [`posix::Lease`](crate::posix::Lease) and [`sysv::Lease`](crate::sysv::Lease).
 ///
 /// A lease belongs to a process. Any thread of the process may end it, in any order with other leases. The lease borrows the
-/// queue. A thread that outlives the borrow needs the queue in an `Arc`, or a scope ([`std::thread::scope`]).
+/// queue, or shares the ownership of a queue in an [`Arc`]. The second kind, `Lease<'static>`, can be kept in a struct and moved to a
+/// thread that outlives the caller.
 #[must_use = "a lease that is dropped returns its message to the queue"]
 pub struct Lease<'q, Q: Leasable> {
-    queue: &'q Q,
+    queue: Holder<'q, Q>,
     pub(crate) handle: LeaseHandle<Q::Key>,
     place: InPlace,
     /// True if the message is still to be acknowledged or returned.
@@ -61,7 +82,7 @@ impl<Q: Leasable> Debug for Lease<'_, Q> {
 }
 
 impl<'q, Q: Leasable> Lease<'q, Q> {
-    pub(crate) fn of(queue: &'q Q, handle: LeaseHandle<Q::Key>) -> Result<Self, Fault> {
+    pub(crate) fn of(queue: Holder<'q, Q>, handle: LeaseHandle<Q::Key>) -> Result<Self, Fault> {
         match queue.place(&handle) {
             Ok(start) => Ok(Lease {
                 queue,

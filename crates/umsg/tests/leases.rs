@@ -2,13 +2,14 @@
 
 mod support;
 
+use std::sync::Arc;
 use std::time::Duration;
 use support::child::{Child, Exit};
 use support::place::Place;
 use support::wait_until;
 use umsg::Limits;
 use umsg::QueueError;
-use umsg::posix::{LeaseError, Queue, ReceiveError, SendError, Waiting};
+use umsg::posix::{Lease, LeaseError, Queue, ReceiveError, Reservation, SendError, Until, Waiting};
 
 const STUCK: Duration = Duration::from_secs(10);
 /// The number of lease records that fit into their page of a new queue.
@@ -45,6 +46,42 @@ fn a_lease_counts_until_it_is_acknowledged_and_comes_back_if_it_is_not() {
     assert_eq!(queue.receive_vec().unwrap().data, b"yes");
     assert_eq!(counts(&queue), (0, 0, 0));
     assert_eq!(queue.try_receive_lease().unwrap_err(), ReceiveError::Empty);
+}
+
+#[test]
+fn a_lease_and_a_reservation_that_own_their_queue_outlive_its_handles() {
+    struct Work {
+        job: Lease<'static>,
+        answer: Reservation<'static>,
+    }
+    let (place, queue) = Place::new().with_queue("/q", 3, 100);
+    queue.try_send(b"job", 1).unwrap();
+    let queue = Arc::new(queue);
+    assert_eq!(
+        queue.reserve_owned(101, Until::Now).unwrap_err(),
+        SendError::TooLong { len: 101, max: 100 }
+    );
+    let work = Work {
+        job: queue.receive_lease_owned(Until::Now).unwrap(),
+        answer: queue.reserve_owned(6, Until::Now).unwrap(),
+    };
+    assert_eq!(
+        queue.receive_lease_owned(Until::Now).unwrap_err(),
+        ReceiveError::Empty
+    );
+    drop(queue);
+    let worker = std::thread::spawn(move || {
+        let Work { job, mut answer } = work;
+        answer.write_at(0, b"answer");
+        answer.commit(0).unwrap();
+        // The job goes back with the last handle of the queue.
+        drop(job);
+    });
+    worker.join().unwrap();
+    let queue = place.open("/q");
+    assert_eq!(counts(&queue), (2, 0, 0));
+    let job = queue.try_receive_lease().unwrap();
+    assert_eq!((job.to_vec(), job.deliveries()), (b"job".to_vec(), 2));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Inspection of a queue: messages, types and counts, without a change.
 
 use super::receive::Taken;
+use super::segment::Contents;
 use super::wait::Call;
 use super::{Engine, Refused, Why};
 use crate::fault::Fault;
@@ -126,6 +127,11 @@ impl Engine {
             Ok(())
         })?;
         Ok(types)
+    }
+
+    /// Returns the contents in numbers without the lock: each number is right by itself, and all together only in an idle queue.
+    pub fn glance(&self) -> Contents {
+        self.fixed().control.contents()
     }
 
     /// Returns the counts of one instant.

@@ -91,7 +91,8 @@ impl OpenOptions {
         }
         let stat = rustix::fs::fstat(new.file()).map_err(|e| OpenError::from_errno("fstat", e))?;
         crash_point!(CREATE_UNNAMED);
-        let queue = Queue::new(segment, Some(namespace), self.access, &stat);
+        let place = (Some(namespace), Some(name.with_slash()));
+        let queue = Queue::new(segment, place, self.access, &stat);
         Ok(Unnamed {
             new,
             label,

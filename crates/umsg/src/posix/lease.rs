@@ -2,8 +2,9 @@
 
 use super::queue::Queue;
 use crate::error::{Fault, ReceiveError};
-use crate::lease::Leasable;
-use crate::until::realtime;
+use crate::lease::{Holder, Leasable};
+use crate::until::{Until, realtime};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use umsg_shm::posix_engine::{LeaseHandle, NoSlot, Refused};
 use umsg_shm::sys::clock::{self, Deadline};
@@ -124,7 +125,48 @@ impl Queue {
         self.lease_by(realtime(deadline))
     }
 
+    /// Receives a message as [`receive_lease`](Self::receive_lease) does, in a lease that keeps the queue open. Waits as long as
+    /// `until` says. The lease can be kept in a struct, sent to another thread, and outlive the caller's handle.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// use std::sync::Arc;
+    /// use umsg::posix::Until;
+    ///
+    /// let queue = Arc::new(queue);
+    /// queue.send(b"job", 0)?;
+    /// let job = queue.receive_lease_owned(Until::Forever)?;
+    /// drop(queue);
+    /// let worker = std::thread::spawn(move || job.acknowledge());
+    /// worker.join().unwrap()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ReceiveError::Empty`] for [`Until::Now`], [`ReceiveError::TimedOut`] for a time limit, and the errors of
+    /// [`receive_lease`](Self::receive_lease).
+    ///
+    /// # If the process dies
+    /// As for [`receive_lease`](Self::receive_lease): the lease belongs to the process, in whatever thread it is. If only the thread ends,
+    /// the lease stays open until it is dropped; a lease that is leaked keeps its message until the process ends.
+    pub fn receive_lease_owned(
+        self: &Arc<Self>,
+        until: Until,
+    ) -> Result<Lease<'static>, ReceiveError> {
+        self.lease_in(Holder::Shared(Arc::clone(self)), until.deadline())
+    }
+
     fn lease_by(&self, deadline: Deadline) -> Result<Lease<'_>, ReceiveError> {
+        self.lease_in(Holder::Borrowed(self), deadline)
+    }
+
+    fn lease_in<'q>(
+        &self,
+        holder: Holder<'q, Queue>,
+        deadline: Deadline,
+    ) -> Result<Lease<'q>, ReceiveError> {
         if !self.access.read {
             return Err(ReceiveError::NotReadable);
         }
@@ -134,7 +176,7 @@ impl Queue {
             _ => self.engine.lease(me, deadline),
         };
         let lease = leased
-            .and_then(|handle| Ok(Lease::of(self, handle)?))
+            .and_then(|handle| Ok(Lease::of(holder, handle)?))
             .map_err(|refused| self.receive_error(refused));
         // The chore runs after the lease has recorded its owner: moving messages takes time and can fail.
         self.engine.do_chore();

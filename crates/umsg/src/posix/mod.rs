@@ -42,6 +42,7 @@ mod options;
 mod peek;
 mod pollable;
 mod queue;
+mod receive_vec;
 mod reservation;
 #[doc(hidden)]
 #[allow(unsafe_code, reason = "C's structures, and threads with attributes")]
@@ -67,7 +68,8 @@ pub use options::OpenOptions;
 pub use peek::Peeked;
 #[doc(hidden)]
 pub use queue::name_of_file;
-pub use queue::{Message, Queue, Received};
+pub use queue::{Queue, Received};
+pub use receive_vec::Message;
 pub use reservation::Reservation;
 pub use snapshot::{
     RestoreError, SavedMessage, Snapshot, SnapshotError, SnapshotInfo, SnapshotPart,

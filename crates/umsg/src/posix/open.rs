@@ -156,7 +156,7 @@ impl OpenOptions {
             // An inspection needs no liveness file.
             false => segment.count_in(namespace.host()),
         }
-        self.open_attached(namespace, segment, &stat, last_close)
+        self.open_attached((namespace, name), segment, &stat, last_close)
     }
 
     /// Opens a queue to send to it, if its file belongs to `owner`. Returns `None` for a file of another user; the caller has
@@ -168,7 +168,8 @@ impl OpenOptions {
     ) -> Result<Option<Queue>, OpenError> {
         let mut options = OpenOptions::new();
         options.write(true).counted(false);
-        let (last_close, file) = options.find(namespace, &QueueName::parse(name)?)?;
+        let name = QueueName::parse(name)?;
+        let (last_close, file) = options.find(namespace, &name)?;
         let stat = rustix::fs::fstat(&file).map_err(|e| OpenError::from_errno("fstat", e))?;
         if stat.st_uid != owner {
             return Ok(None);
@@ -176,13 +177,13 @@ impl OpenOptions {
         let mut segment = segment::attach(file.as_fd())?;
         segment.join(namespace.host())?;
         options
-            .open_attached(namespace, segment, &stat, last_close)
+            .open_attached((namespace, &name), segment, &stat, last_close)
             .map(Some)
     }
 
     pub(super) fn open_attached(
         &self,
-        namespace: &Namespace,
+        (namespace, name): (&Namespace, &QueueName),
         mut segment: Segment,
         stat: &Stat,
         last_close: Option<LastClose>,
@@ -195,7 +196,8 @@ impl OpenOptions {
         if let Some(last_close) = last_close {
             segment.set_last_close(Box::new(last_close));
         }
-        Ok(Queue::new(segment, Some(namespace), self.access, stat))
+        let place = (Some(namespace), Some(name.with_slash()));
+        Ok(Queue::new(segment, place, self.access, stat))
     }
 
     /// Finds the file of an existing queue. If the queue is removed on the last close, this opening of the file holds the queue;

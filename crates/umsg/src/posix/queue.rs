@@ -12,6 +12,7 @@ use crate::namespace::{Hold, Namespace, QueueName, hold, whereabouts};
 use crate::until::realtime;
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 use std::ffi::{OsStr, OsString};
+use std::fmt::{self, Debug, Formatter};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -29,17 +30,35 @@ use umsg_shm::waiters::pacing::Waiting;
 ///
 /// # Threads
 /// A queue is `Send` and `Sync`. So are its leases and reservations: they belong to the process, and any of its threads may end them. They
-/// borrow the queue. A thread that takes a lease or a reservation along needs a scope ([`std::thread::scope`]), or a queue that lives as
-/// long as the program. A forked child may use the queue, but none of its parent's leases.
-#[derive(Debug)]
+/// borrow the queue. A thread that takes a lease or a reservation along needs a scope ([`std::thread::scope`]), or a lease that owns a share
+/// of the queue ([`receive_lease_owned`](Self::receive_lease_owned), [`reserve_owned`](Self::reserve_owned)). A forked child may use the
+/// queue, but none of its parent's leases.
 pub struct Queue {
     pub(crate) engine: Engine,
+    /// The name when the queue was opened, with its slash; `None` if the queue had no name any more.
+    name: Option<OsString>,
     /// The namespace of the queue's file, if it is known.
     pub(super) namespace: Option<Namespace>,
     pub(super) access: Access,
     /// The file's device and inode number, owner and group.
     identity: (u64, u64),
     pub(super) owner: (u32, u32),
+}
+
+/// Shows the queue's name when it was opened, its attributes and its present contents in numbers.
+impl Debug for Queue {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let now = status::attributes(&self.engine);
+        f.debug_struct("Queue")
+            .field("name", &self.name)
+            .field("max_messages", &now.max_messages)
+            .field("message_size", &now.message_size)
+            .field("messages", &now.messages)
+            .field("bytes", &now.bytes)
+            .field("reserved", &now.reserved)
+            .field("leased", &now.leased)
+            .finish_non_exhaustive()
+    }
 }
 
 /// A received message. Its bytes are in the caller's buffer.
@@ -51,20 +70,11 @@ pub struct Received {
     pub priority: u32,
 }
 
-/// A received message.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Message {
-    /// Its bytes.
-    pub data: Vec<u8>,
-    /// Priority, 0 to 32,767.
-    pub priority: u32,
-}
-
 impl Queue {
-    /// Makes a handle. `namespace` is the namespace of the queue's file, if it is known.
+    /// Makes a handle. `namespace` and `name` are those of the queue's file, if they are known.
     pub(super) fn new(
         mut segment: Segment,
-        namespace: Option<&Namespace>,
+        (namespace, name): (Option<&Namespace>, Option<OsString>),
         access: Access,
         stat: &Stat,
     ) -> Queue {
@@ -75,6 +85,7 @@ impl Queue {
         engine.set_identity(identity, crate::notification::raise_own);
         Queue {
             engine,
+            name,
             namespace: namespace.cloned(),
             access,
             identity,
@@ -157,7 +168,7 @@ impl Queue {
         };
         let stat = rustix::fs::fstat(descriptor).map_err(|e| OpenError::from_errno("fstat", e))?;
         let found = found(descriptor);
-        let goes = matches!(found, Some((_, Some(_))));
+        let goes = found.as_ref().is_some_and(|found| found.goes);
         let is_enough = access.read && access.write;
         // Declared before the file, because the file is dropped first.
         let mut last_close = None;
@@ -170,20 +181,22 @@ impl Queue {
                 file => Some(file?),
             },
         };
-        if let (Some((namespace, Some(name))), Some(file)) = (&found, &file)
+        if let (Some(found), Some(file)) = (&found, &file)
+            && found.goes
             && hold(file.as_fd()) == Ok(Hold::Held)
         {
-            last_close = Some(LastClose::new(namespace, name));
+            last_close = Some(LastClose::new(&found.namespace, &found.name));
         }
         let mut segment = segment::attach(file.as_ref().map_or(descriptor, AsFd::as_fd))?;
         if let Some(last_close) = last_close {
             segment.set_last_close(Box::new(last_close));
         }
-        let namespace = found.map(|(namespace, _)| namespace);
-        if let Some(namespace) = &namespace {
-            segment.join(namespace.host())?;
+        if let Some(found) = &found {
+            segment.join(found.namespace.host())?;
         }
-        Ok(Queue::new(segment, namespace.as_ref(), access, &stat))
+        let namespace = found.as_ref().map(|found| &found.namespace);
+        let name = found.as_ref().map(|found| found.name.with_slash());
+        Ok(Queue::new(segment, (namespace, name), access, &stat))
     }
 
     /// Sends a message. Source: mq_send(3).
@@ -474,30 +487,6 @@ impl Queue {
         self.receive_by(buffer, realtime(deadline), true)
     }
 
-    /// Receives a message into a new vector; otherwise behaves as [`receive`](Self::receive).
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
-    /// # let namespace = umsg::Namespace::at(dir.path())?;
-    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
-    /// queue.send(b"job", 3)?;
-    /// let message = queue.receive_vec()?;
-    /// assert_eq!((message.data, message.priority), (b"job".to_vec(), 3));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// The errors of [`receive`](Self::receive).
-    pub fn receive_vec(&self) -> Result<Message, ReceiveError> {
-        let mut data = vec![0; self.engine.segment().layout().message_size];
-        let received = self.receive(&mut data)?;
-        data.truncate(received.len);
-        Ok(Message {
-            data,
-            priority: received.priority,
-        })
-    }
-
     /// Raises, at the end of a receive, the signal of a notification that fired before the message was received.
     #[inline(always)]
     pub(super) fn raise_fired<T, E>(&self, me: &thread::Thread, received: &Result<T, E>) {
@@ -508,7 +497,7 @@ impl Queue {
     }
 
     #[inline(always)]
-    fn receive_by(
+    pub(super) fn receive_by(
         &self,
         buffer: &mut [u8],
         deadline: Deadline,
@@ -704,16 +693,23 @@ fn reopen(descriptor: BorrowedFd<'_>, stat: &Stat) -> Result<OwnedFd, OpenError>
     Ok(file)
 }
 
-/// Returns the namespace of a queue's file, and the queue's name if the queue is removed on the last close. `None` if the queue
-/// has no name any more, or the caller may not read its directory.
-fn found(descriptor: BorrowedFd<'_>) -> Option<(Namespace, Option<QueueName>)> {
+/// The place of a queue's file.
+struct Found {
+    namespace: Namespace,
+    name: QueueName,
+    /// The queue is removed on the last close.
+    goes: bool,
+}
+
+/// Returns the place of a queue's file. `None` if the queue has no name any more, or the caller may not read its directory.
+fn found(descriptor: BorrowedFd<'_>) -> Option<Found> {
     let path = std::fs::read_link(format!("/proc/self/fd/{}", descriptor.as_raw_fd())).ok()?;
     let found = whereabouts(&path)?;
-    let name = match found.goes {
-        true => Some(QueueName::parse(&slashed(found.name)).ok()?),
-        false => None,
-    };
-    Some((Namespace::existing(found.namespace).ok()?, name))
+    Some(Found {
+        namespace: Namespace::existing(found.namespace).ok()?,
+        name: QueueName::parse(&slashed(found.name)).ok()?,
+        goes: found.goes,
+    })
 }
 
 fn slashed(name: &OsStr) -> OsString {

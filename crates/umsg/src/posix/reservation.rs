@@ -2,7 +2,9 @@
 
 use super::queue::Queue;
 use crate::error::{Fault, SendError};
-use crate::until::realtime;
+use crate::lease::Holder;
+use crate::until::{Until, realtime};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use umsg_shm::leases::InPlace;
 use umsg_shm::leases::{Leases, State};
@@ -36,7 +38,7 @@ use umsg_shm::sys::thread;
 #[derive(Debug)]
 #[must_use = "a reservation that is dropped sends nothing"]
 pub struct Reservation<'q> {
-    queue: &'q Queue,
+    queue: Holder<'q, Queue>,
     handle: LeaseHandle,
     place: InPlace,
     /// True if the room must still be returned.
@@ -133,7 +135,50 @@ impl Queue {
         self.reserve_by(len, realtime(deadline))
     }
 
+    /// Reserves room as [`reserve`](Self::reserve) does, in a reservation that keeps the queue open. Waits as long as `until` says.
+    /// The reservation can be kept in a struct, sent to another thread, and outlive the caller's handle.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// use std::sync::Arc;
+    /// use umsg::posix::Until;
+    ///
+    /// let queue = Arc::new(queue);
+    /// let mut room = queue.reserve_owned(3, Until::Now)?;
+    /// let writer = std::thread::spawn(move || {
+    ///     room.write_at(0, b"job");
+    ///     room.commit(0)
+    /// });
+    /// writer.join().unwrap()?;
+    /// assert_eq!(queue.receive_vec()?.data, b"job");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`SendError::Full`] for [`Until::Now`], [`SendError::TimedOut`] for a time limit, and the errors of [`reserve`](Self::reserve).
+    ///
+    /// # If the process dies
+    /// As for [`reserve`](Self::reserve): the room belongs to the process, in whatever thread the reservation is.
+    pub fn reserve_owned(
+        self: &Arc<Self>,
+        len: usize,
+        until: Until,
+    ) -> Result<Reservation<'static>, SendError> {
+        self.reserve_in(Holder::Shared(Arc::clone(self)), len, until.deadline())
+    }
+
     fn reserve_by(&self, len: usize, deadline: Deadline) -> Result<Reservation<'_>, SendError> {
+        self.reserve_in(Holder::Borrowed(self), len, deadline)
+    }
+
+    fn reserve_in<'q>(
+        &self,
+        holder: Holder<'q, Queue>,
+        len: usize,
+        deadline: Deadline,
+    ) -> Result<Reservation<'q>, SendError> {
         self.check_to_send(len)?;
         let me = thread::current();
         let handle = match deadline {
@@ -143,7 +188,7 @@ impl Queue {
         .map_err(|refused| self.send_error(refused))?;
         match self.engine.place(&handle) {
             Ok(place) => Ok(Reservation {
-                queue: self,
+                queue: holder,
                 handle,
                 place: InPlace::new(place, len),
                 open: true,

@@ -300,6 +300,11 @@ impl Name {
         })
     }
 
+    /// Returns the name as programs give it, with its slash.
+    pub(super) fn with_slash(&self) -> OsString {
+        self.name.with_slash()
+    }
+
     /// Removes the name, unless another ring has it by now. A process that has the ring open keeps it. The removal needs no
     /// descriptor: otherwise a process without a free descriptor would block the name for as long as it lives.
     pub(super) fn remove(self) {

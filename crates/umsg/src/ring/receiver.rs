@@ -8,6 +8,7 @@ use super::sender::Sender;
 use super::shared::Shared;
 use crate::error::QueueError;
 use crate::until::Until;
+use std::fmt::{self, Debug, Formatter};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +24,6 @@ const TOGETHER: usize = 32;
 
 /// The receiving end of a ring, and the only one. Dropping it closes the ring, and senders then get an error. Only the process
 /// that made it can receive. A forked child may send; its receives fail with [`ReceiveError::NotOwner`] (EPERM).
-#[derive(Debug)]
 pub struct Ring {
     pub(super) shared: Arc<Shared>,
     /// Room for received messages, in rows of equal length.
@@ -38,6 +38,20 @@ pub struct Ring {
     refused: u64,
     /// Removes a named ring's files from its namespace.
     pub(super) name: Option<Name>,
+}
+
+/// Shows the ring's name and its present contents in numbers.
+impl Debug for Ring {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let now = self.status();
+        f.debug_struct("Ring")
+            .field("name", &self.name.as_ref().map(Name::with_slash))
+            .field("entries", &now.entries)
+            .field("overflow", &now.overflow)
+            .field("messages", &now.messages)
+            .field("closed", &now.closed)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Ring {
@@ -538,12 +552,6 @@ fn passed(shared: &Shared) -> u32 {
 
 /// Says which senders' messages are accepted.
 struct Filter(Box<dyn FnMut(Tag) -> bool + Send>);
-
-impl std::fmt::Debug for Filter {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Filter").finish_non_exhaustive()
-    }
-}
 
 fn lets_in(filter: &mut Option<Filter>, refused: &mut u64, taken: Taken) -> bool {
     let lets_in = filter.as_mut().is_none_or(|filter| (filter.0)(tag(taken)));

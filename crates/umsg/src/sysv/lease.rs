@@ -3,8 +3,9 @@
 use super::error::ReceiveError;
 use super::queue::Queue;
 use crate::error::Fault;
-use crate::lease::Leasable;
+use crate::lease::{Holder, Leasable};
 use crate::until::{Until, realtime};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use umsg_shm::sys::clock::Deadline;
 use umsg_shm::sys::thread;
@@ -140,9 +141,51 @@ impl Queue {
         self.lease_by(want, until.deadline())
     }
 
+    /// Receives a message as [`receive_lease_until`](Queue::receive_lease_until) does, in a lease that keeps the queue mapped. The lease
+    /// can be kept in a struct, sent to another thread, and outlive the caller's handle.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+    /// use std::sync::Arc;
+    /// use umsg::sysv::{Until, Want};
+    ///
+    /// let queue = Arc::new(queue);
+    /// queue.send(5, b"job")?;
+    /// let job = queue.receive_lease_owned(Want::Any, Until::Forever)?;
+    /// drop(queue);
+    /// let worker = std::thread::spawn(move || job.acknowledge());
+    /// worker.join().unwrap()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The errors of [`receive_lease_until`](Queue::receive_lease_until).
+    ///
+    /// # If the process dies
+    /// See [`Lease`]. If only the thread ends, the lease stays open until it is dropped; a lease that is leaked keeps its message until the
+    /// process ends.
+    pub fn receive_lease_owned(
+        self: &Arc<Self>,
+        want: Want,
+        until: Until,
+    ) -> Result<Lease<'static>, ReceiveError> {
+        self.lease_in(Holder::Shared(Arc::clone(self)), want, until.deadline())
+    }
+
     fn lease_by(&self, want: Want, deadline: Deadline) -> Result<Lease<'_>, ReceiveError> {
+        self.lease_in(Holder::Borrowed(self), want, deadline)
+    }
+
+    fn lease_in<'q>(
+        &self,
+        holder: Holder<'q, Queue>,
+        want: Want,
+        deadline: Deadline,
+    ) -> Result<Lease<'q>, ReceiveError> {
         let handle = self.judged_receive(deadline, |call| self.engine.lease(call, want))?;
-        Lease::of(self, handle).map_err(|fault| self.receive_error(fault.into()))
+        Lease::of(holder, handle).map_err(|fault| self.receive_error(fault.into()))
     }
 }
 

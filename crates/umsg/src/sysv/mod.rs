@@ -58,6 +58,7 @@ mod pollable;
 mod queue;
 #[doc(hidden)]
 pub mod raw;
+mod receive_vec;
 mod registry;
 mod scan;
 mod status;
@@ -78,6 +79,7 @@ pub use options::OpenOptions;
 pub use peek::Peeked;
 pub use permission::forget_caller;
 pub use queue::{Queue, Received};
+pub use receive_vec::Message;
 pub use registry::PRIVATE;
 #[doc(hidden)]
 pub use registry::msgget;

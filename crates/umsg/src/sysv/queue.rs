@@ -6,6 +6,7 @@ use super::permission::{Access, Judged};
 use crate::error::Fault;
 use crate::namespace::Namespace;
 use crate::until::{Until, realtime};
+use std::fmt::{self, Debug, Formatter};
 use std::time::{Duration, SystemTime};
 use umsg_shm::sys::clock::Deadline;
 use umsg_shm::sys::thread;
@@ -24,13 +25,28 @@ use umsg_shm::waiters::pacing::Waiting;
 ///
 /// # Threads
 /// A queue is `Send` and `Sync`. So are its leases: they belong to the process, and any of its threads may end them.
-/// Leases borrow the queue. So a thread that uses a lease needs a scope ([`std::thread::scope`]), or a queue that lives as long
-/// as the program. A forked child may use the queue, but not its parent's leases.
-#[derive(Debug)]
+/// Leases borrow the queue. So a thread that uses a lease needs a scope ([`std::thread::scope`]), or a lease that owns a share of
+/// the queue ([`receive_lease_owned`](Self::receive_lease_owned)). A forked child may use the queue, but not its parent's leases.
 pub struct Queue {
     pub(super) engine: Engine,
     pub(super) judged: Judged,
     pub(super) namespace: Namespace,
+}
+
+/// Shows the queue's key, its identifier and its present contents in numbers.
+impl Debug for Queue {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let now = self.engine.glance();
+        f.debug_struct("Queue")
+            .field("key", &format_args!("{:#x}", self.key()))
+            .field("id", &self.id())
+            .field("qbytes", &now.capacity)
+            .field("messages", &now.queued.messages)
+            .field("bytes", &now.queued.bytes)
+            .field("leased", &now.leased.messages)
+            .field("removed", &self.is_removed())
+            .finish_non_exhaustive()
+    }
 }
 
 /// A received message, whose bytes are in the caller's buffer.

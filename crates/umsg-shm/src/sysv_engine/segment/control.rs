@@ -54,18 +54,18 @@ pub struct ControlBlock {
 
 /// A number of messages, and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Sum {
-    pub(crate) messages: u64,
-    pub(crate) bytes: u64,
+pub struct Sum {
+    pub messages: u64,
+    pub bytes: u64,
 }
 
 /// The counts of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Contents {
-    pub(crate) queued: Sum,
-    pub(crate) leased: Sum,
+pub struct Contents {
+    pub queued: Sum,
+    pub leased: Sum,
     /// The bytes that may be queued.
-    pub(crate) capacity: u64,
+    pub capacity: u64,
 }
 
 impl Contents {

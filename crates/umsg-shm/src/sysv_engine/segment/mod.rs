@@ -32,8 +32,8 @@ mod words;
 #[cfg(not(loom))]
 pub use attach::{attach, is_marked_removed, mark_removed, write_removed};
 pub use cell::Cell;
-pub use control::ControlBlock;
 pub(crate) use control::Sum;
+pub use control::{Contents, ControlBlock};
 #[cfg(not(loom))]
 pub use create::{Identity, create};
 pub use fixed::Fixed;
