@@ -231,6 +231,18 @@ int umsg_mq_unlink_in(const char *directory, const char *name);
 /* ---- Opening with options that POSIX lacks ---- */
 
 /*
+ * An existing queue is opened if its policy (on_full, time_to_live, dead_letter, max_deliveries, flags) is the given one, whatever its
+ * max_messages and message_size.
+ */
+#define UMSG_EXISTING_MATCH_POLICY 0
+
+/* An existing queue is opened if its max_messages, its message_size and its policy are the given ones. */
+#define UMSG_EXISTING_MATCH 1
+
+/* An existing queue is opened with its own attributes and policy. */
+#define UMSG_EXISTING_ANY 2
+
+/*
  * The queue and its messages are removed when no process has an open handle of the queue. The process that closes the last handle
  * removes the queue. If the last process was killed, or ended without closing its handle, a later call removes the queue: one that
  * opens or creates a queue of its name, one that creates a queue with this flag, or a listing of the namespace by umsg(1). A child
@@ -296,6 +308,13 @@ struct umsg_mq_options {
     uint32_t max_deliveries;
     /* Flags of a created queue: 0 or UMSG_REMOVE_ON_LAST_CLOSE. */
     uint32_t flags;
+    /*
+     * What happens if a queue of the name exists and differs from the members that are not 0 or NULL: UMSG_EXISTING_MATCH_POLICY (the
+     * default), UMSG_EXISTING_MATCH or UMSG_EXISTING_ANY.
+     */
+    uint32_t existing;
+    /* 0. */
+    uint32_t reserved;
 };
 
 /*
@@ -315,8 +334,8 @@ struct umsg_mq_options {
  *
  * - E2BIG: a member that this version of the library does not know is not 0.
  * - EFAULT: options or one of its texts is at an address that can't be read.
- * - EINVAL: size is not that of a version of the structure, waiting or on_full is none of its values,
- *   dead_letter can't be a name, is name itself, or names a queue that has a smaller message size; max_deliveries is
+ * - EINVAL: size is not that of a version of the structure, waiting, on_full or existing is none of its values; the queue
+ *   exists and differs, as existing says; dead_letter can't be a name, is name itself, or names a queue that has a smaller message size; max_deliveries is
  *   not 0 and dead_letter is NULL; or flags has a bit that this version of the library does not know.
  * - ELOOP, ENOTDIR: directory is a symbolic link or no directory.
  * - ENOTEMPTY: directory is no namespace and holds other files, so that it can't become one.

@@ -201,7 +201,8 @@ pub(crate) fn options_for(oflag: c_int, mode: mode_t) -> OpenOptions {
         .write(can_send)
         .create(oflag & libc::O_CREAT != 0)
         .exclusive(oflag & libc::O_EXCL != 0)
-        .mode(mode & 0o7777);
+        .mode(mode & 0o7777)
+        .without_access(true);
     options
 }
 

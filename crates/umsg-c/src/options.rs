@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use libc::{mode_t, size_t};
 use umsg::Namespace;
-use umsg::posix::{OnFull, OpenOptions, Waiting};
+use umsg::posix::{Existing, OnFull, OpenOptions, Waiting};
 
 use crate::error::Failure;
 use crate::handle::umsg_mqd_t;
@@ -48,7 +48,20 @@ pub struct umsg_mq_options {
     pub max_deliveries: u32,
     /// Flags of a created queue: 0 or UMSG_REMOVE_ON_LAST_CLOSE.
     pub flags: u32,
+    /// What happens if a queue of the name exists and differs from the members that are not 0 or NULL: UMSG_EXISTING_MATCH_POLICY (the
+    /// default), UMSG_EXISTING_MATCH or UMSG_EXISTING_ANY.
+    pub existing: u32,
+    /// 0.
+    pub reserved: u32,
 }
+
+/// An existing queue is opened if its policy (on_full, time_to_live, dead_letter, max_deliveries, flags) is the given one, whatever its
+/// max_messages and message_size.
+pub const UMSG_EXISTING_MATCH_POLICY: c_int = 0;
+/// An existing queue is opened if its max_messages, its message_size and its policy are the given ones.
+pub const UMSG_EXISTING_MATCH: c_int = 1;
+/// An existing queue is opened with its own attributes and policy.
+pub const UMSG_EXISTING_ANY: c_int = 2;
 
 /// The queue and its messages are removed when no process has an open handle of the queue. The process that closes the last handle
 /// removes the queue. If the last process was killed, or ended without closing its handle, a later call removes the queue: one that
@@ -86,8 +99,8 @@ const MOST: size_t = 4096;
 ///
 /// - `E2BIG`: a member that this version of the library does not know is not 0.
 /// - `EFAULT`: `options` or one of its texts is at an address that can't be read.
-/// - `EINVAL`: `size` is not that of a version of the structure, `waiting` or `on_full` is none of its values,
-///   `dead_letter` can't be a name, is `name` itself, or names a queue that has a smaller message size; `max_deliveries` is
+/// - `EINVAL`: `size` is not that of a version of the structure, `waiting`, `on_full` or `existing` is none of its values; the queue
+///   exists and differs, as `existing` says; `dead_letter` can't be a name, is `name` itself, or names a queue that has a smaller message size; `max_deliveries` is
 ///   not 0 and `dead_letter` is NULL; or `flags` has a bit that this version of the library does not know.
 /// - `ELOOP`, `ENOTDIR`: `directory` is a symbolic link or no directory.
 /// - `ENOTEMPTY`: `directory` is no namespace and holds other files, so that it can't become one.
@@ -141,12 +154,22 @@ impl Prepared {
             return Ok(Prepared { options, waiting });
         };
         let waiting = waiting::of(given.waiting.cast_signed())?;
-        options.on_full(on_full(given.on_full.cast_signed())?);
+        options.existing(existing(given.existing.cast_signed())?);
         // SAFETY: by this function's contract.
         unsafe { set_names(&mut options, &given)? };
-        options.time_to_live(Duration::from_nanos(given.time_to_live));
-        options.max_deliveries(given.max_deliveries);
-        options.remove_on_last_close(given.flags & UMSG_REMOVE_ON_LAST_CLOSE.cast_unsigned() != 0);
+        // A member that is 0 asks for no policy, and does not keep an existing queue from being opened.
+        if given.on_full != 0 {
+            options.on_full(on_full(given.on_full.cast_signed())?);
+        }
+        if given.time_to_live != 0 {
+            options.time_to_live(Duration::from_nanos(given.time_to_live));
+        }
+        if given.max_deliveries != 0 {
+            options.max_deliveries(given.max_deliveries);
+        }
+        if given.flags & UMSG_REMOVE_ON_LAST_CLOSE.cast_unsigned() != 0 {
+            options.remove_on_last_close(true);
+        }
         if given.max_messages != 0 {
             options.max_messages(given.max_messages);
         }
@@ -184,6 +207,18 @@ fn on_full(number: c_int) -> Result<OnFull, Failure> {
     }
 }
 
+/// Converts a number from C.
+fn existing(number: c_int) -> Result<Existing, Failure> {
+    match number {
+        UMSG_EXISTING_MATCH_POLICY => Ok(Existing::MatchPolicy),
+        UMSG_EXISTING_MATCH => Ok(Existing::Match),
+        UMSG_EXISTING_ANY => Ok(Existing::Any),
+        _ => Err(Failure::Invalid(
+            "existing must be UMSG_EXISTING_MATCH_POLICY, UMSG_EXISTING_MATCH or UMSG_EXISTING_ANY",
+        )),
+    }
+}
+
 /// Returns the options that the program knows, and defaults for the rest.
 ///
 /// # Safety
@@ -204,6 +239,9 @@ unsafe fn read(options: *const umsg_mq_options) -> Result<Option<umsg_mq_options
         return Err(Failure::Invalid(
             "flags must be 0 or UMSG_REMOVE_ON_LAST_CLOSE",
         ));
+    }
+    if known.reserved != 0 {
+        return Err(Failure::Invalid("the member `reserved` must be 0"));
     }
     Ok(Some(known))
 }

@@ -213,6 +213,36 @@ static void a_full_queue_does_what_its_creator_wanted(void)
     OPENS_NOT(umsg_mq_open_with("/rules", O_CREAT | O_RDWR, 0600, &options), EINVAL);
 }
 
+static void an_existing_queue_is_opened_if_it_is_as_wanted(void)
+{
+    struct umsg_mq_options options;
+    umsg_mqd_t queue, other;
+    memset(&options, 0, sizeof options);
+    options.size = sizeof options;
+    options.max_messages = 2;
+    options.message_size = 16;
+    options.on_full = UMSG_ON_FULL_FAIL;
+    queue = make_with(&options);
+    options.max_messages = 3;
+    other = umsg_mq_open_with("/rules", O_CREAT | O_RDWR, 0600, &options);
+    CHECK(other != NONE && umsg_mq_close(other) == 0);
+    options.existing = UMSG_EXISTING_MATCH;
+    OPENS_NOT(umsg_mq_open_with("/rules", O_CREAT | O_RDWR, 0600, &options), EINVAL);
+    options.max_messages = 2;
+    other = umsg_mq_open_with("/rules", O_CREAT | O_RDWR, 0600, &options);
+    CHECK(other != NONE && umsg_mq_close(other) == 0);
+    options.on_full = UMSG_ON_FULL_DROP_OLDEST;
+    options.existing = UMSG_EXISTING_MATCH_POLICY;
+    OPENS_NOT(umsg_mq_open_with("/rules", O_CREAT | O_RDWR, 0600, &options), EINVAL);
+    CHECK(strstr(umsg_last_error(), "on_full is Fail, not DropOldest") != NULL);
+    options.existing = UMSG_EXISTING_ANY;
+    other = umsg_mq_open_with("/rules", O_CREAT | O_RDWR, 0600, &options);
+    CHECK(other != NONE && umsg_mq_close(other) == 0);
+    options.existing = 3;
+    OPENS_NOT(umsg_mq_open_with("/rules", O_CREAT | O_RDWR, 0600, &options), EINVAL);
+    done(queue, "/rules");
+}
+
 static void a_queue_that_is_to_go_goes_with_the_last_handle(void)
 {
     struct umsg_mq_options options;
@@ -328,6 +358,7 @@ static const struct test_case cases[] = {
     CASE(what_a_directory_or_a_dead_letter_queue_may_not_be_is_told),
     CASE(options_of_another_version_are_understood_or_refused),
     CASE(a_full_queue_does_what_its_creator_wanted),
+    CASE(an_existing_queue_is_opened_if_it_is_as_wanted),
     CASE(a_queue_that_is_to_go_goes_with_the_last_handle),
     CASE(what_can_not_be_delivered_goes_to_the_dead_letter_queue),
     CASE(a_message_that_is_too_old_is_not_delivered),

@@ -6,7 +6,7 @@ use std::io::Write;
 use clap::Args;
 use rustix::fs::Mode;
 use umsg::Namespace;
-use umsg::posix::{self, OpenError, OpenOptions, Queue, Status};
+use umsg::posix::{self, Existing, OpenError, OpenOptions, Queue, Status};
 use umsg::sysv::PRIVATE;
 
 use super::create_sysv::{self, Wanted};
@@ -177,6 +177,8 @@ impl Create {
     fn create(&self, options: &mut OpenOptions, name: &Name) -> Result<Queue, OpenError> {
         // A queue that is removed on last close waits for its first user. This command is not a user.
         options.read(true).write(true).create(true).counted(false);
+        // The command names all differences of an existing queue, and its own options.
+        options.existing(Existing::Any);
         if let Some(messages) = self.max_messages {
             options.max_messages(messages);
         }

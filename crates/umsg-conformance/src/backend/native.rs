@@ -203,6 +203,7 @@ impl Backend for Native {
             .create(flags & libc::O_CREAT != 0)
             .exclusive(flags & libc::O_EXCL != 0)
             .mode(mode)
+            .without_access(true)
             .namespace(&self.namespace);
         if let Some(attributes) = attributes {
             options

@@ -30,6 +30,19 @@ pub enum OpenError {
         "a queue of this name exists already: open it without exclusive creation, or choose another name"
     )]
     AlreadyExists,
+    /// EINVAL: the queue exists, and differs from the options, see
+    /// [`OpenOptions::existing`](crate::posix::OpenOptions::existing).
+    #[error(
+        "the queue exists, and its {what} is {found}, not {wanted}: leave the option out, remove the queue first, or accept any existing queue"
+    )]
+    Differs {
+        /// The option of [`OpenOptions`](crate::posix::OpenOptions).
+        what: &'static str,
+        /// The value that the option asks for.
+        wanted: String,
+        /// The queue's own value.
+        found: String,
+    },
     /// EACCES: the queue's mode does not grant the requested access.
     #[error(
         "permission denied by the queue's mode or by its directory: ask the queue's owner, or run as that user or root"
@@ -156,6 +169,7 @@ impl OpenError {
         match self {
             OpenError::InvalidName
             | OpenError::NoAccessMode
+            | OpenError::Differs { .. }
             | OpenError::NoDeadLetterQueue
             | OpenError::OwnDeadLetterQueue
             | OpenError::DeadLetterQueueTooSmall

@@ -34,6 +34,7 @@ mod create;
 mod dead_letter;
 mod diagnose;
 mod directory;
+mod existing;
 mod known_file;
 mod lease;
 mod notify;
@@ -58,6 +59,7 @@ pub use batch::{Incoming, Outgoing};
 pub use dead_letter::Undelivered;
 pub use diagnose::{diagnose, repair};
 pub use directory::{Listed, list, list_untouched, unlink, unlink_in};
+pub use existing::Existing;
 #[doc(hidden)]
 pub use known_file::{FileState, KnownFile};
 pub use lease::Lease;

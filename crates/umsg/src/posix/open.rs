@@ -34,7 +34,9 @@ impl OpenOptions {
     /// ```
     ///
     /// # Errors
-    /// The errors of mq_open(3); see [`OpenError`] for each errno.
+    /// The errors of mq_open(3); see [`OpenError`] for each errno. [`OpenError::NoAccessMode`] (EINVAL) without
+    /// [`read`](Self::read) and [`write`](Self::write); [`OpenError::Differs`] (EINVAL) for an existing queue that
+    /// [`existing`](Self::existing) does not accept.
     ///
     /// # If the process dies
     /// While it creates a queue: there is no queue, or a complete one.
@@ -130,6 +132,9 @@ impl OpenOptions {
                 }
                 other => return Ok(Opened::Existing(other?)),
             }
+            if self.has_no_access() && !self.without_access {
+                return Err(OpenError::NoAccessMode);
+            }
             match self.create_new(namespace, name) {
                 // Another process was first, and the next attempt opens its queue.
                 Err(OpenError::AlreadyExists) if !self.exclusive => {}
@@ -145,8 +150,8 @@ impl OpenOptions {
         name: &QueueName,
     ) -> Result<Queue, OpenError> {
         let (last_close, file) = self.find(namespace, name)?;
-        // In the kernel's order: a missing queue is reported first, and a queue may be created with neither read nor write access.
-        if !self.access.read && !self.access.write {
+        // In the kernel's order: a missing queue is reported first.
+        if self.has_no_access() {
             return Err(OpenError::NoAccessMode);
         }
         let stat = rustix::fs::fstat(&file).map_err(|e| OpenError::from_errno("fstat", e))?;
@@ -156,7 +161,13 @@ impl OpenOptions {
             // An inspection needs no liveness file.
             false => segment.count_in(namespace.host()),
         }
-        self.open_attached((namespace, name), segment, &stat, last_close)
+        let queue = self.open_attached((namespace, name), segment, &stat, last_close)?;
+        self.check_existing(&queue)?;
+        Ok(queue)
+    }
+
+    fn has_no_access(&self) -> bool {
+        !self.access.read && !self.access.write
     }
 
     /// Opens a queue to send to it, if its file belongs to `owner`. Returns `None` for a file of another user; the caller has

@@ -1,6 +1,7 @@
 //! Options for opening and creating queues.
 
 use super::access::Access;
+use super::existing::{Asked, Existing};
 use crate::namespace::Namespace;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -37,6 +38,10 @@ pub struct OpenOptions {
     pub(super) max_messages: Option<u32>,
     pub(super) message_size: Option<u32>,
     pub(super) policy: Policy,
+    pub(super) asked: Asked,
+    pub(super) existing: Existing,
+    /// A queue may be created for neither sending nor receiving.
+    pub(super) without_access: bool,
     pub(super) counted: bool,
     pub(super) remove_unused: bool,
     pub(super) namespace: Option<Namespace>,
@@ -73,6 +78,9 @@ impl OpenOptions {
             max_messages: None,
             message_size: None,
             policy: Policy::default(),
+            asked: Asked::default(),
+            existing: Existing::default(),
+            without_access: false,
             counted: true,
             remove_unused: true,
             namespace: None,
@@ -113,7 +121,8 @@ impl OpenOptions {
         self
     }
 
-    /// Creates the queue if none has the name (O_CREAT). An existing queue keeps its attributes.
+    /// Creates the queue if none has the name (O_CREAT). An existing queue keeps its attributes; see
+    /// [`existing`](Self::existing).
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -146,6 +155,37 @@ impl OpenOptions {
     /// ```
     pub fn exclusive(&mut self, exclusive: bool) -> &mut Self {
         self.exclusive = exclusive;
+        self
+    }
+
+    /// Sets what happens if a queue of the name exists and differs from these options. By default a policy that was set and differs
+    /// is an error, and the queue's own capacity and message size count, as in mq_open(3).
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// use umsg::posix::{Existing, OnFull, OpenOptions};
+    ///
+    /// let mut options = OpenOptions::new();
+    /// options.read(true).write(true).create(true).namespace(&namespace);
+    /// options.max_messages(100).open("/log")?;
+    ///
+    /// options.on_full(OnFull::DropOldest);
+    /// let error = options.open("/log").unwrap_err();
+    /// assert!(error.to_string().contains("on_full is Block, not DropOldest"));
+    /// let queue = options.existing(Existing::Any).open("/log")?;
+    /// assert_eq!(queue.status().on_full, OnFull::Block);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn existing(&mut self, existing: Existing) -> &mut Self {
+        self.existing = existing;
+        self
+    }
+
+    /// Sets whether a queue may be created for neither sending nor receiving, as Linux creates one for access mode 3 of mq_open(3).
+    #[doc(hidden)]
+    pub fn without_access(&mut self, permit: bool) -> &mut Self {
+        self.without_access = permit;
         self
     }
 
@@ -232,6 +272,7 @@ impl OpenOptions {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn on_full(&mut self, on_full: OnFull) -> &mut Self {
+        self.asked.on_full = true;
         self.policy.on_full = on_full;
         self
     }
@@ -256,6 +297,7 @@ impl OpenOptions {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn time_to_live(&mut self, time: Duration) -> &mut Self {
+        self.asked.time_to_live = true;
         self.policy.time_to_live = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         self
     }
@@ -276,6 +318,7 @@ impl OpenOptions {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn max_deliveries(&mut self, deliveries: u32) -> &mut Self {
+        self.asked.max_deliveries = true;
         self.policy.max_deliveries = deliveries;
         self
     }
@@ -310,6 +353,7 @@ impl OpenOptions {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn dead_letter(&mut self, name: impl AsRef<OsStr>) -> &mut Self {
+        self.asked.dead_letter = true;
         self.policy.dead_letter = Some(name.as_ref().as_bytes().to_vec());
         self
     }
@@ -344,6 +388,7 @@ impl OpenOptions {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn remove_on_last_close(&mut self, remove: bool) -> &mut Self {
+        self.asked.remove_on_last_close = true;
         self.policy.remove_on_last_close = remove;
         self
     }
