@@ -379,6 +379,7 @@ umsg_mqd_t umsg_mq_open_with(const char *name,
  * - EMSGSIZE: msg_len is more than the queue's message size.
  * - ENOMEM, ENOSPC: the system has no memory for the message, or the namespace's file system is full or its limit of
  *   bytes is reached.
+ * - EPIPE: the queue was closed by umsg_mq_close_send(3). No SIGPIPE is raised.
  *
  * If the process dies:
  * Before the call returns, the whole message was sent, or nothing.
@@ -442,6 +443,7 @@ int umsg_mq_timedsend(umsg_mqd_t mqdes,
  * - EINTR: a signal handler ran while the call waited.
  * - EMSGSIZE: msg_len is less than the queue's message size.
  * - ENOMEM, ENOSPC: the system has no memory left, or the namespace's file system is full.
+ * - EPIPE: the end of the stream: the queue was closed by umsg_mq_close_send(3), and all its messages are received.
  *
  * If the process dies:
  * Before the call returns: the message is still in the queue, or lost if it was already copied out.
@@ -601,6 +603,53 @@ ssize_t umsg_mq_receive_batch(umsg_mqd_t mqdes,
                               struct umsg_mq_message *messages,
                               size_t n,
                               const struct timespec *abs_timeout);
+
+/* ---- Closing a queue for sending: the end of a stream of messages ---- */
+
+/*
+ * Closes a queue for sending.
+ *
+ * The queue is closed in all processes: sends, blocked ones too, fail with EPIPE. Receivers get the messages that are left, then EPIPE
+ * too; blocked receivers are woken. While a message is leased (umsg_mq_lease(3)), receivers wait, because the message may come back. Room
+ * that is reserved (umsg_mq_reserve(3)) can't be committed any more. A poller finds the queue readable at its end, and writable. A process
+ * that is registered for a notification (umsg_mq_notify(3)) is notified if the queue is empty.
+ *
+ * The queue stays closed until umsg_mq_reopen_send(3) opens it. send_closed of umsg_mq_status(3) tells whether it is closed.
+ *
+ * Return value:
+ * On success, 1 if the queue was open, and 0 if it was closed before. On error, -1 with errno set to indicate the error.
+ *
+ * Errors:
+ * - EBADF: mqdes is not the handle of an open queue, or was not opened for sending.
+ * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
+ * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
+ *
+ * If the process dies:
+ * Before the call returns: the queue is closed or open. If it is closed, waiters that were not woken notice it within a tenth of a second.
+ *
+ * See also:
+ * umsg_mq_receive(3), umsg_mq_reopen_send(3), umsg_mq_send(3), umsg_mq_status(3)
+ */
+int umsg_mq_close_send(umsg_mqd_t mqdes);
+
+/*
+ * Opens a queue for sending again.
+ *
+ * Undoes umsg_mq_close_send(3). A receiver that has got the end of the stream does not notice: its next call waits for messages.
+ *
+ * Return value:
+ * On success, 1 if the queue was closed, and 0 if it was open. On error, -1 with errno set to indicate the error.
+ *
+ * Errors:
+ * Those of umsg_mq_close_send(3).
+ *
+ * If the process dies:
+ * Before the call returns: the queue is closed or open.
+ *
+ * See also:
+ * umsg_mq_close_send(3), umsg_mq_send(3), umsg_mq_status(3)
+ */
+int umsg_mq_reopen_send(umsg_mqd_t mqdes);
 
 /* ---- Sending in place ---- */
 
@@ -920,6 +969,8 @@ struct umsg_mq_status {
     uint64_t damaged;
     /* 1 if the queue is removed when no process has it open any more, else 0. */
     uint64_t remove_on_last_close;
+    /* 1 if the queue is closed for sending, by umsg_mq_close_send(3), else 0. */
+    uint64_t send_closed;
 };
 
 /*

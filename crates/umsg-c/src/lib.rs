@@ -31,6 +31,7 @@ compile_error!(
 
 mod attributes;
 mod batch;
+mod close;
 mod error;
 mod flag;
 mod handle;

@@ -36,6 +36,7 @@ use crate::time;
 /// - `EINTR`: a signal handler ran while the call waited.
 /// - `EMSGSIZE`: `msg_len` is less than the queue's message size.
 /// - `ENOMEM`, `ENOSPC`: the system has no memory left, or the namespace's file system is full.
+/// - `EPIPE`: the end of the stream: the queue was closed by umsg_mq_close_send(3), and all its messages are received.
 ///
 /// # If the process dies
 /// Before the call returns: the message is still in the queue, or lost if it was already copied out.

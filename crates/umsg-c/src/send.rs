@@ -40,6 +40,7 @@ pub(crate) const MQ_PRIO_MAX: c_uint = 32_768;
 /// - `EMSGSIZE`: `msg_len` is more than the queue's message size.
 /// - `ENOMEM`, `ENOSPC`: the system has no memory for the message, or the namespace's file system is full or its limit of
 ///   bytes is reached.
+/// - `EPIPE`: the queue was closed by umsg_mq_close_send(3). No SIGPIPE is raised.
 ///
 /// # If the process dies
 /// Before the call returns, the whole message was sent, or nothing.

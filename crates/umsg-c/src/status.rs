@@ -90,6 +90,8 @@ pub struct umsg_mq_status {
     pub damaged: u64,
     /// 1 if the queue is removed when no process has it open any more, else 0.
     pub remove_on_last_close: u64,
+    /// 1 if the queue is closed for sending, by umsg_mq_close_send(3), else 0.
+    pub send_closed: u64,
 }
 
 /// Tells all that can be said about a queue.
@@ -186,6 +188,7 @@ fn in_c(status: &Status) -> umsg_mq_status {
         dead_lettered: statistics.dead_lettered,
         damaged: status.damaged.into(),
         remove_on_last_close: status.remove_on_last_close.into(),
+        send_closed: status.send_closed.into(),
     }
 }
 

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    completions::Completions, create::Create, doctor::Doctor, dump::Dump, gc::Gc, limits::Limits,
-    load::Load, ls::Ls, man::Man, peek::Peek, recv::Recv, rm::Rm, run::Run, send::Send,
-    setup::Setup, stat::Stat,
+    close::Close, completions::Completions, create::Create, doctor::Doctor, dump::Dump, gc::Gc,
+    limits::Limits, load::Load, ls::Ls, man::Man, peek::Peek, recv::Recv, rm::Rm, run::Run,
+    send::Send, setup::Setup, stat::Stat,
 };
 
 /// Message queues in shared memory: POSIX and System V, without the kernel's limits, without root, without a daemon
@@ -33,6 +33,7 @@ pub struct Cli {
 pub enum Command {
     Run(Run),
     Create(Create),
+    Close(Close),
     Rm(Rm),
     Gc(Gc),
     Doctor(Doctor),

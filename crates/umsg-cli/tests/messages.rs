@@ -26,6 +26,32 @@ fn messages_come_by_priority_and_then_in_order() {
 }
 
 #[test]
+fn a_closed_queue_takes_no_message_and_gives_those_that_are_left() {
+    let site = site_with_queue(&[]);
+    site.umsg(&["send", "q", "last"]).text();
+    let is_closed = || site.umsg(&["stat", "q", "--json"]).json()["send_closed"] == true;
+    for _ in 0..2 {
+        site.umsg(&["close", "q"]).text();
+        assert!(is_closed());
+    }
+    site.umsg(&["send", "q", "no"])
+        .fails(1, &["/q", "closed for sending"]);
+    assert_eq!(site.umsg(&["recv", "q"]).text(), "last\n");
+    site.umsg(&["recv", "q"])
+        .fails(1, &["/q", "the end of the stream"]);
+    assert!(
+        site.umsg(&["stat", "q"])
+            .text()
+            .contains("no more messages")
+    );
+    site.umsg(&["close", "q", "--reopen"]).text();
+    assert!(!is_closed());
+    site.umsg(&["send", "q", "next"]).text();
+    site.umsg(&["close", "key:1"]).fails(2, &["System V"]);
+    site.umsg(&["close", "/none"]).fails(1, &["/none"]);
+}
+
+#[test]
 fn standard_input_is_one_message_and_comes_out_raw_byte_for_byte() {
     let site = site_with_queue(&[]);
     let bytes: Vec<u8> = (0..=255).cycle().take(8192).collect();

@@ -148,6 +148,10 @@ points! {
     BELL_UNNAMED;
     /// Helpers were called that still sleep: they check after a slice, and find the lock orphaned.
     BELL_CALLED;
+    /// The queue is closed for sending, waiters were not woken: they check at their next slice.
+    SEND_CLOSED_SET;
+    /// The queue is open for sending again, the lock is held.
+    SEND_REOPENED;
     /// The wake word is armed, its receiver does not wait yet: the ring has lost its owner, and a sender rings in vain.
     RING_ARMED;
     /// A sender is to ring and has not: the message was sent, the next sender rings, or a sleeper checks at its next slice.

@@ -65,6 +65,7 @@ const OTHER_FILES: &[&str] = &[
     "crash_policies.rs",
     "crash_pollable.rs",
     "doorbell_users.rs",
+    "end_of_stream.rs",
     "salvage_killed.rs",
     "last_close/races.rs",
     "real_time.rs",

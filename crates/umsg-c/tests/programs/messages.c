@@ -145,7 +145,26 @@ static void the_flag_can_be_set_and_cleared(void)
     done(queue, "/flag");
 }
 
+static void a_closed_queue_is_drained_and_then_at_its_end(void)
+{
+    struct umsg_mq_status status;
+    umsg_mqd_t queue = make("/closed", 2, 16, 0);
+    char buffer[16];
+    CHECK(umsg_mq_send(queue, "last", 4, 0) == 0);
+    CHECK(umsg_mq_close_send(queue) == 1 && umsg_mq_close_send(queue) == 0);
+    FAILS(umsg_mq_send(queue, "no", 2, 0), EPIPE);
+    CHECK(umsg_mq_status(queue, &status, sizeof status) == 0 && status.send_closed == 1);
+    CHECK(umsg_mq_receive(queue, buffer, sizeof buffer, NULL) == 4);
+    FAILS(umsg_mq_receive(queue, buffer, sizeof buffer, NULL), EPIPE);
+    CHECK(umsg_mq_reopen_send(queue) == 1 && umsg_mq_reopen_send(queue) == 0);
+    CHECK(umsg_mq_send(queue, "more", 4, 0) == 0);
+    FAILS(umsg_mq_close_send(NULL), EBADF);
+    FAILS(umsg_mq_reopen_send(NULL), EBADF);
+    done(queue, "/closed");
+}
+
 static const struct test_case cases[] = {
+    CASE(a_closed_queue_is_drained_and_then_at_its_end),
     CASE(the_highest_priority_comes_first_and_the_oldest_of_it),
     CASE(a_message_may_be_empty_or_as_long_as_the_queue_says),
     CASE(what_can_not_be_is_refused),

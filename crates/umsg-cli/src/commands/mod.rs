@@ -1,5 +1,6 @@
 //! One file per command: its arguments, its help and its actions.
 
+pub mod close;
 pub mod completions;
 pub mod create;
 mod create_sysv;
@@ -34,6 +35,7 @@ pub fn perform(cli: &Cli) -> Result {
     match &cli.command {
         Command::Run(run) => run.perform(cli),
         Command::Create(create) => create.perform(cli),
+        Command::Close(close) => close.perform(cli),
         Command::Rm(rm) => rm.perform(cli),
         Command::Gc(gc) => gc.perform(cli),
         Command::Doctor(doctor) => doctor.perform(cli),

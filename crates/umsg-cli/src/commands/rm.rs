@@ -21,8 +21,8 @@ use crate::place;
 ///
 /// If programs have a POSIX queue open, they can continue to use it without its name. The queue ends when the last of these
 /// programs closes it. A System V queue ends for all processes, and waiting calls fail with EIDRM. Both kinds can be removed
-/// even if their files are corrupted. If a stopped process holds the lock of a System V queue, the command waits one second and
-/// then removes the queue without the lock.
+/// even if their files are corrupted. If a stopped process holds the lock of a System V queue, the command waits a
+/// tenth of a second and then removes the queue without the lock.
 ///
 /// A ring ends with its owner, the process that receives from it. The ring of a killed owner stays until a process uses its
 /// name again or removes it. A ring whose owner lives is removed only with --force: the owner and its senders keep the ring,

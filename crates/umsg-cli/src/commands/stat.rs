@@ -130,6 +130,11 @@ fn print(out: &mut impl Write, name: &str, status: &Status) -> io::Result<()> {
         false => "by hand: `umsg rm`",
     };
     line("removed", end.to_owned())?;
+    let takes = match status.send_closed {
+        true => "no more messages: `umsg close` has closed it",
+        false => "messages",
+    };
+    line("takes", takes.to_owned())?;
     line("mode", format!("{:04o}", status.mode))?;
     line(
         "owner",

@@ -55,6 +55,7 @@ pub struct Queue {
     pub dead_letter: Option<String>,
     pub undelivered: Option<String>,
     pub remove_on_last_close: bool,
+    pub send_closed: bool,
     pub damaged: bool,
     pub statistics: Statistics,
 }
@@ -146,6 +147,7 @@ impl Queue {
                 .map(|name| name.to_string_lossy().into_owned()),
             undelivered: status.undelivered.map(|why| why.to_string()),
             remove_on_last_close: status.remove_on_last_close,
+            send_closed: status.send_closed,
             damaged: status.damaged,
             statistics: Statistics::new(&status.statistics),
         }

@@ -132,6 +132,7 @@ fn related(command: &str) -> &'static str {
         "run" => "ld.so(8), umsg-ls(1)",
         "create" => "umsg-rm(1), umsg-limits(1), mq_open(3)",
         "rm" => "umsg-create(1), umsg-ls(1), mq_unlink(3)",
+        "close" => "umsg-send(1), umsg-recv(1), umsg-stat(1)",
         "gc" => "umsg-rm(1), umsg-ls(1)",
         "doctor" => "umsg-stat(1), umsg-rm(1)",
         "ls" => "umsg-stat(1), umsg-peek(1)",

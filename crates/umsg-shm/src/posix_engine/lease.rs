@@ -106,6 +106,7 @@ impl Engine {
             // A repair may have stored a count of returns there while the lease was being returned.
             cell.forget();
             engine.free_held(receiving, slot, wakes);
+            engine.wake_at_end(receiving, wakes);
             Ok(())
         })
     }
@@ -117,6 +118,8 @@ impl Engine {
             crash_point!(RETURN_ENDED);
             engine.serve(receiving, wakes)?;
             engine.update_wait_flags(receiving);
+            // The message may be set aside instead.
+            engine.wake_at_end(receiving, wakes);
             Ok(())
         })
     }

@@ -18,6 +18,7 @@
 //! receiver lock first and borrows the sender lock.
 
 pub mod batch;
+mod end_of_stream;
 #[cfg(all(test, not(loom)))]
 mod forged;
 mod grow;
@@ -79,6 +80,8 @@ pub const RECEIVERS: u32 = 1;
 pub(crate) const NOTICE: u32 = 2;
 /// A bit of the attention word: a process polls the doorbell. Set under both locks.
 pub(crate) const WATCHED: u32 = 4;
+/// A bit of the attention word: the queue is closed for sending. Set and cleared under both locks.
+pub const SEND_CLOSED: u32 = 8;
 
 /// The reason why an attempt did not succeed.
 pub type Refused = waiters::wait::Refused<NoSlot>;
@@ -299,10 +302,11 @@ impl Engine {
         let mut wakes = DeferredWakes::default();
         let held = self.lock_receiver(me, deadline, &mut wakes)?;
         let receiving = held.receiver();
-        let result = work(receiving, &mut wakes);
+        let mut result = work(receiving, &mut wakes);
         self.note_change(receiving, &mut wakes);
         if let Err(Refused::NotNow) = result {
             self.look_at_doorbell(receiving);
+            result = Err(self.not_now(receiving));
         }
         self.settle_doorbell(receiving);
         held.unlock();

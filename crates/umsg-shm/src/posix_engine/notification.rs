@@ -227,13 +227,32 @@ impl Engine {
         Ok(self.segment().cell(slot)?.pid())
     }
 
+    /// Notifies the registered process that an empty queue is closed for sending, by the process `pid`: no message will fire the
+    /// registration.
+    pub(super) fn fire_at_close(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        pid: u32,
+        wakes: &mut DeferredWakes,
+    ) {
+        let registration = self.registration();
+        if registration & REGISTERED != 0 && registration & EMPTY != 0 {
+            self.fire_by(receiving, pid, wakes);
+        }
+    }
+
     /// Ends the registration and notes the notification.
     fn fire(&self, receiving: ReceiverHeld<'_>, wakes: &mut DeferredWakes) {
+        let pid = self.first_sender(receiving).unwrap_or(0);
+        self.fire_by(receiving, pid, wakes);
+    }
+
+    /// As [`fire`](Self::fire), for the process that sent the message.
+    fn fire_by(&self, receiving: ReceiverHeld<'_>, pid: u32, wakes: &mut DeferredWakes) {
         let index = self.registration() / INDEX;
         if let Some(notice) = self.notice(index) {
             let armed = notice.word();
             let is_notified = wants_notification(notice);
-            let pid = self.first_sender(receiving).unwrap_or(0);
             // The user of another process takes system calls to find: `tell_registered` asks without the lock.
             let user = process::own_user(pid).unwrap_or(NOT_ASKED);
             notice.set_sender(receiving, pid, user);

@@ -71,10 +71,12 @@ impl Engine {
     ) -> Result<LeaseHandle, Refused> {
         // A receiver that died may have made room: the next owner of its lock repairs the queue and publishes the room.
         let was_left = self.segment().fixed().receiver.lock.is_orphaned();
-        if !(self.seems_to_hold_room(1) || self.may_reclaim() || was_left) {
+        let is_closed = self.is_send_closed();
+        if !(self.seems_to_hold_room(1) || self.may_reclaim() || was_left || is_closed) {
             return Err(Refused::NotNow);
         }
         self.with_receiver_lock(me, deadline, |receiving, wakes| {
+            self.check_open(receiving)?;
             if self.may_reclaim() {
                 self.reclaim_and_serve(receiving, wakes)?;
             } else if !self.no_sender_waits() {
@@ -169,6 +171,7 @@ impl Engine {
         held.unlock();
         ready?;
         self.with_receiver_lock(me, Deadline::Never, |receiving, wakes| {
+            self.check_open(receiving)?;
             match self.reserved(handle)? {
                 Some(record) => {
                     self.commit_locked(receiving, me, handle, record, (len, key), wakes)?

@@ -1,7 +1,7 @@
 //! Sending: the fast path, and the search for room in a full queue.
 
 use super::tag::priority_of;
-use super::{Engine, NoSlot, Refused, WATCHED};
+use super::{Engine, NoSlot, Refused, SEND_CLOSED, WATCHED};
 use crate::arena;
 use crate::counters::Event;
 use crate::crash::crash_point;
@@ -160,7 +160,7 @@ impl Engine {
         // `enlist_receiver` and `look_around`.
         let wait_flags = &self.segment().fixed().wait_flags;
         // A watched send has served pollers under its lock.
-        if wait_flags.attention() & !WATCHED != 0 {
+        if wait_flags.attention() & !(WATCHED | SEND_CLOSED) != 0 {
             self.serve_after_send(me, deadline);
         }
         self.ring_if_asked();

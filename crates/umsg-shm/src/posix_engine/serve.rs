@@ -89,6 +89,10 @@ impl Engine {
     ) -> Result<u32, Fault> {
         let waiters = Waiters::of(self.segment());
         let (mut bound, mut admitted) = (BOUND, 0);
+        if self.is_send_closed() {
+            // Blocked senders find the queue closed: none of their messages follows the end of the stream.
+            return Ok(0);
+        }
         while let Some((index, node)) = waiters.first(List::Senders)? {
             bound = bound.checked_sub(1).ok_or(Fault::Damaged)?;
             if node.slot.get() == NO_SLOT {

@@ -195,6 +195,7 @@ impl Engine {
     ) -> Result<Enlisted<'_, R::Outcome>, Refused> {
         let taker = self.taker(receiving, me);
         match receipt.take(taker, wakes) {
+            Err(Refused::NotNow) if self.is_at_end(receiving) => return Err(Refused::Closed),
             Err(Refused::NotNow) => {}
             other => return other.map(Enlisted::Done),
         }
@@ -267,7 +268,7 @@ impl Engine {
         match result {
             // The owner of the lock is stopped.
             Err(Refused::Fault(Fault::Busy)) if end == End::Settled => Err(Refused::TimedOut),
-            Err(Refused::Fault(Fault::Busy)) => Err(refused(end)),
+            Err(Refused::Fault(Fault::Busy)) => Err(self.refusal(end)),
             other => other,
         }
     }
@@ -285,15 +286,19 @@ impl Engine {
             return receipt.accept(taker, node, found);
         }
         Waiters::of(self.segment()).remove(receiving, node)?;
+        if end == End::Abandoned {
+            // The stream seems to be at its end. If it is not, the receiver attempts again.
+            return receipt.take(taker, wakes);
+        }
         self.segment().fixed().counters.count(Event::GivenUp);
         // An expired or orphaned lease may give a message now.
         if end == End::TimedOut && self.may_reclaim() {
             return match receipt.take(taker, wakes) {
-                Err(Refused::NotNow) => Err(refused(end)),
+                Err(Refused::NotNow) => Err(self.refusal(end)),
                 other => other,
             };
         }
-        Err(refused(end))
+        Err(self.refusal(end))
     }
 
     /// Waits for room with a node, until the message is sent. None asks for another attempt.
@@ -324,6 +329,7 @@ impl Engine {
         deadline: Deadline,
         wakes: &mut DeferredWakes,
     ) -> Result<Enlisted<'_, ()>, Refused> {
+        self.check_open(receiving)?;
         self.serve(receiving, wakes)?;
         self.update_wait_flags(receiving);
         let slot = match self.park(receiving, me, message, key, deadline) {
@@ -374,7 +380,7 @@ impl Engine {
                 self.segment().fixed().counters.count(Event::GivenUp);
                 self.withdraw_sender(receiving, node)
                     .map_err(Refused::from)
-                    .and(Err(refused(end)))
+                    .and(Err(self.refusal(end)))
             };
             waiters::give_up(node);
             result
@@ -382,7 +388,8 @@ impl Engine {
         self.end_wait(me, end, deadline, work, || let_go_of_sender(node))
     }
 
-    /// Sleeps until the node's word changes. Ends the wait of a sender if no process receives from the ring any more.
+    /// Sleeps until the node's word changes. Ends the wait of a sender if no process receives from the ring any more, or if the queue
+    /// is closed for sending; ends the wait of a receiver at the end of the stream.
     pub(super) fn sleep(&self, sleeper: &Sleeper<'_>, index: u32) -> End {
         let is_sender = sleeper.list == List::Senders;
         if self.pacing.give_way_enlisted(|| sleeper.is_settled()) {
@@ -390,7 +397,7 @@ impl Engine {
         }
         sleeper.sleep(
             &self.segment().fixed().leases.due,
-            || is_sender && self.is_closed() && !sleeper.is_settled(),
+            || self.is_over_for(is_sender) && !sleeper.is_settled(),
             || {
                 if is_sender && self.is_deserted() {
                     return true;
@@ -399,6 +406,14 @@ impl Engine {
                 false
             },
         )
+    }
+
+    /// Returns whether a wait is over although no process has settled its node.
+    fn is_over_for(&self, is_sender: bool) -> bool {
+        match is_sender {
+            true => self.is_closed() || self.is_send_closed(),
+            false => self.seems_at_end(),
+        }
     }
 
     /// Checks the queue at the end of a slice: does the work that a dead waker left undone, and that perhaps no other process does.
@@ -443,11 +458,6 @@ pub(super) fn lose_message(node: &Node) {
 /// Returns whether the message that a waiting sender had written was lost.
 fn has_lost_message(node: &Node) -> bool {
     node.slot.get() == NO_SLOT
-}
-
-/// Returns the error of a wait without success. A sender of a ring that gets a time-out looks for the reason.
-pub(super) fn refused(end: End) -> Refused {
-    end.refused(Refused::TimedOut)
 }
 
 /// Releases a sender's node without the lock. Some if the message is sent.

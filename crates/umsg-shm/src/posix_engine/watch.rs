@@ -8,7 +8,7 @@
 //! A send to a blocked receiver changes nothing for a poller, and does not ring. The same holds for a receive that
 //! makes room for a blocked sender. (Linux does the same.)
 
-use super::{Engine, Refused, WATCHED};
+use super::{Engine, Refused, SEND_CLOSED, WATCHED};
 #[cfg(loom)]
 use crate::doorbell::Feed;
 use crate::doorbell::{Level, Readiness, Ringer, Watched};
@@ -26,12 +26,16 @@ impl Watched for Engine {
 
     fn level(&self, receiving: ReceiverHeld<'_>) -> Level {
         let room = match self.policy().on_full {
+            // A poller of a closed queue tries to send, and finds it closed.
+            _ if self.is_send_closed() => 1,
             OnFull::DropOldest => 1,
             // Room that is kept for a batch is not free for a poller.
             _ if !self.no_sender_waits() => 0,
             _ => self.room_now(receiving).max(0) as u64,
         };
-        Level::new(self.available(), room)
+        // A poller at the end of the stream tries to receive, and finds the end.
+        let messages = self.available().max(self.is_at_end(receiving).into());
+        Level::new(messages, room)
     }
 
     fn is_taken(&self, messages: i64, room: i64) -> bool {
@@ -46,10 +50,18 @@ impl Watched for Engine {
 }
 
 impl Engine {
-    /// Returns whether a process polls. Under the sender lock, `false` holds until the unlock.
+    /// Returns whether a process polls, or the queue is closed for sending. Under the sender lock, `false` holds until the unlock.
     #[inline(always)]
     pub(super) fn must_ring(&self) -> bool {
-        self.segment().fixed().wait_flags.attention() & WATCHED != 0
+        self.segment().fixed().wait_flags.attention() & (WATCHED | SEND_CLOSED) != 0
+    }
+
+    /// Shows pollers that the queue is going to be closed: a call in either direction may have another answer then.
+    pub(super) fn foretell_close(&self, receiving: ReceiverHeld<'_>) {
+        if self.is_watched() {
+            let now = self.level(receiving);
+            self.ringer().foretell(receiving, now, now.after(1, 1));
+        }
     }
 
     /// Lets the process that rang finish its operation first. A poller on the same processor may run between the
@@ -91,6 +103,7 @@ impl Engine {
     ) -> Result<T, Refused> {
         self.let_ringer_finish(me);
         self.with_receiver_lock(me, deadline, |receiving, wakes| {
+            self.check_open(receiving)?;
             let both = self.borrow_sender_lock(receiving, me, deadline)?;
             let sender = &self.segment().fixed().sender;
             if self.has_room(sender.next_position(both.sender())) {
@@ -180,8 +193,10 @@ impl Engine {
             readable = served.unwrap_or(false);
         }
         Readiness {
-            readable,
-            writable: self.policy().on_full == OnFull::DropOldest || self.seems_roomy(1),
+            readable: readable || self.seems_at_end(),
+            writable: self.policy().on_full == OnFull::DropOldest
+                || self.is_send_closed()
+                || self.seems_roomy(1),
         }
     }
 }

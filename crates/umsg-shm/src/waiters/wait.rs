@@ -27,6 +27,8 @@ pub enum Refused<Own> {
     TimedOut,
     /// A signal handler ran.
     Interrupted,
+    /// The queue is closed for sending; for a receiver, no message is left either.
+    Closed,
     /// See [`Fault`].
     Fault(Fault),
     /// See the engine.

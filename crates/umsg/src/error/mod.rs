@@ -52,6 +52,11 @@ pub enum SendError {
     /// EINVAL: the priority is 32,768 or more.
     #[error("a priority must be below 32768")]
     PriorityTooHigh,
+    /// EPIPE: the queue is closed for sending, see [`Queue::close_send`](crate::posix::Queue::close_send). No SIGPIPE is raised.
+    #[error(
+        "the queue is closed for sending: no further message is wanted, unless a process reopens the queue"
+    )]
+    Closed,
     /// EBADF: the queue was not opened for sending.
     #[error("the queue was not opened for sending: open it with write access")]
     NotWritable,
@@ -82,6 +87,7 @@ impl SendError {
             SendError::TimedOut => libc::ETIMEDOUT,
             SendError::TooLong { .. } | SendError::BatchTooLarge { .. } => libc::EMSGSIZE,
             SendError::PriorityTooHigh => libc::EINVAL,
+            SendError::Closed => libc::EPIPE,
             SendError::NotWritable => libc::EBADF,
             SendError::Interrupted => libc::EINTR,
             SendError::Queue(error) => error.errno(),
@@ -111,6 +117,9 @@ pub enum ReceiveError {
         /// The queue's message size, in bytes.
         needed: usize,
     },
+    /// EPIPE: the end of the stream. The queue is closed for sending, and all its messages are received.
+    #[error("the end of the stream: the queue is closed for sending, and holds no message")]
+    Closed,
     /// EBADF: the queue was not opened for receiving.
     #[error("the queue was not opened for receiving: open it with read access")]
     NotReadable,
@@ -140,6 +149,7 @@ impl ReceiveError {
             ReceiveError::TimedOut => libc::ETIMEDOUT,
             ReceiveError::BufferTooSmall { .. } => libc::EMSGSIZE,
             ReceiveError::NotReadable => libc::EBADF,
+            ReceiveError::Closed => libc::EPIPE,
             ReceiveError::Interrupted => libc::EINTR,
             ReceiveError::Queue(error) => error.errno(),
         }

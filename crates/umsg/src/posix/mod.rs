@@ -13,6 +13,8 @@
 //! Notification of a message without waiting for it: [`Queue::notify`], [`Queue::notify_waiter`]. Polling of a queue together with sockets:
 //! [`Queue::pollable`].
 //!
+//! The end of a stream of messages: [`Queue::close_send`].
+//!
 //! A queue's policy for messages that it can't accept, keep or deliver: [`OpenOptions::on_full`], [`OpenOptions::time_to_live`],
 //! [`OpenOptions::max_deliveries`], [`OpenOptions::dead_letter`].
 //!
@@ -30,6 +32,7 @@
 
 mod access;
 mod batch;
+mod close;
 mod create;
 mod dead_letter;
 mod diagnose;

@@ -57,6 +57,7 @@ impl Debug for Queue {
             .field("bytes", &now.bytes)
             .field("reserved", &now.reserved)
             .field("leased", &now.leased)
+            .field("send_closed", &self.is_send_closed())
             .finish_non_exhaustive()
     }
 }
@@ -358,6 +359,7 @@ impl Queue {
             Refused::NotNow | Refused::Own(_) => SendError::Full,
             Refused::TimedOut => SendError::TimedOut,
             Refused::Interrupted => SendError::Interrupted,
+            Refused::Closed => SendError::Closed,
             Refused::Fault(fault) => {
                 self.note(fault);
                 fault.into()
@@ -536,6 +538,7 @@ impl Queue {
             Refused::NotNow | Refused::Own(_) => ReceiveError::Empty,
             Refused::TimedOut => ReceiveError::TimedOut,
             Refused::Interrupted => ReceiveError::Interrupted,
+            Refused::Closed => ReceiveError::Closed,
             Refused::Fault(fault) => {
                 self.note(fault);
                 fault.into()

@@ -80,6 +80,8 @@ pub struct Status {
     pub undelivered: Option<Undelivered>,
     /// The process that is registered for a notification, if it lives.
     pub registered: Option<Registered>,
+    /// True if the queue is closed for sending.
+    pub send_closed: bool,
     /// True if the queue's memory held a state that no operation leaves there.
     pub damaged: bool,
 }
@@ -151,6 +153,7 @@ pub(super) fn status(queue: &Queue) -> Status {
         undelivered: dead_letter::undelivered(queue),
         set_aside: fixed.leases.aside.load(Ordering::Relaxed) as usize,
         registered: notify::registered(engine),
+        send_closed: engine.is_send_closed(),
         damaged: fixed.header.damage.is_noted(),
     }
 }

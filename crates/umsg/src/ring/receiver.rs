@@ -624,7 +624,7 @@ fn number_of(descriptor: Option<OwnedFd>) -> (Option<OwnedFd>, i32) {
 #[cold]
 fn error(shared: &Shared, refused: Refused) -> ReceiveError {
     match refused {
-        Refused::NotNow | Refused::Own(_) => ReceiveError::Empty,
+        Refused::NotNow | Refused::Closed | Refused::Own(_) => ReceiveError::Empty,
         Refused::TimedOut => ReceiveError::TimedOut,
         Refused::Interrupted => ReceiveError::Interrupted,
         Refused::Fault(fault) => {

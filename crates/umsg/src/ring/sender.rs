@@ -482,7 +482,7 @@ impl Sender {
     #[cold]
     fn error(&self, refused: Refused) -> SendError {
         match refused {
-            Refused::NotNow | Refused::Own(_) => SendError::Full,
+            Refused::NotNow | Refused::Closed | Refused::Own(_) => SendError::Full,
             // A wait ends before its deadline if no process receives any more.
             Refused::TimedOut => match self.shared.check_receiver() {
                 Err(error) => error,

@@ -357,9 +357,9 @@ impl Queue {
     #[cold]
     pub(super) fn send_error(&self, refused: Refused) -> SendError {
         match refused {
-            Refused::NotNow | Refused::Own(Why::Rejudge) | Refused::Own(Why::TooSmall { .. }) => {
-                SendError::Full
-            }
+            Refused::NotNow
+            | Refused::Closed
+            | Refused::Own(Why::Rejudge | Why::TooSmall { .. }) => SendError::Full,
             Refused::TimedOut => SendError::TimedOut,
             Refused::Interrupted => SendError::Interrupted,
             Refused::Own(Why::Removed) => SendError::Removed,
@@ -373,7 +373,9 @@ impl Queue {
     #[cold]
     pub(super) fn receive_error(&self, refused: Refused) -> ReceiveError {
         match refused {
-            Refused::NotNow | Refused::Own(Why::Rejudge) => ReceiveError::NoMessage,
+            Refused::NotNow | Refused::Closed | Refused::Own(Why::Rejudge) => {
+                ReceiveError::NoMessage
+            }
             Refused::Own(Why::TooSmall { len }) => ReceiveError::TooSmall { len },
             Refused::TimedOut => ReceiveError::TimedOut,
             Refused::Interrupted => ReceiveError::Interrupted,

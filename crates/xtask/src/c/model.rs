@@ -10,7 +10,7 @@ use super::doc::Doc;
 use crate::failure::{Context as _, Failure, Result};
 
 /// The files that declare something, in the order of the header.
-const FILES: [&str; 40] = [
+const FILES: [&str; 41] = [
     "handle",
     "attributes",
     "open",
@@ -19,6 +19,7 @@ const FILES: [&str; 40] = [
     "receive",
     "batch",
     "receive_batch",
+    "close",
     "reservation",
     "lease",
     "status",

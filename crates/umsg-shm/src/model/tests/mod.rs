@@ -4,6 +4,7 @@
 
 mod batch;
 mod death;
+mod end_of_stream;
 mod grow;
 mod handover;
 mod helper;

@@ -10,7 +10,7 @@
 //!
 //! The node of a batch says nothing about messages: the gate alone decides whether they are sent.
 
-use super::super::wait::{Enlisted, refused};
+use super::super::wait::Enlisted;
 use super::super::{DeferredWakes, Engine, Refused};
 use crate::counters::Event;
 use crate::crash::crash_point;
@@ -71,6 +71,7 @@ impl Engine {
         deadline: Deadline,
         wakes: &mut DeferredWakes,
     ) -> Result<Enlisted<'_, ()>, Refused> {
+        self.check_open(receiving)?;
         self.serve(receiving, wakes)?;
         self.update_wait_flags(receiving);
         let both = self.borrow_sender_lock(receiving, me, deadline)?;
@@ -220,7 +221,7 @@ impl Engine {
         self.segment().fixed().counters.count(Event::GivenUp);
         match end {
             End::Settled => Err(Refused::TimedOut),
-            end => Err(refused(end)),
+            end => Err(self.refusal(end)),
         }
     }
 
@@ -244,6 +245,7 @@ impl Engine {
         me: &Thread,
         turn: &mut T,
     ) -> Result<T::Outcome, Refused> {
+        self.check_open(both.receiver())?;
         if !self.has_room_now(both.receiver(), turn.wanted() as u32) {
             return Err(Refused::NotNow);
         }

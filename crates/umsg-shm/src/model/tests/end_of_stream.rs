@@ -1,0 +1,130 @@
+//! A queue that is closed for sending while other threads send and receive, and while the closing process dies.
+//!
+//! A receiver that got the end of the stream gets no message after it, and a send that succeeded is received before it.
+//!
+//! | a defect | its effect here |
+//! |---|---|
+//! | the queue is closed under one lock only | a message follows the end |
+//! | a receiver does not ask for leases that are open | a message follows the end |
+//! | a blocked sender is admitted to a closed queue | a message follows the end |
+//! | a waiter does not look at the closing before it sleeps | no thread makes progress |
+
+use super::stage::{Message, Queue, Slices, alive, explore};
+use super::subject::{Subject, explore_death};
+use crate::crash::Point;
+use crate::model::thread::{self, Thread};
+use crate::model::world::{self, Death};
+use crate::posix_engine::Refused;
+use crate::sys::clock::Deadline;
+
+/// Receives until the end of the stream.
+fn receive_all(queue: &Queue, me: &Thread) -> Vec<Message> {
+    let mut all = Vec::new();
+    loop {
+        match queue.receive(me, Deadline::Never) {
+            Ok(message) => all.push(message),
+            Err(Refused::Closed) => return all,
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+}
+
+/// After all, the closed queue is empty, and works once it is open again.
+fn audit(queue: &Queue) {
+    queue.direct(|queue, me| {
+        let received = queue.receive(me, Deadline::Passed);
+        assert_eq!(received, Err(Refused::Closed), "after the end");
+        assert_eq!(queue.engine().reopen_send(me), Ok(true));
+    });
+    assert_eq!(queue.empty(), []);
+    queue.audit();
+}
+
+#[test]
+fn a_receiver_that_goes_to_sleep_learns_of_the_end() {
+    explore("end: receive and close", 3, Slices::End, || {
+        let queue = Queue::new(1, 1);
+        let receiver = queue.spawn(1, receive_all);
+        queue.direct(|queue, me| assert_eq!(queue.engine().close_send(me), Ok(true)));
+        assert_eq!(alive(receiver), []);
+        audit(&queue);
+    });
+}
+
+#[test]
+fn a_message_is_sent_before_the_end_or_not_at_all() {
+    explore("end: send, receive and close", 2, Slices::End, || {
+        let queue = Queue::new(2, 2);
+        let sender = queue.spawn(1, |queue, me| queue.send(me, (1, 0), Deadline::Never));
+        let receiver = queue.spawn(2, receive_all);
+        queue.direct(|queue, me| assert_eq!(queue.engine().close_send(me), Ok(true)));
+        let expected = match alive(sender) {
+            Ok(()) => vec![(1, 0)],
+            Err(Refused::Closed) => vec![],
+            Err(other) => panic!("{other:?}"),
+        };
+        assert_eq!(alive(receiver), expected);
+        audit(&queue);
+    });
+}
+
+#[test]
+fn a_blocked_sender_is_refused() {
+    explore("end: a blocked sender", 2, Slices::End, || {
+        let queue = Queue::new(1, 2).filled(&[(0, 0)]);
+        let sender = queue.spawn(1, |queue, me| queue.send(me, (1, 0), Deadline::Never));
+        let received = queue.direct(|queue, me| {
+            assert_eq!(queue.engine().close_send(me), Ok(true));
+            receive_all(queue, me)
+        });
+        assert_eq!(received, [(0, 0)]);
+        assert_eq!(alive(sender), Err(Refused::Closed));
+        audit(&queue);
+    });
+}
+
+#[test]
+fn an_open_lease_keeps_the_end_from_a_receiver() {
+    explore("end: a lease", 2, Slices::End, || {
+        let queue = Queue::new(1, 1).filled(&[(0, 0)]);
+        let lease = queue.direct(|queue, me| {
+            let (_, lease) = queue.lease(me, Deadline::Passed).unwrap();
+            queue.engine().close_send(me).unwrap();
+            lease
+        });
+        let receiver = queue.spawn(1, receive_all);
+        queue.direct(|queue, me| assert_eq!(queue.engine().give_back(me, &lease), Ok(true)));
+        assert_eq!(alive(receiver), [(0, 0)]);
+        audit(&queue);
+    });
+}
+
+#[test]
+fn an_acknowledgement_ends_the_stream() {
+    explore("end: an acknowledgement", 2, Slices::End, || {
+        let queue = Queue::new(1, 1).filled(&[(0, 0)]);
+        let lease = queue.direct(|queue, me| {
+            let (_, lease) = queue.lease(me, Deadline::Passed).unwrap();
+            queue.engine().close_send(me).unwrap();
+            lease
+        });
+        let receiver = queue.spawn(1, receive_all);
+        queue.direct(|queue, me| assert_eq!(queue.engine().acknowledge(me, &lease), Ok(true)));
+        assert_eq!(alive(receiver), []);
+        audit(&queue);
+    });
+}
+
+#[test]
+fn a_process_dies_while_it_closes_a_queue() {
+    explore_death("end: the closing process dies", 2, || {
+        let queue = Queue::new(1, 1);
+        world::doom(1, Death::At(Point::SEND_CLOSED_SET), 1);
+        let victim = queue.spawn(1, |queue, me| queue.engine().close_send(me));
+        let receiver = queue.spawn(2, receive_all);
+        let died = thread::join(victim).is_none();
+        assert_eq!(alive(receiver), []);
+        audit(&queue);
+        died
+    });
+}

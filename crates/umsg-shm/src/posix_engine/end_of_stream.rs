@@ -1,0 +1,134 @@
+//! The end of the stream: a queue that is closed for sending.
+//!
+//! | `SEND_CLOSED` | a send | a receive | may change it |
+//! |---|---|---|---|
+//! | 0 | sends | waits while the queue is empty | any process that may send: to 1 |
+//! | 1 | fails | takes the messages that are left, then fails | any process that may send: to 0 |
+//!
+//! The word is a bit of the attention word, beside the bit of pollers, and like that bit changes under both locks. A send looks at
+//! both bits at once, so a queue that no process closes pays nothing. Under either lock the bit is exact.
+//!
+//! A stream is at its end if no message is left and none can come back: no lease is open, and no offer is under way. A process that
+//! dies after the store to the bit has closed the queue. The waiters that it did not wake look at the end of their slice.
+
+use super::{DeferredWakes, Engine, Refused, SEND_CLOSED};
+use crate::crash::crash_point;
+use crate::fault::Fault;
+use crate::leases;
+use crate::lock::tokens::{BothHeld, ReceiverHeld};
+use crate::sync::Ordering;
+use crate::sys::clock::Deadline;
+use crate::sys::thread::Thread;
+use crate::waiters::wait::End;
+use crate::waiters::{List, Waiters};
+
+impl Engine {
+    /// Returns whether the queue is closed for sending. Exact under either lock, otherwise a hint.
+    #[inline(always)]
+    pub fn is_send_closed(&self) -> bool {
+        self.segment().fixed().wait_flags.attention() & SEND_CLOSED != 0
+    }
+
+    /// Refuses a send to a closed queue. A lock is a parameter, because only under a lock the answer lasts.
+    #[inline(always)]
+    pub(super) fn check_open(&self, _: ReceiverHeld<'_>) -> Result<(), Refused> {
+        match self.is_send_closed() {
+            true => Err(Refused::Closed),
+            false => Ok(()),
+        }
+    }
+
+    /// Returns whether no message is left in a closed queue, and none can come back.
+    pub(super) fn is_at_end(&self, _: ReceiverHeld<'_>) -> bool {
+        self.seems_at_end()
+    }
+
+    /// A hint, read without the lock, of [`is_at_end`](Self::is_at_end).
+    pub(super) fn seems_at_end(&self) -> bool {
+        if !self.is_send_closed() {
+            return false;
+        }
+        let fixed = self.segment().fixed();
+        // Relaxed: under the receiver lock; a hint elsewhere.
+        let reserved = u64::from(fixed.leases.reserved.load(Ordering::Relaxed));
+        let aside = fixed.leases.aside.load(Ordering::Relaxed);
+        let others = reserved + u64::from(leases::in_the_way(aside));
+        self.available() == 0
+            && fixed.receiver.held() <= others
+            && Waiters::of(self.segment()).len(List::Offered) == 0
+    }
+
+    /// Returns the refusal of a call that found nothing: a closed queue gives another answer than an empty or full one.
+    #[cold]
+    pub(super) fn not_now(&self, receiving: ReceiverHeld<'_>) -> Refused {
+        match self.is_at_end(receiving) {
+            true => Refused::Closed,
+            false => Refused::NotNow,
+        }
+    }
+
+    /// Returns the refusal of a call whose wait failed. Without the lock, a closed queue is the reason to abandon a wait.
+    pub(super) fn refusal(&self, end: End) -> Refused {
+        match end {
+            End::Abandoned if self.is_send_closed() => Refused::Closed,
+            // A sender of a ring that gets a time-out looks for the reason.
+            end => end.refused(Refused::TimedOut),
+        }
+    }
+
+    /// Wakes the receivers of a closed queue whose last message is gone for good.
+    pub(super) fn wake_at_end(&self, receiving: ReceiverHeld<'_>, wakes: &mut DeferredWakes) {
+        let waiters = Waiters::of(self.segment());
+        if waiters.len(List::Receivers) != 0 && self.is_at_end(receiving) {
+            wakes.add_everybody(waiters.usable());
+        }
+    }
+
+    /// Closes the queue for sending. Returns whether it was open.
+    pub fn close_send(&self, me: &Thread) -> Result<bool, Refused> {
+        self.change_closing(me, |engine, both, wakes| {
+            if engine.is_send_closed() {
+                return false;
+            }
+            let receiving = both.receiver();
+            engine.foretell_close(receiving);
+            engine.set_attention(receiving, SEND_CLOSED, SEND_CLOSED);
+            crash_point!(SEND_CLOSED_SET);
+            engine.fire_at_close(receiving, me.pid(), wakes);
+            // Senders find the queue closed, receivers its end.
+            wakes.add_everybody(Waiters::of(engine.segment()).usable());
+            true
+        })
+    }
+
+    /// Opens the queue for sending again. Returns whether it was closed.
+    pub fn reopen_send(&self, me: &Thread) -> Result<bool, Refused> {
+        self.change_closing(me, |engine, both, _| {
+            let was_closed = engine.is_send_closed();
+            engine.set_attention(both.receiver(), SEND_CLOSED, 0);
+            crash_point!(SEND_REOPENED);
+            was_closed
+        })
+    }
+
+    /// Runs `change` under both locks.
+    fn change_closing(
+        &self,
+        me: &Thread,
+        change: impl Fn(&Engine, BothHeld<'_>, &mut DeferredWakes) -> bool,
+    ) -> Result<bool, Refused> {
+        loop {
+            let changed = self.with_receiver_lock(me, Deadline::Never, |receiving, wakes| {
+                let both = self.borrow_sender_lock(receiving, me, Deadline::Never)?;
+                let changed = change(self, both, wakes);
+                self.segment().fixed().sender.lock.give_back();
+                Ok(changed)
+            });
+            match changed {
+                // A sender is stopped. This thread waits for it where it blocks no receiver.
+                Err(Refused::Fault(Fault::Busy)) => self.lock_sender(me, Deadline::Never)?.unlock(),
+                other => return other,
+            }
+        }
+    }
+}

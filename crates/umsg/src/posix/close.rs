@@ -1,0 +1,87 @@
+//! Closing a queue for sending: the end of a stream of messages.
+
+use super::queue::Queue;
+use crate::error::SendError;
+use umsg_shm::sys::thread;
+
+impl Queue {
+    /// Closes the queue for sending, in all processes. Sends, blocked ones too, fail with [`SendError::Closed`]. Receivers get the
+    /// messages that are left, then [`ReceiveError::Closed`](super::ReceiveError::Closed); blocked receivers are woken. Returns false if
+    /// the queue was closed before. Source: none, the kernel's queues have no such call.
+    ///
+    /// The end comes when no message is left and none can come back: while another process leases a message, a receiver waits. Room
+    /// that is reserved can't be committed any more. A poller finds the queue readable at its end, and writable. A process that is
+    /// registered for a notification is notified if the queue is empty.
+    ///
+    /// The queue stays closed until a process [reopens](Self::reopen_send) or removes it. Closing needs permission to send.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// use umsg::posix::{ReceiveError, SendError};
+    ///
+    /// queue.send(b"last", 0)?;
+    /// assert!(queue.close_send()?);
+    /// assert_eq!(queue.send(b"more", 0), Err(SendError::Closed));
+    /// assert_eq!(queue.receive_vec()?.data, b"last");
+    /// assert_eq!(queue.receive_vec(), Err(ReceiveError::Closed));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Blocking
+    /// Only while a process is stopped inside an operation on this queue.
+    ///
+    /// # Errors
+    /// [`SendError::NotWritable`] (EBADF), [`QueueError::Damaged`](crate::QueueError::Damaged),
+    /// [`QueueError::WouldDeadlock`](crate::QueueError::WouldDeadlock).
+    ///
+    /// # If the process dies
+    /// Before the call returns: the queue is closed or open. If it is closed, waiters that were not woken notice it within a tenth of a
+    /// second.
+    pub fn close_send(&self) -> Result<bool, SendError> {
+        self.check_to_send(0)?;
+        let closed = self.engine.close_send(thread::current());
+        closed.map_err(|refused| self.send_error(refused))
+    }
+
+    /// Opens a queue for sending again. Returns false if the queue was open.
+    ///
+    /// A receiver that has got the end of the stream, or waits for it, does not notice: its next call waits for messages.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// queue.close_send()?;
+    /// assert!(queue.is_send_closed());
+    /// queue.reopen_send()?;
+    /// queue.send(b"next stream", 0)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Blocking
+    /// As [`close_send`](Self::close_send).
+    ///
+    /// # Errors
+    /// The errors of [`close_send`](Self::close_send).
+    pub fn reopen_send(&self) -> Result<bool, SendError> {
+        self.check_to_send(0)?;
+        let opened = self.engine.reopen_send(thread::current());
+        opened.map_err(|refused| self.send_error(refused))
+    }
+
+    /// Returns whether the queue is closed for sending.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// assert!(!queue.is_send_closed());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn is_send_closed(&self) -> bool {
+        self.engine.is_send_closed()
+    }
+}
