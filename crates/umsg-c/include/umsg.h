@@ -251,6 +251,12 @@ int umsg_mq_unlink_in(const char *directory, const char *name);
  */
 #define UMSG_REMOVE_ON_LAST_CLOSE 1
 
+/*
+ * The queue is closed for sending, as by umsg_mq_close_send(3), when the last process that called umsg_mq_begin_to_produce(3) has ended its
+ * count or died.
+ */
+#define UMSG_CLOSE_WITH_LAST_PRODUCER 2
+
 /* The send waits for room, as in the kernel's queues. A send that must not block fails. */
 #define UMSG_ON_FULL_BLOCK 0
 
@@ -306,7 +312,7 @@ struct umsg_mq_options {
      * queue, which must be named, too.
      */
     uint32_t max_deliveries;
-    /* Flags of a created queue: 0 or UMSG_REMOVE_ON_LAST_CLOSE. */
+    /* Flags of a created queue: 0, or UMSG_REMOVE_ON_LAST_CLOSE, UMSG_CLOSE_WITH_LAST_PRODUCER or both. */
     uint32_t flags;
     /*
      * What happens if a queue of the name exists and differs from the members that are not 0 or NULL: UMSG_EXISTING_MATCH_POLICY (the
@@ -650,6 +656,50 @@ int umsg_mq_close_send(umsg_mqd_t mqdes);
  * umsg_mq_close_send(3), umsg_mq_send(3), umsg_mq_status(3)
  */
 int umsg_mq_reopen_send(umsg_mqd_t mqdes);
+
+/*
+ * Counts the calling process as a producer of a queue.
+ *
+ * The call is for a queue that was created with UMSG_CLOSE_WITH_LAST_PRODUCER (umsg_mq_open_with(3)). While a living process counts, the
+ * queue stays open for sending. With the last umsg_mq_end_producing(3), or the death of the last process that counts, the queue is closed
+ * as by umsg_mq_close_send(3). A process may count several times. For other queues the call has no effect. A child made by fork(2) does
+ * not count through its parent's call.
+ *
+ * Return value:
+ * On success, 0. On error, -1 with errno set to indicate the error.
+ *
+ * Errors:
+ * Those of umsg_mq_close_send(3), and these:
+ *
+ * - EPIPE: the queue is closed for sending.
+ * - EUSERS: 32 living processes count already.
+ *
+ * If the process dies:
+ * It counts no more. A receiver that finds the queue empty notices the death at once, and a blocked receiver within a tenth of a second.
+ *
+ * See also:
+ * umsg_mq_close_send(3), umsg_mq_end_producing(3), umsg_mq_open_with(3)
+ */
+int umsg_mq_begin_to_produce(umsg_mqd_t mqdes);
+
+/*
+ * Counts the calling process once less as a producer of a queue.
+ *
+ * Undoes one call of umsg_mq_begin_to_produce(3). The end of the last producer closes the queue for sending.
+ *
+ * Return value:
+ * On success, 1 if the process counted, and 0 if it did not. On error, -1 with errno set to indicate the error.
+ *
+ * Errors:
+ * Those of umsg_mq_close_send(3).
+ *
+ * If the process dies:
+ * It counts no more.
+ *
+ * See also:
+ * umsg_mq_begin_to_produce(3), umsg_mq_close_send(3)
+ */
+int umsg_mq_end_producing(umsg_mqd_t mqdes);
 
 /* ---- Sending in place ---- */
 

@@ -53,3 +53,54 @@ pub extern "C" fn umsg_mq_reopen_send(mqdes: umsg_mqd_t) -> c_int {
     let open = || Ok(c_int::from(handle::hold(mqdes)?.queue.reopen_send()?));
     answer(open())
 }
+
+/// Counts the calling process as a producer of a queue.
+///
+/// The call is for a queue that was created with `UMSG_CLOSE_WITH_LAST_PRODUCER` (umsg_mq_open_with(3)). While a living process counts, the
+/// queue stays open for sending. With the last umsg_mq_end_producing(3), or the death of the last process that counts, the queue is closed
+/// as by umsg_mq_close_send(3). A process may count several times. For other queues the call has no effect. A child made by fork(2) does
+/// not count through its parent's call.
+///
+/// # Return value
+/// On success, 0. On error, -1 with errno set to indicate the error.
+///
+/// # Errors
+/// Those of umsg_mq_close_send(3), and these:
+///
+/// - `EPIPE`: the queue is closed for sending.
+/// - `EUSERS`: 32 living processes count already.
+///
+/// # If the process dies
+/// It counts no more. A receiver that finds the queue empty notices the death at once, and a blocked receiver within a tenth of a second.
+///
+/// # See also
+/// umsg_mq_close_send(3), umsg_mq_end_producing(3), umsg_mq_open_with(3)
+#[unsafe(no_mangle)]
+pub extern "C" fn umsg_mq_begin_to_produce(mqdes: umsg_mqd_t) -> c_int {
+    let begin = || {
+        handle::hold(mqdes)?.queue.begin_to_produce()?;
+        Ok(0)
+    };
+    answer(begin())
+}
+
+/// Counts the calling process once less as a producer of a queue.
+///
+/// Undoes one call of umsg_mq_begin_to_produce(3). The end of the last producer closes the queue for sending.
+///
+/// # Return value
+/// On success, 1 if the process counted, and 0 if it did not. On error, -1 with errno set to indicate the error.
+///
+/// # Errors
+/// Those of umsg_mq_close_send(3).
+///
+/// # If the process dies
+/// It counts no more.
+///
+/// # See also
+/// umsg_mq_begin_to_produce(3), umsg_mq_close_send(3)
+#[unsafe(no_mangle)]
+pub extern "C" fn umsg_mq_end_producing(mqdes: umsg_mqd_t) -> c_int {
+    let end = || Ok(c_int::from(handle::hold(mqdes)?.queue.end_producing()?));
+    answer(end())
+}

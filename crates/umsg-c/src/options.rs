@@ -46,7 +46,7 @@ pub struct umsg_mq_options {
     /// The number of leases of a message in a created queue; 0 for no limit. A message that came back so often goes to the dead-letter
     /// queue, which must be named, too.
     pub max_deliveries: u32,
-    /// Flags of a created queue: 0 or UMSG_REMOVE_ON_LAST_CLOSE.
+    /// Flags of a created queue: 0, or UMSG_REMOVE_ON_LAST_CLOSE, UMSG_CLOSE_WITH_LAST_PRODUCER or both.
     pub flags: u32,
     /// What happens if a queue of the name exists and differs from the members that are not 0 or NULL: UMSG_EXISTING_MATCH_POLICY (the
     /// default), UMSG_EXISTING_MATCH or UMSG_EXISTING_ANY.
@@ -69,6 +69,10 @@ pub const UMSG_EXISTING_ANY: c_int = 2;
 /// made by fork(2) has the queue open like its parent, until the child closes its handle, ends or executes a program. Without this
 /// flag the queue stays until umsg_mq_unlink(3).
 pub const UMSG_REMOVE_ON_LAST_CLOSE: c_int = 1;
+
+/// The queue is closed for sending, as by umsg_mq_close_send(3), when the last process that called umsg_mq_begin_to_produce(3) has ended its
+/// count or died.
+pub const UMSG_CLOSE_WITH_LAST_PRODUCER: c_int = 2;
 
 /// The send waits for room, as in the kernel's queues. A send that must not block fails.
 pub const UMSG_ON_FULL_BLOCK: c_int = 0;
@@ -170,6 +174,9 @@ impl Prepared {
         if given.flags & UMSG_REMOVE_ON_LAST_CLOSE.cast_unsigned() != 0 {
             options.remove_on_last_close(true);
         }
+        if given.flags & UMSG_CLOSE_WITH_LAST_PRODUCER.cast_unsigned() != 0 {
+            options.close_with_last_producer(true);
+        }
         if given.max_messages != 0 {
             options.max_messages(given.max_messages);
         }
@@ -235,9 +242,10 @@ unsafe fn read(options: *const umsg_mq_options) -> Result<Option<umsg_mq_options
     }
     // SAFETY: by this function's contract that many bytes are readable; zero is a value of every member.
     let known = unsafe { pointer::read_as_far_as_known(options, size)? };
-    if known.flags & !UMSG_REMOVE_ON_LAST_CLOSE.cast_unsigned() != 0 {
+    let flags = UMSG_REMOVE_ON_LAST_CLOSE | UMSG_CLOSE_WITH_LAST_PRODUCER;
+    if known.flags & !flags.cast_unsigned() != 0 {
         return Err(Failure::Invalid(
-            "flags must be 0 or UMSG_REMOVE_ON_LAST_CLOSE",
+            "flags may have UMSG_REMOVE_ON_LAST_CLOSE and UMSG_CLOSE_WITH_LAST_PRODUCER, and no other bit",
         ));
     }
     if known.reserved != 0 {

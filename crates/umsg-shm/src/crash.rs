@@ -152,6 +152,12 @@ points! {
     SEND_CLOSED_SET;
     /// The queue is open for sending again, the lock is held.
     SEND_REOPENED;
+    /// A record names a producer, and no process has counted yet: the dead process does not count.
+    PRODUCER_NAMED;
+    /// A process counts as a producer, the lock is held: the next receiver finds it dead.
+    PRODUCER_COUNTED;
+    /// The last producer has ended, the queue is open: the next receiver closes it.
+    PRODUCER_ENDED;
     /// The wake word is armed, its receiver does not wait yet: the ring has lost its owner, and a sender rings in vain.
     RING_ARMED;
     /// A sender is to ring and has not: the message was sent, the next sender rings, or a sleeper checks at its next slice.

@@ -91,6 +91,7 @@ mod tests {
         both::<crate::posix::Queue>();
         both::<crate::posix::Lease<'static>>();
         both::<crate::posix::Reservation<'static>>();
+        both::<crate::posix::Producer<'static>>();
         both::<crate::posix::Snapshot>();
         both::<crate::sysv::Queue>();
         both::<crate::sysv::Lease<'static>>();

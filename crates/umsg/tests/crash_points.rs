@@ -66,6 +66,7 @@ const OTHER_FILES: &[&str] = &[
     "crash_pollable.rs",
     "doorbell_users.rs",
     "end_of_stream.rs",
+    "producers.rs",
     "salvage_killed.rs",
     "last_close/races.rs",
     "real_time.rs",

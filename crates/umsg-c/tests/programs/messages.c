@@ -163,7 +163,31 @@ static void a_closed_queue_is_drained_and_then_at_its_end(void)
     done(queue, "/closed");
 }
 
+static void a_queue_closes_with_its_last_producer(void)
+{
+    struct umsg_mq_options options;
+    umsg_mqd_t queue;
+    char buffer[16];
+    memset(&options, 0, sizeof options);
+    options.size = sizeof options;
+    options.message_size = 16;
+    options.flags = UMSG_CLOSE_WITH_LAST_PRODUCER;
+    queue = umsg_mq_open_with("/produced", O_CREAT | O_EXCL | O_RDWR | O_NONBLOCK, 0600, &options);
+    CHECK(queue != NONE);
+    CHECK(umsg_mq_end_producing(queue) == 0);
+    CHECK(umsg_mq_begin_to_produce(queue) == 0 && umsg_mq_begin_to_produce(queue) == 0);
+    CHECK(umsg_mq_send(queue, "one", 3, 0) == 0);
+    CHECK(umsg_mq_end_producing(queue) == 1);
+    CHECK(umsg_mq_receive(queue, buffer, sizeof buffer, NULL) == 3);
+    FAILS(umsg_mq_receive(queue, buffer, sizeof buffer, NULL), EAGAIN);
+    CHECK(umsg_mq_end_producing(queue) == 1);
+    FAILS(umsg_mq_receive(queue, buffer, sizeof buffer, NULL), EPIPE);
+    FAILS(umsg_mq_begin_to_produce(queue), EPIPE);
+    done(queue, "/produced");
+}
+
 static const struct test_case cases[] = {
+    CASE(a_queue_closes_with_its_last_producer),
     CASE(a_closed_queue_is_drained_and_then_at_its_end),
     CASE(the_highest_priority_comes_first_and_the_oldest_of_it),
     CASE(a_message_may_be_empty_or_as_long_as_the_queue_says),

@@ -60,7 +60,13 @@ impl Engine {
 
     /// Returns the refusal of a call that found nothing: a closed queue gives another answer than an empty or full one.
     #[cold]
-    pub(super) fn not_now(&self, receiving: ReceiverHeld<'_>) -> Refused {
+    pub(super) fn not_now(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        me: &Thread,
+        wakes: &mut DeferredWakes,
+    ) -> Refused {
+        self.close_if_left(receiving, me, wakes);
         match self.is_at_end(receiving) {
             true => Refused::Closed,
             false => Refused::NotNow,
@@ -90,21 +96,32 @@ impl Engine {
             if engine.is_send_closed() {
                 return false;
             }
-            let receiving = both.receiver();
-            engine.foretell_close(receiving);
-            engine.set_attention(receiving, SEND_CLOSED, SEND_CLOSED);
-            crash_point!(SEND_CLOSED_SET);
-            engine.fire_at_close(receiving, me.pid(), wakes);
-            // Senders find the queue closed, receivers its end.
-            wakes.add_everybody(Waiters::of(engine.segment()).usable());
+            engine.set_send_closed(both, me, wakes);
             true
         })
+    }
+
+    /// Closes an open queue.
+    pub(super) fn set_send_closed(
+        &self,
+        both: BothHeld<'_>,
+        me: &Thread,
+        wakes: &mut DeferredWakes,
+    ) {
+        let receiving = both.receiver();
+        self.foretell_close(receiving);
+        self.set_attention(receiving, SEND_CLOSED, SEND_CLOSED);
+        crash_point!(SEND_CLOSED_SET);
+        self.fire_at_close(receiving, me.pid(), wakes);
+        // Senders find the queue closed, receivers its end.
+        wakes.add_everybody(Waiters::of(self.segment()).usable());
     }
 
     /// Opens the queue for sending again. Returns whether it was closed.
     pub fn reopen_send(&self, me: &Thread) -> Result<bool, Refused> {
         self.change_closing(me, |engine, both, _| {
             let was_closed = engine.is_send_closed();
+            engine.forget_dead_producers(both);
             engine.set_attention(both.receiver(), SEND_CLOSED, 0);
             crash_point!(SEND_REOPENED);
             was_closed
@@ -112,7 +129,7 @@ impl Engine {
     }
 
     /// Runs `change` under both locks.
-    fn change_closing(
+    pub(super) fn change_closing(
         &self,
         me: &Thread,
         change: impl Fn(&Engine, BothHeld<'_>, &mut DeferredWakes) -> bool,

@@ -29,6 +29,7 @@ mod notification;
 mod owner;
 mod policy;
 mod prefetch;
+mod producers;
 mod receive;
 mod recover;
 mod reserve;
@@ -306,7 +307,7 @@ impl Engine {
         self.note_change(receiving, &mut wakes);
         if let Err(Refused::NotNow) = result {
             self.look_at_doorbell(receiving);
-            result = Err(self.not_now(receiving));
+            result = Err(self.not_now(receiving, me, &mut wakes));
         }
         self.settle_doorbell(receiving);
         held.unlock();

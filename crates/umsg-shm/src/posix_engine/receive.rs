@@ -239,6 +239,8 @@ impl Engine {
             || self.segment().fixed().receiver.lock.is_orphaned()
             // A sender may be about to send the message that its doorbell announces already.
             || self.must_ring()
+            // The last producer may have died.
+            || self.policy().close_with_producers
     }
 
     /// Returns whether there is a message, read without the lock. If not, the queue was empty at some instant during the call.

@@ -423,6 +423,7 @@ impl Engine {
             if self.may_reclaim() {
                 self.reclaim_leases(receiving, wakes)?;
             }
+            self.close_if_left(receiving, sleeper.me, wakes);
             let waiters = Waiters::of(self.segment());
             for _ in 0..2 {
                 // The node is in no list if an offer was withdrawn, or if this thread had jumped out of a wait and now

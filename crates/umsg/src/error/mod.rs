@@ -57,6 +57,9 @@ pub enum SendError {
         "the queue is closed for sending: no further message is wanted, unless a process reopens the queue"
     )]
     Closed,
+    /// EUSERS: 32 living processes count as producers already.
+    #[error("32 processes count as producers of this queue already: end one of them first")]
+    TooManyProducers,
     /// EBADF: the queue was not opened for sending.
     #[error("the queue was not opened for sending: open it with write access")]
     NotWritable,
@@ -88,6 +91,7 @@ impl SendError {
             SendError::TooLong { .. } | SendError::BatchTooLarge { .. } => libc::EMSGSIZE,
             SendError::PriorityTooHigh => libc::EINVAL,
             SendError::Closed => libc::EPIPE,
+            SendError::TooManyProducers => libc::EUSERS,
             SendError::NotWritable => libc::EBADF,
             SendError::Interrupted => libc::EINTR,
             SendError::Queue(error) => error.errno(),

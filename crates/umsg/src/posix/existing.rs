@@ -31,6 +31,7 @@ pub(super) struct Asked {
     pub(super) max_deliveries: bool,
     pub(super) dead_letter: bool,
     pub(super) remove_on_last_close: bool,
+    pub(super) close_with_producers: bool,
 }
 
 impl OpenOptions {
@@ -83,6 +84,12 @@ impl OpenOptions {
             "remove_on_last_close",
             &wanted.remove_on_last_close,
             &found.remove_on_last_close,
+        )?;
+        equal(
+            asked.close_with_producers,
+            "close_with_last_producer",
+            &wanted.close_with_producers,
+            &found.close_with_producers,
         )
     }
 }

@@ -45,6 +45,7 @@ mod open;
 mod options;
 mod peek;
 mod pollable;
+mod producer;
 mod queue;
 mod receive_vec;
 mod reservation;
@@ -71,6 +72,7 @@ pub use notify::{Awaited, Notify, Registered, Registration};
 pub use notify::{has_notifications, withdraw_notification, withdraw_notification_at_close};
 pub use options::OpenOptions;
 pub use peek::Peeked;
+pub use producer::Producer;
 #[doc(hidden)]
 pub use queue::name_of_file;
 pub use queue::{Queue, Received};

@@ -393,6 +393,31 @@ impl OpenOptions {
         self
     }
 
+    /// Sets whether a created queue is closed for sending, as by [`close_send`](super::Queue::close_send), when its last
+    /// [producer](super::Queue::producer) ends, in whatever way. A queue that had no producer yet stays open. By default producers are
+    /// not counted.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// use umsg::posix::{OpenOptions, ReceiveError};
+    ///
+    /// let mut options = OpenOptions::new();
+    /// options.read(true).write(true).create(true).namespace(&namespace);
+    /// let queue = options.close_with_last_producer(true).open("/q")?;
+    /// let producer = queue.producer()?;
+    /// producer.send(b"the only one", 0)?;
+    /// drop(producer);
+    /// assert_eq!(queue.receive_vec()?.data, b"the only one");
+    /// assert_eq!(queue.receive_vec(), Err(ReceiveError::Closed));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn close_with_last_producer(&mut self, close: bool) -> &mut Self {
+        self.asked.close_with_producers = true;
+        self.policy.close_with_producers = close;
+        self
+    }
+
     /// Sets whether the handle counts as an open handle of a queue with [`remove_on_last_close`](Self::remove_on_last_close). By
     /// default it counts. A handle that does not count, for inspection, neither keeps nor removes the queue. A queue that is
     /// created with such a handle waits for the first handle that counts.

@@ -13,6 +13,7 @@ use umsg_shm::posix_engine::segment::{Fixed, OnFull};
 use umsg_shm::sync::Ordering;
 use umsg_shm::sys::clock;
 use umsg_shm::sys::liveness::Liveness;
+use umsg_shm::sys::thread;
 use umsg_shm::waiters::{List, Waiters};
 
 /// The attributes that mq_getattr(3) gives, and the number of queued bytes.
@@ -82,6 +83,10 @@ pub struct Status {
     pub registered: Option<Registered>,
     /// True if the queue is closed for sending.
     pub send_closed: bool,
+    /// True if the end of the last producer closes the queue for sending.
+    pub close_with_last_producer: bool,
+    /// Number of living processes that count as producers.
+    pub producers: usize,
     /// True if the queue's memory held a state that no operation leaves there.
     pub damaged: bool,
 }
@@ -154,6 +159,11 @@ pub(super) fn status(queue: &Queue) -> Status {
         set_aside: fixed.leases.aside.load(Ordering::Relaxed) as usize,
         registered: notify::registered(engine),
         send_closed: engine.is_send_closed(),
+        close_with_last_producer: policy.close_with_producers,
+        producers: match policy.close_with_producers {
+            true => engine.producers(thread::current()).unwrap_or_default(),
+            false => 0,
+        },
         damaged: fixed.header.damage.is_noted(),
     }
 }

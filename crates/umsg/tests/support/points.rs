@@ -24,6 +24,7 @@ const PLACES: &[(&str, &[Face])] = &[
     ("ring/", &[Ring]),
     ("posix_engine/wake_word.rs", &[Ring]),
     ("posix_engine/end_of_stream.rs", &[Posix]),
+    ("posix_engine/producers.rs", &[Posix]),
     ("posix_engine/held_messages.rs", &[Posix]),
     ("posix_engine/lease.rs", &[Posix]),
     ("posix_engine/reserve.rs", &[Posix]),

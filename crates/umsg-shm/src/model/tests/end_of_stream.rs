@@ -12,9 +12,11 @@
 use super::stage::{Message, Queue, Slices, alive, explore};
 use super::subject::{Subject, explore_death};
 use crate::crash::Point;
+use crate::model::segment::Segment;
 use crate::model::thread::{self, Thread};
 use crate::model::world::{self, Death};
-use crate::posix_engine::Refused;
+use crate::posix_engine::segment::Policy;
+use crate::posix_engine::{Engine, Refused};
 use crate::sys::clock::Deadline;
 
 /// Receives until the end of the stream.
@@ -124,6 +126,61 @@ fn a_process_dies_while_it_closes_a_queue() {
         let receiver = queue.spawn(2, receive_all);
         let died = thread::join(victim).is_none();
         assert_eq!(alive(receiver), []);
+        audit(&queue);
+        died
+    });
+}
+
+/// A queue that closes with its last producer.
+fn counted() -> Queue {
+    let mut segment = Segment::new(2, 2);
+    segment.set_policy(Policy {
+        close_with_producers: true,
+        ..Policy::default()
+    });
+    Queue::of(Engine::new(segment))
+}
+
+/// Counts, sends a message, and ends. False if the other producers have closed the queue before.
+fn produce(queue: &Queue, me: &Thread, number: u64) -> bool {
+    match queue.engine().begin_to_produce(me) {
+        Ok(begun) => assert!(begun),
+        Err(Refused::Closed) => return false,
+        Err(other) => panic!("{other:?}"),
+    }
+    assert_eq!(queue.send(me, (number, 0), Deadline::Never), Ok(()));
+    assert_eq!(queue.engine().end_producing(me), Ok(true));
+    true
+}
+
+#[test]
+fn the_last_of_two_producers_ends_the_stream() {
+    explore("end: two producers", 2, Slices::End, || {
+        let queue = counted();
+        let first = queue.spawn(1, |queue, me| produce(queue, me, 1));
+        let second = queue.spawn(2, |queue, me| produce(queue, me, 2));
+        let sent = [(1, alive(first)), (2, alive(second))];
+        let mut received = queue.direct(receive_all);
+        received.sort_unstable();
+        let expected = sent.iter().filter(|(_, is_sent)| *is_sent);
+        assert!(
+            expected
+                .clone()
+                .map(|&(number, _)| (number, 0))
+                .eq(received)
+        );
+        audit(&queue);
+    });
+}
+
+#[test]
+fn a_receiver_finds_the_last_producer_dead() {
+    explore_death("end: the last producer dies", 2, || {
+        let queue = counted();
+        world::doom(1, Death::At(Point::PRODUCER_COUNTED), 1);
+        let victim = queue.spawn(1, |queue, me| queue.engine().begin_to_produce(me));
+        let died = thread::join(victim).is_none();
+        assert_eq!(queue.direct(receive_all), []);
         audit(&queue);
         died
     });

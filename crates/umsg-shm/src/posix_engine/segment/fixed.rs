@@ -15,6 +15,7 @@
 //! | [`ArenaRoots`] | holder of the sender lock | that holder |
 //! | [`Rules`] | its creator | all processes, on attaching |
 //! | [`Notice`] | holder of the receiver lock; `word` by the registered process too | that process, when it registers |
+//! | [`Producers`] | holder of the receiver lock | that holder |
 //! | [`RepairLog`], `repairs` | holder of the lock of its side | people |
 
 use super::geometry::Geometry;
@@ -22,6 +23,7 @@ use super::header::Header;
 use super::notice::{NOTICES, Notice};
 use super::ownership::Ownership;
 use super::policy::Rules;
+use super::producers::Producers;
 use super::published::Published;
 use super::receiver::ReceiverSide;
 use super::run::Run;
@@ -62,6 +64,7 @@ pub struct Fixed {
     pub repair_log: [[RepairLog; MENDED]; 2],
     /// Repairs since creation: of the sender side, of the receiver side.
     pub(super) repairs: [AtomicU32; 2],
+    pub producers: Producers,
 }
 
 #[cfg(not(loom))]
@@ -111,6 +114,7 @@ const fn layout_hash() -> u32 {
         offset_of!(ReceiverSide, drained),
         offset_of!(ReceiverSide, watched),
         offset_of!(Fixed, repairs),
+        offset_of!(Fixed, producers),
         offset_of!(ReceiverSide, doorbell),
         offset_of!(ReceiverSide, notices),
         super::cell::SHORT_CELL,

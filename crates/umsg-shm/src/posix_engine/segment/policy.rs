@@ -52,6 +52,8 @@ pub struct Rules {
     /// The state of removal after the last close: 0, the queue stays; 1, it is removed, but no process has opened it yet;
     /// [`Rules::DUE`].
     pub(super) removal: AtomicU32,
+    /// 1: the end of the last producer closes the queue for sending.
+    close_with_producers: AtomicU32,
 }
 
 /// [`Rules::removal`]: the queue is removed after its last close; no process has opened it yet.
@@ -97,6 +99,8 @@ pub struct Policy {
     pub dead_letter: Option<Vec<u8>>,
     /// True if the queue is removed after its last close.
     pub remove_on_last_close: bool,
+    /// True if the end of the last producer closes the queue for sending.
+    pub close_with_producers: bool,
 }
 
 impl Policy {
@@ -127,6 +131,8 @@ impl Policy {
         rules.label.store(self.label, store);
         let removal = if self.remove_on_last_close { WAITS } else { 0 };
         rules.removal.store(removal, store);
+        let closes = self.close_with_producers.into();
+        rules.close_with_producers.store(closes, store);
     }
 
     /// Reads the policy of a segment without the name of the dead-letter queue. None if it is invalid.
@@ -143,6 +149,11 @@ impl Policy {
             remove_on_last_close: match rules.removal.load(load) {
                 0 => false,
                 word if Rules::is_removal(word) => true,
+                _ => return None,
+            },
+            close_with_producers: match rules.close_with_producers.load(load) {
+                0 => false,
+                1 => true,
                 _ => return None,
             },
         })
@@ -163,6 +174,7 @@ mod tests {
                 label,
                 dead_letter: None,
                 remove_on_last_close: true,
+                close_with_producers: true,
             };
             let rules = Rules::default();
             policy.write(&rules);
@@ -180,6 +192,9 @@ mod tests {
         assert_eq!(Policy::read(&rules), None);
         rules.on_full.store(0, Ordering::Relaxed);
         rules.removal.store(3, Ordering::Relaxed);
+        assert_eq!(Policy::read(&rules), None);
+        rules.removal.store(0, Ordering::Relaxed);
+        rules.close_with_producers.store(2, Ordering::Relaxed);
         assert_eq!(Policy::read(&rules), None);
     }
 }
