@@ -321,6 +321,13 @@ struct umsg_mq_options {
     uint32_t existing;
     /* 0. */
     uint32_t reserved;
+    /*
+     * The delay before a message of a created queue is delivered again after its lease was returned or lost, in nanoseconds; 0 for none.
+     * It doubles after each further delivery.
+     */
+    uint64_t retry_delay;
+    /* The longest such delay, in nanoseconds. A value below retry_delay means retry_delay: the delay does not grow. */
+    uint64_t retry_delay_max;
 };
 
 /*
@@ -422,6 +429,34 @@ int umsg_mq_timedsend(umsg_mqd_t mqdes,
                       size_t msg_len,
                       unsigned int msg_prio,
                       const struct timespec *abs_timeout);
+
+/*
+ * Sends a message for a later delivery.
+ *
+ * As umsg_mq_send(3), but receivers get the message not before delay nanoseconds have passed. Until then the message counts for the queue's
+ * capacity, and delayed of umsg_mq_status(3) counts it. It then takes its place behind the messages of its priority that are there. A
+ * receiver that waits wakes up when the message is due. A poller learns of the message from the next call that looks at the queue after
+ * the message is due.
+ *
+ * If the queue is full, the call waits until there is room, also if the handle has O_NONBLOCK.
+ *
+ * Return value:
+ * On success, 0. On error, -1 with errno set to indicate the error.
+ *
+ * Errors:
+ * Those of umsg_mq_send(3) but EAGAIN.
+ *
+ * If the process dies:
+ * Before the call returns: the message is sent whole, or not at all. After it, the message is delivered in any case.
+ *
+ * See also:
+ * umsg_mq_open_with(3), umsg_mq_return_after(3), umsg_mq_send(3)
+ */
+int umsg_mq_send_after(umsg_mqd_t mqdes,
+                       const char *msg_ptr,
+                       size_t msg_len,
+                       unsigned int msg_prio,
+                       uint64_t delay);
 
 /* ---- Receiving ---- */
 
@@ -915,6 +950,27 @@ int umsg_mq_acknowledge(struct umsg_mq_lease *lease);
 int umsg_mq_return(struct umsg_mq_lease *lease);
 
 /*
+ * Returns a leased message to its queue for a later delivery.
+ *
+ * As umsg_mq_return(3), but receivers get the message not before delay nanoseconds have passed, whatever the queue's retry delay
+ * (umsg_mq_open_with(3)). Other messages are not delayed. A message that was delivered as often as the queue allows goes to the dead-letter
+ * queue at once.
+ *
+ * Return value:
+ * On success, 0. On error, -1 with errno set to indicate the error.
+ *
+ * Errors:
+ * Those of umsg_mq_return(3).
+ *
+ * If the process dies:
+ * The message goes back to the queue, now or after the delay.
+ *
+ * See also:
+ * umsg_mq_lease(3), umsg_mq_return(3), umsg_mq_send_after(3)
+ */
+int umsg_mq_return_after(struct umsg_mq_lease *lease, uint64_t delay);
+
+/*
  * Lets a lease end by itself after some time.
  *
  * time is relative to the call. After that time the message goes back to the head of its priority, even if the holder still reads the
@@ -1021,6 +1077,8 @@ struct umsg_mq_status {
     uint64_t remove_on_last_close;
     /* 1 if the queue is closed for sending, by umsg_mq_close_send(3), else 0. */
     uint64_t send_closed;
+    /* Messages that were sent or returned for a later delivery, and are not due. They count for the capacity. */
+    uint64_t delayed;
 };
 
 /*

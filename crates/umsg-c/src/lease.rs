@@ -1,6 +1,7 @@
 //! Receiving in place.
 
 use std::ffi::{c_int, c_uint, c_void};
+use std::time::Duration;
 
 use libc::{pid_t, size_t, timespec};
 use umsg::posix::Lease;
@@ -163,6 +164,30 @@ pub unsafe extern "C" fn umsg_mq_acknowledge(lease: *mut umsg_mq_lease) -> c_int
 pub unsafe extern "C" fn umsg_mq_return(lease: *mut umsg_mq_lease) -> c_int {
     // SAFETY: the caller promises a readable and writable structure.
     unsafe { leases::end(lease, Lease::give_back_kept) }
+}
+
+/// Returns a leased message to its queue for a later delivery.
+///
+/// As umsg_mq_return(3), but receivers get the message not before `delay` nanoseconds have passed, whatever the queue's retry delay
+/// (umsg_mq_open_with(3)). Other messages are not delayed. A message that was delivered as often as the queue allows goes to the dead-letter
+/// queue at once.
+///
+/// # Return value
+/// On success, 0. On error, -1 with errno set to indicate the error.
+///
+/// # Errors
+/// Those of umsg_mq_return(3).
+///
+/// # If the process dies
+/// The message goes back to the queue, now or after the delay.
+///
+/// # See also
+/// umsg_mq_lease(3), umsg_mq_return(3), umsg_mq_send_after(3)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_mq_return_after(lease: *mut umsg_mq_lease, delay: u64) -> c_int {
+    let delay = Duration::from_nanos(delay);
+    // SAFETY: the caller promises a lease of umsg_mq_lease.
+    unsafe { leases::end(lease, |lease| lease.return_after_kept(delay)) }
 }
 
 /// Lets a lease end by itself after some time.

@@ -53,6 +53,11 @@ pub struct umsg_mq_options {
     pub existing: u32,
     /// 0.
     pub reserved: u32,
+    /// The delay before a message of a created queue is delivered again after its lease was returned or lost, in nanoseconds; 0 for none.
+    /// It doubles after each further delivery.
+    pub retry_delay: u64,
+    /// The longest such delay, in nanoseconds. A value below retry_delay means retry_delay: the delay does not grow.
+    pub retry_delay_max: u64,
 }
 
 /// An existing queue is opened if its policy (on_full, time_to_live, dead_letter, max_deliveries, flags) is the given one, whatever its
@@ -176,6 +181,11 @@ impl Prepared {
         }
         if given.flags & UMSG_CLOSE_WITH_LAST_PRODUCER.cast_unsigned() != 0 {
             options.close_with_last_producer(true);
+        }
+        if given.retry_delay != 0 {
+            let [first, most] =
+                [given.retry_delay, given.retry_delay_max].map(Duration::from_nanos);
+            options.retry_delay(first, most);
         }
         if given.max_messages != 0 {
             options.max_messages(given.max_messages);

@@ -3,13 +3,13 @@
 //! Order of errors, as in the kernel: time-out, priority, handle, length, then whether it would wait.
 
 use std::ffi::{c_char, c_int, c_uint};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use libc::{size_t, timespec};
 use umsg::posix::SendError;
 
 use crate::error::{Failure, answer};
-use crate::handle::{self, umsg_mqd_t};
+use crate::handle::{self, Held, umsg_mqd_t};
 use crate::pointer;
 use crate::time;
 
@@ -90,6 +90,44 @@ pub unsafe extern "C" fn umsg_mq_timedsend(
     unsafe { call(mqdes, msg_ptr, msg_len, msg_prio, abs_timeout) }
 }
 
+/// Sends a message for a later delivery.
+///
+/// As umsg_mq_send(3), but receivers get the message not before `delay` nanoseconds have passed. Until then the message counts for the queue's
+/// capacity, and `delayed` of umsg_mq_status(3) counts it. It then takes its place behind the messages of its priority that are there. A
+/// receiver that waits wakes up when the message is due. A poller learns of the message from the next call that looks at the queue after
+/// the message is due.
+///
+/// If the queue is full, the call waits until there is room, also if the handle has `O_NONBLOCK`.
+///
+/// # Return value
+/// On success, 0. On error, -1 with errno set to indicate the error.
+///
+/// # Errors
+/// Those of umsg_mq_send(3) but `EAGAIN`.
+///
+/// # If the process dies
+/// Before the call returns: the message is sent whole, or not at all. After it, the message is delivered in any case.
+///
+/// # See also
+/// umsg_mq_open_with(3), umsg_mq_return_after(3), umsg_mq_send(3)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_mq_send_after(
+    mqdes: umsg_mqd_t,
+    msg_ptr: *const c_char,
+    msg_len: size_t,
+    msg_prio: c_uint,
+    delay: u64,
+) -> c_int {
+    let call = Call {
+        mqdes,
+        message: msg_ptr,
+        len: msg_len,
+        priority: msg_prio,
+    };
+    // SAFETY: the caller promises that many readable bytes.
+    answer(unsafe { call.run_after(Duration::from_nanos(delay)) })
+}
+
 /// # Safety
 /// `timeout` is NULL, readable, or an address that a pointer check refuses; the rest as for [`Call::run`].
 #[inline(always)]
@@ -118,10 +156,12 @@ struct Call {
 }
 
 impl Call {
+    /// Checks the arguments in the kernel's order.
+    ///
     /// # Safety
-    /// `message` has `len` readable bytes, or is an address that a pointer check refuses.
+    /// As for [`run`](Self::run).
     #[inline(always)]
-    unsafe fn run(&self, deadline: Option<SystemTime>) -> Result<c_int, Failure> {
+    unsafe fn check(&self) -> Result<(Held, &[u8]), Failure> {
         if self.priority >= MQ_PRIO_MAX {
             return Err(SendError::PriorityTooHigh.into());
         }
@@ -134,6 +174,24 @@ impl Call {
         }
         // SAFETY: by this function's contract; `len` is at most a message's size, so below isize::MAX.
         let bytes = unsafe { self.bytes()? };
+        Ok((held, bytes))
+    }
+
+    /// # Safety
+    /// As for [`run`](Self::run).
+    unsafe fn run_after(&self, delay: Duration) -> Result<c_int, Failure> {
+        // SAFETY: by this function's contract.
+        let (held, bytes) = unsafe { self.check()? };
+        held.queue.send_after(bytes, self.priority, delay)?;
+        Ok(0)
+    }
+
+    /// # Safety
+    /// `message` has `len` readable bytes, or is an address that a pointer check refuses.
+    #[inline(always)]
+    unsafe fn run(&self, deadline: Option<SystemTime>) -> Result<c_int, Failure> {
+        // SAFETY: by this function's contract.
+        let (held, bytes) = unsafe { self.check()? };
         match deadline {
             _ if held.nonblocking.get() => {
                 held.queue.try_send(bytes, self.priority)?;

@@ -92,6 +92,8 @@ pub struct umsg_mq_status {
     pub remove_on_last_close: u64,
     /// 1 if the queue is closed for sending, by umsg_mq_close_send(3), else 0.
     pub send_closed: u64,
+    /// Messages that were sent or returned for a later delivery, and are not due. They count for the capacity.
+    pub delayed: u64,
 }
 
 /// Tells all that can be said about a queue.
@@ -189,6 +191,7 @@ fn in_c(status: &Status) -> umsg_mq_status {
         damaged: status.damaged.into(),
         remove_on_last_close: status.remove_on_last_close.into(),
         send_closed: status.send_closed.into(),
+        delayed: attributes.delayed as u64,
     }
 }
 

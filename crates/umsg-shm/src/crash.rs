@@ -100,6 +100,10 @@ points! {
     ASIDE_HELD;
     /// A message that is set aside is being sent to the dead-letter queue: another process sends it again.
     MOVE_BEGUN;
+    /// A message is delayed, the counts do not show it: the repair counts again.
+    DELAY_HELD;
+    /// A message that is due is marked as stored, its record still says delayed: it is, and the next receiver delivers it.
+    DUE_MARKED;
     /// A slot for a reservation is taken off the free ones: the repair frees it.
     RESERVE_SLOT_TAKEN;
     /// A slot is reserved and not counted: the repair counts, and the room comes back as a dead holder's.

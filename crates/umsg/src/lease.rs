@@ -64,7 +64,7 @@ impl<Q> Deref for Holder<'_, Q> {
 /// thread that outlives the caller.
 #[must_use = "a lease that is dropped returns its message to the queue"]
 pub struct Lease<'q, Q: Leasable> {
-    queue: Holder<'q, Q>,
+    pub(crate) queue: Holder<'q, Q>,
     pub(crate) handle: LeaseHandle<Q::Key>,
     place: InPlace,
     /// True if the message is still to be acknowledged or returned.
@@ -322,7 +322,10 @@ impl<'q, Q: Leasable> Lease<'q, Q> {
     }
 
     /// Ends the lease. The lease stays open only if the caller could not get the queue's lock.
-    fn end(&self, end: impl FnOnce() -> Result<bool, Refused<Q::Own>>) -> Result<(), LeaseError> {
+    pub(crate) fn end(
+        &self,
+        end: impl FnOnce() -> Result<bool, Refused<Q::Own>>,
+    ) -> Result<(), LeaseError> {
         let ended = self.if_ours(end);
         if ended != Err(QueueError::WouldDeadlock.into()) && self.place.is_ours() {
             // Relaxed: the flag only saves the drop a second attempt.

@@ -64,6 +64,7 @@ const OTHER_FILES: &[&str] = &[
     "crash_notification.rs",
     "crash_policies.rs",
     "crash_pollable.rs",
+    "delays.rs",
     "doorbell_users.rs",
     "end_of_stream.rs",
     "producers.rs",

@@ -275,7 +275,30 @@ static void what_is_none_is_refused(void)
     done(queue, "/none");
 }
 
+static void a_message_for_later_comes_later(void)
+{
+    const uint64_t moment = 50 * 1000000;
+    struct umsg_mq_status status;
+    struct umsg_mq_lease lease;
+    umsg_mqd_t queue = make("/later", 2, 16, 0);
+    char buffer[16];
+    CHECK(umsg_mq_send_after(queue, "later", 5, 3, moment) == 0);
+    FAILS(umsg_mq_send_after(queue, "later", 5, 32768, moment), EINVAL);
+    FAILS(umsg_mq_send_after(queue, "later", 17, 0, moment), EMSGSIZE);
+    FAILS(umsg_mq_send_after(NULL, "later", 5, 0, moment), EBADF);
+    CHECK(umsg_mq_status(queue, &status, sizeof status) == 0);
+    CHECK(status.messages == 0 && status.delayed == 1);
+    CHECK(umsg_mq_lease(queue, &lease, NULL) == 0 && lease.len == 5 && lease.deliveries == 1);
+    CHECK(umsg_mq_return_after(&lease, moment) == 0);
+    FAILS(umsg_mq_return_after(&lease, moment), ESTALE);
+    CHECK(umsg_mq_status(queue, &status, sizeof status) == 0);
+    CHECK(status.messages == 0 && status.delayed == 1);
+    CHECK(umsg_mq_receive(queue, buffer, sizeof buffer, NULL) == 5);
+    done(queue, "/later");
+}
+
 static const struct test_case cases[] = {
+    CASE(a_message_for_later_comes_later),
     CASE(a_leased_message_stays_until_it_is_acknowledged),
     CASE(a_returned_message_comes_first_again),
     CASE(a_lease_with_a_limit_ends_by_itself),

@@ -213,6 +213,7 @@ fn hold(hold: &Hold) -> String {
     let mut shown = match hold.kind {
         HoldKind::Leased => format!("{bytes} leased{by}, delivered {times}"),
         HoldKind::Reserved => format!("room for {bytes} reserved{by}"),
+        HoldKind::Delayed => format!("{bytes} delayed, delivered {times}"),
         _ => format!("{bytes} set aside for the dead-letter queue"),
     };
     if let Some(time) = hold.ends_in {

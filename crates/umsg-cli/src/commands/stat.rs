@@ -109,9 +109,10 @@ fn print(out: &mut impl Write, name: &str, status: &Status) -> io::Result<()> {
     let (messages, depth) = (attributes.messages, attributes.max_messages);
     line("messages", format!("{messages} of {depth}"))?;
     let (leased, reserved, aside) = (attributes.leased, attributes.reserved, status.set_aside);
+    let delayed = attributes.delayed;
     line(
         "held",
-        format!("{leased} leased, {reserved} reserved, {aside} set aside"),
+        format!("{leased} leased, {reserved} reserved, {aside} set aside, {delayed} delayed"),
     )?;
     line("bytes", attributes.bytes.to_string())?;
     line("message size", format!("{} bytes", attributes.message_size))?;

@@ -317,6 +317,7 @@ impl HoldEntry {
             kind: match hold.kind {
                 HoldKind::Leased => "leased",
                 HoldKind::Reserved => "reserved",
+                HoldKind::Delayed => "delayed",
                 _ => "set-aside",
             },
             holder: hold.who.as_ref().map(ProcessEntry::new),

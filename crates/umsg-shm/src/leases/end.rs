@@ -41,7 +41,8 @@ impl<S: LeaseStore> Leases<'_, S> {
         }
     }
 
-    /// Runs `end` for each lease whose time is up, and for each lease and reservation whose holder is dead.
+    /// Runs `end` for each lease whose time is up, for each delayed message that is due, and for each lease and reservation whose holder is
+    /// dead.
     pub(crate) fn end_overdue(
         &self,
         _: ReceiverHeld<'_>,
@@ -53,15 +54,22 @@ impl<S: LeaseStore> Leases<'_, S> {
         for record in self.iter() {
             let (index, record) = record?;
             let (state, until) = (State::of(record), record.until.get());
-            let is_leased = state == State::Leased;
-            // The message is set aside or on its way to the dead-letter queue: it provides neither a message nor room.
-            if !is_leased && state != State::Reserved {
-                continue;
-            }
-            let is_over = is_leased && until != 0 && until <= now;
-            if holders.is_orphan(self.segment, record) || is_over {
+            let is_over = until != 0 && until <= now;
+            let ends = match state {
+                State::Leased => is_over || holders.is_orphan(self.segment, record),
+                State::Reserved => holders.is_orphan(self.segment, record),
+                State::Delayed => is_over,
+                // The message is on its way to the dead-letter queue: it provides neither a message nor room.
+                State::Free | State::Aside | State::Moving => continue,
+            };
+            if ends {
                 end(index, record, state)?;
-            } else if is_leased && until != 0 {
+            }
+            // A lease that has ended may be delayed.
+            if matches!(State::of(record), State::Leased | State::Delayed)
+                && let until = record.until.get()
+                && until != 0
+            {
                 due = due.min(until);
             }
         }

@@ -11,6 +11,7 @@
 //! | `Leased` | its receiver's, to be read | that receiver: acknowledged, or returned. Any process, once its time is up | the message is returned to the head of its priority |
 //! | `Aside` | owned by no process: its message goes to the dead-letter queue | any process: to `Moving` | - |
 //! | `Moving` | that of the process that copies it there | that process: to `Free`, or back to `Aside` | a process that comes to move it begins anew |
+//! | `Delayed` | owned by no process: its message is delivered later | any process, once it is due: to the store | - |
 //!
 //! The lock under which messages are received protects the records. The store to `state` makes a change take effect; a repair rebuilds
 //! lists and counts from the states. A `ticket`, which no other lease or reservation ever has, proves that the record still belongs to a
@@ -61,6 +62,7 @@ pub enum State {
     Leased = 2,
     Aside = 3,
     Moving = 4,
+    Delayed = 5,
 }
 
 impl State {
@@ -71,6 +73,7 @@ impl State {
             2 => State::Leased,
             3 => State::Aside,
             4 => State::Moving,
+            5 => State::Delayed,
             _ => State::Free,
         }
     }
@@ -312,7 +315,7 @@ impl<'a, S: LeaseStore> Leases<'a, S> {
         links.tail.set(0);
         links.len.store(0, Ordering::Relaxed);
         roots.free.set(0);
-        let mut counts = [0_u32; 5];
+        let mut counts = [0_u32; 6];
         for (index, record) in self.all() {
             counts[State::of(record) as usize] += 1;
             if State::of(record) != State::Free {
@@ -322,11 +325,16 @@ impl<'a, S: LeaseStore> Leases<'a, S> {
             record.next.set(roots.free.get());
             roots.free.set(index + 1);
         }
-        let [_, reserved, leased, aside, moving] = counts;
+        let [_, reserved, leased, aside, moving, delayed] = counts;
         // Relaxed: under the lock; read elsewhere as hints.
         roots.reserved.store(reserved, Ordering::Relaxed);
         roots.aside.store(aside + moving, Ordering::Relaxed);
-        let held = u64::from(reserved) + u64::from(leased) + u64::from(in_the_way(aside + moving));
+        roots.delayed.store(delayed, Ordering::Relaxed);
+        let in_the_way = in_the_way(aside + moving);
+        let held = [reserved, leased, in_the_way, delayed]
+            .map(u64::from)
+            .iter()
+            .sum();
         self.segment.held().store(held, Ordering::Relaxed);
         Ok(())
     }

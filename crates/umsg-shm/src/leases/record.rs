@@ -47,6 +47,8 @@ pub struct LeaseRoots {
     pub look_after: AtomicU64,
     /// The slot + 1 whose message returned to the store last: a hint for the place of the next returned message.
     pub returned: Guarded32,
+    /// The number of messages that are delivered later.
+    pub delayed: AtomicU32,
 }
 
 #[cfg(not(loom))]

@@ -57,6 +57,7 @@ impl Engine {
         let kind = match state {
             State::Reserved => &roots.reserved,
             State::Aside | State::Moving => &roots.aside,
+            State::Delayed => &roots.delayed,
             State::Free | State::Leased => return,
         };
         // Relaxed: under the receiver lock; read elsewhere as a hint.
@@ -81,7 +82,7 @@ impl Engine {
         let state = State::of(record);
         Leases::of(self.segment()).release(receiving, index, record)?;
         self.count_kind(receiving, state, -1);
-        if matches!(state, State::Reserved | State::Leased) {
+        if matches!(state, State::Reserved | State::Leased | State::Delayed) {
             self.count_held(receiving, -1);
         }
         Ok(())
@@ -105,15 +106,21 @@ impl Engine {
         self.publish_counts(receiving);
     }
 
-    /// Ends a lease. The message goes back to the head of its priority, or is set aside after too many returns.
+    /// Ends a lease. The message goes back to the head of its priority, at once or after the queue's retry delay, or is set aside after too
+    /// many returns.
     pub(super) fn return_lease(
         &self,
         receiving: ReceiverHeld<'_>,
         index: u32,
         record: &LeaseRecord,
+        wakes: &mut DeferredWakes,
     ) -> Result<(), Fault> {
         if self.is_undeliverable(record) {
             self.set_lease_aside(receiving, record);
+            return Ok(());
+        }
+        if let Some(until) = self.retry_at(record) {
+            self.delay_lease(receiving, record, until, wakes);
             return Ok(());
         }
         let slot = record.slot.get();
@@ -139,8 +146,10 @@ impl Engine {
         }
         let now = clock::monotonic_coarse();
         Leases::of(self.segment()).end_overdue(receiving, now, |index, record, state| {
-            if state == State::Leased {
-                return self.return_lease(receiving, index, record);
+            match state {
+                State::Leased => return self.return_lease(receiving, index, record, wakes),
+                State::Delayed => return self.deliver_delayed(receiving, index, record),
+                _ => {}
             }
             let slot = record.slot.get();
             self.segment().cell(slot)?;

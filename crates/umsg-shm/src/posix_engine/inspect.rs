@@ -20,6 +20,8 @@ pub struct Counts {
     /// Reserved and leased messages.
     pub reserved: u64,
     pub leased: u64,
+    /// Messages that are delivered later.
+    pub delayed: u64,
 }
 
 /// Messages at one instant, in order of delivery.
@@ -81,13 +83,15 @@ impl Engine {
             let in_the_way = u64::from(leases::in_the_way(
                 fixed.leases.aside.load(Ordering::Acquire),
             ));
+            let delayed = u64::from(fixed.leases.delayed.load(Ordering::Acquire));
             let bytes = fixed.sender.bytes_sent(sent, is_batch);
             let removed_bytes = fixed.published.removed_bytes();
             counts = Counts {
                 messages: (sent.wrapping_sub(removed).wrapping_sub(held) as i64).max(0) as u64,
                 bytes: (bytes.wrapping_sub(removed_bytes) as i64).max(0) as u64,
                 reserved,
-                leased: held.saturating_sub(reserved + in_the_way),
+                leased: held.saturating_sub(reserved + in_the_way + delayed),
+                delayed,
             };
             if self.ever_sent().0 == sent
                 && fixed.published.removed() == removed

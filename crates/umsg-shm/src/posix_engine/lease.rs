@@ -114,7 +114,7 @@ impl Engine {
     /// Ends a lease and makes its message the first of its priority. False as for [`acknowledge`](Self::acknowledge).
     pub fn give_back(&self, me: &Thread, handle: &LeaseHandle) -> Result<bool, Refused> {
         self.end_lease(me, handle, |engine, receiving, record, wakes| {
-            engine.return_lease(receiving, handle.index, record)?;
+            engine.return_lease(receiving, handle.index, record, wakes)?;
             crash_point!(RETURN_ENDED);
             engine.serve(receiving, wakes)?;
             engine.update_wait_flags(receiving);

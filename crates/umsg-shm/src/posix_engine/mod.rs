@@ -18,6 +18,7 @@
 //! receiver lock first and borrows the sender lock.
 
 pub mod batch;
+mod delay;
 mod end_of_stream;
 #[cfg(all(test, not(loom)))]
 mod forged;

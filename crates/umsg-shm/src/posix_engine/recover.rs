@@ -117,7 +117,11 @@ fn complete_hold(
         // COMMIT_MARKED: the message is sent, and is in the store.
         leases::State::Reserved => Ok(!engine.segment().cell(slot)?.is_stored()),
         // LEASE_HELD, RETURN_MARKED: the message belongs to the lease, even if it is in the queue, too.
-        leases::State::Leased | leases::State::Aside | leases::State::Moving => {
+        // DUE_MARKED: the message is delayed, even if it is marked as stored.
+        leases::State::Leased
+        | leases::State::Aside
+        | leases::State::Moving
+        | leases::State::Delayed => {
             leave_queue(receiving, engine, slot)?;
             Ok(true)
         }

@@ -165,11 +165,7 @@ impl Engine {
         len: usize,
         key: usize,
     ) -> Result<bool, Refused> {
-        // A sender may be stopped with its lock. This thread waits for it here, where it blocks no receiver.
-        let held = self.lock_sender(me, Deadline::Never)?;
-        let ready = self.provide_fifo(key);
-        held.unlock();
-        ready?;
+        self.prepare_commit(me, key)?;
         self.with_receiver_lock(me, Deadline::Never, |receiving, wakes| {
             self.check_open(receiving)?;
             match self.reserved(handle)? {
@@ -180,6 +176,15 @@ impl Engine {
             }
             Ok(true)
         })
+    }
+
+    /// Makes the page of the priority's list head real memory.
+    pub(super) fn prepare_commit(&self, me: &Thread, key: usize) -> Result<(), Fault> {
+        // A sender may be stopped with its lock. This thread waits for it here, where it blocks no receiver.
+        let held = self.lock_sender(me, Deadline::Never)?;
+        let ready = self.provide_fifo(key);
+        held.unlock();
+        ready
     }
 
     fn commit_locked(
@@ -229,7 +234,7 @@ impl Engine {
         })
     }
 
-    fn reserved(&self, handle: &LeaseHandle) -> Result<Option<&LeaseRecord>, Fault> {
+    pub(super) fn reserved(&self, handle: &LeaseHandle) -> Result<Option<&LeaseRecord>, Fault> {
         Leases::of(self.segment()).find(handle.index, handle.ticket, State::Reserved)
     }
 }

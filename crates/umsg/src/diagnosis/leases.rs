@@ -34,6 +34,8 @@ pub enum HoldKind {
     Reserved,
     /// The message is on its way to the dead-letter queue.
     SetAside,
+    /// It is delivered later.
+    Delayed,
 }
 
 /// The number of records of each kind.
@@ -42,6 +44,7 @@ pub(super) struct Count {
     pub(super) reserved: u32,
     pub(super) leased: u32,
     pub(super) aside: u32,
+    pub(super) delayed: u32,
 }
 
 impl Count {
@@ -50,6 +53,7 @@ impl Count {
         u64::from(self.reserved)
             + u64::from(self.leased)
             + u64::from(leases::in_the_way(self.aside))
+            + u64::from(self.delayed)
     }
 }
 
@@ -80,11 +84,11 @@ pub(super) fn check(
     }
     let mut count = Count::default();
     for (_, record) in all(segment) {
-        if record.state.get() > State::Moving as u32 {
+        if record.state.get() > State::Delayed as u32 {
             findings.add(
                 "the state of a hold's record is valid",
                 &record.state,
-                "0 to 4",
+                "0 to 5",
                 record.state.get(),
             );
         }
@@ -93,6 +97,7 @@ pub(super) fn check(
             State::Reserved => count.reserved += 1,
             State::Leased => count.leased += 1,
             State::Aside | State::Moving => count.aside += 1,
+            State::Delayed => count.delayed += 1,
         }
         survey.note(findings, &record.slot, record.slot.get(), Place::Hold);
     }
@@ -102,7 +107,7 @@ pub(super) fn check(
 /// Checks that the list of records and the counters agree with the records.
 pub(super) fn check_list(segment: &impl LeaseStore, count: &Count, findings: &mut Findings) {
     let links = &segment.roots_of_leases().list;
-    let all = count.reserved + count.leased + count.aside;
+    let all = count.reserved + count.leased + count.aside + count.delayed;
     let (mut link, mut word, mut before, mut length) = (links.head.get(), &links.head, 0, 0);
     while let Some(index) = link.checked_sub(1) {
         let Ok(record) = segment.lease_record(index) else {
@@ -156,6 +161,12 @@ pub(super) fn check_list(segment: &impl LeaseStore, count: &Count, findings: &mu
         count.aside,
         roots.aside.load(Ordering::Relaxed),
     );
+    findings.equal(
+        "the number of delayed messages is right",
+        &roots.delayed,
+        count.delayed,
+        roots.delayed.load(Ordering::Relaxed),
+    );
 }
 
 /// All records that were ever used.
@@ -176,6 +187,7 @@ pub(super) fn held<S: LeaseStore>(segment: &S, bytes: impl Fn(u32) -> u32) -> Ve
             State::Reserved => HoldKind::Reserved,
             State::Leased => HoldKind::Leased,
             State::Aside | State::Moving => HoldKind::SetAside,
+            State::Delayed => HoldKind::Delayed,
         })
     };
     let now = clock::monotonic();

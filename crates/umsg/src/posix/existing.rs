@@ -32,6 +32,7 @@ pub(super) struct Asked {
     pub(super) dead_letter: bool,
     pub(super) remove_on_last_close: bool,
     pub(super) close_with_producers: bool,
+    pub(super) retry_delay: bool,
 }
 
 impl OpenOptions {
@@ -90,6 +91,12 @@ impl OpenOptions {
             "close_with_last_producer",
             &wanted.close_with_producers,
             &found.close_with_producers,
+        )?;
+        equal(
+            asked.retry_delay,
+            "retry_delay",
+            &wanted.retry_delay.map(Duration::from_nanos),
+            &found.retry_delay.map(Duration::from_nanos),
         )
     }
 }

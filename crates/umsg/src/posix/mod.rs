@@ -13,6 +13,8 @@
 //! Notification of a message without waiting for it: [`Queue::notify`], [`Queue::notify_waiter`]. Polling of a queue together with sockets:
 //! [`Queue::pollable`].
 //!
+//! Messages for a later delivery: [`Queue::send_after`], [`Lease::return_after`], [`OpenOptions::retry_delay`].
+//!
 //! The end of a stream of messages: [`Queue::close_send`].
 //!
 //! A queue's policy for messages that it can't accept, keep or deliver: [`OpenOptions::on_full`], [`OpenOptions::time_to_live`],
@@ -35,6 +37,7 @@ mod batch;
 mod close;
 mod create;
 mod dead_letter;
+mod delay;
 mod diagnose;
 mod directory;
 mod existing;

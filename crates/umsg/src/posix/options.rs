@@ -323,6 +323,33 @@ impl OpenOptions {
         self
     }
 
+    /// Sets the delay before a message of a created queue is delivered again after its lease was returned, dropped, ran out of time, or lost
+    /// its process. The delay is `first` after the first delivery, doubles after each further one, and is `most` at most. It does not delay
+    /// other messages. Zero, the default, is no delay. [`Lease::return_after`](super::Lease::return_after) sets another delay for one message.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// use std::time::Duration;
+    /// use umsg::posix::{OpenOptions, ReceiveError};
+    ///
+    /// let mut options = OpenOptions::new();
+    /// options.read(true).write(true).create(true).namespace(&namespace);
+    /// options.retry_delay(Duration::from_millis(50), Duration::from_secs(60));
+    /// let queue = options.open("/q")?;
+    /// queue.send(b"job", 0)?;
+    /// drop(queue.receive_lease()?); // not done
+    /// assert_eq!(queue.try_receive_vec(), Err(ReceiveError::Empty));
+    /// assert_eq!(queue.receive_lease()?.deliveries(), 2); // after the delay
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn retry_delay(&mut self, first: Duration, most: Duration) -> &mut Self {
+        self.asked.retry_delay = true;
+        let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.policy.retry_delay = [first, most].map(nanoseconds);
+        self
+    }
+
     /// Sets the dead-letter queue of a created queue. The dead-letter queue gets the messages that the queue could not keep or deliver, with
     /// the same priority. The dead-letter queue is in the same namespace. If the dead-letter queue does not exist, it is created along with
     /// this queue, with the same attributes and mode, and without a policy. It stays when this queue is removed. A dead-letter queue that is

@@ -313,7 +313,24 @@ impl Reservation<'_> {
     ///
     /// # If the process dies
     /// Before the call returns: the message was sent completely, or not at all.
-    pub fn commit(mut self, priority: u32) -> Result<(), SendError> {
+    pub fn commit(self, priority: u32) -> Result<(), SendError> {
+        self.commit_with(priority, |engine, handle, len, key| {
+            engine.commit(thread::current(), handle, len, key)
+        })
+    }
+
+    /// Sends the message at `until`, a reading of the monotonic clock in nanoseconds.
+    pub(super) fn commit_at(self, priority: u32, until: u64) -> Result<(), SendError> {
+        self.commit_with(priority, |engine, handle, len, key| {
+            engine.commit_at(thread::current(), handle, (len, key), until)
+        })
+    }
+
+    fn commit_with(
+        mut self,
+        priority: u32,
+        commit: impl FnOnce(&Engine, &LeaseHandle, usize, usize) -> Result<bool, Refused>,
+    ) -> Result<(), SendError> {
         if !Engine::is_priority(priority) {
             return Err(SendError::PriorityTooHigh);
         }
@@ -321,13 +338,7 @@ impl Reservation<'_> {
             return Err(SendError::NotWritable);
         }
         let engine = &self.queue.engine;
-        let committed = engine.commit(
-            thread::current(),
-            &self.handle,
-            self.len(),
-            priority as usize,
-        );
-        match committed {
+        match commit(engine, &self.handle, self.len(), priority as usize) {
             Ok(true) => {
                 self.open = false;
                 Ok(())

@@ -32,6 +32,8 @@ pub struct Attributes {
     pub reserved: usize,
     /// Number of leased messages: received in place and not acknowledged. They count for the capacity.
     pub leased: usize,
+    /// Number of delayed messages: sent or returned for a later delivery, and not due. They count for the capacity.
+    pub delayed: usize,
 }
 
 /// The complete status of a queue, without its messages.
@@ -85,6 +87,9 @@ pub struct Status {
     pub send_closed: bool,
     /// True if the end of the last producer closes the queue for sending.
     pub close_with_last_producer: bool,
+    /// The delay before a returned message is delivered again: the first time, and at most, because it doubles each time. `None` for no
+    /// delay.
+    pub retry_delay: Option<(Duration, Duration)>,
     /// Number of living processes that count as producers.
     pub producers: usize,
     /// True if the queue's memory held a state that no operation leaves there.
@@ -118,6 +123,7 @@ pub(super) fn attributes(engine: &Engine) -> Attributes {
         bytes: counts.bytes,
         reserved: counts.reserved as usize,
         leased: counts.leased as usize,
+        delayed: counts.delayed as usize,
     }
 }
 
@@ -160,6 +166,10 @@ pub(super) fn status(queue: &Queue) -> Status {
         registered: notify::registered(engine),
         send_closed: engine.is_send_closed(),
         close_with_last_producer: policy.close_with_producers,
+        retry_delay: (policy.retry_delay[0] != 0).then(|| {
+            let [first, most] = policy.retry_delay.map(Duration::from_nanos);
+            (first, most.max(first))
+        }),
         producers: match policy.close_with_producers {
             true => engine.producers(thread::current()).unwrap_or_default(),
             false => 0,

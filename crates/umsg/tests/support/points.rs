@@ -23,6 +23,7 @@ const PLACES: &[(&str, &[Face])] = &[
     ("sysv_engine/", &[Sysv]),
     ("ring/", &[Ring]),
     ("posix_engine/wake_word.rs", &[Ring]),
+    ("posix_engine/delay.rs", &[Posix]),
     ("posix_engine/end_of_stream.rs", &[Posix]),
     ("posix_engine/producers.rs", &[Posix]),
     ("posix_engine/held_messages.rs", &[Posix]),

@@ -12,6 +12,7 @@
 use super::stage::{Message, Queue, Slices, alive, explore};
 use super::subject::{Subject, explore_death};
 use crate::crash::Point;
+use crate::lock::SLICE;
 use crate::model::segment::Segment;
 use crate::model::thread::{self, Thread};
 use crate::model::world::{self, Death};
@@ -183,5 +184,24 @@ fn a_receiver_finds_the_last_producer_dead() {
         assert_eq!(queue.direct(receive_all), []);
         audit(&queue);
         died
+    });
+}
+
+#[test]
+fn a_delayed_message_comes_before_the_end() {
+    explore("end: a delayed message", 2, Slices::End, || {
+        let queue = Queue::new(2, 2).filled(&[(0, 0)]);
+        let lease = queue.direct(|queue, me| {
+            let (_, lease) = queue.lease(me, Deadline::Passed).unwrap();
+            queue.engine().close_send(me).unwrap();
+            lease
+        });
+        let receiver = queue.spawn(1, receive_all);
+        let later = SLICE / 2;
+        queue.direct(|queue, me| {
+            assert_eq!(queue.engine().return_at(me, &lease, later), Ok(true));
+        });
+        assert_eq!(alive(receiver), [(0, 0)]);
+        audit(&queue);
     });
 }

@@ -54,6 +54,8 @@ pub struct Rules {
     pub(super) removal: AtomicU32,
     /// 1: the end of the last producer closes the queue for sending.
     close_with_producers: AtomicU32,
+    /// The delay before a returned message is delivered again: the first time, and at most. Nanoseconds; 0 for none.
+    retry_delay: [AtomicU64; 2],
 }
 
 /// [`Rules::removal`]: the queue is removed after its last close; no process has opened it yet.
@@ -101,6 +103,9 @@ pub struct Policy {
     pub remove_on_last_close: bool,
     /// True if the end of the last producer closes the queue for sending.
     pub close_with_producers: bool,
+    /// The delay before a returned message is delivered again: the first time, and at most, because it doubles each time. Nanoseconds; 0
+    /// for none.
+    pub retry_delay: [u64; 2],
 }
 
 impl Policy {
@@ -133,6 +138,9 @@ impl Policy {
         rules.removal.store(removal, store);
         let closes = self.close_with_producers.into();
         rules.close_with_producers.store(closes, store);
+        for (word, delay) in rules.retry_delay.iter().zip(self.retry_delay) {
+            word.store(delay, store);
+        }
     }
 
     /// Reads the policy of a segment without the name of the dead-letter queue. None if it is invalid.
@@ -156,6 +164,7 @@ impl Policy {
                 1 => true,
                 _ => return None,
             },
+            retry_delay: rules.retry_delay.each_ref().map(|word| word.load(load)),
         })
     }
 }
@@ -175,6 +184,7 @@ mod tests {
                 dead_letter: None,
                 remove_on_last_close: true,
                 close_with_producers: true,
+                retry_delay: [1, 2],
             };
             let rules = Rules::default();
             policy.write(&rules);

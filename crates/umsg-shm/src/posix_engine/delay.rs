@@ -1,0 +1,144 @@
+//! Delayed messages: leases that are returned for a later delivery, and messages that are sent for a later time.
+//!
+//! A delayed message keeps its slot and its place in the queue's capacity, and its record is in the state `Delayed`
+//! ([`crate::leases`]). When it is due, a process that looks at the leases stores it: a receiver that finds the queue empty or other
+//! messages held, a sender that finds the queue full, and a blocked receiver, which sleeps until the first message is due at most.
+//!
+//! A returned message goes back to its place in its priority. A message that was sent for a later time takes its place behind the messages
+//! of its priority that are there when it is due.
+
+use super::held_messages::LeaseHandle;
+use super::{DeferredWakes, Engine, Refused};
+use crate::counters::Event;
+use crate::crash::crash_point;
+use crate::doorbell::Watched;
+use crate::fault::Fault;
+use crate::leases::{self, LeaseRecord, Leases, State};
+use crate::lock::tokens::ReceiverHeld;
+use crate::posix_engine::Priorities;
+use crate::sys::clock::{self, Deadline};
+use crate::sys::thread::Thread;
+use crate::waiters::{List, Waiters};
+
+impl Engine {
+    /// Returns when a returned message is delivered again; None for at once.
+    pub(super) fn retry_at(&self, record: &LeaseRecord) -> Option<u64> {
+        let [first, most] = self.policy().retry_delay;
+        if first == 0 {
+            return None;
+        }
+        let doublings = record.deliveries.get().saturating_sub(1).min(63);
+        let delay = first.saturating_mul(1 << doublings).min(most.max(first));
+        Some(clock::monotonic().saturating_add(delay))
+    }
+
+    /// Turns a lease into a delayed message.
+    pub(super) fn delay_lease(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        record: &LeaseRecord,
+        until: u64,
+        wakes: &mut DeferredWakes,
+    ) {
+        self.begin_delay(receiving, record, until, wakes);
+        self.segment().fixed().counters.count(Event::Returned);
+    }
+
+    /// Delays the message of a record. The holder of a lease or of a reservation owns the message no more.
+    fn begin_delay(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        record: &LeaseRecord,
+        until: u64,
+        wakes: &mut DeferredWakes,
+    ) {
+        // In a record, 0 stands for no limit.
+        let until = until.max(1);
+        let before = State::of(record);
+        // Until the state changes, this is the time limit of a lease, or nothing to a reservation.
+        record.until.set(until);
+        leases::set(record, State::Delayed);
+        crash_point!(DELAY_HELD);
+        record.pid.set(0);
+        self.count_kind(receiving, before, -1);
+        self.count_kind(receiving, State::Delayed, 1);
+        self.segment().fixed().leases.limit(record, until);
+        let waiters = Waiters::of(self.segment());
+        if waiters.len(List::Receivers) != 0 {
+            // A receiver that sleeps for a whole slice computes its sleep anew.
+            wakes.add_everybody(waiters.usable());
+        }
+    }
+
+    /// Stores a message that is due.
+    pub(super) fn deliver_delayed(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        index: u32,
+        record: &LeaseRecord,
+    ) -> Result<(), Fault> {
+        let (slot, deliveries) = (record.slot.get(), record.deliveries.get());
+        let found = self.in_hand(receiving, slot)?;
+        let order = Priorities::of(self.segment());
+        if deliveries == 0 {
+            // The messages in the ring were sent before.
+            self.drain(receiving)?;
+            self.foretell_doorbell(receiving, 1, 0);
+            found.cell.renew(clock::monotonic_coarse());
+            self.mark_stored(receiving, found.cell);
+            crash_point!(DUE_MARKED);
+            order.push_back(receiving, found.key, slot)?;
+        } else {
+            self.foretell_doorbell(receiving, 1, 0);
+            found.cell.set_returns(deliveries, true);
+            crash_point!(DUE_MARKED);
+            order.push_in_order(receiving, found.key, slot)?;
+        }
+        self.count_stored(receiving, found.len as u64, 1);
+        self.release_record(receiving, index, record)
+    }
+
+    /// Ends a lease, and delivers its message again not before `until`, a reading of the monotonic clock in nanoseconds. False if the lease
+    /// has ended already.
+    pub fn return_at(
+        &self,
+        me: &Thread,
+        handle: &LeaseHandle,
+        until: u64,
+    ) -> Result<bool, Refused> {
+        self.with_receiver_lock(me, Deadline::Never, |receiving, wakes| {
+            let leases = Leases::of(self.segment());
+            leases.with_leased(handle, |record| {
+                match self.is_undeliverable(record) {
+                    true => self.set_lease_aside(receiving, record),
+                    false => self.delay_lease(receiving, record, until, wakes),
+                }
+                self.wake_at_end(receiving, wakes);
+                Ok(())
+            })
+        })
+    }
+
+    /// Sends the message of `len` bytes in the reserved slot at `until`, a reading of the monotonic clock in nanoseconds. False if the
+    /// reservation has ended.
+    pub fn commit_at(
+        &self,
+        me: &Thread,
+        handle: &LeaseHandle,
+        (len, key): (usize, usize),
+        until: u64,
+    ) -> Result<bool, Refused> {
+        self.prepare_commit(me, key)?;
+        self.with_receiver_lock(me, Deadline::Never, |receiving, wakes| {
+            self.check_open(receiving)?;
+            let Some(record) = self.reserved(handle)? else {
+                return Ok(false);
+            };
+            let cell = self.segment().cell(record.slot.get())?;
+            self.segment().shorten(cell, handle.len, len)?;
+            self.describe(me, cell, len, key);
+            self.begin_delay(receiving, record, until, wakes);
+            Ok(true)
+        })
+    }
+}

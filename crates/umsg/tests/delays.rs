@@ -1,0 +1,221 @@
+//! Messages that are sent or returned for a later delivery: none comes too early, none is lost by a death, and none blocks another.
+
+mod support;
+
+use std::time::{Duration, Instant};
+use support::child::{Child, Exit};
+use support::place::Place;
+use support::wait_until;
+use umsg::posix::{Queue, ReceiveError, SendError};
+use umsg_shm::crash;
+
+const STUCK: Duration = Duration::from_secs(20);
+const DELAY: Duration = Duration::from_millis(60);
+const LONG: Duration = Duration::from_secs(1000);
+
+fn counts(queue: &Queue) -> (usize, usize, usize) {
+    let now = queue.attributes();
+    (now.messages, now.leased, now.delayed)
+}
+
+fn received(queue: &Queue) -> Vec<u8> {
+    queue.receive_vec_timeout(STUCK).unwrap().data
+}
+
+#[test]
+fn a_message_that_is_returned_for_later_does_not_block_younger_ones() {
+    let (_place, queue) = Place::new().with_queue("/q", 3, 8);
+    queue.try_send(b"first", 5).unwrap();
+    queue.try_send(b"second", 5).unwrap();
+    let job = queue.try_receive_lease().unwrap();
+    let begin = Instant::now();
+    job.return_after(DELAY).unwrap();
+    assert_eq!(counts(&queue), (1, 0, 1));
+    assert_eq!(queue.status().statistics.returned, 1);
+    assert_eq!(queue.try_receive_vec().unwrap().data, b"second");
+    queue.try_send(b"third", 5).unwrap();
+    assert_eq!(received(&queue), b"third");
+    let job = queue.receive_lease_timeout(STUCK).unwrap();
+    assert!(begin.elapsed() >= DELAY);
+    assert_eq!((job.to_vec(), job.deliveries()), (b"first".to_vec(), 2));
+    job.acknowledge().unwrap();
+    assert_eq!(counts(&queue), (0, 0, 0));
+}
+
+#[test]
+fn a_message_that_comes_back_has_its_old_place() {
+    let (_place, queue) = Place::new().with_queue("/q", 3, 8);
+    queue.try_send(b"first", 5).unwrap();
+    queue.try_send(b"second", 5).unwrap();
+    let job = queue.try_receive_lease().unwrap();
+    job.return_after(Duration::from_millis(1)).unwrap();
+    std::thread::sleep(DELAY);
+    assert_eq!(received(&queue), b"first");
+    assert_eq!(received(&queue), b"second");
+}
+
+#[test]
+fn a_delayed_message_takes_room_and_its_place_when_it_is_due() {
+    let (_place, queue) = Place::new().with_queue("/q", 2, 8);
+    let begin = Instant::now();
+    queue.send_after(b"later", 5, DELAY).unwrap();
+    queue.try_send(b"now", 5).unwrap();
+    assert_eq!(counts(&queue), (1, 0, 1));
+    assert_eq!(queue.try_send(b"full", 5), Err(SendError::Full));
+    assert_eq!(
+        queue.send_after(b"x", 32_768, DELAY).unwrap_err(),
+        SendError::PriorityTooHigh
+    );
+    assert_eq!(received(&queue), b"now");
+    assert_eq!(queue.try_receive_vec(), Err(ReceiveError::Empty));
+    // A blocked receiver wakes up for it.
+    assert_eq!(received(&queue), b"later");
+    assert!(begin.elapsed() >= DELAY);
+    queue.try_send(b"a", 0).unwrap();
+    queue.try_send(b"b", 0).unwrap();
+    assert_eq!(queue.try_send(b"full", 0), Err(SendError::Full));
+}
+
+#[test]
+fn a_receiver_that_sleeps_already_gets_a_message_that_is_sent_for_later() {
+    let (_place, queue) = Place::new().with_queue("/q", 2, 8);
+    std::thread::scope(|scope| {
+        let receiver = scope.spawn(|| (received(&queue), Instant::now()));
+        assert!(wait_until(STUCK, || queue.status().blocked_receivers == 1));
+        let begin = Instant::now();
+        queue.send_after(b"later", 0, DELAY).unwrap();
+        let (data, end) = receiver.join().unwrap();
+        assert_eq!(data, b"later");
+        assert!(end - begin >= DELAY);
+    });
+}
+
+#[test]
+fn the_delay_of_a_queue_doubles_up_to_its_limit() {
+    let place = Place::new();
+    let mut options = place.options(2, 8);
+    options.retry_delay(DELAY / 2, DELAY);
+    let queue = options.open("/q").unwrap();
+    assert_eq!(queue.status().retry_delay, Some((DELAY / 2, DELAY)));
+    queue.try_send(b"job", 0).unwrap();
+    for (deliveries, delay) in [(1, DELAY / 2), (2, DELAY), (3, DELAY), (4, DELAY)] {
+        let job = queue.receive_lease_timeout(STUCK).unwrap();
+        assert_eq!(job.deliveries(), deliveries);
+        let begin = Instant::now();
+        drop(job);
+        let again = queue.receive_lease_timeout(STUCK).unwrap();
+        assert!(begin.elapsed() >= delay, "{deliveries}");
+        // The next round begins with the same number of deliveries.
+        again.acknowledge().unwrap();
+        queue.try_send(b"job", 0).unwrap();
+        for _ in 0..deliveries {
+            let job = queue.receive_lease_timeout(STUCK).unwrap();
+            job.return_after(Duration::ZERO).unwrap();
+        }
+    }
+}
+
+#[test]
+fn the_lease_of_a_dead_process_is_delivered_after_the_queues_delay() {
+    let place = Place::in_turn();
+    let mut options = place.options(2, 8);
+    options.retry_delay(DELAY, DELAY);
+    let queue = options.open("/q").unwrap();
+    queue.try_send(b"job", 0).unwrap();
+    let mut holder = Child::run(|| {
+        std::mem::forget(place.open("/q").try_receive_lease().unwrap());
+        0
+    });
+    holder.expect(Exit::Code(0), "the holder");
+    let begin = Instant::now();
+    assert_eq!(received(&queue), b"job");
+    assert!(begin.elapsed() >= DELAY / 2, "found dead, then delayed");
+}
+
+#[test]
+fn a_message_for_later_outlives_its_sender() {
+    let (place, queue) = Place::in_turn().with_queue("/q", 2, 8);
+    let mut sender = Child::run(|| {
+        place.open("/q").send_after(b"later", 3, DELAY).unwrap();
+        0
+    });
+    sender.expect(Exit::Code(0), "the sender");
+    assert_eq!(received(&queue), b"later");
+}
+
+#[test]
+fn a_delayed_message_comes_before_the_end_of_a_closed_queue() {
+    let (_place, queue) = Place::new().with_queue("/q", 2, 8);
+    queue.send_after(b"later", 0, DELAY).unwrap();
+    queue.close_send().unwrap();
+    assert_eq!(queue.send_after(b"no", 0, DELAY), Err(SendError::Closed));
+    assert_eq!(queue.try_receive_vec(), Err(ReceiveError::Empty));
+    assert_eq!(received(&queue), b"later");
+    assert_eq!(queue.receive_vec(), Err(ReceiveError::Closed));
+}
+
+#[test]
+fn a_message_that_was_delivered_too_often_is_not_delayed() {
+    let place = Place::new();
+    let mut options = place.options(2, 8);
+    options.max_deliveries(1).dead_letter("/dead");
+    let queue = options.open("/q").unwrap();
+    queue.try_send(b"job", 0).unwrap();
+    queue
+        .try_receive_lease()
+        .unwrap()
+        .return_after(LONG)
+        .unwrap();
+    assert_eq!(place.open("/dead").try_receive_vec().unwrap().data, b"job");
+    assert_eq!(counts(&queue), (0, 0, 0));
+}
+
+/// Kills a process at a point of `work`, then checks that the message comes once, `late` or at once.
+fn kill(point: &str, before: fn(&Queue), work: fn(&Queue)) {
+    let (place, queue) = Place::in_turn().with_queue("/q", 3, 8);
+    before(&queue);
+    let mut victim = Child::run(|| {
+        let queue = place.open("/q");
+        crash::arm(point, 1);
+        work(&queue);
+        0
+    });
+    victim.expect(Exit::Signal(libc::SIGKILL), point);
+    assert_eq!(received(&queue), b"job", "{point}");
+    assert_eq!(
+        queue.try_receive_vec(),
+        Err(ReceiveError::Empty),
+        "{point}: twice"
+    );
+    assert_eq!(counts(&queue), (0, 0, 0), "{point}");
+    for _ in 0..3 {
+        queue.try_send(b"room", 0).unwrap();
+    }
+    assert_eq!(queue.try_send(b"", 0), Err(SendError::Full), "{point}");
+    assert!(!queue.status().damaged, "{point}");
+}
+
+#[test]
+fn a_process_killed_while_it_delays_a_message_or_delivers_it_loses_none() {
+    let send: fn(&Queue) = |queue| queue.try_send(b"job", 3).unwrap();
+    let return_later: fn(&Queue) = |queue| {
+        let job = queue.try_receive_lease().unwrap();
+        job.return_after(DELAY).unwrap();
+    };
+    let send_later: fn(&Queue) = |queue| queue.send_after(b"job", 3, DELAY).unwrap();
+    let receive: fn(&Queue) = |queue| {
+        let _ = queue.receive_vec_timeout(STUCK);
+    };
+    kill("DELAY_HELD", send, return_later);
+    kill("DELAY_HELD", |_| {}, send_later);
+    kill("DUE_MARKED", send_later, receive);
+    kill(
+        "DUE_MARKED",
+        |queue| {
+            queue.try_send(b"job", 3).unwrap();
+            let job = queue.try_receive_lease().unwrap();
+            job.return_after(DELAY).unwrap();
+        },
+        receive,
+    );
+}
