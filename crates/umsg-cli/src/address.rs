@@ -103,6 +103,14 @@ impl Address {
 }
 
 impl Address {
+    /// The argument that names the queue.
+    pub fn argument(&self) -> OsString {
+        match self {
+            Address::Posix(name) => AsRef::<OsStr>::as_ref(name).to_owned(),
+            Address::SystemV(label) => label.to_string().into(),
+        }
+    }
+
     /// The name for JSON: bytes that are not UTF-8 are replaced.
     pub fn lossy(&self) -> String {
         match self {

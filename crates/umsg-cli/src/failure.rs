@@ -64,6 +64,30 @@ impl Failure {
         }
     }
 
+    /// The exit code; None for success.
+    pub fn code(&self) -> Option<Code> {
+        match self {
+            Failure::Because { code, .. } | Failure::Reported(code) => Some(*code),
+            Failure::ReaderGone => None,
+        }
+    }
+
+    /// For --quiet: reports no line if only no message came, or no room became free, in time.
+    pub fn hushed(self, quiet: bool) -> Failure {
+        match self {
+            Failure::Because {
+                code: Code::NotInTime,
+                ..
+            } if quiet => Failure::Reported(Code::NotInTime),
+            other => other,
+        }
+    }
+
+    /// Keeps the exit code only: the line has been printed.
+    pub fn reported(self) -> Failure {
+        self.code().map_or(Failure::ReaderGone, Failure::Reported)
+    }
+
     /// The line, without the program's name.
     pub fn line(&self) -> String {
         match self {

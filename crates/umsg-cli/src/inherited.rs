@@ -1,4 +1,4 @@
-//! Restores for a program under `umsg run` what its caller set and this command changes: closed standard streams, and the dispositions of SIGPIPE and
+//! Restores for programs that this command starts what its caller set and this command changes: closed standard streams, and the dispositions of SIGPIPE and
 //! SIGXFSZ. Rust's runtime opens the streams and ignores SIGPIPE before main. This command ignores SIGXFSZ, so that a file beyond the size limit is an
 //! error that it can report.
 
@@ -26,7 +26,8 @@ extern "C" fn inspect() {
     LARGE_FILES_IGNORED.store(is_ignored(libc::SIGXFSZ), Ordering::Relaxed);
 }
 
-fn is_ignored(signal: libc::c_int) -> bool {
+/// Returns whether the process ignores a signal.
+pub fn is_ignored(signal: libc::c_int) -> bool {
     let mut found = MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: without a new action, the call only writes the present one to `found`, which outlives it.
     let failed = unsafe { libc::sigaction(signal, ptr::null(), found.as_mut_ptr()) } != 0;
@@ -41,7 +42,7 @@ pub fn ignore_sigxfsz() {
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
-/// Makes `exec` of this command restore the streams and the dispositions of the caller.
+/// Makes `command` start with the streams and the dispositions of the caller, in place of this process or as its child.
 pub fn restore_on_exec(command: &mut Command) {
     streams::leave_closed();
     // Relaxed: see `inspect`.
@@ -58,6 +59,21 @@ pub fn restore_on_exec(command: &mut Command) {
         }
         Ok(())
     };
-    // SAFETY: `exec` runs the closure in this process, which has one thread. The closure makes only async-signal-safe calls and does not allocate.
+    // SAFETY: the closure makes only async-signal-safe calls and does not allocate, so that it may run in a forked child, too.
     unsafe { command.pre_exec(restore) };
+}
+
+/// Sends SIGTERM to `command` when the thread that starts it ends, and so when this process is killed.
+pub fn end_with_this_thread(command: &mut Command) {
+    let parent = rustix::process::getpid();
+    let tie = move || {
+        rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))?;
+        // The parent may have died before the call.
+        match rustix::process::getppid() == Some(parent) {
+            true => Ok(()),
+            false => Err(rustix::io::Errno::SRCH.into()),
+        }
+    };
+    // SAFETY: as above.
+    unsafe { command.pre_exec(tie) };
 }

@@ -68,8 +68,29 @@ impl Inlet<'_> {
         }
     }
 
+    /// Returns a message to the queue, and says where it is now.
+    pub fn give_back(&self, message: Held<'_>) -> String {
+        let rank = message.rank();
+        let most = self.most_deliveries();
+        let exhausted = most.is_some_and(|most| message.deliveries() >= most);
+        match (message.give_back(), exhausted) {
+            (Ok(()), false) => {
+                let first = match rank {
+                    Rank::Priority(priority) => format!("priority ({priority})"),
+                    Rank::Type(mtype) => format!("type ({mtype})"),
+                };
+                format!("the message is back in the queue, the first of its {first}")
+            }
+            (Ok(()), true) => {
+                "the message was delivered as often as the queue allows, and goes to the dead-letter queue"
+                    .to_owned()
+            }
+            (Err(error), _) => format!("the message could not be returned: {error}"),
+        }
+    }
+
     /// The number of deliveries after which a message goes to the dead-letter queue.
-    pub fn most_deliveries(&self) -> Option<u32> {
+    fn most_deliveries(&self) -> Option<u32> {
         match self {
             Inlet::Posix(from) => from.queue.status().max_deliveries,
             Inlet::SystemV { .. } => None,

@@ -8,6 +8,7 @@
 //! | closed standard streams and ignored signals, which Rust's runtime changes | [`streams`], [`inherited`] |
 //! | which processes have a queue open | [`users`] |
 //! | the queue that a command works with | [`opened`], of System V [`attached`] |
+//! | signals that end the work in order | [`ending`] |
 //! | sending and receiving for both kinds of queues | [`outlet`], [`inlet`] |
 //! | errors, hints and exit codes | [`failure`]; for a stopped owner of a lock, [`held_up`] |
 //! | whether a program can be intercepted, and how | [`program`], [`preload`] |
@@ -17,6 +18,8 @@ mod address;
 mod attached;
 mod cli;
 mod commands;
+#[allow(unsafe_code, reason = "signals are blocked and read by calls of libc")]
+mod ending;
 mod failure;
 mod held_up;
 #[allow(

@@ -1,6 +1,6 @@
 //! The POSIX queue that a command works with, and the check that its name still leads to it.
 
-use std::cell::Cell;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use umsg::QueueError;
 
@@ -32,7 +32,7 @@ pub struct Opened<'a> {
     pub queue: Queue,
     pub name: &'a Name,
     namespace: &'a Namespace,
-    looked: Cell<Instant>,
+    looked: Mutex<Instant>,
 }
 
 impl<'a> Opened<'a> {
@@ -47,7 +47,7 @@ impl<'a> Opened<'a> {
             queue,
             name,
             namespace,
-            looked: Cell::new(Instant::now()),
+            looked: Mutex::new(Instant::now()),
         })
     }
 
@@ -130,10 +130,12 @@ impl<'a> Opened<'a> {
 
     /// Fails if the name leads to no queue or to another queue: the queue was removed. Checks at most once a second.
     pub fn check_name(&self) -> Result {
-        if self.looked.get().elapsed() < GLANCE {
+        let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        if looked.elapsed() < GLANCE {
             return Ok(());
         }
-        self.looked.set(Instant::now());
+        *looked = Instant::now();
+        drop(looked);
         let how = match open(self.namespace, self.name, Purpose::Look) {
             Ok(found) if found.identity() == self.queue.identity() => return Ok(()),
             Ok(_) => {

@@ -6,6 +6,7 @@ use umsg::sysv;
 use crate::attached::Attached;
 use crate::commands::patience::Patience;
 use crate::failure::{self, Code, Explain, Result};
+use crate::inlet::Rank;
 use crate::opened::Opened;
 
 #[allow(clippy::large_enum_variant, reason = "a command has one, on its stack")]
@@ -37,14 +38,33 @@ impl Outlet<'_> {
         }
     }
 
-    /// Sends a message, and waits for room up to the allowed time.
-    pub fn send(&self, patience: &Patience, message: &[u8]) -> Result<Result<(), Refusal>> {
-        match self {
-            Outlet::Posix { to, priority } => {
+    /// Sends a message, and waits for room up to the allowed time. `rank` replaces the priority or type for all messages.
+    pub fn send(
+        &self,
+        patience: &Patience,
+        message: &[u8],
+        rank: Option<Rank>,
+    ) -> Result<Result<(), Refusal>> {
+        match (self, rank) {
+            (Outlet::Posix { .. }, Some(Rank::Type(_))) => Ok(Err(Refusal {
+                code: Code::Failed,
+                why: "a POSIX queue has no types; give the messages a priority with --priority"
+                    .to_owned(),
+            })),
+            (Outlet::SystemV { .. }, Some(Rank::Priority(_))) => Ok(Err(Refusal {
+                code: Code::Failed,
+                why: "a System V queue has no priorities; give the messages a type with --type"
+                    .to_owned(),
+            })),
+            (Outlet::Posix { to, priority }, rank) => {
+                let priority = match rank {
+                    Some(Rank::Priority(priority)) => priority,
+                    _ => *priority,
+                };
                 let sent = patience.spend(
                     |time| match time {
-                        None => to.queue.try_send(message, *priority),
-                        Some(time) => to.queue.send_timeout(message, *priority, time),
+                        None => to.queue.try_send(message, priority),
+                        Some(time) => to.queue.send_timeout(message, priority, time),
                     },
                     |error| matches!(error, SendError::TimedOut),
                     || to.check_name(),
@@ -54,11 +74,15 @@ impl Outlet<'_> {
                     why: to.explain_send(&error),
                 }))
             }
-            Outlet::SystemV { to, mtype } => {
+            (Outlet::SystemV { to, mtype }, rank) => {
+                let mtype = match rank {
+                    Some(Rank::Type(mtype)) => mtype,
+                    _ => *mtype,
+                };
                 let sent = patience.spend(
                     |time| match time {
-                        None => to.queue.try_send(*mtype, message),
-                        Some(time) => to.queue.send_timeout(*mtype, message, time),
+                        None => to.queue.try_send(mtype, message),
+                        Some(time) => to.queue.send_timeout(mtype, message, time),
                     },
                     |error| matches!(error, sysv::SendError::TimedOut),
                     || Ok(()),

@@ -111,6 +111,18 @@ pub fn times(text: &str) -> Result<u32, String> {
     }
 }
 
+/// Parses a number of commands that run at once.
+pub fn jobs(text: &str) -> Result<usize, String> {
+    size(text)
+        .ok()
+        .and_then(|jobs| usize::try_from(jobs).ok())
+        .filter(|jobs| (1..=MOST_JOBS).contains(jobs))
+        .ok_or_else(|| format!("give a number from 1 to {MOST_JOBS}"))
+}
+
+/// The maximum of [`jobs`]: each one is a thread and a process.
+const MOST_JOBS: usize = 1024;
+
 #[cfg(test)]
 mod tests {
     use super::*;

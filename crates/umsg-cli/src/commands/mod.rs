@@ -1,5 +1,6 @@
 //! One file per command: its arguments, its help and its actions.
 
+mod answers;
 pub mod close;
 pub mod completions;
 pub mod create;
@@ -10,6 +11,7 @@ mod doctor_text;
 pub mod dump;
 pub mod gc;
 mod gc_found;
+mod jobs;
 pub mod limits;
 pub mod load;
 pub mod ls;

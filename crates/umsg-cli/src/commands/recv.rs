@@ -1,29 +1,51 @@
 //! `umsg recv`.
 
-use std::io;
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::time::Duration;
 
 use clap::Args;
 use umsg::Namespace;
 use umsg::sysv::Want;
 
+use super::answers::{Answer, Answers};
+use super::jobs::{self, Plan};
 use super::patience::Patience;
 use crate::address::{Address, address};
 use crate::attached::Attached;
 use crate::cli::Cli;
-use crate::failure::{Code, Failure, Result};
-use crate::inlet::{Held, Inlet, Rank};
+use crate::failure::{Code, Failure, Result, say};
+use crate::inlet::{Held, Inlet};
 use crate::opened::{Opened, Purpose};
-use crate::output::Format;
 use crate::output::direct::Direct;
 use crate::output::message::{Form, Style};
+use crate::output::{self, Format, json};
 use crate::{place, values};
 
-/// Receive messages: print each message and remove it from the queue
+/// Receive messages: print each message and remove it from the queue, or run a command for each message
 ///
 /// A message leaves the queue when it is printed completely. If printing fails, the message returns to the queue as the first
 /// of its priority or type. Printing fails, for example, on a full disk. If the command is killed, the message returns when a
 /// process next finds the queue empty or full. With --json, "deliveries" is the number of deliveries of the message, including
 /// this one.
+///
+/// Programs that read the output can lose messages: a message that was printed has left the queue, even if the program dies
+/// before it has used the message. With --follow into a pipe, the command keeps each message until the program has read it from
+/// the pipe, so that the program can lose only the messages that it has read. --exec and --ack lose none: they keep the message
+/// in the queue until the work is done.
+///
+/// With --exec, the command runs COMMAND for each message. The message is its standard input; `{}` in its arguments is replaced
+/// by the message without a line feed at its end. Exit code 0 removes the message from the queue. After any other end of
+/// COMMAND, the message returns to the queue: with --follow at once, otherwise when umsg ends, so that each message is tried
+/// once. The message also returns if umsg is killed; COMMAND then gets SIGTERM. Create the queue with --max-deliveries and
+/// --dead-letter, so that a message whose command always fails is moved away. With --follow, failed commands in a row slow umsg
+/// down, to one command in 5 s.
+///
+/// COMMAND runs in a process group of its own. SIGINT and SIGTERM end umsg in order: no further message is received, and
+/// the running commands are waited for. A second signal kills them; their messages return.
+///
+/// A message with a NUL byte, and a message that is too long for an argument (128 KiB), can't replace `{}`: the command is not
+/// run, and the message returns. Standard input takes all messages.
 ///
 /// From a System V queue the command receives the oldest message, or the oldest that matches --type, --except or --lowest.
 ///
@@ -37,13 +59,28 @@ Examples:
   umsg recv /orders --follow --json | jq .data
   umsg recv /pictures --output raw > picture.png
   umsg recv key:0x1234 --type 2    the oldest of type 2 of a System V queue
+  umsg recv /jobs --follow --jobs 4 --exec ./work
+  umsg recv /urls --all --timeout-per-job 30s --exec curl -fsSO {}
 
 Exit codes:
-  0    received all requested messages
-  1    failed; one line on standard error says why and what to do
+  0    received all requested messages, or ended by SIGINT or SIGTERM in order
+  1    failed, or messages returned; standard error says why and what to do
   2    the command line is wrong
   3    no message within the time allowed, or a stopped process holds the queue's lock; standard error gives the reason
-  4    the queue was removed")]
+  4    the queue was removed
+  126  the command of --exec can't be executed
+  127  the command of --exec was not found
+
+Environment:
+  UMSG_DIR      the directory that holds the queues, unless --dir is given
+
+  The command of --exec gets:
+  UMSG_QUEUE       the name of the queue
+  UMSG_PRIORITY    the priority of the message, from a POSIX queue
+  UMSG_TYPE        the type of the message, from a System V queue
+  UMSG_DELIVERIES  the number of deliveries of the message, with this one
+  UMSG_SENDER      the process id of the sender
+  UMSG_DIR         the directory of the queue")]
 pub struct Recv {
     /// The queue: a name, or for System V key:0x1234 or id:32769
     #[arg(value_name = "QUEUE", value_parser = address())]
@@ -55,19 +92,43 @@ pub struct Recv {
           allow_negative_numbers = true, conflicts_with_all = ["all", "follow"])]
     count: u64,
     /// Receive until the queue is empty, without waiting
-    #[arg(long, conflicts_with_all = ["follow", "timeout", "nonblocking"])]
+    #[arg(long, conflicts_with_all = ["follow", "timeout"])]
     all: bool,
     /// Receive until the time-out, until the queue is removed, or until the program that reads the output ends
     #[arg(long, short)]
     follow: bool,
     #[command(flatten)]
     patience: Patience,
+    /// Print nothing on standard error if no message came in time (exit code 3), or about the commands of --exec
+    #[arg(long, short)]
+    quiet: bool,
     /// Print at most this many bytes of each message; the rest is lost
     #[arg(long, value_name = "BYTES", value_parser = values::size, allow_negative_numbers = true)]
     truncate: Option<u64>,
     /// The form in which a message is printed
     #[arg(long, short, value_enum, default_value_t = Style::Text, value_name = "STYLE", conflicts_with = "json")]
     output: Style,
+    /// Print a NUL byte after each message, instead of a line feed
+    #[arg(long, short = '0', conflicts_with = "json")]
+    null: bool,
+    /// Keep each message until a line on standard input answers: `ok` or an empty line removes it from the queue, `retry`
+    /// returns it
+    #[arg(long)]
+    ack: bool,
+    /// With --follow: fill the pipe faster than its reader reads; messages in the pipe are lost if the reader dies
+    #[arg(long, requires = "follow", conflicts_with = "ack")]
+    ahead: bool,
+    /// Run this command for each message; all further arguments are those of the command. With --json, print the figures at the end
+    #[arg(long, value_name = "COMMAND", num_args = 1.., allow_hyphen_values = true,
+          conflicts_with_all = ["truncate", "output", "null", "ack", "ahead"])]
+    exec: Option<Vec<OsString>>,
+    /// With --exec: run up to N commands at once
+    #[arg(long, short, value_name = "N", default_value_t = 1, value_parser = values::jobs, allow_negative_numbers = true,
+          requires = "exec")]
+    jobs: usize,
+    /// With --exec: send SIGTERM to a command after this time, and SIGKILL 5 s later; its message returns
+    #[arg(long, value_name = "TIME", value_parser = values::duration, allow_negative_numbers = true, requires = "exec")]
+    timeout_per_job: Option<Duration>,
     #[command(flatten)]
     format: Format,
 }
@@ -100,16 +161,67 @@ impl Types {
 
 impl Recv {
     pub fn perform(&self, cli: &Cli) -> Result {
+        let outcome = match &self.exec {
+            Some(command) => self.work(cli, command),
+            None => self.print(cli),
+        };
+        outcome.map_err(|failure| failure.hushed(self.quiet))
+    }
+
+    fn print(&self, cli: &Cli) -> Result {
         let out = Direct::open()?;
+        let mut answers = match self.ack {
+            true => Some(Answers::open(&self.queue)?),
+            false => None,
+        };
         let namespace = place::existing(cli)?;
         let from = self.open(&namespace)?;
         let most = self.truncate.and_then(|most| usize::try_from(most).ok());
         let form = Form::new(self.queue.lossy(), self.output, self.format.json, most);
+        let form = form.ended_by(if self.null { 0 } else { b'\n' });
+        let steps = Steps {
+            out,
+            in_step: self.follow && !self.ahead && out.step_by_step(),
+        };
         let mut left = self.how_many();
-        while left != Some(0) && self.hand_over(&from, &form, out)? {
+        while left != Some(0) && self.hand_over(&from, &form, steps, answers.as_mut())? {
             left = left.map(|left| left - 1);
         }
         Ok(())
+    }
+
+    fn work(&self, cli: &Cli, command: &[OsString]) -> Result {
+        self.format.check()?;
+        let namespace = place::existing(cli)?;
+        let from = self.open(&namespace)?;
+        let plan = Plan {
+            name: self.queue.to_string(),
+            command,
+            environment: vec![
+                ("UMSG_QUEUE", self.queue.argument()),
+                ("UMSG_DIR", namespace.path().into()),
+            ],
+            jobs: self.jobs,
+            time: self.timeout_per_job,
+            patience: &self.patience,
+            count: self.how_many(),
+            all: self.all,
+            follow: self.follow,
+            quiet: self.quiet,
+        };
+        let (summary, outcome) = jobs::work(&plan, &from, self.queue.lossy())?;
+        let outcome = outcome.map_err(|failure| failure.hushed(self.quiet));
+        if let Err(failure) = &outcome {
+            failure.report();
+        }
+        if self.format.json {
+            let mut out = output::standard()?;
+            json::print(&mut out, &summary)?;
+            out.flush()?;
+        } else if !self.quiet {
+            say(summary.line());
+        }
+        outcome.map_err(Failure::reported)
     }
 
     fn open<'a>(&'a self, namespace: &'a Namespace) -> Result<Inlet<'a>> {
@@ -131,14 +243,28 @@ impl Recv {
         (!self.all && !self.follow).then_some(self.count)
     }
 
-    /// Receives and prints one message. The message is leased until it is printed: if the command fails or dies before, the message returns to the
-    /// queue. Returns false if `--all` has received all messages.
-    fn hand_over(&self, from: &Inlet<'_>, form: &Form, out: Direct) -> Result<bool> {
-        let Some(message) = self.next(from, out)? else {
+    /// Receives and prints one message. The message is leased until it is printed, taken from the pipe and answered for, as the options say: if
+    /// the command fails or dies before, the message returns to the queue. Returns false if `--all` has received all messages.
+    fn hand_over(
+        &self,
+        from: &Inlet<'_>,
+        form: &Form,
+        steps: Steps,
+        answers: Option<&mut Answers>,
+    ) -> Result<bool> {
+        let Some(message) = self.next(from, steps.out)? else {
             return Ok(false);
         };
-        if let Err(error) = out.write_all(&form.render(&message)) {
-            return Err(self.returned(from, message, &error));
+        if let Err(error) = steps.write(&form.render(&message)) {
+            return Err(self.returned(from, message, &format!("standard output: {error}")));
+        }
+        match answers.map(|answers| answers.next(steps.out)) {
+            Some(Ok(Answer::Retry)) => {
+                from.give_back(message);
+                return Ok(true);
+            }
+            Some(Err(why)) => return Err(self.returned(from, message, &why)),
+            Some(Ok(Answer::Done)) | None => {}
         }
         match message.acknowledge() {
             Ok(()) => Ok(true),
@@ -173,28 +299,26 @@ impl Recv {
         Failure::new(Code::Failed, line)
     }
 
-    /// Returns a message that was not printed completely.
-    fn returned(&self, from: &Inlet<'_>, message: Held<'_>, error: &io::Error) -> Failure {
-        let (name, rank) = (&self.queue, message.rank());
-        let most = from.most_deliveries();
-        let exhausted = most.is_some_and(|most| message.deliveries() >= most);
-        let what = match (message.give_back(), exhausted) {
-            (Ok(()), false) => {
-                let first = match rank {
-                    Rank::Priority(priority) => format!("priority ({priority})"),
-                    Rank::Type(mtype) => format!("type ({mtype})"),
-                };
-                format!("the message is back in the queue, the first of its {first}")
-            }
-            (Ok(()), true) => {
-                "the message was delivered as often as the queue allows, and goes to the dead-letter queue"
-                    .to_owned()
-            }
-            (Err(error), _) => format!("the message could not be returned: {error}"),
-        };
-        Failure::new(
-            Code::Failed,
-            format_args!("{name}: standard output: {error}; {what}"),
-        )
+    /// Returns a message that was not printed, taken or answered for.
+    fn returned(&self, from: &Inlet<'_>, message: Held<'_>, why: &str) -> Failure {
+        let (name, what) = (&self.queue, from.give_back(message));
+        Failure::new(Code::Failed, format_args!("{name}: {why}; {what}"))
+    }
+}
+
+/// The output, and whether each message waits for its reader.
+#[derive(Clone, Copy)]
+struct Steps {
+    out: Direct,
+    in_step: bool,
+}
+
+impl Steps {
+    fn write(self, bytes: &[u8]) -> io::Result<()> {
+        self.out.write_all(bytes)?;
+        match self.in_step {
+            true => self.out.wait_until_taken(),
+            false => Ok(()),
+        }
     }
 }

@@ -13,6 +13,7 @@ use crate::address::{Address, address};
 use crate::attached::Attached;
 use crate::cli::Cli;
 use crate::failure::{Code, Failure, Result};
+use crate::inlet::Rank;
 use crate::opened::{Opened, Purpose};
 use crate::outlet::Outlet;
 use crate::output::{self, Format, json};
@@ -20,9 +21,13 @@ use crate::{place, streams, values};
 
 /// Send a message, or each line of standard input as a message
 ///
+/// Without --lines, --null and --from-json, all of standard input is one message, byte for byte: the line feed at the end of
+/// `echo hello` is a part of the message. --strip-newline leaves one line feed at the end out.
+///
 /// While the queue is full, the command waits. --timeout and --nonblocking limit the wait. If the queue was created with
 /// --on-full fail or drop-oldest, the command does not wait. With --lines, the command sends each line as soon as it has read
-/// the line. If a line can't be sent, the error names that line. The preceding lines are already sent. Empty messages are sent,
+/// the line. If a line can't be sent, the error names that line. The preceding lines are already sent. --null and --from-json
+/// work in the same way. Empty messages are sent,
 /// too.
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -30,7 +35,10 @@ Examples:
   umsg send /orders 'first order'
   umsg send /orders 'urgent one' --priority 9
   umsg send /orders < picture.png         standard input as one message
+  echo hello | umsg send /orders --strip-newline
   seq 1000 | umsg send /orders --lines    1000 messages
+  find . -print0 | umsg send /files --null
+  umsg recv /orders --all --json | umsg send /copies --from-json
   umsg send key:0x1234 'a job' --type 2   to a System V queue
   umsg send /orders ping --timeout 0.5    exits with 3 if there is no room
                                           within half a second
@@ -60,9 +68,28 @@ pub struct Send {
     /// Send each line of standard input, without its line feed
     #[arg(long)]
     lines: bool,
+    /// Send each part of standard input that ends with a NUL byte, without the NUL
+    #[arg(long, short = '0', conflicts_with_all = ["lines", "strip_newline", "keep_newline"])]
+    null: bool,
+    /// Send the messages that `umsg recv --json` and `umsg peek --json` print, one object a line, with their priorities or types.
+    /// --priority and --type replace these
+    #[arg(long, conflicts_with_all = ["lines", "null", "strip_newline", "keep_newline"])]
+    from_json: bool,
+    /// Leave out one line feed at the end of standard input; --lines does so for each line
+    #[arg(long, overrides_with = "keep_newline")]
+    strip_newline: bool,
+    /// Send the line feed at the end of standard input, which is the default, or of each line with --lines
+    #[arg(long, overrides_with = "strip_newline")]
+    keep_newline: bool,
+    /// Print nothing on standard error if there was no room in time (exit code 3)
+    #[arg(long, short)]
+    quiet: bool,
     #[command(flatten)]
     format: Format,
 }
+
+/// The short form of --null.
+const NULL: &str = "-0";
 
 /// The result of a send.
 #[derive(Serialize)]
@@ -74,9 +101,24 @@ struct Sent {
 
 impl Send {
     pub fn perform(&self, cli: &Cli) -> Result {
-        let given = self.message.as_ref().filter(|message| *message != "-");
-        if self.lines && given.is_some() {
-            let line = "--lines reads standard input; leave the message out";
+        self.send_all(cli)
+            .map_err(|failure| failure.hushed(self.quiet))
+    }
+
+    fn send_all(&self, cli: &Cli) -> Result {
+        let given = self.message.as_ref();
+        let given = given.filter(|message| *message != "-" && *message != NULL);
+        let of_input = [
+            ("--lines", self.lines),
+            ("--null", self.is_null()),
+            ("--from-json", self.from_json),
+            ("--strip-newline", self.strip_newline),
+        ];
+        if let Some((option, _)) = of_input
+            .iter()
+            .find(|(_, is_given)| *is_given && given.is_some())
+        {
+            let line = format!("{option} reads standard input; leave the message out");
             return Err(Failure::new(Code::Usage, line));
         }
         self.format.check()?;
@@ -91,8 +133,8 @@ impl Send {
             bytes: 0,
         };
         let outcome = match given {
-            Some(message) => self.send(&to, message.as_bytes(), &mut sent),
-            None if self.lines => self.send_lines(&to, &mut sent),
+            Some(message) => self.send(&to, message.as_bytes(), None, &mut sent),
+            None if self.is_many() => self.send_parts(&to, &mut sent),
             None => self.send_input(&to, &mut sent),
         };
         if self.format.json {
@@ -118,46 +160,78 @@ impl Send {
         }
     }
 
-    fn send(&self, to: &Outlet<'_>, message: &[u8], sent: &mut Sent) -> Result {
-        to.send(&self.patience, message)?
+    fn send(&self, to: &Outlet<'_>, message: &[u8], rank: Option<Rank>, sent: &mut Sent) -> Result {
+        to.send(&self.patience, message, rank)?
             .map_err(|refusal| self.failure(refusal.code, &refusal.why, sent))?;
         sent.messages += 1;
         sent.bytes += message.len() as u64;
         Ok(())
     }
 
-    /// Reads at most the maximum size of a message.
+    /// clap takes the option for a message, because messages may be negative numbers.
+    fn is_null(&self) -> bool {
+        self.null || self.message.as_ref().is_some_and(|message| message == NULL)
+    }
+
+    fn is_many(&self) -> bool {
+        self.lines || self.is_null() || self.from_json
+    }
+
+    /// Reads at most the maximum size of a message, and a line feed.
     fn send_input(&self, to: &Outlet<'_>, sent: &mut Sent) -> Result {
         let most = to.longest();
         let mut message = Vec::new();
         io::stdin()
             .lock()
-            .take(most as u64 + 1)
+            .take(most as u64 + 2)
             .read_to_end(&mut message)
             .map_err(|error| self.unreadable(&error, sent))?;
+        if self.strip_newline {
+            strip(&mut message, b'\n');
+        }
         self.check(to, &message, sent)?;
-        self.send(to, &message, sent)
+        self.send(to, &message, None, sent)
     }
 
-    fn send_lines(&self, to: &Outlet<'_>, sent: &mut Sent) -> Result {
-        let most = to.longest();
+    fn send_parts(&self, to: &Outlet<'_>, sent: &mut Sent) -> Result {
+        let end = if self.is_null() { 0 } else { b'\n' };
+        let most = to.longest() as u64;
+        // In JSON a byte takes at most 6 characters, and the other fields take less than this.
+        let most = match self.from_json {
+            true => 6 * most + 65_536,
+            false => most + 1,
+        };
         let mut input = io::stdin().lock();
-        let mut line = Vec::new();
+        let mut part = Vec::new();
         loop {
-            line.clear();
+            part.clear();
             let read = (&mut input)
-                .take(most as u64 + 1)
-                .read_until(b'\n', &mut line)
+                .take(most)
+                .read_until(end, &mut part)
                 .map_err(|error| self.unreadable(&error, sent))?;
             if read == 0 {
                 return Ok(());
             }
-            if line.last() == Some(&b'\n') {
-                line.pop();
+            if !self.keep_newline {
+                strip(&mut part, end);
             }
-            self.check(to, &line, sent)?;
-            self.send(to, &line, sent)?;
+            if self.from_json {
+                self.send_json(to, &part, sent)?;
+                continue;
+            }
+            self.check(to, &part, sent)?;
+            self.send(to, &part, None, sent)?;
         }
+    }
+
+    fn send_json(&self, to: &Outlet<'_>, line: &[u8], sent: &mut Sent) -> Result {
+        let read = json::Read::of(line).map_err(|why| self.failure(Code::Failed, &why, sent))?;
+        let rank = match (self.priority, self.mtype) {
+            (None, None) => read.rank,
+            _ => None,
+        };
+        self.check(to, &read.data, sent)?;
+        self.send(to, &read.data, rank, sent)
     }
 
     fn check(&self, to: &Outlet<'_>, message: &[u8], sent: &Sent) -> Result {
@@ -186,12 +260,19 @@ impl Send {
     /// Names the line that was not sent: the lines before it were sent.
     fn failure(&self, code: Code, why: &str, sent: &Sent) -> Failure {
         let name = &self.queue;
-        match self.lines {
+        let part = if self.is_null() { "message" } else { "line" };
+        match self.is_many() {
             true => Failure::new(
                 code,
-                format_args!("{name}: line {}: {why}", sent.messages + 1),
+                format_args!("{name}: {part} {}: {why}", sent.messages + 1),
             ),
             false => Failure::new(code, format_args!("{name}: {why}")),
         }
+    }
+}
+
+fn strip(bytes: &mut Vec<u8>, end: u8) {
+    if bytes.last() == Some(&end) {
+        bytes.pop();
     }
 }

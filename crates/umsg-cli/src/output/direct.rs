@@ -36,6 +36,47 @@ impl Direct {
         poll(&mut polled, Some(&now)).is_ok() && polled[0].revents().intersects(lost)
     }
 
+    /// Makes the output, if it is a pipe, hold one piece of output at a time, so that [`Self::wait_until_taken`] works. Returns false if the output
+    /// is no pipe, or if the pipe already holds more.
+    pub fn step_by_step(self) -> bool {
+        let is_pipe = rustix::fs::fstat(self.stream())
+            .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo);
+        is_pipe
+            && rustix::pipe::fcntl_setpipe_size(self.stream(), rustix::param::page_size()).is_ok()
+    }
+
+    /// Waits until the reader has taken all bytes from a pipe of one page, which is ready for output only when it is empty. Fails with BrokenPipe if
+    /// the reader ends before.
+    pub fn wait_until_taken(self) -> io::Result<()> {
+        let stream = self.stream();
+        loop {
+            let mut polled = [PollFd::new(&stream, PollFlags::OUT)];
+            match poll(&mut polled, None) {
+                Ok(_) if polled[0].revents().contains(PollFlags::ERR) => {
+                    // The reader may have taken all bytes before it ended.
+                    return match rustix::io::ioctl_fionread(stream) {
+                        Ok(0) => Ok(()),
+                        _ => Err(io::ErrorKind::BrokenPipe.into()),
+                    };
+                }
+                Ok(_) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Waits for bytes, or the end, of standard input. Returns false if the output is abandoned before.
+    pub fn wait_for_input(self) -> bool {
+        let (stream, input) = (self.stream(), rustix::stdio::stdin());
+        let mut polled = [
+            PollFd::new(&input, PollFlags::IN),
+            PollFd::new(&stream, PollFlags::empty()),
+        ];
+        while poll(&mut polled, None) == Err(Errno::INTR) {}
+        !polled[0].revents().is_empty() || polled[1].revents().is_empty()
+    }
+
     /// Writes all bytes, and waits for room in the pipe.
     pub fn write_all(self, bytes: &[u8]) -> io::Result<()> {
         if self.would_exceed_limit(bytes.len()) {

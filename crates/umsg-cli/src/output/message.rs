@@ -10,9 +10,9 @@ use clap::ValueEnum;
 /// The form of a message on standard output.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
-    /// The bytes and a line feed after each message; on a terminal, control characters are escaped
+    /// The bytes, and a line feed if the message does not end with one; on a terminal, control characters are escaped
     Text,
-    /// The bytes and nothing else
+    /// The bytes and nothing else; with --null, a NUL byte after each message
     Raw,
     /// Hexadecimal digits, one message a line
     Hex,
@@ -26,6 +26,8 @@ pub struct Form {
     /// The number of bytes of a message that are printed.
     most: Option<usize>,
     on_terminal: bool,
+    /// The byte after each message.
+    end: u8,
 }
 
 impl Form {
@@ -37,7 +39,13 @@ impl Form {
             json,
             most,
             on_terminal,
+            end: b'\n',
         }
+    }
+
+    /// Ends each message with this byte instead of a line feed.
+    pub fn ended_by(self, end: u8) -> Form {
+        Form { end, ..self }
     }
 
     /// Returns the bytes to print for a message.
@@ -50,12 +58,16 @@ impl Form {
             return json::line(&message);
         }
         let mut shown = match self.style {
-            Style::Raw => return bytes,
+            Style::Raw if self.end == b'\n' => return bytes,
+            Style::Raw => bytes,
             Style::Hex => hex(&bytes).into_bytes(),
             Style::Text if self.on_terminal => text::on_lines(&bytes).into_bytes(),
             Style::Text => bytes,
         };
-        shown.push(b'\n');
+        // A message of whole lines gets no empty line behind it.
+        if self.end != b'\n' || shown.last() != Some(&b'\n') {
+            shown.push(self.end);
+        }
         shown
     }
 }

@@ -1,0 +1,82 @@
+//! Answers on standard input for `umsg recv --ack`.
+
+use std::fmt::Display;
+
+use rustix::io::Errno;
+
+use crate::failure::{Code, Failure, Result};
+use crate::output::direct::Direct;
+use crate::output::text;
+use crate::streams;
+
+/// The longest line that is read as an answer.
+const LONGEST: usize = 64;
+
+/// What a line says about the last printed message.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Answer {
+    Done,
+    Retry,
+}
+
+/// The lines of standard input.
+pub struct Answers(());
+
+impl Answers {
+    pub fn open(queue: impl Display) -> Result<Answers> {
+        streams::check_input().map_err(|error| {
+            Failure::new(
+                Code::Failed,
+                format_args!("{queue}: --ack reads standard input: {error}"),
+            )
+        })?;
+        Ok(Answers(()))
+    }
+
+    /// Waits for the next answer. Fails with the reason if there is none: the program that reads the output or answers has ended.
+    pub fn next(&mut self, out: Direct) -> Result<Answer, String> {
+        let mut line = Vec::new();
+        let mut byte = [0];
+        loop {
+            if !out.wait_for_input() {
+                return Err("the reader of standard output ended before it answered".to_owned());
+            }
+            // Unbuffered: the wait before it would not see bytes in a buffer.
+            match rustix::io::read(rustix::stdio::stdin(), &mut byte) {
+                Ok(0) => return Err("standard input ended before an answer".to_owned()),
+                Ok(_) if byte[0] == b'\n' => return parse(&line),
+                Ok(_) if line.len() < LONGEST => line.push(byte[0]),
+                Ok(_) => return parse(&line),
+                Err(Errno::INTR | Errno::AGAIN) => {}
+                Err(error) => {
+                    return Err(format!("standard input: {}", std::io::Error::from(error)));
+                }
+            }
+        }
+    }
+}
+
+fn parse(line: &[u8]) -> Result<Answer, String> {
+    match line.trim_ascii() {
+        b"" | b"ok" => Ok(Answer::Done),
+        b"retry" => Ok(Answer::Retry),
+        other => Err(format!(
+            "the answer {:?} is neither ok, retry nor an empty line",
+            text::preview(other, LONGEST)
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_ok_retry_or_an_empty_line() {
+        for done in [&b""[..], b"ok", b"ok\r", b" "] {
+            assert_eq!(parse(done), Ok(Answer::Done));
+        }
+        assert_eq!(parse(b"retry"), Ok(Answer::Retry));
+        assert!(parse(b"no\x1b").unwrap_err().contains("\"no"));
+    }
+}

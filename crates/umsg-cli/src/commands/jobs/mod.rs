@@ -1,0 +1,284 @@
+//! `umsg recv --exec`: each message is leased, a command works on it, and the exit code decides about the message.
+//!
+//! Each of the `--jobs` threads receives a message, runs the command and waits for it. One thread at a time waits in the queue.
+
+mod command;
+
+use std::ffi::OsString;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use super::patience::Patience;
+use crate::ending::Ending;
+use crate::failure::{Code, Failure, Result, say};
+use crate::inlet::{Held, Inlet};
+use command::{Broken, End, Job};
+
+/// The pauses of a thread after failed commands in a row: the first one, and the longest. Without them, a command that fails at once would exhaust
+/// the deliveries of all messages within moments.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// The options of the work.
+pub struct Plan<'a> {
+    /// The queue's name for people.
+    pub name: String,
+    pub command: &'a [OsString],
+    pub environment: Vec<(&'static str, OsString)>,
+    pub jobs: usize,
+    pub time: Option<Duration>,
+    pub patience: &'a Patience,
+    /// The number of messages; None without a limit.
+    pub count: Option<u64>,
+    /// Ends when the queue is empty.
+    pub all: bool,
+    /// A message whose command failed returns at once, not at the end.
+    pub follow: bool,
+    pub quiet: bool,
+}
+
+/// The result, as --json prints it.
+#[derive(Serialize)]
+pub struct Summary {
+    queue: String,
+    acknowledged: u64,
+    returned: u64,
+    seconds: f64,
+}
+
+impl Summary {
+    pub fn line(&self) -> String {
+        let (done, back) = (self.acknowledged, self.returned);
+        format!(
+            "{}: {done} acknowledged, {back} returned, in {:.1} s",
+            self.queue, self.seconds
+        )
+    }
+}
+
+/// Works until the plan is fulfilled, a signal arrives or the queue fails. Returns the figures beside the outcome.
+pub fn work(plan: &Plan<'_>, from: &Inlet<'_>, queue: String) -> Result<(Summary, Result)> {
+    let job = Job::new(plan.command, &plan.environment, plan.time)?;
+    let ending = Ending::prepare().map_err(|error| {
+        Failure::new(Code::Failed, format_args!("signals can't be read: {error}"))
+    })?;
+    let start = Instant::now();
+    let crew = Crew {
+        plan,
+        from,
+        job,
+        ending,
+        turn: Mutex::new(Turn {
+            left: plan.count,
+            outcome: Some(Ok(())),
+            is_over: false,
+        }),
+        kept: Mutex::new(Vec::new()),
+        acknowledged: AtomicU64::new(0),
+        returned: AtomicU64::new(0),
+        running: AtomicU64::new(plan.jobs as u64),
+    };
+    thread::scope(|scope| {
+        for _ in 0..plan.jobs {
+            if let Err(error) = thread::Builder::new().spawn_scoped(scope, || crew.serve()) {
+                crew.fail(Failure::new(
+                    Code::Failed,
+                    format_args!("a thread can't be started: {error}; use fewer --jobs"),
+                ));
+                crew.leave();
+            }
+        }
+        crew.ending.supervise();
+    });
+    crew.release();
+    let outcome = lock(&crew.turn).outcome.take().unwrap_or(Ok(()));
+    // Relaxed: the threads have ended.
+    let (acknowledged, returned) = (
+        crew.acknowledged.load(Ordering::Relaxed),
+        crew.returned.load(Ordering::Relaxed),
+    );
+    let summary = Summary {
+        queue,
+        acknowledged,
+        returned,
+        seconds: start.elapsed().as_secs_f64(),
+    };
+    let outcome = match outcome {
+        // That messages came back is worse than that no further one came.
+        Err(failure) if returned > 0 && failure.code() == Some(Code::NotInTime) => {
+            Err(Failure::Reported(Code::Failed))
+        }
+        Ok(()) if returned > 0 => Err(Failure::Reported(Code::Failed)),
+        outcome => outcome,
+    };
+    Ok((summary, outcome))
+}
+
+struct Crew<'a> {
+    plan: &'a Plan<'a>,
+    from: &'a Inlet<'a>,
+    job: Job<'a>,
+    ending: Ending,
+    turn: Mutex<Turn>,
+    /// Messages that return at the end: each message is tried once.
+    kept: Mutex<Vec<Held<'a>>>,
+    acknowledged: AtomicU64,
+    returned: AtomicU64,
+    running: AtomicU64,
+}
+
+/// The right to receive. The thread that holds it waits in the queue.
+struct Turn {
+    left: Option<u64>,
+    outcome: Option<Result>,
+    is_over: bool,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Crew<'_> {
+    fn leave(&self) {
+        // Relaxed: the threads hand over nothing by this count; `thread::scope` joins them.
+        if self.running.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.ending.finish();
+        }
+    }
+
+    /// Ends the receiving with this failure, unless there is an earlier one.
+    fn fail(&self, failure: Failure) {
+        lock(&self.turn).end(Err(failure));
+    }
+
+    /// Tells of a message that came back.
+    fn complain(&self, why: &str) {
+        if !self.plan.quiet {
+            say(format_args!("{}: {why}", self.plan.name));
+        }
+    }
+}
+
+impl Turn {
+    fn end(&mut self, outcome: Result) {
+        if !self.is_over {
+            (self.is_over, self.outcome) = (true, Some(outcome));
+        }
+    }
+}
+
+impl<'a> Crew<'a> {
+    fn serve(&self) {
+        let mut failures = 0;
+        while let Some(message) = self.next() {
+            match self.handle(message) {
+                true => failures = 0,
+                false => {
+                    self.pause(failures);
+                    failures += 1;
+                }
+            }
+        }
+        self.leave();
+    }
+
+    fn pause(&self, failures: u32) {
+        if self.plan.follow {
+            let pause = FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(failures));
+            self.ending.sleep(pause.min(LONGEST_PAUSE));
+        }
+    }
+
+    /// Receives the next message. None if there is nothing more to do.
+    fn next(&self) -> Option<Held<'a>> {
+        let mut turn = lock(&self.turn);
+        if turn.left == Some(0) || self.ending.is_asked() {
+            turn.end(Ok(()));
+        }
+        if turn.is_over {
+            return None;
+        }
+        let received = {
+            let _receiving = self.ending.receiving();
+            self.receive()
+        };
+        match received {
+            Ok(Some(message)) => {
+                turn.left = turn.left.map(|left| left - 1);
+                return Some(message);
+            }
+            Ok(None) => turn.end(Ok(())),
+            // The wait was interrupted because of the signal.
+            Err(_) if self.ending.is_asked() => turn.end(Ok(())),
+            Err(failure) => turn.end(Err(failure)),
+        }
+        None
+    }
+
+    fn receive(&self) -> Result<Option<Held<'a>>> {
+        if self.plan.all {
+            return self.from.take();
+        }
+        let go_on = || match self.ending.is_asked() {
+            true => Err(Failure::ReaderGone),
+            false => Ok(()),
+        };
+        self.from.receive(self.plan.patience, go_on).map(Some)
+    }
+
+    /// Runs the command for a message. Returns whether the message is done.
+    fn handle(&self, message: Held<'a>) -> bool {
+        let why = match self.job.run(&message, &self.ending) {
+            Ok(End::Done) => match message.acknowledge() {
+                Ok(()) => {
+                    // Relaxed: a count.
+                    self.acknowledged.fetch_add(1, Ordering::Relaxed);
+                    return true;
+                }
+                Err(error) => {
+                    // Relaxed: as above.
+                    self.returned.fetch_add(1, Ordering::Relaxed);
+                    self.complain(&format!(
+                        "the command is done, but the message may come again: {error}"
+                    ));
+                    return false;
+                }
+            },
+            Ok(End::Failed(why)) => why,
+            Err(Broken { code, why }) => {
+                self.fail(Failure::new(
+                    code,
+                    format_args!("{}: {why}", self.plan.name),
+                ));
+                self.put_back(message, &why);
+                return false;
+            }
+        };
+        self.put_back(message, &why);
+        false
+    }
+
+    fn put_back(&self, message: Held<'a>, why: &str) {
+        // Relaxed: a count.
+        self.returned.fetch_add(1, Ordering::Relaxed);
+        let what = match self.plan.follow {
+            true => self.from.give_back(message),
+            false => {
+                lock(&self.kept).push(message);
+                "the message returns to the queue when umsg ends".to_owned()
+            }
+        };
+        self.complain(&format!("{why}; {what}"));
+    }
+
+    /// Returns the messages that were kept.
+    fn release(&self) {
+        for message in lock(&self.kept).drain(..) {
+            self.from.give_back(message);
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! SIGINT and SIGTERM end `umsg recv --exec` in order: the first one ends the receiving, the second one ends the running commands.
+//!
+//! The signals are blocked in all threads, and the main thread reads them from a descriptor. A thread that waits in a queue is interrupted by
+//! SIGURG, repeatedly: one SIGURG can arrive just before the thread sleeps.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::ptr;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::Duration;
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+
+use crate::inherited::is_ignored;
+
+/// The interval at which a thread that waits in a queue is interrupted.
+const PERSISTENCE: Duration = Duration::from_millis(20);
+
+/// Events that stay, once they have happened.
+pub struct Ending {
+    signals: OwnedFd,
+    /// The signals that the caller blocked.
+    mask: libc::sigset_t,
+    /// The first signal: no new commands.
+    asked: OwnedFd,
+    /// The second signal: the running commands end, too.
+    urgent: OwnedFd,
+    /// All threads have ended.
+    over: OwnedFd,
+    /// The thread that waits in the queue; 0 for none.
+    receiver: AtomicI32,
+}
+
+/// The calling thread waits in the queue until this value is dropped.
+pub struct Receiving<'a>(&'a AtomicI32);
+
+impl Ending {
+    /// Blocks the signals in the calling thread and in the threads that it starts. Must be called before other threads start.
+    pub fn prepare() -> io::Result<Ending> {
+        let event = || eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        let (signals, mask) = block()?;
+        Ok(Ending {
+            signals,
+            mask,
+            asked: event()?,
+            urgent: event()?,
+            over: event()?,
+            receiver: AtomicI32::new(0),
+        })
+    }
+
+    /// Makes `command` start with the signals blocked that the caller blocked, and no others.
+    pub fn unblock_in(&self, command: &mut Command) {
+        let mask = self.mask;
+        let restore = move || {
+            // SAFETY: `mask` is a live signal set.
+            match unsafe {
+                libc::pthread_sigmask(libc::SIG_SETMASK, &raw const mask, ptr::null_mut())
+            } {
+                0 => Ok(()),
+                error => Err(io::Error::from_raw_os_error(error)),
+            }
+        };
+        // SAFETY: the closure makes one call, which is async-signal-safe.
+        unsafe { command.pre_exec(restore) };
+    }
+
+    /// Waits for signals until [`Self::finish`].
+    pub fn supervise(&self) {
+        let mut count = 0;
+        loop {
+            let pause = (count > 0).then_some(PERSISTENCE);
+            let ready = wait_for([self.signals.as_fd(), self.over.as_fd()], pause);
+            if ready[1] {
+                return;
+            }
+            if ready[0] && self.take_signal() {
+                count += 1;
+                raise(if count == 1 {
+                    &self.asked
+                } else {
+                    &self.urgent
+                });
+            }
+            if count > 0 {
+                self.interrupt_receiver();
+            }
+        }
+    }
+
+    pub fn finish(&self) {
+        raise(&self.over);
+    }
+
+    pub fn is_asked(&self) -> bool {
+        wait_for([self.asked.as_fd()], Some(Duration::ZERO))[0]
+    }
+
+    /// Sleeps, but not beyond the first signal.
+    pub fn sleep(&self, time: Duration) {
+        wait_for([self.asked.as_fd()], Some(time));
+    }
+
+    /// Readable after the second signal.
+    pub fn urgent(&self) -> BorrowedFd<'_> {
+        self.urgent.as_fd()
+    }
+
+    /// Marks the calling thread as the one that waits in the queue.
+    pub fn receiving(&self) -> Receiving<'_> {
+        let me = rustix::thread::gettid().as_raw_nonzero().get();
+        // Relaxed: a late interruption is repeated, and an early or stray one ends no wait that goes on.
+        self.receiver.store(me, Ordering::Relaxed);
+        Receiving(&self.receiver)
+    }
+
+    fn take_signal(&self) -> bool {
+        let mut record = [0; size_of::<libc::signalfd_siginfo>()];
+        rustix::io::read(&self.signals, &mut record).is_ok()
+    }
+
+    fn interrupt_receiver(&self) {
+        // Relaxed: see `receiving`.
+        let thread = self.receiver.load(Ordering::Relaxed);
+        if thread != 0 {
+            let process = rustix::process::getpid().as_raw_nonzero().get();
+            // SAFETY: the call has no pointers. A signal for a thread that has ended fails; SIGURG has a handler that does nothing.
+            unsafe { libc::syscall(libc::SYS_tgkill, process, thread, libc::SIGURG) };
+        }
+    }
+}
+
+impl Drop for Receiving<'_> {
+    fn drop(&mut self) {
+        // Relaxed: see `receiving`.
+        self.0.store(0, Ordering::Relaxed);
+    }
+}
+
+fn raise(event: &OwnedFd) {
+    // Fails only beside a count that is not 0: the event has already happened.
+    let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
+}
+
+/// Waits until a descriptor is readable, or for a time. None waits for ever.
+pub fn wait_for<const N: usize>(
+    descriptors: [BorrowedFd<'_>; N],
+    time: Option<Duration>,
+) -> [bool; N] {
+    let mut polled = descriptors
+        .each_ref()
+        .map(|descriptor| PollFd::new(descriptor, PollFlags::IN));
+    // A time beyond the range of the kernel's clock is for ever.
+    let time = time.and_then(|time| Timespec::try_from(time).ok());
+    match poll(&mut polled, time.as_ref()) {
+        Ok(_) => polled.map(|polled| !polled.revents().is_empty()),
+        Err(_) => [false; N],
+    }
+}
+
+/// Blocks the signals that the caller does not ignore. Returns the descriptor that reads them, and the signals that were blocked before.
+fn block() -> io::Result<(OwnedFd, libc::sigset_t)> {
+    extern "C" fn do_nothing(_: libc::c_int) {}
+    // SAFETY: all zeros are a valid sigset_t and a valid sigaction, and each call gets pointers to live values of these types. The handler does
+    // nothing, so it is async-signal-safe. signalfd returns a new descriptor or -1.
+    unsafe {
+        let mut set = std::mem::zeroed();
+        let mut mask = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        for signal in [libc::SIGINT, libc::SIGTERM] {
+            if !is_ignored(signal) {
+                libc::sigaddset(&raw mut set, signal);
+            }
+        }
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = do_nothing as extern "C" fn(libc::c_int) as usize;
+        if libc::sigaction(libc::SIGURG, &raw const action, ptr::null_mut()) != 0
+            || libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, &raw mut mask) != 0
+        {
+            return Err(io::Error::last_os_error());
+        }
+        match libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) {
+            -1 => Err(io::Error::last_os_error()),
+            descriptor => Ok((OwnedFd::from_raw_fd(descriptor), mask)),
+        }
+    }
+}

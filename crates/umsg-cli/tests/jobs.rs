@@ -1,0 +1,446 @@
+//! recv --exec: commands that work on messages, and their ends.
+
+mod support;
+
+use std::path::PathBuf;
+use std::process::{Child, Command};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use support::{Outcome, Site, end, start};
+
+/// A queue with these messages, and a directory for the traces of commands.
+struct Shop(Site);
+
+impl Shop {
+    fn new(messages: &[&str]) -> Shop {
+        Shop::with(&[], messages)
+    }
+
+    fn with(attributes: &[&str], messages: &[&str]) -> Shop {
+        let shop = Shop(Site::new());
+        shop.0
+            .umsg(&[&["create", "/jobs"], attributes].concat())
+            .text();
+        for message in messages {
+            shop.0.umsg(&["send", "/jobs", message, "-p", "7"]).text();
+        }
+        shop
+    }
+
+    /// A file in the namespace's directory would make it one of foreign files; next to it is room.
+    fn trace(&self) -> PathBuf {
+        self.0.path().with_extension("trace")
+    }
+
+    /// The lines that commands appended to the trace.
+    fn traced(&self) -> Vec<String> {
+        let text = std::fs::read_to_string(self.trace()).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    /// Runs `recv` with the options, and a script of the shell as the command. `$T` is the trace.
+    fn command(&self, options: &[&str], script: &str, arguments: &[&str]) -> Command {
+        let all = [
+            &["recv", "/jobs"],
+            options,
+            &["--exec", "bash", "-c", script],
+            arguments,
+        ];
+        let mut command = self.0.command(&all.concat());
+        command.env("T", self.trace());
+        command
+    }
+
+    fn work(&self, options: &[&str], script: &str) -> Outcome {
+        end(start(&mut self.command(options, script, &[])))
+    }
+
+    fn start(&self, options: &[&str], script: &str) -> Child {
+        start(&mut self.command(options, script, &[]))
+    }
+
+    fn figure(&self, field: &str) -> u64 {
+        self.0.umsg(&["stat", "/jobs", "--json"]).json()[field]
+            .as_u64()
+            .unwrap()
+    }
+
+    #[track_caller]
+    fn wait_for_lines(&self, count: usize) {
+        let start = Instant::now();
+        while self.traced().len() < count {
+            assert!(
+                start.elapsed() < Duration::from_secs(60),
+                "{:?}",
+                self.traced()
+            );
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Shop {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(self.trace());
+    }
+}
+
+fn signal(child: &Child, name: &str) {
+    let status = Command::new("kill")
+        .args(["-s", name, &child.id().to_string()])
+        .status();
+    assert!(status.unwrap().success());
+}
+
+#[track_caller]
+fn ended(outcome: &Outcome, code: i32, last_line: &str) {
+    assert_eq!(outcome.code, Some(code), "{outcome:?}");
+    let last = outcome.errors.lines().last().unwrap_or_default();
+    assert!(last.starts_with(last_line), "{outcome:?}");
+}
+
+#[test]
+fn the_message_is_standard_input_argument_and_environment() {
+    let shop = Shop::new(&[]);
+    shop.0.umsg(&["send", "/jobs", "a b\n", "-p", "7"]).text();
+    let script = r#"od -An -c; echo "$0|$1|$UMSG_QUEUE|$UMSG_PRIORITY|$UMSG_TYPE|$UMSG_DELIVERIES|$UMSG_DIR"; echo $UMSG_SENDER >> "$T""#;
+    let mut command = shop.command(&[], script, &["<{}>", "--follow"]);
+    let outcome = end(start(command.env("UMSG_TYPE", "stale")));
+    ended(&outcome, 0, "umsg: /jobs: 1 acknowledged, 0 returned, in ");
+    let dir = shop.0.path().display();
+    assert_eq!(
+        String::from_utf8(outcome.output).unwrap(),
+        format!("   a       b  \\n\n<a b>|--follow|/jobs|7||1|{dir}\n")
+    );
+    assert!(shop.traced()[0].parse::<u32>().unwrap() > 0);
+    assert_eq!(shop.figure("messages"), 0);
+}
+
+#[test]
+fn a_command_gets_the_type_of_a_system_v_message() {
+    let site = Site::new();
+    site.umsg(&["create", "key:0x77"]).text();
+    site.umsg(&["send", "key:0x77", "x", "--type", "9"]).text();
+    let script = "echo $UMSG_QUEUE $UMSG_TYPE $UMSG_PRIORITY; cat";
+    let outcome = site.umsg(&["recv", "0x77", "--type", "9", "--exec", "sh", "-c", script]);
+    ended(&outcome, 0, "umsg: key:0x00000077: 1 acknowledged");
+    assert_eq!(outcome.output, b"key:0x00000077 9\nx");
+    // A failed command returns it.
+    site.umsg(&["send", "key:0x77", "y"]).text();
+    ended(
+        &site.umsg(&["recv", "0x77", "--exec", "false"]),
+        1,
+        "umsg: key:0x00000077: 0 acknowledged, 1 returned",
+    );
+    assert_eq!(site.umsg(&["recv", "0x77"]).text(), "y\n");
+}
+
+#[test]
+fn a_message_returns_unless_the_exit_code_is_0_and_each_is_tried_once() {
+    let shop = Shop::new(&["good", "bad", "good"]);
+    let outcome = shop.work(&["--all"], "read m; echo $m >> $T; test $m = good");
+    ended(&outcome, 1, "umsg: /jobs: 2 acknowledged, 1 returned");
+    assert!(
+        outcome
+            .errors
+            .contains("/jobs: the command failed with exit code 1; the message returns"),
+        "{outcome:?}"
+    );
+    assert_eq!(shop.traced(), ["good", "bad", "good"]);
+    let left = shop.0.umsg(&["recv", "/jobs", "--json"]).json();
+    assert_eq!(
+        (&left["data"], &left["deliveries"]),
+        (&json!("bad"), &json!(2))
+    );
+}
+
+#[test]
+fn a_message_that_always_fails_goes_to_the_dead_letter_queue_and_the_work_goes_on() {
+    let policy = ["--max-deliveries", "2", "--dead-letter", "/failed"];
+    let shop = Shop::with(&policy, &["bad", "good"]);
+    let script = "read m; echo $m$UMSG_DELIVERIES >> $T; test $m = good";
+    let outcome = shop.work(&["--follow", "--timeout", "0.3"], script);
+    ended(&outcome, 1, "umsg: /jobs: 1 acknowledged, 2 returned");
+    assert!(
+        outcome.errors.contains("goes to the dead-letter queue"),
+        "{outcome:?}"
+    );
+    assert_eq!(shop.traced(), ["bad1", "bad2", "good1"]);
+    assert_eq!(shop.0.umsg(&["recv", "/failed"]).text(), "bad\n");
+}
+
+#[test]
+fn jobs_run_at_once_up_to_the_number() {
+    let shop = Shop::new(&["1", "2", "3", "4"]);
+    // Each waits until two are there: with one at a time the first would wait for ever.
+    let script = r#"echo $1 >> $T; for i in $(seq 1000); do test $(wc -l < $T) -ge 2 && exit 0; sleep 0.01; done; exit 1"#;
+    let mut command = shop.command(&["--all", "--jobs", "2", "--json"], script, &["x", "{}"]);
+    let outcome = end(start(&mut command));
+    let figures = outcome.json();
+    assert_eq!(
+        (&figures["acknowledged"], &figures["returned"]),
+        (&json!(4), &json!(0))
+    );
+    assert_eq!(figures["queue"], "/jobs");
+    let mut all = shop.traced();
+    all.sort();
+    assert_eq!(all, ["1", "2", "3", "4"]);
+}
+
+#[test]
+fn a_command_that_takes_too_long_is_ended_and_its_message_returns() {
+    let shop = Shop::new(&["slow"]);
+    let outcome = shop.work(
+        &["--timeout-per-job", "200ms"],
+        r#"trap 'echo told >> $T; exit 0' TERM; sleep 100 & echo $! >> $T; wait"#,
+    );
+    ended(&outcome, 1, "umsg: /jobs: 0 acknowledged, 1 returned");
+    assert!(
+        outcome.errors.contains("the command exceeded its time"),
+        "{outcome:?}"
+    );
+    assert_eq!(shop.traced()[1], "told");
+    // Its children, too.
+    let child = shop.traced()[0].clone();
+    let start = Instant::now();
+    while std::fs::read_to_string(format!("/proc/{child}/stat"))
+        .is_ok_and(|stat| !stat.contains(") Z "))
+    {
+        assert!(start.elapsed() < Duration::from_secs(60));
+        thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(shop.figure("messages"), 1);
+}
+
+#[test]
+fn a_command_that_ignores_sigterm_is_killed() {
+    let shop = Shop::new(&["deaf"]);
+    let outcome = shop.work(
+        &["--timeout-per-job", "50ms"],
+        "trap '' TERM; while :; do sleep 0.1; done",
+    );
+    ended(&outcome, 1, "umsg: /jobs: 0 acknowledged, 1 returned");
+    assert_eq!(shop.figure("messages"), 1);
+}
+
+#[test]
+fn a_killed_command_returns_its_message() {
+    let shop = Shop::new(&["x"]);
+    let outcome = shop.work(&[], "kill -9 $$");
+    ended(&outcome, 1, "umsg: /jobs: 0 acknowledged, 1 returned");
+    assert!(
+        outcome.errors.contains("signal 9 ended the command"),
+        "{outcome:?}"
+    );
+    assert_eq!(shop.0.umsg(&["recv", "/jobs"]).text(), "x\n");
+}
+
+#[test]
+fn a_killed_umsg_returns_the_messages_and_ends_the_commands() {
+    let shop = Shop::new(&["1", "2", "3"]);
+    let mut worker = shop.start(
+        &["--follow", "--jobs", "2"],
+        "echo $$ >> $T; exec sleep 100",
+    );
+    shop.wait_for_lines(2);
+    worker.kill().unwrap();
+    worker.wait().unwrap();
+    for pid in shop.traced() {
+        let start = Instant::now();
+        while std::path::Path::new(&format!("/proc/{pid}")).exists() {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            if stat.contains(") Z ") {
+                break;
+            }
+            assert!(start.elapsed() < Duration::from_secs(60), "{pid} lives");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+    let mut left: Vec<String> = Vec::new();
+    for _ in 0..3 {
+        left.push(
+            shop.0
+                .umsg(&["recv", "/jobs", "--timeout", "20"])
+                .text()
+                .trim()
+                .to_owned(),
+        );
+    }
+    left.sort();
+    assert_eq!(left, ["1", "2", "3"]);
+}
+
+#[test]
+fn the_first_signal_lets_running_commands_end_and_starts_no_more() {
+    for name in ["TERM", "INT"] {
+        let shop = Shop::new(&["1", "2"]);
+        let worker = shop.start(
+            &["--follow"],
+            "echo begun >> $T; sleep 0.5; echo done >> $T",
+        );
+        shop.wait_for_lines(1);
+        signal(&worker, name);
+        ended(&end(worker), 0, "umsg: /jobs: 1 acknowledged, 0 returned");
+        assert_eq!(shop.traced(), ["begun", "done"]);
+        assert_eq!(shop.figure("messages"), 1);
+    }
+}
+
+#[test]
+fn a_second_signal_kills_the_commands_and_their_messages_return() {
+    let shop = Shop::new(&["1"]);
+    let worker = shop.start(&["--follow"], "echo begun >> $T; sleep 100");
+    shop.wait_for_lines(1);
+    signal(&worker, "TERM");
+    thread::sleep(Duration::from_millis(100));
+    signal(&worker, "TERM");
+    let outcome = end(worker);
+    ended(&outcome, 1, "umsg: /jobs: 0 acknowledged, 1 returned");
+    assert!(
+        outcome
+            .errors
+            .contains("the command was killed; the message is back in the queue"),
+        "{outcome:?}"
+    );
+    assert_eq!(shop.figure("messages"), 1);
+}
+
+#[test]
+fn a_signal_ends_the_wait_for_a_message() {
+    for jobs in ["1", "3"] {
+        let shop = Shop::new(&[]);
+        let worker = shop.start(&["--follow", "--jobs", jobs], "true");
+        shop.0.wait_for("/jobs", "blocked_receivers", 1);
+        signal(&worker, "TERM");
+        ended(&end(worker), 0, "umsg: /jobs: 0 acknowledged, 0 returned");
+    }
+}
+
+#[test]
+fn an_ignored_sigint_stays_ignored() {
+    let shop = Shop::new(&["1"]);
+    let umsg = env!("CARGO_BIN_EXE_umsg");
+    let script = format!(
+        "trap '' INT; exec {umsg} recv /jobs --follow --exec sh -c 'echo begun >> $T; sleep 0.3; echo done >> $T'"
+    );
+    let mut command = Command::new("bash");
+    command
+        .args(["-c", &script])
+        .env("UMSG_DIR", shop.0.path())
+        .env("T", shop.trace());
+    let worker = start(&mut command);
+    shop.wait_for_lines(1);
+    signal(&worker, "INT");
+    shop.wait_for_lines(2);
+    shop.0.umsg(&["send", "/jobs", "2"]).text();
+    shop.wait_for_lines(4);
+    signal(&worker, "TERM");
+    ended(&end(worker), 0, "umsg: /jobs: 2 acknowledged");
+}
+
+#[test]
+fn what_can_not_be_an_argument_returns_and_says_why() {
+    let shop = Shop::with(&["--message-size", "1M"], &[]);
+    shop.0.umsg_with_input(&["send", "/jobs"], b"a\0b").text();
+    let outcome = shop.0.umsg(&["recv", "/jobs", "--exec", "echo", "{}"]);
+    ended(&outcome, 1, "umsg: /jobs: 0 acknowledged, 1 returned");
+    assert!(
+        outcome.errors.contains("the message has a NUL byte"),
+        "{outcome:?}"
+    );
+    let outcome = shop.0.umsg(&["recv", "/jobs", "--exec", "cat"]);
+    assert_eq!((outcome.code, &outcome.output[..]), (Some(0), &b"a\0b"[..]));
+    shop.0
+        .umsg_with_input(&["send", "/jobs"], &[b'x'; 1 << 20])
+        .text();
+    let outcome = shop.0.umsg(&["recv", "/jobs", "--exec", "true", "{}"]);
+    ended(&outcome, 1, "umsg: /jobs: 0 acknowledged, 1 returned");
+    assert!(
+        outcome.errors.contains("too long for an argument"),
+        "{outcome:?}"
+    );
+    let outcome = shop.0.umsg(&["recv", "/jobs", "--exec", "wc", "-c"]);
+    assert_eq!(outcome.output, b"1048576\n");
+}
+
+#[test]
+fn a_command_that_does_not_exist_takes_no_message() {
+    let shop = Shop::new(&["x"]);
+    for (command, code) in [("no-such-command", 127), ("/dev/null", 126), ("/tmp", 126)] {
+        let outcome = shop.0.umsg(&["recv", "/jobs", "--exec", command]);
+        outcome.fails(code, &[command]);
+    }
+    let left = shop.0.umsg(&["recv", "/jobs", "--json"]).json();
+    assert_eq!(left["deliveries"], 1);
+}
+
+#[test]
+fn the_end_of_the_receiving_has_its_code() {
+    let shop = Shop::new(&["x"]);
+    let outcome = shop.work(&["--count", "2", "--timeout", "0.05"], "true");
+    ended(&outcome, 3, "umsg: /jobs: 1 acknowledged, 0 returned");
+    let outcome = shop.work(&["--nonblocking", "--quiet"], "true");
+    assert_eq!((outcome.code, outcome.errors.as_str()), (Some(3), ""));
+    let worker = shop.start(&["--follow"], "true");
+    shop.0.wait_for("/jobs", "blocked_receivers", 1);
+    shop.0.umsg(&["rm", "/jobs"]).text();
+    let outcome = end(worker);
+    ended(&outcome, 4, "umsg: /jobs: 0 acknowledged");
+    assert!(
+        outcome.errors.contains("the queue was removed"),
+        "{outcome:?}"
+    );
+}
+
+#[test]
+fn options_of_the_work_need_it_and_those_of_printing_exclude_it() {
+    let shop = Shop::new(&["x"]);
+    for arguments in [
+        &["--jobs", "2"][..],
+        &["--timeout-per-job", "2"],
+        &["--jobs", "0", "--exec", "true"],
+        &["--ack", "--exec", "true"],
+        &["--output", "hex", "--exec", "true"],
+        &["--exec"],
+    ] {
+        let outcome = shop.0.umsg(&[&["recv", "/jobs"], arguments].concat());
+        assert_eq!(outcome.code, Some(2), "{arguments:?}: {outcome:?}");
+    }
+    assert_eq!(shop.figure("messages"), 1);
+}
+
+#[test]
+fn many_workers_do_each_message_once() {
+    let shop = Shop::with(&["--max-messages", "300"], &[]);
+    let lines: String = (0..200).map(|n| format!("{n}\n")).collect();
+    shop.0
+        .umsg_with_input(&["send", "/jobs", "--lines"], lines.as_bytes())
+        .text();
+    let worker = || {
+        shop.start(
+            &["--follow", "--jobs", "2", "--timeout", "5"],
+            r#"echo "$(cat)" >> $T"#,
+        )
+    };
+    let mut workers = [worker(), worker(), worker()];
+    shop.wait_for_lines(40);
+    // SIGKILL: its messages come again.
+    workers[0].kill().unwrap();
+    workers[0].wait().unwrap();
+    for worker in workers.into_iter().skip(1) {
+        let outcome = end(worker);
+        assert_eq!(outcome.code, Some(3), "{outcome:?}");
+    }
+    let mut done: Vec<u32> = shop
+        .traced()
+        .iter()
+        .filter_map(|line| line.parse().ok())
+        .collect();
+    done.sort_unstable();
+    let repeated = done.len();
+    done.dedup();
+    assert_eq!(done, (0..200).collect::<Vec<u32>>());
+    assert!(repeated <= 202, "{repeated}");
+}
