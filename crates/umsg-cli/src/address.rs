@@ -36,8 +36,17 @@ pub enum Address {
 /// A System V queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Label {
-    Key(i32),
+    Key(i32, Notation),
     Id(i32),
+}
+
+/// The form in which a key was given, and is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notation {
+    /// Hexadecimal, with this number of digits.
+    Hex(usize),
+    Signed,
+    Unsigned,
 }
 
 /// Returns clap's parser of a queue of either kind.
@@ -111,11 +120,11 @@ impl Address {
         }
     }
 
-    /// The name for JSON: bytes that are not UTF-8 are replaced.
+    /// The name for JSON: bytes that are not UTF-8 are replaced, and keys have one form.
     pub fn lossy(&self) -> String {
         match self {
             Address::Posix(name) => name.lossy(),
-            Address::SystemV(label) => label.to_string(),
+            Address::SystemV(label) => label.canonical(),
         }
     }
 }
@@ -153,14 +162,30 @@ impl fmt::Display for Address {
 }
 
 impl Label {
+    /// The key, in the form of ipcs(1), or the identifier.
+    pub fn canonical(self) -> String {
+        match self {
+            Label::Key(key, _) => format!("key:{key:#010x}"),
+            Label::Id(_) => self.to_string(),
+        }
+    }
+
+    /// The key; None for an identifier.
+    pub fn key(self) -> Option<i32> {
+        match self {
+            Label::Key(key, _) => Some(key),
+            Label::Id(_) => None,
+        }
+    }
+
     /// None if the argument is a name.
     fn parse(text: &str) -> Option<Result<Label, String>> {
         let label = if let Some(number) = text.strip_prefix("key:") {
-            key(number).map(Label::Key)
+            key(number).map(|(key, notation)| Label::Key(key, notation))
         } else if let Some(number) = text.strip_prefix("id:") {
             number.parse().ok().filter(|id| *id >= 0).map(Label::Id)
         } else if text.starts_with("0x") || text.starts_with("0X") {
-            key(text).map(Label::Key)
+            key(text).map(|(key, notation)| Label::Key(key, notation))
         } else {
             return None;
         };
@@ -173,22 +198,30 @@ impl Label {
 impl fmt::Display for Label {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Label::Key(key) => write!(f, "key:{key:#010x}"),
+            Label::Key(key, Notation::Hex(digits)) => write!(f, "key:0x{key:0digits$x}"),
+            Label::Key(key, Notation::Signed) => write!(f, "key:{key}"),
+            Label::Key(key, Notation::Unsigned) => write!(f, "key:{}", key.cast_unsigned()),
             Label::Id(id) => write!(f, "id:{id}"),
         }
     }
 }
 
 /// Parses a key of 32 bits: in hexadecimal, as ipcs(1) prints it, or as a decimal number with or without a sign.
-fn key(text: &str) -> Option<i32> {
+fn key(text: &str) -> Option<(i32, Notation)> {
     if let Some(digits) = text.strip_prefix("0x").or(text.strip_prefix("0X")) {
         let all_hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
         let key = u32::from_str_radix(digits, 16).ok().filter(|_| all_hex)?;
-        return Some(key.cast_signed());
+        return Some((key.cast_signed(), Notation::Hex(digits.len())));
     }
     let number: i64 = text.parse().ok()?;
-    let unsigned = || u32::try_from(number).ok().map(u32::cast_signed);
-    i32::try_from(number).ok().or_else(unsigned)
+    let signed = i32::try_from(number)
+        .ok()
+        .map(|key| (key, Notation::Signed));
+    let unsigned = || {
+        let key = u32::try_from(number).ok()?;
+        Some((key.cast_signed(), Notation::Unsigned))
+    };
+    signed.or_else(unsigned)
 }
 
 #[cfg(test)]
@@ -199,17 +232,24 @@ mod tests {
         Address::parse(text.into())
     }
 
-    fn key(key: i32) -> Result<Address, String> {
-        Ok(Address::SystemV(Label::Key(key)))
+    fn key(key: i32) -> Result<Option<i32>, String> {
+        Ok(Some(key))
+    }
+
+    fn key_of(text: &str) -> Result<Option<i32>, String> {
+        parse(text).map(|address| match address {
+            Address::SystemV(label) => label.key(),
+            Address::Posix(_) => None,
+        })
     }
 
     #[test]
     fn a_key_is_written_as_ipcs_prints_it_or_as_a_number() {
-        assert_eq!(parse("key:0x00001234"), key(0x1234));
-        assert_eq!(parse("0x1234"), key(0x1234));
-        assert_eq!((parse("key:4660"), parse("key:-1")), (key(4660), key(-1)));
+        assert_eq!(key_of("key:0x00001234"), key(0x1234));
+        assert_eq!(key_of("0x1234"), key(0x1234));
+        assert_eq!((key_of("key:4660"), key_of("key:-1")), (key(4660), key(-1)));
         assert_eq!(
-            (parse("key:4294967295"), parse("0xFFFFffff")),
+            (key_of("key:4294967295"), key_of("0xFFFFffff")),
             (key(-1), key(-1))
         );
         for wrong in [
@@ -258,8 +298,20 @@ mod tests {
 
     #[test]
     fn what_is_printed_is_what_is_written() {
-        for text in ["key:0x00001234", "key:0xffffffff", "id:7", "/orders"] {
+        for text in [
+            "key:0x00001234",
+            "key:0x1234",
+            "key:0xffffffff",
+            "key:4660",
+            "key:-1",
+            "key:4294967295",
+            "id:7",
+            "/orders",
+        ] {
             assert_eq!(parse(text).unwrap().to_string(), text);
         }
+        assert_eq!(parse("0x1234").unwrap().to_string(), "key:0x1234");
+        // Programs get one form.
+        assert_eq!(parse("key:4660").unwrap().lossy(), "key:0x00001234");
     }
 }

@@ -20,8 +20,8 @@ impl Attached {
         let mut options = OpenOptions::new();
         let options = options.namespace(namespace);
         let queue = match label {
-            Label::Key(sysv::PRIVATE) => return Err(keyless(label)),
-            Label::Key(key) => options.open(key),
+            Label::Key(sysv::PRIVATE, _) => return Err(keyless(label)),
+            Label::Key(key, _) => options.open(key),
             Label::Id(id) => options.open_id(id),
         };
         let queue = queue.map_err(|error| rights::refused_labelled(namespace, label, error))?;

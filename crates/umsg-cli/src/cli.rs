@@ -7,7 +7,7 @@ use clap::{Parser, Subcommand};
 use crate::commands::{
     close::Close, completions::Completions, create::Create, doctor::Doctor, dump::Dump, gc::Gc,
     limits::Limits, load::Load, ls::Ls, man::Man, peek::Peek, recv::Recv, rm::Rm, run::Run,
-    send::Send, setup::Setup, stat::Stat,
+    send::Send, setup::Setup, stat::Stat, who::Who,
 };
 
 /// Message queues in shared memory: POSIX and System V, without the kernel's limits, without root, without a daemon
@@ -25,6 +25,9 @@ pub struct Cli {
     /// The directory that holds the queues [default: $UMSG_DIR, else /dev/shm/umsg if root owns it, else /dev/shm/umsg-UID]
     #[arg(long, global = true, value_name = "DIR")]
     pub dir: Option<PathBuf>,
+    /// Root in the directory of another user: take the identity of its owner
+    #[arg(long, global = true)]
+    pub as_owner: bool,
     #[command(subcommand)]
     pub command: Command,
 }
@@ -32,22 +35,52 @@ pub struct Cli {
 #[derive(Subcommand, Debug)]
 pub enum Command {
     Run(Run),
+    #[command(alias = "new")]
     Create(Create),
     Close(Close),
+    #[command(aliases = ["remove", "delete", "unlink"])]
     Rm(Rm),
     Gc(Gc),
+    #[command(alias = "check")]
     Doctor(Doctor),
+    #[command(alias = "list")]
     Ls(Ls),
+    #[command(aliases = ["status", "info", "show"])]
     Stat(Stat),
+    #[command(aliases = ["ps", "users"])]
+    Who(Who),
     Send(Send),
+    #[command(alias = "receive")]
     Recv(Recv),
     Peek(Peek),
+    #[command(alias = "save")]
     Dump(Dump),
+    #[command(alias = "restore")]
     Load(Load),
     Limits(Limits),
     Setup(Setup),
     Man(Man),
     Completions(Completions),
+}
+
+impl Command {
+    /// Returns whether the command changes neither queues nor their directory.
+    pub fn only_reads(&self) -> bool {
+        match self {
+            Command::Ls(_) | Command::Stat(_) | Command::Who(_) | Command::Peek(_) => true,
+            Command::Doctor(doctor) => !doctor.repair,
+            _ => false,
+        }
+    }
+}
+
+/// Accepts and hides the options of the other commands, which mean nothing to this one.
+#[derive(clap::Args, Debug)]
+pub struct Nowhere {
+    #[arg(id = "dir", long = "dir", hide = true)]
+    _dir: Option<PathBuf>,
+    #[arg(id = "as_owner", long = "as-owner", hide = true)]
+    _as_owner: bool,
 }
 
 macro_rules! examples {
@@ -81,12 +114,13 @@ Names:
   or by its identifier, id:32769; `umsg ls` shows both. A POSIX queue with
   such a name is written with its slash: /key:1.
 
-  A ring is named as ring:/jobs. `umsg ls` and `umsg stat` show rings, and
+  A ring is named as ring:/jobs. `umsg ls`, `stat` and `who` show rings, and
   `umsg rm` removes rings whose owners have died. Only programs create and use
   rings. `umsg doctor` inspects queues and rings of all kinds.
 
 Numbers:
-  Sizes and counts may end in K, M or G, for powers of 1024: 64K is 65536.
+  Sizes and counts may end in K, M or G, also written Ki or KiB, for powers of
+  1024: 64K is 65536. KB, MB and GB are powers of 1000.
   Times are seconds, such as 5 or 0.25, or end in ms, s, m, h or d: 500ms.
 
 Where the queues are:
@@ -95,6 +129,10 @@ Where the queues are:
   Otherwise, each user has a private directory: /dev/shm/umsg-UID, or umsg-UID-
   and 16 random digits if another user has taken that name. `umsg ls` prints
   the directory.
+
+  Root may name the directory of another user with --dir. `umsg ls`, `stat`,
+  `who`, `peek` and `doctor` then work with the identity of that user; all
+  other commands need --as-owner for that.
 
 JSON:
   Commands that print data have --json. --json prints one object, or one object

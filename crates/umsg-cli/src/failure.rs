@@ -191,6 +191,14 @@ impl Explain for NamespaceError {
                     setup(path.parent())
                 )
             }
+            NamespaceError::Stranger {
+                path,
+                owner,
+                trusted: 0,
+            } => format!(
+                "{} belongs to user {owner}; give --as-owner to work in it with the identity of that user",
+                path.display()
+            ),
             NamespaceError::NotWritable { errno, .. } if *errno != Errno::ROFS.raw_os_error() => {
                 with_command(
                     self,

@@ -7,6 +7,8 @@
 //! | output for people and for programs | [`output`] |
 //! | closed standard streams and ignored signals, which Rust's runtime changes | [`streams`], [`inherited`] |
 //! | which processes have a queue open | [`users`] |
+//! | a queue that is in another place | [`elsewhere`] |
+//! | root in the namespace of another user | [`owner`] |
 //! | the queue that a command works with | [`opened`], of System V [`attached`] |
 //! | signals that end the work in order | [`ending`] |
 //! | sending and receiving for both kinds of queues | [`outlet`], [`inlet`] |
@@ -18,6 +20,11 @@ mod address;
 mod attached;
 mod cli;
 mod commands;
+#[allow(
+    unsafe_code,
+    reason = "the kernel is asked for its own queues by system calls"
+)]
+mod elsewhere;
 #[allow(unsafe_code, reason = "signals are blocked and read by calls of libc")]
 mod ending;
 mod failure;
@@ -32,6 +39,7 @@ mod names;
 mod opened;
 mod outlet;
 mod output;
+mod owner;
 mod place;
 mod preload;
 mod program;
@@ -58,7 +66,8 @@ fn main() -> ExitCode {
     inherited::ignore_sigxfsz();
     // Without this handler, a truncated queue file ends the command by SIGBUS.
     let _ = umsg::signals::catch_truncation();
-    match commands::perform(&cli) {
+    let outcome = owner::act_as(&cli).and_then(|()| commands::perform(&cli));
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => place::advise(&cli, failure).report(),
     }

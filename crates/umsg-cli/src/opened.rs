@@ -7,6 +7,7 @@ use umsg::QueueError;
 use umsg::posix::{Attributes, OpenError, OpenOptions, Queue, ReceiveError, SendError};
 use umsg::{Namespace, NamespaceError};
 
+use crate::elsewhere;
 use crate::failure::{Code, EMPTY, Explain, FULL, Failure, Result, without_advice};
 use crate::held_up;
 use crate::names::Name;
@@ -41,6 +42,7 @@ impl<'a> Opened<'a> {
         let queue = open(namespace, name, purpose).map_err(|error| match error {
             OpenError::PermissionDenied => denied(namespace, name),
             OpenError::NotFound if is_ring(namespace, name) => name.is_a_ring(),
+            OpenError::NotFound => elsewhere::no_name(namespace, name),
             error => Failure::of(name, error),
         })?;
         Ok(Opened {

@@ -60,7 +60,7 @@ pub fn tell_passed_over(
         let path = path.display();
         writeln!(
             out,
-            "ignored: {path} belongs to user {owner}. No program uses it; root can remove it."
+            "ignored: {path} belongs to user {owner}; `umsg ls --dir {path}` shows its queues to that user and root"
         )?;
     }
     Ok(())

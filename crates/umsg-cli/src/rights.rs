@@ -7,6 +7,7 @@ use umsg::posix::OpenError;
 use umsg::{Namespace, sysv};
 
 use crate::address::Label;
+use crate::elsewhere;
 use crate::failure::{Code, Failure};
 use crate::names::Name;
 use crate::output::owner::Owners;
@@ -14,6 +15,7 @@ use crate::output::owner::Owners;
 /// Explains why a POSIX queue was not opened.
 pub fn refused(namespace: &Namespace, name: &Name, error: OpenError) -> Failure {
     let rights = match error {
+        OpenError::NotFound => return elsewhere::no_name(namespace, name),
         OpenError::PermissionDenied => of_file(namespace.path(), name),
         _ => None,
     };
@@ -26,6 +28,9 @@ pub fn refused(namespace: &Namespace, name: &Name, error: OpenError) -> Failure 
 /// Explains why a System V queue was not opened.
 pub fn refused_labelled(namespace: &Namespace, label: Label, error: sysv::OpenError) -> Failure {
     let why = match error {
+        sysv::OpenError::NotFound | sysv::OpenError::NoSuchId => {
+            return elsewhere::no_label(namespace, label, &error);
+        }
         sysv::OpenError::PermissionDenied => denied(namespace, label),
         _ => None,
     };
@@ -39,7 +44,7 @@ pub fn refused_labelled(namespace: &Namespace, label: Label, error: sysv::OpenEr
 pub fn denied(namespace: &Namespace, label: Label) -> Option<String> {
     let mut queues = sysv::list(namespace).ok()?.into_iter();
     let queue = queues.find(|queue| match label {
-        Label::Key(key) => queue.key == key,
+        Label::Key(key, _) => queue.key == key,
         Label::Id(id) => queue.id == id,
     })?;
     let (mode, uid) = (queue.mode, queue.uid);

@@ -1,4 +1,4 @@
-//! Finds the processes that have a queue's file mapped. Only root sees this for other users' processes.
+//! Finds the processes that have a queue's file mapped or open. Only root sees this for other users' processes.
 
 use std::collections::HashMap;
 use std::fs;
@@ -19,12 +19,45 @@ impl File {
     /// Identifies the file at a path. None if it does not exist.
     pub fn at(path: &Path) -> Option<File> {
         let metadata = path.symlink_metadata().ok()?;
-        Some(File {
+        Some(File::of(&metadata))
+    }
+}
+
+impl File {
+    /// The descriptors of the file in all processes except the caller, by process.
+    pub fn descriptors(self) -> Vec<(u32, Vec<u32>)> {
+        let found = pids().map(|pid| {
+            let directory = format!("/proc/{pid}/fd");
+            let numbers = fs::read_dir(&directory).into_iter().flatten().flatten();
+            let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+            let mut numbers: Vec<u32> = numbers
+                .filter(|number| self.is_at(format!("{directory}/{number}")))
+                .collect();
+            numbers.sort_unstable();
+            (pid, numbers)
+        });
+        found.filter(|(_, numbers)| !numbers.is_empty()).collect()
+    }
+
+    fn is_at(self, path: String) -> bool {
+        fs::metadata(path).is_ok_and(|found| File::of(&found) == self)
+    }
+
+    fn of(metadata: &fs::Metadata) -> File {
+        File {
             major: major(metadata.dev()),
             minor: minor(metadata.dev()),
             inode: metadata.ino(),
-        })
+        }
     }
+}
+
+/// All processes except the caller.
+fn pids() -> impl Iterator<Item = u32> {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes
+        .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok())
+        .filter(|&pid| pid != std::process::id())
 }
 
 /// Processes by the files that they have mapped.
@@ -34,9 +67,7 @@ impl Users {
     /// Reads the mappings of all processes except the caller.
     pub fn read() -> Users {
         let mut users = HashMap::<File, Vec<u32>>::new();
-        let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-        let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-        for pid in pids.filter(|&pid| pid != std::process::id()) {
+        for pid in pids() {
             // A path in this file may contain any bytes.
             let maps = fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
             for file in String::from_utf8_lossy(&maps).lines().filter_map(mapped) {

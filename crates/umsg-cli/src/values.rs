@@ -5,22 +5,26 @@ use std::time::Duration;
 use jiff::SpanRelativeTo;
 use jiff::fmt::friendly::SpanParser;
 
-/// Parses a size or a count: digits, optionally followed by K, M, G, KiB, MiB or GiB, which are powers of 1024.
+/// Parses a size or a count: digits, optionally followed by K, Ki or KiB (likewise M, G), which are powers of 1024, or by KB, MB or GB, which are
+/// powers of 1000, as in GNU programs.
 pub fn size(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let shift = match text[digits.len()..].to_ascii_lowercase().as_str() {
-        "" => 0,
-        "k" | "kib" => 10,
-        "m" | "mib" => 20,
-        "g" | "gib" => 30,
-        _ => return Err("a number may end in K, M or G, such as 16K".to_owned()),
+    let unit = match text[digits.len()..].to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "ki" | "kib" => 1 << 10,
+        "m" | "mi" | "mib" => 1 << 20,
+        "g" | "gi" | "gib" => 1 << 30,
+        "kb" => 1_000,
+        "mb" => 1_000_000,
+        "gb" => 1_000_000_000,
+        _ => return Err("a number may end in K, M or G, such as 16K, 16KiB or 16KB".to_owned()),
     };
     let number: u64 = digits.parse().map_err(|_| match text.starts_with('-') {
         true => "a negative number is not allowed".to_owned(),
         false => "give a number, such as 8192, 16K or 1M".to_owned(),
     })?;
     number
-        .checked_mul(1 << shift)
+        .checked_mul(unit)
         .ok_or_else(|| "the number is too large".to_owned())
 }
 
@@ -128,12 +132,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn suffixes_are_powers_of_1024() {
+    fn suffixes_are_powers_of_1024_except_those_of_1000() {
         assert_eq!(size("0"), Ok(0));
         assert_eq!(size("16K"), Ok(16 << 10));
         assert_eq!(size("1m"), Ok(1 << 20));
         assert_eq!(size("2GiB"), Ok(2 << 30));
-        for wrong in ["", "K", "1KB", "1.5M", "-1", "99999999999999999G"] {
+        assert_eq!((size("64k"), size("1Ki")), (Ok(64 << 10), Ok(1 << 10)));
+        assert_eq!((size("1KB"), size("3MB")), (Ok(1000), Ok(3_000_000)));
+        for wrong in ["", "K", "1KBi", "1T", "1.5M", "-1", "99999999999999999G"] {
             assert!(size(wrong).is_err(), "{wrong}");
         }
         assert!(small_size("4G").is_err());

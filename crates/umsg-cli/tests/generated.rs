@@ -4,7 +4,7 @@ mod support;
 
 use support::Site;
 
-const COMMANDS: [&str; 16] = [
+const COMMANDS: [&str; 17] = [
     "run",
     "create",
     "rm",
@@ -12,6 +12,7 @@ const COMMANDS: [&str; 16] = [
     "doctor",
     "ls",
     "stat",
+    "who",
     "send",
     "recv",
     "peek",

@@ -125,14 +125,14 @@ fn a_command_gets_the_type_of_a_system_v_message() {
     site.umsg(&["send", "key:0x77", "x", "--type", "9"]).text();
     let script = "echo $UMSG_QUEUE $UMSG_TYPE $UMSG_PRIORITY; cat";
     let outcome = site.umsg(&["recv", "0x77", "--type", "9", "--exec", "sh", "-c", script]);
-    ended(&outcome, 0, "umsg: key:0x00000077: 1 acknowledged");
-    assert_eq!(outcome.output, b"key:0x00000077 9\nx");
+    ended(&outcome, 0, "umsg: key:0x77: 1 acknowledged");
+    assert_eq!(outcome.output, b"key:0x77 9\nx");
     // A failed command returns it.
     site.umsg(&["send", "key:0x77", "y"]).text();
     ended(
         &site.umsg(&["recv", "0x77", "--exec", "false"]),
         1,
-        "umsg: key:0x00000077: 0 acknowledged, 1 returned",
+        "umsg: key:0x77: 0 acknowledged, 1 returned",
     );
     assert_eq!(site.umsg(&["recv", "0x77"]).text(), "y\n");
 }

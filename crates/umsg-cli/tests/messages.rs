@@ -342,7 +342,7 @@ fn options_that_contradict_each_other_are_a_usage_error() {
         &["recv", "/q", "--all", "--follow"],
         &["recv", "/q", "--all", "--timeout", "1"],
         &["recv", "/q", "--json", "--output", "hex"],
-        &["create", "/q", "--message-size", "1KB"],
+        &["create", "/q", "--message-size", "1KX"],
         &["create", "/q", "--mode", "rw"],
         &["create", "/q", "--on-full", "explode"],
         &["create", "/q", "--ttl", "0"],

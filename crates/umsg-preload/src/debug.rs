@@ -2,7 +2,10 @@
 //!
 //! A program shows its user an errno at best, and EACCES does not say that a directory is not trusted.
 
+use std::ffi::CString;
 use std::fmt::Display;
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
 
 use crate::fd;
 
@@ -13,6 +16,33 @@ pub(crate) fn explain(function: &str, name: &[u8], why: &dyn Display) {
     }
     let line = format!("umsg: {function}(\"{}\"): {why}\n", name.escape_ascii());
     say(line.as_bytes());
+}
+
+/// Says that the kernel has the POSIX queue that was not found, if the user asked for explanations: its program runs without the drop-in.
+pub(crate) fn look_in_kernel(name: &[u8]) {
+    let bare = name.strip_prefix(b"/").unwrap_or(name);
+    let Ok(bare) = CString::new(bare) else {
+        return;
+    };
+    if !is_on() {
+        return;
+    }
+    let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+    // SAFETY: the name ends with NUL and outlives the call, and without O_CREAT there are no further arguments.
+    let queue = unsafe { libc::syscall(libc::SYS_mq_open, bare.as_ptr(), flags, 0, 0) };
+    let is_denied = || io::Error::last_os_error().raw_os_error() == Some(libc::EACCES);
+    let is_there = queue >= 0 || is_denied();
+    if let Ok(queue @ 0..) = i32::try_from(queue) {
+        // SAFETY: the kernel returned a new descriptor.
+        drop(unsafe { OwnedFd::from_raw_fd(queue) });
+    }
+    if is_there {
+        explain(
+            "mq_open",
+            name,
+            &"the kernel has a queue of this name: was its program started without `umsg run`?",
+        );
+    }
 }
 
 /// Returns whether the user asked for explanations.

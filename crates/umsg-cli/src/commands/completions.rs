@@ -5,7 +5,7 @@ use std::io::Write;
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 
-use crate::cli::Cli;
+use crate::cli::{Cli, Nowhere};
 use crate::failure::Result;
 use crate::output;
 
@@ -19,6 +19,8 @@ Examples:
 pub struct Completions {
     /// The shell
     shell: Shell,
+    #[command(flatten)]
+    _nowhere: Nowhere,
 }
 
 impl Completions {

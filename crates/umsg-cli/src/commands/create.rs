@@ -121,7 +121,7 @@ impl Create {
             mode: self.mode,
             exclusive: self.exclusive,
         };
-        let is_nameless = label == Label::Key(PRIVATE);
+        let is_nameless = label.key() == Some(PRIVATE);
         if is_nameless {
             streams::check_output()?;
         }

@@ -19,7 +19,7 @@ pub struct Wanted {
 impl Wanted {
     /// Opens or creates the queue of a key, and returns whether it was created. Fails if the attributes of an existing queue differ from the options.
     pub fn create(&self, namespace: &Namespace, label: Label) -> Result<(Attached, bool)> {
-        let Label::Key(key) = label else {
+        let Label::Key(key, _) = label else {
             let line = format!(
                 "{label}: umsg assigns the identifiers; create the queue with a key, such as key:0x1234, or without a key by key:0"
             );

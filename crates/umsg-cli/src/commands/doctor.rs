@@ -72,7 +72,7 @@ pub struct Doctor {
     all: bool,
     /// Repair the problems that can be repaired, and show the repairs and the remaining problems
     #[arg(long)]
-    repair: bool,
+    pub repair: bool,
     #[command(flatten)]
     format: Format,
 }
@@ -249,7 +249,7 @@ fn all(namespace: &Namespace) -> Result<Vec<Subject>> {
     Ok(all)
 }
 
-fn diagnose(namespace: &Namespace, subject: &Subject) -> Result<Diagnosis> {
+pub fn diagnose(namespace: &Namespace, subject: &Subject) -> Result<Diagnosis> {
     match subject {
         Subject::Queue(Address::Posix(name)) => {
             name.check()?;
@@ -258,7 +258,7 @@ fn diagnose(namespace: &Namespace, subject: &Subject) -> Result<Diagnosis> {
         }
         Subject::Queue(Address::SystemV(label)) => {
             let found = match label {
-                Label::Key(key) => sysv::diagnose(namespace, *key),
+                Label::Key(key, _) => sysv::diagnose(namespace, *key),
                 Label::Id(id) => sysv::diagnose_id(namespace, *id),
             };
             found.map_err(|error| rights::refused_labelled(namespace, *label, error))
@@ -278,7 +278,7 @@ fn repair(namespace: &Namespace, subject: &Subject) -> Result<Repaired> {
         }
         Subject::Queue(Address::SystemV(label)) => {
             let repaired = match label {
-                Label::Key(key) => sysv::repair(namespace, *key),
+                Label::Key(key, _) => sysv::repair(namespace, *key),
                 Label::Id(id) => sysv::repair_id(namespace, *id),
             };
             repaired.map_err(|error| rights::refused_labelled(namespace, *label, error))

@@ -123,8 +123,7 @@ fn of_posix(namespace: &Namespace, listed: posix::Listed) -> Found {
 }
 
 fn of_system_v(namespace: &Namespace, entry: &sysv::Entry) -> Found {
-    let index = (entry.id % INDICES).to_string();
-    let path = namespace.path().join("msg").join(index);
+    let path = sysv_file(namespace, entry.id);
     let mut options = sysv::OpenOptions::new();
     let queue = options.namespace(namespace).open_id(entry.id);
     let status = queue.ok().and_then(|queue| queue.status().ok());
@@ -161,8 +160,16 @@ fn of_ring(namespace: &Namespace, listed: ring::Listed) -> Found {
     }
 }
 
+/// Returns the path of the file of a System V queue.
+pub fn sysv_file(namespace: &Namespace, id: i32) -> PathBuf {
+    namespace
+        .path()
+        .join("msg")
+        .join((id % INDICES).to_string())
+}
+
 /// Returns the name of the file of a queue or ring.
-fn file_name(name: &OsStr) -> &OsStr {
+pub fn file_name(name: &OsStr) -> &OsStr {
     let bytes = name.as_bytes();
     OsStr::from_bytes(bytes.strip_prefix(b"/").unwrap_or(bytes))
 }

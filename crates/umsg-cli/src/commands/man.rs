@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Command, CommandFactory};
 
-use crate::cli::Cli;
+use crate::cli::{Cli, Nowhere};
 use crate::failure::{Code, Failure, Result};
 use crate::output::{self, page};
 
@@ -22,6 +22,8 @@ pub struct Man {
     /// Write a page for each command into this directory, which is created if it is missing [default: write the page of umsg
     /// itself to standard output]
     directory: Option<PathBuf>,
+    #[command(flatten)]
+    _nowhere: Nowhere,
 }
 
 impl Man {

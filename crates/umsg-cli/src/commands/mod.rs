@@ -29,6 +29,7 @@ pub mod setup;
 pub mod stat;
 mod stat_ring;
 mod stat_sysv;
+pub mod who;
 
 use crate::cli::{Cli, Command};
 use crate::failure::Result;
@@ -43,6 +44,7 @@ pub fn perform(cli: &Cli) -> Result {
         Command::Doctor(doctor) => doctor.perform(cli),
         Command::Ls(ls) => ls.perform(cli),
         Command::Stat(stat) => stat.perform(cli),
+        Command::Who(who) => who.perform(cli),
         Command::Send(send) => send.perform(cli),
         Command::Recv(recv) => recv.perform(cli),
         Command::Peek(peek) => peek.perform(cli),

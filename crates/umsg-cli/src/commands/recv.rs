@@ -219,7 +219,7 @@ impl Recv {
             json::print(&mut out, &summary)?;
             out.flush()?;
         } else if !self.quiet {
-            say(summary.line());
+            say(summary.line(&plan.name));
         }
         outcome.map_err(Failure::reported)
     }

@@ -9,6 +9,7 @@ use umsg::{Namespace, posix, ring, sysv};
 use crate::address::{Address, Label, RING, Subject, subject};
 use crate::attached::Attached;
 use crate::cli::Cli;
+use crate::elsewhere;
 use crate::failure::{Code, Failure, Result};
 use crate::names::Name;
 use crate::opened::is_ring;
@@ -93,13 +94,14 @@ fn remove(namespace: &Namespace, name: &Name) -> Result {
     name.check()?;
     posix::unlink_in(namespace, name).map_err(|error| match error {
         posix::UnlinkError::NotFound if is_ring(namespace, name) => name.is_a_ring(),
+        posix::UnlinkError::NotFound => elsewhere::no_name(namespace, name),
         error => Failure::of(name, error),
     })
 }
 
 fn remove_labelled(namespace: &Namespace, label: Label) -> Result {
     let id = match label {
-        Label::Key(key) => id_of(namespace, key)?,
+        Label::Key(key, _) => id_of(namespace, label, key)?,
         Label::Id(id) => Some(id),
     };
     let removed = match id {
@@ -111,9 +113,9 @@ fn remove_labelled(namespace: &Namespace, label: Label) -> Result {
 }
 
 /// Returns the identifier of a key's queue, even if the queue can't be opened.
-fn id_of(namespace: &Namespace, key: i32) -> Result<Option<i32>> {
+fn id_of(namespace: &Namespace, label: Label, key: i32) -> Result<Option<i32>> {
     let queues = sysv::list(namespace);
-    let queues = queues.map_err(|error| Failure::of(Label::Key(key), error))?;
+    let queues = queues.map_err(|error| Failure::of(label, error))?;
     let found = queues.iter().find(|entry| entry.key == key);
     Ok(found.filter(|_| key != sysv::PRIVATE).map(|entry| entry.id))
 }

@@ -48,7 +48,11 @@ fn synopsis(command: &Command) -> Roff {
     let mut roff = Roff::new();
     roff.control("SH", ["SYNOPSIS"]);
     let mut line = vec![bold(command.get_bin_name().unwrap_or(name(command)))];
-    let shown = || command.get_arguments().filter(|arg| !is_about_itself(arg));
+    let shown = || {
+        command
+            .get_arguments()
+            .filter(|arg| !is_about_itself(arg) && !arg.is_hide_set())
+    };
     for argument in shown().filter(|arg| !arg.is_positional()) {
         line.push(roman(" "));
         option(&mut line, argument);
@@ -83,6 +87,9 @@ fn option(line: &mut Vec<Inline>, argument: &Arg) {
     )));
     if argument.get_action().takes_values() {
         line.extend([roman(" "), italic(values(argument))]);
+        if argument.get_num_args().is_some_and(|n| n.max_values() > 1) {
+            line.push(roman("..."));
+        }
     }
     line.push(roman("]"));
 }
@@ -136,6 +143,7 @@ fn related(command: &str) -> &'static str {
         "gc" => "umsg-rm(1), umsg-ls(1)",
         "doctor" => "umsg-stat(1), umsg-rm(1)",
         "ls" => "umsg-stat(1), umsg-peek(1)",
+        "who" => "umsg-stat(1), umsg-doctor(1), fuser(1)",
         "stat" => "umsg-ls(1), umsg-peek(1), mq_getattr(3)",
         "send" => "umsg-recv(1), mq_send(3)",
         "recv" => "umsg-send(1), umsg-peek(1), mq_receive(3)",

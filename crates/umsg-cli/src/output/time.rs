@@ -28,7 +28,8 @@ pub fn length(time: Duration) -> String {
 
 const PRINTER: SpanPrinter = SpanPrinter::new().spacing(Spacing::None);
 
-fn rough(age: Duration) -> String {
+/// Formats a duration in its largest unit: `5s`, `2h`.
+pub fn rough(age: Duration) -> String {
     match age.as_secs() {
         s @ 0..60 => format!("{s}s"),
         s @ 60..3600 => format!("{}m", s / 60),

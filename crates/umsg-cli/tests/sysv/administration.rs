@@ -119,7 +119,7 @@ fn rm_removes_by_key_and_by_identifier_and_says_what_it_could_not() {
     assert_eq!(outcome.code, Some(1));
     let errors: Vec<&str> = outcome.errors.lines().collect();
     assert!(
-        errors[0].starts_with("umsg: key:0x0000004d: no queue has this key"),
+        errors[0].starts_with("umsg: key:77: no queue has this key in "),
         "{errors:?}"
     );
     assert!(

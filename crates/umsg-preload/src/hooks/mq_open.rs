@@ -107,6 +107,9 @@ impl Refusal {
         match self {
             Refusal::Library(error) => {
                 debug::explain("mq_open", name, &error);
+                if matches!(error, OpenError::NotFound) {
+                    debug::look_in_kernel(name);
+                }
                 error.errno()
             }
             Refusal::Namespace(error) => {

@@ -43,7 +43,7 @@ pub enum NamespaceError {
         file: OsString,
     },
     /// The directory belongs to a user that could tamper with the queues (`EACCES`).
-    #[error("{path} belongs to user {owner}, but must belong to root or user {trusted}. Ask root to remove it, or set UMSG_DIR to a directory of your own.", path = .path.display())]
+    #[error("{path} belongs to user {owner}, but must belong to root or user {trusted}: set UMSG_DIR to a directory of your own", path = .path.display())]
     Stranger {
         /// The directory.
         path: PathBuf,

@@ -51,11 +51,12 @@ pub struct Summary {
 }
 
 impl Summary {
-    pub fn line(&self) -> String {
+    /// The line for people, who get the queue's name as they gave it.
+    pub fn line(&self, name: &str) -> String {
         let (done, back) = (self.acknowledged, self.returned);
         format!(
-            "{}: {done} acknowledged, {back} returned, in {:.1} s",
-            self.queue, self.seconds
+            "{name}: {done} acknowledged, {back} returned, in {:.1} s",
+            self.seconds
         )
     }
 }
