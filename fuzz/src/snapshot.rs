@@ -3,13 +3,16 @@
 use super::home::Home;
 use super::input::Input;
 use umsg::posix::{OpenOptions, Queue, Snapshot};
+use umsg::sysv;
 
 pub fn run(home: &Home, data: &[u8]) {
     let mut input = Input::new(data);
     let bytes = match input.byte() {
         0 => altered(home, &mut input),
+        1 => altered_sysv(home, &mut input),
         _ => input.rest().to_vec(),
     };
+    read_sysv(&bytes);
     let Ok(snapshot) = Snapshot::read(&mut &bytes[..]) else {
         return;
     };
@@ -36,9 +39,38 @@ fn altered(home: &Home, input: &mut Input<'_>) -> Vec<u8> {
     }
     let mut bytes = Vec::new();
     queue.snapshot(&mut bytes).expect("a snapshot");
+    alter(&mut bytes, input);
+    bytes
+}
+
+/// The same for a System V queue.
+fn altered_sysv(home: &Home, input: &mut Input<'_>) -> Vec<u8> {
+    let mut options = sysv::OpenOptions::new();
+    let queue = options.create(true).namespace(&home.namespace).open(0x5a5a);
+    let queue = queue.expect("a queue");
+    for number in 1..4_u8 {
+        let _ = queue.try_send(number.into(), &[number; 30]);
+    }
+    let mut bytes = Vec::new();
+    let snapshot = sysv::Snapshot::of(&queue).expect("a snapshot");
+    snapshot.write(&mut bytes).expect("memory");
+    alter(&mut bytes, input);
+    bytes
+}
+
+fn read_sysv(bytes: &[u8]) {
+    let Ok(snapshot) = sysv::Snapshot::read(bytes) else {
+        return;
+    };
+    assert_eq!(snapshot.messages().count() as u64, snapshot.info().messages);
+    let mut again = Vec::new();
+    snapshot.write(&mut again).expect("memory");
+    sysv::Snapshot::read(&again[..]).expect("what was written");
+}
+
+fn alter(bytes: &mut [u8], input: &mut Input<'_>) {
     while !input.is_empty() {
         let at = usize::from(input.half()) % bytes.len();
         bytes[at] ^= input.byte();
     }
-    bytes
 }

@@ -59,12 +59,12 @@ pub fn subject() -> impl TypedValueParser<Value = Subject> {
     OsStringValueParser::new().try_map(Subject::parse)
 }
 
-/// Returns clap's parser of a POSIX queue, for commands without the other kinds.
+/// Returns clap's parser of a POSIX queue, for options without the other kinds.
 pub fn name() -> impl TypedValueParser<Value = Name> {
     address().try_map(|address| match address {
         Address::Posix(name) => Ok(name),
         Address::SystemV(label) => Err(format!(
-            "{label} is a System V queue, and this command takes only POSIX queues; write the slash to name a POSIX queue, as in /orders"
+            "{label} is a System V queue, and this must be a POSIX queue; write the slash to name a POSIX queue, as in /orders"
         )),
     })
 }

@@ -313,3 +313,112 @@ fn a_json_summary_needs_a_file_for_the_dump() {
     assert_eq!(outcome.code, Some(2));
     assert!(outcome.errors.contains("--output"), "{outcome:?}");
 }
+
+/// A System V queue that holds three messages of two types.
+fn with_typed_queue() -> Place {
+    let place = Place::new();
+    place
+        .site
+        .umsg(&["create", "key:0x51", "--qbytes", "4K", "--mode", "0640"])
+        .text();
+    for (message, mtype) in [("a", "3"), ("b\n", "9223372036854775807"), ("c", "3")] {
+        place
+            .site
+            .umsg(&["send", "0x51", message, "-t", mtype])
+            .text();
+    }
+    place
+}
+
+/// The messages of a System V queue, as pairs of type and data.
+fn typed(site: &Site, queue: &str) -> Vec<(Value, Value)> {
+    let lines = site.umsg(&["peek", queue, "--json"]).json_lines();
+    lines
+        .iter()
+        .map(|line| (line["type"].clone(), line["data"].clone()))
+        .collect()
+}
+
+#[test]
+fn a_system_v_queue_comes_back_with_types_mode_and_size() {
+    let place = with_typed_queue();
+    let file = place.file("typed.umsg");
+    let saved = place
+        .site
+        .umsg(&["dump", "key:0x51", "--json", "-o", file.to_str().unwrap()])
+        .json();
+    assert_eq!(
+        (&saved["queue"], &saved["messages"], &saved["qbytes"]),
+        (&json!("key:0x00000051"), &json!(3), &json!(4096))
+    );
+    let expected = typed(&place.site, "0x51");
+    assert_eq!(expected[1], (json!(i64::MAX), json!("b\n")));
+    // The key is taken.
+    place
+        .site
+        .umsg(&["load", file.to_str().unwrap()])
+        .fails(1, &["key:0x00000051: "]);
+    place
+        .site
+        .umsg(&["load", file.to_str().unwrap(), "key:0x52"])
+        .text();
+    assert_eq!(typed(&place.site, "0x52"), expected);
+    place.site.umsg(&["rm", "0x51"]).text();
+    place.site.umsg(&["load", file.to_str().unwrap()]).text();
+    assert_eq!(typed(&place.site, "0x51"), expected);
+    let state = place.site.umsg(&["stat", "0x51", "--json"]).json();
+    assert_eq!(
+        (&state["qbytes"], &state["mode"]),
+        (&json!(4096), &json!("0640"))
+    );
+    let nameless = place
+        .site
+        .umsg(&["load", file.to_str().unwrap(), "key:0", "--json"])
+        .json();
+    assert_eq!(
+        typed(&place.site, nameless["queue"].as_str().unwrap()),
+        expected
+    );
+}
+
+#[test]
+fn messages_of_a_system_v_queue_are_added_to_another_all_or_none() {
+    let place = with_typed_queue();
+    let dumped = place.site.umsg(&["dump", "0x51"]).output;
+    place
+        .site
+        .umsg(&["create", "key:0x53", "--qbytes", "5"])
+        .text();
+    let load = ["load", "-", "key:0x53", "--into-existing"];
+    place.site.umsg_with_input(&load, &dumped).text();
+    assert_eq!(typed(&place.site, "0x53").len(), 3);
+    place
+        .site
+        .umsg_with_input(&load, &dumped)
+        .fails(3, &["key:0x53: the queue is full", "nothing was sent"]);
+    assert_eq!(typed(&place.site, "0x53").len(), 3);
+}
+
+#[test]
+fn a_snapshot_of_one_kind_makes_no_queue_of_the_other() {
+    let place = with_typed_queue();
+    let typed = place.site.umsg(&["dump", "0x51"]).output;
+    place.load(&typed, "/name").fails(
+        2,
+        &[
+            "standard input: the file holds a System V queue",
+            "give a key",
+        ],
+    );
+    place.site.umsg(&["create", "/q"]).text();
+    let plain = place.dump();
+    place
+        .load(&plain, "key:5")
+        .fails(2, &["the file holds a POSIX queue", "give a name"]);
+    let mut cut = typed.clone();
+    cut.pop();
+    place
+        .load(&cut, "key:0x54")
+        .fails(1, &["standard input: the snapshot ends too early"]);
+    assert_eq!(place.site.umsg(&["ls", "-q"]).text(), "/q\nid:0\n");
+}

@@ -8,12 +8,13 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use indicatif::ProgressBar;
 use serde::Serialize;
-use umsg::posix::{Snapshot, SnapshotError, SnapshotInfo, Status};
+use umsg::posix::{Snapshot, SnapshotError};
+use umsg::sysv;
 
-use crate::address::name;
+use crate::address::{Address, address};
+use crate::attached::Attached;
 use crate::cli::Cli;
 use crate::failure::{Code, Explain, Failure, Result, say};
-use crate::names::Name;
 use crate::opened::{Opened, Purpose};
 use crate::output::time::utc;
 use crate::output::{self, json};
@@ -21,8 +22,8 @@ use crate::{place, progress, streams};
 
 /// Save a queue's messages in a file, and leave them in the queue
 ///
-/// The file holds the queue's attributes and all messages as they were at one instant, with priorities, senders and times.
-/// `umsg load` makes a queue from it.
+/// The file holds the queue's attributes and all messages as they were at one instant, with priorities or types, senders and
+/// times. `umsg load` makes a queue from it.
 ///
 /// The file does not hold leased messages that are not yet acknowledged, or messages that are set aside for a dead-letter
 /// queue. A line on standard error reports them. The file appears whole or not at all, and only its owner can read it.
@@ -31,11 +32,12 @@ use crate::{place, progress, streams};
 Examples:
   umsg dump /orders -o orders.umsg
   umsg dump /orders | gzip > orders.gz
+  umsg dump key:0x1234 -o jobs.umsg          a System V queue
   umsg dump /orders | ssh host umsg load -   to another machine")]
 pub struct Dump {
-    /// The queue's name
-    #[arg(value_parser = name())]
-    name: Name,
+    /// The queue: a name, or for System V key:0x1234 or id:32769
+    #[arg(value_name = "QUEUE", value_parser = address())]
+    queue: Address,
     /// The file, which is replaced if it exists [default: standard output]
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -56,7 +58,7 @@ impl Dump {
         write_file(&snapshot, path).map_err(|error| Failure::of(path.display(), error))?;
         if self.json {
             let mut out = output::standard()?;
-            json::print(&mut out, &Summary::new(&self.name, &snapshot.info()))?;
+            json::print(&mut out, &snapshot.summary(self.queue.lossy()))?;
             out.flush()?;
         }
         Ok(())
@@ -77,28 +79,41 @@ impl Dump {
         Ok(())
     }
 
-    fn take(&self, cli: &Cli) -> Result<Snapshot> {
+    fn take(&self, cli: &Cli) -> Result<Saved> {
         let namespace = place::existing(cli)?;
-        let opened = Opened::open(&namespace, &self.name, Purpose::See)?;
-        let snapshot = Snapshot::of(&opened.queue).map_err(|error| opened.not_seen(&error))?;
-        self.warn(&opened.queue.status());
-        Ok(snapshot.named(&self.name))
+        match &self.queue {
+            Address::Posix(name) => {
+                let opened = Opened::open(&namespace, name, Purpose::See)?;
+                let snapshot =
+                    Snapshot::of(&opened.queue).map_err(|error| opened.not_seen(&error))?;
+                let status = opened.queue.status();
+                self.warn(status.attributes.leased as u64 + status.set_aside as u64);
+                Ok(Saved::Posix(snapshot.named(name)))
+            }
+            Address::SystemV(label) => {
+                let attached = Attached::open(&namespace, *label)?;
+                let queue = &attached.queue;
+                let snapshot =
+                    sysv::Snapshot::of(queue).map_err(|error| attached.not_seen(&error))?;
+                self.warn(queue.status().map_or(0, |status| status.leased));
+                Ok(Saved::SystemV(snapshot))
+            }
+        }
     }
 
     /// Reports messages that the file does not hold: removing the queue would lose them.
-    fn warn(&self, status: &Status) {
-        let held = status.attributes.leased + status.set_aside;
+    fn warn(&self, held: u64) {
         if held != 0 {
             say(format_args!(
                 "{}: the file lacks the leased and set-aside messages ({held}); see `umsg stat {}`",
-                self.name, self.name
+                self.queue, self.queue
             ));
         }
     }
 }
 
 /// Opens the output: a FIFO or device is written directly; a regular file is replaced when the new file is complete.
-fn write_file(snapshot: &Snapshot, path: &Path) -> Result<u64, SnapshotError> {
+fn write_file(snapshot: &Saved, path: &Path) -> Result<u64, SnapshotError> {
     let failed = SnapshotError::Write;
     // Replaces the target of a symbolic link, not the link.
     let target = path.canonicalize().unwrap_or(path.to_owned());
@@ -113,8 +128,61 @@ fn write_file(snapshot: &Snapshot, path: &Path) -> Result<u64, SnapshotError> {
     Ok(written)
 }
 
-fn bar(snapshot: &Snapshot) -> ProgressBar {
-    progress::of_bytes("saving", snapshot.info().bytes)
+fn bar(snapshot: &Saved) -> ProgressBar {
+    progress::of_bytes("saving", snapshot.bytes())
+}
+
+/// A snapshot of a queue of either kind.
+pub enum Saved {
+    Posix(Snapshot),
+    SystemV(sysv::Snapshot),
+}
+
+impl Saved {
+    fn write(&self, to: impl Write) -> Result<u64, SnapshotError> {
+        match self {
+            Saved::Posix(snapshot) => snapshot.write(to),
+            Saved::SystemV(snapshot) => snapshot.write(to),
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        match self {
+            Saved::Posix(snapshot) => snapshot.info().bytes,
+            Saved::SystemV(snapshot) => snapshot.info().bytes,
+        }
+    }
+
+    pub fn summary(&self, queue: String) -> Summary {
+        match self {
+            Saved::Posix(snapshot) => {
+                let info = snapshot.info();
+                Summary {
+                    queue,
+                    messages: info.messages as u64,
+                    bytes: info.bytes,
+                    max_messages: Some(info.max_messages),
+                    message_size: info.message_size,
+                    qbytes: None,
+                    mode: format!("{:04o}", info.mode),
+                    taken: utc(info.taken),
+                }
+            }
+            Saved::SystemV(snapshot) => {
+                let info = snapshot.info();
+                Summary {
+                    queue,
+                    messages: info.messages,
+                    bytes: info.bytes,
+                    max_messages: None,
+                    message_size: info.msgmax as usize,
+                    qbytes: Some(info.qbytes),
+                    mode: format!("{:04o}", info.mode),
+                    taken: utc(info.taken),
+                }
+            }
+        }
+    }
 }
 
 /// A file under a temporary name, removed unless it replaces the target.
@@ -212,24 +280,15 @@ impl Explain for SnapshotError {
 #[derive(Serialize)]
 pub struct Summary {
     queue: String,
-    messages: usize,
+    messages: u64,
     bytes: u64,
-    max_messages: usize,
+    /// POSIX queues only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_messages: Option<usize>,
     message_size: usize,
+    /// System V queues only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    qbytes: Option<u64>,
     mode: String,
     taken: String,
-}
-
-impl Summary {
-    pub fn new(name: &Name, info: &SnapshotInfo) -> Summary {
-        Summary {
-            queue: name.lossy(),
-            messages: info.messages,
-            bytes: info.bytes,
-            max_messages: info.max_messages,
-            message_size: info.message_size,
-            mode: format!("{:04o}", info.mode),
-            taken: utc(info.taken),
-        }
-    }
 }

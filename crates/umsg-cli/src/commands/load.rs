@@ -2,14 +2,17 @@
 
 use std::fmt::Display;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use umsg::posix::{OpenError, OpenOptions, RestoreError, Snapshot, SnapshotError};
+use umsg::{Namespace, sysv};
 
-use super::dump::Summary;
-use crate::address::name;
+use super::create_sysv::Wanted;
+use super::dump::Saved;
+use crate::address::{Address, Label, Notation, address};
+use crate::attached::Attached;
 use crate::cli::Cli;
 use crate::failure::{Code, Explain, Failure, Result, with_command, with_hint};
 use crate::names::Name;
@@ -21,19 +24,23 @@ use crate::{place, progress, streams};
 ///
 /// The queue gets the saved attributes, regardless of the umask, and the messages in their order, with their priorities, senders and times. The
 /// queue appears when it is complete. The command refuses a file that was cut short or altered.
+///
+/// A System V queue gets its saved key, mode, size (qbytes) and messages with their types. The command is the sender of the messages, and the
+/// queue appears before the messages, which appear all at once.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   umsg load orders.umsg                  under its saved name
   umsg load orders.umsg /copy            under another name
   umsg load orders.umsg /orders --into-existing
+  umsg load jobs.umsg key:0x77           a System V queue, with another key
   zcat orders.gz | umsg load -")]
 pub struct Load {
     /// The file; `-` is standard input
     file: PathBuf,
-    /// The queue's name [default: the name of the saved queue]
-    #[arg(value_parser = name())]
-    name: Option<Name>,
+    /// The queue: a name, or for System V a key; with --into-existing also id:32769 [default: the name or key of the saved queue]
+    #[arg(value_name = "QUEUE", value_parser = address())]
+    queue: Option<Address>,
     /// Send the messages to an existing queue, behind its messages of the same priority: all, or none if they do not fit
     #[arg(long)]
     into_existing: bool,
@@ -48,53 +55,123 @@ impl Load {
             true => place::existing(cli)?,
             false => place::namespace(cli)?,
         };
-        let snapshot = self.read()?;
-        let name = self.name_for(&snapshot)?;
-        name.check()?;
-        let outcome = match self.into_existing {
-            true => snapshot.send_all(&Opened::open(&namespace, &name, Purpose::Send)?.queue),
-            false => snapshot
-                .restore(
-                    &name,
-                    OpenOptions::new()
-                        .write(true)
-                        .counted(false)
-                        .namespace(&namespace),
-                )
-                .map(drop),
+        let saved = self.read()?;
+        let queue = match &saved {
+            Saved::Posix(snapshot) => {
+                let name = self.name_for(snapshot)?;
+                self.load(&namespace, snapshot, &name)?;
+                name.lossy()
+            }
+            Saved::SystemV(snapshot) => {
+                let label = self.label_for(snapshot)?;
+                self.load_labelled(&namespace, snapshot, label)?
+            }
         };
-        outcome.map_err(|error| Failure::of(&name, error))?;
         if self.format.json {
             let mut out = output::standard()?;
-            json::print(&mut out, &Summary::new(&name, &snapshot.info()))?;
+            json::print(&mut out, &saved.summary(queue))?;
             out.flush()?;
         }
         Ok(())
     }
 
-    fn read(&self) -> Result<Snapshot> {
+    fn load(&self, namespace: &Namespace, snapshot: &Snapshot, name: &Name) -> Result {
+        name.check()?;
+        let outcome = match self.into_existing {
+            true => snapshot.send_all(&Opened::open(namespace, name, Purpose::Send)?.queue),
+            false => snapshot
+                .restore(
+                    name,
+                    OpenOptions::new()
+                        .write(true)
+                        .counted(false)
+                        .namespace(namespace),
+                )
+                .map(drop),
+        };
+        outcome.map_err(|error| Failure::of(name, error))
+    }
+
+    /// Returns the name of the queue for JSON.
+    fn load_labelled(
+        &self,
+        namespace: &Namespace,
+        snapshot: &sysv::Snapshot,
+        label: Label,
+    ) -> Result<String> {
+        let attached = match self.into_existing {
+            true => Attached::open(namespace, label)?,
+            false => create(namespace, &snapshot.info(), label)?,
+        };
+        let name = match label.key() {
+            Some(sysv::PRIVATE) => Label::Id(attached.queue.id()).to_string(),
+            _ => label.canonical(),
+        };
+        if let Err(error) = snapshot.send_all(&attached.queue) {
+            let why = attached.explain_send(&error);
+            let code = error.code();
+            if !self.into_existing {
+                // The queue is useless without its messages. If it can't be removed, the error names it.
+                let _ = attached.queue.remove();
+            }
+            return Err(Failure::new(
+                code,
+                format_args!("{label}: {why}; nothing was sent"),
+            ));
+        }
+        Ok(name)
+    }
+
+    fn read(&self) -> Result<Saved> {
         let read = if self.file == Path::new("-") {
             streams::check_input().map_err(|error| self.failure(Code::Failed, error))?;
-            Snapshot::read(&mut io::stdin().lock())
+            read(&mut io::stdin().lock())
         } else {
             let file = File::open(&self.file).map_err(SnapshotError::Read);
             file.and_then(|file| {
                 let bar = progress::of_file("reading", &file);
-                Snapshot::read(&mut bar.wrap_read(file))
+                read(bar.wrap_read(file))
             })
         };
         read.map_err(|error| Failure::of(self.subject(), error))
     }
 
     fn name_for(&self, snapshot: &Snapshot) -> Result<Name> {
-        if let Some(name) = &self.name {
-            return Ok(name.clone());
+        match &self.queue {
+            Some(Address::Posix(name)) => Ok(name.clone()),
+            Some(Address::SystemV(label)) => {
+                let why = format!(
+                    "the file holds a POSIX queue, and {label} names a System V queue; give a name, such as /orders"
+                );
+                Err(self.failure(Code::Usage, why))
+            }
+            None => {
+                let saved = snapshot.info().name.map(Name::from);
+                saved.ok_or_else(|| {
+                    let why = "the snapshot holds no queue name; give a name after the file";
+                    self.failure(Code::Usage, why)
+                })
+            }
         }
-        let saved = snapshot.info().name.map(Name::from);
-        saved.ok_or_else(|| {
-            let why = "the snapshot holds no queue name; give a name after the file";
-            self.failure(Code::Usage, why)
-        })
+    }
+
+    fn label_for(&self, snapshot: &sysv::Snapshot) -> Result<Label> {
+        match &self.queue {
+            Some(Address::SystemV(label)) => Ok(*label),
+            Some(Address::Posix(name)) => {
+                let why = format!(
+                    "the file holds a System V queue, and {name} names a POSIX queue; give a key, such as key:0x1234"
+                );
+                Err(self.failure(Code::Usage, why))
+            }
+            None => match snapshot.info().key {
+                sysv::PRIVATE => {
+                    let why = "the saved queue has no key; give one after the file, or key:0 for a queue without a key";
+                    Err(self.failure(Code::Usage, why))
+                }
+                key => Ok(Label::Key(key, Notation::Hex(8))),
+            },
+        }
     }
 
     fn failure(&self, code: Code, why: impl Display) -> Failure {
@@ -107,6 +184,39 @@ impl Load {
             false => self.file.display().to_string(),
         }
     }
+}
+
+/// Reads a snapshot of either kind, which the major version tells apart.
+fn read(mut from: impl Read) -> Result<Saved, SnapshotError> {
+    let mut start = Vec::new();
+    from.by_ref()
+        .take(VERSION_END)
+        .read_to_end(&mut start)
+        .map_err(SnapshotError::Read)?;
+    let is_system_v = start.get(8..10) == Some(&SYSTEM_V);
+    let whole = io::Cursor::new(start).chain(from);
+    match is_system_v {
+        true => sysv::Snapshot::read(whole).map(Saved::SystemV),
+        false => Snapshot::read(whole).map(Saved::Posix),
+    }
+}
+
+/// The end of the major version in a snapshot, and the version of System V queues. Source: docs/snapshot.md.
+const VERSION_END: u64 = 10;
+const SYSTEM_V: [u8; 2] = 2_u16.to_le_bytes();
+
+/// Creates the queue for a snapshot.
+fn create(namespace: &Namespace, info: &sysv::SnapshotInfo, label: Label) -> Result<Attached> {
+    // The queue may hold more than its limit if the limit was lowered: the messages need room.
+    let qbytes = info.qbytes.max(info.bytes).max(info.messages);
+    let wanted = Wanted {
+        qbytes: Some(u32::try_from(qbytes).unwrap_or(u32::MAX)),
+        mode: Some(info.mode),
+        exclusive: true,
+    };
+    wanted
+        .create(namespace, label)
+        .map(|(attached, _)| attached)
 }
 
 const ELSEWHERE: &str = "nothing was sent; load the snapshot under another name";

@@ -109,7 +109,12 @@ fn remove_labelled(namespace: &Namespace, label: Label) -> Result {
         // The error gives the reason.
         None => Attached::open(namespace, label)?.queue.remove(),
     };
-    removed.map_err(|error| Failure::of(label, error))
+    removed.map_err(|error| match error {
+        sysv::ControlError::Open(error @ sysv::OpenError::NoSuchId) => {
+            elsewhere::no_label(namespace, label, &error)
+        }
+        error => Failure::of(label, error),
+    })
 }
 
 /// Returns the identifier of a key's queue, even if the queue can't be opened.

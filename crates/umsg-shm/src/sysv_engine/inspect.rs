@@ -93,6 +93,57 @@ impl Engine {
         Ok(seen)
     }
 
+    /// Copies all messages as they are at one instant, in order of arrival: their headers, and their bytes one after the other.
+    pub fn all_messages(&self, call: &Call<'_>) -> Result<(Vec<Seen>, Vec<u8>), Refused> {
+        let layout = self.segment().layout();
+        let (slots, msgmax) = (layout.slots, layout.msgmax);
+        let (mut seen, mut bytes) = (Vec::<Seen>::new(), Vec::<u8>::new());
+        loop {
+            // Memory is allocated without the lock, twice as much as is needed now, so that a growing queue needs few attempts.
+            let counts = self.counts(call.me)?;
+            let messages = slots.min(usize::try_from(counts.messages).unwrap_or(usize::MAX));
+            let expected = slots
+                .saturating_mul(msgmax)
+                .min(usize::try_from(counts.bytes).unwrap_or(usize::MAX));
+            seen.clear();
+            bytes.clear();
+            seen.try_reserve(messages.saturating_mul(2).saturating_add(1))
+                .and_then(|()| bytes.try_reserve(expected.saturating_mul(2)))
+                .map_err(|_| Fault::NoMemory)?;
+            let is_whole = self.with_lock(call.me, call.deadline, |receiving, _| {
+                self.check_rights(receiving, call.rights)?;
+                loop {
+                    if seen.len() > slots {
+                        return Err(Fault::Damaged.into());
+                    }
+                    let Some(slot) = self.order().nth(seen.len() as u32)? else {
+                        return Ok(true);
+                    };
+                    let (found, start) = (self.found(slot)?, bytes.len());
+                    if seen.len() == seen.capacity() || found.len > bytes.capacity() - start {
+                        return Ok(false);
+                    }
+                    bytes.resize(start + found.len, 0);
+                    let len =
+                        self.segment()
+                            .copy_prefix(found.cell, found.len, &mut bytes[start..])?;
+                    bytes.truncate(start + len);
+                    seen.push(Seen {
+                        mtype: found.mtype(),
+                        len,
+                        pid: found.cell.pid(),
+                        sent_at: found.cell.sent_at(),
+                        returns: found.cell.returns(),
+                        bytes: Vec::new(),
+                    });
+                }
+            })?;
+            if is_whole {
+                return Ok((seen, bytes));
+            }
+        }
+    }
+
     fn peek(&self, call: &Call<'_>, n: u32, seen: &mut Seen) -> Result<(), Refused> {
         let copied = self.with_lock(call.me, call.deadline, |receiving, _| {
             self.check_rights(receiving, call.rights)?;

@@ -55,7 +55,7 @@ mod reservation;
 #[doc(hidden)]
 #[allow(unsafe_code, reason = "C's structures, and threads with attributes")]
 pub mod sigevent;
-mod snapshot;
+pub(crate) mod snapshot;
 mod status;
 
 pub use crate::error::{LeaseError, NotifyError, OpenError, ReceiveError, SendError, UnlinkError};

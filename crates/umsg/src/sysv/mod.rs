@@ -61,6 +61,7 @@ pub mod raw;
 mod receive_vec;
 mod registry;
 mod scan;
+mod snapshot;
 mod status;
 mod sweep;
 
@@ -83,6 +84,7 @@ pub use receive_vec::Message;
 pub use registry::PRIVATE;
 #[doc(hidden)]
 pub use registry::msgget;
+pub use snapshot::{SavedMessage, Snapshot, SnapshotInfo};
 pub use status::{Statistics, Status};
 pub use umsg_shm::sysv_engine::order::Want;
 pub use umsg_shm::waiters::pacing::Waiting;

@@ -3,7 +3,7 @@
 use umsg_shm::posix_engine::segment::{LARGEST_MESSAGE, MOST_MESSAGES, OnFull, Policy};
 
 /// The magic number: a byte outside ASCII, the name, then bytes that a transfer as text would change.
-pub(super) const MAGIC: [u8; 8] = *b"\x89umsg\r\n\x1a";
+pub(crate) const MAGIC: [u8; 8] = *b"\x89umsg\r\n\x1a";
 /// The first bytes of the trailer.
 pub(super) const END: [u8; 8] = *b"umsg-end";
 /// A reader refuses another major version, and skips the additions of a later minor version.
@@ -13,15 +13,15 @@ pub(super) const MINOR: u16 = 1;
 /// A bit of the flags, which version 1.1 has behind the names.
 const REMOVE_ON_LAST_CLOSE: u32 = 1;
 /// Magic, version, length of the header.
-pub(super) const START: usize = 16;
+pub(crate) const START: usize = 16;
 /// Length of a header without names, and of the longest header that is read.
 pub(super) const LEAST_HEADER: usize = 80;
 pub(super) const LONGEST_HEADER: usize = 65_536;
 /// Length of the head of a message's record, and of the longest head that is read.
 pub(super) const RECORD_HEAD: usize = 24;
-pub(super) const LONGEST_RECORD_HEAD: usize = 4096;
+pub(crate) const LONGEST_RECORD_HEAD: usize = 4096;
 /// Length of a CRC-32. It covers all bytes of the file before it, except other checksums.
-pub(super) const CHECKSUM: usize = 4;
+pub(crate) const CHECKSUM: usize = 4;
 /// Length of a slash and a name.
 pub(super) const LONGEST_NAME: usize = 256;
 
@@ -182,14 +182,14 @@ impl Record {
 }
 
 /// Returns `N` of the bytes, from `at` on. There must be at least that many.
-pub(super) fn part<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+pub(crate) fn part<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     let mut part = [0; N];
     part.copy_from_slice(&bytes[at..at + N]);
     part
 }
 
 /// Takes numbers from the beginning of a byte slice.
-struct Fields<'a>(&'a [u8]);
+pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Fields<'a> {
     fn chunk<const N: usize>(&mut self) -> Option<[u8; N]> {
@@ -202,11 +202,11 @@ impl<'a> Fields<'a> {
         self.chunk().map(u16::from_le_bytes)
     }
 
-    fn u32(&mut self) -> Option<u32> {
+    pub(crate) fn u32(&mut self) -> Option<u32> {
         self.chunk().map(u32::from_le_bytes)
     }
 
-    fn u64(&mut self) -> Option<u64> {
+    pub(crate) fn u64(&mut self) -> Option<u64> {
         self.chunk().map(u64::from_le_bytes)
     }
 

@@ -30,10 +30,10 @@
 //! ```
 
 mod error;
-mod format;
-mod read;
+pub(crate) mod format;
+pub(crate) mod read;
 mod restore;
-mod write;
+pub(crate) mod write;
 
 pub use error::{RestoreError, SnapshotError, SnapshotPart};
 

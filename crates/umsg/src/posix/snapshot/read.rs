@@ -59,7 +59,7 @@ impl Snapshot {
 }
 
 /// Counts the bytes that it reads, and computes their checksum.
-struct Source<R> {
+pub(crate) struct Source<R> {
     from: BufReader<R>,
     checksum: Hasher,
     at: u64,
@@ -69,7 +69,7 @@ struct Source<R> {
 }
 
 impl<R: Read> Source<R> {
-    fn new(from: R) -> Source<R> {
+    pub(crate) fn new(from: R) -> Source<R> {
         Source {
             from: BufReader::new(from),
             checksum: Hasher::new(),
@@ -80,23 +80,26 @@ impl<R: Read> Source<R> {
     }
 
     fn header(&mut self) -> Result<Header, SnapshotError> {
+        let rest = self.fields(MAJOR, LEAST_HEADER)?;
+        Header::decode(&rest).map_err(|what| self.damaged(what))
+    }
+
+    /// Reads a header of this major version and of at least this length. Returns the bytes of its fields.
+    pub(crate) fn fields(&mut self, expected: u16, least: usize) -> Result<Vec<u8>, SnapshotError> {
         self.magic()?;
         let start: [u8; START - MAGIC.len()] = self.take()?;
-        let major = u16::from_le_bytes(part(&start, 0));
+        let found = u16::from_le_bytes(part(&start, 0));
         let len = u32::from_le_bytes(part(&start, 4)) as usize;
-        if major != MAJOR {
-            return Err(SnapshotError::OtherVersion {
-                found: major,
-                expected: MAJOR,
-            });
+        if found != expected {
+            return Err(SnapshotError::OtherVersion { found, expected });
         }
-        if !(LEAST_HEADER..=LONGEST_HEADER).contains(&len) {
+        if !(least..=LONGEST_HEADER).contains(&len) {
             return Err(self.damaged("its length is out of range"));
         }
         let mut rest = Vec::new();
         self.append(len - START - CHECKSUM, &mut rest)?;
         self.check_sum()?;
-        Header::decode(&rest).map_err(|what| self.damaged(what))
+        Ok(rest)
     }
 
     /// Reads the magic number. A short input with wrong bytes is no snapshot, and not a truncated one.
@@ -137,7 +140,7 @@ impl<R: Read> Source<R> {
         Ok(())
     }
 
-    fn trailer(&mut self) -> Result<(), SnapshotError> {
+    pub(crate) fn trailer(&mut self) -> Result<(), SnapshotError> {
         if self.take()? != END {
             return Err(self.damaged("the mark of the trailer is missing"));
         }
@@ -152,19 +155,19 @@ impl<R: Read> Source<R> {
         Ok(())
     }
 
-    fn enter(&mut self, part: SnapshotPart) {
+    pub(crate) fn enter(&mut self, part: SnapshotPart) {
         self.part = part;
         self.began = self.at;
     }
 
-    fn take<const N: usize>(&mut self) -> Result<[u8; N], SnapshotError> {
+    pub(crate) fn take<const N: usize>(&mut self) -> Result<[u8; N], SnapshotError> {
         let mut bytes = [0; N];
         self.fill(&mut bytes)?;
         Ok(bytes)
     }
 
     /// Appends the next `len` bytes of the input to `to`.
-    fn append(&mut self, len: usize, to: &mut Vec<u8>) -> Result<(), SnapshotError> {
+    pub(crate) fn append(&mut self, len: usize, to: &mut Vec<u8>) -> Result<(), SnapshotError> {
         let mut left = len;
         while left != 0 {
             let (start, step) = (to.len(), left.min(STEP));
@@ -177,11 +180,11 @@ impl<R: Read> Source<R> {
     }
 
     /// Skips bytes that a later version added.
-    fn skip(&mut self, len: usize) -> Result<(), SnapshotError> {
+    pub(crate) fn skip(&mut self, len: usize) -> Result<(), SnapshotError> {
         self.append(len, &mut Vec::new())
     }
 
-    fn check_sum(&mut self) -> Result<(), SnapshotError> {
+    pub(crate) fn check_sum(&mut self) -> Result<(), SnapshotError> {
         let expected = self.checksum.clone().finalize();
         let mut found = [0; CHECKSUM];
         self.fill_unsummed(&mut found)?;
@@ -226,7 +229,7 @@ impl<R: Read> Source<R> {
         }
     }
 
-    fn damaged(&self, what: &'static str) -> SnapshotError {
+    pub(crate) fn damaged(&self, what: &'static str) -> SnapshotError {
         SnapshotError::Damaged {
             part: self.part,
             at: self.began,

@@ -22,13 +22,9 @@ impl Snapshot {
     /// # Errors
     /// [`SnapshotError::Write`]. A later read refuses the incomplete file.
     pub fn write(&self, to: impl Write) -> Result<u64, SnapshotError> {
-        let mut sink = Sink {
-            to: BufWriter::new(to),
-            checksum: Hasher::new(),
-            at: 0,
-        };
+        let mut sink = Sink::new(to);
         self.write_to(&mut sink).map_err(SnapshotError::Write)?;
-        Ok(sink.at)
+        Ok(sink.at())
     }
 
     fn write_to(&self, sink: &mut Sink<impl Write>) -> io::Result<()> {
@@ -46,11 +42,7 @@ impl Snapshot {
             sink.put(bytes)?;
             sink.put_checksum()?;
         }
-        sink.put(&END)?;
-        let whole = sink.at + 12;
-        sink.put(&whole.to_le_bytes())?;
-        sink.put_checksum()?;
-        sink.to.flush()
+        sink.finish()
     }
 
     fn header(&self) -> Header {
@@ -69,21 +61,43 @@ impl Snapshot {
 }
 
 /// Counts the bytes that it writes, and computes their checksum.
-struct Sink<W: Write> {
+pub(crate) struct Sink<W: Write> {
     to: BufWriter<W>,
     checksum: Hasher,
     at: u64,
 }
 
 impl<W: Write> Sink<W> {
-    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+    pub(crate) fn new(to: W) -> Sink<W> {
+        Sink {
+            to: BufWriter::new(to),
+            checksum: Hasher::new(),
+            at: 0,
+        }
+    }
+
+    /// The number of bytes that were written.
+    pub(crate) fn at(&self) -> u64 {
+        self.at
+    }
+
+    /// Writes the trailer.
+    pub(crate) fn finish(&mut self) -> io::Result<()> {
+        self.put(&END)?;
+        let whole = self.at + 12;
+        self.put(&whole.to_le_bytes())?;
+        self.put_checksum()?;
+        self.to.flush()
+    }
+
+    pub(crate) fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.checksum.update(bytes);
         self.put_unsummed(bytes)
     }
 
     /// Writes the checksum. The checksum itself is not included in later sums, because the CRC of bytes followed by their own CRC is a
     /// constant.
-    fn put_checksum(&mut self) -> io::Result<()> {
+    pub(crate) fn put_checksum(&mut self) -> io::Result<()> {
         let sum = self.checksum.clone().finalize();
         self.put_unsummed(&sum.to_le_bytes())
     }

@@ -1,0 +1,481 @@
+//! Snapshots: a queue's messages at one instant, in a file. docs/snapshot.md specifies the file byte by byte.
+
+use super::error::ReceiveError;
+use super::queue::Queue;
+use crate::posix::snapshot::format::{CHECKSUM, Fields, LONGEST_RECORD_HEAD, MAGIC, START, part};
+use crate::posix::snapshot::read::Source;
+use crate::posix::snapshot::write::Sink;
+use crate::posix::{SnapshotError, SnapshotPart};
+use std::io::{self, Read, Write};
+use std::time::{Duration, SystemTime};
+use umsg_shm::sys::clock::{self, Deadline};
+use umsg_shm::sysv_engine::Seen;
+
+/// The major version of a snapshot of a System V queue; that of a POSIX queue is 1.
+const MAJOR: u16 = 2;
+/// Length of a header.
+const HEADER: usize = 68;
+/// Length of the head of a message's record.
+const RECORD_HEAD: usize = 28;
+/// The longest message of any queue, in bytes.
+const LARGEST_MESSAGE: u32 = 16 << 20;
+
+/// A System V queue's attributes and messages at one instant, in memory of the process.
+///
+/// ```
+/// # let dir = tempfile::tempdir_in("/dev/shm")?;
+/// # let namespace = umsg::Namespace::at(dir.path())?;
+/// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+/// use umsg::sysv::Snapshot;
+///
+/// queue.send(5, b"job")?;
+/// let mut file = Vec::new();
+/// Snapshot::of(&queue)?.write(&mut file)?;
+///
+/// let snapshot = Snapshot::read(&mut &file[..])?;
+/// assert!(snapshot.messages().all(|message| message.mtype == 5));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    info: SnapshotInfo,
+    heads: Vec<Record>,
+    bytes: Vec<u8>,
+}
+
+/// The queue's attributes at the time of the snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SnapshotInfo {
+    /// The queue's key; 0 without a key.
+    pub key: i32,
+    /// The queue's permission bits.
+    pub mode: u32,
+    /// The longest possible message, in bytes.
+    pub msgmax: u32,
+    /// The bytes that may be queued.
+    pub qbytes: u64,
+    /// Number of queued messages.
+    pub messages: u64,
+    /// Number of queued bytes.
+    pub bytes: u64,
+    /// Time of the snapshot.
+    pub taken: SystemTime,
+}
+
+/// A message in a snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SavedMessage<'a> {
+    /// Its bytes.
+    pub data: &'a [u8],
+    /// Its type, 1 or more.
+    pub mtype: i64,
+    /// Process id of the sender.
+    pub pid: u32,
+    /// Time of the send, accurate to a few milliseconds.
+    pub sent: SystemTime,
+    /// Number of leases after which the message came back.
+    pub returns: u32,
+}
+
+/// The bytes before a message's data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Record {
+    len: u32,
+    pid: u32,
+    mtype: i64,
+    /// Nanoseconds since 1970.
+    sent: u64,
+    returns: u32,
+}
+
+impl Snapshot {
+    /// Takes a snapshot into memory. The call does not change the queue.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+    /// queue.send(5, b"job")?;
+    /// assert_eq!(umsg::sysv::Snapshot::of(&queue)?.info().messages, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Blocking
+    /// Other senders and receivers wait while the messages are copied.
+    ///
+    /// # Errors
+    /// The errors of [`Queue::peek`].
+    pub fn of(queue: &Queue) -> Result<Snapshot, ReceiveError> {
+        let (seen, bytes) =
+            queue.judged_receive(Deadline::Passed, |call| queue.engine.all_messages(call))?;
+        let status = queue.status().map_err(|error| match error {
+            super::ControlError::Removed => ReceiveError::Removed,
+            _ => ReceiveError::PermissionDenied,
+        })?;
+        Ok(Snapshot {
+            info: SnapshotInfo {
+                key: queue.key(),
+                mode: status.entry.mode,
+                msgmax: status.msgmax as u32,
+                qbytes: status.entry.qbytes,
+                messages: seen.len() as u64,
+                bytes: bytes.len() as u64,
+                taken: time(clock::realtime()),
+            },
+            heads: seen.iter().map(Record::of).collect(),
+            bytes,
+        })
+    }
+
+    /// Returns the queue's attributes at the time of the snapshot.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(7)?;
+    /// assert_eq!(umsg::sysv::Snapshot::of(&queue)?.info().key, 7);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn info(&self) -> SnapshotInfo {
+        self.info
+    }
+
+    /// Returns the messages in order of arrival.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+    /// queue.send(5, b"job")?;
+    /// let snapshot = umsg::sysv::Snapshot::of(&queue)?;
+    /// assert_eq!(snapshot.messages().next().unwrap().data, b"job");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn messages(&self) -> impl Iterator<Item = SavedMessage<'_>> {
+        let mut rest = &self.bytes[..];
+        self.heads.iter().map(move |head| {
+            let (data, others) = rest.split_at(head.len as usize);
+            rest = others;
+            SavedMessage {
+                data,
+                mtype: head.mtype,
+                pid: head.pid,
+                sent: time(head.sent),
+                returns: head.returns,
+            }
+        })
+    }
+
+    /// Writes the snapshot. Returns its length in bytes.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+    /// let mut file = Vec::new();
+    /// let bytes = umsg::sysv::Snapshot::of(&queue)?.write(&mut file)?;
+    /// assert_eq!(bytes, file.len() as u64);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`SnapshotError::Write`]. A later read refuses the incomplete file.
+    pub fn write(&self, to: impl Write) -> Result<u64, SnapshotError> {
+        let mut sink = Sink::new(to);
+        self.write_to(&mut sink).map_err(SnapshotError::Write)?;
+        Ok(sink.at())
+    }
+
+    fn write_to(&self, sink: &mut Sink<impl Write>) -> io::Result<()> {
+        sink.put(&self.encode())?;
+        sink.put_checksum()?;
+        let mut rest = &self.bytes[..];
+        for head in &self.heads {
+            let (data, others) = rest.split_at(head.len as usize);
+            rest = others;
+            sink.put(&head.encode())?;
+            sink.put(data)?;
+            sink.put_checksum()?;
+        }
+        sink.finish()
+    }
+
+    /// Encodes the header, without the checksum.
+    fn encode(&self) -> Vec<u8> {
+        let info = &self.info;
+        let mut bytes = Vec::with_capacity(HEADER);
+        bytes.extend(MAGIC);
+        bytes.extend(MAJOR.to_le_bytes());
+        bytes.extend(0_u16.to_le_bytes());
+        let key = info.key.cast_unsigned();
+        let words = [
+            HEADER as u32,
+            key,
+            info.msgmax,
+            info.mode,
+            RECORD_HEAD as u32,
+        ];
+        bytes.extend(words.into_iter().flat_map(u32::to_le_bytes));
+        let taken = info
+            .taken
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default();
+        let long = [
+            info.messages,
+            info.bytes,
+            taken.as_nanos() as u64,
+            info.qbytes,
+        ];
+        bytes.extend(long.into_iter().flat_map(u64::to_le_bytes));
+        bytes
+    }
+
+    /// Reads a snapshot of a System V queue, to the end of the input. Memory is allocated in proportion to the bytes read.
+    ///
+    /// ```
+    /// let error = umsg::sysv::Snapshot::read(&mut &b"no snapshot"[..]).unwrap_err();
+    /// assert_eq!(error.errno(), libc::EINVAL);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`SnapshotError::NotASnapshot`], `OtherVersion` (1 for a snapshot of a POSIX queue), `Truncated`, `Damaged`, `NoMemory`, `Read`. A
+    /// file that was truncated, or with an altered byte, is refused.
+    pub fn read(from: impl Read) -> Result<Snapshot, SnapshotError> {
+        let mut source = Source::new(from);
+        let fields = source.fields(MAJOR, HEADER)?;
+        let (info, record_head) = decode(&fields).map_err(|what| source.damaged(what))?;
+        let mut snapshot = Snapshot {
+            info,
+            heads: Vec::new(),
+            bytes: Vec::new(),
+        };
+        for position in 0..info.messages {
+            source.enter(SnapshotPart::Message(position));
+            snapshot.read_message(&mut source, record_head)?;
+        }
+        source.enter(SnapshotPart::Trailer);
+        if snapshot.bytes.len() as u64 != info.bytes {
+            return Err(
+                source.damaged("the bytes of all messages are not as many as the header says")
+            );
+        }
+        source.trailer()?;
+        Ok(snapshot)
+    }
+
+    fn read_message(
+        &mut self,
+        source: &mut Source<impl Read>,
+        record_head: usize,
+    ) -> Result<(), SnapshotError> {
+        let head = Record::decode(&source.take()?);
+        source.skip(record_head - RECORD_HEAD)?;
+        if head.len > self.info.msgmax {
+            return Err(source.damaged("its length is greater than the queue's msgmax"));
+        }
+        source.append(head.len as usize, &mut self.bytes)?;
+        source.check_sum()?;
+        if head.mtype < 1 {
+            return Err(source.damaged("its type is none"));
+        }
+        self.heads
+            .try_reserve(1)
+            .map_err(|_| SnapshotError::NoMemory)?;
+        self.heads.push(head);
+        Ok(())
+    }
+
+    /// Sends all messages to a queue, behind those that it holds. The messages have the caller as their sender, and the present time
+    /// as their time of sending.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+    /// queue.send(5, b"job")?;
+    /// umsg::sysv::Snapshot::of(&queue)?.send_all(&queue)?;
+    /// assert_eq!(queue.status()?.entry.messages, 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Blocking
+    /// Never, as [`Queue::try_send_batch`].
+    ///
+    /// # Errors
+    /// The errors of [`Queue::try_send_batch`]. After an error nothing was sent.
+    ///
+    /// # If the process dies
+    /// All messages were sent, or none.
+    pub fn send_all(&self, queue: &Queue) -> Result<(), super::SendError> {
+        let batch: Vec<(i64, &[u8])> = self
+            .messages()
+            .map(|saved| (saved.mtype, saved.data))
+            .collect();
+        match batch.is_empty() {
+            true => Ok(()),
+            false => queue.try_send_batch(&batch),
+        }
+    }
+}
+
+/// Decodes the fields of a header, and the length of a record's head.
+fn decode(bytes: &[u8]) -> Result<(SnapshotInfo, usize), &'static str> {
+    let mut fields = Fields(bytes);
+    let read = |fields: &mut Fields<'_>| {
+        let words = [fields.u32()?, fields.u32()?, fields.u32()?, fields.u32()?];
+        let long = [fields.u64()?, fields.u64()?, fields.u64()?, fields.u64()?];
+        Some((words, long))
+    };
+    let (words, long) = read(&mut fields).ok_or("it is too short for its fields")?;
+    let ([key, msgmax, mode, record_head], [messages, bytes, taken, qbytes]) = (words, long);
+    let record_head = record_head as usize;
+    if msgmax > LARGEST_MESSAGE {
+        return Err("msgmax is out of range");
+    }
+    if mode > 0o7777 {
+        return Err("the mode has other bits than permissions");
+    }
+    if !(RECORD_HEAD..=LONGEST_RECORD_HEAD).contains(&record_head) {
+        return Err("the length of a record's head is out of range");
+    }
+    let info = SnapshotInfo {
+        key: key.cast_signed(),
+        mode,
+        msgmax,
+        qbytes,
+        messages,
+        bytes,
+        taken: time(taken),
+    };
+    Ok((info, record_head))
+}
+
+impl Record {
+    fn of(seen: &Seen) -> Record {
+        Record {
+            len: seen.len as u32,
+            pid: seen.pid,
+            mtype: seen.mtype,
+            sent: seen.sent_at,
+            returns: seen.returns,
+        }
+    }
+
+    fn encode(&self) -> [u8; RECORD_HEAD] {
+        let mut bytes = [0; RECORD_HEAD];
+        bytes[0..4].copy_from_slice(&self.len.to_le_bytes());
+        bytes[4..8].copy_from_slice(&self.pid.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.mtype.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.sent.to_le_bytes());
+        bytes[24..28].copy_from_slice(&self.returns.to_le_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8; RECORD_HEAD]) -> Record {
+        Record {
+            len: u32::from_le_bytes(part(bytes, 0)),
+            pid: u32::from_le_bytes(part(bytes, 4)),
+            mtype: i64::from_le_bytes(part(bytes, 8)),
+            sent: u64::from_le_bytes(part(bytes, 16)),
+            returns: u32::from_le_bytes(part(bytes, 24)),
+        }
+    }
+}
+
+fn time(nanoseconds: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_nanos(nanoseconds)
+}
+
+const _: () = assert!(HEADER == START + 4 * 4 + 4 * 8 + CHECKSUM);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sysv::{OpenOptions, Peeked};
+    use tempfile::TempDir;
+
+    fn queue(dir: &TempDir) -> Queue {
+        let namespace = crate::Namespace::at(dir.path()).unwrap();
+        OpenOptions::new()
+            .create(true)
+            .mode(0o640)
+            .namespace(&namespace)
+            .open(0x77)
+            .unwrap()
+    }
+
+    fn written(snapshot: &Snapshot) -> Vec<u8> {
+        let mut file = Vec::new();
+        snapshot.write(&mut file).unwrap();
+        file
+    }
+
+    #[test]
+    fn a_snapshot_that_is_read_is_what_was_written() {
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+        let queue = queue(&dir);
+        for (mtype, message) in [(5, &b"five"[..]), (i64::MAX, b""), (1, &[0xff; 3000])] {
+            queue.send(mtype, message).unwrap();
+        }
+        drop(queue.receive_lease(super::super::Want::Exactly(5)).unwrap());
+        let snapshot = Snapshot::of(&queue).unwrap();
+        let read = Snapshot::read(&written(&snapshot)[..]).unwrap();
+        assert_eq!(
+            (read.info(), &read.heads, &read.bytes),
+            (snapshot.info(), &snapshot.heads, &snapshot.bytes)
+        );
+        let peeked = queue.messages(9).unwrap();
+        let saved: Vec<SavedMessage<'_>> = read.messages().collect();
+        assert_eq!(saved.len(), 3);
+        for (saved, peeked) in saved.iter().zip(&peeked) {
+            let Peeked {
+                data,
+                mtype,
+                pid,
+                sent,
+                returns,
+                ..
+            } = peeked;
+            let expected = SavedMessage {
+                data,
+                mtype: *mtype,
+                pid: *pid,
+                sent: *sent,
+                returns: *returns,
+            };
+            assert_eq!(*saved, expected);
+        }
+        assert_eq!(saved[0].returns, 1);
+    }
+
+    #[test]
+    fn a_file_that_was_altered_or_cut_short_is_refused() {
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+        let queue = queue(&dir);
+        queue.send(3, b"message").unwrap();
+        let whole = written(&Snapshot::of(&queue).unwrap());
+        for at in 0..whole.len() {
+            let mut altered = whole.clone();
+            altered[at] ^= 1;
+            // The minor version may be any, but the checksum covers it.
+            assert!(Snapshot::read(&altered[..]).is_err(), "byte {at}");
+            assert!(Snapshot::read(&whole[..at]).is_err(), "{at} bytes");
+        }
+        assert!(Snapshot::read(&[&whole[..], b"x"].concat()[..]).is_err());
+    }
+
+    #[test]
+    fn the_snapshots_of_the_two_kinds_are_told_apart() {
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+        let file = written(&Snapshot::of(&queue(&dir)).unwrap());
+        let error = crate::posix::Snapshot::read(&file[..]).unwrap_err();
+        assert!(
+            matches!(error, SnapshotError::OtherVersion { found: 2, .. }),
+            "{error}"
+        );
+    }
+}
