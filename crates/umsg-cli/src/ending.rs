@@ -1,7 +1,7 @@
 //! SIGINT and SIGTERM end `umsg recv --exec` in order: the first one ends the receiving, the second one ends the running commands.
 //!
-//! The signals are blocked in all threads, and the main thread reads them from a descriptor. A thread that waits in a queue is interrupted by
-//! SIGURG, repeatedly: one SIGURG can arrive just before the thread sleeps.
+//! The signals are blocked in all threads, and the main thread reads them from a descriptor. A thread that waits in a queue is
+//! interrupted by SIGURG, repeatedly: one SIGURG can arrive just before the thread sleeps.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -163,8 +163,8 @@ pub fn wait_for<const N: usize>(
 /// Blocks the signals that the caller does not ignore. Returns the descriptor that reads them, and the signals that were blocked before.
 fn block() -> io::Result<(OwnedFd, libc::sigset_t)> {
     extern "C" fn do_nothing(_: libc::c_int) {}
-    // SAFETY: all zeros are a valid sigset_t and a valid sigaction, and each call gets pointers to live values of these types. The handler does
-    // nothing, so it is async-signal-safe. signalfd returns a new descriptor or -1.
+    // SAFETY: all zeros are a valid sigset_t and a valid sigaction, and each call gets pointers to live values of these types. The
+    // handler does nothing, so it is async-signal-safe. signalfd returns a new descriptor or -1.
     unsafe {
         let mut set = std::mem::zeroed();
         let mut mask = std::mem::zeroed();

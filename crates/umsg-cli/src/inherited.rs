@@ -1,6 +1,6 @@
-//! Restores for programs that this command starts what its caller set and this command changes: closed standard streams, and the dispositions of SIGPIPE and
-//! SIGXFSZ. Rust's runtime opens the streams and ignores SIGPIPE before main. This command ignores SIGXFSZ, so that a file beyond the size limit is an
-//! error that it can report.
+//! Restores for programs that this command starts what its caller set and this command changes: closed standard streams, and the
+//! dispositions of SIGPIPE and SIGXFSZ. Rust's runtime opens the streams and ignores SIGPIPE before main. This command ignores SIGXFSZ,
+//! so that a file beyond the size limit is an error that it can report.
 
 use std::mem::MaybeUninit;
 use std::os::unix::process::CommandExt;

@@ -18,7 +18,8 @@ use crate::failure::{Code, Failure, Result};
 /// The group of users that have no entry in the user database.
 const NO_GROUP: u32 = 65_534;
 
-/// Takes the identity of the namespace's owner for --as-owner, and for commands that only read. Must be called while the process has one thread.
+/// Takes the identity of the namespace's owner for --as-owner, and for commands that only read. Must be called while the process has one
+/// thread.
 pub fn act_as(cli: &Cli) -> Result {
     if cli.as_owner && matches!(cli.command, Command::Run(_) | Command::Setup(_)) {
         let line = "--as-owner is for commands that work with queues; use runuser(1) for this one";

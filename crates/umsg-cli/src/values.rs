@@ -5,8 +5,8 @@ use std::time::Duration;
 use jiff::SpanRelativeTo;
 use jiff::fmt::friendly::SpanParser;
 
-/// Parses a size or a count: digits, optionally followed by K, Ki or KiB (likewise M, G), which are powers of 1024, or by KB, MB or GB, which are
-/// powers of 1000, as in GNU programs.
+/// Parses a size or a count: digits, optionally followed by K, Ki or KiB (likewise M, G), which are powers of 1024, or by KB, MB or GB,
+/// which are powers of 1000, as in GNU programs.
 pub fn size(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match text[digits.len()..].to_ascii_lowercase().as_str() {

@@ -25,8 +25,8 @@ use crate::{place, progress, streams};
 /// The queue gets the saved attributes, regardless of the umask, and the messages in their order, with their priorities, senders and times. The
 /// queue appears when it is complete. The command refuses a file that was cut short or altered.
 ///
-/// A System V queue gets its saved key, mode, size (qbytes) and messages with their types. The command is the sender of the messages, and the
-/// queue appears before the messages, which appear all at once.
+/// A System V queue gets its saved key, mode, size (qbytes) and messages with their types. The command is the sender of the messages, and
+/// the queue appears before the messages, which appear all at once.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

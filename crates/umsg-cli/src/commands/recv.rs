@@ -243,8 +243,8 @@ impl Recv {
         (!self.all && !self.follow).then_some(self.count)
     }
 
-    /// Receives and prints one message. The message is leased until it is printed, taken from the pipe and answered for, as the options say: if
-    /// the command fails or dies before, the message returns to the queue. Returns false if `--all` has received all messages.
+    /// Receives and prints one message. The message is leased until it is printed, taken from the pipe and answered for, as the options
+    /// say: if the command fails or dies before, the message returns to the queue. Returns false if `--all` has received all messages.
     fn hand_over(
         &self,
         from: &Inlet<'_>,

@@ -18,8 +18,8 @@ use crate::failure::{Code, Failure, Result, say};
 use crate::inlet::{Held, Inlet};
 use command::{Broken, End, Job};
 
-/// The pauses of a thread after failed commands in a row: the first one, and the longest. Without them, a command that fails at once would exhaust
-/// the deliveries of all messages within moments.
+/// The pauses of a thread after failed commands in a row: the first one, and the longest. Without them, a command that fails at once
+/// would exhaust the deliveries of all messages within moments.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
