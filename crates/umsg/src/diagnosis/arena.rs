@@ -187,11 +187,10 @@ fn check_block(blocks: &Blocks, slot: u32, named: &Guarded32, len: usize, findin
 
 /// Checks that each free block is in the list of its length, and that no list leads elsewhere.
 fn check_roots(roots: &ArenaRoots, blocks: &Blocks, findings: &mut Findings) {
-    findings.equal(
+    findings.holds(
         "the arena's roots hold the length of the last block",
         &roots.last,
         blocks.last,
-        roots.last.get(),
     );
     let mut listed = 0;
     let mut classes = 0;
@@ -211,11 +210,10 @@ fn check_roots(roots: &ArenaRoots, blocks: &Blocks, findings: &mut Findings) {
         );
         classes |= u32::from(steps != 0) << class;
     }
-    findings.equal(
+    findings.holds(
         "the arena's bitmap shows which lengths have free blocks",
         &roots.classes,
         classes,
-        roots.classes.get(),
     );
     findings.equal(
         "each free block is in a list",

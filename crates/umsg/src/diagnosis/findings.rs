@@ -1,6 +1,7 @@
 //! The wrong bytes of a segment.
 
 use std::fmt::Display;
+use umsg_shm::sync::{AtomicU32, AtomicU64, Guarded32, Guarded64, Ordering};
 
 /// A place in a queue's file with bytes that no operation could have left there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,6 +15,33 @@ pub struct Finding {
     pub expected: String,
     /// The present value.
     pub found: String,
+}
+
+/// A word of a copy, which no process writes.
+pub(crate) trait CopiedWord {
+    type Value: Display + PartialEq;
+
+    fn value(&self) -> Self::Value;
+}
+
+macro_rules! copied_words {
+    ($($word:ty: $value:ty, $read:expr;)*) => {$(
+        impl CopiedWord for $word {
+            type Value = $value;
+
+            fn value(&self) -> $value {
+                $read(self)
+            }
+        }
+    )*};
+}
+
+// Relaxed: no process writes a copy.
+copied_words! {
+    AtomicU32: u32, |word: &AtomicU32| word.load(Ordering::Relaxed);
+    AtomicU64: u64, |word: &AtomicU64| word.load(Ordering::Relaxed);
+    Guarded32: u32, Guarded32::get;
+    Guarded64: u64, Guarded64::get;
 }
 
 /// The number of findings that are described; further ones are only counted.
@@ -66,6 +94,16 @@ impl Findings {
             expected: expected.to_string(),
             found: found.to_string(),
         });
+    }
+
+    /// Adds a finding unless the word holds this value.
+    pub(crate) fn holds<W: CopiedWord>(
+        &mut self,
+        check: &'static str,
+        word: &W,
+        expected: W::Value,
+    ) {
+        self.equal(check, word, expected, word.value());
     }
 
     /// Adds a finding unless the two are equal.

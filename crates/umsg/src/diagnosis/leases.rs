@@ -5,7 +5,6 @@ use super::process::Process;
 use super::slots::{Place, Survey};
 use std::time::Duration;
 use umsg_shm::leases::{self, LeaseStore, State};
-use umsg_shm::sync::Ordering;
 use umsg_shm::sys::clock;
 
 /// A message that a process holds, or room for one.
@@ -127,39 +126,30 @@ pub(super) fn check_list(segment: &impl LeaseStore, count: &Count, findings: &mu
                 link,
             );
         }
-        findings.equal(
+        findings.holds(
             "a record names its predecessor in the list",
             &record.previous,
             before,
-            record.previous.get(),
         );
         (before, word, link) = (link, &record.next, record.next.get());
     }
-    findings.equal(
+    findings.holds(
         "all records in use are in the list of holds",
         &links.tail,
         before,
-        links.tail.get(),
     );
     // Relaxed, here and below: no process writes to the private copy.
-    findings.equal(
-        "the number of holds is right",
-        &links.len,
-        all,
-        links.len.load(Ordering::Relaxed),
-    );
+    findings.holds("the number of holds is right", &links.len, all);
     let roots = segment.roots_of_leases();
-    findings.equal(
+    findings.holds(
         "the number of reservations is right",
         &roots.reserved,
         count.reserved,
-        roots.reserved.load(Ordering::Relaxed),
     );
-    findings.equal(
+    findings.holds(
         "the number of messages set aside is right",
         &roots.aside,
         count.aside,
-        roots.aside.load(Ordering::Relaxed),
     );
     findings.equal(
         "the number of delayed messages is right",

@@ -4,7 +4,6 @@ use super::findings::Findings;
 use super::process::{Life, Process};
 use super::slots::{Place, Survey};
 use std::time::Duration;
-use umsg_shm::sync::Ordering;
 use umsg_shm::sys::clock;
 use umsg_shm::sys::liveness::{self, Liveness};
 use umsg_shm::waiters::{List, State, WaiterStore, state};
@@ -153,34 +152,21 @@ fn check_list(
                 format_args!("node {index}"),
             );
         }
-        findings.equal(
+        findings.holds(
             "a node is in the list that leads to it",
             &node.list,
             list as u32,
-            node.list.get(),
         );
-        findings.equal(
+        findings.holds(
             "a node names its predecessor in the list",
             &node.previous,
             before,
-            node.previous.get(),
         );
         (before, word, link) = (link, &node.next, node.next.get());
         count += 1;
     }
-    findings.equal(
-        "a list's tail is its last node",
-        &links.tail,
-        before,
-        links.tail.get(),
-    );
-    // Relaxed: no process writes a copy.
-    findings.equal(
-        "a list's length is right",
-        &links.len,
-        count,
-        links.len.load(Ordering::Relaxed),
-    );
+    findings.holds("a list's tail is its last node", &links.tail, before);
+    findings.holds("a list's length is right", &links.len, count);
 }
 
 /// Returns the waiters in the order of service; `wait` is the event for which they wait. A missing thread counts as dead if `knows_threads`

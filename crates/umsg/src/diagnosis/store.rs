@@ -24,18 +24,15 @@ pub(super) fn check(segment: &Segment, survey: &mut Survey, findings: &mut Findi
         }
     }
     let words = segment.fixed().words();
-    // Relaxed: no process writes a copy.
-    findings.equal(
+    findings.holds(
         "the store's number of messages is right",
         words.stored,
         sum.messages,
-        words.stored.load(Ordering::Relaxed),
     );
-    findings.equal(
+    findings.holds(
         "the store's number of bytes is right",
         words.stored_bytes,
         sum.bytes,
-        words.stored_bytes.load(Ordering::Relaxed),
     );
 }
 
@@ -62,18 +59,16 @@ fn check_levels(segment: &Segment, findings: &mut Findings) {
             level1 |= u64::from(is_used) << j;
         }
         level2 |= u64::from(word.get() != 0) << i;
-        findings.equal(
+        findings.holds(
             "the bitmap says which priorities have messages",
             word,
             level1,
-            word.get(),
         );
     }
-    findings.equal(
+    findings.holds(
         "the bitmap says which priorities have messages",
         words.level2,
         level2,
-        words.level2.get(),
     );
 }
 
@@ -145,27 +140,24 @@ pub(super) fn check_counts(segment: &Segment, held: u64, findings: &mut Findings
     // Relaxed: no process writes a copy.
     let load = Ordering::Relaxed;
     let drained = words.drained.load(load);
-    findings.equal(
+    findings.holds(
         "the number of held messages is the number of their records",
         words.held,
         held,
-        words.held.load(load),
     );
     let removed = drained
         .wrapping_sub(words.stored.load(load))
         .wrapping_sub(held);
-    findings.equal(
+    findings.holds(
         "the number of removed messages is `drained` less the stored and the held messages",
         words.removed,
         removed,
-        words.removed.load(load),
     );
     let bytes = words.bytes[drained as usize & 1].load(load);
     let removed = bytes.wrapping_sub(words.stored_bytes.load(load));
-    findings.equal(
+    findings.holds(
         "the number of removed bytes is the drained bytes less the stored bytes",
         words.removed_bytes,
         removed,
-        words.removed_bytes.load(load),
     );
 }

@@ -84,8 +84,8 @@ pub const DEFECTS: &[Defect] = &[
             "bytes_that_no_operation_could_have_left_are_found_where_they_are",
         ),
         file: "umsg/src/diagnosis/store.rs",
-        old: "        removed,\n        words.removed.load(load),\n",
-        new: "        words.removed.load(load),\n        words.removed.load(load),\n",
+        old: "        words.removed,\n        removed,\n",
+        new: "        words.removed,\n        words.removed.load(load),\n",
         finding: &["removed: []"],
     },
     Defect {
