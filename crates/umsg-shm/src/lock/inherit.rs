@@ -172,17 +172,12 @@ impl Lock {
 #[cfg(all(test, not(loom), not(miri)))]
 mod tests {
     use super::*;
-    use crate::sys::liveness::live_at_home;
+    use crate::lock::tests::Here;
     use crate::sys::thread;
     use std::sync::mpsc;
     use std::thread::scope;
     use std::time::{Duration, Instant};
     use umsg_testkit::real_time;
-
-    /// All threads are of this process.
-    struct Here;
-
-    live_at_home!(Here);
 
     #[track_caller]
     fn expect_priority(tid: u32, priority: i64) {

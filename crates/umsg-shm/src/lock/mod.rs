@@ -36,6 +36,8 @@ pub(crate) mod deferred_wakes;
 mod inherit;
 mod loan;
 mod orphaned;
+#[cfg(all(test, not(loom)))]
+mod tests;
 pub(crate) mod tokens;
 
 use contend::Claim;

@@ -6,7 +6,7 @@ use crate::posix_engine::segment::{
     Cell, Fifo, Fixed, Layout, MORE_NOTICES, Notice, PRIORITIES, Policy,
 };
 use crate::sync::{AtomicU32, Guarded32, Guarded64, Ordering};
-use crate::sys::liveness::live_at_home;
+use crate::sys::liveness::all_live;
 use crate::waiters::{NODES, Node};
 
 /// The bytes in a cell: eight of them, watched by loom.
@@ -29,7 +29,7 @@ pub struct Segment {
 }
 
 // Shared form has its own models: those of the lock.
-live_at_home!(Segment);
+all_live!(Segment, home: true);
 
 impl std::fmt::Debug for Segment {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

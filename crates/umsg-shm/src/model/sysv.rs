@@ -7,7 +7,7 @@ use crate::leases::LeaseStore;
 use crate::leases::{LeaseRecord, LeaseRoots};
 use crate::lock::tokens::ReceiverHeld;
 use crate::sync::{AtomicU32, AtomicU64, Guarded32, Guarded64, Ordering};
-use crate::sys::liveness::live_at_home;
+use crate::sys::liveness::all_live;
 use crate::sysv_engine::order::{Kind, Place, TypeIndexStore, TypeRoots};
 use crate::sysv_engine::segment::{Cell, Fixed, LIVE, Layout, WaiterRecord};
 use crate::waiters::{Links, NODES, Node};
@@ -113,7 +113,7 @@ impl Segment {
     }
 }
 
-live_at_home!(Segment);
+all_live!(Segment, home: true);
 
 impl WaiterStore for Segment {
     fn is_shared(&self) -> bool {

@@ -1,5 +1,8 @@
 //! Receiving: the fast path, the store, and the search for a message in an empty queue.
 
+#[cfg(all(test, not(loom)))]
+mod tests;
+
 use super::tag::{MARK, priority_of};
 use super::wait::{Receipt, Taker};
 use super::{DeferredWakes, Engine, Refused};

@@ -39,10 +39,10 @@ pub trait Liveness {
     fn is_plain(&self) -> bool;
 }
 
-/// Implements [`Liveness`] for a type whose processes all belong to the home, live, and have one user.
+/// Implements [`Liveness`] for a type whose processes all live, have one user, and belong to the home, or none to it.
 #[cfg(any(test, loom))]
-macro_rules! live_at_home {
-    ($segment:ty) => {
+macro_rules! all_live {
+    ($segment:ty, home: $home:literal) => {
         impl $crate::sys::liveness::Liveness for $segment {
             fn own(&self) -> u32 {
                 $crate::sys::liveness::UNREGISTERED
@@ -53,11 +53,11 @@ macro_rules! live_at_home {
             }
 
             fn is_elsewhere(&self) -> bool {
-                false
+                !$home
             }
 
             fn is_home(&self) -> bool {
-                true
+                $home
             }
 
             fn is_private(&self) -> bool {
@@ -65,14 +65,14 @@ macro_rules! live_at_home {
             }
 
             fn is_plain(&self) -> bool {
-                true
+                $home
             }
         }
     };
 }
 
 #[cfg(any(test, loom))]
-pub(crate) use live_at_home;
+pub(crate) use all_live;
 
 /// Returns the birth with which a record identifies this process: its liveness id, or `otherwise` for a process at home without one.
 pub fn birth(lives: &dyn Liveness, otherwise: impl FnOnce() -> u64) -> u64 {

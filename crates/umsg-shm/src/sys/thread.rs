@@ -224,7 +224,7 @@ mod real {
     use std::cell::Cell;
 
     /// The word that a thread had named to the kernel before it named a word of the library.
-    #[derive(Clone, Copy)]
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub struct Outer(*mut u8);
 
     /// A thread's knowledge of itself. Each thread has one, in thread-local storage; it is never dropped.

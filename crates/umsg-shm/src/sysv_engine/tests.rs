@@ -44,10 +44,17 @@ fn soon() -> Call<'static> {
     call(Deadline::after(Duration::from_secs(20)))
 }
 
-fn receive(engine: &Engine, want: Want) -> Result<(i64, Vec<u8>), Refused> {
+/// Returns the type and the bytes of a message that a call takes.
+fn taken(
+    take: impl FnOnce(&mut [u8]) -> Result<Taken, Refused>,
+) -> Result<(i64, Vec<u8>), Refused> {
     let mut buffer = [0; 8192];
-    let Taken { len, mtype } = engine.receive(&now(), want, &mut buffer, false)?;
+    let Taken { len, mtype } = take(&mut buffer)?;
     Ok((mtype, buffer[..len].to_vec()))
+}
+
+fn receive(engine: &Engine, want: Want) -> Result<(i64, Vec<u8>), Refused> {
+    taken(|buffer| engine.receive(&now(), want, buffer, false))
 }
 
 #[test]
@@ -326,5 +333,70 @@ fn nodes_that_a_thread_has_jumped_away_from_hold_up_a_message_together_as_long_a
         let call = call(Deadline::after(Duration::from_millis(4500)));
         let received = engine.receive(&call, Want::Any, &mut [0; 8192], false);
         assert!(received.is_ok(), "{:?}", received.err());
+    });
+}
+
+fn try_receive(engine: &Engine, want: Want) -> Result<(i64, Vec<u8>), Refused> {
+    taken(|buffer| engine.try_receive(&now(), want, buffer, false))
+}
+
+#[test]
+fn a_receive_that_does_not_wait_lets_the_blocked_senders_message_in() {
+    let engine = engine(1);
+    engine.try_send(&now(), 1, b"a").unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| engine.send(&soon(), 2, b"b").unwrap());
+        while engine.counts(thread::current()).unwrap().senders == 0 {
+            std::thread::yield_now();
+        }
+        assert_eq!(try_receive(&engine, Want::Any), Ok((1, b"a".to_vec())));
+        assert_eq!(try_receive(&engine, Want::Any), Ok((2, b"b".to_vec())));
+    });
+}
+
+#[test]
+fn a_receive_that_does_not_wait_cuts_a_message_only_if_it_is_told_to() {
+    let engine = engine(16);
+    engine.try_send(&now(), 1, b"long").unwrap();
+    let mut buffer = [0; 2];
+    let mut receive = |truncate| engine.try_receive(&now(), Want::Any, &mut buffer, truncate);
+    let refused = Refused::Own(Why::TooSmall { len: 4 });
+    assert_eq!(receive(false).err(), Some(refused));
+    assert_eq!(receive(true).unwrap().len, 2);
+    assert_eq!(&buffer, b"lo");
+}
+
+#[test]
+fn a_call_that_does_not_wait_is_judged_by_the_rights_of_its_time() {
+    let engine = engine(16);
+    engine.try_send(&now(), 1, b"a").unwrap();
+    let mut outdated = now();
+    outdated.set_rights(2);
+    let refused = Some(Refused::Own(Why::Rejudge));
+    assert_eq!(engine.try_send(&outdated, 1, b"b").err(), refused);
+    let received = engine.try_receive(&outdated, Want::Any, &mut [0; 8], false);
+    assert_eq!(received.err(), refused);
+    assert_eq!(try_receive(&engine, Want::Any), Ok((1, b"a".to_vec())));
+    assert_eq!(try_receive(&engine, Want::Any), Err(Refused::NotNow));
+}
+
+#[test]
+fn a_call_that_does_not_wait_is_refused_while_another_thread_keeps_the_lock() {
+    let engine = engine(16);
+    std::thread::scope(|scope| {
+        let (tell, told) = std::sync::mpsc::channel();
+        let (done, end) = std::sync::mpsc::channel();
+        let engine = &engine;
+        scope.spawn(move || {
+            let lock = &engine.fixed().control.lock;
+            let held = lock.lock_if_free(thread::current(), &engine.segment);
+            tell.send(()).unwrap();
+            end.recv().unwrap();
+            held.unwrap().unlock();
+        });
+        told.recv().unwrap();
+        assert_eq!(engine.try_send(&now(), 1, b"a"), Err(Refused::NotNow));
+        assert_eq!(try_receive(engine, Want::Any), Err(Refused::NotNow));
+        done.send(()).unwrap();
     });
 }

@@ -138,7 +138,6 @@ pub(super) fn check_list(segment: &impl LeaseStore, count: &Count, findings: &mu
         &links.tail,
         before,
     );
-    // Relaxed, here and below: no process writes to the private copy.
     findings.holds("the number of holds is right", &links.len, all);
     let roots = segment.roots_of_leases();
     findings.holds(

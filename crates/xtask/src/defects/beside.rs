@@ -188,6 +188,6 @@ pub const DEFECTS: &[Defect] = &[
         file: "umsg-shm/src/sys/thread.rs",
         old: "            let epoch = process::begin_epoch();\n",
         new: "            let epoch = process::begin_epoch();\n            self.epoch.set(epoch);\n",
-        finding: &["the lock of the dead: WouldDeadlock"],
+        finding: &["the lock of the dead: Queue(WouldDeadlock)"],
     },
 ];

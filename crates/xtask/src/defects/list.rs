@@ -11,6 +11,8 @@ pub enum By {
     Soak(Face),
     /// A test of the library: the program that it is in, and its name.
     Test(&'static str, &'static str),
+    /// A test of the engines, of this name.
+    Unit(&'static str),
 }
 
 impl fmt::Display for By {
@@ -18,6 +20,7 @@ impl fmt::Display for By {
         match self {
             By::Soak(face) => write!(to, "soak, {}", face.module()),
             By::Test(program, test) => write!(to, "{program}::{test}"),
+            By::Unit(test) => write!(to, "{test}"),
         }
     }
 }
@@ -222,7 +225,10 @@ pub const DEFECTS: &[Defect] = &[
     Defect {
         name: "ring-cursor",
         what: "the cursor is not moved past a message whose sender died",
-        by: By::Soak(Face::Ring),
+        by: By::Test(
+            "ring_crash_points",
+            "a_sender_that_is_killed_at_any_point_leaves_a_whole_message_or_none_and_stops_no_process",
+        ),
         file: "umsg-shm/src/posix_engine/recover.rs",
         old: "None if is_sent => sender.move_cursor(sending, sent.wrapping_add(1)),",
         new: "None if is_sent => {}",

@@ -9,6 +9,7 @@
 
 mod beside;
 mod list;
+mod straight;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -78,7 +79,9 @@ pub fn run(workspace: &Workspace, words: &[String], minutes: f64) -> Result<()> 
 
 /// All defects.
 fn all() -> impl Iterator<Item = &'static Defect> {
-    list::DEFECTS.iter().chain(beside::DEFECTS)
+    [list::DEFECTS, beside::DEFECTS, straight::DEFECTS]
+        .into_iter()
+        .flatten()
 }
 
 /// The failure of a soak or test.
@@ -139,9 +142,9 @@ impl Nursery {
         source(&self.copy.root, defect)
     }
 
-    /// The library's tests in a debug build, which builds quickly, and in which processes die at named points.
-    fn tests(&self) -> Command {
-        let mut tests = self.copy.cargo(&["test", "--quiet", "-p", "umsg"]);
+    /// The tests of a crate in a debug build, which builds quickly, and in which processes die at named points.
+    fn tests(&self, of: &str) -> Command {
+        let mut tests = self.copy.cargo(&["test", "--quiet", "-p", of]);
         tests.args(["--features", "crash-points"]);
         tests.env("CARGO_TARGET_DIR", &self.copy.target);
         tests
@@ -173,13 +176,20 @@ impl Nursery {
 
     /// The soak or the test, as a command.
     fn command(&self, by: By, minutes: f64) -> Command {
-        let mut command = self.tests();
-        match by {
-            By::Soak(face) => return Wish::new(minutes, None).command_in(command, face),
+        let (mut command, test) = match by {
+            By::Soak(face) => return Wish::new(minutes, None).command_in(self.tests("umsg"), face),
             By::Test(program, test) => {
-                command.args(["--test", program, "--", "--nocapture", test]);
+                let mut command = self.tests("umsg");
+                command.args(["--test", program]);
+                (command, test)
             }
-        }
+            By::Unit(test) => {
+                let mut command = self.tests("umsg-shm");
+                command.arg("--lib");
+                (command, test)
+            }
+        };
+        command.args(["--", "--nocapture", test]);
         command
     }
 
@@ -267,21 +277,38 @@ mod tests {
 
     /// Returns whether a text has a test of this name: a function, or a line of a list of which a macro makes functions.
     fn has_test(text: &str, test: &str) -> bool {
-        text.contains(&format!("#[test]\nfn {test}() {{"))
-            || text.lines().any(|line| line.trim() == test)
+        let function = format!("fn {test}() {{");
+        let mut lines = text.lines().map(str::trim);
+        lines.any(|line| line == function || line == test)
+    }
+
+    /// Returns the Rust files of a folder, if there is one, and of those in it.
+    fn sources(folder: &Path) -> Vec<PathBuf> {
+        let entries = folder.read_dir().into_iter().flatten();
+        let paths = entries.map(|entry| entry.unwrap().path());
+        paths
+            .flat_map(|path| match path.is_dir() {
+                true => sources(&path),
+                false => vec![path],
+            })
+            .collect()
     }
 
     #[test]
     fn each_defect_names_a_test_that_there_is() {
-        let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../umsg/tests");
+        let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         for defect in all() {
-            let By::Test(program, test) = defect.by else {
-                continue;
+            let (test, files) = match defect.by {
+                By::Soak(_) => continue,
+                By::Unit(test) => (test, sources(&crates.join("umsg-shm/src"))),
+                // The test's own file, or a file in a folder of its name.
+                By::Test(program, test) => {
+                    let folder = crates.join("umsg/tests").join(program);
+                    let mut files = sources(&folder);
+                    files.push(folder.with_extension("rs"));
+                    (test, files)
+                }
             };
-            // The test's own file, or a file in a folder of its name.
-            let folder = tests.join(program).read_dir().into_iter().flatten();
-            let mut files: Vec<_> = folder.map(|entry| entry.unwrap().path()).collect();
-            files.push(tests.join(program).with_extension("rs"));
             let is_there = |file: &PathBuf| has_test(&fs::read_to_string(file).unwrap(), test);
             assert!(files.iter().any(is_there), "{}: {test}", defect.name);
         }

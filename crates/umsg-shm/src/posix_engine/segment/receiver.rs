@@ -290,3 +290,30 @@ impl ReceiverSide {
         self.drained.store(first, Ordering::Release);
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_duty_of_a_receive_is_seen() {
+        let receiving = ReceiverHeld::in_test();
+        let one = |links: &Links| links.len.store(1, Ordering::Relaxed);
+        let is_seen = |begin: &dyn Fn(&ReceiverSide)| {
+            let side = ReceiverSide::default();
+            begin(&side);
+            side.has_duties(receiving)
+        };
+        assert!(!is_seen(&|_| ()));
+        assert!(is_seen(&|side| one(&side.receivers)), "a receiver waits");
+        assert!(is_seen(&|side| one(&side.senders)), "a sender waits");
+        assert!(is_seen(&|side| one(&side.offered)), "an offer is out");
+        assert!(
+            is_seen(&|side| side.count_held(receiving, 1)),
+            "one is held"
+        );
+        assert!(is_seen(&|side| side.watched.set(1)), "a process polls");
+        let register = |side: &ReceiverSide| side.set_registration(receiving, 1);
+        assert!(is_seen(&register), "a process is registered");
+    }
+}
