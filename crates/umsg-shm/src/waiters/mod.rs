@@ -102,24 +102,14 @@ pub fn state(node: &Node) -> State {
 pub(crate) fn settle(node: &Node) -> bool {
     let word = node.word.load(Ordering::Relaxed);
     // Release: HANDOVER. After this the thread may be gone. Its futex address stays mapped, and nothing else is accessed.
-    word & TID != 0
-        && word & WAITERS == 0
-        && node
-            .word
-            .compare_exchange(word, word | WAITERS, Ordering::AcqRel, Ordering::Relaxed)
-            .is_ok()
+    word & TID != 0 && word & WAITERS == 0 && exchange(node, word, word | WAITERS)
 }
 
 /// Takes an offer back. Returns false if the thread has given up or died meanwhile.
 #[must_use]
 pub(crate) fn unsettle(node: &Node) -> bool {
     let word = node.word.load(Ordering::Relaxed);
-    word & TID != 0
-        && word & WAITERS != 0
-        && node
-            .word
-            .compare_exchange(word, word & !WAITERS, Ordering::AcqRel, Ordering::Relaxed)
-            .is_ok()
+    word & TID != 0 && word & WAITERS != 0 && exchange(node, word, word & !WAITERS)
 }
 
 /// Accepts an offer, without the lock. This change makes the receive of a copied message take effect. Returns false if the offer was taken back: then
@@ -128,12 +118,14 @@ pub(crate) fn unsettle(node: &Node) -> bool {
 pub(crate) fn accept(node: &Node) -> bool {
     let word = node.word.load(Ordering::Relaxed);
     // Release: ACCEPT. A process that sees the new state reuses the slot.
-    word & TID != 0
-        && word & WAITERS != 0
-        && node
-            .word
-            .compare_exchange(word, WAITERS, Ordering::AcqRel, Ordering::Relaxed)
-            .is_ok()
+    word & TID != 0 && word & WAITERS != 0 && exchange(node, word, WAITERS)
+}
+
+#[inline(always)]
+fn exchange(node: &Node, from: u32, to: u32) -> bool {
+    let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
+    let exchanged = node.word.compare_exchange(from, to, success, failure);
+    exchanged.is_ok()
 }
 
 /// Gives the node up, in any state, without the lock. The next owner of the lock cleans up.

@@ -90,52 +90,35 @@ fn receive_together(engine: &Engine, most: usize) -> Vec<Vec<u8>> {
 #[test]
 fn copies_of_messages_pass_through_a_full_queue() {
     let engine = engine();
-    pass(
-        &[&|messages| send(&engine, messages, PATIENT), &|messages| {
-            send(&engine, messages, PATIENT)
-        }],
-        &[&|_| receive(&engine, PATIENT), &|_| {
-            receive(&engine, PATIENT)
-        }],
-    );
+    let send = |messages: &[Vec<u8>]| send(&engine, messages, PATIENT);
+    let receive = |_| receive(&engine, PATIENT);
+    pass(&[&send, &send], &[&receive, &receive]);
 }
 
 #[test]
 fn messages_in_place_pass_beside_copies() {
     let engine = engine();
-    pass(
-        &[&|messages| send_in_place(&engine, messages), &|messages| {
-            send(&engine, messages, PATIENT)
-        }],
-        &[&|_| receive_in_place(&engine), &|_| {
-            receive(&engine, PATIENT)
-        }],
-    );
+    let send = |messages: &[Vec<u8>]| send(&engine, messages, PATIENT);
+    let send_in_place = |messages: &[Vec<u8>]| send_in_place(&engine, messages);
+    let receive = |_| receive(&engine, PATIENT);
+    let receive_in_place = |_| receive_in_place(&engine);
+    pass(&[&send_in_place, &send], &[&receive_in_place, &receive]);
 }
 
 #[test]
 fn batches_pass_beside_single_messages() {
     let engine = engine();
-    pass(
-        &[&|messages| send_together(&engine, messages), &|messages| {
-            send(&engine, messages, PATIENT)
-        }],
-        &[&|most| receive_together(&engine, most), &|_| {
-            receive(&engine, PATIENT)
-        }],
-    );
+    let send = |messages: &[Vec<u8>]| send(&engine, messages, PATIENT);
+    let send_together = |messages: &[Vec<u8>]| send_together(&engine, messages);
+    let receive = |_| receive(&engine, PATIENT);
+    let receive_together = |most| receive_together(&engine, most);
+    pass(&[&send_together, &send], &[&receive_together, &receive]);
 }
 
 #[test]
 fn a_waiter_that_gives_up_again_and_again_misses_nothing_and_leaves_nothing() {
     let engine = engine();
-    pass(
-        &[
-            &|messages| send(&engine, messages, IMPATIENT),
-            &|messages| send(&engine, messages, IMPATIENT),
-        ],
-        &[&|_| receive(&engine, IMPATIENT), &|_| {
-            receive(&engine, IMPATIENT)
-        }],
-    );
+    let send = |messages: &[Vec<u8>]| send(&engine, messages, IMPATIENT);
+    let receive = |_| receive(&engine, IMPATIENT);
+    pass(&[&send, &send], &[&receive, &receive]);
 }

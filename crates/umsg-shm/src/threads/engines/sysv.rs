@@ -85,52 +85,35 @@ fn receive_together(engine: &Engine, want: Want, most: usize) -> Vec<Vec<u8>> {
 #[test]
 fn messages_of_two_types_pass_through_a_full_queue() {
     let engine = engine(ROOM);
-    pass(
-        &[&|messages| send(&engine, messages, PATIENT), &|messages| {
-            send(&engine, messages, PATIENT)
-        }],
-        &[&|_| receive(&engine, Want::Exactly(1), PATIENT), &|_| {
-            receive(&engine, Want::Exactly(2), PATIENT)
-        }],
-    );
+    let send = |messages: &[Vec<u8>]| send(&engine, messages, PATIENT);
+    let first = |_| receive(&engine, Want::Exactly(1), PATIENT);
+    let second = |_| receive(&engine, Want::Exactly(2), PATIENT);
+    pass(&[&send, &send], &[&first, &second]);
 }
 
 #[test]
 fn messages_in_place_pass_beside_copies() {
     let engine = engine(ROOM);
-    pass(
-        &[&|messages| send(&engine, messages, PATIENT), &|messages| {
-            send(&engine, messages, PATIENT)
-        }],
-        &[&|_| receive_in_place(&engine, Want::Any), &|_| {
-            receive(&engine, Want::Lowest(9), PATIENT)
-        }],
-    );
+    let send = |messages: &[Vec<u8>]| send(&engine, messages, PATIENT);
+    let in_place = |_| receive_in_place(&engine, Want::Any);
+    let copied = |_| receive(&engine, Want::Lowest(9), PATIENT);
+    pass(&[&send, &send], &[&in_place, &copied]);
 }
 
 #[test]
 fn batches_pass_beside_single_messages() {
     let engine = engine(ROOM);
-    pass(
-        &[&|messages| send_together(&engine, messages), &|messages| {
-            send(&engine, messages, PATIENT)
-        }],
-        &[&|most| receive_together(&engine, Want::Any, most), &|_| {
-            receive(&engine, Want::Any, PATIENT)
-        }],
-    );
+    let together = |messages: &[Vec<u8>]| send_together(&engine, messages);
+    let send = |messages: &[Vec<u8>]| send(&engine, messages, PATIENT);
+    let several = |most| receive_together(&engine, Want::Any, most);
+    let receive = |_| receive(&engine, Want::Any, PATIENT);
+    pass(&[&together, &send], &[&several, &receive]);
 }
 
 #[test]
 fn a_waiter_that_gives_up_again_and_again_misses_nothing_and_leaves_nothing() {
     let engine = engine(ROOM);
-    pass(
-        &[
-            &|messages| send(&engine, messages, IMPATIENT),
-            &|messages| send(&engine, messages, IMPATIENT),
-        ],
-        &[&|_| receive(&engine, Want::Any, IMPATIENT), &|_| {
-            receive(&engine, Want::Any, IMPATIENT)
-        }],
-    );
+    let send = |messages: &[Vec<u8>]| send(&engine, messages, IMPATIENT);
+    let receive = |_| receive(&engine, Want::Any, IMPATIENT);
+    pass(&[&send, &send], &[&receive, &receive]);
 }
