@@ -117,7 +117,8 @@ fn what_is_too_old_is_not_delivered_and_makes_room() {
     assert_eq!(queue.status().statistics.expired, 3);
     queue.send(b"old", 0).unwrap();
     std::thread::sleep(time_to_live * 2);
-    assert_eq!(queue.try_receive(&mut [0; 100]), Err(ReceiveError::Empty));
+    let received = queue.try_receive(&mut [0; 100]);
+    assert_eq!(received, Err(ReceiveError::Empty), "it is too old");
     assert_eq!(queue.attributes().messages, 0);
 }
 

@@ -350,7 +350,8 @@ fn a_receive_that_does_not_wait_lets_the_blocked_senders_message_in() {
             std::thread::yield_now();
         }
         assert_eq!(try_receive(&engine, Want::Any), Ok((1, b"a".to_vec())));
-        assert_eq!(try_receive(&engine, Want::Any), Ok((2, b"b".to_vec())));
+        let admitted = try_receive(&engine, Want::Any);
+        assert_eq!(admitted, Ok((2, b"b".to_vec())), "of the blocked sender");
     });
 }
 
@@ -361,7 +362,7 @@ fn a_receive_that_does_not_wait_cuts_a_message_only_if_it_is_told_to() {
     let mut buffer = [0; 2];
     let mut receive = |truncate| engine.try_receive(&now(), Want::Any, &mut buffer, truncate);
     let refused = Refused::Own(Why::TooSmall { len: 4 });
-    assert_eq!(receive(false).err(), Some(refused));
+    assert_eq!(receive(false).err(), Some(refused), "it was cut");
     assert_eq!(receive(true).unwrap().len, 2);
     assert_eq!(&buffer, b"lo");
 }
@@ -373,9 +374,10 @@ fn a_call_that_does_not_wait_is_judged_by_the_rights_of_its_time() {
     let mut outdated = now();
     outdated.set_rights(2);
     let refused = Some(Refused::Own(Why::Rejudge));
-    assert_eq!(engine.try_send(&outdated, 1, b"b").err(), refused);
+    let sent = engine.try_send(&outdated, 1, b"b");
+    assert_eq!(sent.err(), refused, "a send");
     let received = engine.try_receive(&outdated, Want::Any, &mut [0; 8], false);
-    assert_eq!(received.err(), refused);
+    assert_eq!(received.err(), refused, "a receive");
     assert_eq!(try_receive(&engine, Want::Any), Ok((1, b"a".to_vec())));
     assert_eq!(try_receive(&engine, Want::Any), Err(Refused::NotNow));
 }
@@ -395,8 +397,10 @@ fn a_call_that_does_not_wait_is_refused_while_another_thread_keeps_the_lock() {
             held.unwrap().unlock();
         });
         told.recv().unwrap();
-        assert_eq!(engine.try_send(&now(), 1, b"a"), Err(Refused::NotNow));
-        assert_eq!(try_receive(engine, Want::Any), Err(Refused::NotNow));
+        let sent = engine.try_send(&now(), 1, b"a");
+        assert_eq!(sent, Err(Refused::NotNow), "a send");
+        let received = try_receive(engine, Want::Any);
+        assert_eq!(received, Err(Refused::NotNow), "a receive");
         done.send(()).unwrap();
     });
 }

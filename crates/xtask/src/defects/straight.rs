@@ -11,7 +11,7 @@ pub const DEFECTS: &[Defect] = &[
         file: "umsg-shm/src/posix_engine/receive.rs",
         old: "let is_next = receiver.drained(receiving) == sighted.position\n            && ",
         new: "let is_next = ",
-        finding: &["left: Some(1)"],
+        finding: &["it comes twice"],
     },
     Defect {
         name: "sighted-before-returned",
@@ -20,7 +20,7 @@ pub const DEFECTS: &[Defect] = &[
         file: "umsg-shm/src/posix_engine/receive.rs",
         old: "            && receiver.stored(receiving) == 0\n            && Ring::holds",
         new: "            && Ring::holds",
-        finding: &["left: Some(2)"],
+        finding: &["it overtakes"],
     },
     Defect {
         name: "sighted-unstamped",
@@ -29,7 +29,7 @@ pub const DEFECTS: &[Defect] = &[
         file: "umsg-shm/src/posix_engine/receive.rs",
         old: "            && Ring::holds(sighted.cell, sighted.position)\n",
         new: "",
-        finding: &["left: Some(1)"],
+        finding: &["it was never sent"],
     },
     Defect {
         name: "sighted-before-higher",
@@ -38,7 +38,7 @@ pub const DEFECTS: &[Defect] = &[
         file: "umsg-shm/src/posix_engine/receive.rs",
         old: "            && fixed.run.is_still(sighted.run);\n",
         new: ";\n",
-        finding: &["left: Some(1)"],
+        finding: &["it overtakes"],
     },
     Defect {
         name: "sighted-of-two-priorities",
@@ -59,7 +59,7 @@ pub const DEFECTS: &[Defect] = &[
         file: "umsg-shm/src/posix_engine/receive.rs",
         old: "receiver.has_duties(receiving) || self.policy().time_to_live != 0 {",
         new: "receiver.has_duties(receiving) {",
-        finding: &["left: ", "panicked"],
+        finding: &["it is too old"],
     },
     Defect {
         name: "ring-holds-earlier-lap",
@@ -68,7 +68,7 @@ pub const DEFECTS: &[Defect] = &[
         file: "umsg-shm/src/posix_engine/segment/ring.rs",
         old: "cell.stamp.load(Ordering::Acquire) == stamp(position)",
         new: "cell.stamp.load(Ordering::Acquire) != 0 && stamp(position) != 0",
-        finding: &["lap 1, message 0"],
+        finding: &["nothing was sent after"],
     },
     Defect {
         name: "duties-ignored",
@@ -179,7 +179,7 @@ pub const DEFECTS: &[Defect] = &[
         file: "umsg-shm/src/sysv_engine/receive.rs",
         old: "self.step(call, found))?;\n        self.admit_if_any(receiving, wakes);\n",
         new: "self.step(call, found))?;\n",
-        finding: &["left: Err(NotNow)"],
+        finding: &["of the blocked sender"],
     },
     Defect {
         name: "sysv-cut-unasked",
@@ -188,7 +188,7 @@ pub const DEFECTS: &[Defect] = &[
         file: "umsg-shm/src/sysv_engine/receive.rs",
         old: "self.take_now(call, want, &mut Copy { buffer, truncate })",
         new: "let truncate = truncate || !buffer.is_empty();\n        self.take_now(call, want, &mut Copy { buffer, truncate })",
-        finding: &["left: None"],
+        finding: &["it was cut"],
     },
     Defect {
         name: "sysv-send-rights",
@@ -197,7 +197,7 @@ pub const DEFECTS: &[Defect] = &[
         file: "umsg-shm/src/sysv_engine/send.rs",
         old: "        self.check_rights(receiving, call.rights)?;\n        self.check_room(receiving, (1,",
         new: "        self.check_room(receiving, (1,",
-        finding: &["left: None"],
+        finding: &["failed: a send"],
     },
     Defect {
         name: "sysv-receive-rights",
@@ -206,7 +206,7 @@ pub const DEFECTS: &[Defect] = &[
         file: "umsg-shm/src/sysv_engine/receive.rs",
         old: "        self.check_rights(receiving, call.rights)?;\n        let found = self.find(receiving, want, wakes)?;\n        if found.len as u64 >",
         new: "        let found = self.find(receiving, want, wakes)?;\n        if found.len as u64 >",
-        finding: &["left: None"],
+        finding: &["failed: a receive"],
     },
     Defect {
         name: "sysv-send-busy",
@@ -215,7 +215,7 @@ pub const DEFECTS: &[Defect] = &[
         file: "umsg-shm/src/sysv_engine/send.rs",
         old: "        sent.map_err(|refused| refused.by(call.deadline))\n",
         new: "        sent\n",
-        finding: &["left: Err(Fault(Busy))"],
+        finding: &["failed: a send"],
     },
     Defect {
         name: "sysv-receive-busy",
@@ -224,6 +224,6 @@ pub const DEFECTS: &[Defect] = &[
         file: "umsg-shm/src/sysv_engine/receive.rs",
         old: "        taken.map_err(|refused| refused.by(call.deadline))\n",
         new: "        taken\n",
-        finding: &["left: Err(Fault(Busy))"],
+        finding: &["failed: a receive"],
     },
 ];
