@@ -35,48 +35,65 @@ macro_rules! symbol {
     };
 }
 
+/// Jumps to the function at a place of the list, and looks it up before if it is the first call.
 #[cfg(target_arch = "x86_64")]
-macro_rules! entrance {
-    ($name:literal, $place:literal) => {
-        std::arch::global_asm!(
-            ".pushsection .text.umsg_unwinder, \"ax\", @progbits",
-            concat!(".globl ", symbol!($name)),
-            concat!(".hidden ", symbol!($name)),
-            concat!(".type ", symbol!($name), ", @function"),
-            ".p2align 4",
-            concat!(symbol!($name), ":"),
-            ".cfi_startproc",
-            "mov rax, [rip + {functions} + 8 * {place}]",
-            "test rax, rax",
-            "jz 2f",
-            "jmp rax",
+macro_rules! jump {
+    () => {
+        concat!(
+            "mov rax, [rip + {functions} + 8 * {place}]\n",
+            "test rax, rax\n",
+            "jz 2f\n",
+            "jmp rax\n",
             // The functions have up to three arguments. At entry the stack is off by 8 from a multiple of 16.
-            "2: push rdi",
-            ".cfi_adjust_cfa_offset 8",
-            "push rsi",
-            ".cfi_adjust_cfa_offset 8",
-            "push rdx",
-            ".cfi_adjust_cfa_offset 8",
-            "mov edi, {place}",
-            "call {find}",
-            "pop rdx",
-            ".cfi_adjust_cfa_offset -8",
-            "pop rsi",
-            ".cfi_adjust_cfa_offset -8",
-            "pop rdi",
-            ".cfi_adjust_cfa_offset -8",
-            "jmp rax",
-            ".cfi_endproc",
-            concat!(".size ", symbol!($name), ", . - ", symbol!($name)),
-            ".popsection",
-            functions = sym FUNCTIONS,
-            place = const $place,
-            find = sym find,
-        );
+            "2: push rdi\n",
+            ".cfi_adjust_cfa_offset 8\n",
+            "push rsi\n",
+            ".cfi_adjust_cfa_offset 8\n",
+            "push rdx\n",
+            ".cfi_adjust_cfa_offset 8\n",
+            "mov edi, {place}\n",
+            "call {find}\n",
+            "pop rdx\n",
+            ".cfi_adjust_cfa_offset -8\n",
+            "pop rsi\n",
+            ".cfi_adjust_cfa_offset -8\n",
+            "pop rdi\n",
+            ".cfi_adjust_cfa_offset -8\n",
+            "jmp rax"
+        )
     };
 }
 
+/// Jumps to the function at a place of the list, and looks it up before if it is the first call.
 #[cfg(target_arch = "aarch64")]
+macro_rules! jump {
+    () => {
+        concat!(
+            "adrp x16, {functions} + 8 * {place}\n",
+            "ldr x16, [x16, :lo12:({functions} + 8 * {place})]\n",
+            "cbz x16, 2f\n",
+            "br x16\n",
+            // The functions have up to three arguments.
+            "2: stp x29, x30, [sp, -48]!\n",
+            ".cfi_def_cfa_offset 48\n",
+            ".cfi_offset x29, -48\n",
+            ".cfi_offset x30, -40\n",
+            "stp x0, x1, [sp, 16]\n",
+            "str x2, [sp, 32]\n",
+            "mov w0, {place}\n",
+            "bl {find}\n",
+            "mov x16, x0\n",
+            "ldr x2, [sp, 32]\n",
+            "ldp x0, x1, [sp, 16]\n",
+            "ldp x29, x30, [sp], 48\n",
+            ".cfi_def_cfa_offset 0\n",
+            ".cfi_restore x29\n",
+            ".cfi_restore x30\n",
+            "br x16"
+        )
+    };
+}
+
 macro_rules! entrance {
     ($name:literal, $place:literal) => {
         std::arch::global_asm!(
@@ -87,27 +104,7 @@ macro_rules! entrance {
             ".p2align 4",
             concat!(symbol!($name), ":"),
             ".cfi_startproc",
-            "adrp x16, {functions} + 8 * {place}",
-            "ldr x16, [x16, :lo12:({functions} + 8 * {place})]",
-            "cbz x16, 2f",
-            "br x16",
-            // The functions have up to three arguments.
-            "2: stp x29, x30, [sp, -48]!",
-            ".cfi_def_cfa_offset 48",
-            ".cfi_offset x29, -48",
-            ".cfi_offset x30, -40",
-            "stp x0, x1, [sp, 16]",
-            "str x2, [sp, 32]",
-            "mov w0, {place}",
-            "bl {find}",
-            "mov x16, x0",
-            "ldr x2, [sp, 32]",
-            "ldp x0, x1, [sp, 16]",
-            "ldp x29, x30, [sp], 48",
-            ".cfi_def_cfa_offset 0",
-            ".cfi_restore x29",
-            ".cfi_restore x30",
-            "br x16",
+            jump!(),
             ".cfi_endproc",
             concat!(".size ", symbol!($name), ", . - ", symbol!($name)),
             ".popsection",

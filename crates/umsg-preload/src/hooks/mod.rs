@@ -39,6 +39,7 @@ mod mq_open;
 mod mq_receive;
 mod mq_send;
 mod mq_unlink;
+mod mq_wait;
 mod msgctl;
 mod msgget;
 mod msgrcv;

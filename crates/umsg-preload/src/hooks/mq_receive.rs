@@ -8,9 +8,10 @@ use std::time::SystemTime;
 use libc::{size_t, ssize_t, timespec};
 use umsg::posix::{ReceiveError, Received};
 
+use super::mq_wait;
 use crate::cancellation::{self, cancellation_point};
 use crate::table::{self, Held};
-use crate::{adopt, attachments, errno, next, pointer, timeout};
+use crate::{adopt, errno, next, pointer, timeout};
 
 cancellation_point! {
     /// Receives a message; blocks while the queue is empty, unless the descriptor has O_NONBLOCK.
@@ -112,7 +113,7 @@ impl Call {
         Ok(received.len.cast_signed())
     }
 
-    /// The first place at which O_NONBLOCK of the descriptor matters: waits for a message in an empty queue.
+    /// Waits for a message in an empty queue.
     ///
     /// # Safety
     /// As for [`Call::run`].
@@ -127,14 +128,7 @@ impl Call {
         if !matches!(refusal, ReceiveError::Empty) {
             return Err(refusal.errno());
         }
-        if held
-            .blocking
-            .is_nonblocking(self.fd)
-            .map_err(|_| libc::EBADF)?
-        {
-            return Err(libc::EAGAIN);
-        }
-        let outcome = cancellation::while_blocked_or_begun_anew(|| {
+        let outcome = mq_wait::wait(held, self.fd, |held| {
             let received = match deadline {
                 None => held.queue.receive(buffer),
                 Some(until) if timeout::has_passed(until) => Err(ReceiveError::TimedOut),
@@ -142,8 +136,6 @@ impl Call {
             };
             received.map_err(|error| error.errno())
         });
-        drop(held);
-        attachments::reap();
         // SAFETY: by this function's contract.
         unsafe { self.deliver(&outcome?) }
     }

@@ -8,9 +8,10 @@ use std::time::SystemTime;
 use libc::{size_t, timespec};
 use umsg::posix::SendError;
 
+use super::mq_wait;
 use crate::cancellation::{self, cancellation_point};
 use crate::table::{self, Held};
-use crate::{adopt, attachments, errno, next, pointer, timeout};
+use crate::{adopt, errno, next, pointer, timeout};
 
 /// Priorities are below this.
 const MQ_PRIO_MAX: c_uint = 32_768;
@@ -107,7 +108,7 @@ impl Call {
         Ok(unsafe { std::slice::from_raw_parts(self.message.cast(), self.len) })
     }
 
-    /// The first place at which O_NONBLOCK of the descriptor matters: waits for room in a full queue.
+    /// Waits for room in a full queue.
     #[cold]
     fn send_refused(
         &self,
@@ -119,24 +120,14 @@ impl Call {
         if !matches!(refusal, SendError::Full) {
             return Err(refusal.errno());
         }
-        if held
-            .blocking
-            .is_nonblocking(self.fd)
-            .map_err(|_| libc::EBADF)?
-        {
-            return Err(libc::EAGAIN);
-        }
-        let outcome = cancellation::while_blocked_or_begun_anew(|| {
+        mq_wait::wait(held, self.fd, |held| {
             let sent = match deadline {
                 None => held.queue.send(bytes, self.priority),
                 Some(until) if timeout::has_passed(until) => Err(SendError::TimedOut),
                 Some(until) => held.queue.send_deadline(bytes, self.priority, until),
             };
             sent.map(|()| 0).map_err(|error| error.errno())
-        });
-        drop(held);
-        attachments::reap();
-        outcome
+        })
     }
 
     /// # Safety

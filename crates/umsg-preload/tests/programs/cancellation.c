@@ -1,6 +1,6 @@
 /* Cancelled threads: on entry to a call, while it is blocked, and anywhere. */
 #include "check.h"
-#include <pthread.h>
+#include "cancelled.h"
 #include <sys/msg.h>
 
 static mqd_t queue;
@@ -55,14 +55,6 @@ static long messages(int which) {
 /* The call that makes this one possible. */
 static int opposite(int which) { return "rRsSMm"[strchr("sSrRmM", which) - "sSrRmM"]; }
 
-static pthread_barrier_t barrier;
-static int cleaned_up;
-
-static void clean_up(void *unused) {
-    (void)unused;
-    cleaned_up++;
-}
-
 static void *call_when_cancelled(void *which) {
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
     pthread_barrier_wait(&barrier);
@@ -112,15 +104,11 @@ static void cancel_blocked(char which) {
     if (sends(which)) EXPECT(call(which) >= 0);
     cleaned_up = 0;
     for (int round = 1; round <= 3000; round++) {
-        pthread_t thread;
-        void *result;
-        EXPECT(pthread_create(&thread, NULL, block_in_call, &which) == 0);
-        pthread_barrier_wait(&barrier);
+        pthread_t thread = started(block_in_call, &which);
         if (round % 1000 == 0) usleep(150000);
         for (volatile int i = 0; i < round % 100 * 1000; i++) {}
-        EXPECT(pthread_cancel(thread) == 0);
-        EXPECT(pthread_join(thread, &result) == 0);
-        EXPECT(result == PTHREAD_CANCELED && (type_of_threads || cleaned_up == round));
+        expect_cancelled(thread);
+        EXPECT(type_of_threads || cleaned_up == round);
     }
     EXPECT(messages(which) == sends(which));
     if (!sends(which)) EXPECT(call(opposite(which)) >= 0 && messages(which) == 1);
@@ -168,13 +156,9 @@ CASE(threads_ended_anywhere_leave_queues_that_can_be_used) {
     create_both();
     pthread_barrier_init(&barrier, NULL, 2);
     for (int round = 1; round <= 3000; round++) {
-        pthread_t thread;
-        void *result;
-        EXPECT(pthread_create(&thread, NULL, use_without_end, NULL) == 0);
-        pthread_barrier_wait(&barrier);
+        pthread_t thread = started(use_without_end, NULL);
         for (volatile int i = 0; i < round % 100 * 500; i++) {}
-        EXPECT(pthread_cancel(thread) == 0);
-        EXPECT(pthread_join(thread, &result) == 0 && result == PTHREAD_CANCELED);
+        expect_cancelled(thread);
         drain();
         EXPECT(call('s') == 0 && call('r') == 16 && call('m') == 0 && call('M') == 16);
     }
@@ -239,13 +223,10 @@ CASE(a_thread_that_reads_another_file_can_be_cancelled) {
     pthread_barrier_init(&barrier, NULL, 2);
     EXPECT(pipe(ends) == 0);
     for (int round = 1; round <= 100; round++) {
-        pthread_t thread;
-        void *result;
-        EXPECT(pthread_create(&thread, NULL, read_pipe, NULL) == 0);
-        pthread_barrier_wait(&barrier);
+        pthread_t thread = started(read_pipe, NULL);
         if (round % 2) usleep(1000);
-        EXPECT(pthread_cancel(thread) == 0);
-        EXPECT(pthread_join(thread, &result) == 0 && result == PTHREAD_CANCELED && cleaned_up == round);
+        expect_cancelled(thread);
+        EXPECT(cleaned_up == round);
     }
 }
 

@@ -1,7 +1,7 @@
 /* Queues' descriptors in epoll: levels, edges, and what becomes of a registration. */
 #include "check.h"
+#include "cancelled.h"
 #include <poll.h>
-#include <pthread.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -455,8 +455,6 @@ CASE(queues_come_and_go_and_leave_no_descriptors) {
     EXPECT(events_now() == 0 && free_descriptors() == 64);
 }
 
-static pthread_barrier_t barrier;
-
 static void *wait_for_ever(void *unused) {
     struct epoll_event found;
     pthread_barrier_wait(&barrier);
@@ -469,13 +467,9 @@ CASE(a_thread_in_epoll_wait_can_be_cancelled) {
     add(queue, EPOLLIN, 1);
     pthread_barrier_init(&barrier, NULL, 2);
     for (int round = 0; round < 50; round++) {
-        pthread_t thread;
-        void *result;
-        EXPECT(pthread_create(&thread, NULL, wait_for_ever, NULL) == 0);
-        pthread_barrier_wait(&barrier);
+        pthread_t thread = started(wait_for_ever, NULL);
         if (round % 2) usleep(1000);
-        EXPECT(pthread_cancel(thread) == 0);
-        EXPECT(pthread_join(thread, &result) == 0 && result == PTHREAD_CANCELED);
+        expect_cancelled(thread);
     }
     send_one();
     EXPECT(only_event(1) == EPOLLIN);

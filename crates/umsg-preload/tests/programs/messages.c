@@ -1,5 +1,6 @@
 /* mq_send and mq_receive. */
 #include "check.h"
+#include "handled.h"
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
@@ -101,13 +102,6 @@ CASE(a_blocked_sender_goes_on_when_there_is_room) {
     EXPECT(mq_receive(queue, buffer, 16, NULL) == 1 && buffer[0] == '1');
     expect_success(child);
     EXPECT(mq_receive(queue, buffer, 16, NULL) == 1 && buffer[0] == '2');
-}
-
-static volatile sig_atomic_t signals;
-
-static void on_signal(int number) {
-    (void)number;
-    signals++;
 }
 
 CASE(a_handler_without_sa_restart_ends_a_blocked_call_with_eintr) {

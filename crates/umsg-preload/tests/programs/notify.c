@@ -1,5 +1,6 @@
 /* mq_notify. */
 #include "check.h"
+#include "handled.h"
 #include <dirent.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -77,20 +78,14 @@ static void expect_registered(mqd_t queue, int how, int signal, int pid) {
         expect_success(child_);                                                                                        \
     } while (0)
 
-static volatile sig_atomic_t handled;
-static void count_handled(int signal) {
-    (void)signal;
-    handled++;
-}
-
 CASE(a_handler_has_run_when_the_send_returns) {
     mqd_t queue = create(O_RDWR, 4);
-    struct sigaction action = {.sa_handler = count_handled};
+    struct sigaction action = {.sa_handler = on_signal};
     EXPECT(sigaction(SIGUSR1, &action, NULL) == 0);
     for (int round = 1; round <= 100; round++) {
         EXPECT(notify_by(queue, SIGUSR1, 0) == 0);
         send_one(queue);
-        EXPECT(handled == round);
+        EXPECT(signals == round);
         receive_one(queue);
     }
 }
@@ -271,9 +266,9 @@ CASE(errors_come_in_the_kernels_order) {
         EXPECT_ERRNO(mq_notify(-1, &event), EINVAL);
     }
     event.sigev_notify = SIGEV_SIGNAL;
-    int signals[] = {-1, 65, 1000};
+    int numbers[] = {-1, 65, 1000};
     for (int i = 0; i < 3; i++) {
-        event.sigev_signo = signals[i];
+        event.sigev_signo = numbers[i];
         EXPECT_ERRNO(mq_notify(queue, &event), EINVAL);
         EXPECT_ERRNO(mq_notify(-1, &event), EINVAL);
     }

@@ -1,8 +1,9 @@
 /* poll, ppoll, select and pselect on queues' descriptors, alone and among other files. */
 #include "check.h"
+#include "cancelled.h"
+#include "handled.h"
 #include <linux/seccomp.h>
 #include <poll.h>
-#include <pthread.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -267,13 +268,6 @@ CASE(a_message_that_goes_to_a_blocked_receiver_is_never_shown) {
     }
 }
 
-static volatile sig_atomic_t signals;
-
-static void on_signal(int number) {
-    (void)number;
-    signals++;
-}
-
 CASE(a_handler_ends_a_blocked_poll_even_under_sa_restart) {
     mqd_t queue = create(O_RDWR, 2);
     struct pollfd one = {queue, POLLIN, 0};
@@ -398,15 +392,7 @@ CASE(select_leaves_what_is_behind_a_set) {
     }
 }
 
-static pthread_barrier_t barrier;
 static mqd_t shared;
-static int cleaned_up;
-
-static void clean_up(void *unused) {
-    (void)unused;
-    cleaned_up++;
-}
-
 static void *poll_for_ever(void *how) {
     struct pollfd one = {shared, POLLIN, 0};
     fd_set set;
@@ -425,13 +411,10 @@ CASE(a_thread_that_polls_can_be_cancelled) {
     shared = create(O_RDWR, 1);
     pthread_barrier_init(&barrier, NULL, 2);
     for (int round = 1; round <= 200; round++) {
-        pthread_t thread;
-        void *result;
-        EXPECT(pthread_create(&thread, NULL, poll_for_ever, (void *)(long)(round % 2)) == 0);
-        pthread_barrier_wait(&barrier);
+        pthread_t thread = started(poll_for_ever, (void *)(long)(round % 2));
         if (round % 4) usleep(1000);
-        EXPECT(pthread_cancel(thread) == 0);
-        EXPECT(pthread_join(thread, &result) == 0 && result == PTHREAD_CANCELED && cleaned_up == round);
+        expect_cancelled(thread);
+        EXPECT(cleaned_up == round);
     }
     send_one(shared);
     EXPECT(ready(shared, POLLIN) == POLLIN);
@@ -476,13 +459,10 @@ CASE(a_thread_that_may_be_ended_at_any_instruction_is_cancelled_while_it_polls) 
     shared = create(O_RDWR, 1);
     pthread_barrier_init(&barrier, NULL, 2);
     for (int round = 1; round <= 300; round++) {
-        pthread_t thread;
-        void *result;
-        EXPECT(pthread_create(&thread, NULL, poll_again_and_again, (void *)(long)(round % 2)) == 0);
-        pthread_barrier_wait(&barrier);
+        pthread_t thread = started(poll_again_and_again, (void *)(long)(round % 2));
         usleep(100 + round);
-        EXPECT(pthread_cancel(thread) == 0);
-        EXPECT(pthread_join(thread, &result) == 0 && result == PTHREAD_CANCELED && cleaned_up == round);
+        expect_cancelled(thread);
+        EXPECT(cleaned_up == round);
     }
     send_one(shared);
     EXPECT(ready(shared, POLLIN) == POLLIN);
@@ -510,14 +490,10 @@ CASE(a_cancelled_poll_of_many_descriptors_keeps_no_memory) {
     pthread_barrier_init(&barrier, NULL, 2);
     long before = 0;
     for (int round = 0; round < 3000; round++) {
-        pthread_t thread;
-        void *result;
         if (round == 100) before = resident_pages();
-        EXPECT(pthread_create(&thread, NULL, poll_many, NULL) == 0);
-        pthread_barrier_wait(&barrier);
+        pthread_t thread = started(poll_many, NULL);
         if (round % 10 == 0) usleep(1000);
-        EXPECT(pthread_cancel(thread) == 0);
-        EXPECT(pthread_join(thread, &result) == 0 && result == PTHREAD_CANCELED);
+        expect_cancelled(thread);
     }
     /* Two pages each would be 23 MB. */
     EXPECT(resident_pages() - before < 1000);
