@@ -403,12 +403,7 @@ impl Backend for Called {
         Ok(answer(unsafe { (self.calls.poll)(start, count as libc::nfds_t, timeout) })? as usize)
     }
 
-    fn select(
-        &self,
-        below: Fd,
-        readable: &mut libc::fd_set,
-        writable: &mut libc::fd_set,
-    ) -> Answer<usize> {
+    fn select(&self, below: Fd, [readable, writable]: [&mut libc::fd_set; 2]) -> Answer<usize> {
         let mut now = libc::timeval {
             tv_sec: 0,
             tv_usec: 0,

@@ -80,21 +80,23 @@ impl Flaw {
 }
 
 /// The kernel with a mistake.
-pub struct Flawed {
-    kernel: Called,
-    flaw: Flaw,
+pub struct Flawed<K, F> {
+    pub(crate) kernel: K,
+    flaw: F,
 }
 
-impl Flawed {
+impl<K, F: Copy + PartialEq> Flawed<K, F> {
     /// This kernel with this mistake.
-    pub fn new(kernel: Called, flaw: Flaw) -> Flawed {
+    pub fn new(kernel: K, flaw: F) -> Self {
         Flawed { kernel, flaw }
     }
 
-    fn has(&self, flaw: Flaw) -> bool {
+    pub(crate) fn has(&self, flaw: F) -> bool {
         self.flaw == flaw
     }
+}
 
+impl Flawed<Called, Flaw> {
     fn check_first(&self, fd: Fd, priority: u32) -> Answer<()> {
         if self.has(Flaw::PriorityCheckedLate) && priority > 32767 {
             self.kernel.attributes(fd)?;
@@ -148,13 +150,13 @@ impl Flawed {
     }
 }
 
-impl Basics for Flawed {
+impl Basics for Flawed<Called, Flaw> {
     fn label(&self) -> &'static str {
         "flawed kernel"
     }
 }
 
-impl Backend for Flawed {
+impl Backend for Flawed<Called, Flaw> {
     fn open(&self, name: &CStr, flags: i32, mode: u32, attributes: OpenAttributes) -> Answer<Fd> {
         let flags = if self.has(Flaw::ExclusiveIgnored) {
             flags & !libc::O_EXCL
@@ -278,17 +280,12 @@ impl Backend for Flawed {
         Ok(count)
     }
 
-    fn select(
-        &self,
-        below: Fd,
-        readable: &mut libc::fd_set,
-        writable: &mut libc::fd_set,
-    ) -> Answer<usize> {
+    fn select(&self, below: Fd, sets: [&mut libc::fd_set; 2]) -> Answer<usize> {
         if self.has(Flaw::SelectBlind) {
             // SAFETY: a set of descriptors.
-            unsafe { libc::FD_ZERO(readable) };
+            unsafe { libc::FD_ZERO(sets[0]) };
         }
-        self.kernel.select(below, readable, writable)
+        self.kernel.select(below, sets)
     }
 
     fn notify(&self, fd: Fd, event: Option<&libc::sigevent>) -> Answer<()> {

@@ -292,13 +292,8 @@ pub trait Backend: Basics {
     fn poll(&self, descriptors: &mut [libc::pollfd], timeout: i32) -> Answer<usize> {
         Err(Failure::Unsupported(NO_DESCRIPTORS))
     }
-    /// `select` that does not wait, on the descriptors below a number: how many are ready.
-    fn select(
-        &self,
-        below: Fd,
-        readable: &mut libc::fd_set,
-        writable: &mut libc::fd_set,
-    ) -> Answer<usize> {
+    /// `select` that does not wait, on the descriptors below a number, in the readable and in the writable ones: how many are ready.
+    fn select(&self, below: Fd, sets: [&mut libc::fd_set; 2]) -> Answer<usize> {
         Err(Failure::Unsupported(NO_DESCRIPTORS))
     }
     /// `epoll_ctl`.
@@ -311,12 +306,24 @@ pub trait Backend: Basics {
     }
     /// Sets how many queues there can be, where that can be done for this process or namespace alone.
     fn limit_queues(&self, max_queues: u32) -> Answer<()> {
-        Err(Failure::Unsupported("its limits can't be set for one test"))
+        match self.namespace() {
+            Some(namespace) => set_limits(namespace, |limits| limits.max_queues = max_queues),
+            None => Err(Failure::Unsupported("its limits can't be set for one test")),
+        }
     }
     /// Sets the most messages and the longest messages of queues that are created, where that can be done for this
     /// process or namespace alone; the kernel's limits are taken as they are.
     fn limit_sizes(&self, max_messages: u32, max_message_size: u32) -> Answer<()> {
-        Ok(())
+        self.namespace().map_or(Ok(()), |namespace| {
+            set_limits(namespace, |limits| {
+                limits.max_messages = max_messages;
+                limits.max_message_size = max_message_size;
+            })
+        })
+    }
+    /// The namespace of umsg's queues.
+    fn namespace(&self) -> Option<&Namespace> {
+        None
     }
     /// The environment in which another program reaches the same queues by the plain C names.
     fn environment(&self) -> Answer<Vec<(&'static str, PathBuf)>> {

@@ -309,14 +309,7 @@ impl Backend for Native {
         control_epoll_by(control, |edges| self.pollable(fd, edges))
     }
 
-    fn limit_queues(&self, max_queues: u32) -> Answer<()> {
-        super::set_limits(&self.namespace, |limits| limits.max_queues = max_queues)
-    }
-
-    fn limit_sizes(&self, max_messages: u32, max_message_size: u32) -> Answer<()> {
-        super::set_limits(&self.namespace, |limits| {
-            limits.max_messages = max_messages;
-            limits.max_message_size = max_message_size;
-        })
+    fn namespace(&self) -> Option<&Namespace> {
+        Some(&self.namespace)
     }
 }

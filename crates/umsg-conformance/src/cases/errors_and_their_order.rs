@@ -3,7 +3,7 @@
 use crate::backend::Attributes;
 use crate::errno::Errno;
 use crate::site::{Queue, Site, message};
-use crate::sys::from_now;
+use crate::sys::{from_now, time};
 
 subject! { $ errors_and_their_order, errors_and_their_order_cases:
     an_invalid_timespec_comes_before_everything_else
@@ -28,26 +28,11 @@ subject! { $ errors_and_their_order, errors_and_their_order_cases:
 
 /// Timespecs that are no point in time.
 const INVALID: [libc::timespec; 5] = [
-    libc::timespec {
-        tv_sec: 0,
-        tv_nsec: -1,
-    },
-    libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 1_000_000_000,
-    },
-    libc::timespec {
-        tv_sec: -1,
-        tv_nsec: 0,
-    },
-    libc::timespec {
-        tv_sec: i64::MIN,
-        tv_nsec: 0,
-    },
-    libc::timespec {
-        tv_sec: i64::MAX,
-        tv_nsec: i64::MAX,
-    },
+    time(0, -1),
+    time(0, 1_000_000_000),
+    time(-1, 0),
+    time(i64::MIN, 0),
+    time(i64::MAX, i64::MAX),
 ];
 
 const LONG: &[u8] = b"longer than eight bytes";

@@ -305,7 +305,7 @@ impl Actor {
 
     fn select(&self, fd: Fd) -> Reply {
         let (mut readable, mut writable) = (sys::set_of(&[fd]), sys::set_of(&[fd]));
-        let selected = self.posix.select(fd + 1, &mut readable, &mut writable);
+        let selected = self.posix.select(fd + 1, [&mut readable, &mut writable]);
         Reply::of(selected, |count| {
             let told = [readable, writable].map(|set| i64::from(sys::is_in(fd, &set)));
             returned(count as i64).with(told)

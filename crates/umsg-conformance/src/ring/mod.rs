@@ -88,8 +88,39 @@ pub enum Answer {
 
 /// A sender and a receiver.
 pub trait Pair {
+    /// Makes both ends anew.
+    fn make(&mut self, disabled: bool);
+    /// Posts messages with one call.
+    fn post(&mut self, messages: &[Completion]) -> Answer;
+    /// Takes up to `most` messages. None if there is no receiver.
+    fn take(&mut self, most: usize) -> Option<Vec<Completion>>;
+    /// Waits a while for so many messages.
+    fn wait(&mut self, count: usize) -> Answer;
+    /// Posts messages while the receiver waits for all of them.
+    fn meet(&mut self, messages: &[Completion]) -> Answer;
+    /// Enables the receiver. None if there is no receiver.
+    fn enable(&mut self) -> Option<()>;
+    /// Closes the receiver.
+    fn close(&mut self);
+
     /// Makes the operation, and returns its result.
-    fn apply(&mut self, operation: &Operation) -> Answer;
+    fn apply(&mut self, operation: &Operation) -> Answer {
+        match operation {
+            Operation::Make { disabled } => {
+                self.make(*disabled);
+                Answer::Done
+            }
+            Operation::Post(messages) => self.post(messages),
+            Operation::Take(most) => self.take(*most).map_or(Answer::Nothing, Answer::Taken),
+            Operation::Wait(count) => self.wait(*count),
+            Operation::Meet(messages) => self.meet(messages),
+            Operation::Enable => self.enable().map_or(Answer::Nothing, |()| Answer::Done),
+            Operation::Close => {
+                self.close();
+                Answer::Done
+            }
+        }
+    }
 }
 
 /// The operation at which two pairs differ.

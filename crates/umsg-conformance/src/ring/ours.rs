@@ -7,7 +7,7 @@ use std::time::Duration;
 use umsg::ring::{Options, Post, Ring, SendError, Sender, Until, Waiting};
 
 use super::uring::post_one_by_one;
-use super::{Answer, Completion, ENTRIES, IN_VAIN, Operation, Pair};
+use super::{Answer, Completion, ENTRIES, IN_VAIN, Pair};
 
 /// More than a history ever leaves in the ring.
 const OVERFLOW: u32 = 60_000;
@@ -49,7 +49,9 @@ impl Ours {
     fn has(&self, flaw: Flaw) -> bool {
         self.flaw == Some(flaw)
     }
+}
 
+impl Pair for Ours {
     fn make(&mut self, disabled: bool) {
         let ring = Options::new()
             .entries(ENTRIES as u32)
@@ -66,11 +68,15 @@ impl Ours {
         self.receiver = Some(ring);
     }
 
-    fn post(&self, messages: &[Completion]) -> Answer {
+    fn post(&mut self, messages: &[Completion]) -> Answer {
         match &self.sender {
             Some(sender) => post(sender, self.flaw, messages),
             None => Answer::Nothing,
         }
+    }
+
+    fn take(&mut self, most: usize) -> Option<Vec<Completion>> {
+        self.receiver.as_mut().map(|ring| take(ring, most))
     }
 
     fn wait(&mut self, count: usize) -> Answer {
@@ -111,6 +117,14 @@ impl Ours {
         self.receiver = Some(ring);
         Answer::Met(!early, taken)
     }
+
+    fn enable(&mut self) -> Option<()> {
+        self.receiver.as_ref().map(Ring::enable)
+    }
+
+    fn close(&mut self) {
+        self.receiver = None;
+    }
 }
 
 fn post(sender: &Sender, flaw: Option<Flaw>, messages: &[Completion]) -> Answer {
@@ -148,33 +162,4 @@ fn take(ring: &mut Ring, most: usize) -> Vec<Completion> {
         })
     };
     std::iter::from_fn(next).take(most).collect()
-}
-
-impl Pair for Ours {
-    fn apply(&mut self, operation: &Operation) -> Answer {
-        match operation {
-            Operation::Make { disabled } => {
-                self.make(*disabled);
-                Answer::Done
-            }
-            Operation::Post(messages) => self.post(messages),
-            Operation::Take(most) => match &mut self.receiver {
-                Some(ring) => Answer::Taken(take(ring, *most)),
-                None => Answer::Nothing,
-            },
-            Operation::Wait(count) => self.wait(*count),
-            Operation::Meet(messages) => self.meet(messages),
-            Operation::Enable => match &self.receiver {
-                Some(ring) => {
-                    ring.enable();
-                    Answer::Done
-                }
-                None => Answer::Nothing,
-            },
-            Operation::Close => {
-                self.receiver = None;
-                Answer::Done
-            }
-        }
-    }
 }

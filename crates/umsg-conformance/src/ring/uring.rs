@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use io_uring::{IoUring, opcode, types};
 
-use super::{Answer, Completion, ENTRIES, IN_VAIN, Operation, Pair};
+use super::{Answer, Completion, ENTRIES, IN_VAIN, Pair};
 
 /// Submissions that fit at once: as many as a post has messages.
 const SUBMISSIONS: u32 = 64;
 
 /// Returns the reason why this machine has no io_uring for us. None if it has one.
 pub fn unavailable() -> Option<String> {
-    let error = Uring::make(false).err()?;
+    let error = Uring::new(false).err()?;
     Some(format!("no io_uring here: {error}"))
 }
 
@@ -29,7 +29,7 @@ pub struct Uring {
 }
 
 impl Uring {
-    fn make(disabled: bool) -> std::io::Result<Uring> {
+    fn new(disabled: bool) -> std::io::Result<Uring> {
         let mut builder = IoUring::builder();
         builder.setup_cqsize(ENTRIES as u32);
         if disabled {
@@ -43,6 +43,13 @@ impl Uring {
             enabled: !disabled,
         })
     }
+}
+
+impl Pair for Uring {
+    fn make(&mut self, disabled: bool) {
+        *self = Uring::default();
+        *self = Uring::new(disabled).expect("io_uring works here");
+    }
 
     /// The completions on the sender's ring say whether the messages were sent: all of them alike.
     fn post(&mut self, messages: &[Completion]) -> Answer {
@@ -51,6 +58,10 @@ impl Uring {
             None => Answer::Nothing,
             Some(sender) => post(sender, target, messages),
         }
+    }
+
+    fn take(&mut self, most: usize) -> Option<Vec<Completion>> {
+        self.receiver.as_mut().map(|ring| take(ring, most))
     }
 
     fn wait(&mut self, count: usize) -> Answer {
@@ -99,6 +110,19 @@ impl Uring {
         });
         taken.extend(take(ring, usize::MAX));
         Answer::Met(!early, taken)
+    }
+
+    fn enable(&mut self) -> Option<()> {
+        // The call fails with EBADFD for an enabled ring.
+        let _ = self.receiver.as_ref()?.submitter().register_enable_rings();
+        self.enabled = true;
+        Some(())
+    }
+
+    fn close(&mut self) {
+        self.receiver = None;
+        // The descriptor's number may soon name another file.
+        self.target = -1;
     }
 }
 
@@ -164,38 +188,4 @@ fn take(ring: &mut IoUring, most: usize) -> Vec<Completion> {
         }
     }
     taken
-}
-
-impl Pair for Uring {
-    fn apply(&mut self, operation: &Operation) -> Answer {
-        match operation {
-            Operation::Make { disabled } => {
-                *self = Uring::default();
-                *self = Uring::make(*disabled).expect("io_uring works here");
-                Answer::Done
-            }
-            Operation::Post(messages) => self.post(messages),
-            Operation::Take(most) => match &mut self.receiver {
-                Some(ring) => Answer::Taken(take(ring, *most)),
-                None => Answer::Nothing,
-            },
-            Operation::Wait(count) => self.wait(*count),
-            Operation::Meet(messages) => self.meet(messages),
-            Operation::Enable => match &self.receiver {
-                // The call fails with EBADFD for an enabled ring.
-                Some(ring) => {
-                    let _ = ring.submitter().register_enable_rings();
-                    self.enabled = true;
-                    Answer::Done
-                }
-                None => Answer::Nothing,
-            },
-            Operation::Close => {
-                self.receiver = None;
-                // The descriptor's number may soon name another file.
-                self.target = -1;
-                Answer::Done
-            }
-        }
-    }
 }

@@ -20,7 +20,7 @@ pub use signal::{Sigaction, handle_signal, set_disposition};
 pub use surroundings::{
     enter_ipc_namespace, enter_private_ipc_namespace, from_now, give_up_raised_limits,
     limit_descriptors, limit_kernel_queues, limit_kernel_system_v_queues, set_environment,
-    set_nice, set_realtime_priority, umask,
+    set_nice, set_realtime_priority, time, umask,
 };
 pub use user::{Credentials, User, is_root, user};
 

@@ -116,17 +116,19 @@ pub fn limit_kernel_system_v_queues(count: u8) -> io::Result<()> {
     io::Write::write_all(&mut file, &digits)
 }
 
+/// A time, or what is none.
+pub const fn time(tv_sec: i64, tv_nsec: i64) -> libc::timespec {
+    libc::timespec { tv_sec, tv_nsec }
+}
+
 /// A point of the wall clock, `milliseconds` from now (or before now).
 pub fn from_now(milliseconds: i64) -> libc::timespec {
-    let mut now = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut now = time(0, 0);
     // SAFETY: a valid place for the time.
     unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &mut now) };
     let nanoseconds = now.tv_sec * 1_000_000_000 + now.tv_nsec + milliseconds * 1_000_000;
-    libc::timespec {
-        tv_sec: nanoseconds.div_euclid(1_000_000_000),
-        tv_nsec: nanoseconds.rem_euclid(1_000_000_000),
-    }
+    time(
+        nanoseconds.div_euclid(1_000_000_000),
+        nanoseconds.rem_euclid(1_000_000_000),
+    )
 }

@@ -22,29 +22,21 @@ pub struct User {
 
 impl User {
     /// User nobody, who only has the permissions of the class "others".
-    pub const NOBODY: User = User {
-        uid: 65534,
-        gid: 65534,
-        supplementary: None,
-    };
+    pub const NOBODY: User = User::of(65534, 65534, None);
     /// Another unprivileged user, of another group.
-    pub const SOMEBODY: User = User {
-        uid: 65533,
-        gid: 65533,
-        supplementary: None,
-    };
+    pub const SOMEBODY: User = User::of(65533, 65533, None);
     /// Unprivileged, but of root's group.
-    pub const OF_ROOTS_GROUP: User = User {
-        uid: 65532,
-        gid: 0,
-        supplementary: None,
-    };
+    pub const OF_ROOTS_GROUP: User = User::of(65532, 0, None);
     /// Unprivileged, with root's group as a supplementary one.
-    pub const WITH_ROOTS_GROUP: User = User {
-        uid: 65531,
-        gid: 65531,
-        supplementary: Some(0),
-    };
+    pub const WITH_ROOTS_GROUP: User = User::of(65531, 65531, Some(0));
+
+    const fn of(uid: u32, gid: u32, supplementary: Option<u32>) -> User {
+        User {
+            uid,
+            gid,
+            supplementary,
+        }
+    }
 
     /// Makes this process a process of this user, for good. Needs root.
     ///

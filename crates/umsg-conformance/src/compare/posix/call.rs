@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::backend::Attributes;
 use crate::compare::operation;
-use crate::sys;
+use crate::sys::{self, time};
 
 /// The number of descriptors that each worker remembers.
 pub const SLOTS: usize = 6;
@@ -36,22 +36,10 @@ pub enum Deadline {
 
 impl Deadline {
     const INVALID: [libc::timespec; 4] = [
-        libc::timespec {
-            tv_sec: 0,
-            tv_nsec: -1,
-        },
-        libc::timespec {
-            tv_sec: 4_000_000_000,
-            tv_nsec: 1_000_000_000,
-        },
-        libc::timespec {
-            tv_sec: -1,
-            tv_nsec: 0,
-        },
-        libc::timespec {
-            tv_sec: i64::MIN,
-            tv_nsec: i64::MAX,
-        },
+        time(0, -1),
+        time(4_000_000_000, 1_000_000_000),
+        time(-1, 0),
+        time(i64::MIN, i64::MAX),
     ];
 
     /// The number of invalid names.

@@ -337,7 +337,7 @@ impl<'a> Hand<'a> {
         let (mut readable, mut writable) = sets();
         let selected = uninterrupted(|| {
             (readable, writable) = sets();
-            self.backend.select(below, &mut readable, &mut writable)
+            self.backend.select(below, [&mut readable, &mut writable])
         });
         Reply::of(selected, |count| {
             let told = [&readable, &writable]

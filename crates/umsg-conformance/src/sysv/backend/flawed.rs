@@ -1,7 +1,7 @@
 //! The kernel with one deliberate mistake, which the comparison has to find.
 
 use super::{Answer, Backend, Called, Change, Functions, Id, Info, MSG_COPY, Status};
-use crate::backend::{Basics, Failure};
+use crate::backend::{self, Basics, Failure};
 use crate::errno::Errno;
 
 /// A mistake.
@@ -72,21 +72,9 @@ impl Flaw {
 }
 
 /// The kernel with a mistake.
-pub struct Flawed {
-    kernel: Called,
-    flaw: Flaw,
-}
+pub type Flawed = backend::Flawed<Called, Flaw>;
 
 impl Flawed {
-    /// This kernel with this mistake.
-    pub fn new(kernel: Called, flaw: Flaw) -> Flawed {
-        Flawed { kernel, flaw }
-    }
-
-    fn has(&self, flaw: Flaw) -> bool {
-        self.flaw == flaw
-    }
-
     /// The type of the first message that a negative type selects.
     fn first_up_to(&self, id: Id, most: i64) -> Option<i64> {
         let flags = MSG_COPY | libc::IPC_NOWAIT | libc::MSG_NOERROR;

@@ -8,6 +8,10 @@ pub use calls::{Called, Functions, Place};
 pub use flawed::{Flaw, Flawed};
 pub use native::Native;
 
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
 use crate::backend::{Answer, Basics, Failure};
 use crate::sys::Pid;
 
@@ -62,7 +66,7 @@ pub struct Status {
 }
 
 /// The fields that `IPC_SET` sets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
     /// The owner.
     pub uid: u32,
@@ -72,6 +76,21 @@ pub struct Change {
     pub mode: u32,
     /// The maximum number of bytes.
     pub max_bytes: u64,
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Change {
+            uid,
+            gid,
+            mode,
+            max_bytes,
+        } = self;
+        write!(
+            f,
+            "uid {uid}, gid {gid}, mode {mode:#o}, qbytes {max_bytes}"
+        )
+    }
 }
 
 impl Status {

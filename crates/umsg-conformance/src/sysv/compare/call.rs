@@ -6,7 +6,7 @@ use libc::{IPC_CREAT, IPC_EXCL, IPC_NOWAIT, IPC_STAT, MSG_EXCEPT, MSG_NOERROR, M
 use serde::{Deserialize, Serialize};
 
 use crate::compare;
-use crate::sysv::backend::{IPC_INFO, MSG_COPY, MSG_STAT_ANY};
+use crate::sysv::backend::{Change, IPC_INFO, MSG_COPY, MSG_STAT_ANY};
 
 /// The number of identifiers that the workers of a side remember together.
 pub const SLOTS: usize = 6;
@@ -71,10 +71,7 @@ pub enum Call {
     },
     Set {
         target: Target,
-        uid: u32,
-        gid: u32,
-        mode: u32,
-        max_bytes: u64,
+        change: Change,
     },
     Remove {
         target: Target,
@@ -210,16 +207,7 @@ impl fmt::Display for Call {
             } => {
                 write!(f, "msgctl({target}, {})", command_name(command))
             }
-            Call::Set {
-                target,
-                uid,
-                gid,
-                mode,
-                max_bytes,
-            } => write!(
-                f,
-                "msgctl({target}, IPC_SET, uid {uid}, gid {gid}, mode {mode:#o}, qbytes {max_bytes})"
-            ),
+            Call::Set { target, change } => write!(f, "msgctl({target}, IPC_SET, {change})"),
             Call::Remove { target } => write!(f, "msgctl({target}, IPC_RMID)"),
             Call::Info { command, .. } => write!(f, "msgctl({})", command_name(command)),
             Call::Control { target, command } => write!(f, "msgctl({target}, {command})"),

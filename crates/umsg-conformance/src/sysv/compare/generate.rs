@@ -6,7 +6,7 @@ use libc::{
 
 use super::call::{Call, SLOTS, Size, Target, Whose};
 use crate::compare::{self, Histories, Random, processes};
-use crate::sysv::backend::{IPC_INFO, MSG_COPY, MSG_STAT_ANY};
+use crate::sysv::backend::{Change, IPC_INFO, MSG_COPY, MSG_STAT_ANY};
 
 type Operation = compare::Operation<Call>;
 type Step = compare::Step<Call>;
@@ -130,13 +130,14 @@ impl Generator {
                 key: (slot < KEYS).then_some(slot),
                 flags: IPC_CREAT | 0o666,
             }));
-            operations.push(Operation::Call(Call::Set {
-                target: Target::Slot(slot),
+            let change = Change {
                 uid: 0,
                 gid: 0,
                 mode: 0o666,
                 max_bytes: self.character.max_bytes,
-            }));
+            };
+            let target = Target::Slot(slot);
+            operations.push(Operation::Call(Call::Set { target, change }));
         }
         let steps = operations.into_iter().map(|operation| Step {
             worker: 0,
@@ -396,13 +397,13 @@ impl Generator {
             4..8 => self.character.max_bytes,
             _ => self.random.below(2 * self.character.max_bytes).min(16384),
         };
-        Call::Set {
-            target,
+        let change = Change {
             uid,
             gid,
             mode,
             max_bytes,
-        }
+        };
+        Call::Set { target, change }
     }
 }
 

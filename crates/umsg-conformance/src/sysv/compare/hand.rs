@@ -83,21 +83,7 @@ impl compare::Hand<Call> for Hand<'_> {
             Call::Stat {
                 target, command, ..
             } => self.stat(self.id(target), command),
-            Call::Set {
-                target,
-                uid,
-                gid,
-                mode,
-                max_bytes,
-            } => {
-                let change = Change {
-                    uid,
-                    gid,
-                    mode,
-                    max_bytes,
-                };
-                self.set(self.id(target), &change)
-            }
+            Call::Set { target, change } => self.set(self.id(target), &change),
             Call::Remove { target } if self.needs_the_file(self.id(target)) => returned(0),
             Call::Remove { target } => plain(self.backend.remove(self.id(target))),
             Call::Info { command, .. } => Reply::of(self.backend.info(command), told),
