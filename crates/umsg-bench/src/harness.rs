@@ -9,6 +9,7 @@ use crate::backends::dropin;
 use crate::backends::kernel::{self, Allowance};
 use crate::cli::Cli;
 use crate::clock;
+use crate::duo::Places;
 use crate::failure::Failure;
 use crate::machine::{self, Cpus};
 use crate::only::Only;
@@ -47,6 +48,15 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// A CPU for each of the two processes of a suite.
+    ///
+    /// # Errors
+    /// If there is one only.
+    pub fn apart(&self, suite: &str) -> Result<Places, Failure> {
+        let [first, second] = self.cpus.two(suite)?;
+        Ok(Places::Apart(first, second))
+    }
+
     pub fn new(cli: &Cli, scratch: Scratch) -> Result<Self, Failure> {
         refuse_preload()?;
         let only = Only::of(cli.only.as_deref(), &cli.suites())?;

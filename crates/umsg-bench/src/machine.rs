@@ -15,6 +15,16 @@ pub struct Cpus {
 }
 
 impl Cpus {
+    /// Both, for a suite that needs two.
+    ///
+    /// # Errors
+    /// If there is one only.
+    pub fn two(&self, suite: &str) -> Result<[usize; 2], Failure> {
+        let missing = || format!("{suite} needs two CPUs, and one is all that we may use");
+        let second = self.second.ok_or_else(|| Failure::new(missing()))?;
+        Ok([self.first, second])
+    }
+
     /// The last CPU that we may use, like the kernel's own test, and another one, of another core if
     /// the machine has several.
     pub fn choose() -> Result<Self, Failure> {

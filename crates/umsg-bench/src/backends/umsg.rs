@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use ::umsg::Namespace;
-use ::umsg::posix::{self, Queue};
+use ::umsg::posix::{self, Queue, ReceiveError, Received};
 
 use super::{Errno, MessageQueue, Spec, Waiting, fresh_name};
 use crate::failure::Failure;
@@ -30,6 +30,14 @@ fn make_named(spec: &Spec) -> Result<(UmsgQueue, String), Failure> {
     let queue = Queue::create(&name, spec.depth, spec.message_size)
         .map_err(|error| Failure::new(format!("umsg makes no queue: {error}")))?;
     Ok((UmsgQueue { queue }, name))
+}
+
+#[inline]
+fn len(received: Result<Received, ReceiveError>) -> Result<usize, Errno> {
+    match received {
+        Ok(received) => Ok(received.len),
+        Err(error) => Err(Errno(error.errno())),
+    }
 }
 
 impl UmsgQueue {
@@ -63,20 +71,12 @@ impl MessageQueue for UmsgQueue {
 
     #[inline]
     fn receive(&self, buffer: &mut [u8]) -> Result<usize, Errno> {
-        let received = self
-            .queue
-            .receive(buffer)
-            .map_err(|error| Errno(error.errno()))?;
-        Ok(received.len)
+        len(self.queue.receive(buffer))
     }
 
     #[inline]
     fn try_receive(&self, buffer: &mut [u8]) -> Result<usize, Errno> {
-        let received = self
-            .queue
-            .try_receive(buffer)
-            .map_err(|error| Errno(error.errno()))?;
-        Ok(received.len)
+        len(self.queue.try_receive(buffer))
     }
 
     fn set_waiting(&self, waiting: Waiting) {

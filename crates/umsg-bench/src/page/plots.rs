@@ -39,6 +39,9 @@ pub fn section(document: &Document) -> Markup {
     }
 }
 
+/// What a row is about, in numbers, and its figure.
+type Points = Vec<(f64, Option<f64>)>;
+
 /// A figure of rows that differ in one number.
 fn figures(
     document: &Document,
@@ -46,9 +49,22 @@ fn figures(
     values: &[f64],
     name: impl Fn(f64) -> String,
     figure: impl Fn(&Row) -> Option<f64>,
-) -> Vec<(f64, Option<f64>)> {
+) -> Points {
     let of = |&value: &f64| (value, document.row(suite, &name(value)).and_then(&figure));
     values.iter().map(of).collect()
+}
+
+/// The points of both sides.
+fn both(
+    document: &Document,
+    suite: &str,
+    values: &[f64],
+    name: impl Fn(f64) -> String,
+) -> (Points, Points) {
+    (
+        figures(document, suite, values, &name, |row| row.umsg),
+        figures(document, suite, values, &name, |row| row.kernel),
+    )
 }
 
 fn axis(label: &str, scale: Scale) -> Axis {
@@ -62,19 +78,18 @@ fn depth(document: &Document) -> Plot {
     let mut series = Vec::new();
     for (style, order) in ["constant", "random"].into_iter().enumerate() {
         let name = |depth: f64| format!("{order}, {depth}");
-        let points =
-            |figure: fn(&Row) -> Option<f64>| figures(document, "depth", &DEPTHS, name, figure);
+        let (umsg, kernel) = both(document, "depth", &DEPTHS, name);
         series.push(Series::new(
             format!("umsg, {order}"),
             Who::Umsg,
             style,
-            points(|row| row.umsg),
+            umsg,
         ));
         series.push(Series::new(
             format!("kernel, {order}"),
             Who::Kernel,
             style,
-            points(|row| row.kernel),
+            kernel,
         ));
     }
     Plot {
@@ -93,21 +108,10 @@ fn sizes(document: &Document) -> Plot {
     let mut series = Vec::new();
     for (style, mode) in ["adaptive", "blocking"].into_iter().enumerate() {
         let name = |size: f64| format!("{size} B, depth 1024, {mode}");
-        let points =
-            |figure: fn(&Row) -> Option<f64>| figures(document, "stream", &SIZES, name, figure);
-        series.push(Series::new(
-            format!("umsg, {mode}"),
-            Who::Umsg,
-            style,
-            points(|row| row.umsg),
-        ));
+        let (umsg, kernel) = both(document, "stream", &SIZES, name);
+        series.push(Series::new(format!("umsg, {mode}"), Who::Umsg, style, umsg));
         if mode == "blocking" {
-            series.push(Series::new(
-                "kernel",
-                Who::Kernel,
-                style,
-                points(|row| row.kernel),
-            ));
+            series.push(Series::new("kernel", Who::Kernel, style, kernel));
         }
     }
     Plot {
@@ -130,19 +134,13 @@ fn threads(document: &Document) -> Plot {
         .enumerate()
     {
         let row = |threads: f64| format!("{threads} threads on one queue, {cores}");
-        let points =
-            |figure: fn(&Row) -> Option<f64>| figures(document, "msg", &THREADS, row, figure);
-        series.push(Series::new(
-            format!("umsg, {name}"),
-            Who::Umsg,
-            style,
-            points(|row| row.umsg),
-        ));
+        let (umsg, kernel) = both(document, "msg", &THREADS, row);
+        series.push(Series::new(format!("umsg, {name}"), Who::Umsg, style, umsg));
         series.push(Series::new(
             format!("kernel, {name}"),
             Who::Kernel,
             style,
-            points(|row| row.kernel),
+            kernel,
         ));
     }
     Plot {
@@ -165,19 +163,13 @@ fn senders(document: &Document) -> Plot {
         .enumerate()
     {
         let row = |senders: f64| format!("processes, {senders} to 1, {each}");
-        let points =
-            |figure: fn(&Row) -> Option<f64>| figures(document, "ring", &SENDERS, row, figure);
-        series.push(Series::new(
-            format!("umsg{name}"),
-            Who::Umsg,
-            style,
-            points(|row| row.umsg),
-        ));
+        let (umsg, kernel) = both(document, "ring", &SENDERS, row);
+        series.push(Series::new(format!("umsg{name}"), Who::Umsg, style, umsg));
         series.push(Series::new(
             format!("io_uring{name}"),
             Who::Kernel,
             style,
-            points(|row| row.kernel),
+            kernel,
         ));
     }
     Plot {

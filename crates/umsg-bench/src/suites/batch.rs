@@ -39,12 +39,7 @@ const WARM_UP: u64 = 6_400;
 const LOOK: u64 = 640;
 
 pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
-    let Some(second) = plan.cpus.second else {
-        return Err(Failure::new(
-            "batch needs two CPUs, and one is all that we may use",
-        ));
-    };
-    let places = Places::Apart(plan.cpus.first, second);
+    let places = plan.apart(SUITE)?;
     let mut rows = Vec::new();
     for batch in BATCHES {
         for mode in [Mode::Polling, Mode::Adaptive, Mode::Blocking] {
@@ -62,10 +57,9 @@ pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
 
 /// The rows of the guard: the largest batches.
 pub fn guard(plan: &Plan) -> Result<Vec<Row>, Failure> {
-    let Some(second) = plan.cpus.second else {
+    let Ok(places) = plan.apart(SUITE) else {
         return Ok(Vec::new());
     };
-    let places = Places::Apart(plan.cpus.first, second);
     let largest = BATCHES[BATCHES.len() - 1];
     Ok(vec![measure(plan, Mode::Adaptive, largest, places)?])
 }

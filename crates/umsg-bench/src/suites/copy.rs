@@ -38,12 +38,7 @@ const GOAL: f64 = 1.05;
 const WARM_UP: u64 = 2 * DEPTH as u64;
 
 pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
-    let Some(second) = plan.cpus.second else {
-        return Err(Failure::new(
-            "copy needs two CPUs, and one is all that we may use",
-        ));
-    };
-    let places = Places::Apart(plan.cpus.first, second);
+    let places = plan.apart(SUITE)?;
     // One message takes some hundred microseconds.
     let messages = if plan.quick { 200 } else { 600 };
     let (mut place, mut copied) = (Side::new(), Side::new());

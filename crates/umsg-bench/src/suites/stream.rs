@@ -74,12 +74,7 @@ impl Case {
 }
 
 pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
-    let Some(second) = plan.cpus.second else {
-        return Err(Failure::new(
-            "stream needs two CPUs, and one is all that we may use",
-        ));
-    };
-    let places = Places::Apart(plan.cpus.first, second);
+    let places = plan.apart(SUITE)?;
     let mut rows = Vec::new();
     let cases = cases(plan.quick).into_iter();
     for case in cases.filter(|case| plan.only.has(&case.name())) {
@@ -109,10 +104,9 @@ fn cases(quick: bool) -> Vec<Case> {
 
 /// The rows of the guard: short messages through a queue of the kernel's default depth.
 pub fn guard(plan: &Plan) -> Result<Vec<Row>, Failure> {
-    let Some(second) = plan.cpus.second else {
+    let Ok(places) = plan.apart(SUITE) else {
         return Ok(Vec::new());
     };
-    let places = Places::Apart(plan.cpus.first, second);
     let row = |mode| {
         let (depth, size) = (DEPTHS[0], SIZES[0]);
         measure(plan, Case { mode, depth, size }, places)

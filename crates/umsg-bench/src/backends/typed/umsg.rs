@@ -1,7 +1,7 @@
 //! umsg's System V queues, through its native interface.
 
 use ::umsg::Namespace;
-use ::umsg::sysv::{self, Change, OpenOptions, Queue};
+use ::umsg::sysv::{self, Change, OpenOptions, Queue, ReceiveError, Received};
 
 use super::{DEFAULT_BYTES, SIZE, Totals, TypedQueue, Want};
 use crate::backends::{Errno, Waiting};
@@ -11,6 +11,16 @@ use crate::failure::Failure;
 pub struct UmsgQueue {
     namespace: Namespace,
     queue: Queue,
+}
+
+/// The number of the message that a call receives.
+#[inline]
+fn number_of(
+    receive: impl FnOnce(&mut [u8]) -> Result<Received, ReceiveError>,
+) -> Result<u64, Errno> {
+    let mut number = [0; SIZE as usize];
+    receive(&mut number).map_err(|error| Errno(error.errno()))?;
+    Ok(u64::from_ne_bytes(number))
 }
 
 impl TypedQueue for UmsgQueue {
@@ -52,18 +62,12 @@ impl TypedQueue for UmsgQueue {
 
     #[inline]
     fn receive(&self, want: Want) -> Result<u64, Errno> {
-        let mut number = [0; SIZE as usize];
-        let received = self.queue.receive(native(want), &mut number);
-        received.map_err(|error| Errno(error.errno()))?;
-        Ok(u64::from_ne_bytes(number))
+        number_of(|number| self.queue.receive(native(want), number))
     }
 
     #[inline]
     fn try_receive(&self, want: Want) -> Result<u64, Errno> {
-        let mut number = [0; SIZE as usize];
-        let received = self.queue.try_receive(native(want), &mut number);
-        received.map_err(|error| Errno(error.errno()))?;
-        Ok(u64::from_ne_bytes(number))
+        number_of(|number| self.queue.try_receive(native(want), number))
     }
 
     fn set_waiting(&self, waiting: Waiting) {

@@ -54,12 +54,7 @@ const BLOWS: u32 = 16;
 const PACING: Duration = Duration::from_millis(20);
 
 pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
-    let Some(second) = plan.cpus.second else {
-        return Err(Failure::new(
-            "neighbour needs two CPUs, and one is all that we may use",
-        ));
-    };
-    let places = Places::Apart(plan.cpus.first, second);
+    let places = plan.apart(SUITE)?;
     let compile = Neighbour::compile();
     let reason = compile.as_ref().err().cloned();
     let neighbours = compile.into_iter().chain([Neighbour::chase()]);

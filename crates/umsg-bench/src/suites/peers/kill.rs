@@ -23,7 +23,7 @@ use crate::peers::{Link, Peer, Receiver as _, SIZE, Sender as _, Way};
 use crate::shared::SharedWords;
 use crate::suites::duet::Letter;
 
-use super::pair;
+use super::SUITE;
 
 /// The depths, in turn: from the kernel's default, at which the sides often wait for each other, up to a depth at which they seldom do.
 pub const DEPTHS: [u32; 3] = [10, 128, 1024];
@@ -141,7 +141,7 @@ impl<L: Link> Trial<L> {
         depth: u32,
         work: Duration,
     ) -> Result<Self, Failure> {
-        let cpus = pair::cpus(plan)?;
+        let cpus = plan.cpus.two(SUITE)?;
         let carries = P::ABILITIES.carries;
         let link = peer.make(&Spec {
             depth,

@@ -110,7 +110,7 @@ impl<'a> Field<'a> {
 }
 
 pub fn run(plan: &Plan) -> Result<Found, Failure> {
-    pair::cpus(plan)?;
+    plan.cpus.two(SUITE)?;
     plan.progress_of("peers: compiling and starting servers", 0, 1);
     let field = Field::gather(plan, &plan.scratch);
     let mut rows = vec![one_thread_row(plan, &field)?];

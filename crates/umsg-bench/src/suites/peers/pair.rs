@@ -3,6 +3,7 @@
 use std::hint;
 use std::time::Duration;
 
+use super::SUITE;
 use crate::backends::Errno;
 use crate::failure::Failure;
 use crate::harness::Plan;
@@ -19,7 +20,7 @@ pub fn run<P: Peer>(
         true => Place::Processes,
         false => Place::Threads,
     };
-    let [first_cpu, second_cpu] = cpus(plan)?;
+    let [first_cpu, second_cpu] = plan.cpus.two(SUITE)?;
     let first = Member {
         cpu: first_cpu,
         work: Box::new(first),
@@ -31,29 +32,27 @@ pub fn run<P: Peer>(
     stage::run(place, vec![first, second])
 }
 
-/// The two CPUs.
-pub fn cpus(plan: &Plan) -> Result<[usize; 2], Failure> {
-    let second = plan.cpus.second;
-    let second = second
-        .ok_or_else(|| Failure::new("peers needs two CPUs, and one is all that we may use"))?;
-    Ok([plan.cpus.first, second])
-}
-
 /// Returns the time that the two work in a round: there are many peers.
 pub fn budget(plan: &Plan) -> Duration {
     plan.duo_budget / 4
+}
+
+/// Tries until the call need not wait.
+#[inline]
+fn polling<T>(mut attempt: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    loop {
+        match attempt() {
+            Err(Errno::AGAIN) => hint::spin_loop(),
+            other => return other,
+        }
+    }
 }
 
 /// Sends, in this way.
 #[inline]
 pub fn send(end: &mut impl Sender, way: Way, message: &[u8]) -> Result<(), Failure> {
     let sent = match way {
-        Way::Polling => loop {
-            match end.try_send(message) {
-                Err(Errno::AGAIN) => hint::spin_loop(),
-                other => break other,
-            }
-        },
+        Way::Polling => polling(|| end.try_send(message)),
         _ => end.send(message),
     };
     sent.map_err(|errno| Failure::queue("a send failed", errno))
@@ -63,12 +62,7 @@ pub fn send(end: &mut impl Sender, way: Way, message: &[u8]) -> Result<(), Failu
 #[inline]
 pub fn receive(end: &mut impl Receiver, way: Way, buffer: &mut [u8]) -> Result<(), Failure> {
     let received = match way {
-        Way::Polling => loop {
-            match end.try_receive(buffer) {
-                Err(Errno::AGAIN) => hint::spin_loop(),
-                other => break other,
-            }
-        },
+        Way::Polling => polling(|| end.try_receive(buffer)),
         _ => end.receive(buffer),
     };
     received.map_err(|errno| Failure::queue("a receive failed", errno))

@@ -2,7 +2,7 @@
 
 use crossbeam_channel as channel;
 
-use super::{BATCH, ENTRIES, PAYLOAD, Receiver, Sender, Way};
+use super::{ENTRIES, PAYLOAD, Receiver, Sender, Way};
 use crate::failure::Failure;
 
 /// A message of the same size as that of a ring of umsg.
@@ -39,12 +39,9 @@ impl Way for Channel {
 
 impl Sender for channel::Sender<Message> {
     #[inline]
-    fn post(&mut self, value: u64) -> Result<(), Failure> {
-        self.send((value, 0, [7; PAYLOAD])).map_err(failure)
-    }
-
-    fn post_batch(&mut self, value: u64) -> Result<(), Failure> {
-        (0..BATCH).try_for_each(|_| self.post(value))
+    fn post_many(&mut self, value: u64, count: usize) -> Result<(), Failure> {
+        let message = (value, 0, [7; PAYLOAD]);
+        (0..count).try_for_each(|_| self.send(message).map_err(failure))
     }
 }
 

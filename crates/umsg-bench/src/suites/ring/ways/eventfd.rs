@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex};
 
-use super::{BATCH, ENTRIES, PAYLOAD, Receiver, Sender, Way};
+use super::{ENTRIES, PAYLOAD, Receiver, Sender, Way};
 use crate::failure::Failure;
 
 type Message = (u64, u64, [u8; PAYLOAD]);
@@ -52,8 +52,8 @@ impl Way for Eventfd {
 
 pub struct Posting(Arc<Shared>);
 
-impl Posting {
-    fn post_many(&self, value: u64, count: usize) -> Result<(), Failure> {
+impl Sender for Posting {
+    fn post_many(&mut self, value: u64, count: usize) -> Result<(), Failure> {
         let queue = self.0.queue.lock().map_err(failure)?;
         let full = |queue: &mut VecDeque<Message>| queue.len() + count > ENTRIES;
         let mut queue = self.0.room.wait_while(queue, full).map_err(failure)?;
@@ -66,16 +66,6 @@ impl Posting {
             unsafe { libc::write(self.0.bell.as_raw_fd(), (&raw const one).cast(), 8) };
         }
         Ok(())
-    }
-}
-
-impl Sender for Posting {
-    fn post(&mut self, value: u64) -> Result<(), Failure> {
-        self.post_many(value, 1)
-    }
-
-    fn post_batch(&mut self, value: u64) -> Result<(), Failure> {
-        self.post_many(value, BATCH)
     }
 }
 

@@ -31,11 +31,20 @@ pub trait Way: Sync {
 }
 
 pub trait Sender {
-    /// Posts a message, and waits while there is no room.
-    fn post(&mut self, value: u64) -> Result<(), Failure>;
+    /// Posts up to [`BATCH`] messages with one call, where there is one, and waits while there is no room.
+    fn post_many(&mut self, value: u64, count: usize) -> Result<(), Failure>;
 
-    /// Posts [`BATCH`] messages with one call, if the variant has such a call.
-    fn post_batch(&mut self, value: u64) -> Result<(), Failure>;
+    /// Posts a message, and waits while there is no room.
+    #[inline]
+    fn post(&mut self, value: u64) -> Result<(), Failure> {
+        self.post_many(value, 1)
+    }
+
+    /// Posts [`BATCH`] messages.
+    #[inline]
+    fn post_batch(&mut self, value: u64) -> Result<(), Failure> {
+        self.post_many(value, BATCH)
+    }
 }
 
 pub trait Receiver {

@@ -86,10 +86,9 @@ impl Sender for Posting {
         self.sender.send(&self.message(value)).map_err(failure)
     }
 
-    fn post_batch(&mut self, value: u64) -> Result<(), Failure> {
-        self.sender
-            .send_batch(&[self.message(value); BATCH])
-            .map_err(failure)
+    fn post_many(&mut self, value: u64, count: usize) -> Result<(), Failure> {
+        let messages = [self.message(value); BATCH];
+        self.sender.send_batch(&messages[..count]).map_err(failure)
     }
 }
 

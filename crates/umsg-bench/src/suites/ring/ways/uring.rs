@@ -83,7 +83,7 @@ pub struct Posting {
     flow: Arc<SharedWords>,
 }
 
-impl Posting {
+impl Sender for Posting {
     fn post_many(&mut self, value: u64, count: usize) -> Result<(), Failure> {
         // Only failures complete on the sender's own ring.
         let entry = opcode::MsgRingData::new(self.target, 0, value, None)
@@ -108,16 +108,6 @@ impl Posting {
                 -refused.result(),
             ))),
         }
-    }
-}
-
-impl Sender for Posting {
-    fn post(&mut self, value: u64) -> Result<(), Failure> {
-        self.post_many(value, 1)
-    }
-
-    fn post_batch(&mut self, value: u64) -> Result<(), Failure> {
-        self.post_many(value, BATCH)
     }
 }
 
