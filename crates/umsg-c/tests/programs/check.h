@@ -2,28 +2,11 @@
 #ifndef CHECK_H
 #define CHECK_H
 
-#include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <umsg.h>
 
-#define CHECK(condition)                                                                          \
-    do {                                                                                          \
-        if (!(condition)) {                                                                       \
-            fprintf(stderr, "%s:%d: not so: %s\n  errno: %s\n  umsg_last_error: %s\n", __FILE__,  \
-                    __LINE__, #condition, strerror(errno), umsg_last_error());                    \
-            exit(1);                                                                              \
-        }                                                                                         \
-    } while (0)
-
-/* The call returns -1 and errno is this. */
-#define FAILS(call, error)                                                                        \
-    do {                                                                                          \
-        errno = 0;                                                                                \
-        CHECK((call) == -1 && errno == (error));                                                  \
-    } while (0)
+#define MORE umsg_last_error()
+#include "claims.h"
 
 #define NONE ((umsg_mqd_t)-1)
 

@@ -34,17 +34,23 @@ static void alarm_every(long microseconds)
     CHECK(setitimer(ITIMER_REAL, &timer, NULL) == 0);
 }
 
-static void a_handler_sends_to_the_queue_that_its_thread_was_using(void)
+/* Begins to raise SIGALRM, which has this handler. */
+static void alarm_with(void (*handler)(int, siginfo_t *, void *))
 {
     struct sigaction action;
-    char buffer[16];
-    int mine = 0, alarms = 0;
-    queue = make("/handlers", 100, 16, O_NONBLOCK);
     memset(&action, 0, sizeof action);
-    action.sa_sigaction = send_from_handler;
+    action.sa_sigaction = handler;
     action.sa_flags = SA_SIGINFO | SA_RESTART;
     CHECK(sigaction(SIGALRM, &action, NULL) == 0);
     alarm_every(INTERVAL);
+}
+
+static void a_handler_sends_to_the_queue_that_its_thread_was_using(void)
+{
+    char buffer[16];
+    int mine = 0, alarms = 0;
+    queue = make("/handlers", 100, 16, O_NONBLOCK);
+    alarm_with(send_from_handler);
     while (sent < ENOUGH && failed == 0) {
         if (umsg_mq_send(queue, "mine", 4, 0) == 0)
             mine++;
@@ -150,16 +156,11 @@ static void a_handler_sends_to_the_system_v_queue_that_its_thread_was_using(void
         long type;
         char text[4];
     } message = {1, "mine"};
-    struct sigaction action;
     int mine = 0, alarms = 0;
     typed_queue = umsg_msgget(IPC_PRIVATE, 0600);
     CHECK(typed_queue >= 0);
     sent = failed = 0;
-    memset(&action, 0, sizeof action);
-    action.sa_sigaction = send_typed_from_handler;
-    action.sa_flags = SA_SIGINFO | SA_RESTART;
-    CHECK(sigaction(SIGALRM, &action, NULL) == 0);
-    alarm_every(INTERVAL);
+    alarm_with(send_typed_from_handler);
     while (sent < ENOUGH && failed == 0) {
         if (umsg_msgsnd(typed_queue, &message, sizeof message.text, IPC_NOWAIT) == 0)
             mine++;

@@ -177,6 +177,17 @@ static void options_of_another_version_are_understood_or_refused(void)
     FAILS(umsg_mq_unlink_in("/nowhere/at/all", "/later"), ENOENT);
 }
 
+/* Options of a queue of two messages of 16 bytes. */
+static struct umsg_mq_options of_two(void)
+{
+    struct umsg_mq_options options;
+    memset(&options, 0, sizeof options);
+    options.size = sizeof options;
+    options.max_messages = 2;
+    options.message_size = 16;
+    return options;
+}
+
 static umsg_mqd_t make_with(const struct umsg_mq_options *options)
 {
     umsg_mqd_t queue = umsg_mq_open_with("/rules", O_CREAT | O_EXCL | O_RDWR, 0600, options);
@@ -190,10 +201,7 @@ static void a_full_queue_does_what_its_creator_wanted(void)
     struct umsg_mq_status status;
     umsg_mqd_t queue;
     char buffer[16];
-    memset(&options, 0, sizeof options);
-    options.size = sizeof options;
-    options.max_messages = 2;
-    options.message_size = 16;
+    options = of_two();
     options.on_full = UMSG_ON_FULL_FAIL;
     queue = make_with(&options);
     CHECK(umsg_mq_send(queue, "1", 1, 0) == 0 && umsg_mq_send(queue, "2", 1, 0) == 0);
@@ -278,10 +286,7 @@ static void what_can_not_be_delivered_goes_to_the_dead_letter_queue(void)
     struct umsg_mq_lease lease;
     umsg_mqd_t queue, dead;
     char buffer[16];
-    memset(&options, 0, sizeof options);
-    options.size = sizeof options;
-    options.max_messages = 2;
-    options.message_size = 16;
+    options = of_two();
     options.max_deliveries = 1;
     OPENS_NOT(umsg_mq_open_with("/rules", O_CREAT | O_RDWR, 0600, &options), EINVAL);
     options.dead_letter = "no-slash";
@@ -308,10 +313,7 @@ static void a_message_that_is_too_old_is_not_delivered(void)
     struct umsg_mq_status status;
     umsg_mqd_t queue;
     char buffer[16];
-    memset(&options, 0, sizeof options);
-    options.size = sizeof options;
-    options.max_messages = 2;
-    options.message_size = 16;
+    options = of_two();
     options.time_to_live = 1000000;
     queue = umsg_mq_open_with("/old", O_CREAT | O_EXCL | O_RDWR | O_NONBLOCK, 0600, &options);
     CHECK(queue != NONE && umsg_mq_send(queue, "old", 3, 0) == 0);

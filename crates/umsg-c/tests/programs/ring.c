@@ -1,16 +1,14 @@
 /* Rings: messages, notifications and waits. */
 #define _GNU_SOURCE
 #include "check.h"
+#include "times.h"
 
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <umsg/ring.h>
 #include <unistd.h>
-
-static const struct timespec past = {1, 0}, wrong = {0, 1000000000};
 
 /* The call returns NULL and errno is this. */
 #define MAKES_NOT(call, error)                                                                    \
@@ -18,16 +16,6 @@ static const struct timespec past = {1, 0}, wrong = {0, 1000000000};
         errno = 0;                                                                                \
         CHECK((call) == NULL && errno == (error));                                                \
     } while (0)
-
-static struct timespec in_milliseconds(long milliseconds)
-{
-    struct timespec time;
-    CHECK(clock_gettime(CLOCK_REALTIME, &time) == 0);
-    time.tv_nsec += milliseconds % 1000 * 1000000;
-    time.tv_sec += milliseconds / 1000 + time.tv_nsec / 1000000000;
-    time.tv_nsec %= 1000000000;
-    return time;
-}
 
 static void sleep_for(long milliseconds)
 {

@@ -1,32 +1,14 @@
 /* An ordinary program with the names of System V: on the kernel's queues, and recompiled on umsg's. */
-#include <errno.h>
+#include "claims.h"
+
 #include <limits.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/ipc.h>
 #include <sys/msg.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-#define CHECK(condition)                                                                          \
-    do {                                                                                          \
-        if (!(condition)) {                                                                       \
-            fprintf(stderr, "%s:%d: not so: %s (errno: %s)\n", __FILE__, __LINE__, #condition,    \
-                    strerror(errno));                                                             \
-            exit(1);                                                                              \
-        }                                                                                         \
-    } while (0)
-
-/* The call returns -1 and errno is this. */
-#define FAILS(call, error)                                                                        \
-    do {                                                                                          \
-        errno = 0;                                                                                \
-        CHECK((call) == -1 && errno == (error));                                                  \
-    } while (0)
 
 struct message {
     long type;

@@ -1,6 +1,7 @@
 /* What System V queues never had: time-outs, batches, leases, looking, and errors that say why. */
 #define _GNU_SOURCE
 #include "check.h"
+#include "times.h"
 
 #include <limits.h>
 #include <pthread.h>
@@ -8,28 +9,15 @@
 #include <signal.h>
 #include <sys/msg.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #define SEVERAL 5
 #define NO_KEY IPC_PRIVATE
 
-static const struct timespec past = {1, 0}, wrong = {0, 1000000000};
-
 struct message {
     long type;
     char text[100];
 };
-
-static struct timespec in_milliseconds(long milliseconds)
-{
-    struct timespec time;
-    CHECK(clock_gettime(CLOCK_REALTIME, &time) == 0);
-    time.tv_nsec += milliseconds % 1000 * 1000000;
-    time.tv_sec += milliseconds / 1000 + time.tv_nsec / 1000000000;
-    time.tv_nsec %= 1000000000;
-    return time;
-}
 
 static int make_typed(void)
 {
