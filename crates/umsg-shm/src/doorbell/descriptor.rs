@@ -5,11 +5,11 @@
 
 use super::Lookup;
 use super::helper::{self, Feed, Hears};
-use super::kept_descriptor::{Own, Sighting, raise};
 pub(crate) use super::poll_fifo::PollFifo;
 use super::poll_fifo::{FOREIGN, SIZE};
 use crate::memory::{FifoName, Format, Host, NOT_OURS, Segment};
 use crate::sys::file::FileIdentity;
+use crate::sys::kept_descriptor::{Own, Sighting, raise};
 use crate::sys::random::random;
 use crate::sys::stack::roomy;
 use crate::sys::{clock, process};

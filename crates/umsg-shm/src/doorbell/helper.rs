@@ -17,10 +17,10 @@
 //! descriptor again. The child releases the queues of its parent's helpers when it closes one of them or starts a helper.
 
 use super::descriptor::{Doorbell, PollFifo};
-use super::kept_descriptor::Sighting;
 use super::{MESSAGES, ROOM, is_called};
 use crate::sys::clock::{self, Deadline};
 use crate::sys::futex;
+use crate::sys::kept_descriptor::Sighting;
 use crate::sys::mask::Masked;
 use crate::sys::process;
 use std::os::fd::RawFd;

@@ -30,9 +30,6 @@ mod descriptor;
 #[allow(unsafe_code, reason = "a table that is never freed, behind a pointer")]
 pub(crate) mod helper;
 #[cfg(not(loom))]
-#[allow(unsafe_code, reason = "descriptors that are kept as numbers")]
-mod kept_descriptor;
-#[cfg(not(loom))]
 #[allow(unsafe_code, reason = "a descriptor that is kept as a number")]
 mod poll_fifo;
 mod ringing;

@@ -3,8 +3,8 @@
 //!
 //! Each process has one descriptor of each. It is opened on first use, and never closed.
 
-use super::kept_descriptor::{Own, Sighting, raise};
 use super::poll_fifo::SIZE;
+use crate::sys::kept_descriptor::{Own, Sighting, raise};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io;
 use rustix::pipe::{IoSliceRaw, PipeFlags, SpliceFlags, pipe_with, vmsplice};

@@ -24,6 +24,8 @@ pub mod futex;
 pub(crate) mod home;
 pub(crate) mod inheritance;
 #[cfg(not(loom))]
+pub(crate) mod kept_descriptor;
+#[cfg(not(loom))]
 pub mod life;
 #[cfg(not(loom))]
 pub mod limit;

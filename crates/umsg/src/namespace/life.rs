@@ -37,6 +37,7 @@ use super::directory::{Directory, ShortPath, proc_link};
 use super::staged::{Staged, is_link_refused, link_unnamed};
 use super::{Namespace, caller};
 use umsg_shm::sys::liveness::UNREGISTERED;
+use umsg_shm::sys::random::mix;
 use umsg_shm::sys::stack::roomy;
 use umsg_shm::sys::{life, process};
 
@@ -326,14 +327,6 @@ fn number_of(file: BorrowedFd<'_>) -> io::Result<Option<u32>> {
     let mixed = mix(mix(mix(stat.stx_ino) ^ born.0) ^ born.1);
     // From 1 to one less than UNREGISTERED.
     Ok(Some(1 + (mixed % u64::from(UNREGISTERED - 1)) as u32))
-}
-
-/// Mixes the bits: each bit of the result depends on each bit of `word` (the finalizer of splitmix64).
-const fn mix(word: u64) -> u64 {
-    let word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    word ^ word >> 31
 }
 
 /// Returns the number in a life's name. None if the name is not that of a life.

@@ -14,7 +14,7 @@ const HIGH: u64 = 512;
 
 /// The file of a descriptor, and the time of the last check: a program may close the descriptor, and the number may then belong to another file.
 #[derive(Debug)]
-pub(super) struct Sighting {
+pub(crate) struct Sighting {
     device: AtomicU64,
     inode: AtomicU64,
     /// The time of the last check (CLOCK_MONOTONIC_COARSE).
@@ -25,7 +25,7 @@ pub(super) struct Sighting {
 
 // All accesses are Relaxed: the descriptor's number is published afterwards.
 impl Sighting {
-    pub(super) const fn none() -> Sighting {
+    pub(crate) const fn none() -> Sighting {
         Sighting {
             device: AtomicU64::new(0),
             inode: AtomicU64::new(0),
@@ -35,7 +35,7 @@ impl Sighting {
     }
 
     /// Returns a copy, for another user of the same descriptor.
-    pub(super) fn copy(&self) -> Sighting {
+    pub(crate) fn copy(&self) -> Sighting {
         let copy = Sighting::none();
         copy.device
             .store(self.device.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -45,7 +45,7 @@ impl Sighting {
     }
 
     /// Records the file of a new descriptor.
-    pub(super) fn begin(&self, own: &Own) -> io::Result<()> {
+    pub(crate) fn begin(&self, own: &Own) -> io::Result<()> {
         let stat = fstat(own)?;
         self.device.store(stat.st_dev, Ordering::Relaxed);
         self.inode.store(stat.st_ino, Ordering::Relaxed);
@@ -57,13 +57,13 @@ impl Sighting {
 
     /// Returns whether a number of the library was given to the program since the last check.
     #[inline(always)]
-    pub(super) fn is_doubtful(&self) -> bool {
+    pub(crate) fn is_doubtful(&self) -> bool {
         self.given.load(Ordering::Relaxed) != reserved_descriptors::given()
     }
 
     /// Returns whether the descriptor is still the same file at time `now` (CLOCK_MONOTONIC_COARSE). The check runs once a tick, and after a number
     /// was given to the program.
-    pub(super) fn is_still(&self, number: RawFd, now: u64) -> bool {
+    pub(crate) fn is_still(&self, number: RawFd, now: u64) -> bool {
         if self.at.load(Ordering::Relaxed) == now && !self.is_doubtful() {
             return true;
         }
@@ -84,32 +84,32 @@ impl Sighting {
 }
 
 /// Moves a descriptor to a high number, if one is free.
-pub(super) fn raise(bell: OwnedFd) -> io::Result<Own> {
+pub(crate) fn raise(file: OwnedFd) -> io::Result<Own> {
     let most = crate::sys::limit::of_descriptors().unwrap_or(u64::MAX);
     let least = (most / 2).min(HIGH) as RawFd;
-    Ok(Own::new(match io::fcntl_dupfd_cloexec(&bell, least) {
+    Ok(Own::new(match io::fcntl_dupfd_cloexec(&file, least) {
         Ok(raised) => raised,
-        Err(_) => bell,
+        Err(_) => file,
     }))
 }
 
 /// A descriptor whose number is marked as the library's own as long as it is open.
-pub(super) struct Own(ManuallyDrop<OwnedFd>);
+pub(crate) struct Own(ManuallyDrop<OwnedFd>);
 
 impl Own {
-    pub(super) fn new(file: OwnedFd) -> Own {
+    pub(crate) fn new(file: OwnedFd) -> Own {
         reserved_descriptors::mark(file.as_raw_fd());
         Own(ManuallyDrop::new(file))
     }
 
     /// Returns the number. The descriptor stays open and marked.
-    pub(super) fn into_number(self) -> RawFd {
+    pub(crate) fn into_number(self) -> RawFd {
         ManuallyDrop::new(self).0.as_raw_fd()
     }
 
     /// # Safety
     /// The number came from [`Own::into_number`], and no other `Own` has it.
-    pub(super) unsafe fn at(number: RawFd) -> Own {
+    pub(crate) unsafe fn at(number: RawFd) -> Own {
         // SAFETY: by this function's contract.
         Own(ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(number) }))
     }
