@@ -227,6 +227,10 @@ points! {
     NOTICE_WITHDRAWN;
     /// The sender that made the queue non-empty is noted, the registration is not fired: the repair fires it.
     NOTICE_NOTED;
+    /// A registration of another process is being fired, its signal is not raised: the repair has that process raise it.
+    NOTICE_RAISING;
+    /// The signal of another process is raised, and its registration not ended: the repair has that process raise it again.
+    NOTICE_SIGNALLED;
     /// A registration is fired, the queue still shows it: the repair corrects that, and the registered process checks by itself.
     NOTICE_FIRED;
     /// A registration is fired, its process was not woken: it checks by itself at its next slice.

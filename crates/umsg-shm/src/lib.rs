@@ -28,6 +28,12 @@
 )]
 
 pub mod arena;
+#[cfg(not(loom))]
+#[allow(
+    unsafe_code,
+    reason = "references into a mapping, and a table with a lock of its own"
+)]
+pub mod consent;
 pub mod counters;
 pub mod crash;
 pub mod doorbell;

@@ -4,7 +4,7 @@
 mod support;
 
 use std::time::Duration;
-use support::child::{Child, Exit};
+use support::child::{Child, Exit, stop};
 use support::place::Place;
 use support::{turn, wait_until};
 use umsg::posix::{Notify, NotifyError, Queue};
@@ -81,6 +81,117 @@ fn a_sender_that_dies_has_called_the_function_of_another_process() {
             drop(registration);
         },
     );
+}
+
+/// Blocks SIGUSR1 in this process, and returns the set of it.
+fn blocked() -> libc::sigset_t {
+    // SAFETY: a set that is filled in, and a mask of this process.
+    unsafe {
+        let mut set = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, libc::SIGUSR1);
+        libc::sigprocmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
+        set
+    }
+}
+
+/// Returns whether a signal of the set comes within that time.
+fn comes(set: &libc::sigset_t, within: Duration) -> bool {
+    let time = libc::timespec {
+        tv_sec: within.as_secs() as libc::time_t,
+        tv_nsec: within.subsec_nanos().into(),
+    };
+    // SAFETY: reads two locals.
+    unsafe { libc::sigtimedwait(set, std::ptr::null_mut(), &raw const time) == libc::SIGUSR1 }
+}
+
+/// Has a sender that knows the consents of another process raise its signal, at a point of which `meanwhile` does something to the sender.
+/// Returns the number of signals.
+fn signals_of_a_sender_at(point: &str, fuse: fn(), meanwhile: fn(&mut Child)) -> u32 {
+    const AGAIN: Duration = Duration::from_millis(20);
+    let place = Place::new();
+    let mut owner = Child::lead(|| {
+        let set = blocked();
+        let queue = place.create("/q", 4, 8);
+        let register = || std::mem::forget(queue.notify(Notify::signal(libc::SIGUSR1)).unwrap());
+        let take_message = || queue.try_receive(&mut [0; 8]).map(|_| ()).unwrap();
+        register();
+        let mut sender = Child::run(|| {
+            let queue = place.open("/q");
+            for _ in 0..3 {
+                assert!(wait_until(LONG, || queue.registered().is_some()));
+                std::thread::sleep(AGAIN);
+                queue.send(b"x", 0).unwrap();
+            }
+            assert!(wait_until(LONG, || queue.registered().is_some()));
+            crash::arm_fuse(point, fuse);
+            queue.send(b"last", 0).unwrap();
+            0
+        });
+        for _ in 0..3 {
+            assert!(comes(&set, LONG), "{point}");
+            take_message();
+            register();
+        }
+        meanwhile(&mut sender);
+        let mut signals = 0;
+        while comes(
+            &set,
+            Duration::from_millis(if signals == 0 { 20_000 } else { 250 }),
+        ) {
+            signals += 1;
+        }
+        assert!(wait_until(LONG, || queue.registered().is_none()), "{point}");
+        take_message();
+        expect_to_work(&queue, point);
+        signals
+    });
+    match owner.wait(LONG) {
+        Some(Exit::Code(signals)) if signals < 100 => signals as u32,
+        other => panic!("{point}: {other:?}"),
+    }
+}
+
+fn die() {
+    // SAFETY: a signal to this process.
+    unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+    loop {
+        std::thread::park();
+    }
+}
+
+#[test]
+fn a_sender_that_dies_while_it_raises_another_processs_signal_leaves_it_raised() {
+    let _turn = turn();
+    let dies = |sender: &mut Child| sender.expect(Exit::Signal(libc::SIGKILL), "the sender");
+    assert_eq!(signals_of_a_sender_at("NOTICE_RAISING", die, dies), 1);
+    // It is not known whether the signal was raised.
+    let signals = signals_of_a_sender_at("NOTICE_SIGNALLED", die, dies);
+    assert!((1..=2).contains(&signals), "{signals}");
+}
+
+#[test]
+fn a_sender_that_is_stopped_while_it_raises_another_processs_signal_raises_it_once() {
+    let _turn = turn();
+    let stops = |sender: &mut Child| {
+        sender.expect_to_stop("the sender");
+        std::thread::sleep(Duration::from_millis(300));
+        sender.signal(libc::SIGCONT);
+        sender.expect(Exit::Code(0), "the sender");
+    };
+    for point in ["NOTICE_RAISING", "NOTICE_SIGNALLED"] {
+        assert_eq!(signals_of_a_sender_at(point, stop, stops), 1, "{point}");
+    }
+}
+
+#[test]
+fn a_sender_that_is_killed_while_it_is_stopped_leaves_the_signal_raised() {
+    let _turn = turn();
+    let stops = |sender: &mut Child| {
+        sender.expect_to_stop("the sender");
+        sender.kill();
+    };
+    assert_eq!(signals_of_a_sender_at("NOTICE_RAISING", stop, stops), 1);
 }
 
 #[test]

@@ -12,6 +12,7 @@
 //!
 //! `LOOM_MAX_PREEMPTIONS=4` explores deeper than each model's own bound.
 
+pub mod consent;
 pub mod crash;
 pub mod doorbell;
 #[allow(

@@ -63,7 +63,7 @@ loom::thread_local! {
 struct Died;
 
 /// The calling thread, if it is one of a model's.
-pub(super) fn with_current<T>(work: impl FnOnce(Option<&Thread>) -> T) -> T {
+pub(crate) fn with_current<T>(work: impl FnOnce(Option<&Thread>) -> T) -> T {
     let current = CURRENT.with(Cell::get);
     // SAFETY: `live` sets the pointer to a thread on its own stack, and resets it before that stack ends.
     work(unsafe { current.as_ref() })

@@ -59,6 +59,8 @@ pub(super) struct World {
     pub(super) turnstile: Option<Arc<AtomicU32>>,
     /// Changed by each death: orders the thread's writes before the end of its life.
     pub(super) ends: Option<Arc<AtomicU32>>,
+    /// The number of signals that senders have raised in other processes, which consent to them.
+    pub(super) signals: u32,
     dooms: Vec<Doom>,
 }
 
@@ -101,6 +103,11 @@ pub fn interrupt(tid: u32) {
 /// Gives a thread a real-time policy.
 pub fn hurry(tid: u32) {
     with(|world| world.real_time.push(tid));
+}
+
+/// Returns the number of signals that senders have raised in other processes.
+pub fn signals() -> u32 {
+    with(|world| world.signals)
 }
 
 /// The life of a process ends.

@@ -153,6 +153,12 @@ impl Engine {
         self.identity
     }
 
+    /// One queue.
+    #[cfg(loom)]
+    pub(crate) fn identity(&self) -> Option<(u64, u64)> {
+        Some((0, 0))
+    }
+
     pub fn set_notifier(&mut self, notifier: Notifier) {
         self.notifier = Some(notifier);
     }

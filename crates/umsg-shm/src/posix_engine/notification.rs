@@ -9,6 +9,7 @@
 //! |---|---|---|---|
 //! | `turn << 3` | free | holder of the receiver lock: armed, another turn | - |
 //! | `turn << 3 \| ARMED` | registered | holder of the receiver lock: fired, or free if the process wants no notification. Its process, without the lock: free | free, by the process that registers next |
+//! | `turn << 3 \| RAISING` | the holder of the receiver lock raises the signal | that holder: free, or fired; after its death the next holder: fired | as for any other process |
 //! | `turn << 3 \| FIRED`, perhaps with `WAITED` | fired; the record names the sender; with `WAITED` a thread sleeps until the record is free | its process, without the lock: free | free, by the process that registers next and finds no other record |
 //!
 //! Each change is one compare-and-swap: of a withdrawal and a message, one wins. A bit of `registered` says that the
@@ -16,17 +17,24 @@
 //! that came and went in between therefore count. Only while the queue was empty does the attention word ask senders to
 //! decide.
 //!
-//! Only the registered process acts on a record, and it knows the action from its own memory. A process with write access
-//! to the segment therefore can't have a signal sent to another process.
+//! No process believes the action in a record. The registered process knows the action from its own memory. A sender in
+//! another process raises a signal only if the registered process consents to it ([`crate::consent`]). A process with write
+//! access to the segment therefore can't have a signal sent to a process that is not registered.
 
 use super::{DeferredWakes, Engine, NOTICE, Refused};
+#[cfg(not(loom))]
+use crate::consent::{self, Asked, Shown};
 use crate::crash::crash_point;
 use crate::fault::Fault;
 use crate::lock::deferred_wakes::Fired;
 use crate::lock::tokens::ReceiverHeld;
 use crate::lock::{SLICE, STOPPED};
+#[cfg(loom)]
+use crate::model::consent::{self, Asked, Shown};
 use crate::posix_engine::Priorities;
-use crate::posix_engine::segment::notice::{ARMED, FIRED, NOT_ASKED, NOTICES, STATE, fired};
+use crate::posix_engine::segment::notice::{
+    ARMED, FIRED, NOT_ASKED, NOTICES, RAISING, STATE, armed, fired, raising,
+};
 use crate::posix_engine::segment::{MORE_NOTICES, Notice, Ring};
 use crate::sync::{Ordering, fence};
 use crate::sys::clock::{self, Deadline};
@@ -92,6 +100,8 @@ pub struct Claim {
     pub what: What,
     pub signal: u32,
     pub ticket: u64,
+    /// The place of the process's consent to the signal.
+    pub shown: Shown,
 }
 
 /// The reason why a process could not register.
@@ -257,13 +267,58 @@ impl Engine {
             let user = process::own_user(pid).unwrap_or(NOT_ASKED);
             notice.set_sender(receiving, pid, user);
             crash_point!(NOTICE_NOTED);
-            if notice.fire(receiving, armed, is_notified) && is_notified {
+            let is_fired = match self.asked(notice).filter(|_| user != NOT_ASKED) {
+                Some(asked) => self.raise(receiving, notice, armed, &asked, (pid, user)),
+                None => notice.fire(receiving, armed, is_notified) && is_notified,
+            };
+            if is_fired {
                 let word = fired(armed);
                 wakes.add_fired(Fired { index, word });
             }
             crash_point!(NOTICE_FIRED);
         }
         self.set_registration(receiving, 0);
+    }
+
+    /// Returns what to ask of the process of a record: whether it consents to its signal. None if there is nothing to ask, or
+    /// the process is this one.
+    fn asked(&self, notice: &Notice) -> Option<Asked> {
+        let (pid, _) = notice.owner();
+        let shown = notice.shown();
+        let is_asked = shown.place != 0
+            && What::of(notice) == What::Signal
+            && wants_notification(notice)
+            && !is_own(pid);
+        Some(Asked {
+            queue: self.identity().filter(|_| is_asked)?,
+            pid,
+            ticket: notice.ticket(),
+            shown,
+        })
+    }
+
+    /// Raises the signal of a registration in another process, if that process consents to it. True if the process has to
+    /// raise the signal by itself.
+    ///
+    /// The lock is held meanwhile. So a thread of the process that finds the message finds that the signal was raised, and
+    /// after the death of this thread the next holder of the lock has the process raise the signal. A thread that is stopped
+    /// here holds up the queue as at any other step under the lock.
+    fn raise(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        notice: &Notice,
+        armed: u32,
+        asked: &Asked,
+        sender: (u32, u32),
+    ) -> bool {
+        if !notice.begin_raising(receiving, armed) {
+            return false;
+        }
+        crash_point!(NOTICE_RAISING);
+        let is_raised = consent::raise(asked, sender);
+        crash_point!(NOTICE_SIGNALLED);
+        notice.end_raising(receiving, armed, is_raised);
+        !is_raised
     }
 
     /// Notifies the registered process, after the unlock. As in the kernel, a signal has been raised when this returns,
@@ -279,8 +334,13 @@ impl Engine {
         if self.raise_own(fired.index, notice, fired.word) {
             return;
         }
+        // Before the wake-up: the process may free the record.
+        let asked = self.asked(notice);
         futex::wake(notice.futex(), i32::MAX);
-        // The check overlaps with the wake-up of the process.
+        // Both checks overlap with the wake-up of the process.
+        if let Some(asked) = asked {
+            consent::meet(&asked);
+        }
         if What::of(notice) == What::Signal && can_owner_run(self.segment(), notice) {
             wait_until_raised(self.segment(), notice, fired.word);
         }
@@ -340,7 +400,13 @@ impl Engine {
         let (index, notice) = self.free_notice(receiving)?;
         let birth = liveness::birth(self.segment(), || process::birth(me.pid()));
         let means = (claim.what as u32, claim.signal);
-        notice.fill(receiving, (me.pid(), birth), means, claim.ticket);
+        notice.fill(
+            receiving,
+            (me.pid(), birth),
+            means,
+            claim.ticket,
+            claim.shown,
+        );
         crash_point!(NOTICE_FILLED);
         let registration = REGISTERED | (index * INDEX);
         self.set_registration(receiving, registration | EMPTY);
@@ -451,7 +517,8 @@ impl Engine {
             return Outcome::Gone;
         };
         match notice.word() {
-            word if word == armed => Outcome::Armed,
+            // The thread that raises the signal is about to free the record.
+            word if [armed, raising(armed)].contains(&word) => Outcome::Armed,
             word if word == fired(armed) => {
                 let (pid, uid) = ask_for_user(notice);
                 Outcome::Fired { pid, uid }
@@ -471,9 +538,14 @@ impl Engine {
         }
     }
 
-    /// Returns the futex of the registered process.
-    pub fn notice_word(&self, index: u32) -> Option<&crate::sync::AtomicU32> {
-        self.notice(index).map(Notice::futex)
+    /// Returns the futex on which the registered process sleeps, and its value until the registration is fired.
+    pub fn notice_word(&self, index: u32, armed: u32) -> Option<(&crate::sync::AtomicU32, u32)> {
+        let notice = self.notice(index)?;
+        let value = match notice.word() == raising(armed) {
+            true => raising(armed),
+            false => armed,
+        };
+        Some((notice.futex(), value))
     }
 
     /// Fires for a sender that died before it fired. Called at the end of a slice, when blocked threads check the queue.
@@ -491,6 +563,13 @@ impl Engine {
     /// Finds the armed registration again after the death of a lock owner. Whether the queue was empty meanwhile is
     /// unknown: a superfluous notification is better than a missing one.
     pub(crate) fn find_registration(&self, receiving: ReceiverHeld<'_>) {
+        // Nor is it known whether a signal was raised: its process raises it, at the end of its slice.
+        for (_, notice) in self.notices() {
+            let word = notice.word();
+            if word & STATE == RAISING {
+                notice.end_raising(receiving, armed(word), false);
+            }
+        }
         let registration = match self.registered() {
             Some(registered) => REGISTERED | EMPTY | (registered.index * INDEX),
             None => 0,
@@ -517,6 +596,14 @@ fn ask_for_user(notice: &Notice) -> (u32, u32) {
     let user = process::real_user(pid);
     notice.set_user(pid, user);
     (pid, user)
+}
+
+/// Returns whether a process is this one.
+fn is_own(pid: u32) -> bool {
+    #[cfg(loom)]
+    return crate::model::thread::with_current(|me| me.is_some_and(|me| me.pid() == pid));
+    #[cfg(not(loom))]
+    return thread::current().pid() == pid;
 }
 
 fn is_owner_dead(lives: &dyn Liveness, notice: &Notice) -> bool {

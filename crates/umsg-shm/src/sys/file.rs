@@ -2,7 +2,7 @@
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{BorrowedFd, OwnedFd};
-use rustix::fs::{MemfdFlags, Mode, OFlags, memfd_create};
+use rustix::fs::{AtFlags, FileType, MemfdFlags, Mode, OFlags, StatxFlags, memfd_create, statx};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
@@ -48,6 +48,34 @@ impl FileIdentity {
     pub(crate) fn is_private(&self) -> bool {
         !self.is_open_to_others && (self.owner == 0 || self.owner == geteuid().as_raw())
     }
+}
+
+/// What tells a file from all others of its file system, also from one that had its inode number before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Born {
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
+    /// Seconds and nanoseconds.
+    pub(crate) time: (u64, u64),
+}
+
+/// Returns a regular file's device, inode number and birth time. Asks no process that serves the file's file system.
+///
+/// # Errors
+/// ENXIO for another kind of file, or without a birth time; those of statx(2).
+pub(crate) fn inode_and_birth(file: BorrowedFd<'_>) -> Result<Born, Errno> {
+    let wanted = StatxFlags::TYPE | StatxFlags::INO | StatxFlags::BTIME;
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    let stat = statx(file, c"", flags, wanted)?;
+    let is_regular = FileType::from_raw_mode(stat.stx_mode.into()) == FileType::RegularFile;
+    if !is_regular || stat.stx_mask & StatxFlags::BTIME.bits() == 0 {
+        return Err(Errno::NXIO);
+    }
+    Ok(Born {
+        device: rustix::fs::makedev(stat.stx_dev_major, stat.stx_dev_minor),
+        inode: stat.stx_ino,
+        time: (stat.stx_btime.tv_sec as u64, stat.stx_btime.tv_nsec.into()),
+    })
 }
 
 /// Reads a whole file by bare system calls: another preloaded library may replace libc's functions, and use a queue in them (fakeroot does

@@ -64,6 +64,35 @@ impl Mapping {
         Ok(mapping)
     }
 
+    /// Maps the first `len` bytes of a file in memory whose length is sealed, shared: for reading, or also for writing.
+    #[cfg(not(loom))]
+    pub(crate) fn of_memory(
+        file: BorrowedFd<'_>,
+        len: usize,
+        is_written: bool,
+    ) -> Result<Mapping, Errno> {
+        let protection = match is_written {
+            true => ProtFlags::READ | ProtFlags::WRITE,
+            false => ProtFlags::READ,
+        };
+        let address = std::ptr::null_mut();
+        // SAFETY: as in `of_file`.
+        let base =
+            unsafe { rustix::mm::mmap(address, len, protection, MapFlags::SHARED, file, 0)? };
+        Ok(Mapping {
+            base: NonNull::new(base.cast()).ok_or(Errno::NOMEM)?,
+            len,
+            range: None,
+        })
+    }
+
+    /// Keeps the mapping from the children of later forks.
+    #[cfg(not(loom))]
+    pub(crate) fn keep_from_children(&self) -> Result<(), Errno> {
+        // SAFETY: the whole mapping; the advice changes no contents.
+        unsafe { rustix::mm::madvise(self.base().cast(), self.len, Advice::LinuxDontFork) }
+    }
+
     /// Maps a part of a file without access, for questions to the kernel. The file may end before it.
     #[cfg(not(loom))]
     pub fn to_look_up(file: BorrowedFd<'_>, offset: usize, len: usize) -> Result<Mapping, Errno> {

@@ -29,6 +29,7 @@ mod real {
     use crate::sys::stat::Stat;
     use crate::sys::thread;
     use rustix::io::Errno;
+    use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
     use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
     /// The page that a fork wipes, after it is mapped.
@@ -254,6 +255,23 @@ mod real {
         rest: [u64; 12],
     }
 
+    #[cfg(target_pointer_width = "64")]
+    const _: () =
+        assert!(size_of::<MessageInfo>() == 128 && std::mem::offset_of!(MessageInfo, pid) == 16);
+
+    impl MessageInfo {
+        fn new(signal: i32, value: usize, sender: u32, uid: u32) -> MessageInfo {
+            const SI_MESGQ: i32 = -3;
+            MessageInfo {
+                head: [signal, 0, SI_MESGQ, 0],
+                pid: sender,
+                uid,
+                value,
+                rest: [0; 12],
+            }
+        }
+    }
+
     /// Returns an error if rt_sigqueueinfo(2) is refused. It sends signal 0, which has no effect.
     pub(crate) fn can_raise_for_message() -> Result<(), Errno> {
         match queue_to_self(0, 0, 0, 0) {
@@ -272,19 +290,52 @@ mod real {
         }
     }
 
-    fn queue_to_self(signal: i32, value: usize, sender: u32, uid: u32) -> libc::c_long {
-        const SI_MESGQ: i32 = -3;
-        #[cfg(target_pointer_width = "64")]
-        const _: () = assert!(
-            size_of::<MessageInfo>() == 128 && std::mem::offset_of!(MessageInfo, pid) == 16
-        );
-        let info = MessageInfo {
-            head: [signal, 0, SI_MESGQ, 0],
-            pid: sender,
-            uid,
-            value,
-            rest: [0; 12],
+    /// Opens a thread of any process: the descriptor never stands for another one. Needs Linux 6.9.
+    ///
+    /// # Errors
+    /// Those of pidfd_open(2): EINVAL before Linux 6.9.
+    pub(crate) fn open_thread(tid: u32) -> Result<OwnedFd, Errno> {
+        /// Source: linux/pidfd.h.
+        const PIDFD_THREAD: i32 = libc::O_EXCL;
+        // SAFETY: two numbers.
+        let number = unsafe { libc::syscall(libc::SYS_pidfd_open, tid, PIDFD_THREAD) };
+        match i32::try_from(number) {
+            // SAFETY: a new descriptor, which nothing else owns.
+            Ok(number) if number >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(number) }),
+            _ => Err(Errno::from_raw_os_error(crate::sys::errno())),
+        }
+    }
+
+    /// Sends the process of a thread a signal, in the same way as [`raise_for_message`].
+    ///
+    /// # Errors
+    /// Those of pidfd_send_signal(2): EPERM if the caller may not signal the process, ESRCH if the thread has ended.
+    pub(crate) fn raise_in_process_of(
+        thread: BorrowedFd<'_>,
+        (signal, value): (i32, usize),
+        (sender, uid): (u32, u32),
+    ) -> Result<(), Errno> {
+        /// Source: linux/pidfd.h.
+        const PIDFD_SIGNAL_THREAD_GROUP: u32 = 1 << 1;
+        let info = MessageInfo::new(signal, value, sender, uid);
+        // SAFETY: the kernel reads 128 bytes of siginfo, which is how long it is.
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_pidfd_send_signal,
+                thread.as_raw_fd(),
+                signal,
+                &raw const info,
+                PIDFD_SIGNAL_THREAD_GROUP,
+            )
         };
+        match result {
+            0 => Ok(()),
+            _ => Err(Errno::from_raw_os_error(crate::sys::errno())),
+        }
+    }
+
+    fn queue_to_self(signal: i32, value: usize, sender: u32, uid: u32) -> libc::c_long {
+        let info = MessageInfo::new(signal, value, sender, uid);
         // SAFETY: the kernel reads 128 bytes of siginfo, which is how long it is; the process is the caller's own.
         unsafe {
             libc::syscall(

@@ -63,7 +63,7 @@ fn read(path: std::fmt::Arguments<'_>) -> Option<Stat> {
 }
 
 /// Reads the beginning of a file. It allocates nothing, because it may run in a signal handler.
-fn contents<'a>(path: std::fmt::Arguments<'_>, text: &'a mut [u8]) -> Option<&'a [u8]> {
+pub(crate) fn contents<'a>(path: std::fmt::Arguments<'_>, text: &'a mut [u8]) -> Option<&'a [u8]> {
     if cfg!(miri) {
         return None;
     }
@@ -74,7 +74,8 @@ fn contents<'a>(path: std::fmt::Arguments<'_>, text: &'a mut [u8]) -> Option<&'a
     Some(&text[..len])
 }
 
-fn path_in<'a>(bytes: &'a mut [u8], path: std::fmt::Arguments<'_>) -> Option<&'a CStr> {
+/// Writes a path that ends with a zero byte. None if it is too long.
+pub(crate) fn path_in<'a>(bytes: &'a mut [u8], path: std::fmt::Arguments<'_>) -> Option<&'a CStr> {
     (&mut *bytes).write_fmt(path).ok()?;
     CStr::from_bytes_until_nul(bytes).ok()
 }

@@ -7,11 +7,12 @@
 //! mostly meet this case, because a helper sleeps on the record of a withdrawn registration until the end of its slice.
 
 use super::table::{Entry, Locked, Registrations, Stage, Table, existing};
-use super::{HELPER_SLICE, Notified, SETTLING};
+use super::{HELPER_SLICE, Notified, SETTLING, note_raised};
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
+use umsg_shm::consent;
 use umsg_shm::lock::STOPPED;
 use umsg_shm::posix_engine::{Engine, Outcome};
 use umsg_shm::sys::clock::{self, Deadline};
@@ -94,7 +95,10 @@ impl Helper {
     fn serve(&'static self) {
         IS_HELPER.set(true);
         let mut look_at = clock::monotonic();
+        let mut stands = false;
         loop {
+            // One thread attests the consents of the process.
+            stands = stands || consent::stand();
             // Acquire: makes the registrations before the call visible.
             let calls = self.calls.load(Ordering::Acquire);
             let Some(due) = self.next_due() else {
@@ -131,6 +135,9 @@ impl Helper {
         });
         // The registrations, in order of their creation.
         let (_, position, by) = due.min_by_key(|(ticket, ..)| *ticket)?;
+        if locked.registrations.entries[position].was_raised_elsewhere() {
+            let _ = note_raised();
+        }
         if by.is_some() {
             // This comes before the registration leaves the count: see `any`.
             SETTLING.fetch_add(1, Ordering::Relaxed);
@@ -161,7 +168,7 @@ impl Helper {
             for entry in &locked.registrations.entries {
                 if self.is_of(entry)
                     && let Stage::At(index, value) = entry.stage
-                    && let Some(word) = entry.engine.notice_word(index)
+                    && let Some((word, value)) = entry.engine.notice_word(index, value)
                     && let Some(place) = words.get_mut(len)
                 {
                     *place = (word.as_ptr(), value);

@@ -1,8 +1,9 @@
 //! The registrations of this process: its actions when a message arrives in a queue.
 //!
 //! A record in the queue's segment says that the process is registered ([`umsg_shm::posix_engine::notification`]); the action is stored
-//! here, in the process's own memory. A sender in this process raises the signal itself, before its call returns. Every other process wakes
-//! one of this process's [helpers](helper), which raises the signal or runs a function.
+//! here, in the process's own memory. A sender in this process raises the signal itself, before its call returns. A sender in another
+//! process does so, too, if it knows that this process [consents](umsg_shm::consent). Otherwise it wakes one of this process's
+//! [helpers](helper), which raises the signal or runs a function.
 //!
 //! A signal handler may register and unregister: signals are masked while the table is locked. A forked child has its own table: the
 //! parent's registrations are not the child's.
@@ -15,6 +16,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use table::{Entry, Locked, Stage, Table, existing, table};
+use umsg_shm::consent::{self, Shown};
 use umsg_shm::fault::Fault;
 use umsg_shm::lock::SLICE;
 use umsg_shm::posix_engine::segment::Notice;
@@ -115,16 +117,26 @@ pub(crate) fn register(engine: &Engine, identity: (u64, u64), deed: Deed) -> Res
     helper::wait_until_not_crowded(table);
     let mut locked = Locked::of(table).ok_or(INTERRUPTED)?;
     let done = locked.take_done();
+    if deed.signal() != 0 {
+        consent::prepare();
+    }
     let helper = match deed.needs_helper() {
         true => Some(Helper::for_one_more(&mut locked.registrations).ok_or(Failure::NoThread)?),
         false => None,
     };
     locked.registrations.tickets += 1;
     let ticket = locked.registrations.tickets;
+    let shown = match deed {
+        Deed::Signal { signal, value } if signal != 0 => {
+            consent::offer(ticket, identity, signal, value)
+        }
+        _ => None,
+    };
     let claim = Claim {
         what: deed.what(),
         signal: deed.signal().cast_unsigned(),
         ticket,
+        shown: shown.unwrap_or_default(),
     };
     locked.add(Entry {
         ticket,
@@ -133,6 +145,7 @@ pub(crate) fn register(engine: &Engine, identity: (u64, u64), deed: Deed) -> Res
         stage: Stage::Asked,
         deed,
         helper,
+        shown,
     });
     // The table is unlocked here, because a thread that fires another registration of this process needs it.
     drop(locked);
@@ -172,6 +185,7 @@ pub(crate) fn register_to_wait(engine: &Engine) -> Result<(u32, u32), RegisterEr
         what: What::Wait,
         signal: 0,
         ticket: 0,
+        shown: Shown::default(),
     };
     engine.register(thread::current(), &claim)
 }
@@ -255,6 +269,21 @@ pub(crate) fn concerns(me: &thread::Thread) -> bool {
     any() || (existing().is_some() && RAISED.load(Ordering::Relaxed) != me.raised.get())
 }
 
+/// Notes the signals of a queue's registrations that senders in other processes have raised.
+pub(crate) fn note_raised_elsewhere(engine: &Engine) {
+    let Some(mut locked) = existing().and_then(Locked::of) else {
+        return;
+    };
+    for entry in &mut locked.registrations.entries {
+        if engine.identity() == Some(entry.identity) && entry.was_raised_elsewhere() {
+            entry.conceal();
+            entry.stage = Stage::Told(Notified { pid: 0, uid: 0 });
+            entry.deed = Deed::Nothing;
+            let _ = note_raised();
+        }
+    }
+}
+
 /// Makes the calling thread take the signals that were raised since its last call of this function. A signal that was raised on another
 /// processor is delivered at the end of a system call; without one, a moment later.
 pub(crate) fn take_raised(me: &thread::Thread) {
@@ -333,6 +362,7 @@ fn take_out(
         return false;
     };
     let entry = &mut locked.registrations.entries[position];
+    entry.conceal();
     entry.stage = Stage::Told(Notified { pid, uid });
     let helper = entry.helper;
     let signal = match entry.deed {

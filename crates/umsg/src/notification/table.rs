@@ -3,16 +3,17 @@
 //! | stage | the queue's record | leaves it |
 //! |---|---|---|
 //! | `Asked` | none, or this process does not know yet which | the thread that registers |
-//! | `At` | armed, or fired | `Told`, by the process that finds it fired; or it is removed with its registration |
+//! | `At` | armed, or fired; of another process after a sender has raised its signal | `Told`, by the process that finds it fired or raised; or it is removed with its registration |
 //! | `Told` | of another process | its helper, which does the rest, or the next thread that registers if nothing is left to do |
 //!
 //! A queue has few records. So a thread of this process that finds one of its process's records fired frees it, and leaves the open actions
 //! to the helper.
 
 use super::helper::{Helper, Running, Watched};
-use super::{Deed, Notified};
+use super::{Deed, Notified, note_raised};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use umsg_shm::consent::{self, Shown};
 use umsg_shm::posix_engine::{Engine, Outcome};
 use umsg_shm::sys::mask::Masked;
 use umsg_shm::sys::thread::{self, Thread};
@@ -38,9 +39,26 @@ pub(super) struct Entry {
     pub(super) stage: Stage,
     pub(super) deed: Deed,
     pub(super) helper: Option<&'static Helper>,
+    /// The consent to its signal, for senders in other processes, until it is notified.
+    pub(super) shown: Option<Shown>,
 }
 
 impl Entry {
+    /// Withdraws the consent to its signal.
+    pub(super) fn conceal(&mut self) {
+        if let Some(shown) = self.shown.take() {
+            consent::withdraw(self.ticket, shown);
+        }
+    }
+
+    /// Returns whether a sender in another process has raised its signal and freed its record.
+    pub(super) fn was_raised_elsewhere(&self) -> bool {
+        matches!(
+            (&self.stage, &self.deed),
+            (Stage::At(..), Deed::Signal { .. })
+        ) && self.outcome() == Outcome::Gone
+    }
+
     pub(super) fn outcome(&self) -> Outcome {
         match self.stage {
             Stage::Asked => Outcome::Armed,
@@ -70,6 +88,7 @@ impl Entry {
     fn is_done(&self) -> bool {
         match (&self.stage, &self.deed) {
             (Stage::Told(_), deed) => matches!(deed, Deed::Nothing),
+            _ if self.was_raised_elsewhere() => true,
             _ => self.helper.is_none() && self.outcome() != Outcome::Armed,
         }
     }
@@ -179,7 +198,8 @@ impl Locked {
     }
 
     pub(super) fn remove(&mut self, position: usize) -> Entry {
-        let entry = self.registrations.entries.swap_remove(position);
+        let mut entry = self.registrations.entries.swap_remove(position);
+        entry.conceal();
         self.note_count();
         entry
     }
@@ -193,6 +213,9 @@ impl Locked {
     /// Removes a completed entry. The caller drops it without the lock, because the drop may unmap a queue.
     pub(super) fn take_done(&mut self) -> Option<Entry> {
         let position = self.registrations.entries.iter().position(Entry::is_done)?;
+        if self.registrations.entries[position].was_raised_elsewhere() {
+            let _ = note_raised();
+        }
         Some(self.remove(position))
     }
 

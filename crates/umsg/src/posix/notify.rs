@@ -232,8 +232,9 @@ impl Awaited<'_> {
                     return Ok(*self.heard.insert(Notified { pid, uid }));
                 }
             }
-            let word = engine.notice_word(self.index).ok_or(NotifyError::Gone)?;
-            match futex::wait_in_calm(word, self.armed, calm, deadline.or_slice(SLICE)) {
+            let word = engine.notice_word(self.index, self.armed);
+            let (word, value) = word.ok_or(NotifyError::Gone)?;
+            match futex::wait_in_calm(word, value, calm, deadline.or_slice(SLICE)) {
                 Slept::Interrupted => return Err(NotifyError::Interrupted),
                 Slept::TimedOut if deadline.has_passed() => return Err(NotifyError::TimedOut),
                 // A sender may have died before it could notify.

@@ -494,6 +494,7 @@ impl Queue {
     pub(super) fn raise_fired<T, E>(&self, me: &thread::Thread, received: &Result<T, E>) {
         if received.is_ok() && crate::notification::concerns(me) {
             self.engine.raise_fired(me);
+            crate::notification::note_raised_elsewhere(&self.engine);
             crate::notification::take_raised(me);
         }
     }

@@ -31,6 +31,7 @@ calls! {
     mkdirat: SYS_mkdirat,
     mknodat: SYS_mknodat,
     pread64: SYS_pread64,
+    pidfd_send_signal: SYS_pidfd_send_signal,
     prlimit64: SYS_prlimit64,
     pwrite64: SYS_pwrite64,
     recvmsg: SYS_recvmsg,

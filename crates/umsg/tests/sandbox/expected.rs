@@ -47,6 +47,7 @@ const NEEDS: &[(&str, Which)] = &[
     (
         "fcntl",
         Only(&[
+            "notify_another_process",
             "notify_by_function",
             "notify_by_signal",
             "poll_queue",
@@ -109,7 +110,10 @@ const NEEDS: &[(&str, Which)] = &[
         "renameat",
         Only(&["poll_queue", "queue_of_last_user", "sysv_poll"]),
     ),
-    ("rt_sigqueueinfo", Only(&["notify_by_signal"])),
+    (
+        "rt_sigqueueinfo",
+        Only(&["notify_another_process", "notify_by_signal"]),
+    ),
     ("sendmsg", Only(&["ring_descriptor"])),
     ("sendto", Only(RINGS)),
     (

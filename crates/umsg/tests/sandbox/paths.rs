@@ -4,6 +4,7 @@
 
 use crate::support::child::{Child, Exit};
 use crate::support::place::Place;
+use crate::support::wait_until;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::error::Error;
 use std::os::fd::AsFd;
@@ -37,7 +38,7 @@ macro_rules! paths {
 
 paths! {
     namespace, posix_create, posix_open, posix_unlink, posix_list, send_and_receive, wait_for_message, wait_for_room, many_long_messages,
-    notify_by_signal, notify_by_function, poll_queue, send_after_death, queue_of_last_user, sysv_private, sysv_create,
+    notify_by_signal, notify_by_function, notify_another_process, poll_queue, send_after_death, queue_of_last_user, sysv_private, sysv_create,
     sysv_wait, sysv_poll, sysv_list, ring_named, ring_unnamed, ring_wait, ring_descriptor, sweep, lease, shared_form,
 }
 
@@ -221,6 +222,46 @@ fn notify_by_function(namespace: &Namespace) -> Outcome {
         told.recv_timeout(LONG).expect("a call").pid,
         std::process::id()
     );
+    Ok(())
+}
+
+/// The other process registers first, so that the path fails where a registration does.
+fn notify_another_process(namespace: &Namespace) -> Outcome {
+    let queue = there(namespace)?;
+    // SAFETY: a set of signals that is filled in; a mask of this thread, which the child inherits.
+    let set = unsafe {
+        let mut set = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, libc::SIGUSR1);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, ptr::null_mut());
+        set
+    };
+    drop(queue.notify(Notify::signal(libc::SIGUSR1))?);
+    let mut registrant = Child::run(|| {
+        for _ in 0..3 {
+            let registration = queue
+                .notify(Notify::signal(libc::SIGUSR1))
+                .expect("as before");
+            let patience = libc::timespec {
+                tv_sec: 20,
+                tv_nsec: 0,
+            };
+            // SAFETY: a set and a time that are filled in.
+            let signal =
+                unsafe { libc::sigtimedwait(&raw const set, ptr::null_mut(), &raw const patience) };
+            assert_eq!(signal, libc::SIGUSR1);
+            queue.try_receive(&mut [0; 8]).expect("a message");
+            drop(registration);
+        }
+        0
+    });
+    for _ in 0..3 {
+        assert!(wait_until(LONG, || queue.registered().is_some()));
+        // A process that could not be met is tried again later.
+        thread::sleep(MOMENT);
+        queue.try_send(b"m", 1).expect("room");
+    }
+    registrant.expect(Exit::Code(0), "the registrant");
     Ok(())
 }
 

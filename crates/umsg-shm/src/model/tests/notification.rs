@@ -6,11 +6,15 @@
 //! | no decision when the lock is dropped; no second look behind the flag, or no fence before it; senders are not asked | no process is told of a message, or a thread that waits for it sleeps without end |
 //! | firing without a compare-and-swap | a withdrawn registration is fired |
 //! | a repair does not check which process is registered | no process is told of a message |
+//! | a sender raises a signal without a compare-and-swap before | a withdrawn registration gives a signal |
+//! | the process does not wait for a sender that raises its signal | both raise it |
+//! | a repair leaves a record whose signal a dead sender was raising | no process raises it |
 
 use super::stage::{LATER, Queue, Slices, alive, explore, polled};
 use super::subject::Subject;
 use crate::crash::Point;
 use crate::lock::SLICE;
+use crate::model::consent::Shown;
 use crate::model::thread::{self, Thread};
 use crate::model::world::{self, Death};
 use crate::posix_engine::{Claim, NOTICE, Outcome, Refused, RegisterError, What};
@@ -28,8 +32,42 @@ fn register(queue: &Queue, me: &Thread, what: What) -> Result<Place, RegisterErr
         what,
         signal: 1,
         ticket: 0,
+        shown: Shown::default(),
     };
     queue.engine().register(me, &claim)
+}
+
+/// Registers for a signal, to which senders know that the process consents.
+fn register_consenting(queue: &Queue, me: &Thread) -> Place {
+    let claim = Claim {
+        what: What::Signal,
+        signal: 1,
+        ticket: 1,
+        shown: Shown {
+            descriptor: 0,
+            place: 1,
+        },
+    };
+    queue.engine().register(me, &claim).unwrap()
+}
+
+/// Waits as the helper thread of a process that is registered for a signal. Returns the number of signals that it raises.
+fn help(queue: &Queue, me: &Thread, place: Place) -> u32 {
+    loop {
+        match outcome(queue, place) {
+            Outcome::Armed => {
+                let found = queue.engine().notice_word(place.0, place.1);
+                let (word, value) = found.expect("a record");
+                futex::wait(word, value, Deadline::Never.or_slice(SLICE));
+                queue.engine().fire_if_due(me);
+            }
+            Outcome::Fired { .. } => {
+                queue.engine().acknowledge_notice(place.0, place.1);
+                return 1;
+            }
+            Outcome::Gone => return 0,
+        }
+    }
 }
 
 fn outcome(queue: &Queue, place: Place) -> Outcome {
@@ -43,8 +81,9 @@ fn is_fired(queue: &Queue, place: Place) -> bool {
 /// Sleeps until the registration is fired, and acknowledges that. The caller decides when the thread checks the queue.
 fn wait(queue: &Queue, me: &Thread, place: Place, deadline: impl Fn() -> Deadline) {
     while !is_fired(queue, place) {
-        let word = queue.engine().notice_word(place.0).expect("a record");
-        futex::wait(word, place.1, deadline());
+        let found = queue.engine().notice_word(place.0, place.1);
+        let (word, value) = found.expect("a record");
+        futex::wait(word, value, deadline());
         if deadline() != Deadline::Never {
             queue.engine().fire_if_due(me);
         }
@@ -329,4 +368,56 @@ fn a_registration_does_not_hold_up_a_process_that_is_refused() {
         assert!(is_fired(&queue, place));
         expect_to_be_fired_at_last(&queue, place);
     });
+}
+
+#[test]
+fn a_sender_raises_the_signal_of_a_process_that_consents_and_the_process_does_not() {
+    explore("notice: raise", 2, Slices::End, || {
+        let queue = Queue::new(1, 1);
+        let place = thread::live(1, |me| register_consenting(&queue, me)).expect("alive");
+        let owner = queue.spawn(1, move |queue, me| help(queue, me, place));
+        queue.direct(|queue, me| queue.send(me, (1, 0), Deadline::Passed).unwrap());
+        assert_eq!(world::signals(), 1, "before the send returns");
+        assert_eq!(alive(owner), 0);
+        queue.empty();
+        queue.audit();
+    });
+}
+
+#[test]
+fn a_withdrawal_and_a_sender_that_raises_the_signal_decide_for_one_of_them() {
+    explore("notice: withdraw and raise", 3, Slices::Endless, || {
+        let queue = Queue::new(2, 2);
+        let place = thread::live(1, |me| register_consenting(&queue, me)).expect("alive");
+        let owner = queue.spawn(1, move |queue, _| queue.engine().withdraw(place.0, place.1));
+        queue.direct(|queue, me| queue.send(me, (1, 0), Deadline::Passed).unwrap());
+        let is_withdrawn = alive(owner);
+        assert_eq!(world::signals(), u32::from(!is_withdrawn));
+        assert_eq!(outcome(&queue, place), Outcome::Gone);
+        let next = queue.direct(|queue, me| register(queue, me, What::Wait).unwrap());
+        expect_to_be_fired_at_last(&queue, next);
+    });
+}
+
+#[test]
+fn the_process_raises_the_signal_that_a_dead_sender_was_raising() {
+    for point in [Point::NOTICE_RAISING, Point::NOTICE_SIGNALLED] {
+        explore(&format!("notice: {point:?}"), 2, Slices::End, move || {
+            let queue = Queue::new(1, 1);
+            let place = thread::live(1, |me| register_consenting(&queue, me)).expect("alive");
+            world::doom(2, Death::At(point), 1);
+            let sender = queue.spawn(2, |queue, me| queue.send(me, (1, 0), Deadline::Passed));
+            let owner = queue.spawn(1, move |queue, me| help(queue, me, place));
+            assert!(thread::join(sender).is_none());
+            let raised = alive(owner);
+            assert_eq!(raised, 1);
+            // It is raised twice only if the sender died in between.
+            assert_eq!(
+                world::signals(),
+                u32::from(point == Point::NOTICE_SIGNALLED)
+            );
+            queue.empty();
+            queue.audit();
+        });
+    }
 }

@@ -89,7 +89,7 @@ const _: () = {
 /// spare bytes, needs another [`VERSION`].
 #[cfg(not(loom))]
 const fn layout_hash() -> u32 {
-    use super::{Cell, Fifo, LeaseRecord, Node};
+    use super::{Cell, Fifo, LeaseRecord, Node, Notice};
     use std::mem::{offset_of, size_of};
     crate::memory::fnv(&[
         size_of::<Fixed>(),
@@ -117,6 +117,7 @@ const fn layout_hash() -> u32 {
         offset_of!(Fixed, producers),
         offset_of!(ReceiverSide, doorbell),
         offset_of!(ReceiverSide, notices),
+        Notice::CONSENT,
         super::cell::SHORT_CELL,
         super::cell::LONG_CELL,
         offset_of!(Cell, sequence),

@@ -1,12 +1,18 @@
 //! The record of a registration for a notification. Its states stand in [`crate::posix_engine::notification`].
 
+#[cfg(not(loom))]
+use crate::consent::Shown;
 use crate::lock::tokens::ReceiverHeld;
+#[cfg(loom)]
+use crate::model::consent::Shown;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// State: a process is registered.
 pub(crate) const ARMED: u32 = 1;
 /// State: the registration was fired, and its process has not taken note yet.
 pub(crate) const FIRED: u32 = 2;
+/// State: the holder of the receiver lock raises the registered process's signal.
+pub(crate) const RAISING: u32 = 3;
 /// The bits of a word that hold the state.
 pub(crate) const STATE: u32 = 3;
 /// A bit of a fired record: a thread sleeps until the process has taken note.
@@ -42,9 +48,16 @@ pub struct Notice {
     ticket: AtomicU64,
     /// The process whose message fired the record. Above 32 bits, its real user, or [`NOT_ASKED`] until a process has asked the system.
     sender: AtomicU64,
+    /// The place of the process's consent to its signal: [`Shown`].
+    descriptor: AtomicU32,
+    place: AtomicU32,
 }
 
 impl Notice {
+    /// The offset of the place of the consent, for the layout hash.
+    #[cfg(not(loom))]
+    pub(super) const CONSENT: usize = std::mem::offset_of!(Notice, descriptor);
+
     /// Returns the state with its turn. The words written before it are visible to the caller.
     pub(crate) fn word(&self) -> u32 {
         self.word.load(Ordering::Acquire) & !WAITED
@@ -75,6 +88,7 @@ impl Notice {
         (pid, birth): (u32, u64),
         (what, signal): (u32, u32),
         ticket: u64,
+        shown: Shown,
     ) {
         // Relaxed: the word publishes them.
         self.what.store(what, Ordering::Relaxed);
@@ -82,6 +96,8 @@ impl Notice {
         self.pid.store(pid, Ordering::Relaxed);
         self.birth.store(birth, Ordering::Relaxed);
         self.ticket.store(ticket, Ordering::Relaxed);
+        self.descriptor.store(shown.descriptor, Ordering::Relaxed);
+        self.place.store(shown.place, Ordering::Relaxed);
     }
 
     /// Registers the process with which a free record was filled. Returns the new word.
@@ -104,6 +120,22 @@ impl Notice {
         };
         // Release: a thread that sees the word sees the sender.
         armed & STATE == ARMED && self.change(armed, after)
+    }
+
+    /// Changes an armed word before this thread raises the process's signal. False if the registration was withdrawn.
+    #[must_use]
+    pub(crate) fn begin_raising(&self, _: ReceiverHeld<'_>, armed: u32) -> bool {
+        armed & STATE == ARMED && self.change(armed, raising(armed))
+    }
+
+    /// Frees the record after the signal was raised; otherwise it is fired, and its process raises the signal.
+    pub(crate) fn end_raising(&self, _: ReceiverHeld<'_>, armed: u32, is_raised: bool) {
+        let after = match is_raised {
+            true => armed & !STATE,
+            false => fired(armed),
+        };
+        // It fails if a process that does not hold the lock has overwritten the word.
+        self.change(raising(armed), after);
     }
 
     /// Frees the record, if its word still is `word`. False if the word has changed.
@@ -141,6 +173,15 @@ impl Notice {
     pub fn ticket(&self) -> u64 {
         // Relaxed: a hint, which the process itself confirms.
         self.ticket.load(Ordering::Relaxed)
+    }
+
+    /// Returns the place of the process's consent to its signal.
+    pub(crate) fn shown(&self) -> Shown {
+        // Relaxed: a hint, which the consent confirms.
+        Shown {
+            descriptor: self.descriptor.load(Ordering::Relaxed),
+            place: self.place.load(Ordering::Relaxed),
+        }
     }
 
     /// Notes the sender of the message that is about to fire, and its real user or [`NOT_ASKED`].
@@ -184,4 +225,9 @@ pub fn armed(fired: u32) -> u32 {
 /// Returns the word of a registration once it was fired.
 pub(crate) fn fired(armed: u32) -> u32 {
     armed & !STATE | FIRED
+}
+
+/// Returns the word of a registration while the holder of the receiver lock raises its signal.
+pub(crate) fn raising(armed: u32) -> u32 {
+    armed & !STATE | RAISING
 }

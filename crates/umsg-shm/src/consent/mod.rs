@@ -1,0 +1,67 @@
+//! Consent to signals: a registered process shows the senders in other processes which signals it wants, so that a sender can raise them.
+//!
+//! The consent is a page in a file in memory ([`page`]). Only its process can write it: F_SEAL_FUTURE_WRITE refuses every other process a
+//! writable mapping, and the process's own one is not inherited by a fork. A sender finds the page through /proc/PID/fd, as far as the
+//! kernel lets it look at that process's descriptors.
+//!
+//! The page alone proves nothing, because a process can hold a file that another process has made. So the process attests the file: its
+//! helper thread has a name with a slash, made of the file's inode number and birth time. Only a thread of the process itself can give a
+//! thread such a name, and the kernel gives none at exec(2), fork(2) or clone(2) that has a slash and was not there before.
+//!
+//! A sender raises the signal through a descriptor of that helper thread (PIDFD_THREAD, Linux 6.9). The thread ends with its process, and
+//! when the process runs another program. Then the kernel refuses the signal (ESRCH). It also checks at each signal whether the sender
+//! may signal the process, as in kill(2).
+//!
+//! ```text
+//!  registered process                                  sender
+//!  page: ticket, queue, signal, value  <-- reads ---   finds the ticket of the queue's record in it
+//!  helper thread: name attests the page <- reads ---   once
+//!  helper thread                       <-- pidfd ---   pidfd_send_signal, to the thread's process
+//! ```
+//!
+//! If any of this is refused or missing, the helper thread raises the signal.
+
+mod own;
+mod page;
+mod peers;
+
+pub use own::{offer, prepare, stand, withdraw};
+pub use peers::meet;
+pub(crate) use peers::raise;
+
+/// The place of a registration in the page of its process, as the queue's record names it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shown {
+    /// The number of the page's descriptor in its process.
+    pub descriptor: u32,
+    /// The number of the place plus one; 0 for none.
+    pub place: u32,
+}
+
+/// A registration as the queue's record describes it, and the queue. Any process that can write the queue can have written the rest.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked {
+    pub queue: (u64, u64),
+    pub pid: u32,
+    pub ticket: u64,
+    pub shown: Shown,
+}
+
+/// The length of a thread's name, at most. Source: prctl(2), PR_SET_NAME.
+pub(crate) const NAME: usize = 15;
+
+/// The name of the thread that attests a file with that inode number and birth time.
+#[doc(hidden)]
+pub fn name_of(inode: u64, (seconds, nanoseconds): (u64, u64)) -> [u8; NAME] {
+    use crate::sys::random::mix;
+    let mixed = mix(mix(mix(inode) ^ seconds) ^ nanoseconds);
+    let digits = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_-";
+    let mut name = *b"umsg/..........";
+    for (at, digit) in name[5..].iter_mut().enumerate() {
+        *digit = digits[(mixed >> (6 * at)) as usize & 63];
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests;

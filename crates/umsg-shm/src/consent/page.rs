@@ -1,0 +1,119 @@
+//! The page of a process's consents. Its process writes it; senders in other processes read it.
+
+use crate::sys::map::PAGE;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+/// The first word: a number that changes with the layout.
+const MAGIC: u64 = u64::from_le_bytes(*b"umsgcon1");
+
+/// The number of registrations for which a process can consent at a time.
+pub(super) const PLACES: usize = 100;
+
+/// See the module. docs/format.md draws it.
+#[repr(C)]
+pub(super) struct Page {
+    magic: AtomicU64,
+    /// The PID and time namespaces of the process.
+    home: AtomicU64,
+    pid: AtomicU32,
+    /// The helper thread; 0 until it attests the page.
+    helper: AtomicU32,
+    spare: [AtomicU64; 5],
+    places: [Place; PLACES],
+}
+
+const _: () = assert!(size_of::<Page>() == 4064 && size_of::<Page>() <= PAGE);
+
+/// A registration. No ticket is used twice.
+#[repr(C)]
+struct Place {
+    /// The number of the registration among those of the process; 0 for none.
+    ticket: AtomicU64,
+    device: AtomicU64,
+    inode: AtomicU64,
+    value: AtomicU64,
+    signal: AtomicU32,
+    gap: AtomicU32,
+}
+
+/// The signal of a registration, and its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Signal {
+    pub(super) number: i32,
+    pub(super) value: usize,
+}
+
+impl Page {
+    /// Describes the process in an empty page.
+    pub(super) fn begin(&self, pid: u32, home: u64) {
+        // Relaxed: `set_helper` publishes them.
+        self.magic.store(MAGIC, Ordering::Relaxed);
+        self.home.store(home, Ordering::Relaxed);
+        self.pid.store(pid, Ordering::Relaxed);
+    }
+
+    /// Names the helper thread, which attests the page.
+    pub(super) fn set_helper(&self, tid: u32) {
+        // Release: a sender that sees it sees the rest.
+        self.helper.store(tid, Ordering::Release);
+    }
+
+    /// Returns the helper thread, if this is the attested page of the process `pid` in these namespaces.
+    pub(super) fn helper(&self, pid: u32, home: u64) -> Option<u32> {
+        let helper = self.helper.load(Ordering::Acquire);
+        let is_right = self.magic.load(Ordering::Relaxed) == MAGIC
+            && self.home.load(Ordering::Relaxed) == home
+            && self.pid.load(Ordering::Relaxed) == pid;
+        // The first thread may run another program under the same id.
+        (is_right && helper != 0 && helper != pid).then_some(helper)
+    }
+
+    /// Adds a registration. None if all places are taken. One thread at a time changes the page.
+    pub(super) fn add(&self, ticket: u64, queue: (u64, u64), signal: Signal) -> Option<usize> {
+        // Relaxed: this process's own stores.
+        let mut places = self.places.iter();
+        let index = places.position(|place| place.ticket.load(Ordering::Relaxed) == 0)?;
+        let place = &self.places[index];
+        // CONSENT: a sender that has read the previous ticket and any of these finds a change when it reads the ticket again.
+        fence(Ordering::Release);
+        place.device.store(queue.0, Ordering::Relaxed);
+        place.inode.store(queue.1, Ordering::Relaxed);
+        place.value.store(signal.value as u64, Ordering::Relaxed);
+        place
+            .signal
+            .store(signal.number.cast_unsigned(), Ordering::Relaxed);
+        // Release: a sender that sees the ticket sees the rest.
+        place.ticket.store(ticket, Ordering::Release);
+        Some(index)
+    }
+
+    /// Removes a registration.
+    pub(super) fn remove(&self, index: usize, ticket: u64) {
+        if let Some(place) = self.places.get(index)
+            && place.ticket.load(Ordering::Relaxed) == ticket
+        {
+            // Relaxed: a sender that does not see it yet raises a signal as before the removal.
+            place.ticket.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns the signal for which the process is registered with a queue, if the page has that registration now.
+    pub(super) fn consent(&self, index: usize, ticket: u64, queue: (u64, u64)) -> Option<Signal> {
+        let place = self.places.get(index)?;
+        if ticket == 0 || place.ticket.load(Ordering::Acquire) != ticket {
+            return None;
+        }
+        let found = (
+            place.device.load(Ordering::Relaxed),
+            place.inode.load(Ordering::Relaxed),
+        );
+        let signal = Signal {
+            number: place.signal.load(Ordering::Relaxed).cast_signed(),
+            value: place.value.load(Ordering::Relaxed) as usize,
+        };
+        // CONSENT: no ticket comes twice, so the words between two equal ones belong to it.
+        fence(Ordering::Acquire);
+        let is_still = place.ticket.load(Ordering::Relaxed) == ticket;
+        (is_still && found == queue).then_some(signal)
+    }
+}

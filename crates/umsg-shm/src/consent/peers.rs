@@ -1,0 +1,285 @@
+//! The consents of other processes, as a sender sees them.
+//!
+//! A process keeps the pages of some others mapped. A send may run in a signal handler, so this takes no memory of malloc's, and no thread
+//! waits: a thread that finds the table in use leaves the signal to the helper thread of the other process.
+
+use super::own::SEALS;
+use super::page::{PLACES, Page};
+use super::{Asked, NAME, name_of};
+use crate::sys::kept_descriptor::{Own, raise as raise_number};
+use crate::sys::map::{Mapping, PAGE};
+use crate::sys::stack::roomy;
+use crate::sys::{clock, exists, file, home, process, reserved_descriptors, stat, thread};
+use rustix::fs::{CWD, Mode, OFlags, fcntl_get_seals, fstat, openat};
+use rustix::io::Errno;
+use std::cell::UnsafeCell;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The number of processes that a process keeps in mind.
+const MOST: usize = 16;
+
+/// The time after which a process that could not be met is tried again, in nanoseconds.
+const AGAIN: u64 = 10_000_000;
+
+/// Another process.
+struct Peer {
+    pid: u32,
+    /// The time of the last attempt to meet it (CLOCK_MONOTONIC_COARSE).
+    tried: u64,
+    met: Option<Met>,
+}
+
+/// A process that has attested its page.
+struct Met {
+    page: Mapping,
+    /// The number of the helper thread's descriptor, and its device and inode: a program may close it, and open another file at its
+    /// number.
+    helper: RawFd,
+    file: (u64, u64),
+    /// The last ticket in each place whose signal this process has raised: a record that was written again does not count twice.
+    raised: [u64; PLACES],
+}
+
+struct Peers {
+    peers: UnsafeCell<[Option<Peer>; MOST]>,
+    /// The epoch of the process in which a thread uses the table; 0 for none.
+    turn: AtomicU64,
+}
+
+// SAFETY: only the holder of a `Turn` accesses the table.
+unsafe impl Sync for Peers {}
+
+static PEERS: Peers = Peers {
+    peers: UnsafeCell::new([const { None }; MOST]),
+    turn: AtomicU64::new(0),
+};
+
+/// The right to use the table.
+struct Turn;
+
+impl Turn {
+    fn take() -> Option<Turn> {
+        let epoch = process::begin_epoch();
+        // Acquire: the table is as the last turn left it.
+        let turn = &PEERS.turn;
+        match turn.compare_exchange(0, epoch, Ordering::Acquire, Ordering::Relaxed) {
+            Ok(_) => Some(Turn),
+            Err(holder) if holder != epoch => {
+                // A thread of the parent used the table during the fork, and this child has no such thread. Its last change may be half
+                // done.
+                turn.compare_exchange(holder, epoch, Ordering::Acquire, Ordering::Relaxed)
+                    .ok()?;
+                // SAFETY: this thread has the turn. The old contents are not dropped.
+                unsafe { PEERS.peers.get().write([const { None }; MOST]) };
+                Some(Turn)
+            }
+            Err(_) => None,
+        }
+    }
+
+    fn peers(&mut self) -> &mut [Option<Peer>; MOST] {
+        // SAFETY: there is one turn at a time, and it is borrowed as long as the table is.
+        unsafe { &mut *PEERS.peers.get() }
+    }
+
+    fn find(&mut self, pid: u32) -> Option<&mut Option<Peer>> {
+        let mut peers = self.peers().iter_mut();
+        peers.find(|peer| peer.as_ref().is_some_and(|peer| peer.pid == pid))
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        // Release: pairs with the acquire in `take`.
+        PEERS.turn.store(0, Ordering::Release);
+    }
+}
+
+/// Raises the signal of a registration, if its process is known and consents to it now. The sender is this process: its id and real user.
+/// False if the process has to raise the signal by itself.
+#[cold]
+pub(crate) fn raise(asked: &Asked, sender: (u32, u32)) -> bool {
+    let Some(mut turn) = Turn::take() else {
+        return false;
+    };
+    let Some(place) = turn.find(asked.pid) else {
+        return false;
+    };
+    let Some(met) = place.as_mut().and_then(|peer| peer.met.as_mut()) else {
+        return false;
+    };
+    match met.raise(asked, sender) {
+        Ok(is_raised) => is_raised,
+        Err(_) => {
+            // It has ended, or this process may not signal it any more.
+            *place = None;
+            false
+        }
+    }
+}
+
+impl Met {
+    fn raise(&mut self, asked: &Asked, sender: (u32, u32)) -> Result<bool, Errno> {
+        let index = (asked.shown.place as usize).wrapping_sub(1);
+        let Some(signal) = self.page().consent(index, asked.ticket, asked.queue) else {
+            return Ok(false);
+        };
+        if self.raised[index] == asked.ticket {
+            return Ok(false);
+        }
+        let helper = self.helper().ok_or(Errno::BADF)?;
+        let signal = (signal.number, signal.value);
+        match process::raise_in_process_of(helper, signal, sender) {
+            // EAGAIN: the limit of pending signals, at which the kernel drops the notification, too.
+            Ok(()) | Err(Errno::AGAIN) => {
+                self.raised[index] = asked.ticket;
+                Ok(true)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The helper thread, unless the program has closed its descriptor.
+    fn helper(&self) -> Option<BorrowedFd<'_>> {
+        // SAFETY: the descriptor with this number, whichever it is now, is only inspected before it is known.
+        let helper = unsafe { BorrowedFd::borrow_raw(self.helper) };
+        let is_still = fstat(helper).is_ok_and(|now| (now.st_dev, now.st_ino) == self.file);
+        is_still.then_some(helper)
+    }
+
+    fn page(&self) -> &Page {
+        // SAFETY: the mapping is as long as a page, and readable until `self` is dropped. The type consists of atomics, which are only
+        // read. Its file can't become shorter.
+        unsafe { &*self.page.base().cast::<Page>() }
+    }
+}
+
+impl Drop for Met {
+    fn drop(&mut self) {
+        match self.helper() {
+            // SAFETY: the number came from `into_number` in `find`, and this value alone has it.
+            Some(_) => drop(unsafe { Own::at(self.helper) }),
+            None => reserved_descriptors::unmark(self.helper),
+        }
+    }
+}
+
+/// Finds the consents of a process that is registered, for its next notification. The caller holds no lock.
+///
+/// # Blocking
+/// Never: no file is asked that another process could serve.
+#[cold]
+pub fn meet(asked: &Asked) {
+    if asked.shown.place == 0 || asked.pid == thread::current().pid() || cfg!(miri) {
+        return;
+    }
+    let Some(mut turn) = Turn::take() else {
+        return;
+    };
+    let now = clock::monotonic_coarse();
+    let is_due = |peer: &Peer| peer.met.is_none() && now.saturating_sub(peer.tried) >= AGAIN;
+    if let Some(known) = turn.find(asked.pid)
+        && !known.as_ref().is_some_and(is_due)
+    {
+        return;
+    }
+    let peer = Peer {
+        pid: asked.pid,
+        tried: now,
+        met: roomy(|| find(asked).ok()),
+    };
+    let place = match turn.find(asked.pid) {
+        Some(known) => known,
+        None => {
+            let peers = turn.peers();
+            let free = peers.iter().position(Option::is_none);
+            // Otherwise the one that was met first.
+            let oldest = || (0..MOST).min_by_key(|&at| peers[at].as_ref().map(|peer| peer.tried));
+            let index = free.or_else(oldest).unwrap_or(0);
+            &mut peers[index]
+        }
+    };
+    *place = Some(peer);
+}
+
+fn find(asked: &Asked) -> Result<Met, Errno> {
+    let (pid, descriptor) = (asked.pid, asked.shown.descriptor);
+    let mut path = [0; 64];
+    let path = stat::path_in(&mut path, format_args!("/proc/{pid}/fd/{descriptor}\0"));
+    // Not opened yet: that could have side effects, or wait for a process that serves the file.
+    let seen = openat(
+        CWD,
+        path.ok_or(Errno::NAMETOOLONG)?,
+        OFlags::PATH | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?;
+    let born = file::inode_and_birth(seen.as_fd())?;
+    if born.device != device_of_memory()? {
+        return Err(Errno::XDEV);
+    }
+    let page = open_page(&seen)?;
+    // SAFETY: as in `Met::page`.
+    let helper = unsafe { &*page.base().cast::<Page>() }.helper(pid, home::here());
+    let helper = helper.ok_or(Errno::SRCH)?;
+    let pidfd = process::open_thread(helper)?;
+    // In another PID namespace's /proc, numbers stand for other processes.
+    if !is_proc_ours()? || !exists::thread_of(pid, helper) {
+        return Err(Errno::SRCH);
+    }
+    // After the descriptor: the thread that it stands for is the one of that name, or has ended.
+    let mut name = [0; NAME + 2];
+    let comm = format_args!("/proc/{pid}/task/{helper}/comm\0");
+    let name = stat::contents(comm, &mut name).ok_or(Errno::SRCH)?;
+    if name.strip_suffix(b"\n") != Some(&name_of(born.inode, born.time)) {
+        return Err(Errno::PERM);
+    }
+    let helper = raise_number(pidfd)?;
+    let stat = fstat(&helper)?;
+    Ok(Met {
+        page,
+        helper: helper.into_number(),
+        file: (stat.st_dev, stat.st_ino),
+        raised: [0; PLACES],
+    })
+}
+
+/// Returns whether /proc shows the PID namespace of this process.
+fn is_proc_ours() -> Result<bool, Errno> {
+    let mut path = [0; 64];
+    let own = thread::current().pid();
+    let path = stat::path_in(&mut path, format_args!("/proc/{own}\0"));
+    let found = rustix::fs::stat(path.ok_or(Errno::NAMETOOLONG)?)?;
+    Ok(found.st_ino == rustix::fs::stat(c"/proc/self")?.st_ino)
+}
+
+/// Maps the page in a file in memory, if only its process can write it.
+fn open_page(seen: &OwnedFd) -> Result<Mapping, Errno> {
+    let mut path = [0; 64];
+    let path = stat::path_in(
+        &mut path,
+        format_args!("/proc/self/fd/{}\0", seen.as_raw_fd()),
+    );
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = openat(CWD, path.ok_or(Errno::NAMETOOLONG)?, flags, Mode::empty())?;
+    let length = fstat(&file)?.st_size;
+    if !fcntl_get_seals(&file)?.contains(SEALS) || length != PAGE as i64 {
+        return Err(Errno::PERM);
+    }
+    Mapping::of_memory(file.as_fd(), PAGE, false)
+}
+
+/// The device of all files in memory, whose file system no process serves.
+fn device_of_memory() -> Result<u64, Errno> {
+    // 0: not known yet. Relaxed: each thread finds the same.
+    static DEVICE: AtomicU64 = AtomicU64::new(0);
+    match DEVICE.load(Ordering::Relaxed) {
+        0 => {
+            let own = file::nameless("umsg")?;
+            let device = file::inode_and_birth(own.as_fd())?.device;
+            DEVICE.store(device, Ordering::Relaxed);
+            Ok(device)
+        }
+        known => Ok(known),
+    }
+}

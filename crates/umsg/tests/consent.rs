@@ -1,0 +1,704 @@
+//! Signals that a sender raises in another process, which consents to them.
+
+mod support;
+
+use rustix::fs::{
+    AtFlags, MemfdFlags, SealFlags, StatxFlags, fcntl_add_seals, memfd_create, statx,
+};
+use std::fs::File;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering::SeqCst};
+use std::time::Duration;
+use support::child::{Child, Exit};
+use support::place::Place;
+use support::shared::{Shared, Zeroed};
+use support::wait_until;
+use umsg::posix::{Notify, Queue};
+use umsg_testkit::needs_root;
+use umsg_testkit::users::{NOBODY, become_user};
+
+/// Nothing in these tests takes as long.
+const LONG: Duration = Duration::from_secs(20);
+/// A process that could not be met is tried again after this time.
+const AGAIN: Duration = Duration::from_millis(20);
+/// As docs/format.md has it: the first record of a queue, and the flags that have it fired.
+const NOTICE: u64 = 6784;
+const REGISTERED: u64 = 888;
+const ATTENTION: u64 = 128;
+
+/// What a registered process reports.
+#[derive(Default)]
+struct Told {
+    /// The number of its signals, and the sender and value of the last one.
+    signals: AtomicU32,
+    sender: AtomicU32,
+    value: AtomicU32,
+    registrations: AtomicU32,
+    /// Ends the registering.
+    is_over: AtomicU32,
+    number: AtomicI64,
+}
+
+// SAFETY: atomics.
+unsafe impl Zeroed for Told {}
+
+fn blocked(signal: i32) -> libc::sigset_t {
+    // SAFETY: a set that is filled in, and a mask of this process.
+    unsafe {
+        let mut set = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, signal);
+        libc::sigprocmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
+        set
+    }
+}
+
+/// A signal that the kernel counts.
+fn counted() -> i32 {
+    libc::SIGRTMIN()
+}
+
+/// Takes the signals that are pending.
+fn take(set: &libc::sigset_t, told: &Told) {
+    // SAFETY: reads and fills locals.
+    unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        let now = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        while libc::sigtimedwait(set, &raw mut info, &raw const now) > 0 {
+            assert_eq!(info.si_code, -3, "SI_MESGQ");
+            told.sender.store(info.si_pid().cast_unsigned(), SeqCst);
+            let value = info.si_value().sival_ptr.addr();
+            told.value.store(value as u32, SeqCst);
+            told.signals.fetch_add(1, SeqCst);
+        }
+    }
+}
+
+/// Registers whenever it is not registered, and takes its signals.
+fn keep_registered(queue: &Queue, told: &Told) -> i32 {
+    let set = blocked(counted());
+    while told.is_over.load(SeqCst) == 0 {
+        take(&set, told);
+        if queue.registered().is_none() {
+            while queue.try_receive(&mut [0; 8]).is_ok() {}
+            // Its signal came before its message could be received.
+            take(&set, told);
+            let how = Notify::Signal {
+                signal: counted(),
+                value: told.registrations.fetch_add(1, SeqCst) as usize,
+            };
+            std::mem::forget(queue.notify(how).unwrap());
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    take(&set, told);
+    0
+}
+
+/// A process that keeps itself registered with `/q`.
+struct Target {
+    child: Child,
+    told: Shared<Told>,
+}
+
+impl Target {
+    fn begin(place: &Place, queue: &Queue) -> Target {
+        let told: Shared<Told> = Shared::new();
+        let child = Child::run(|| keep_registered(&place.open("/q"), &told));
+        let target = Target { child, told };
+        target.expect_registered(queue);
+        target
+    }
+
+    #[track_caller]
+    fn expect_registered(&self, queue: &Queue) {
+        assert!(wait_until(LONG, || queue.registered().is_some()));
+    }
+
+    /// Sends a message, and expects exactly one signal, of this process.
+    #[track_caller]
+    fn expect_signal(&self, queue: &Queue) {
+        self.expect_registered(queue);
+        let before = self.signals();
+        queue.send(b"x", 0).unwrap();
+        self.expect_registered(queue);
+        assert_eq!(self.signals(), before + 1);
+        assert_eq!(self.told.sender.load(SeqCst), std::process::id());
+        let registrations = self.told.registrations.load(SeqCst);
+        assert_eq!(self.told.value.load(SeqCst), registrations - 2);
+    }
+
+    /// Has this process know the consents of the target.
+    #[track_caller]
+    fn meet(&self, queue: &Queue) {
+        for _ in 0..3 {
+            self.expect_signal(queue);
+            std::thread::sleep(AGAIN);
+        }
+    }
+
+    /// Stops the target while it is registered: only a sender can raise its signal then.
+    #[track_caller]
+    fn stop(&self, queue: &Queue) {
+        self.expect_registered(queue);
+        self.child.signal(libc::SIGSTOP);
+        self.child.expect_to_stop("the target");
+        assert!(queue.registered().is_some() && !self.is_pending());
+    }
+
+    fn go_on(&self) {
+        self.child.signal(libc::SIGCONT);
+    }
+
+    fn signals(&self) -> u32 {
+        self.told.signals.load(SeqCst)
+    }
+
+    fn is_pending(&self) -> bool {
+        is_pending(self.child.pid(), counted())
+    }
+}
+
+fn is_pending(pid: i32, signal: i32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let pending = status.lines().find_map(|line| line.strip_prefix("ShdPnd:"));
+    let pending = u64::from_str_radix(pending.unwrap().trim(), 16).unwrap();
+    pending >> (signal - 1) & 1 != 0
+}
+
+/// Returns whether this kernel lets a sender raise signals through a thread's descriptor (Linux 6.9).
+fn can_raise() -> bool {
+    // SAFETY: the descriptor of this thread, closed at once.
+    let number = unsafe { libc::syscall(libc::SYS_pidfd_open, libc::gettid(), libc::O_EXCL) };
+    if number < 0 {
+        eprintln!("left out: the kernel has no descriptors of threads");
+        return false;
+    }
+    // SAFETY: a descriptor that nothing else owns.
+    drop(unsafe { OwnedFd::from_raw_fd(number as RawFd) });
+    true
+}
+
+/// The file of a queue, for writing.
+fn file_of(place: &Place, name: &str) -> File {
+    let path = place.path().join("mq").join(name);
+    File::options().read(true).write(true).open(path).unwrap()
+}
+
+fn record_of(file: &File) -> [u8; 64] {
+    let mut record = [0; 64];
+    file.read_exact_at(&mut record, NOTICE).unwrap();
+    record
+}
+
+/// Writes a record that is armed, and the flags that have it fired.
+fn forge(file: &File, record: &[u8; 64]) {
+    file.write_all_at(record, NOTICE).unwrap();
+    file.write_all_at(&3_u32.to_le_bytes(), REGISTERED).unwrap();
+    file.write_all_at(&2_u32.to_le_bytes(), ATTENTION).unwrap();
+}
+
+/// A record of a registration with these words, armed for the first time.
+fn record(pid: u32, ticket: u64, descriptor: u32, place: u32) -> [u8; 64] {
+    let mut record = [0; 64];
+    let mut set = |at: usize, value: u32| {
+        record[at..at + 4].copy_from_slice(&value.to_le_bytes());
+    };
+    set(0, 8 | 1);
+    set(8, counted() as u32);
+    set(12, pid);
+    set(24, ticket as u32);
+    set(40, descriptor);
+    set(44, place);
+    record
+}
+
+#[test]
+fn a_sender_raises_the_signal_of_a_process_that_it_knows() {
+    if !can_raise() {
+        return;
+    }
+    let (place, queue) = Place::new().with_queue("/q", 4, 8);
+    let target = Target::begin(&place, &queue);
+    target.meet(&queue);
+    for _ in 0..3 {
+        let before = target.signals();
+        target.stop(&queue);
+        queue.send(b"x", 0).unwrap();
+        assert!(target.is_pending(), "the send has raised it");
+        assert_eq!(queue.registered(), None);
+        target.go_on();
+        target.expect_registered(&queue);
+        assert_eq!(target.signals(), before + 1);
+        assert_eq!(target.told.sender.load(SeqCst), std::process::id());
+    }
+}
+
+#[test]
+fn each_registration_gives_one_signal() {
+    const ROUNDS: u32 = 500;
+    let (place, queue) = Place::new().with_queue("/q", 4, 8);
+    let target = Target::begin(&place, &queue);
+    for _ in 0..ROUNDS {
+        target.expect_signal(&queue);
+    }
+    assert_eq!(target.signals(), ROUNDS);
+}
+
+#[test]
+fn a_withdrawn_registration_gives_a_signal_or_none() {
+    let (place, queue) = Place::new().with_queue("/q", 4, 8);
+    let told: Shared<Told> = Shared::new();
+    let mut child = Child::run(|| {
+        let set = blocked(counted());
+        let queue = place.open("/q");
+        while told.is_over.load(SeqCst) == 0 {
+            while queue.try_receive(&mut [0; 8]).is_ok() {}
+            let registration = queue.notify(Notify::signal(counted())).unwrap();
+            told.registrations.fetch_add(1, SeqCst);
+            std::thread::yield_now();
+            drop(registration);
+            take(&set, &told);
+            let (signals, registrations) = (&told.signals, &told.registrations);
+            assert!(signals.load(SeqCst) <= registrations.load(SeqCst));
+        }
+        0
+    });
+    let is_enough = || {
+        let _ = queue.try_send(b"x", 0);
+        told.signals.load(SeqCst) > 200
+    };
+    assert!(wait_until(LONG, is_enough));
+    told.is_over.store(1, SeqCst);
+    child.expect(Exit::Code(0), "the registrant");
+}
+
+#[test]
+fn a_record_that_is_written_again_gives_no_signal_after_signal() {
+    if !can_raise() {
+        return;
+    }
+    let (place, queue) = Place::new().with_queue("/q", 4, 8);
+    let target = Target::begin(&place, &queue);
+    target.meet(&queue);
+    let before = target.signals();
+    target.stop(&queue);
+    let file = file_of(&place, "q");
+    let record = record_of(&file);
+    for _ in 0..10 {
+        queue.send(b"x", 0).unwrap();
+        while queue.try_receive(&mut [0; 8]).is_ok() {}
+        forge(&file, &record);
+    }
+    target.go_on();
+    target.told.is_over.store(1, SeqCst);
+    let mut child = target.child;
+    child.expect(Exit::Code(0), "the target");
+    // One by the sender, and one by the target itself.
+    let signals = target.told.signals.load(SeqCst) - before;
+    assert!((1..=2).contains(&signals), "{signals} signals");
+}
+
+#[test]
+fn the_record_of_another_queue_or_registration_gives_no_signal() {
+    let (place, queue) = Place::new().with_queue("/q", 4, 8);
+    let forged = place.create("/forged", 4, 8);
+    let target = Target::begin(&place, &queue);
+    target.meet(&queue);
+    target.stop(&queue);
+    let (own, other) = (file_of(&place, "q"), file_of(&place, "forged"));
+    let real = record_of(&own);
+    forge(&other, &real);
+    forged.send(b"x", 0).unwrap();
+    assert_eq!(forged.registered(), None, "it was fired");
+    assert!(!target.is_pending());
+    // Another ticket, another place.
+    for (at, value) in [
+        (24, 1),
+        (24, 200),
+        (44, 0),
+        (44, 2),
+        (44, 101),
+        (44, u32::MAX),
+    ] {
+        let mut record = real;
+        record[at..at + 4].copy_from_slice(&u32::to_le_bytes(value));
+        if record == real {
+            continue;
+        }
+        forge(&own, &record);
+        queue.send(b"x", 0).unwrap();
+        while queue.try_receive(&mut [0; 8]).is_ok() {}
+        assert!(!target.is_pending(), "{at}: {value}");
+    }
+}
+
+/// A page as docs/format.md has it, of that process, which consents to signals of a queue.
+fn page_of(pid: u32, helper: u32, queue: (u64, u64)) -> OwnedFd {
+    let file = memfd_create(
+        "page",
+        MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | MemfdFlags::NOEXEC_SEAL,
+    );
+    let file = File::from(file.unwrap());
+    file.set_len(4096).unwrap();
+    let inode = |path| std::fs::metadata(path).unwrap().ino() & 0xffff_ffff;
+    let home = inode("/proc/self/ns/pid") | inode("/proc/self/ns/time") << 32;
+    let ticket = [77, queue.0, queue.1, 5, counted() as u64];
+    let words = [
+        u64::from_le_bytes(*b"umsgcon1"),
+        home,
+        u64::from(pid) | u64::from(helper) << 32,
+    ];
+    for (at, word) in (0..).zip(words) {
+        file.write_all_at(&word.to_le_bytes(), 8 * at).unwrap();
+    }
+    for (at, word) in (0..).zip(ticket) {
+        file.write_all_at(&u64::to_le_bytes(word), 64 + 8 * at)
+            .unwrap();
+    }
+    OwnedFd::from(file)
+}
+
+fn seal(file: &OwnedFd) {
+    let seals = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE;
+    fcntl_add_seals(file, seals).unwrap();
+}
+
+/// The name of a thread that attests a file.
+fn name_of(file: &OwnedFd) -> [u8; 16] {
+    let wanted = StatxFlags::INO | StatxFlags::BTIME;
+    let stat = statx(file, c"", AtFlags::EMPTY_PATH, wanted).unwrap();
+    let born = (stat.stx_btime.tv_sec as u64, stat.stx_btime.tv_nsec.into());
+    let mut name = [0; 16];
+    name[..15].copy_from_slice(&umsg_shm::consent::name_of(stat.stx_ino, born));
+    name
+}
+
+/// Sends to a queue whose record says that a process consents by the file that `make` makes in it; and that process has the signal
+/// pending then.
+fn is_believed(make: impl FnOnce(u32, u32, (u64, u64)) -> OwnedFd + Send, attests: bool) -> bool {
+    let (place, queue) = Place::new().with_queue("/q", 4, 8);
+    let file = file_of(&place, "q");
+    let metadata = file.metadata().unwrap();
+    let told: Shared<Told> = Shared::new();
+    let mut bystander = Child::run(|| {
+        blocked(counted());
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                // SAFETY: a system call without arguments.
+                let helper = unsafe { libc::gettid() }.cast_unsigned();
+                let queue = (metadata.dev(), metadata.ino());
+                let page = make(std::process::id(), helper, queue);
+                if attests {
+                    let name = name_of(&page);
+                    // SAFETY: a string that ends with a zero byte.
+                    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+                }
+                told.number.store(i64::from(page.as_raw_fd()), SeqCst);
+                std::thread::sleep(LONG);
+            });
+        });
+        0
+    });
+    assert!(wait_until(LONG, || told.number.load(SeqCst) != 0));
+    let pid = bystander.pid();
+    let number = told.number.load(SeqCst) as u32;
+    for _ in 0..3 {
+        forge(&file, &record(pid.cast_unsigned(), 77, number, 1));
+        queue.send(b"x", 0).unwrap();
+        while queue.try_receive(&mut [0; 8]).is_ok() {}
+        std::thread::sleep(AGAIN);
+    }
+    bystander.expect_alive();
+    is_pending(pid, counted())
+}
+
+#[test]
+fn the_consent_of_a_process_is_believed_only_if_the_process_attests_it() {
+    let sealed = |pid, helper, queue| {
+        let page = page_of(pid, helper, queue);
+        seal(&page);
+        page
+    };
+    assert_eq!(is_believed(sealed, true), can_raise(), "as it ought to be");
+    // As if another process had passed the file to it.
+    assert!(!is_believed(sealed, false));
+    // Other processes could write it.
+    assert!(!is_believed(page_of, true));
+    let of_the_first = |pid, _, queue| sealed(pid, pid, queue);
+    assert!(!is_believed(of_the_first, true));
+    let of_another = |pid, helper, queue| sealed(pid + 1, helper, queue);
+    assert!(!is_believed(of_another, true));
+    let of_none = |pid, _, queue| sealed(pid, u32::MAX, queue);
+    assert!(!is_believed(of_none, true));
+    let of_another_queue = |pid, helper, (device, inode)| sealed(pid, helper, (device, inode + 1));
+    assert!(!is_believed(of_another_queue, true));
+}
+
+#[test]
+fn a_sender_opens_no_other_file_than_a_page() {
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let fifo = dir.path().join("fifo");
+    let path = std::ffi::CString::new(fifo.to_str().unwrap()).unwrap();
+    // SAFETY: a string that ends with a zero byte.
+    assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0);
+    let open = |path: &std::path::Path| {
+        let file = File::options().read(true).write(true).open(path);
+        OwnedFd::from(file.or_else(|_| File::open(path)).unwrap())
+    };
+    std::fs::write(dir.path().join("file"), [0; 4096]).unwrap();
+    let files = [
+        fifo.clone(),
+        dir.path().to_owned(),
+        dir.path().join("file"),
+        "/dev/zero".into(),
+        "/proc/self/status".into(),
+    ];
+    for path in files {
+        assert!(!is_believed(|_, _, _| open(&path), false), "{path:?}");
+    }
+    let short = |_, _, _| {
+        let file = memfd_create("page", MemfdFlags::CLOEXEC | MemfdFlags::NOEXEC_SEAL).unwrap();
+        seal(&file);
+        file
+    };
+    assert!(!is_believed(short, true));
+}
+
+#[test]
+fn a_process_that_runs_another_program_gets_no_signal_for_the_old_one() {
+    let (place, queue) = Place::new().with_queue("/q", 4, 8);
+    let told: Shared<Told> = Shared::new();
+    let child = Child::run(|| {
+        keep_registered(&place.open("/q"), &told);
+        let set = blocked(counted());
+        let words = [c"sleep".as_ptr(), c"1000".as_ptr(), std::ptr::null()];
+        // SAFETY: strings that end with a zero byte, and a list that ends with null.
+        unsafe {
+            libc::sigprocmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut());
+            libc::execvp(words[0], words.as_ptr());
+        }
+        1
+    });
+    let mut target = Target { child, told };
+    target.meet(&queue);
+    target.expect_registered(&queue);
+    target.told.is_over.store(1, SeqCst);
+    let runs_it = || {
+        let line = std::fs::read(format!("/proc/{}/cmdline", target.child.pid())).unwrap();
+        line.starts_with(b"sleep")
+    };
+    assert!(wait_until(LONG, runs_it));
+    for _ in 0..3 {
+        queue.try_send(b"x", 0).unwrap();
+        while queue.try_receive(&mut [0; 8]).is_ok() {}
+    }
+    std::thread::sleep(Duration::from_millis(50));
+    target.child.expect_alive();
+}
+
+/// Sends as a new process that knows the target, changes something about itself, and sends again.
+fn still_notifies(change: impl Fn(&Target)) {
+    let (place, queue) = Place::new().with_queue("/q", 4, 8);
+    let target = Target::begin(&place, &queue);
+    let mut sender = Child::lead(|| {
+        target.meet(&queue);
+        change(&target);
+        for _ in 0..3 {
+            target.expect_signal(&queue);
+        }
+        0
+    });
+    sender.expect(Exit::Code(0), "the sender");
+}
+
+#[test]
+fn a_sender_that_gives_up_its_user_notifies() {
+    needs_root!();
+    still_notifies(|_| become_user(NOBODY));
+}
+
+fn close_all_descriptors() {
+    // SAFETY: the test uses none of them afterwards.
+    unsafe { libc::close_range(3, u32::MAX, 0) };
+}
+
+#[test]
+fn a_sender_that_closes_all_its_descriptors_notifies() {
+    still_notifies(|_| close_all_descriptors());
+}
+
+#[test]
+fn a_sender_signals_no_process_that_the_program_opens_at_the_same_number() {
+    still_notifies(|_| {
+        let bystander = Child::run(|| {
+            blocked(counted());
+            std::thread::sleep(LONG);
+            0
+        });
+        // SAFETY: descriptors of a process, at the numbers of the library's.
+        unsafe {
+            let open = libc::syscall(libc::SYS_pidfd_open, bystander.pid(), 0) as RawFd;
+            let entries = std::fs::read_dir("/proc/self/fd").unwrap();
+            let names = entries.map(|entry| entry.unwrap().file_name());
+            let numbers: Vec<RawFd> = names
+                .map(|name| name.to_str().unwrap().parse().unwrap())
+                .collect();
+            for number in numbers {
+                if number > 2 && number != open {
+                    libc::dup2(open, number);
+                }
+            }
+        }
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(!is_pending(bystander.pid(), counted()));
+        // It dies with the sender, and has to live until then.
+        std::mem::forget(bystander);
+    });
+}
+
+#[test]
+fn a_child_of_a_sender_raises_signals_too() {
+    if !can_raise() {
+        return;
+    }
+    let (place, queue) = Place::new().with_queue("/q", 4, 8);
+    let target = Target::begin(&place, &queue);
+    target.meet(&queue);
+    target.stop(&queue);
+    let mut child = Child::run(|| {
+        queue.send(b"x", 0).unwrap();
+        assert!(target.is_pending());
+        0
+    });
+    child.expect(Exit::Code(0), "the child");
+}
+
+/// A target that does something after its first registration.
+fn is_notified_after(change: impl Fn()) {
+    let (place, queue) = Place::new().with_queue("/q", 4, 8);
+    let told: Shared<Told> = Shared::new();
+    let child = Child::run(|| {
+        let queue = place.open("/q");
+        told.is_over.store(1, SeqCst);
+        let registration = queue.notify(Notify::signal(counted())).unwrap();
+        drop(registration);
+        change();
+        told.is_over.store(0, SeqCst);
+        keep_registered(&queue, &told)
+    });
+    let target = Target { child, told };
+    target.meet(&queue);
+    let mut other = Child::run(|| {
+        target.meet(&queue);
+        0
+    });
+    other.expect(Exit::Code(0), "another sender");
+}
+
+#[test]
+fn a_process_that_closes_all_its_descriptors_is_notified() {
+    is_notified_after(close_all_descriptors);
+}
+
+#[test]
+fn a_process_that_gives_up_its_user_is_notified() {
+    needs_root!();
+    is_notified_after(|| become_user(NOBODY));
+}
+
+#[test]
+fn a_process_that_forbids_others_to_look_at_it_is_notified() {
+    // SAFETY: a setting of the child.
+    is_notified_after(|| unsafe { assert_eq!(libc::prctl(libc::PR_SET_DUMPABLE, 0), 0) });
+}
+
+#[test]
+fn a_forked_child_of_a_registered_process_consents_for_itself() {
+    let place = Place::new();
+    let queue = place.create("/q", 4, 8);
+    let told: Shared<Told> = Shared::new();
+    let child = Child::lead(|| {
+        drop(queue.notify(Notify::signal(counted())).unwrap());
+        let mut inner = Child::run(|| keep_registered(&queue, &told));
+        match inner.wait(LONG) {
+            Some(Exit::Code(code)) => code,
+            _ => 1,
+        }
+    });
+    let mut target = Target { child, told };
+    target.meet(&queue);
+    target.told.is_over.store(1, SeqCst);
+    target.child.expect(Exit::Code(0), "the parent");
+}
+
+#[test]
+fn processes_of_other_pid_namespaces_notify_each_other() {
+    needs_root!();
+    let (place, queue) = Place::new().with_queue("/q", 4, 8);
+    let told: Shared<Told> = Shared::new();
+    let mut apart = Child::lead(|| {
+        // SAFETY: changes where this process's children live.
+        assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWPID) }, 0, "unshare");
+        let mut inner = Child::run(|| keep_registered(&place.open("/q"), &told));
+        match inner.wait(LONG) {
+            Some(Exit::Code(code)) => code,
+            _ => 1,
+        }
+    });
+    for round in 1..=5 {
+        let is_registered =
+            || told.registrations.load(SeqCst) == round && queue.registered().is_some();
+        assert!(wait_until(LONG, is_registered));
+        queue.send(b"x", 0).unwrap();
+        assert!(wait_until(LONG, || told.signals.load(SeqCst) == round));
+        std::thread::sleep(AGAIN);
+    }
+    told.is_over.store(1, SeqCst);
+    apart.expect(Exit::Code(0), "the target");
+    let target = Target::begin(&place, &queue);
+    let mut apart = Child::lead(|| {
+        // SAFETY: as above.
+        assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWPID) }, 0, "unshare");
+        let mut inner = Child::run(|| {
+            let queue = place.open("/q");
+            for _ in 0..5 {
+                let before = target.signals();
+                queue.send(b"x", 0).unwrap();
+                assert!(wait_until(LONG, || target.signals() == before + 1));
+                target.expect_registered(&queue);
+                std::thread::sleep(AGAIN);
+            }
+            0
+        });
+        match inner.wait(LONG) {
+            Some(Exit::Code(code)) => code,
+            _ => 1,
+        }
+    });
+    apart.expect(Exit::Code(0), "the sender");
+}
+
+#[test]
+fn a_sender_keeps_few_descriptors_of_processes() {
+    /// Processes that a sender keeps in mind.
+    const MOST: usize = 16;
+    let (place, queue) = Place::new().with_queue("/q", 4, 8);
+    let mut sender = Child::lead(|| {
+        let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+        let before = descriptors();
+        for _ in 0..MOST + 8 {
+            let mut target = Target::begin(&place, &queue);
+            target.expect_signal(&queue);
+            target.expect_signal(&queue);
+            target.child.kill();
+        }
+        assert!(descriptors() <= before + MOST + 1);
+        0
+    });
+    sender.expect(Exit::Code(0), "the sender");
+}
