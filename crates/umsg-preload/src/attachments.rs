@@ -1,12 +1,12 @@
 //! The queues that descriptors of this process lead to, each in a slot that the library keeps as long as a call uses it
 //! ([`umsg_shm::reclaim`]).
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use umsg::posix::{FileState, Queue};
 use umsg_shm::reclaim::{Slot, Slots};
 
-use crate::blocking::Blocking;
+use crate::blocking::{Blocking, Forks};
 use crate::doorbells::Doorbells;
 use crate::waiting;
 
@@ -23,6 +23,9 @@ pub(crate) struct Attached {
     pub(crate) message_size: usize,
     /// The state of the file when the queue was opened by its name. None if the queue can't be kept; see [`crate::kept`].
     pub(crate) state: Option<FileState>,
+    /// The forks before the queue was opened, if this process has created it as one that it may use again; 0 otherwise. See
+    /// [`crate::vacated`].
+    created: AtomicU64,
     /// True if the last close unmaps the queue: it was polled, or this process removed its name.
     is_unkept: AtomicBool,
     /// The name that the queue was opened by, with its slash.
@@ -41,9 +44,37 @@ impl Attached {
             blocking: Blocking::shared(),
             message_size,
             state: None,
+            created: AtomicU64::new(0),
             is_unkept: AtomicBool::new(false),
             name: name.into(),
         }
+    }
+
+    /// Notes that this process has created the queue as one that it may use again.
+    pub(crate) fn note_creation(&self, forks: Forks) {
+        // Relaxed, here and below: the caller has the only descriptor, or none is left.
+        self.created.store(forks.word(), Ordering::Relaxed);
+    }
+
+    /// Returns the forks before this process created the queue as one that it may use again.
+    pub(crate) fn created(&self) -> Option<Forks> {
+        match self.created.load(Ordering::Relaxed) {
+            0 => None,
+            word => Some(Forks::of_word(word)),
+        }
+    }
+
+    /// Leaves the use of the queue's segment to another process.
+    pub(crate) fn forget_creation(&self) {
+        self.created.store(0, Ordering::Relaxed);
+    }
+
+    /// Returns whether the queue may be vacated when the caller has its only use.
+    pub(crate) fn may_be_vacated(&self) -> bool {
+        self.created().is_some_and(|then| !then.has_forked_since())
+            && !self.blocking.was_shared()
+            && self.kept_state().is_some()
+            && self.queue.is_sole()
     }
 
     /// Makes the last close unmap the queue.
@@ -60,6 +91,12 @@ impl Attached {
         // Relaxed: as above.
         self.state
             .filter(|_| !self.is_unkept.load(Ordering::Relaxed))
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        crate::vacated::give_up(self);
     }
 }
 

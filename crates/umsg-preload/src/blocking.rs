@@ -16,7 +16,7 @@
 
 use std::ffi::c_int;
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -36,14 +36,38 @@ const VERSIONS: u64 = (1 << 32) - VERSION;
 #[unsafe(link_section = ".data.umsg")]
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
+/// The number of forks that have begun, and whose parent has not counted them.
+#[unsafe(link_section = ".data.umsg")]
+static FORKING: AtomicU32 = AtomicU32::new(0);
+
+/// Notes the beginning of a fork.
+pub(crate) extern "C" fn note_begin_of_fork() {
+    // Relaxed, here and in `has_forked_since`: the child gets the descriptors that are open behind this, and the kernel's lock of the
+    // process's descriptors orders a fork and a close.
+    FORKING.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Notes a fork in the parent, when it is over.
+pub(crate) extern "C" fn note_fork_in_parent() {
+    note_fork();
+    // Release: pairs with the acquire in `has_forked_since`.
+    FORKING.fetch_sub(1, Ordering::Release);
+}
+
+/// Notes a fork in the child, which has one thread.
+pub(crate) fn note_fork_in_child() {
+    note_fork();
+    FORKING.store(0, Ordering::Relaxed);
+}
+
 /// Notes a fork, in the parent and in the child.
-pub(crate) extern "C" fn note_fork() {
+fn note_fork() {
     // Relaxed: the counter is the whole message.
     FORKS.fetch_add(1, Ordering::Relaxed);
 }
 
 /// The number of forks at a moment, in the upper half.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Forks(u64);
 
 impl Forks {
@@ -51,33 +75,62 @@ impl Forks {
         // Relaxed: as above. A thread that reads it too early calls at the moment of the fork.
         Forks(u64::from(FORKS.load(Ordering::Relaxed)) << 32)
     }
+
+    /// Returns whether a child may have a descriptor that this process opened behind that moment, and has closed.
+    pub(crate) fn has_forked_since(self) -> bool {
+        // Acquire: a fork that is over is counted.
+        FORKING.load(Ordering::Acquire) != 0 || Forks::now() != self
+    }
+
+    /// Returns the number as a word that leads back to it by [`of_word`](Self::of_word), and is not 0.
+    pub(crate) fn word(self) -> u64 {
+        self.0 | 1
+    }
+
+    /// Decodes a word.
+    pub(crate) fn of_word(word: u64) -> Forks {
+        Forks(word >> 32 << 32)
+    }
 }
 
 /// See the module. Every load and store is Relaxed: the word is the whole message.
-pub(crate) struct Blocking(AtomicU64);
+pub(crate) struct Blocking {
+    word: AtomicU64,
+    /// Whether a description was ever shared, other than by a fork.
+    was_shared: AtomicBool,
+}
 
 impl Blocking {
     pub(crate) fn shared() -> Blocking {
-        Blocking(AtomicU64::new(SHARED))
+        Blocking {
+            word: AtomicU64::new(SHARED),
+            was_shared: AtomicBool::new(false),
+        }
     }
 
     /// Enters the flag of a new description. `forks` is from before the opening: a child of a later fork has the descriptor, too.
     pub(crate) fn open(&self, is_nonblocking: bool, forks: Forks) {
-        let now = self.0.load(Ordering::Relaxed);
+        let now = self.word.load(Ordering::Relaxed);
         let unknown = forks.0 | next_version(now) & VERSIONS;
-        self.0
+        self.word
             .store(known(unknown, is_nonblocking), Ordering::Relaxed);
     }
 
     /// Another process may have a descriptor from now on.
     pub(crate) fn share(&self) {
-        self.0.store(SHARED, Ordering::Relaxed);
+        self.was_shared.store(true, Ordering::Relaxed);
+        self.word.store(SHARED, Ordering::Relaxed);
+    }
+
+    /// Returns whether another process may have got a descriptor of one of the queue's descriptions, other than by a fork.
+    pub(crate) fn was_shared(&self) -> bool {
+        self.was_shared.load(Ordering::Relaxed)
     }
 
     /// Returns whether calls must not block; an error if the descriptor is not open.
     #[inline(always)]
     pub(crate) fn is_nonblocking(&self, number: c_int) -> Result<bool, Errno> {
-        let word = self.0.load(Ordering::Relaxed);
+        let word = self.word.load(Ordering::Relaxed);
         match word & VALUE {
             BLOCKS if !is_shared(word) => Ok(false),
             FAILS if !is_shared(word) => Ok(true),
@@ -95,7 +148,7 @@ impl Blocking {
             return outcome;
         };
         let (to, order) = (known(begun, is_nonblocking), Ordering::Relaxed);
-        if self.0.compare_exchange(begun, to, order, order).is_err() {
+        if self.word.compare_exchange(begun, to, order, order).is_err() {
             self.become_unknown();
         }
         outcome
@@ -105,7 +158,7 @@ impl Blocking {
     fn become_unknown(&self) -> Option<u64> {
         let unknown = |word: u64| (!is_shared(word)).then(|| next_version(word));
         let order = Ordering::Relaxed;
-        let before = self.0.fetch_update(order, order, unknown).ok()?;
+        let before = self.word.fetch_update(order, order, unknown).ok()?;
         Some(next_version(before))
     }
 }

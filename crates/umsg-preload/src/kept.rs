@@ -11,24 +11,26 @@
 //! | no queue that was polled | a doorbell's descriptor is closed with the last of the queue's |
 //! | no queue whose name this process has removed | its memory |
 //!
+//! A queue that the program removes and creates again stays here in between, without messages: [`crate::vacated`].
+//!
 //! A forked child keeps the queues of its parent, in its own mappings. Signal handlers may open and close queues at any time: an entry is a
 //! [`Link`], which changes with one instruction.
 
 use std::ffi::{OsStr, c_int};
-use std::os::fd::IntoRawFd;
+use std::os::fd::{AsRawFd, IntoRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use libc::mqd_t;
 use rustix::io::Errno;
 use umsg::Namespace;
-use umsg::posix::KnownFile;
+use umsg::posix::{KnownFile, OpenOptions};
 use umsg_shm::reclaim::Link;
 
 use crate::attachments::Attached;
 use crate::blocking::Forks;
 use crate::table::{self, Held, Word};
-use crate::{debug, process};
+use crate::{debug, process, vacated};
 
 /// The number of queues that are kept.
 const MOST: usize = 8;
@@ -41,13 +43,19 @@ static KEPT: [Link<Attached>; MOST] = [const { Link::nowhere() }; MOST];
 /// The entry that the next queue takes if none is free.
 static HAND: AtomicUsize = AtomicUsize::new(0);
 
-/// Opens a kept queue, or finds that no queue has the name. `name` has no slash. Returns `None` if a full opening is needed. Then a kept
-/// queue of the name is unmapped.
+/// Opens a kept queue, makes a queue of a vacant one, or finds that no queue has the name. `name` has no slash. Returns `None` if a full
+/// opening is needed. Then a kept queue of the name is unmapped.
 pub(crate) fn open(
     namespace: &Namespace,
     name: &[u8],
     flags: c_int,
+    options: impl FnOnce() -> OpenOptions,
 ) -> Option<Result<mqd_t, c_int>> {
+    let may_create = flags & libc::O_CREAT != 0;
+    let must_create = may_create && flags & libc::O_EXCL != 0;
+    if must_create && !has_vacant(name) {
+        return None;
+    }
     let access = flags & libc::O_ACCMODE;
     let (read, write) = (access != libc::O_WRONLY, access != libc::O_RDONLY);
     // A child of vfork has its own descriptors, but shares the table.
@@ -58,17 +66,34 @@ pub(crate) fn open(
     let file = match KnownFile::open(namespace, OsStr::from_bytes(name), read, write, nonblocking) {
         Ok(file) => file,
         // A program that wants an explanation gets the one of a full opening.
-        Err(Errno::NOENT) if flags & libc::O_CREAT == 0 && !debug::is_on() => {
+        Err(Errno::NOENT) if !may_create && !debug::is_on() => {
             return Some(Err(libc::ENOENT));
         }
         Err(_) => return None,
     };
     let word = take(&file, name, access)?;
     let held = Held::of_word(word);
-    let opened = held
-        .state
-        .and_then(|state| file.open_queue(&held.queue, state));
-    let descriptor = opened?;
+    let state = held.state?;
+    let descriptor = if held.queue.is_vacant() {
+        // Only this process may make a queue of the segment, and not a child that has inherited it.
+        held.created()?;
+        if !may_create {
+            keep(held);
+            return (!debug::is_on()).then_some(Err(libc::ENOENT));
+        }
+        let descriptor = options().revive(namespace, file, &held.queue, state)?;
+        match vacated::may_be_spawned(descriptor.as_raw_fd()) {
+            false => held.note_creation(forks),
+            true => held.forget_creation(),
+        }
+        descriptor
+    } else {
+        let is_own = held.created().is_some_and(|then| !then.has_forked_since());
+        if must_create || !is_own && !held.queue.join() {
+            return None;
+        }
+        file.open_queue(&held.queue, state)?
+    };
     held.blocking.open(nonblocking, forks);
     let word = held.into_word()?;
     let number = descriptor.into_raw_fd();
@@ -108,6 +133,11 @@ pub(crate) fn release(word: Word) {
     if others + state.size() > BYTES {
         forget_if(|_| true);
     }
+    keep(held);
+}
+
+/// Keeps a queue to which no descriptor leads.
+fn keep(held: Held) {
     let Some(word) = held.into_word() else {
         return;
     };
@@ -115,6 +145,55 @@ pub(crate) fn release(word: Word) {
         // Relaxed: any entry will do.
         KEPT[HAND.fetch_add(1, Ordering::Relaxed) % MOST].put(word);
     }
+}
+
+/// Returns whether a queue of the name, which has no slash, is vacant.
+fn has_vacant(name: &[u8]) -> bool {
+    KEPT.iter()
+        .filter(|link| link.leads())
+        .filter_map(Held::of)
+        .any(|kept| kept.name.get(1..) == Some(name) && kept.queue.is_vacant())
+}
+
+/// Removes a closed queue that this process has created, and keeps its segment. Returns false if the queue has to be removed in full.
+pub(crate) fn vacate(namespace: &Namespace, name: &[u8]) -> bool {
+    let closed = KEPT.iter().filter(|link| link.leads()).find_map(|link| {
+        let held = Held::of(link).filter(|held| &*held.name == name && held.may_be_vacated())?;
+        let word = held.word();
+        drop(held);
+        link.take_if(word).then_some(word)
+    });
+    let Some(word) = closed else {
+        return false;
+    };
+    let held = Held::of_word(word);
+    let vacated = word.is_sole_user()
+        && process::owns_table()
+        && held.state.is_some_and(|created| {
+            let rest = OsStr::from_bytes(&name[1..]);
+            held.queue.vacate(namespace, rest, created)
+        });
+    if vacated {
+        vacated::tidy_at_exit(namespace);
+        keep(held);
+    }
+    vacated
+}
+
+/// Calls `visit` with each kept queue.
+pub(crate) fn for_each(visit: impl Fn(&Attached)) {
+    KEPT.iter()
+        .filter_map(Held::of)
+        .for_each(|kept| visit(&kept));
+}
+
+/// Leaves the vacant queues to the parent, in a forked child.
+pub(crate) fn forget_vacant() {
+    for_each(|kept| {
+        if kept.queue.is_vacant() {
+            kept.forget_creation();
+        }
+    });
 }
 
 /// Forgets the queues for which `is_over` holds.

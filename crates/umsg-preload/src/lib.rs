@@ -12,6 +12,7 @@
 //! | the libc functions behind them, and the search for them | `next`, `chain` |
 //! | descriptor → queue | `table`, for what it doesn't know `adopt` and `arrivals`, and `ours` for when to trust it |
 //! | the queues a process is attached to, and when they are unmapped | `attachments`, and `umsg_shm::reclaim` |
+//! | closed queues that stay mapped; queues that are removed and created again | `kept`, `vacated` |
 //! | what they are polled by; descriptors of our own | `doorbells`, `polling`, `umsg_shm::sys::reserved_descriptors` |
 //! | whose table it is, after fork and vfork | `process` |
 //! | whether calls block | `blocking` |
@@ -55,6 +56,7 @@ mod start;
 mod table;
 mod timeout;
 mod unwinder;
+mod vacated;
 mod waiting;
 mod wanted;
 

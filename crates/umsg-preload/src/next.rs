@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{
     FILE, epoll_event, fd_set, gid_t, iovec, mmsghdr, mode_t, mq_attr, msghdr, nfds_t, off_t,
-    pollfd, pthread_t, sigevent, sighandler_t, sigset_t, size_t, ssize_t, stat, timespec, timeval,
-    uid_t,
+    pollfd, posix_spawn_file_actions_t, pthread_t, sigevent, sighandler_t, sigset_t, size_t,
+    ssize_t, stat, timespec, timeval, uid_t,
 };
 
 use crate::errno;
@@ -160,6 +160,7 @@ next_functions! {
     fn dup(fd: c_int) -> c_int;
     fn dup2(fd: c_int, new: c_int) -> c_int;
     fn dup3(fd: c_int, new: c_int, flags: c_int) -> c_int;
+    fn posix_spawn_file_actions_adddup2(actions: *mut posix_spawn_file_actions_t, fd: c_int, new: c_int) -> c_int;
     fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int;
     fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int;
     fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int;

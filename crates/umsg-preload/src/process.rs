@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use umsg_shm::sys::{parent, process};
 
-use crate::blocking::note_fork;
+use crate::blocking::{note_begin_of_fork, note_fork_in_child, note_fork_in_parent};
 
 /// The word with the pid of the table's owner. Null before [`start`], and if there is no such page.
 #[unsafe(link_section = ".data.umsg")]
@@ -29,15 +29,21 @@ pub(crate) fn start() {
         OWNER.store(std::ptr::from_ref(word).cast_mut(), Ordering::Release);
         owns_table();
     }
-    let (prepare, child) = (parent::before_fork, after_fork_in_child);
+    let (prepare, parent) = (before_fork, note_fork_in_parent);
     // SAFETY: the handlers are functions of this library, which is never unloaded (see build.rs).
-    unsafe { libc::pthread_atfork(Some(prepare), Some(note_fork), Some(child)) };
+    unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(after_fork_in_child)) };
+}
+
+extern "C" fn before_fork() {
+    note_begin_of_fork();
+    parent::before_fork();
 }
 
 extern "C" fn after_fork_in_child() {
     owns_table();
     parent::after_fork();
-    note_fork();
+    note_fork_in_child();
+    crate::kept::forget_vacant();
     crate::wanted::forget_other_threads();
 }
 

@@ -76,6 +76,7 @@ const EXPORTED: &[&str] = &[
     "openat",
     "openat64",
     "poll",
+    "posix_spawn_file_actions_adddup2",
     "ppoll",
     "pread",
     "pread64",

@@ -196,6 +196,14 @@ points! {
     CREATE_HOUSED;
     /// The file has its name: the queue exists.
     CREATE_NAMED;
+    /// A queue is removed, its segment is not cleared, and its file has the name: the next process that wants the name takes it.
+    VACATE_REMOVED;
+    /// A removed queue's segment is cleared, and its file has the name: the same.
+    VACATE_CLEARED;
+    /// A removed queue's segment is filled in for the next queue, which does not exist yet: the same.
+    REVIVE_FILLED;
+    /// A removed queue's creator can't use its segment again, and the file has the name: the next process that wants the name removes it.
+    TAKE_GONE;
     /// A transient queue has no users, and the last user has not removed it: the next process that finds the queue removes it.
     TRANSIENT_LOCKED;
     /// A transient queue is removed, its directory exists: a new queue of its name replaces the directory.

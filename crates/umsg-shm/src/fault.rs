@@ -53,6 +53,8 @@ pub enum AttachError {
     Mapping { errno: Errno, len: usize },
     /// A system call failed.
     System { call: &'static str, errno: Errno },
+    /// The file is that of a removed queue.
+    Removed,
     /// See [`Fault`].
     Fault(Fault),
 }

@@ -1,6 +1,8 @@
 //! A namespace of a test's own.
 
 use std::ffi::OsStr;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 use tempfile::TempDir;
@@ -10,10 +12,13 @@ use tempfile::TempDir;
 pub struct TestNamespace(TempDir);
 
 impl TestNamespace {
-    /// Makes the directory. Its name begins with `prefix`.
+    /// Makes the directory, of mode 0700 as a user's own namespace. Its name begins with `prefix`.
     pub fn new(prefix: &str) -> TestNamespace {
         let mut builder = tempfile::Builder::new();
-        TestNamespace(builder.prefix(prefix).tempdir_in("/dev/shm").unwrap())
+        builder
+            .prefix(prefix)
+            .permissions(Permissions::from_mode(0o700));
+        TestNamespace(builder.tempdir_in("/dev/shm").unwrap())
     }
 
     /// Returns the directory.

@@ -13,8 +13,8 @@ pub struct StaleFiles {
     pub queues: Vec<OsString>,
     /// Number of stale FIFOs, through which processes polled queues.
     pub poll_fifos: usize,
-    /// Number of unfinished files and directories of queues and limits, and of labels of dead-letter queues whose queues are
-    /// gone.
+    /// Number of unfinished files and directories of queues and limits, of labels of dead-letter queues whose queues are
+    /// gone, and of files of removed queues. A living program may keep such a file for its next queue, and then makes another one.
     pub incomplete: usize,
 }
 
@@ -69,7 +69,7 @@ impl Namespace {
         Ok(StaleFiles::new(
             all_unused(self)?,
             self.stale_fifos()?,
-            self.left_temporary()? + self.left_labels()? + self.left_lives(),
+            self.left_temporary()? + self.left_labels()? + self.left_lives() + self.all_vacant()?,
         ))
     }
 
@@ -98,7 +98,10 @@ impl Namespace {
         Ok(StaleFiles::new(
             remove_all_unused(self)?,
             self.remove_stale_fifos()?,
-            self.remove_left_temporary()? + self.remove_left_labels()? + self.remove_left_lives(),
+            self.remove_left_temporary()?
+                + self.remove_left_labels()?
+                + self.remove_left_lives()
+                + self.remove_all_vacant()?,
         ))
     }
 }

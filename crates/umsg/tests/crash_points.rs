@@ -71,6 +71,7 @@ const OTHER_FILES: &[&str] = &[
     "salvage_killed.rs",
     "last_close/races.rs",
     "real_time.rs",
+    "recycling.rs",
 ];
 
 /// Waiters that die with an offer, and with a message that was admitted.

@@ -1,11 +1,12 @@
-//! dup, dup2, dup3: a further number for the same open file description.
+//! dup, dup2, dup3: a further number for the same open file description. posix_spawn_file_actions_adddup2: one in a new program.
 
 use std::ffi::c_int;
 
+use libc::posix_spawn_file_actions_t;
 use umsg::posix::withdraw_notification_at_close;
 use umsg_shm::sys::reserved_descriptors;
 
-use crate::{errno, next, ours, process, table};
+use crate::{errno, next, ours, process, table, vacated};
 
 /// Duplicates to the lowest free number.
 #[cfg_attr(not(test), unsafe(no_mangle))]
@@ -13,6 +14,8 @@ pub unsafe extern "C" fn dup(fd: c_int) -> c_int {
     if reserved_descriptors::is(fd) {
         return errno::fail(libc::EBADF);
     }
+    // First: another thread may close the descriptor meanwhile.
+    share(fd);
     // SAFETY: the caller's promises to libc's dup are handed on.
     let new = unsafe { next::dup(fd) };
     enter_duplicate(fd, new);
@@ -50,6 +53,20 @@ fn enter_known_duplicate(fd: c_int, new: c_int) {
     if let Some(held) = ours::file(fd) {
         table::enter_duplicate(new, &held);
     }
+}
+
+/// Adds a descriptor that a new program gets.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn posix_spawn_file_actions_adddup2(
+    actions: *mut posix_spawn_file_actions_t,
+    fd: c_int,
+    new: c_int,
+) -> c_int {
+    // The program may open the queue later.
+    vacated::note_spawned(fd);
+    share(fd);
+    // SAFETY: the caller's promises to libc's function are handed on.
+    unsafe { next::posix_spawn_file_actions_adddup2(actions, fd, new) }
 }
 
 /// Notes that another process may get a descriptor of the same description: a duplicate stays open over exec.

@@ -12,7 +12,7 @@ use umsg_shm::sys::stack::{roomy, uncancelled};
 
 use crate::attachments::{self, Attached};
 use crate::blocking::Forks;
-use crate::{debug, errno, fd, home, kept, names, pointer, process, table};
+use crate::{debug, errno, fd, home, kept, names, pointer, process, table, vacated};
 
 /// Opens a queue, or creates it. `mode` and `attributes` count only with O_CREAT.
 #[cfg_attr(not(test), unsafe(no_mangle))]
@@ -133,14 +133,14 @@ struct Request<'a> {
 impl Request<'_> {
     /// The short way to open a queue; see [`kept`].
     fn open_kept(&self, rest: &[u8]) -> Option<Result<mqd_t, c_int>> {
-        let further = libc::O_EXCL | libc::O_APPEND | libc::O_ASYNC | libc::O_NOATIME;
+        let further = libc::O_APPEND | libc::O_ASYNC | libc::O_NOATIME;
         if self.flags & further != 0 || self.flags & libc::O_ACCMODE == libc::O_ACCMODE {
             return None;
         }
         // Finding it out takes more stack than a small thread has.
         let namespace = Namespace::known_of_this_process()?;
         // A file that is not the queue's is closed by libc's close, which is a cancellation point.
-        uncancelled(|| kept::open(namespace, rest, self.flags))
+        uncancelled(|| kept::open(namespace, rest, self.flags, || self.options()))
     }
 
     fn open(&self) -> Result<mqd_t, Refusal> {
@@ -175,7 +175,8 @@ impl Request<'_> {
             .write(access != libc::O_RDONLY)
             .create(self.flags & libc::O_CREAT != 0)
             .exclusive(self.flags & libc::O_EXCL != 0)
-            .mode(self.mode & 0o7777);
+            .mode(self.mode & 0o7777)
+            .recyclable(vacated::was_removed(self.name));
         if let Some(attributes) = self.attributes {
             // A value that is no count becomes a count that no queue can have. Only a creation checks it.
             options.max_messages(u32::try_from(attributes.mq_maxmsg).unwrap_or(0));
@@ -201,6 +202,9 @@ impl Request<'_> {
         attached.state = FileState::of(&attached.queue, &descriptor);
         let is_nonblocking = self.flags & libc::O_NONBLOCK != 0;
         attached.blocking.open(is_nonblocking, self.forks);
+        if attached.queue.is_sole() && !vacated::may_be_spawned(descriptor.as_raw_fd()) {
+            attached.note_creation(self.forks);
+        }
         let attachment = attachments::attach(attached).ok_or(Refusal::Errno(libc::ENOMEM))?;
         let number = descriptor.into_raw_fd();
         let word = table::word(attachment, access);

@@ -5,14 +5,25 @@ use std::os::unix::ffi::OsStrExt;
 
 use umsg_shm::sys::stack::roomy;
 
-use crate::{debug, errno, home, kept, names};
+use umsg::Namespace;
+
+use crate::{debug, errno, home, kept, names, vacated};
 
 /// Removes a name. The queue lives on until its last descriptor is closed.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn mq_unlink(name: *const c_char) -> c_int {
     // SAFETY: the caller promises a C string, as to libc's function.
     let name = unsafe { names::bytes(name) };
+    // Finding the namespace out takes more stack than a small thread has.
+    let is_vacated = |namespace| is_name(name) && kept::vacate(namespace, name);
+    if Namespace::known_of_this_process().is_some_and(is_vacated) {
+        return 0;
+    }
     roomy(|| unlink(name)).unwrap_or_else(errno::fail)
+}
+
+fn is_name(name: &[u8]) -> bool {
+    names::leading_slash(name).is_ok_and(|rest| names::check(rest).is_ok())
 }
 
 fn unlink(name: &[u8]) -> Result<c_int, c_int> {
@@ -24,6 +35,7 @@ fn unlink(name: &[u8]) -> Result<c_int, c_int> {
     match umsg::posix::unlink_in(namespace, OsStr::from_bytes(name)) {
         Ok(()) => {
             kept::forget_removed(name);
+            vacated::note_removal(name);
             Ok(0)
         }
         Err(error) => Err(error.errno()),

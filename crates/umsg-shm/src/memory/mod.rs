@@ -22,6 +22,7 @@ use std::fmt::Debug;
 use std::ops::Range;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Dropped with the last user of a mapping. The drop removes the file of a queue that is removed on its last close.
 pub(crate) type LastUse = Box<dyn Debug + Send + Sync + UnwindSafe + RefUnwindSafe>;
@@ -230,6 +231,30 @@ impl Memory {
         debug_assert!(offset + index * stride + size_of::<T>() <= self.map.map.len());
         // SAFETY: inside the mapping, which lives as long as `self`, aligned and valid: our caller vouches for it.
         Ok(unsafe { &*self.base.0.add(offset + index * stride).cast::<T>() })
+    }
+
+    /// Returns whether this is the only handle of the mapping.
+    pub(crate) fn is_only_handle(&self) -> bool {
+        Arc::strong_count(&self.map) == 1
+    }
+
+    /// Returns whether `len` bytes from `offset` on are zero. Both are multiples of 8.
+    pub(crate) fn is_zero(&self, offset: usize, len: usize) -> bool {
+        let end = offset + len;
+        assert!(offset.is_multiple_of(8) && len.is_multiple_of(8) && end <= self.map.map.len());
+        (offset..end).step_by(8).all(|at| {
+            // SAFETY: inside the mapping, which lives as long as `self`, and aligned. A peer may write the word at the same time, so it is
+            // read as an atomic; Relaxed, because the answer is a hint then.
+            let word = unsafe { &*self.base.0.add(at).cast::<AtomicU64>() };
+            word.load(Ordering::Relaxed) == 0
+        })
+    }
+
+    /// Fills `len` bytes from `offset` on with zeroes. The caller has the only handle of the only mapping.
+    pub(crate) fn clear(&self, offset: usize, len: usize) {
+        debug_assert!(offset + len <= self.map.map.len() && self.is_only_handle());
+        // SAFETY: inside the mapping, which lives as long as `self`; no reference into it exists while no other handle does.
+        unsafe { self.base.0.add(offset).write_bytes(0, len) };
     }
 
     /// Allocates the pages of `len` bytes from `offset` on.

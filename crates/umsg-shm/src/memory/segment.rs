@@ -125,6 +125,21 @@ impl<F: Format> Segment<F> {
         }
     }
 
+    /// Returns whether this is the only handle of the mapping.
+    pub fn is_only_handle(&self) -> bool {
+        self.memory.is_only_handle()
+    }
+
+    /// Returns whether `len` bytes from `offset` on are zero.
+    pub(crate) fn is_zero(&self, offset: usize, len: usize) -> bool {
+        self.memory.is_zero(offset, len)
+    }
+
+    /// Fills `len` bytes from `offset` on with zeroes. The caller has the only handle of the only mapping.
+    pub(crate) fn clear(&self, offset: usize, len: usize) {
+        self.memory.clear(offset, len);
+    }
+
     /// The first byte.
     #[inline(always)]
     pub(crate) fn base(&self) -> *mut u8 {

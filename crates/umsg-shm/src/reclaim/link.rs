@@ -61,6 +61,12 @@ impl<T: Send + Sync> Word<T> {
         }
     }
 
+    /// Returns whether the word's count is the only user of the slot: no call uses the thing. No link leads to the slot.
+    #[must_use]
+    pub fn is_sole_user(&self) -> bool {
+        self.slot().is_sole_user()
+    }
+
     /// Releases the word's count, unless it is the last one. Then it returns the word with its count.
     pub fn release_unless_last(self) -> Option<Word<T>> {
         (!self.slot().release_unless_last()).then_some(self)

@@ -89,6 +89,16 @@ impl<T: Send + Sync> Slot<T> {
             .is_ok()
     }
 
+    /// Returns whether the caller's count is the only one, and no hazard pointer names the slot. No link leads to the slot, so it stays
+    /// true.
+    pub(super) fn is_sole_user(&self) -> bool {
+        // Acquire: pairs with the release of the other users. The barrier comes first: a call that has noted the slot before the link was
+        // emptied, and counts it then, has no note left.
+        notes::see_notes()
+            && !notes::is_noted(std::ptr::from_ref(self).addr())
+            && self.users.load(Ordering::Acquire) == 1
+    }
+
     fn owner(&self) -> Option<&'static Slots<T>> {
         // SAFETY: a slot that had a user was filled by its owner, which is a static.
         unsafe { self.owner.load(Ordering::Relaxed).as_ref() }

@@ -260,6 +260,7 @@ impl From<AttachError> for OpenError {
             } => SegmentError::NoAddressSpace { len: len as u64 },
             AttachError::Mapping { errno, .. } => return OpenError::from_errno("mmap", errno),
             AttachError::System { call, errno } => return OpenError::from_errno(call, errno),
+            AttachError::Removed => return OpenError::NotFound,
             AttachError::Fault(fault) => return fault.into(),
         };
         error.into()

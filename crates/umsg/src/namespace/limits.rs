@@ -147,6 +147,12 @@ impl Namespace {
         record::last_limits(self.path(), self.owner()).map_or_else(|| self.limits(), Ok)
     }
 
+    /// Returns the limits, if the record is the one that was read last, and has not changed since a time of the file system's clock: one
+    /// system call.
+    pub(crate) fn limits_since(&self, time: (i64, i64)) -> Option<Limits> {
+        record::last_limits_of_before(self.path(), self.owner(), time)
+    }
+
     /// Returns the limits, if the record has not changed since it was read last. This costs two system calls. None if the record must be
     /// read.
     pub(crate) fn unchanged_limits(&self) -> Option<Limits> {

@@ -82,6 +82,7 @@ mod this_process;
 mod transient;
 mod trust;
 mod user;
+mod vacated;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -104,6 +105,7 @@ pub use resolve::PassedOver;
 pub use setup::{OutOfSight, SetupReport, TMPFILES};
 pub(crate) use stamp::Stamp;
 pub(crate) use transient::{Hold, Patience, Removal, hold, hold_unnamed, whereabouts};
+pub(crate) use vacated::presence_of;
 
 /// A checked directory of queues. A `Namespace` is cheap to clone, and usable after a fork.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -158,6 +158,11 @@ impl Namespace {
         Ok(names)
     }
 
+    /// Returns the result of lstat(2) for the name of a queue, without its slash.
+    pub(crate) fn look_up(&self, name: &OsStr) -> Option<fs::Stat> {
+        fs::lstat(self.path().join(POSIX).join(name)).ok()
+    }
+
     /// Returns whether the name of a queue is free. It costs one system call. The directory is not checked: a caller that creates the queue
     /// checks it.
     pub(crate) fn is_free(&self, name: &QueueName) -> bool {

@@ -126,10 +126,20 @@ fn known<E>(
 
 /// Returns the limits of the record that was read last, if the namespace still has that record. It costs one system call.
 pub(super) fn last_limits(path: &Path, trusted: u32) -> Option<Limits> {
+    last_limits_and_stat(path, trusted).map(|(limits, _)| limits)
+}
+
+/// As [`last_limits`], if the record was last changed before a time of the file system's clock, in seconds and nanoseconds.
+pub(super) fn last_limits_of_before(path: &Path, trusted: u32, time: (i64, i64)) -> Option<Limits> {
+    let (limits, stat) = last_limits_and_stat(path, trusted)?;
+    ((stat.st_ctime, stat.st_ctime_nsec as i64) < time).then_some(limits)
+}
+
+fn last_limits_and_stat(path: &Path, trusted: u32) -> Option<(Limits, Stat)> {
     let stat = fs::lstat(path.join(NAME)).ok()?;
     let is_trusted = [0, trusted].contains(&stat.st_uid);
     let record = last_read(&stat).filter(|_| is_trusted)?;
-    Some(record.limits)
+    Some((record.limits, stat))
 }
 
 /// A file that only some users may read is read each time: the caller's user may have changed.

@@ -9,7 +9,7 @@ use crate::error::QueueError;
 use crate::last_close::{self, LastClose};
 use crate::namespace::{
     FileAccess, FileError, Limits, Namespace, NewDeadLetterLabel, QueueName, Removal, Unpublished,
-    hold_unnamed,
+    hold_unnamed, presence_of,
 };
 use std::ffi::OsStr;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -71,8 +71,8 @@ impl OpenOptions {
         let label = self.provide_dead_letter_queue(namespace, &layout, new.file())?;
         crash_point!(CREATE_LABELLED);
         if limits.max_bytes.is_some() && !namespace.allows(0) {
-            let gone = last_close::remove_all_unused(namespace)?;
-            if gone.is_empty() || !namespace.allows(0) {
+            let gone = last_close::remove_all_unused(namespace)?.len();
+            if gone + namespace.remove_all_vacant()? == 0 || !namespace.allows(0) {
                 return Err(OpenError::Queue(QueueError::OverLimit));
             }
         }
@@ -83,6 +83,9 @@ impl OpenOptions {
         let mut policy = self.policy.clone();
         policy.label = label.as_ref().map_or(0, NewDeadLetterLabel::number);
         let mut segment = segment::create(new.file(), layout, mode, &policy)?;
+        if self.begins_sole(namespace, &limits, mode) {
+            segment.fixed().header.presence.begin_sole();
+        }
         segment.count_in(namespace.host());
         segment.set_file_mode(file_mode(mode));
         if self.policy.remove_on_last_close && self.counted {
@@ -105,8 +108,11 @@ impl OpenOptions {
     fn stage(&self, namespace: &Namespace, max_queues: u32) -> Result<Unpublished, OpenError> {
         let make = || Unpublished::create_within(namespace, self.mode, max_queues);
         let mut new = make()?;
-        if new.is_none() && !last_close::remove_all_unused(namespace)?.is_empty() {
-            new = make()?;
+        if new.is_none() {
+            let gone = last_close::remove_all_unused(namespace)?.len();
+            if gone + namespace.remove_all_vacant()? != 0 {
+                new = make()?;
+            }
         }
         new.ok_or(OpenError::TooManyQueues(max_queues))
     }
@@ -242,6 +248,7 @@ pub(super) fn exists(namespace: &Namespace, name: &QueueName) -> bool {
     match namespace.open_queue(name, FileAccess::Read, false) {
         Err(FileError::NotFound) => false,
         Ok((_, true)) => last_close::remove_unused(namespace, name) != Ok(Removal::Gone),
+        Ok((file, false)) => presence_of(file).is_queue(),
         _ => true,
     }
 }

@@ -3,9 +3,10 @@
 use super::dead_letter;
 use crate::diagnosis::{self, Diagnosis, HoldKind, Repaired};
 use crate::error::OpenError;
-use crate::namespace::{FileAccess, Namespace, QueueName};
+use crate::namespace::{FileAccess, Namespace, QueueName, presence_of};
 use rustix::fd::{AsFd, BorrowedFd};
 use std::ffi::OsStr;
+use umsg_shm::posix_engine::segment::Seen;
 
 /// Inspects a queue: blocked processes, the owners of its locks and whether they live, past repairs, and wrong bytes. The call
 /// changes nothing and takes no lock. It also inspects a queue that is too corrupted to be opened.
@@ -29,7 +30,12 @@ use std::ffi::OsStr;
 pub fn diagnose(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<Diagnosis, OpenError> {
     let name = QueueName::parse(name.as_ref())?;
     let file = namespace.open_queue_file(&name, FileAccess::Read, false)?;
+    let before = queue_in(file.as_fd())?;
     let mut diagnosis = diagnosis::posix::examine(file.as_fd(), namespace)?;
+    if queue_in(file.as_fd())?.number() != before.number() {
+        // The segment holds the next queue of the name.
+        return Err(OpenError::NotFound);
+    }
     note_undelivered(&mut diagnosis, file.as_fd(), namespace);
     Ok(diagnosis)
 }
@@ -62,6 +68,7 @@ pub fn diagnose(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<Diagno
 pub fn repair(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<Repaired, OpenError> {
     let name = QueueName::parse(name.as_ref())?;
     let file = namespace.open_queue_file(&name, FileAccess::ReadWrite, false)?;
+    queue_in(file.as_fd())?;
     let mut repaired = diagnosis::posix::mend(file.as_fd(), namespace)?;
     if dead_letter::relabel(file.as_fd(), namespace) {
         let done = "restored the number of the dead-letter queue's label; programs that have the queue open must open it again";
@@ -71,6 +78,16 @@ pub fn repair(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<Repaired
         note_undelivered(diagnosis, file.as_fd(), namespace);
     }
     Ok(repaired)
+}
+
+/// Returns which queue the file holds.
+///
+/// # Errors
+/// `NotFound`: it is the file of a removed queue.
+fn queue_in(file: BorrowedFd<'_>) -> Result<Seen, OpenError> {
+    Some(presence_of(file))
+        .filter(|seen| seen.is_queue())
+        .ok_or(OpenError::NotFound)
 }
 
 /// Adds the reason why messages stay set aside, if there are any.

@@ -5,10 +5,12 @@ use super::queue::Queue;
 use crate::error::{OpenError, UnlinkError};
 use crate::last_close;
 use crate::namespace::{
-    DeadLetterLabel, FileAccess, FileError, Namespace, NamespaceError, QueueName,
+    DeadLetterLabel, FileAccess, FileError, Namespace, NamespaceError, QueueName, presence_of,
 };
 use std::ffi::{OsStr, OsString};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use umsg_shm::fault::AttachError;
+use umsg_shm::posix_engine::segment;
 
 /// Removes a queue's name from the namespace that [`Namespace::resolve`] gives.
 ///
@@ -43,7 +45,11 @@ pub fn unlink(name: impl AsRef<OsStr>) -> Result<(), UnlinkError> {
 pub fn unlink_in(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<(), UnlinkError> {
     let name = QueueName::parse(name.as_ref())
         .map_err(|error| UnlinkError::Name(OpenError::from(error)))?;
-    let labelled = Labelled::of(namespace, &name);
+    let file = namespace.open_queue_file(&name, FileAccess::Read, true);
+    if let Ok(file) = &file {
+        end_sole_use(namespace, &name, file.as_fd())?;
+    }
+    let labelled = file.ok().and_then(|file| Labelled::of(namespace, file));
     namespace
         .unlink_queue_file(&name)
         .inspect(|()| labelled.iter().for_each(Labelled::remove_label))
@@ -114,6 +120,27 @@ fn list_with(namespace: &Namespace, options: &OpenOptions) -> Result<Vec<Listed>
         .collect())
 }
 
+/// Makes a queue that its creator may vacate an ordinary one, so that its name decides: the creator can't remove the queue, too.
+///
+/// # Errors
+/// `NotFound`: the creator has removed it.
+fn end_sole_use(
+    namespace: &Namespace,
+    name: &QueueName,
+    file: BorrowedFd<'_>,
+) -> Result<(), UnlinkError> {
+    if segment::presence(file).is_ordinary() || presence_of(file).is_ordinary() {
+        return Ok(());
+    }
+    let Ok(file) = namespace.open_queue_file(name, FileAccess::ReadWrite, true) else {
+        return Ok(());
+    };
+    match segment::attach(file.as_fd()) {
+        Err(AttachError::Removed) => Err(UnlinkError::NotFound),
+        _ => Ok(()),
+    }
+}
+
 /// A queue that is being removed and has a label, which names its dead-letter queue.
 struct Labelled<'a> {
     namespace: &'a Namespace,
@@ -123,10 +150,7 @@ struct Labelled<'a> {
 
 impl<'a> Labelled<'a> {
     /// Returns `None` if the queue has no label, or the caller can't read it. A later sweep removes the label.
-    fn of(namespace: &'a Namespace, name: &QueueName) -> Option<Labelled<'a>> {
-        let file = namespace
-            .open_queue_file(name, FileAccess::Read, true)
-            .ok()?;
+    fn of(namespace: &'a Namespace, file: OwnedFd) -> Option<Labelled<'a>> {
         let label = last_close::dead_letter_label(file.as_fd())?;
         Some(Labelled {
             namespace,

@@ -7,7 +7,7 @@
 use super::access::{Access, is_granted};
 use super::queue::Queue;
 use crate::namespace::{FileAccess, Namespace};
-use rustix::fs::{FileType, OFlags, Stat};
+use rustix::fs::{FileType, Gid, OFlags, Stat, Uid};
 use rustix::io;
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
@@ -43,6 +43,16 @@ impl FileState {
         }
         let stat = rustix::fs::fstat(file).ok()?;
         Some(FileState::from(&stat))
+    }
+
+    /// Returns whether the file has this owner and group.
+    pub(super) fn is_of(&self, user: Uid, group: Gid) -> bool {
+        self.owner == (user.as_raw(), group.as_raw())
+    }
+
+    /// Returns the time of the last change of the inode.
+    pub(super) fn changed(&self) -> (i64, i64) {
+        self.changed
     }
 
     /// Returns the size in bytes.
@@ -92,6 +102,11 @@ impl KnownFile {
     #[must_use]
     pub fn identity(&self) -> (u64, u64) {
         (self.stat.st_dev, self.stat.st_ino)
+    }
+
+    /// Returns whether the state of the file is still this one.
+    pub(super) fn is_in_state(&self, earlier: FileState) -> bool {
+        FileState::from(&self.stat) == earlier
     }
 
     /// Returns the descriptor if the file is that of `queue` and a full opening would succeed. `earlier` is the file's state at

@@ -51,6 +51,7 @@ mod pollable;
 mod producer;
 mod queue;
 mod receive_vec;
+mod recycle;
 mod reservation;
 #[doc(hidden)]
 #[allow(unsafe_code, reason = "C's structures, and threads with attributes")]
@@ -80,6 +81,8 @@ pub use producer::Producer;
 pub use queue::name_of_file;
 pub use queue::{Queue, Received};
 pub use receive_vec::Message;
+#[doc(hidden)]
+pub use recycle::{give_up, remove_vacant_of_dead};
 pub use reservation::Reservation;
 pub use snapshot::{
     RestoreError, SavedMessage, Snapshot, SnapshotError, SnapshotInfo, SnapshotPart,

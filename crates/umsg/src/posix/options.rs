@@ -44,6 +44,7 @@ pub struct OpenOptions {
     pub(super) without_access: bool,
     pub(super) counted: bool,
     pub(super) remove_unused: bool,
+    pub(super) recyclable: bool,
     pub(super) namespace: Option<Namespace>,
 }
 
@@ -83,6 +84,7 @@ impl OpenOptions {
             without_access: false,
             counted: true,
             remove_unused: true,
+            recyclable: false,
             namespace: None,
         }
     }

@@ -32,11 +32,13 @@ const PLACES: &[(&str, &[Face])] = &[
     ("posix_engine/policy.rs", &[Posix]),
     ("posix_engine/notification.rs", &[Posix]),
     ("posix_engine/watch.rs", &[Posix]),
+    ("posix_engine/segment/vacant.rs", &[Posix]),
     ("posix_engine/", &[Posix, Ring]),
     ("lock/", &[Posix, Sysv, Ring]),
     ("arena/", &[Posix, Sysv, Ring]),
     ("doorbell/", &[Posix, Sysv]),
     ("namespace/transient/", &[Posix]),
+    ("namespace/vacated.rs", &[Posix]),
 ];
 
 /// Crash points that a face never reaches though it uses the file, with the reason.

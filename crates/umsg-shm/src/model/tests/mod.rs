@@ -12,6 +12,7 @@ mod inspect;
 mod leases;
 mod lock;
 mod notification;
+mod presence;
 mod priority;
 mod repair_log;
 mod ring;

@@ -19,11 +19,25 @@ const HEADER_BYTES: usize = 32;
 pub fn attach(file: BorrowedFd<'_>) -> Result<Segment, AttachError> {
     let layout = check(file)?;
     let mut segment = Segment::map(file, layout)?;
+    // First, because the creator of a removed queue may be clearing the segment.
+    if !segment.fixed().header.presence.join() {
+        return Err(removed(file));
+    }
     let policy = Policy::read(&segment.fixed().rules)
         .ok_or(AttachError::Damaged("the queue's policy is invalid"))?;
     segment.set_policy(policy);
     segment.settle_home();
     Ok(segment)
+}
+
+/// Returns the error for a segment whose word says that there is no queue. Only a file that its owner alone may write to can be without
+/// one.
+#[cold]
+fn removed(file: BorrowedFd<'_>) -> AttachError {
+    match rustix::fs::fstat(file) {
+        Ok(stat) if stat.st_mode & 0o077 == 0 => AttachError::Removed,
+        _ => AttachError::Damaged("the header says that the queue was removed"),
+    }
 }
 
 /// Checks that a file that is open for reading is a segment.

@@ -18,9 +18,19 @@ pub fn create(
 ) -> Result<Segment, AttachError> {
     set_length(file, layout.len)?;
     let mut segment = Segment::map(file, layout)?;
-    let slots = (PAGE / layout.cell_len).min(layout.slots);
-    for (offset, len) in [
-        (0, size_of::<Fixed>()),
+    for (offset, len) in first_pages(&layout) {
+        segment.populate(offset, len)?;
+    }
+    fill_in(&segment, mode);
+    policy.write(&segment.fixed().rules);
+    segment.set_policy(policy.clone());
+    Ok(segment)
+}
+
+/// The pages that are real in a new segment: offsets and lengths in bytes.
+pub(super) fn first_pages(layout: &Layout) -> [(usize, usize); 8] {
+    [
+        (0, size_of::<Fixed>().next_multiple_of(PAGE)),
         (layout.levels, PAGE),
         (layout.fifos, PAGE),
         (layout.nodes, PAGE),
@@ -29,18 +39,14 @@ pub fn create(
         // A lease is a way to empty a queue whose file system is full: the first lease must need no memory.
         (layout.lease_records, PAGE),
         (layout.cells, PAGE),
-    ] {
-        segment.populate(offset, len)?;
-    }
-    fill_in(&segment, slots, mode);
-    policy.write(&segment.fixed().rules);
-    segment.set_policy(policy.clone());
-    Ok(segment)
+    ]
 }
 
-fn fill_in(segment: &Segment, slots: usize, mode: u32) {
+/// Fills in a segment whose first pages are real, and zero behind the header.
+pub(super) fn fill_in(segment: &Segment, mode: u32) {
     let fixed = segment.fixed();
     let layout = segment.layout();
+    let slots = (PAGE / layout.cell_len).min(layout.slots);
     // Relaxed throughout: no other process sees the segment before its file is linked.
     for slot in 0..slots {
         segment.ring_at(slot).store(slot as u32, Ordering::Relaxed);

@@ -4,7 +4,7 @@
 //!
 //! | part | written by | read by |
 //! |---|---|---|
-//! | [`Header`] | its creator; `mode` by the process that may change it | all processes, on attaching |
+//! | [`Header`] | its creator; `mode` by the process that may change it; `presence` by all processes | all processes, on attaching |
 //! | [`WaitFlags`] | receivers that block | every sender, after publishing |
 //! | [`Run`] | senders, when the priority changes | every receiver |
 //! | [`Geometry`] | the holder of both locks | all processes |
@@ -109,6 +109,7 @@ const fn layout_hash() -> u32 {
         offset_of!(Fixed, repair_log),
         Header::OFFSETS[0],
         Header::OFFSETS[1],
+        Header::OFFSETS[2],
         offset_of!(SenderSide, sent),
         offset_of!(SenderSide, batch_end),
         offset_of!(ReceiverSide, drained),

@@ -1,6 +1,6 @@
 //! The header: the format, the attributes and the origin of a segment.
 
-use super::Layout;
+use super::{Layout, Presence};
 use crate::repair::log::Damage;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use std::mem::offset_of;
@@ -27,6 +27,8 @@ pub struct Header {
     pub damage: Damage,
     /// The PID namespace of the creator, and above 32 bits its time namespace: inode numbers. 0 for unknown.
     pub(super) home: AtomicU64,
+    /// Whether there is a queue.
+    pub presence: Presence,
 }
 
 impl Header {
@@ -34,7 +36,18 @@ impl Header {
     pub const MODE: usize = offset_of!(Header, mode);
     /// Offsets for the layout hash.
     #[cfg(not(loom))]
-    pub(super) const OFFSETS: [usize; 2] = [offset_of!(Header, damage), offset_of!(Header, home)];
+    pub(super) const OFFSETS: [usize; 3] = [
+        offset_of!(Header, damage),
+        offset_of!(Header, home),
+        Header::PRESENCE,
+    ];
+    /// Offsets of words that are read without a mapping.
+    #[cfg(not(loom))]
+    pub(super) const PRESENCE: usize = offset_of!(Header, presence);
+    #[cfg(not(loom))]
+    pub(super) const CREATOR: usize = offset_of!(Header, creator);
+    #[cfg(not(loom))]
+    pub(super) const HOME: usize = offset_of!(Header, home);
 
     /// Fills in the header of a new segment. A file is a segment once it has its magic number.
     #[cfg(not(loom))]

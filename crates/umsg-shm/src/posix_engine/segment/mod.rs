@@ -35,6 +35,7 @@ mod mapped;
 pub(crate) mod notice;
 mod ownership;
 mod policy;
+mod presence;
 mod priorities;
 pub(super) mod producers;
 mod published;
@@ -43,6 +44,8 @@ mod ring;
 mod run;
 mod sender;
 mod tables;
+#[cfg(not(loom))]
+mod vacant;
 mod wait_flags;
 #[cfg(not(loom))]
 mod words;
@@ -67,11 +70,14 @@ pub use notice::Notice;
 pub use ownership::{CLOSED, DISABLED, ENABLED, Ownership};
 pub use policy::OnFull;
 pub use policy::{Policy, Rules};
+pub use presence::{Presence, Seen, Taken};
 pub(crate) use priorities::Priorities;
 pub use producers::PRODUCERS;
 pub use receiver::LEVEL1;
 pub use ring::Ring;
 pub use run::has_begun;
+#[cfg(not(loom))]
+pub use vacant::{presence, take, vacated_by};
 pub(crate) use wait_flags::{ARMED, POLLED};
 #[cfg(not(loom))]
 pub use words::{CellWords, Words};

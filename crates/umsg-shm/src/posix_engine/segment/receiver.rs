@@ -60,6 +60,10 @@ pub struct ReceiverSide {
     pub(super) notices: AtomicU32,
 }
 
+/// Offset of the doorbell's words.
+#[cfg(not(loom))]
+pub(super) const DOORBELL: usize = std::mem::offset_of!(ReceiverSide, doorbell);
+
 impl ReceiverSide {
     /// Returns the ring position of the next message to be taken from the ring.
     #[inline(always)]

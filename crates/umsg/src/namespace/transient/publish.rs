@@ -12,6 +12,7 @@ use super::super::publish::creation_error;
 use super::super::queues::TO_NAMESPACE;
 use super::super::staged::Staged;
 use super::super::temporary::{self, TemporaryName};
+use super::super::vacated::{self, Way};
 use super::{FILE, MODE, file_of, is_directory, is_foreign_at};
 use umsg_shm::crash::crash_point;
 use umsg_shm::sys::stack::nap;
@@ -114,7 +115,7 @@ fn publish_through(
     }
 }
 
-/// Removes the empty directory of a removed queue from the place of a new queue.
+/// Removes the remains of a removed queue from the place of a new queue: an empty directory, or a file that its creator keeps.
 ///
 /// # Errors
 /// `AlreadyExists`: the entry is a queue; `Directory`: it is another directory; `Denied`: it belongs to another user.
@@ -132,7 +133,13 @@ pub(in crate::namespace) fn make_way(
     let (at, path) = queues.locate(name);
     match fs::unlinkat(at, &path, AtFlags::REMOVEDIR) {
         Ok(()) | Err(Errno::NOENT) => Ok(()),
-        Err(Errno::NOTDIR) => Err(FileError::AlreadyExists),
+        Err(Errno::NOTDIR) => match vacated::clear(queues, name) {
+            Way::Free => Ok(()),
+            Way::Leaving if patience.wait() => Ok(()),
+            Way::Leaving => Err(FileError::of("flock", Errno::AGAIN)),
+            Way::Refused(error) => Err(FileError::of("flock", error)),
+            Way::Taken => Err(FileError::AlreadyExists),
+        },
         // The entry is a file of another user, or a directory that its owner is about to remove.
         Err(Errno::ACCESS | Errno::PERM) if !is_directory(queues, name) => {
             Err(FileError::AlreadyExists)

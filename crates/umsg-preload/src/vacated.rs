@@ -1,0 +1,126 @@
+//! Queues that the program removes and creates again under one name, one after the other: the next queue is made of the removed one's
+//! segment ([`umsg::posix::Queue`]'s `vacate`, [`umsg::posix::OpenOptions`]'s `revive`).
+//!
+//! Nothing is kept before the program has removed a queue of the name once. From then on it creates queues of that name as ones that it
+//! may vacate. [`crate::kept`] has the queue between two openings, whether it is vacant or not.
+//!
+//! | a queue is not vacated | reason |
+//! |---|---|
+//! | while a call uses it, or a descriptor is open | the calls go on with the removed queue |
+//! | if the process has forked since its creation | the child has its descriptors |
+//! | if a descriptor was duplicated, passed over a socket, or kept open for a new program | as above |
+//! | if another process has opened it | that process goes on with the removed queue |
+//!
+//! The exit of the process removes the files. Those of a killed process stay until a process wants their names, or until `umsg gc`.
+
+use std::ffi::{OsStr, c_int};
+use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use umsg::Namespace;
+use umsg_shm::sys::stack::roomy;
+
+use crate::attachments::Attached;
+use crate::{kept, process};
+
+/// The number of names that are remembered.
+const MOST: usize = 8;
+
+/// Hashes of the names of queues that this process has removed; 0 for none. Two names of one hash only have a queue of one created for
+/// later use in vain.
+static NAMES: [AtomicU64; MOST] = [const { AtomicU64::new(0) }; MOST];
+
+/// The place of the next name.
+static NEXT: AtomicUsize = AtomicUsize::new(0);
+
+/// The numbers of descriptors that the program has had new programs get: a bit each. Higher ones share a bit with lower ones.
+static SPAWNED: [AtomicU64; 16] = [const { AtomicU64::new(0) }; 16];
+
+/// Notes that new programs get the descriptor that has this number, now or later.
+pub(crate) fn note_spawned(number: c_int) {
+    let (word, bit) = spawned(number);
+    word.fetch_or(bit, Ordering::Relaxed);
+}
+
+/// Returns whether new programs may get the descriptor that has this number.
+pub(crate) fn may_be_spawned(number: c_int) -> bool {
+    let (word, bit) = spawned(number);
+    word.load(Ordering::Relaxed) & bit != 0
+}
+
+fn spawned(number: c_int) -> (&'static AtomicU64, u64) {
+    let number = number.cast_unsigned() as usize;
+    (&SPAWNED[number / 64 % SPAWNED.len()], 1 << (number % 64))
+}
+
+/// Notes that the program has removed a queue.
+pub(crate) fn note_removal(name: &[u8]) {
+    // Relaxed, throughout: hints.
+    if !was_removed(name) {
+        let place = NEXT.fetch_add(1, Ordering::Relaxed) % MOST;
+        NAMES[place].store(hash(name), Ordering::Relaxed);
+    }
+}
+
+/// Returns whether the program has removed a queue of the name.
+pub(crate) fn was_removed(name: &[u8]) -> bool {
+    // Nothing is hashed before the first removal.
+    NEXT.load(Ordering::Relaxed) != 0 && {
+        let hash = hash(name);
+        NAMES
+            .iter()
+            .any(|known| known.load(Ordering::Relaxed) == hash)
+    }
+}
+
+/// FNV-1a.
+fn hash(name: &[u8]) -> u64 {
+    let add = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
+    name.iter().fold(0xcbf2_9ce4_8422_2325, add).max(1)
+}
+
+/// Removes the file of a vacant queue that will not be used again.
+#[inline]
+pub(crate) fn give_up(attached: &Attached) {
+    if attached.created().is_some() && attached.queue.is_vacant() {
+        give_up_vacant(attached);
+    }
+}
+
+#[cold]
+fn give_up_vacant(attached: &Attached) {
+    if let Some(namespace) = Namespace::known_of_this_process().filter(|_| process::owns_table()) {
+        roomy(|| umsg::posix::give_up(namespace, OsStr::from_bytes(&attached.name)));
+    }
+}
+
+/// Has the exit of the process remove the files of vacant queues. The first call removes those of dead processes.
+pub(crate) fn tidy_at_exit(namespace: &Namespace) {
+    static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
+    if !IS_REGISTERED.load(Ordering::Relaxed) && !IS_REGISTERED.swap(true, Ordering::Relaxed) {
+        // SAFETY: the handler is a function of this library, which is never unloaded.
+        unsafe { libc::atexit(tidy) };
+        roomy(|| umsg::posix::remove_vacant_of_dead(namespace));
+    }
+}
+
+extern "C" fn tidy() {
+    kept::for_each(give_up);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_names_are_remembered() {
+        let name = |number: usize| format!("/vacated-{number}").into_bytes();
+        assert!(!was_removed(&name(0)));
+        (0..=MOST).for_each(|number| {
+            note_removal(&name(number));
+            note_removal(&name(number));
+        });
+        assert!((1..=MOST).all(|number| was_removed(&name(number))));
+        assert!(!was_removed(&name(0)) && !was_removed(&name(MOST + 1)));
+    }
+}

@@ -1,0 +1,195 @@
+//! Whether a segment holds a queue: the word by which a process uses the segment of a queue that it has removed again.
+//!
+//! | state | meaning | leaves it |
+//! |---|---|---|
+//! | ordinary | the file's name decides | nothing |
+//! | sole | a queue that only its creator has opened | the creator: removed; an opener, another remover: ordinary |
+//! | removed | no queue; only the creator changes the segment | the creator: sole; a process that wants the name: gone |
+//! | gone | no queue, for ever; the process that locks the file removes its name | nothing |
+//!
+//! If the creator dies, a sole queue becomes an ordinary one at the next opening, and a removed queue's file goes to a process that wants the
+//! name, or to a sweep. If the process dies that was to remove the name, the next process that wants the name does.
+//!
+//! The word holds the state below 2 bits and above them the number of queues that the segment has held, which tells a reader without a
+//! mapping that the queue has become another one meanwhile. A file keeps its name over all its queues. So an opener that was slow, and
+//! joins a later queue of the file, joins the queue that has the name.
+
+use crate::sync::{AtomicU64, Ordering};
+
+const STATE: u64 = 3;
+const ORDINARY: u64 = 0;
+const SOLE: u64 = 1;
+const REMOVED: u64 = 2;
+const GONE: u64 = 3;
+/// One more queue.
+const NEXT: u64 = 4;
+
+/// See the module.
+#[repr(transparent)]
+#[derive(Debug, Default)]
+pub struct Presence(AtomicU64);
+
+/// A value of the word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen(u64);
+
+impl Seen {
+    /// Decodes the word as it was read from a file.
+    pub fn of_word(word: u64) -> Seen {
+        Seen(word)
+    }
+
+    /// Returns whether there is a queue.
+    #[must_use]
+    pub fn is_queue(self) -> bool {
+        matches!(self.0 & STATE, ORDINARY | SOLE)
+    }
+
+    /// Returns which of the segment's queues it is.
+    #[must_use]
+    pub fn number(self) -> u64 {
+        self.0 / NEXT
+    }
+
+    /// Returns whether only the file's name decides.
+    #[must_use]
+    pub fn is_ordinary(self) -> bool {
+        self.0 & STATE == ORDINARY
+    }
+}
+
+/// The outcome of [`Presence::take`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Taken {
+    /// The creator can't use the segment again: its file may lose the name.
+    Gone,
+    /// There is a queue.
+    Queue,
+}
+
+impl Presence {
+    /// Marks a new segment, which has no name yet, as its creator's alone.
+    pub fn begin_sole(&self) {
+        // Relaxed: no other process sees the segment before its file is linked.
+        self.0.store(SOLE, Ordering::Relaxed);
+    }
+
+    /// Returns the present state. A hint, apart from states that no process leaves.
+    pub fn look(&self) -> Seen {
+        Seen(self.0.load(Ordering::Relaxed))
+    }
+
+    /// Returns whether the queue is its creator's alone. A hint.
+    #[must_use]
+    pub fn is_sole(&self) -> bool {
+        self.look().0 & STATE == SOLE
+    }
+
+    /// Opens the queue: from now on it is an ordinary one. Returns false if there is no queue.
+    #[must_use]
+    pub fn join(&self) -> bool {
+        // Acquire: pairs with the release in `revive`, so that the opener sees the new queue filled in.
+        let mut now = self.0.load(Ordering::Acquire);
+        loop {
+            match now & STATE {
+                ORDINARY => return true,
+                SOLE => {}
+                _ => return false,
+            }
+            // AcqRel: as above; and the creator's next attempt to remove the queue fails before the opener uses it.
+            let to = now & !STATE | ORDINARY;
+            match self
+                .0
+                .compare_exchange(now, to, Ordering::AcqRel, Ordering::Acquire)
+            {
+                Ok(_) => return true,
+                Err(found) => now = found,
+            }
+        }
+    }
+
+    /// The creator removes the queue. Returns false if another process may have it open.
+    #[must_use]
+    pub fn remove(&self) -> bool {
+        self.change(SOLE, |sole| sole & !STATE | REMOVED)
+    }
+
+    /// The creator makes the next queue of the segment, which it has filled in. Returns false if another process has taken the name.
+    #[must_use]
+    pub fn revive(&self) -> bool {
+        self.change(REMOVED, |removed| {
+            removed.wrapping_add(NEXT) & !STATE | SOLE
+        })
+    }
+
+    /// Keeps the creator of a removed queue from using the segment again.
+    pub fn take(&self) -> Taken {
+        match self.change(REMOVED, |removed| removed | GONE) || self.look().0 & STATE == GONE {
+            true => Taken::Gone,
+            false => Taken::Queue,
+        }
+    }
+
+    fn change(&self, from: u64, to: impl Fn(u64) -> u64) -> bool {
+        let now = self.0.load(Ordering::Relaxed);
+        // AcqRel: the creator's stores before `revive` come before an opener's `join`, and its stores after `remove` behind it. Relaxed: on
+        // failure the caller uses nothing of the segment. A single attempt: only an end of the state can fail it.
+        now & STATE == from
+            && self
+                .0
+                .compare_exchange(now, to(now), Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn sole() -> Presence {
+        let presence = Presence::default();
+        presence.begin_sole();
+        presence
+    }
+
+    #[test]
+    fn the_creator_removes_and_makes_queues_of_a_segment_that_no_other_process_opens() {
+        let presence = sole();
+        for _ in 0..3 {
+            let before = presence.look();
+            assert!(presence.is_sole() && before.is_queue());
+            assert!(presence.remove() && !presence.remove());
+            assert!(!presence.look().is_queue() && !presence.join());
+            assert!(presence.revive() && !presence.revive());
+            assert_ne!(presence.look().number(), before.number());
+        }
+    }
+
+    #[test]
+    fn a_queue_that_was_opened_is_an_ordinary_one_for_ever() {
+        let presence = sole();
+        assert!(presence.join() && presence.join());
+        assert!(presence.look().is_ordinary() && !presence.is_sole());
+        assert!(!presence.remove() && !presence.revive());
+        assert_eq!(presence.take(), Taken::Queue);
+        assert!(presence.join());
+    }
+
+    #[test]
+    fn a_removed_queue_whose_name_is_taken_never_comes_back() {
+        let presence = sole();
+        assert_eq!(presence.take(), Taken::Queue);
+        assert!(presence.remove());
+        assert_eq!(presence.take(), Taken::Gone);
+        assert_eq!(presence.take(), Taken::Gone);
+        assert!(!presence.revive() && !presence.join() && !presence.remove());
+    }
+
+    #[test]
+    fn a_queue_that_never_was_one_alone_stays_ordinary() {
+        let presence = Presence::default();
+        assert!(presence.look().is_ordinary() && presence.join() && !presence.remove());
+        assert_eq!(presence.take(), Taken::Queue);
+    }
+}

@@ -1,0 +1,112 @@
+//! Removing a queue whose segment its creator keeps, and making the next queue of it, in pages that are real already; see
+//! [`Presence`](super::Presence).
+
+use super::create::{fill_in, first_pages};
+use super::mapped::Segment;
+use super::presence::{Presence, Seen, Taken};
+use super::{Fixed, Header, MAGIC, Policy};
+use crate::crash::crash_point;
+use crate::fault::AttachError;
+use crate::memory::Format;
+use crate::sys::home::here;
+use rustix::fd::BorrowedFd;
+use std::mem::offset_of;
+
+impl Segment {
+    /// Removes the queue and clears the segment, if no other process can have the queue open. Returns false without a change otherwise.
+    ///
+    /// The segment has the memory of a new one. The caller is the process that has created the queue. It has the only handle of the mapping, and no thread uses it.
+    ///
+    /// # If the process dies
+    /// The queue exists, or it is removed.
+    #[must_use]
+    pub fn vacate(&self) -> bool {
+        if !self.is_unattached() || !self.fixed().header.presence.remove() {
+            return false;
+        }
+        crash_point!(VACATE_REMOVED);
+        // The header stays: an opener reads it before it learns that there is no queue.
+        let header = size_of::<Header>();
+        for (offset, len) in first_pages(self.layout()) {
+            let kept = if offset == 0 { header } else { 0 };
+            self.clear(offset + kept, len - kept);
+        }
+        crash_point!(VACATE_CLEARED);
+        true
+    }
+
+    /// Makes the next queue of a segment that [`vacate`](Self::vacate) has cleared. Returns false if another process has taken the file's
+    /// name.
+    ///
+    /// # If the process dies
+    /// There is no queue, or a whole one.
+    #[must_use]
+    pub fn revive(&self, mode: u32) -> bool {
+        fill_in(self, mode);
+        crash_point!(REVIVE_FILLED);
+        self.fixed().header.presence.revive()
+    }
+
+    /// Returns whether the process may [`revive`](Self::revive) the segment. A hint.
+    pub fn is_vacant(&self) -> bool {
+        !self.fixed().header.presence.look().is_queue()
+    }
+
+    /// Returns the length of the memory of a new segment of this layout, in bytes.
+    pub fn first_len(&self) -> usize {
+        first_pages(self.layout()).iter().map(|(_, len)| len).sum()
+    }
+
+    /// Returns whether nothing outside of the segment refers to its queue: no other handle of this process, no poller's FIFO, no
+    /// registration for a notification, no process of another PID namespace, no dead-letter queue.
+    fn is_unattached(&self) -> bool {
+        let fixed = self.fixed();
+        let doorbell = offset_of!(Fixed, receiver) + super::receiver::DOORBELL;
+        self.is_only_handle()
+            && !fixed.header.damage.is_noted()
+            && *self.policy() == Policy::default()
+            && !fixed.receiver.is_watched()
+            && !fixed.has_shared_lock()
+            && fixed.receiver.more_notices() == 0
+            && self.is_zero(doorbell, size_of::<crate::doorbell::Words>())
+            && self.is_zero(offset_of!(Fixed, notices), size_of_val(&fixed.notices))
+    }
+}
+
+/// Reads from a file that is open for reading whether it holds a queue. A file that is no segment may be anything, and counts as one.
+pub fn presence(file: BorrowedFd<'_>) -> Seen {
+    const AT: usize = Header::PRESENCE;
+    let mut bytes = [0; AT + size_of::<Presence>()];
+    let word = |bytes: &[u8], at: usize| bytes[at..at + 8].try_into().map(u64::from_le_bytes);
+    let is_whole = rustix::io::pread(file, &mut bytes, 0) == Ok(bytes.len());
+    match (word(&bytes, 0), word(&bytes, AT)) {
+        (Ok(MAGIC), Ok(word)) if is_whole => Seen::of_word(word),
+        _ => Seen::of_word(0),
+    }
+}
+
+/// Returns the process id of the creator of a file's segment, if the creator has removed the queue and is of this process's namespaces.
+/// `file` is open for reading.
+pub fn vacated_by(file: BorrowedFd<'_>) -> Option<u32> {
+    if presence(file).is_queue() {
+        return None;
+    }
+    let word = |at: usize| {
+        let mut bytes = [0; 8];
+        let read = rustix::io::pread(file, &mut bytes, at as u64);
+        (read == Ok(bytes.len())).then(|| u64::from_le_bytes(bytes))
+    };
+    let home = word(offset_of!(Fixed, header) + Header::HOME)?;
+    let creator = word(offset_of!(Fixed, header) + Header::CREATOR)? as u32;
+    (home != 0 && home == here()).then_some(creator)
+}
+
+/// Takes the segment of a removed queue from its creator; see [`Presence::take`]. `file` is open for reading and writing.
+///
+/// # Errors
+/// Those of [`attach`](super::attach).
+pub fn take(file: BorrowedFd<'_>) -> Result<Taken, AttachError> {
+    let layout = super::check(file)?;
+    let segment = Segment::map(file, layout)?;
+    Ok(segment.fixed().header.presence.take())
+}
