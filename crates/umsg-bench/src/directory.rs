@@ -1,6 +1,7 @@
 //! A directory for one run.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
@@ -13,6 +14,7 @@ impl Directory {
     pub fn new(parent: &Path, prefix: &str) -> Result<Self, Failure> {
         tempfile::Builder::new()
             .prefix(prefix)
+            .permissions(Permissions::from_mode(0o700))
             .tempdir_in(parent)
             .map(|made| Self(made.keep()))
             .map_err(|error| {

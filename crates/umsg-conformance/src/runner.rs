@@ -97,11 +97,23 @@ fn report_panics() {
 /// # Panics
 /// If `/dev/shm` can't be written to.
 pub fn namespace_directory() -> tempfile::TempDir {
+    directory(0o1777)
+}
+
+/// As [`namespace_directory`], of the caller alone: there a process uses the segments of removed queues again.
+///
+/// # Panics
+/// As it.
+pub fn own_namespace_directory() -> tempfile::TempDir {
+    directory(0o700)
+}
+
+fn directory(mode: u32) -> tempfile::TempDir {
     let directory = tempfile::Builder::new()
         .prefix("umsg-conformance-")
         .tempdir_in("/dev/shm")
         .expect("a directory in /dev/shm");
-    std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o1777))
+    std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(mode))
         .expect("chmod");
     directory
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::act::{Act, PROCESSES};
 use super::actor::{ACTOR, FIRST_SOCKET, MAILBOX, MEMORY, WORDS};
 use crate::compare::party::Party;
-use crate::runner::namespace_directory;
+use crate::runner::own_namespace_directory;
 use crate::sys::{self, Forked};
 
 /// The queues that the processes of a side use.
@@ -63,7 +63,7 @@ impl Side {
         let (label, directory) = match queues {
             Queues::Kernel => ("kernel", None),
             Queues::Dropin(library) => {
-                let directory = namespace_directory();
+                let directory = own_namespace_directory();
                 command.env("LD_PRELOAD", library);
                 command.env("UMSG_DIR", directory.path());
                 ("drop-in", Some(directory))
