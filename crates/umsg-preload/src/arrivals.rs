@@ -39,7 +39,7 @@ thread_local! {
 pub(crate) fn look_once(number: c_int) {
     // Acquire: the entries of the inherited queues are there. Relaxed: the bit is the whole message.
     if !COMPLETE.load(Ordering::Acquire)
-        && !seen(number).is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
+        && seen(number).is_none_or(|(word, bit)| word.load(Ordering::Relaxed) & bit == 0)
     {
         look(number);
     }
