@@ -71,10 +71,7 @@ Exit codes:
   126  the command of --exec can't be executed
   127  the command of --exec was not found
 
-Environment:
-  UMSG_DIR      the directory that holds the queues, unless --dir is given
-
-  The command of --exec gets:
+Environment of COMMAND:
   UMSG_QUEUE       the name of the queue
   UMSG_PRIORITY    the priority of the message, from a POSIX queue
   UMSG_TYPE        the type of the message, from a System V queue
