@@ -7,7 +7,7 @@ use umsg::sysv::{self, Want};
 
 use crate::attached::Attached;
 use crate::commands::patience::Patience;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::opened::Opened;
 
 #[allow(clippy::large_enum_variant, reason = "a command has one, on its stack")]
@@ -31,10 +31,14 @@ pub enum Rank {
 
 impl Inlet<'_> {
     /// Receives a message, and waits for it up to the allowed time. Calls `meanwhile` before the wait and repeatedly during it; an error of
-    /// `meanwhile` ends the wait.
-    pub fn receive(&self, patience: &Patience, meanwhile: impl Fn() -> Result) -> Result<Held<'_>> {
+    /// `meanwhile` ends the wait. None at the end of the stream: the queue is closed for sending, and holds no message.
+    pub fn receive(
+        &self,
+        patience: &Patience,
+        meanwhile: impl Fn() -> Result,
+    ) -> Result<Option<Held<'_>>> {
         match self {
-            Inlet::Posix(from) => receive(from, patience, meanwhile).map(Held::Posix),
+            Inlet::Posix(from) => Ok(receive(from, patience, meanwhile)?.map(Held::Posix)),
             Inlet::SystemV { from, want } => {
                 meanwhile()?;
                 patience
@@ -46,7 +50,7 @@ impl Inlet<'_> {
                         |error| matches!(error, sysv::ReceiveError::TimedOut),
                         &meanwhile,
                     )?
-                    .map(Held::SystemV)
+                    .map(|message| Some(Held::SystemV(message)))
                     .map_err(|error| from.not_received(&error))
             }
         }
@@ -57,6 +61,7 @@ impl Inlet<'_> {
         match self {
             Inlet::Posix(from) => match from.queue.try_receive_lease() {
                 Ok(message) => Ok(Some(Held::Posix(message))),
+                Err(posix::ReceiveError::Closed) => Ok(None),
                 Err(posix::ReceiveError::Empty) if from.held_up().is_none() => Ok(None),
                 Err(error) => Err(from.not_received(&error)),
             },
@@ -65,6 +70,14 @@ impl Inlet<'_> {
                 Err(sysv::ReceiveError::NoMessage) if from.held_up().is_none() => Ok(None),
                 Err(error) => Err(from.not_received(&error)),
             },
+        }
+    }
+
+    /// Fails because the stream ended before the requested number of messages came.
+    pub fn ended(&self) -> Failure {
+        match self {
+            Inlet::Posix(from) => from.not_received(&posix::ReceiveError::Closed),
+            Inlet::SystemV { from, .. } => from.not_received(&sysv::ReceiveError::NoMessage),
         }
     }
 
@@ -103,10 +116,14 @@ fn receive<'a>(
     from: &'a Opened<'_>,
     patience: &Patience,
     meanwhile: impl Fn() -> Result,
-) -> Result<posix::Lease<'a>> {
+) -> Result<Option<posix::Lease<'a>>> {
     if let Err(removed) = from.check_name() {
         // The removed queue still delivers its messages.
-        return from.queue.try_receive_lease().map_err(|_| removed);
+        return from
+            .queue
+            .try_receive_lease()
+            .map(Some)
+            .map_err(|_| removed);
     }
     meanwhile()?;
     let received = patience.spend(
@@ -117,7 +134,11 @@ fn receive<'a>(
         |error| matches!(error, posix::ReceiveError::TimedOut),
         || from.check_name().and_then(|()| meanwhile()),
     )?;
-    received.map_err(|error| from.not_received(&error))
+    match received {
+        Ok(message) => Ok(Some(message)),
+        Err(posix::ReceiveError::Closed) => Ok(None),
+        Err(error) => Err(from.not_received(&error)),
+    }
 }
 
 /// The result of acknowledging a lease of either kind.

@@ -444,3 +444,25 @@ fn many_workers_do_each_message_once() {
     assert_eq!(done, (0..200).collect::<Vec<u32>>());
     assert!(repeated <= 202, "{repeated}");
 }
+
+#[test]
+fn the_end_of_the_stream_ends_workers_that_follow() {
+    let shop = Shop::new(&["1", "2"]);
+    shop.0.umsg(&["close", "/jobs"]).text();
+    let outcome = shop.work(&["--follow", "--jobs", "2"], "cat");
+    ended(&outcome, 0, "umsg: /jobs: 2 acknowledged, 0 returned");
+    assert_eq!(shop.0.umsg(&["recv", "/jobs", "--follow"]).text(), "");
+    assert_eq!(shop.0.umsg(&["recv", "/jobs", "--all"]).text(), "");
+    let outcome = shop.work(&["--count", "1"], "cat");
+    ended(&outcome, 1, "umsg: /jobs: 0 acknowledged, 0 returned");
+    assert!(
+        outcome.errors.contains("the end of the stream"),
+        "{outcome:?}"
+    );
+    // A worker that waits already learns of it, too.
+    let shop = Shop::new(&[]);
+    let worker = shop.start(&["--follow"], "cat");
+    shop.0.wait_for("/jobs", "blocked_receivers", 1);
+    shop.0.umsg(&["close", "/jobs"]).text();
+    ended(&end(worker), 0, "umsg: /jobs: 0 acknowledged, 0 returned");
+}

@@ -91,7 +91,7 @@ pub struct Recv {
     /// Receive until the queue is empty, without waiting
     #[arg(long, conflicts_with_all = ["follow", "timeout"])]
     all: bool,
-    /// Receive until the time-out, until the queue is removed, or until the program that reads the output ends
+    /// Receive until the time-out, until the queue is closed and empty or removed, or until the program that reads the output ends
     #[arg(long, short)]
     follow: bool,
     #[command(flatten)]
@@ -241,7 +241,7 @@ impl Recv {
     }
 
     /// Receives and prints one message. The message is leased until it is printed, taken from the pipe and answered for, as the options
-    /// say: if the command fails or dies before, the message returns to the queue. Returns false if `--all` has received all messages.
+    /// say: if the command fails or dies before, the message returns to the queue. Returns false if there is nothing more to receive.
     fn hand_over(
         &self,
         from: &Inlet<'_>,
@@ -275,14 +275,18 @@ impl Recv {
         }
     }
 
-    /// Receives the next message. None if `--all` has received all messages.
+    /// Receives the next message. None if `--all` has received all messages, and for --follow at the end of the stream.
     fn next<'a>(&self, from: &'a Inlet<'_>, out: Direct) -> Result<Option<Held<'a>>> {
         let read = || match out.is_abandoned() {
             true => Err(self.abandoned()),
             false => Ok(()),
         };
         if !self.all {
-            return from.receive(&self.patience, read).map(Some);
+            let message = from.receive(&self.patience, read)?;
+            return match (message, self.follow) {
+                (None, false) => Err(from.ended()),
+                (message, _) => Ok(message),
+            };
         }
         read()?;
         from.take()

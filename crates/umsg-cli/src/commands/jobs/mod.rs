@@ -228,7 +228,11 @@ impl<'a> Crew<'a> {
             true => Err(Failure::ReaderGone),
             false => Ok(()),
         };
-        self.from.receive(self.plan.patience, go_on).map(Some)
+        let message = self.from.receive(self.plan.patience, go_on)?;
+        match (message, self.plan.follow) {
+            (None, false) => Err(self.from.ended()),
+            (message, _) => Ok(message),
+        }
     }
 
     /// Runs the command for a message. Returns whether the message is done.
