@@ -56,11 +56,13 @@ fn a_message_that_comes_back_has_its_old_place() {
 
 #[test]
 fn a_delayed_message_takes_room_and_its_place_when_it_is_due() {
-    let (_place, queue) = Place::new().with_queue("/q", 2, 8);
+    let (place, queue) = Place::new().with_queue("/q", 2, 8);
     let begin = Instant::now();
     queue.send_after(b"later", 5, DELAY).unwrap();
     queue.try_send(b"now", 5).unwrap();
     assert_eq!(counts(&queue), (1, 0, 1));
+    let diagnosis = umsg::posix::diagnose(&place.namespace, "/q").unwrap();
+    assert!(diagnosis.is_healthy(), "{:#?}", diagnosis.problems);
     assert_eq!(queue.try_send(b"full", 5), Err(SendError::Full));
     assert_eq!(
         queue.send_after(b"x", 32_768, DELAY).unwrap_err(),

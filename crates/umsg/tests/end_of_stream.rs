@@ -54,12 +54,14 @@ fn expect_blocked(queue: &Queue, expected: (usize, usize)) {
 
 #[test]
 fn receivers_get_the_messages_that_are_left_and_then_the_end() {
-    let (_place, queue) = Place::new().with_queue("/q", 3, 100);
+    let (place, queue) = Place::new().with_queue("/q", 3, 100);
     for (data, priority) in [(b"one", 1), (b"two", 1), (b"top", 7)] {
         queue.try_send(data, priority).unwrap();
     }
     assert_eq!(queue.close_send(), Ok(true));
     assert_eq!(queue.close_send(), Ok(false));
+    let diagnosis = umsg::posix::diagnose(&place.namespace, "/q").unwrap();
+    assert!(diagnosis.is_healthy(), "{:#?}", diagnosis.problems);
     // Full and closed: closed decides.
     expect_closed_to_senders(&queue);
     for data in [b"top", b"one", b"two"] {

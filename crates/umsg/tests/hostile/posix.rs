@@ -47,6 +47,8 @@ impl Face for Posix {
 
     fn expect_to_work(&self, place: &Place) {
         let queue = place.open(NAME);
+        // A peer may close the queue, which is no damage.
+        queue.reopen_send().expect("an open queue");
         let mut buffer = vec![0; queue.attributes().message_size];
         let mut receive = || match queue.try_receive(&mut buffer) {
             Ok(_) => true,

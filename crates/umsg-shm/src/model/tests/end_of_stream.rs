@@ -1,13 +1,6 @@
 //! A queue that is closed for sending while other threads send and receive, and while the closing process dies.
 //!
 //! A receiver that got the end of the stream gets no message after it, and a send that succeeded is received before it.
-//!
-//! | a defect | its effect here |
-//! |---|---|
-//! | the queue is closed under one lock only | a message follows the end |
-//! | a receiver does not ask for leases that are open | a message follows the end |
-//! | a blocked sender is admitted to a closed queue | a message follows the end |
-//! | a waiter does not look at the closing before it sleeps | no thread makes progress |
 
 use super::stage::{Message, Queue, Slices, alive, explore};
 use super::subject::{Subject, explore_death};
