@@ -120,8 +120,10 @@ points! {
     PARK_FILLED;
     /// A thread is the first in line of the threads that lend a lock's owner their priority: the kernel or the next thread replaces it.
     INHERIT_FIRST;
-    /// The first thread in line has named the lock's owner and does not wait yet: the owner's next unlock wakes no other thread.
+    /// The first thread in line has named the lock's owner and does not wait yet: the owner's next unlock removes its name.
     INHERIT_NAMED;
+    /// The owner has unlocked the lock and woken only the first thread in line: the kernel wakes a sleeper if the lock is free.
+    INHERIT_HANDED_ON;
     /// The sender lock is lent, nothing is changed.
     GROW_LENT;
     /// The ring is doubled, its size is not.
@@ -411,7 +413,9 @@ mod armed {
         if ARMED.load(Ordering::SeqCst) == point as u32 + 1
             && PASSES.fetch_sub(1, Ordering::SeqCst) == 1
         {
-            if let Some(fuse) = *FUSE.lock().unwrap_or_else(PoisonError::into_inner) {
+            // The guard ends before the call, which may arm another point.
+            let fuse = *FUSE.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(fuse) = fuse {
                 return fuse();
             }
             use rustix::process::{Signal, getpid, kill_process};

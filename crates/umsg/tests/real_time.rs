@@ -23,8 +23,11 @@ const SOON: Duration = Duration::from_secs(20);
 /// The time-out of each call: the owner continues before.
 const LONG: Duration = Duration::from_secs(60);
 
-/// The points of this mechanism.
+/// The points of a thread that waits.
 const STEPS: [&str; 2] = ["INHERIT_FIRST", "INHERIT_NAMED"];
+
+/// The point of an owner that unlocks.
+const HANDED_ON: &str = "INHERIT_HANDED_ON";
 
 /// A lock, with one call that stops while it holds the lock, and another that waits for the lock.
 struct Case {
@@ -316,5 +319,35 @@ fn the_death_of_an_owner_wakes_the_real_time_threads_that_wait() {
         let _made = (case.prepare)(&place);
         let mut owner = stopped_owner(case, &place);
         lends(case, &place, &mut owner, &[10, 20], Child::kill);
+    }
+}
+
+#[test]
+fn an_owner_that_dies_after_it_has_handed_its_lock_on_stops_no_other() {
+    fn stop_and_die_later() {
+        stop();
+        crash::arm(HANDED_ON, 1);
+    }
+    if !is_permitted() {
+        return;
+    }
+    for case in &CASES {
+        let place = Place::new();
+        let _made = (case.prepare)(&place);
+        let mut owner = Child::run(|| {
+            crash::arm_fuse(case.point, stop_and_die_later);
+            (case.hold)(&place);
+            0
+        });
+        owner.expect_to_stop(case.name);
+        std::thread::scope(|scope| {
+            let place = &place;
+            let ordinary = scope.spawn(move || (case.wait)(place));
+            lends(case, place, &mut owner, &[10], |owner| {
+                continues(owner);
+                owner.expect(Exit::Signal(libc::SIGKILL), HANDED_ON);
+            });
+            ordinary.join().unwrap();
+        });
     }
 }

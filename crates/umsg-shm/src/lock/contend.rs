@@ -18,9 +18,18 @@ pub(super) struct Rest {
     slice: Option<(u64, Deadline)>,
     /// The thread is the first of the real-time threads that wait.
     pub(super) in_line: bool,
+    /// The thread has slept on the lock's word, and may have taken a wake-up from the threads that still sleep there.
+    slept_on_word: bool,
 }
 
 impl Rest {
+    /// Returns the bit that the thread adds to the word with which it takes the lock. A thread that has slept on the word does
+    /// not know whether other threads sleep there. A thread that only stood in line has taken no wake-up from them, because the
+    /// owner also wakes one of them.
+    pub(super) fn waiters(&self) -> u32 {
+        if self.slept_on_word { WAITERS } else { 0 }
+    }
+
     /// Returns the time until which the thread sleeps while the lock has this word.
     pub(super) fn until(&mut self, word: u64, patience: Deadline) -> Deadline {
         let held = word & !u64::from(WAITERS);
@@ -43,7 +52,7 @@ impl Rest {
 pub(super) struct Claim<'a> {
     pub(super) thread: &'a Thread,
     pub(super) lives: &'a dyn Liveness,
-    /// The low half: the thread's id or LENT, with WAITERS after the thread has slept.
+    /// The low half: the thread's id or LENT, with WAITERS after the thread has slept on the word.
     pub(super) low: u32,
 }
 
@@ -159,8 +168,7 @@ impl Lock {
                     }
                     self.take_from_the_dead(word, claim.lives);
                 }
-                // A thread that has slept does not know whether other threads sleep, and therefore sets WAITERS.
-                claim.low = thread.tid() | WAITERS;
+                claim.low = thread.tid() | rest.waiters();
             }
         }
     }
@@ -232,6 +240,7 @@ impl Lock {
             std::thread::yield_now();
             return Ok(Slept::Awake);
         }
+        rest.slept_on_word = true;
         match futex::wait(
             &self.word,
             word as u32 | WAITERS,

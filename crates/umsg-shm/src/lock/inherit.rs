@@ -161,9 +161,11 @@ impl Lock {
         // Relaxed: the exchange that returned `word` has acquired it.
         let named = owner.load(Ordering::Relaxed) & TID;
         let is_named = named != 0 && named == thread_of(word as u32) && !is_shared(word);
-        // The first in line takes the lock with WAITERS, and wakes another thread when it releases the lock.
-        if is_named && inheritance::unlock(owner) {
-            return;
+        if is_named {
+            // The first in line takes the lock without WAITERS, so its own unlock makes no system call. This thread therefore wakes
+            // another one, but after the first in line. If the kernel refuses the call, the slice of the first in line ends.
+            inheritance::unlock(owner);
+            crash_point!(INHERIT_HANDED_ON);
         }
         futex::wake(&self.word, 1);
     }

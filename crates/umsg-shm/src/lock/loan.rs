@@ -62,7 +62,7 @@ impl Lock {
                 if self.sleep_inherited(word, &claim, rest, end)? == Slept::TimedOut {
                     self.take_from_the_dead(word, lives);
                 }
-                claim.low = loan | WAITERS;
+                claim.low = loan | rest.waiters();
             }
         }
     }

@@ -7,11 +7,11 @@
 use super::thread;
 use std::cell::Cell;
 
-/// The number of waits for which a positive answer counts.
-const KEPT: u8 = 64;
+/// The number of waits for which a positive answer counts. The wait that asks again is longer by the system call and the usual spinning.
+const KEPT: u16 = 4_096;
 
 /// The number of further waits in which the thread counts as a real-time thread.
-pub(crate) struct Urgency(Cell<u8>);
+pub(crate) struct Urgency(Cell<u16>);
 
 impl Urgency {
     pub(crate) const fn unknown() -> Urgency {

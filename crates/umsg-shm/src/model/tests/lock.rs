@@ -7,7 +7,7 @@
 //! | a lender marks a word that was free and sleeps on it | a deadlock |
 //! | a lock is broken up by one attempt, while a process marks it | a deadlock |
 //! | a dead owner's lock is got like any other | a half-done change is seen |
-//! | an owner wakes no thread though the first in line has not named it; a first in line does not take the lock with WAITERS | a deadlock |
+//! | an owner wakes no thread though the first in line has not named it; an owner that wakes the first in line wakes no sleeper | a deadlock |
 //! | the word is not named before it is taken, or no longer while its sleeper is being woken | a deadlock |
 
 use super::stage::{Slices, alive, explore};
@@ -263,6 +263,29 @@ fn a_real_time_thread_that_dies_in_line_stops_no_other() {
             assert_eq!(guarded.first.get(), 2 + added);
         });
     }
+}
+
+#[test]
+fn an_owner_that_dies_when_it_has_woken_the_first_in_line_stops_no_other() {
+    explore(
+        "lock: a death of one that handed on",
+        2,
+        Slices::End,
+        || {
+            let guarded = Arc::new(Guarded::default());
+            world::hurry(2);
+            world::doom(1, Death::At(Point::INHERIT_HANDED_ON), 1);
+            let threads = [1, 2].map(|tid| {
+                let guarded = Arc::clone(&guarded);
+                thread::spawn(tid, move |me| guarded.add(me))
+            });
+            thread::live(3, |me| guarded.add(me));
+            let [victim, other] = threads;
+            let _ = thread::join(victim);
+            assert_eq!(alive(other), Left::InOrder);
+            assert_eq!(guarded.first.get(), 3);
+        },
+    );
 }
 
 /// In each model below threads of several PID namespaces have the same thread id, and each process has one thread.
