@@ -11,7 +11,8 @@ use syn::{Attribute, ImplItemFn, ItemFn, ItemMod, Visibility};
 use crate::failure::{Context as _, Failure, Result};
 use crate::workspace::Workspace;
 
-/// Files whose functions are public only for other crates of the workspace, and no part of the library's documentation.
+/// Files whose functions have the form of C's calls, which one example of the module shows, or are public only for other crates of the
+/// workspace.
 const INTERNAL: [&str; 5] = [
     "posix/known_file.rs",
     "posix/sigevent.rs",

@@ -53,7 +53,6 @@ mod queue;
 mod receive_vec;
 mod recycle;
 mod reservation;
-#[doc(hidden)]
 #[allow(unsafe_code, reason = "C's structures, and threads with attributes")]
 pub mod sigevent;
 pub(crate) mod snapshot;

@@ -1,4 +1,5 @@
-//! Conversion of C's `struct sigevent` to a [`Notify`], for the C library and the drop-in.
+//! Conversion of C's `struct sigevent` to a [`Notify`], for the C library, the drop-in, and bindings for other languages.
+//! Rust programs make a [`Notify`] by its own functions.
 
 use super::{Notify, NotifyError};
 use crate::error::QueueError;

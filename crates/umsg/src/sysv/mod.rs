@@ -56,7 +56,6 @@ mod peek;
 mod permission;
 mod pollable;
 mod queue;
-#[doc(hidden)]
 pub mod raw;
 mod receive_vec;
 mod registry;

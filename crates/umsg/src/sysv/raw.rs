@@ -1,5 +1,26 @@
 //! msgget, msgsnd, msgrcv and msgctl as C programs call them: by identifier, with errno, and in the kernel's order of errors.
-//! The C library and the drop-in use this module.
+//! The C library and the drop-in use this module, and bindings for other languages may. Rust programs use [`Queue`](super::Queue), whose
+//! errors say more.
+//!
+//! ```
+//! use umsg::sysv::{self, Until, raw};
+//! # let dir = std::env::temp_dir().join(format!("umsg-raw-{}", std::process::id()));
+//! # std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700).create(&dir)?;
+//! # unsafe { std::env::set_var("UMSG_DIR", &dir) };
+//!
+//! let failed = std::io::Error::from_raw_os_error;
+//! let id = raw::msgget(sysv::PRIVATE, 0o600).map_err(failed)?;
+//! raw::msgsnd(id, 7, b"hello", libc::IPC_NOWAIT, Until::Forever).map_err(failed)?;
+//!
+//! let mut buffer = [0; 64];
+//! let received = raw::msgrcv(id, &mut buffer, 7, libc::IPC_NOWAIT, Until::Forever).map_err(failed)?;
+//! assert_eq!(&buffer[..received.len], b"hello");
+//!
+//! raw::msgctl_remove(id).map_err(failed)?;
+//! assert_eq!(raw::msgsnd(id, 7, b"late", 0, Until::Forever), Err(libc::EINVAL));
+//! # std::fs::remove_dir_all(&dir)?;
+//! # Ok::<(), std::io::Error>(())
+//! ```
 //!
 //! A process attaches to a queue at its first call with the queue's identifier (`attachments.rs`). After a removal, a call with
 //! the identifier fails with EINVAL, and a waiting call with EIDRM. Source: ipc/msg.c of the kernel, msgop(2), msgctl(2).
