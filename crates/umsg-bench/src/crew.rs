@@ -28,18 +28,18 @@ const WARM_UP: u32 = 4;
 /// The CPUs of each thread.
 pub type Seats = Vec<Vec<usize>>;
 
-/// All of them on one CPU.
+/// Places all threads on one CPU.
 pub fn together(threads: usize, cpu: usize) -> Seats {
     vec![vec![cpu]; threads]
 }
 
-/// One after the other on the CPUs in turn: neighbours are apart.
+/// Places the threads on the CPUs in turn, so that consecutive threads have different CPUs.
 pub fn spread(threads: usize, cpus: &[usize]) -> Seats {
     let turns = cpus.iter().cycle();
     turns.take(threads).map(|&cpu| vec![cpu]).collect()
 }
 
-/// The scheduler chooses the CPUs.
+/// Lets the scheduler choose the CPUs.
 pub fn anywhere(threads: usize, cpus: &[usize]) -> Seats {
     vec![cpus.to_vec(); threads]
 }

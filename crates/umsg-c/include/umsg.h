@@ -380,9 +380,8 @@ umsg_mqd_t umsg_mq_open_with(const char *name,
  * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * - EAGAIN: the queue is full and the handle has O_NONBLOCK, or the queue was created with UMSG_ON_FULL_FAIL; or a
- *   process was stopped inside of an operation on
- *   this queue and holds it up for more than a second.
+ * - EAGAIN: the queue is full and the handle has O_NONBLOCK, or the queue was created with UMSG_ON_FULL_FAIL; or a stopped process
+ *   has held a lock of this queue for more than a second.
  * - EBADF: mqdes is not the handle of an open queue, or was not opened for sending.
  * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue; see umsg_defer_signal(3).
@@ -474,8 +473,8 @@ int umsg_mq_send_after(umsg_mqd_t mqdes,
  * On success, the length of the message in bytes. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * - EAGAIN: the queue is empty and the handle has O_NONBLOCK; or a process was stopped inside of an operation on
- *   this queue and holds it up for more than a second.
+ * - EAGAIN: the queue is empty and the handle has O_NONBLOCK; or a stopped process has held a lock of this queue for more than a
+ *   second.
  * - EBADF: mqdes is not the handle of an open queue, or was not opened for receiving.
  * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
@@ -622,8 +621,8 @@ ssize_t umsg_mq_send_some(umsg_mqd_t mqdes,
  * with errno set to indicate the error; no message was received.
  *
  * Errors:
- * - EAGAIN: the queue is empty, the handle has O_NONBLOCK and abs_timeout is NULL; or a process was stopped inside of
- *   an operation on this queue and holds it up for more than a second.
+ * - EAGAIN: the queue is empty, the handle has O_NONBLOCK and abs_timeout is NULL; or a stopped process has held a lock of this
+ *   queue for more than a second.
  * - EBADF: mqdes is not the handle of an open queue, or was not opened for receiving.
  * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
@@ -1143,7 +1142,7 @@ struct umsg_mq_peeked {
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
  * - EFAULT: peeked or its data is at an address that can't be written.
  * - ENOMSG: the queue has at most n messages.
- * - ETIMEDOUT: a process was stopped inside of an operation on this queue and holds it up for more than a second.
+ * - ETIMEDOUT: a stopped process has held a lock of this queue for more than a second.
  *
  * If the process dies:
  * Nothing is left: the call changes nothing.
@@ -1174,7 +1173,7 @@ int umsg_mq_peek(umsg_mqd_t mqdes, size_t n, struct umsg_mq_peeked *peeked);
  * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
  * - ENOMEM: there is no memory for the messages.
- * - ETIMEDOUT: a process was stopped inside of an operation on this queue and holds it up for more than a second.
+ * - ETIMEDOUT: a stopped process has held a lock of this queue for more than a second.
  *
  * Those of write(2) may come as well.
  *
@@ -1280,16 +1279,16 @@ int umsg_mq_restore_into(umsg_mqd_t mqdes, int fd);
  * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * - EAGAIN: a process was stopped inside of an operation on this queue and holds it up for more than a second.
+ * - EAGAIN: a stopped process has held a lock of this queue for more than a second.
  * - EBADF: mqdes is not the handle of an open queue.
  * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
  * - EBUSY: a process is registered, maybe this one.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue; see umsg_defer_signal(3).
  * - EFAULT: notification is at an address that can't be read.
  * - EINVAL: sigev_notify is none of the three, sigev_signo is not from 0 to 64, or sigev_notify_function is NULL.
- * - ENOMEM: there is no memory, no thread can be started, or this queue has notified 1,032 processes that have not run since, being
- *   stopped. Notifications that the calling process has not handled yet do not count. If its functions are to be called faster than
- *   threads can be started, the call waits for them, for a second at most.
+ * - ENOMEM: there is no memory, no thread can be started, or 1,032 stopped processes have not run since this queue notified
+ *   them. Notifications that the calling process has not handled yet do not count. If threads for the calling process's functions can't
+ *   be started fast enough, the call waits for these threads, for at most a second.
  *
  * If the process dies:
  * Its registration ends as soon as another process registers. If a sender dies after it has sent its message, another process notifies in
@@ -1448,8 +1447,8 @@ int umsg_msgget(int key, int msgflg);
  *
  * Errors:
  * - EACCES: the queue's mode does not let the caller send.
- * - EAGAIN: there is no room, and msgflg has IPC_NOWAIT; or then a process was stopped inside of an operation on this queue
- *   and holds it up for more than a second.
+ * - EAGAIN: msgflg has IPC_NOWAIT, and there is no room, or a stopped process has held a lock of this queue for more than a
+ *   second.
  * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue; see umsg_defer_signal(3).
  * - EFAULT: msgp is at an address that can't be read.
@@ -1532,8 +1531,8 @@ int umsg_msg_timedsend(int msqid,
  * - EINVAL: no queue has the identifier msqid, or none has it any more; msgsz is more than the half of all addresses; or
  *   msgflg has MSG_COPY without IPC_NOWAIT, with MSG_EXCEPT, or with MSG_NOERROR and the message is longer than msgsz.
  * - ENOMEM: the system has no memory left.
- * - ENOMSG: there is no such message, and msgflg has IPC_NOWAIT; or then a process was stopped inside of an operation on this
- *   queue and holds it up for more than a second.
+ * - ENOMSG: msgflg has IPC_NOWAIT, and there is no such message, or a stopped process has held a lock of this queue for more
+ *   than a second.
  *
  * If the process dies:
  * Before the call returns: the message is still in the queue, or lost if it was already copied out; umsg_msg_lease(3) does not
@@ -1899,8 +1898,8 @@ struct umsg_msg_peeked {
  * - EFAULT: peeked or its data is at an address that can't be written.
  * - EIDRM: the queue was removed during the call.
  * - EINVAL: no queue has the identifier msqid, or none has it any more.
- * - ENOMSG: the queue has at most n messages; or a process was stopped inside of an operation on it and
- *   holds it up for more than a second.
+ * - ENOMSG: the queue has at most n messages; or a stopped process has held a lock of this queue for more than
+ *   a second.
  *
  * If the process dies:
  * Nothing is left: the call changes nothing.
@@ -1932,7 +1931,7 @@ struct umsg_msg_type {
  *
  * Errors:
  * - EACCES: the queue's mode does not let the caller receive.
- * - EAGAIN, ENOMSG: a process was stopped inside of an operation on this queue and holds it up for more than a second.
+ * - EAGAIN, ENOMSG: a stopped process has held a lock of this queue for more than a second.
  * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
  * - EFAULT: types is at an address that can't be written.
@@ -2032,7 +2031,7 @@ struct umsg_msg_status {
  *
  * Errors:
  * - EACCES: the queue's mode does not let the caller receive.
- * - EAGAIN: a process was stopped inside of an operation on this queue and holds it up for more than a second.
+ * - EAGAIN: a stopped process has held a lock of this queue for more than a second.
  * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
  * - EFAULT: status is at an address that can't be written.

@@ -65,7 +65,7 @@ pub unsafe extern "C" fn umsg_mq_send_batch(
     abs_timeout: *const timespec,
 ) -> c_int {
     let send = || {
-        // SAFETY: the caller promises NULL or a readable timespec, and as many readable messages.
+        // SAFETY: the caller promises NULL or a readable timespec, and `n` readable messages.
         let call = unsafe { Call::new(mqdes, messages, n, abs_timeout)? };
         let until = time::until(call.deadline, &call.held);
         call.held.queue.send_all_of(&call.messages, until)?;
@@ -104,7 +104,7 @@ pub unsafe extern "C" fn umsg_mq_send_some(
     abs_timeout: *const timespec,
 ) -> ssize_t {
     let send = || {
-        // SAFETY: the caller promises NULL or a readable timespec, and as many readable messages.
+        // SAFETY: the caller promises NULL or a readable timespec, and `n` readable messages.
         let call = unsafe { Call::new(mqdes, messages, n, abs_timeout)? };
         let until = time::until(call.deadline, &call.held);
         let sent = call.held.queue.send_some_of(&call.messages, until)?;

@@ -41,16 +41,16 @@ use crate::pointer;
 /// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// - `EAGAIN`: a process was stopped inside of an operation on this queue and holds it up for more than a second.
+/// - `EAGAIN`: a stopped process has held a lock of this queue for more than a second.
 /// - `EBADF`: `mqdes` is not the handle of an open queue.
 /// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
 /// - `EBUSY`: a process is registered, maybe this one.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue; see umsg_defer_signal(3).
 /// - `EFAULT`: `notification` is at an address that can't be read.
 /// - `EINVAL`: `sigev_notify` is none of the three, `sigev_signo` is not from 0 to 64, or `sigev_notify_function` is NULL.
-/// - `ENOMEM`: there is no memory, no thread can be started, or this queue has notified 1,032 processes that have not run since, being
-///   stopped. Notifications that the calling process has not handled yet do not count. If its functions are to be called faster than
-///   threads can be started, the call waits for them, for a second at most.
+/// - `ENOMEM`: there is no memory, no thread can be started, or 1,032 stopped processes have not run since this queue notified
+///   them. Notifications that the calling process has not handled yet do not count. If threads for the calling process's functions can't
+///   be started fast enough, the call waits for these threads, for at most a second.
 ///
 /// # If the process dies
 /// Its registration ends as soon as another process registers. If a sender dies after it has sent its message, another process notifies in

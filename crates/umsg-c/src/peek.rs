@@ -49,7 +49,7 @@ pub struct umsg_mq_peeked {
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
 /// - `EFAULT`: `peeked` or its `data` is at an address that can't be written.
 /// - `ENOMSG`: the queue has at most `n` messages.
-/// - `ETIMEDOUT`: a process was stopped inside of an operation on this queue and holds it up for more than a second.
+/// - `ETIMEDOUT`: a stopped process has held a lock of this queue for more than a second.
 ///
 /// # If the process dies
 /// Nothing is left: the call changes nothing.

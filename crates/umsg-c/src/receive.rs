@@ -26,8 +26,8 @@ use crate::time;
 /// On success, the length of the message in bytes. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// - `EAGAIN`: the queue is empty and the handle has `O_NONBLOCK`; or a process was stopped inside of an operation on
-///   this queue and holds it up for more than a second.
+/// - `EAGAIN`: the queue is empty and the handle has `O_NONBLOCK`; or a stopped process has held a lock of this queue for more than a
+///   second.
 /// - `EBADF`: `mqdes` is not the handle of an open queue, or was not opened for receiving.
 /// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
@@ -50,7 +50,7 @@ pub unsafe extern "C" fn umsg_mq_receive(
     msg_len: size_t,
     msg_prio: *mut c_uint,
 ) -> ssize_t {
-    // SAFETY: the caller promises that many writable bytes, and NULL or a writable number. NULL is no time-out.
+    // SAFETY: the caller promises `msg_len` writable bytes, and NULL or a writable number. NULL is no time-out.
     unsafe { call(mqdes, msg_ptr, msg_len, msg_prio, std::ptr::null()) }
 }
 
@@ -82,7 +82,7 @@ pub unsafe extern "C" fn umsg_mq_timedreceive(
     msg_prio: *mut c_uint,
     abs_timeout: *const timespec,
 ) -> ssize_t {
-    // SAFETY: the caller promises NULL or a readable timespec, that many writable bytes, and NULL or a writable number.
+    // SAFETY: the caller promises NULL or a readable timespec, `msg_len` writable bytes, and NULL or a writable number.
     unsafe { call(mqdes, msg_ptr, msg_len, msg_prio, abs_timeout) }
 }
 

@@ -24,8 +24,8 @@ use crate::time;
 /// with errno set to indicate the error; no message was received.
 ///
 /// # Errors
-/// - `EAGAIN`: the queue is empty, the handle has `O_NONBLOCK` and `abs_timeout` is NULL; or a process was stopped inside of
-///   an operation on this queue and holds it up for more than a second.
+/// - `EAGAIN`: the queue is empty, the handle has `O_NONBLOCK` and `abs_timeout` is NULL; or a stopped process has held a lock of this
+///   queue for more than a second.
 /// - `EBADF`: `mqdes` is not the handle of an open queue, or was not opened for receiving.
 /// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
@@ -55,7 +55,7 @@ pub unsafe extern "C" fn umsg_mq_receive_batch(
         if !held.can_receive {
             return Err(ReceiveError::NotReadable.into());
         }
-        // SAFETY: the caller promises as many messages, which are its own to be written.
+        // SAFETY: the caller promises `n` messages that only this call writes.
         let mut places = unsafe { Places::new(messages, n, held.message_size)? };
         if let Some(first) = places.first() {
             let (len, needed) = (first.size, held.message_size);

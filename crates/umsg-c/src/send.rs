@@ -28,9 +28,8 @@ pub(crate) const MQ_PRIO_MAX: c_uint = 32_768;
 /// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// - `EAGAIN`: the queue is full and the handle has `O_NONBLOCK`, or the queue was created with `UMSG_ON_FULL_FAIL`; or a
-///   process was stopped inside of an operation on
-///   this queue and holds it up for more than a second.
+/// - `EAGAIN`: the queue is full and the handle has `O_NONBLOCK`, or the queue was created with `UMSG_ON_FULL_FAIL`; or a stopped process
+///   has held a lock of this queue for more than a second.
 /// - `EBADF`: `mqdes` is not the handle of an open queue, or was not opened for sending.
 /// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue; see umsg_defer_signal(3).
@@ -54,7 +53,7 @@ pub unsafe extern "C" fn umsg_mq_send(
     msg_len: size_t,
     msg_prio: c_uint,
 ) -> c_int {
-    // SAFETY: the caller promises that many readable bytes. NULL is no time-out.
+    // SAFETY: the caller promises `msg_len` readable bytes. NULL is no time-out.
     unsafe { call(mqdes, msg_ptr, msg_len, msg_prio, std::ptr::null()) }
 }
 
@@ -86,7 +85,7 @@ pub unsafe extern "C" fn umsg_mq_timedsend(
     msg_prio: c_uint,
     abs_timeout: *const timespec,
 ) -> c_int {
-    // SAFETY: the caller promises NULL or a readable timespec, and that many readable bytes.
+    // SAFETY: the caller promises NULL or a readable timespec, and `msg_len` readable bytes.
     unsafe { call(mqdes, msg_ptr, msg_len, msg_prio, abs_timeout) }
 }
 

@@ -29,7 +29,7 @@ use crate::pointer;
 /// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
 /// - `ENOMEM`: there is no memory for the messages.
-/// - `ETIMEDOUT`: a process was stopped inside of an operation on this queue and holds it up for more than a second.
+/// - `ETIMEDOUT`: a stopped process has held a lock of this queue for more than a second.
 ///
 /// Those of write(2) may come as well.
 ///

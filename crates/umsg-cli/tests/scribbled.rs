@@ -246,9 +246,9 @@ fn what_is_no_queue_is_named_among_all() {
     let named: Vec<&str> = looked.errors.lines().collect();
     assert_eq!(named.len(), 3, "{looked:?}");
     for (line, says) in named.iter().zip([
-        "mq/link: a symbolic link blocks this name for queues",
-        "msg/9: a FIFO",
-        "ring/directory: a directory",
+        "mq/link: not a queue, but a symbolic link",
+        "msg/9: not a queue, but a FIFO",
+        "ring/directory: not a queue, but a directory",
     ]) {
         assert!(line.contains(says), "{line}");
     }

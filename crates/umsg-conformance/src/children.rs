@@ -71,7 +71,7 @@ pub struct Child<'a, T> {
 }
 
 impl<T: Carried> Child<'_, T> {
-    /// Its process id.
+    /// The child's process id.
     pub fn pid(&self) -> Pid {
         self.pid
     }
@@ -81,19 +81,19 @@ impl<T: Carried> Child<'_, T> {
         sys::readable(self.result.as_raw_fd(), Duration::ZERO)
     }
 
-    /// Waits until it is at work and sleeps in it.
+    /// Waits until the child sleeps in its work.
     ///
     /// # Panics
-    /// If it ends instead.
+    /// If the child ends instead.
     pub fn wait_until_blocked(&self) {
         wait_until(|| self.started.load(Ordering::Acquire) == 1);
         wait_until_asleep(self.pid, || self.is_done());
     }
 
-    /// Watches for a while that it stays at work.
+    /// Checks that the child stays blocked for [`A_WHILE`].
     ///
     /// # Panics
-    /// If it ends.
+    /// If the child ends.
     pub fn expect_still_blocked(&self) {
         assert!(
             !sys::readable(self.result.as_raw_fd(), A_WHILE),
@@ -101,12 +101,12 @@ impl<T: Carried> Child<'_, T> {
         );
     }
 
-    /// Sends it a signal.
+    /// Sends the child a signal.
     pub fn signal(&self, signal: i32) {
         sys::kill(self.pid, signal);
     }
 
-    /// Kills it and waits for its end.
+    /// Kills the child and waits for its end.
     pub fn kill(self) {
         sys::kill(self.pid, libc::SIGKILL);
         self.expect_killed();
@@ -144,10 +144,10 @@ impl<T: Carried> Child<'_, T> {
     }
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 ///
 /// # Panics
-/// If it does not become so.
+/// If the condition does not hold in time.
 pub fn wait_until(condition: impl Fn() -> bool) {
     let mut pause = Pause::new(PATIENCE);
     while !condition() {
@@ -158,7 +158,7 @@ pub fn wait_until(condition: impl Fn() -> bool) {
 /// Waits until a thread sleeps and stays asleep.
 ///
 /// # Panics
-/// If it gets done instead.
+/// If the thread's work is done instead.
 pub fn wait_until_asleep(id: Pid, is_done: impl Fn() -> bool) {
     let mut seen = 0;
     wait_until(|| is_done() || sys::state(id) == Some(b'S'));

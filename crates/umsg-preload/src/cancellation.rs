@@ -35,8 +35,8 @@ use crate::{errno, next};
 /// The number of times that a thread of this process was cancelled, or enabled cancellation at any instruction.
 pub(crate) static CALLS: AtomicU32 = AtomicU32::new(0);
 
-/// The value that a Rust function behind a [`cancellation_point`] returns to be called again, after a check for cancellation; among errno
-/// values, the reason.
+/// A Rust function behind a [`cancellation_point`] returns this value to be called again after a check for cancellation. A function
+/// that returns an errno on failure returns this value instead of the errno.
 pub(crate) const BEGIN_AGAIN: c_int = -2;
 
 thread_local! {

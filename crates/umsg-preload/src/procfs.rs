@@ -79,7 +79,7 @@ fn writes(flags: c_int) -> bool {
 }
 
 impl File {
-    /// Opens it: a descriptor of the program's, on the lowest free number.
+    /// Opens the file for the program, on the lowest free descriptor number.
     #[cold]
     pub(crate) fn open(self, flags: c_int) -> Result<c_int, c_int> {
         roomy(|| self.write_and_open(flags))

@@ -25,7 +25,8 @@ use umsg_shm::sys::mask;
 use crate::wanted::{ALL, Before, SIGNALS, Turn, before, settled, wanted};
 use crate::{arrivals, errno, next, process};
 
-/// A handler of the program's, called as one with SA_SIGINFO: one without ignores the further arguments.
+/// A handler that the program installed, called with the arguments of SA_SIGINFO. A handler without SA_SIGINFO ignores the further
+/// arguments.
 type Handler = unsafe extern "C" fn(c_int, *mut siginfo_t, *mut ucontext_t);
 
 /// True if the process has, or had, a queue.
@@ -90,7 +91,8 @@ fn begin_slow() {
         return;
     }
     let is_first = !BEGUN.swap(true, Ordering::Relaxed);
-    // Each thread that maps a queue before this is done does it itself: none may touch its mapping before.
+    // Each thread that maps a queue while another thread installs the handler also installs it: no thread may touch a mapping without the
+    // handler.
     take_place(libc::SIGBUS);
     GUARDED.store(true, Ordering::Release);
     if is_first {
@@ -162,8 +164,8 @@ fn installed(signal: c_int) -> Option<libc::sigaction> {
     found.then_some(action)
 }
 
-/// Puts our handler in the place of the program's in an action, and remembers the latter. `None` if the action has no
-/// handler, or one of a signal that is left alone.
+/// Replaces the program's handler in an action by the drop-in's, and remembers the program's handler. `None` if the action has no
+/// handler, or if the drop-in leaves the signal's handlers alone.
 pub(crate) fn stand_in(signal: c_int, action: &mut libc::sigaction) -> Option<Before> {
     let wanted = wanted(signal).filter(|_| gives_way(signal, action.sa_sigaction))?;
     let before = before(signal);

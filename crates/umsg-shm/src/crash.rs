@@ -79,20 +79,20 @@ points! {
     WAIT_WOKEN;
     /// A message is noted in a waiter's node but not offered: it is still in the queue.
     SERVE_NOTED;
-    /// A message is offered and still in the queue too: it is the waiter's.
+    /// A message is offered and still in the queue too: the waiter owns the message.
     SERVE_OFFERED;
     /// A message is offered and gone from the queue; the waiter was not woken.
     SERVE_TAKEN;
     /// A sender's message is accepted and not yet in the store: the repair stores it.
     ADMIT_ACCEPTED;
-    /// A record says that the message is leased, and it is still in the queue too: it is the lease's.
+    /// A record says that the message is leased, and it is still in the queue too: the lease owns the message.
     LEASE_HELD;
     /// The message is leased and gone from the queue; the counts do not show it: the repair counts again.
     LEASE_TAKEN;
     /// A lease is acknowledged, no list has its slot: the repair frees the slot.
     LEASE_ENDED;
-    /// A leased message is marked as stored, but its record is still leased: the record decides, and the message goes back as a dead
-    /// holder's.
+    /// A leased message is marked as stored, but its record is still leased: the record decides, and the message goes back, because
+    /// its holder is dead.
     RETURN_MARKED;
     /// A leased message is back in the store, receivers that wait for it were not served.
     RETURN_ENDED;
@@ -106,7 +106,7 @@ points! {
     DUE_MARKED;
     /// A slot for a reservation is taken off the free ones: the repair frees it.
     RESERVE_SLOT_TAKEN;
-    /// A slot is reserved and not counted: the repair counts, and the room comes back as a dead holder's.
+    /// A slot is reserved and not counted: the repair counts, and the room comes back, because its holder is dead.
     RESERVE_HELD;
     /// A reserved message is marked as stored: it is sent, the repair ends the reservation.
     COMMIT_MARKED;
@@ -291,9 +291,9 @@ points! {
     MSG_NAMED;
     /// The waiter continues and has not checked its node: a message that it got goes back, a message that it sent is sent.
     MSG_WOKEN;
-    /// A message is noted in a waiter record and not offered: it is still the queue's.
+    /// A message is noted in a waiter record and not offered: the message is still in the queue.
     MSG_NOTED;
-    /// A message is offered, and no list or count shows it: it is the waiter's.
+    /// A message is offered, and no list or count shows it: the waiter owns the message.
     MSG_OFFERED;
     /// The waiter has copied the message and not accepted it: it goes back to the queue.
     MSG_TAKEN_UP;
@@ -307,12 +307,12 @@ points! {
     MSG_COPIED;
     /// The cell says that the message has ended, lists still lead to it: it is received, the repair rebuilds the lists.
     MSG_ENDED;
-    /// A record says that the message is leased, and it is in the order too: it is the lease's.
+    /// A record says that the message is leased, and it is in the order too: the lease owns the message.
     MSG_LEASED;
     /// The message of a lease has ended, its record has not: the repair ends the record.
     MSG_ACKNOWLEDGED;
-    /// A leased message is marked as returned, but its record is still leased: the record decides, and the message comes back as a dead
-    /// holder's.
+    /// A leased message is marked as returned, but its record is still leased: the record decides, and the message comes back,
+    /// because its holder is dead.
     MSG_RETURNED;
     /// Rights have changed, waiters do not know: they notice at their next check.
     MSG_CHANGED;
@@ -369,7 +369,7 @@ mod armed {
         crate::sys::clock::step::set(nanoseconds);
     }
 
-    /// Arms the named point: the process is killed when it passes it for the `nth` time (1 is the next).
+    /// Arms the named point: the process is killed when it passes the point for the `nth` time (1 is the next).
     ///
     /// # Panics
     /// If no point has that name.
@@ -377,7 +377,7 @@ mod armed {
         set(name, nth, None);
     }
 
-    /// Arms the named point: when the process next passes it, this function is called, which may arrange a later death.
+    /// Arms the named point: when the process next passes the point, this function is called. The function may arrange a later death.
     ///
     /// # Panics
     /// If no point has that name.

@@ -69,7 +69,7 @@ pub unsafe extern "C" fn umsg_msg_send_batch(
         // SAFETY: the caller promises NULL or a readable timespec.
         let deadline = unsafe { time::deadline(abs_timeout)? };
         check_flags(msgflg, IPC_NOWAIT)?;
-        // SAFETY: the caller promises as many readable messages.
+        // SAFETY: the caller promises `n` readable messages.
         let messages = unsafe { Messages::new(messages, n)? };
         let queue = find(msqid)?;
         let max = queue.msgmax();

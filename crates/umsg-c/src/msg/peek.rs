@@ -48,8 +48,8 @@ pub struct umsg_msg_peeked {
 /// - `EFAULT`: `peeked` or its `data` is at an address that can't be written.
 /// - `EIDRM`: the queue was removed during the call.
 /// - `EINVAL`: no queue has the identifier `msqid`, or none has it any more.
-/// - `ENOMSG`: the queue has at most `n` messages; or a process was stopped inside of an operation on it and
-///   holds it up for more than a second.
+/// - `ENOMSG`: the queue has at most `n` messages; or a stopped process has held a lock of this queue for more than
+///   a second.
 ///
 /// # If the process dies
 /// Nothing is left: the call changes nothing.

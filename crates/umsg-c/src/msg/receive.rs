@@ -48,8 +48,8 @@ use crate::time;
 /// - `EINVAL`: no queue has the identifier `msqid`, or none has it any more; `msgsz` is more than the half of all addresses; or
 ///   `msgflg` has `MSG_COPY` without `IPC_NOWAIT`, with `MSG_EXCEPT`, or with `MSG_NOERROR` and the message is longer than `msgsz`.
 /// - `ENOMEM`: the system has no memory left.
-/// - `ENOMSG`: there is no such message, and `msgflg` has `IPC_NOWAIT`; or then a process was stopped inside of an operation on this
-///   queue and holds it up for more than a second.
+/// - `ENOMSG`: `msgflg` has `IPC_NOWAIT`, and there is no such message, or a stopped process has held a lock of this queue for more
+///   than a second.
 ///
 /// # If the process dies
 /// Before the call returns: the message is still in the queue, or lost if it was already copied out; umsg_msg_lease(3) does not
@@ -65,7 +65,7 @@ pub unsafe extern "C" fn umsg_msgrcv(
     msgtyp: c_long,
     msgflg: c_int,
 ) -> ssize_t {
-    // SAFETY: the caller promises a number with that many bytes behind it, all writable. NULL is no time-out.
+    // SAFETY: the caller promises a number with `msgsz` writable bytes behind it. NULL is no time-out.
     unsafe { call(msqid, msgp, msgsz, msgtyp, msgflg, std::ptr::null()) }
 }
 
@@ -98,7 +98,7 @@ pub unsafe extern "C" fn umsg_msg_timedreceive(
     msgflg: c_int,
     abs_timeout: *const timespec,
 ) -> ssize_t {
-    // SAFETY: the caller promises NULL or a readable timespec, and a number with that many bytes behind it, all writable.
+    // SAFETY: the caller promises NULL or a readable timespec, and a number with `msgsz` writable bytes behind it.
     unsafe { call(msqid, msgp, msgsz, msgtyp, msgflg, abs_timeout) }
 }
 

@@ -62,7 +62,7 @@ pub unsafe extern "C" fn umsg_msg_receive_batch(
         let deadline = unsafe { time::deadline(abs_timeout)? };
         let want = want(msgtyp, msgflg)?;
         let queue = find(msqid)?;
-        // SAFETY: the caller promises as many messages, which are its own to be written.
+        // SAFETY: the caller promises `n` messages that only this call writes.
         let mut places = unsafe { Places::new(messages, n, queue.msgmax())? };
         places.check()?;
         let received = queue.receive_into(want, &mut places, n, until(msgflg, deadline));

@@ -26,8 +26,8 @@ use crate::time;
 ///
 /// # Errors
 /// - `EACCES`: the queue's mode does not let the caller send.
-/// - `EAGAIN`: there is no room, and `msgflg` has `IPC_NOWAIT`; or then a process was stopped inside of an operation on this queue
-///   and holds it up for more than a second.
+/// - `EAGAIN`: `msgflg` has `IPC_NOWAIT`, and there is no room, or a stopped process has held a lock of this queue for more than a
+///   second.
 /// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue; see umsg_defer_signal(3).
 /// - `EFAULT`: `msgp` is at an address that can't be read.
@@ -50,7 +50,7 @@ pub unsafe extern "C" fn umsg_msgsnd(
     msgsz: size_t,
     msgflg: c_int,
 ) -> c_int {
-    // SAFETY: the caller promises a number with that many readable bytes behind it. NULL is no time-out.
+    // SAFETY: the caller promises a number with `msgsz` readable bytes behind it. NULL is no time-out.
     unsafe { call(msqid, msgp, msgsz, msgflg, std::ptr::null()) }
 }
 
@@ -82,7 +82,7 @@ pub unsafe extern "C" fn umsg_msg_timedsend(
     msgflg: c_int,
     abs_timeout: *const timespec,
 ) -> c_int {
-    // SAFETY: the caller promises NULL or a readable timespec, and a number with that many readable bytes behind it.
+    // SAFETY: the caller promises NULL or a readable timespec, and a number with `msgsz` readable bytes behind it.
     unsafe { call(msqid, msgp, msgsz, msgflg, abs_timeout) }
 }
 

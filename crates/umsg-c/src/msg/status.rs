@@ -93,7 +93,7 @@ pub struct umsg_msg_status {
 ///
 /// # Errors
 /// - `EACCES`: the queue's mode does not let the caller receive.
-/// - `EAGAIN`: a process was stopped inside of an operation on this queue and holds it up for more than a second.
+/// - `EAGAIN`: a stopped process has held a lock of this queue for more than a second.
 /// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
 /// - `EFAULT`: `status` is at an address that can't be written.

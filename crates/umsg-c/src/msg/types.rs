@@ -29,7 +29,7 @@ pub struct umsg_msg_type {
 ///
 /// # Errors
 /// - `EACCES`: the queue's mode does not let the caller receive.
-/// - `EAGAIN`, `ENOMSG`: a process was stopped inside of an operation on this queue and holds it up for more than a second.
+/// - `EAGAIN`, `ENOMSG`: a stopped process has held a lock of this queue for more than a second.
 /// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
 /// - `EFAULT`: `types` is at an address that can't be written.

@@ -115,7 +115,7 @@ unsafe fn receive(
         // The payloads may move until all are copied: for now the offset of each.
         let place = std::ptr::without_provenance(payloads.len());
         payloads.extend_from_slice(message.payload);
-        // SAFETY: at most `n` messages arrive, and that many members are writable.
+        // SAFETY: at most `n` messages arrive, and `n` members are writable.
         unsafe { messages.add(filled).write(in_c(message, place)) };
         filled += 1;
     });

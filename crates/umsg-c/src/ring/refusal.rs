@@ -22,7 +22,7 @@ pub(crate) enum Refusal {
     #[error("another call that receives from this ring has not returned yet")]
     Busy,
     /// EMSGSIZE
-    #[error("a payload of {0} bytes is too long for this call: it takes {INLINE}")]
+    #[error("a payload of {0} bytes is too long for this call, which takes at most {INLINE} bytes")]
     TooLong(usize),
     #[error(transparent)]
     Ring(#[from] RingError),

@@ -29,7 +29,7 @@ use crate::{place, progress, rights, streams};
 ///
 /// A process uses the queue if it has the queue's file mapped. Only root can see the mappings of other users' processes. If the
 /// command cannot see the mappings of a process, --repair takes no lock from that process. An overwritten lock can name
-/// an innocent process. Before you end a process, run the command as root, which can verify the owner.
+/// an innocent process. Before you end the named process, run the command as root: root can see whether the process uses the queue.
 ///
 /// Without --repair, the command takes no lock, waits for no process and changes nothing. The exit code is 0 if nothing is wrong, and 5 if there is a
 /// problem. The command names on standard error the queues that it can't inspect, such as queues of other users, and continues with the rest. With
@@ -209,7 +209,7 @@ fn foreign_files(namespace: &Namespace) -> Result<Vec<Inspected>> {
         .map(|found| {
             let name = text::on_one_line(found.path.as_os_str().as_bytes());
             let what = found.what;
-            let line = format!("{name}: {what} blocks this name for queues; remove it");
+            let line = format!("{name}: not a queue, but {what}; remove it");
             say(&line);
             Inspected {
                 name,
@@ -227,7 +227,7 @@ const HARD_LINKS: &str = "/proc/sys/fs/protected_hardlinks";
 fn warn_of_links(setting: &str) {
     if std::fs::read_to_string(setting).is_ok_and(|text| text.trim() == "0") {
         say(format!(
-            "{setting} is 0, so any user can block a queue with a second hard link to its file; set it to 1"
+            "{setting} is 0, so any user can block a queue with a second hard link to its file; set this sysctl to 1"
         ));
     }
 }

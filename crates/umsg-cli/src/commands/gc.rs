@@ -28,8 +28,8 @@ use crate::{place, streams, values};
 /// process has open, FIFOs of queues that no process polls, and incomplete files. Killed processes leave such files. Other
 /// commands, such as `umsg ls`, remove stale queues, too.
 ///
-/// LAST USED is the time of the last send or receive. For an unused queue, and for a ring, it is the time of creation. CREATOR is the id of the
-/// process that created the queue, with `dead` behind it if that process has ended. Process ids are reused. A
+/// LAST USED is the time of the last send or receive. For a queue that was never used, and for a ring, LAST USED is the time of creation.
+/// CREATOR is the id of the process that created the queue, with `dead` behind it if that process has ended. Process ids are reused. A
 /// process that started more than an hour after the creation is not the creator. The hour tolerates changes of the system's clock.
 #[derive(Args, Debug)]
 #[command(

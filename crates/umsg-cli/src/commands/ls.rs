@@ -25,14 +25,14 @@ use crate::place;
 ///
 /// The first line names the namespace's directory. POSIX queues come first, then System V queues, then rings, if there are any.
 ///
-/// DEPTH is the maximum number of messages, and SIZE the maximum size of a message in bytes. WAIT-SEND and WAIT-RECV count the
-/// living threads that are blocked because the queue is full or empty. ACTIVITY is the time since the last send or receive. The
-/// last column shows the numbers of leased, reserved and set-aside messages (see umsg-stat(1)), and `corrupted`.
+/// DEPTH is the maximum number of messages, and SIZE the maximum size of a message in bytes. WAIT-SEND and WAIT-RECV count the living
+/// threads that are blocked because the queue is full or empty. ACTIVITY is the time since the last send or receive. The last column shows
+/// the numbers of leased, reserved and set-aside messages (see umsg-stat(1)), and the word `corrupted` for a corrupted queue.
 ///
 /// KEY and ID name a System V queue, as key:0x1234 or id:32769. QBYTES is the maximum number of bytes of all messages in the queue.
 ///
 /// RING names a ring, as ring:/jobs. PID is the process that receives from the ring. STATE is open, disabled or closed, or dead if that process
-/// has died. ENTRIES is the capacity of the ring. OVERFLOW is the number of messages that wait beyond it now.
+/// has died. ENTRIES is the capacity of the ring. OVERFLOW is the current number of messages beyond that capacity.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

@@ -18,8 +18,9 @@ const WAIT: &str = "UMSG_WAIT";
 
 /// Run a program on umsg's queues instead of the kernel's
 ///
-/// The command appends the drop-in library to LD_PRELOAD, sets UMSG_DIR to the namespace's directory, and executes the program in its place. Signals,
-/// open files and the exit code are those of the program. The drop-in also intercepts the calls of the programs that the program starts.
+/// The command appends the drop-in library to LD_PRELOAD, sets UMSG_DIR to the namespace's directory, and replaces itself with the program.
+/// Signals, open files and the exit code are those of the program. The drop-in also intercepts the calls of the programs that the program
+/// starts.
 ///
 /// The system starts some programs without the drop-in; they would silently use the kernel's queues. The command refuses these
 /// programs: statically linked programs, set-user-ID programs, programs with file capabilities, and programs for another

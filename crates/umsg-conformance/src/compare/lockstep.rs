@@ -83,7 +83,7 @@ struct Lockstep<'a, F: Comparable> {
     blocked_in: [Option<usize>; WORKERS],
     /// The queue for which the worker waits, if the family distinguishes queues.
     blocked_on: [u32; WORKERS],
-    /// Returns whether the cause for which a worker waits may have changed since it blocked.
+    /// For each worker: true if the cause of its wait may have changed since the worker blocked.
     changed: [bool; WORKERS],
     numbers: bool,
     /// True if the workers belong to several users.

@@ -86,9 +86,9 @@ impl<C: Call> Operation<C> {
 /// An operation and its worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step<C> {
-    /// The worker that does it, or that it is done to.
+    /// The worker that performs the operation, or to which a signal is sent.
     pub worker: usize,
-    /// Its action.
+    /// The operation.
     pub operation: Operation<C>,
 }
 

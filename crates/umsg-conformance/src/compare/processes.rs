@@ -11,7 +11,7 @@ const USERS: [User; 4] = [
     User::WITH_ROOTS_GROUP,
 ];
 
-/// Returns the user that a child becomes, now and then, if other users can be played.
+/// Returns the user that a child becomes, now and then, if a history can have processes of several users.
 fn user(random: &mut Random, users: bool) -> Option<User> {
     (users && random.percent(40)).then(|| random.pick(&USERS))
 }

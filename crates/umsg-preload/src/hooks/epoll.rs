@@ -66,7 +66,7 @@ fn change(held: &Held, fd: c_int, edges: Edges) -> Result<Option<c_int>, c_int> 
 fn stranger(set: c_int) -> Result<OwnedFd, c_int> {
     let file = rustix::event::eventfd(0, EventfdFlags::CLOEXEC).map_err(|_| libc::ENOENT)?;
     let above = set.max(0).saturating_add(1);
-    // There are no sets beyond the limit of descriptors.
+    // This fails if `above` reaches the limit of descriptors. A set beyond the limit can't be open.
     Ok(rustix::io::fcntl_dupfd_cloexec(&file, above).unwrap_or(file))
 }
 

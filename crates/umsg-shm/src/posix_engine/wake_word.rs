@@ -306,8 +306,8 @@ impl Engine {
         self.segment().fixed().wait_flags.turns()
     }
 
-    /// Makes the receiver's descriptor readable. False without a notifier, as in a repair of the ring's file: another
-    /// sender does it.
+    /// Makes the receiver's descriptor readable. Returns false without a notifier, as in a repair of the ring's file: then another
+    /// sender makes the descriptor readable.
     fn notify(&self) -> bool {
         self.notifier.as_ref().is_some_and(Notifier::pull)
     }

@@ -16,7 +16,7 @@ static PINNED: Numbers = [const { AtomicU64::new(0) }; MOST / 64];
 /// No lower number was ever marked.
 static LOWEST: AtomicI32 = AtomicI32::new(RawFd::MAX);
 
-/// The number of times that the program got a number of the library's.
+/// The number of times that the program opened a file at a descriptor number that the library reserves.
 static GIVEN: AtomicU32 = AtomicU32::new(0);
 
 fn place(numbers: &'static Numbers, number: RawFd) -> Option<(&'static AtomicU64, u64)> {
@@ -24,7 +24,7 @@ fn place(numbers: &'static Numbers, number: RawFd) -> Option<(&'static AtomicU64
     Some((numbers.get(number / 64)?, 1 << (number % 64)))
 }
 
-/// Marks a number as the library's.
+/// Marks a number as reserved.
 pub fn mark(number: RawFd) {
     if let Some((marks, bit)) = place(&MARKS, number) {
         marks.fetch_or(bit, Ordering::Relaxed);
@@ -48,8 +48,8 @@ pub fn pin(number: RawFd) {
     }
 }
 
-/// Gives a number of the library's to the program: `replace` places the program's file there. If the number is pinned, it returns false
-/// without a change.
+/// Gives a reserved number to the program: `replace` places the program's file there. If the number is pinned, the function changes nothing
+/// and returns false.
 #[cold]
 pub fn give(number: RawFd, replace: impl FnOnce() -> bool) -> bool {
     if place(&PINNED, number).is_some_and(|(pinned, bit)| pinned.load(Ordering::Relaxed) & bit != 0)
@@ -65,13 +65,14 @@ pub fn give(number: RawFd, replace: impl FnOnce() -> bool) -> bool {
     true
 }
 
-/// Returns a count that changes when the program gets a number. A module that keeps a number then checks its own.
+/// Returns a count that changes when the program gets a reserved number. A module that keeps a number then checks whether the number is
+/// still reserved.
 #[inline(always)]
 pub(crate) fn given() -> u32 {
     GIVEN.load(Ordering::Acquire)
 }
 
-/// Returns whether a number is the library's.
+/// Returns whether a number is reserved.
 #[inline(always)]
 pub fn is(number: RawFd) -> bool {
     // Relaxed, as everywhere here: another thread of the program can only guess a number that is being marked.

@@ -180,7 +180,7 @@ fn a_thread_that_waits_for_a_stuck_lock_learns_of_a_removal_from_the_file() {
         fixed.rights.remove();
         assert_eq!(waiting.join().unwrap(), Err(Refused::Own(Why::Removed)));
     });
-    // A later call, too.
+    // A later call fails, too.
     assert_eq!(
         engine.send(&soon(), 1, b"message"),
         Err(Refused::Own(Why::Removed))

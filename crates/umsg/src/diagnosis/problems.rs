@@ -130,7 +130,7 @@ impl Diagnosis {
                     "process {}, the receiver of this ring, is dead, so sends fail",
                     receiver.pid
                 ),
-                "remove the ring with `umsg rm`, or start its program again, which takes the name"
+                "remove the ring with `umsg rm`, or start its program again: the new ring replaces this one"
                     .to_owned(),
             )
         })
@@ -140,7 +140,7 @@ impl Diagnosis {
 const REPAIR: &str = "`umsg doctor --repair` rebuilds the queue from its intact messages";
 const REMOVE: &str =
     "`umsg rm` removes the queue with its messages: no repair can restore the header";
-const UNDELIVERED: &str = "`umsg stat` names the dead-letter queue: it must exist, and have the same owner as the queue and its link. Then the next call moves the messages";
+const UNDELIVERED: &str = "`umsg stat` names the dead-letter queue. Once that queue exists, permits sending, and has the same owner as this queue and its label (.dead-* in the namespace's directory), the next call moves the messages";
 const UNSEEN: &str = "the lock may name the wrong process. Before you end the process, run the command again as root, in the process's PID namespace; `umsg rm` removes the queue in any case";
 const NOW: &str = "`umsg doctor --repair` does this now";
 

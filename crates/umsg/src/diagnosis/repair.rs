@@ -348,9 +348,9 @@ fn why(fault: Fault) -> String {
     match fault {
         Fault::Busy => "a process holds a lock and does not release it",
         Fault::NoSpace | Fault::OverLimit => {
-            "there is no room for it: the limits of the namespace and `df` show what is used up"
+            "the repair needs more memory than the namespace's limits or the file system allow (see `umsg limits` and `df`)"
         }
-        Fault::NoMemory => "there is no memory for it",
+        Fault::NoMemory => "the repair needs more memory than the system has",
         Fault::Damaged | Fault::UsedUp | Fault::OwnedByCaller => "the file is still being modified",
     }
     .to_owned()

@@ -33,9 +33,9 @@ pub enum NotifyError {
         /// Its errno.
         errno: i32,
     },
-    /// ENOMEM: this queue notified more than a thousand living processes that have not run since.
+    /// ENOMEM: more than a thousand living processes have not run since this queue notified them.
     #[error(
-        "1,032 processes that this queue notified have not run since. Continue or end those that are stopped."
+        "1,032 processes have not run since this queue notified them. Continue or end the stopped processes, which `umsg doctor` lists."
     )]
     TooManyUntold,
     /// EAGAIN: a process was stopped inside an operation on the queue.

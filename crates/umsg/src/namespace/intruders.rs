@@ -129,7 +129,7 @@ mod tests {
             ("msg/4", "a FIFO, a socket or a device"),
             ("msg/k-00000002", "a directory"),
             ("msg/k-00000003", "a symbolic link"),
-            ("msg/letter", "a file with a name that no queue has"),
+            ("msg/letter", "a file with an invalid name"),
             ("ring/directory", "a directory"),
         ];
         assert_eq!(found, expected.map(|(path, what)| (at(path), what)));

@@ -197,7 +197,7 @@ impl Namespace {
             let name = entry.file_name().to_bytes();
             if name.starts_with(prefix.as_bytes()) {
                 let (at, path) = rings.locate(OsStr::from_bytes(name));
-                // A socket of the owner stays one: the directory is the owner's, or sticky.
+                // No other user can replace the owner's socket before the unlink: the directory belongs to the owner, or is sticky.
                 let is_socket = |stat: &fs::Stat| {
                     FileType::from_raw_mode(stat.st_mode) == FileType::Socket
                         && stat.st_uid == owner

@@ -110,7 +110,7 @@ impl std::fmt::Debug for Notify {
 
 /// A registration for one notification. Dropping it withdraws a registration that has not fired.
 #[derive(Debug)]
-#[must_use = "dropping it takes the registration back"]
+#[must_use = "a registration that is dropped is withdrawn"]
 pub struct Registration<'a> {
     ticket: u64,
     queue: &'a Queue,
@@ -144,7 +144,7 @@ impl Drop for Registration<'_> {
 
 /// A registration whose owner waits for the notification. Dropping it withdraws the registration.
 #[derive(Debug)]
-#[must_use = "dropping it takes the registration back"]
+#[must_use = "a registration that is dropped is withdrawn"]
 pub struct Awaited<'a> {
     queue: &'a Queue,
     index: u32,

@@ -38,9 +38,9 @@ const LOWEST: i64 = 2;
 /// The messages in the queue, and the messages that are received.
 #[derive(Clone, Copy)]
 enum Crowd {
-    /// All messages have one type. A message of another type, which was sent last, is received by its type.
+    /// The backlog has one type. Messages of another type behind the backlog are received by their type.
     OneType,
-    /// The same messages. The last one is received as the first message of any other type.
+    /// The same messages. The messages behind the backlog are received by excluding the backlog's type.
     OneTypeExcept,
     /// All messages have different types. One of the last messages is received by its type.
     TypesNewest,

@@ -23,7 +23,7 @@ pub struct Bounds {
     pub max_message_size: i64,
     /// The maximum number of bytes of queues in a history: below RLIMIT_MSGQUEUE, because other processes need a part of it.
     pub budget: i64,
-    /// True if other users can be played.
+    /// True if a history can have processes of several users.
     pub users: bool,
     /// True if descriptors are real ones on both sides.
     pub descriptors: bool,
@@ -70,7 +70,7 @@ pub struct Generator {
     character: Character,
     left: i64,
     sends: u64,
-    /// Returns the steps that were left out so far.
+    /// The steps that were left out so far.
     pub unasked: Unasked,
 }
 

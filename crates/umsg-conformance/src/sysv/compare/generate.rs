@@ -17,7 +17,7 @@ pub const KEYS: usize = 3;
 /// The limits within which the kernel can be asked.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
-    /// True if other users can be played.
+    /// True if a history can have processes of several users.
     pub users: bool,
     /// True if no other process's queues can be seen.
     pub alone: bool,

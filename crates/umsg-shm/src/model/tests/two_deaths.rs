@@ -60,7 +60,7 @@ pub(super) fn dies_at(
     }
 }
 
-/// A process does `life` and dies at the point, if it passes it. Returns whether it died.
+/// Runs `life` in a process that dies at the point. Returns whether the process reached the point.
 pub(super) fn dies<T>(point: Point, life: impl FnOnce(&Thread) -> T) -> bool {
     world::doom(FIRST, Death::At(point), 1);
     thread::live(FIRST, life).is_none()

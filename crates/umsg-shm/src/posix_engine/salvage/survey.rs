@@ -105,8 +105,8 @@ impl Salvage<'_> {
         let slot = node.slot.get();
         match (List::of(node), waiters::state(node)) {
             (List::None, _) => false,
-            // The message goes back to its place in the queue, even if its thread is dead. A living thread looks by
-            // itself.
+            // The offer is taken back, and the message returns to its place in the queue, even if the node's thread is dead. A
+            // living thread then finds no offer, and checks the queue.
             (List::Offered, _) => {
                 self.store(slot, self.sequence(slot));
                 let _ = waiters::unsettle(node);

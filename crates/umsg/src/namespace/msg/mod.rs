@@ -72,7 +72,7 @@ pub(super) fn what_else(queues: &Directory, name: &CStr, stat: &Stat) -> Option<
     match what {
         None => match names::index_of(name) {
             Some(_) => None,
-            None => Some("a file with a name that no queue has"),
+            None => Some("a file with an invalid name"),
         },
         Some(_) if names::key_of(name).is_some() && is_key_symlink().is_some() => None,
         what => what,

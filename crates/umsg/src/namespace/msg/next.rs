@@ -108,7 +108,7 @@ impl Files {
     /// Returns the last identifier of a directory with this number of queues.
     ///
     /// # Errors
-    /// `Namespace`, `NoMemory`, `TooManyFiles`. A count with any other error is ignored.
+    /// `Namespace`, `NoMemory`, `TooManyFiles`. A user's count that can't be read for another reason is ignored.
     pub(crate) fn next(&self, in_use: u32) -> Result<Next, FileError> {
         let mut newest = None;
         for (user, path) in self.all_owns()? {
