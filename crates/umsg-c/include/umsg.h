@@ -1454,7 +1454,7 @@ int umsg_msgget(int key, int msgflg);
  * - EFAULT: msgp is at an address that can't be read.
  * - EIDRM: the queue was removed while the call waited.
  * - EINTR: a signal handler ran while the call waited, whether it was installed with SA_RESTART or not.
- * - EINVAL: no queue has the identifier msqid, or none has it any more; the type is below 1; or msgsz is more than msgmax was
+ * - EINVAL: no queue has the identifier msqid, or that queue was removed; the type is below 1; or msgsz is more than msgmax was
  *   when the queue was made.
  * - ENOMEM: the system has no memory for the message, or the namespace's file system is full or its limit of bytes is
  *   reached.
@@ -1528,7 +1528,7 @@ int umsg_msg_timedsend(int msqid,
  * - EFAULT: msgp is at an address that can't be written.
  * - EIDRM: the queue was removed while the call waited.
  * - EINTR: a signal handler ran while the call waited, whether it was installed with SA_RESTART or not.
- * - EINVAL: no queue has the identifier msqid, or none has it any more; msgsz is more than the half of all addresses; or
+ * - EINVAL: no queue has the identifier msqid, or that queue was removed; msgsz is larger than SSIZE_MAX; or
  *   msgflg has MSG_COPY without IPC_NOWAIT, with MSG_EXCEPT, or with MSG_NOERROR and the message is longer than msgsz.
  * - ENOMEM: the system has no memory left.
  * - ENOMSG: msgflg has IPC_NOWAIT, and there is no such message, or a stopped process has held a lock of this queue for more
@@ -1651,7 +1651,7 @@ struct umsg_msg_message {
  * - EFAULT: messages, the data of one of them, or abs_timeout is at an address that can't be read.
  * - EIDRM: the queue was removed during the call.
  * - EINTR: a signal handler ran while the call waited.
- * - EINVAL: no queue has the identifier msqid, or none has it any more; a type is below 1; a message is longer than msgmax was
+ * - EINVAL: no queue has the identifier msqid, or that queue was removed; a type is below 1; a message is longer than msgmax was
  *   when the queue was made; msgflg has other flags; or tv_sec of abs_timeout is negative, or tv_nsec is not from 0 to
  *   999,999,999.
  * - EMSGSIZE: there are more messages, or more bytes, than the queue ever holds (msg_qbytes).
@@ -1698,7 +1698,7 @@ int umsg_msg_send_batch(int msqid,
  * - EFAULT: messages, the data of one of them, or abs_timeout is at an address that can't be read or written.
  * - EIDRM: the queue was removed during the call.
  * - EINTR: a signal handler ran while the call waited.
- * - EINVAL: no queue has the identifier msqid, or none has it any more; msgflg has other flags than IPC_NOWAIT and
+ * - EINVAL: no queue has the identifier msqid, or that queue was removed; msgflg has other flags than IPC_NOWAIT and
  *   MSG_EXCEPT; or tv_sec of abs_timeout is negative, or tv_nsec is not from 0 to 999,999,999.
  * - ENOMEM: the system has no memory left.
  * - ENOMSG: there is no such message, and msgflg has IPC_NOWAIT.
@@ -1762,7 +1762,7 @@ struct umsg_msg_lease {
  * - EFAULT: lease or abs_timeout is at an address that can't be read or written.
  * - EIDRM: the queue was removed during the call.
  * - EINTR: a signal handler ran while the call waited.
- * - EINVAL: no queue has the identifier msqid, or none has it any more; msgflg has other flags; or tv_sec of abs_timeout is
+ * - EINVAL: no queue has the identifier msqid, or that queue was removed; msgflg has other flags; or tv_sec of abs_timeout is
  *   negative, or tv_nsec is not from 0 to 999,999,999.
  * - EMFILE: the process has 65,536 leases of System V queues.
  * - ENOMEM: the system has no memory left.
@@ -1897,7 +1897,7 @@ struct umsg_msg_peeked {
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
  * - EFAULT: peeked or its data is at an address that can't be written.
  * - EIDRM: the queue was removed during the call.
- * - EINVAL: no queue has the identifier msqid, or none has it any more.
+ * - EINVAL: no queue has the identifier msqid, or that queue was removed.
  * - ENOMSG: the queue has at most n messages; or a stopped process has held a lock of this queue for more than
  *   a second.
  *
@@ -1936,7 +1936,7 @@ struct umsg_msg_type {
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
  * - EFAULT: types is at an address that can't be written.
  * - EIDRM: the queue was removed during the call.
- * - EINVAL: no queue has the identifier msqid, or none has it any more.
+ * - EINVAL: no queue has the identifier msqid, or that queue was removed.
  *
  * If the process dies:
  * Nothing is left: the call changes nothing.
@@ -2036,7 +2036,7 @@ struct umsg_msg_status {
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
  * - EFAULT: status is at an address that can't be written.
  * - EIDRM: the queue was removed during the call.
- * - EINVAL: no queue has the identifier msqid, or none has it any more.
+ * - EINVAL: no queue has the identifier msqid, or that queue was removed.
  *
  * If the process dies:
  * Nothing is left: the call changes nothing.
@@ -2059,7 +2059,7 @@ int umsg_msg_status(int msqid, struct umsg_msg_status *status, size_t size);
  *
  * Errors:
  * - EACCES: the queue's mode grants the caller nothing.
- * - EINVAL: no queue has the identifier msqid, or none has it any more; or waiting is none of the three.
+ * - EINVAL: no queue has the identifier msqid, or that queue was removed; or waiting is none of the three.
  *
  * If the process dies:
  * Nothing is left: the choice is this process's own.
@@ -2112,7 +2112,7 @@ int umsg_msg_forget_caller(void);
  * - EACCES: the queue's mode grants the caller nothing, or the caller may make no files in the namespace's directory.
  * - EAGAIN: a process was stopped inside of an operation on the queue.
  * - EBADMSG: the queue is corrupted.
- * - EINVAL: no queue has the identifier msqid, or none has it any more; or edges is none of the three.
+ * - EINVAL: no queue has the identifier msqid, or that queue was removed; or edges is none of the three.
  * - EMFILE, ENFILE: there are too many open files.
  * - ENOSPC, ENOMEM: there is no room for a file.
  * - EOPNOTSUPP: the queue is another user's, and the file system has no access control lists.

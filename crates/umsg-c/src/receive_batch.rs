@@ -55,7 +55,7 @@ pub unsafe extern "C" fn umsg_mq_receive_batch(
         if !held.can_receive {
             return Err(ReceiveError::NotReadable.into());
         }
-        // SAFETY: the caller promises `n` messages that only this call writes.
+        // SAFETY: the caller promises `n` writable messages that no other thread uses.
         let mut places = unsafe { Places::new(messages, n, held.message_size)? };
         if let Some(first) = places.first() {
             let (len, needed) = (first.size, held.message_size);

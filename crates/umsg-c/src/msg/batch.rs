@@ -44,7 +44,7 @@ pub struct umsg_msg_message {
 /// - `EFAULT`: `messages`, the `data` of one of them, or `abs_timeout` is at an address that can't be read.
 /// - `EIDRM`: the queue was removed during the call.
 /// - `EINTR`: a signal handler ran while the call waited.
-/// - `EINVAL`: no queue has the identifier `msqid`, or none has it any more; a type is below 1; a message is longer than `msgmax` was
+/// - `EINVAL`: no queue has the identifier `msqid`, or that queue was removed; a type is below 1; a message is longer than `msgmax` was
 ///   when the queue was made; `msgflg` has other flags; or `tv_sec` of `abs_timeout` is negative, or `tv_nsec` is not from 0 to
 ///   999,999,999.
 /// - `EMSGSIZE`: there are more messages, or more bytes, than the queue ever holds (`msg_qbytes`).

@@ -71,7 +71,7 @@ impl Described for umsg_msg_lease {
 /// - `EFAULT`: `lease` or `abs_timeout` is at an address that can't be read or written.
 /// - `EIDRM`: the queue was removed during the call.
 /// - `EINTR`: a signal handler ran while the call waited.
-/// - `EINVAL`: no queue has the identifier `msqid`, or none has it any more; `msgflg` has other flags; or `tv_sec` of `abs_timeout` is
+/// - `EINVAL`: no queue has the identifier `msqid`, or that queue was removed; `msgflg` has other flags; or `tv_sec` of `abs_timeout` is
 ///   negative, or `tv_nsec` is not from 0 to 999,999,999.
 /// - `EMFILE`: the process has 65,536 leases of System V queues.
 /// - `ENOMEM`: the system has no memory left.

@@ -47,7 +47,7 @@ pub struct umsg_msg_peeked {
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
 /// - `EFAULT`: `peeked` or its `data` is at an address that can't be written.
 /// - `EIDRM`: the queue was removed during the call.
-/// - `EINVAL`: no queue has the identifier `msqid`, or none has it any more.
+/// - `EINVAL`: no queue has the identifier `msqid`, or that queue was removed.
 /// - `ENOMSG`: the queue has at most `n` messages; or a stopped process has held a lock of this queue for more than
 ///   a second.
 ///

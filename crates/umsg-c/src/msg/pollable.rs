@@ -26,7 +26,7 @@ use crate::pollable;
 /// - `EACCES`: the queue's mode grants the caller nothing, or the caller may make no files in the namespace's directory.
 /// - `EAGAIN`: a process was stopped inside of an operation on the queue.
 /// - `EBADMSG`: the queue is corrupted.
-/// - `EINVAL`: no queue has the identifier `msqid`, or none has it any more; or `edges` is none of the three.
+/// - `EINVAL`: no queue has the identifier `msqid`, or that queue was removed; or `edges` is none of the three.
 /// - `EMFILE`, `ENFILE`: there are too many open files.
 /// - `ENOSPC`, `ENOMEM`: there is no room for a file.
 /// - `EOPNOTSUPP`: the queue is another user's, and the file system has no access control lists.

@@ -45,7 +45,7 @@ use crate::time;
 /// - `EFAULT`: `msgp` is at an address that can't be written.
 /// - `EIDRM`: the queue was removed while the call waited.
 /// - `EINTR`: a signal handler ran while the call waited, whether it was installed with `SA_RESTART` or not.
-/// - `EINVAL`: no queue has the identifier `msqid`, or none has it any more; `msgsz` is more than the half of all addresses; or
+/// - `EINVAL`: no queue has the identifier `msqid`, or that queue was removed; `msgsz` is larger than `SSIZE_MAX`; or
 ///   `msgflg` has `MSG_COPY` without `IPC_NOWAIT`, with `MSG_EXCEPT`, or with `MSG_NOERROR` and the message is longer than `msgsz`.
 /// - `ENOMEM`: the system has no memory left.
 /// - `ENOMSG`: `msgflg` has `IPC_NOWAIT`, and there is no such message, or a stopped process has held a lock of this queue for more
@@ -65,7 +65,7 @@ pub unsafe extern "C" fn umsg_msgrcv(
     msgtyp: c_long,
     msgflg: c_int,
 ) -> ssize_t {
-    // SAFETY: the caller promises a number with `msgsz` writable bytes behind it. NULL is no time-out.
+    // SAFETY: the caller promises a writable number with `msgsz` writable bytes behind it. NULL is no time-out.
     unsafe { call(msqid, msgp, msgsz, msgtyp, msgflg, std::ptr::null()) }
 }
 
@@ -98,7 +98,7 @@ pub unsafe extern "C" fn umsg_msg_timedreceive(
     msgflg: c_int,
     abs_timeout: *const timespec,
 ) -> ssize_t {
-    // SAFETY: the caller promises NULL or a readable timespec, and a number with `msgsz` writable bytes behind it.
+    // SAFETY: the caller promises NULL or a readable timespec, and a writable number with `msgsz` writable bytes behind it.
     unsafe { call(msqid, msgp, msgsz, msgtyp, msgflg, abs_timeout) }
 }
 

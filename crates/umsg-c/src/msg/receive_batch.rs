@@ -37,7 +37,7 @@ use crate::time;
 /// - `EFAULT`: `messages`, the `data` of one of them, or `abs_timeout` is at an address that can't be read or written.
 /// - `EIDRM`: the queue was removed during the call.
 /// - `EINTR`: a signal handler ran while the call waited.
-/// - `EINVAL`: no queue has the identifier `msqid`, or none has it any more; `msgflg` has other flags than `IPC_NOWAIT` and
+/// - `EINVAL`: no queue has the identifier `msqid`, or that queue was removed; `msgflg` has other flags than `IPC_NOWAIT` and
 ///   `MSG_EXCEPT`; or `tv_sec` of `abs_timeout` is negative, or `tv_nsec` is not from 0 to 999,999,999.
 /// - `ENOMEM`: the system has no memory left.
 /// - `ENOMSG`: there is no such message, and `msgflg` has `IPC_NOWAIT`.
@@ -62,7 +62,7 @@ pub unsafe extern "C" fn umsg_msg_receive_batch(
         let deadline = unsafe { time::deadline(abs_timeout)? };
         let want = want(msgtyp, msgflg)?;
         let queue = find(msqid)?;
-        // SAFETY: the caller promises `n` messages that only this call writes.
+        // SAFETY: the caller promises `n` writable messages that no other thread uses.
         let mut places = unsafe { Places::new(messages, n, queue.msgmax())? };
         places.check()?;
         let received = queue.receive_into(want, &mut places, n, until(msgflg, deadline));

@@ -33,7 +33,7 @@ use crate::time;
 /// - `EFAULT`: `msgp` is at an address that can't be read.
 /// - `EIDRM`: the queue was removed while the call waited.
 /// - `EINTR`: a signal handler ran while the call waited, whether it was installed with `SA_RESTART` or not.
-/// - `EINVAL`: no queue has the identifier `msqid`, or none has it any more; the type is below 1; or `msgsz` is more than `msgmax` was
+/// - `EINVAL`: no queue has the identifier `msqid`, or that queue was removed; the type is below 1; or `msgsz` is more than `msgmax` was
 ///   when the queue was made.
 /// - `ENOMEM`: the system has no memory for the message, or the namespace's file system is full or its limit of bytes is
 ///   reached.

@@ -98,7 +98,7 @@ pub struct umsg_msg_status {
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
 /// - `EFAULT`: `status` is at an address that can't be written.
 /// - `EIDRM`: the queue was removed during the call.
-/// - `EINVAL`: no queue has the identifier `msqid`, or none has it any more.
+/// - `EINVAL`: no queue has the identifier `msqid`, or that queue was removed.
 ///
 /// # If the process dies
 /// Nothing is left: the call changes nothing.

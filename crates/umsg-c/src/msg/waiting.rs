@@ -18,7 +18,7 @@ use crate::waiting;
 ///
 /// # Errors
 /// - `EACCES`: the queue's mode grants the caller nothing.
-/// - `EINVAL`: no queue has the identifier `msqid`, or none has it any more; or `waiting` is none of the three.
+/// - `EINVAL`: no queue has the identifier `msqid`, or that queue was removed; or `waiting` is none of the three.
 ///
 /// # If the process dies
 /// Nothing is left: the choice is this process's own.

@@ -1,6 +1,6 @@
 //! Processes that live, on the kernel and under the drop-in in lockstep.
 //!
-//! A history of [`crate::compare`] keeps the processes of its start. Here, processes fork from a process that uses queues, run another
+//! The histories of [`crate::compare`] mainly make calls on queues. Here, processes fork from a process that uses queues, run another
 //! program that inherits descriptors, exit, are killed, pass descriptors on, reuse numbers, share epoll sets, and end the blocked calls of
 //! each other. One history uses POSIX and System V queues:
 //!
