@@ -25,7 +25,7 @@ pub struct Cli {
     /// The directory that holds the queues [default: $UMSG_DIR, else /dev/shm/umsg if root owns it, else /dev/shm/umsg-UID]
     #[arg(long, global = true, value_name = "DIR")]
     pub dir: Option<PathBuf>,
-    /// Root in the directory of another user: take the identity of its owner
+    /// As root, work with the identity of the directory's owner
     #[arg(long, global = true)]
     pub as_owner: bool,
     #[command(subcommand)]
@@ -79,6 +79,13 @@ impl Command {
 pub struct Nowhere {
     #[arg(id = "dir", long = "dir", hide = true)]
     _dir: Option<PathBuf>,
+    #[command(flatten)]
+    _own_identity: OwnIdentity,
+}
+
+/// Accepts and hides --as-owner, which `run` and `setup` refuse with advice.
+#[derive(clap::Args, Debug)]
+pub struct OwnIdentity {
     #[arg(id = "as_owner", long = "as-owner", hide = true)]
     _as_owner: bool,
 }

@@ -40,6 +40,18 @@ fn every_command_explains_itself_with_examples() {
 }
 
 #[test]
+fn the_help_of_a_command_shows_neither_refused_options_nor_defaults_of_others() {
+    let site = Site::new();
+    for (command, shown) in [("run", false), ("setup", false), ("rm", true)] {
+        let help = site.umsg(&[command, "--help"]);
+        assert_eq!(help.text().contains("--as-owner"), shown, "{command}");
+    }
+    let help = site.umsg(&["setup", "--help"]);
+    assert!(help.text().contains("[default: /dev/shm/umsg]"));
+    assert!(!help.text().contains("$UMSG_DIR"), "setup ignores it");
+}
+
+#[test]
 fn the_help_of_the_whole_explains_names_exit_codes_and_the_environment() {
     let site = Site::new();
     let help = site.umsg(&["--help"]);

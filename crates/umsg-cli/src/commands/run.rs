@@ -7,7 +7,7 @@ use std::process::Command;
 
 use clap::{Args, ValueEnum};
 
-use crate::cli::Cli;
+use crate::cli::{Cli, OwnIdentity};
 use crate::failure::{Code, Failure, Result};
 use crate::output::text;
 use crate::program::{self, Fault, Kind};
@@ -60,6 +60,8 @@ pub struct Run {
     /// Run the program even if it can't be intercepted; its child programs may be intercepted
     #[arg(long)]
     force: bool,
+    #[command(flatten)]
+    _own_identity: OwnIdentity,
     /// The program and its arguments; the command looks up a name without a slash in PATH
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     program: Vec<OsString>,

@@ -4,13 +4,13 @@ use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
 use umsg::{Namespace, NamespaceError, OutOfSight, SetupReport, TMPFILES};
 
-use crate::cli::Cli;
+use crate::cli::{Cli, OwnIdentity};
 use crate::failure::{Code, Failure, Result, say};
 use crate::output::owner::Owners;
 use crate::output::{self, Format, json, text};
@@ -37,6 +37,11 @@ Examples:
 Environment:
   UMSG_DIR  is ignored: without --dir the directory is /dev/shm/umsg")]
 pub struct Setup {
+    /// The directory to create [default: /dev/shm/umsg]
+    #[arg(id = "dir", long = "dir", value_name = "DIR")]
+    _dir: Option<PathBuf>,
+    #[command(flatten)]
+    _own_identity: OwnIdentity,
     /// Print the lines for tmpfiles.d(5), and create nothing
     #[arg(long, conflicts_with = "json")]
     print_tmpfiles: bool,
