@@ -109,7 +109,7 @@ pub struct Row {
     /// The factor by which umsg is better: above 1, umsg is better.
     #[serde(serialize_with = "rounded_option")]
     pub ratio: Option<f64>,
-    /// True if the figures are larger than the noise; otherwise the reasons for the doubt.
+    /// True if the figures are larger than the noise. Otherwise `doubts` holds the reasons.
     pub resolved: bool,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub doubts: Vec<String>,
@@ -275,7 +275,7 @@ fn ratio(better: Better, umsg: f64, kernel: f64) -> f64 {
 }
 
 impl Samples {
-    /// Returns whether it was measured once only: because it does not depend on time, or because it has its own interval.
+    /// Returns whether there is only one sample. Such a value does not depend on time, or its suite computes the interval.
     pub fn is_single(&self) -> bool {
         self.0.len() == 1
     }

@@ -12,8 +12,8 @@ use crate::place;
 /// Close a queue for sending: the end of a stream of messages
 ///
 /// Sends to the queue fail from now on, blocked ones too. Receivers get the messages that are left, and then learn of the end.
-/// The queue stays closed until it is reopened with --reopen, or removed. The command succeeds if the queue was closed
-/// before. `umsg stat` shows whether a queue is closed.
+/// The queue stays closed until it is reopened with --reopen, or removed. The command also succeeds if the queue is already
+/// closed. `umsg stat` shows whether a queue is closed.
 ///
 /// Closing a queue needs permission to send. System V queues and rings can't be closed by this command: a ring is closed by its owner.
 #[derive(Args, Debug)]

@@ -178,7 +178,7 @@ fn blocked(blocked: &Blocked) -> String {
         _ => "waits".to_owned(),
     };
     let served = if blocked.served {
-        "; its call can end, but the thread has not run since"
+        "; the wait is over, but the thread has not run since"
     } else {
         ""
     };

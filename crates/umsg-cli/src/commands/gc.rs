@@ -29,8 +29,9 @@ use crate::{place, streams, values};
 /// commands, such as `umsg ls`, remove stale queues, too.
 ///
 /// LAST USED is the time of the last send or receive. For a queue that was never used, and for a ring, LAST USED is the time of creation.
-/// CREATOR is the id of the process that created the queue, with `dead` behind it if that process has ended. Process ids are reused. A
-/// process that started more than an hour after the creation is not the creator. The hour tolerates changes of the system's clock.
+/// CREATOR is the id of the process that created the queue, with `dead` behind it if that process has ended. A new process can get the
+/// id of an ended process. If the process with this id started more than an hour after the creation, the command reports the creator as
+/// dead. The hour tolerates changes of the system's clock.
 #[derive(Args, Debug)]
 #[command(
     group = clap::ArgGroup::new("condition").required(true).multiple(true).args(["patterns", "older_than", "dead_creator", "empty", "leftovers"]),

@@ -45,7 +45,7 @@ use crate::{place, values};
 /// the running commands are waited for. A second signal kills them; their messages return.
 ///
 /// A message with a NUL byte, and a message that is too long for an argument (128 KiB), can't replace `{}`: the command is not
-/// run, and the message returns. Standard input takes all messages.
+/// run, and the message returns. COMMAND can read any message from its standard input.
 ///
 /// From a System V queue the command receives the oldest message, or the oldest that matches --type, --except or --lowest.
 ///
@@ -66,7 +66,8 @@ Exit codes:
   0    received all requested messages, or ended by SIGINT or SIGTERM in order
   1    failed, or messages returned; standard error says why and what to do
   2    the command line is wrong
-  3    no message within the time allowed, or a stopped process holds the queue's lock; standard error gives the reason
+  3    no message within the time allowed, or a stopped process holds the
+       queue's lock; standard error gives the reason
   4    the queue was removed
   126  the command of --exec can't be executed
   127  the command of --exec was not found
@@ -91,12 +92,14 @@ pub struct Recv {
     /// Receive until the queue is empty, without waiting
     #[arg(long, conflicts_with_all = ["follow", "timeout"])]
     all: bool,
-    /// Receive until the time-out, until the queue is closed and empty or removed, or until the program that reads the output ends
+    /// Receive until the time-out, until the queue is removed, until a closed queue is empty, or until the program that reads
+    /// the output ends
     #[arg(long, short)]
     follow: bool,
     #[command(flatten)]
     patience: Patience,
-    /// Print nothing on standard error if no message came in time (exit code 3), or about the commands of --exec
+    /// Print nothing on standard error if no message came in time (exit code 3). With --exec, also print no lines about single
+    /// messages, and no summary
     #[arg(long, short)]
     quiet: bool,
     /// Print at most this many bytes of each message; the rest is lost

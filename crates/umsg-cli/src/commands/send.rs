@@ -22,13 +22,12 @@ use crate::{place, streams, values};
 /// Send a message, or each line of standard input as a message
 ///
 /// Without --lines, --null and --from-json, all of standard input is one message, byte for byte: the line feed at the end of
-/// `echo hello` is a part of the message. --strip-newline leaves one line feed at the end out.
+/// `echo hello` is a part of the message. --strip-newline removes one line feed at the end.
 ///
 /// While the queue is full, the command waits. --timeout and --nonblocking limit the wait. If the queue was created with
 /// --on-full fail or drop-oldest, the command does not wait. With --lines, the command sends each line as soon as it has read
 /// the line. If a line can't be sent, the error names that line. The preceding lines are already sent. --null and --from-json
-/// work in the same way. Empty messages are sent,
-/// too.
+/// work in the same way. Empty messages are sent, too.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -47,7 +46,8 @@ Exit codes:
   0    sent
   1    failed; one line on standard error says why and what to do
   2    the command line is wrong
-  3    no room within the time allowed, or a stopped process holds the queue's lock; standard error gives the reason
+  3    no room within the time allowed, or a stopped process holds the
+       queue's lock; standard error gives the reason
   4    the queue was removed while the command waited for room")]
 pub struct Send {
     /// The queue: a name, or for System V key:0x1234 or id:32769
@@ -75,10 +75,10 @@ pub struct Send {
     /// --priority and --type replace these
     #[arg(long, conflicts_with_all = ["lines", "null", "strip_newline", "keep_newline"])]
     from_json: bool,
-    /// Leave out one line feed at the end of standard input; --lines does so for each line
+    /// Remove one line feed at the end of standard input; --lines does so for each line
     #[arg(long, overrides_with = "keep_newline")]
     strip_newline: bool,
-    /// Send the line feed at the end of standard input, which is the default, or of each line with --lines
+    /// Keep the line feed at the end of standard input (the default); with --lines, keep the line feed of each line
     #[arg(long, overrides_with = "strip_newline")]
     keep_newline: bool,
     /// Print nothing on standard error if there was no room in time (exit code 3)

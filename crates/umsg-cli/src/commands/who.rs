@@ -25,13 +25,14 @@ use crate::users::{File, Users};
 
 /// Show the processes that have a queue or ring open, and what they wait for
 ///
-/// OPEN is "mapped" for a process that has the queue in its memory, and names the descriptors of a program that runs under
-/// `umsg run`. WAITS shows the threads that wait to receive or to send, with the time of the longest wait. HOLDS shows the
+/// OPEN is "mapped" if the process has the queue in its memory. If the program runs under `umsg run`, OPEN shows the descriptors
+/// instead. WAITS shows the threads that wait to receive or to send, with the time of the longest wait. HOLDS shows the
 /// leased messages that the process has not acknowledged, and its reservations.
 ///
-/// Only root sees which queues the processes of other users have open. The command shows such a process if it waits in the
-/// queue, or holds messages, with "?" for OPEN. A process between two calls, which receives again and again with a time-out,
-/// has no entry for WAITS at that moment.
+/// Only root sees which queues the processes of other users have open. For other callers, OPEN of such a process is "?". They
+/// see the process only if it waits in the queue, polls the queue, holds messages or owns the ring.
+///
+/// WAITS is "-" while a process is between two calls, for example in a loop of receives with a time-out.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

@@ -7,10 +7,10 @@
 //! ```
 //!
 //! A history is a list of steps: a worker makes a call, forks, becomes another user, or is killed. The same worker of both sides does each
-//! step, and the answers are compared: return value, errno, bytes, the other results of the call, and the numbers that it chooses. A worker
-//! that sleeps in a call is *blocked*; then the same worker of the other side has to be blocked too, and a later step that unblocks one
-//! worker has to unblock the other. No thread waits for ever: what blocks is noticed by the state that `/proc` shows, and all workers are
-//! killed when the history ends.
+//! step, and the answers are compared: return value, errno, bytes, and the other results of the call. For some sides, the numbers of new
+//! descriptors and identifiers are compared, too. A worker that sleeps in a call is *blocked*; then the same worker of the other side has
+//! to be blocked too, and a later step that unblocks one worker has to unblock the other. No thread waits for ever: what blocks is noticed
+//! by the state that `/proc` shows, and all workers are killed when the history ends.
 //!
 //! The subject of a comparison is a [`Comparable`] family of calls: [`posix`] here, System V in [`crate::sysv::compare`]. It defines the
 //! calls, the generation of histories, and the answers that the kernel leaves to chance.

@@ -23,9 +23,9 @@ pub(super) struct Rest {
 }
 
 impl Rest {
-    /// Returns the bit that the thread adds to the word with which it takes the lock. A thread that has slept on the word does
-    /// not know whether other threads sleep there. A thread that only stood in line has taken no wake-up from them, because the
-    /// owner also wakes one of them.
+    /// Returns the bit that the thread adds to the word with which it takes the lock. A thread that has slept on the word sets
+    /// the bit, because other threads may still sleep there. A thread that was only first in line leaves the bit clear: the
+    /// previous owner has woken this thread and also one of the threads on the word.
     pub(super) fn waiters(&self) -> u32 {
         if self.slept_on_word { WAITERS } else { 0 }
     }

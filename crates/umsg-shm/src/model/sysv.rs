@@ -97,7 +97,7 @@ impl Segment {
     pub fn copy_in(&self, cell: &Cell, message: &[u8]) -> Result<(), Fault> {
         let mut bytes = [0; LENGTH];
         bytes[..message.len()].copy_from_slice(message);
-        // Relaxed: like the bytes of a mapping, which other words order.
+        // Relaxed: other words order the accesses, as for the bytes of a mapping.
         cell.payload
             .0
             .store(u64::from_ne_bytes(bytes), Ordering::Relaxed);

@@ -31,7 +31,7 @@ pub(crate) fn check() -> Result<(), Refused> {
 /// # Errors
 /// The refused call.
 pub fn check_for_signals() -> Result<(), Refused> {
-    /// True if the call was permitted. A sandbox that is entered later is met when the signal is raised.
+    /// True if the call was permitted. If the process enters a sandbox later, the refusal appears when the signal is raised.
     static PERMITTED: AtomicBool = AtomicBool::new(false);
     // Relaxed: the answer publishes no other data. A forked child has its parent's sandbox.
     if !PERMITTED.load(Ordering::Relaxed) {

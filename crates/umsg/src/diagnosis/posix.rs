@@ -100,8 +100,8 @@ impl Subject for Segment {
             findings.add(
                 "the queue's policy is valid",
                 rules,
-                "0 to 2, and a queue's name or zeroes",
-                "something else",
+                "valid values of on_full, removal and close_with_producers",
+                "an invalid value",
             );
         }
         Ok(())
@@ -298,7 +298,7 @@ fn check_run(segment: &Segment, cursors: Cursors, findings: &mut Findings) {
         let priority = cell.key() & 0xffff;
         if posix_engine::has_begun(run, position) && priority != run & 0xffff {
             return findings.add(
-                "messages sent since the last change of priority have that priority",
+                "all messages from the position in `run` on have the priority in `run`",
                 word,
                 priority,
                 run & 0xffff,

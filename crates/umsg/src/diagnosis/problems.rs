@@ -140,7 +140,7 @@ impl Diagnosis {
 const REPAIR: &str = "`umsg doctor --repair` rebuilds the queue from its intact messages";
 const REMOVE: &str =
     "`umsg rm` removes the queue with its messages: no repair can restore the header";
-const UNDELIVERED: &str = "`umsg stat` names the dead-letter queue. Once that queue exists, permits sending, and has the same owner as this queue and its label (.dead-* in the namespace's directory), the next call moves the messages";
+const UNDELIVERED: &str = "`umsg stat` names the dead-letter queue. The next call moves the messages if that queue exists and permits sending, and if one user owns both queues and this queue's label (.dead-* in the namespace's directory)";
 const UNSEEN: &str = "the lock may name the wrong process. Before you end the process, run the command again as root, in the process's PID namespace; `umsg rm` removes the queue in any case";
 const NOW: &str = "`umsg doctor --repair` does this now";
 

@@ -107,12 +107,7 @@ impl Subject for Segment {
             return Err(OpenError::NotFound);
         }
         if state != LIVE {
-            findings.add(
-                "the queue exists or was removed",
-                words.state,
-                "1 or 2",
-                state,
-            );
+            findings.add("the queue's state is valid", words.state, "1 or 2", state);
         }
         hints::check_mode(words.mode, findings);
         let (qbytes, capacity) = (words.capacity, self.layout().capacity);

@@ -76,7 +76,7 @@ fn check_message(segment: &Segment, slot: u32, findings: &mut Findings) {
     let place = place.words();
     if !cell.is_queued() {
         findings.add(
-            "a message in the order is marked as queued",
+            "a message in the list of arrival is marked as queued",
             cell.words().len,
             "a queued message",
             format_args!("slot {slot}, which is not"),
@@ -126,7 +126,7 @@ fn check_message(segment: &Segment, slot: u32, findings: &mut Findings) {
         .and_then(|kind| segment.kind(kind).ok());
     match kind {
         None => findings.add(
-            "a message in the order has a record of its type",
+            "a message in the list of arrival has a record of its type",
             place.kind,
             "a record plus one",
             place.kind.get(),

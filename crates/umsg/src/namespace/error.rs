@@ -265,7 +265,7 @@ fn why_not_writable(path: &Path, errno: i32) -> String {
     let path = path.display();
     if errno == Errno::ROFS.raw_os_error() {
         return format!(
-            "{path} is on a read-only file system: remount it for writing (mount -o remount,rw), or set UMSG_DIR to a directory on another"
+            "{path} is on a read-only file system: remount it for writing (mount -o remount,rw), or set UMSG_DIR to a directory on another file system"
         );
     }
     format!(

@@ -16,7 +16,7 @@ const SHARED_MODE: u32 = 0o1777;
 /// The lines for tmpfiles.d(5) that make the shared namespace at boot, as `umsg setup` does at once.
 pub const TMPFILES: &str = "\
 # The message queues of umsg that all users share (tmpfiles.d(5)).
-# Root's, and sticky: everybody makes queues, nobody removes another's.
+# Owned by root, and sticky: all users can create queues, and no user can remove another user's queue.
 d /dev/shm/umsg      1777 root root -
 d /dev/shm/umsg/mq   1777 root root -
 d /dev/shm/umsg/msg  1777 root root -

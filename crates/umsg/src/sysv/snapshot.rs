@@ -259,9 +259,7 @@ impl Snapshot {
         }
         source.enter(SnapshotPart::Trailer);
         if snapshot.bytes.len() as u64 != info.bytes {
-            return Err(
-                source.damaged("the bytes of all messages are not as many as the header says")
-            );
+            return Err(source.damaged("the total length of the messages differs from the header"));
         }
         source.trailer()?;
         Ok(snapshot)
@@ -280,7 +278,7 @@ impl Snapshot {
         source.append(head.len as usize, &mut self.bytes)?;
         source.check_sum()?;
         if head.mtype < 1 {
-            return Err(source.damaged("its type is none"));
+            return Err(source.damaged("its type is below 1"));
         }
         self.heads
             .try_reserve(1)

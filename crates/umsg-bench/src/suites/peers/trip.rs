@@ -27,7 +27,7 @@ pub struct Trip {
     pub cpu: f64,
 }
 
-/// The words in which the two leave their results.
+/// The words in which the two members leave their results.
 #[derive(Clone, Copy)]
 enum Word {
     Median,

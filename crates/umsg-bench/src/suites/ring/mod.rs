@@ -2,13 +2,13 @@
 //!
 //! ```text
 //!   sender, on one CPU                          receiver, on the other
-//!   every 10 µs, every 20 µs for 3 s: post  ->  takes it
+//!   every 10 µs or 20 µs, for 3 s: post     ->  takes it
 //!   |<- sender's time ->|
 //!   |<------------- receiver's time -------------->|
 //! ```
 //!
-//! A late sender omits the posts that were due meanwhile, so the rate shows how often it was late. All ways are measured, a slice of each in
-//! turn, between threads and between processes.
+//! A late sender omits the posts that were due meanwhile, so the rate shows how often it was late. Each way of passing messages is measured
+//! between threads and between processes. The ways take turns, each for a slice of its time.
 
 mod cadence;
 mod report;

@@ -36,7 +36,7 @@ pub enum OpenError {
     /// EACCES: the mode has a send-only or receive-only class, and the namespace refuses such modes, see
     /// [`Limits::enforced_modes`](crate::Limits::enforced_modes).
     #[error(
-        "mode {mode:04o} grants send-only or receive-only access, which this namespace refuses: give owner, group and others each read and write access or none, or set enforced_modes to false"
+        "mode {mode:04o} grants send-only or receive-only access, which this namespace refuses: use a mode such as 0600, 0660 or 0666, or set enforced_modes to false"
     )]
     ModeNotEnforced {
         /// The mode.
