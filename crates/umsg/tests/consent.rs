@@ -592,6 +592,8 @@ fn is_notified_after(change: impl Fn()) {
         keep_registered(&queue, &told)
     });
     let target = Target { child, told };
+    // The first registration does not count: the target drops it.
+    assert!(wait_until(LONG, || target.told.registrations.load(SeqCst) > 0));
     target.meet(&queue);
     let mut other = Child::run(|| {
         target.meet(&queue);
