@@ -122,13 +122,16 @@ pub(crate) fn raise(asked: &Asked, sender: (u32, u32)) -> bool {
 impl Met {
     fn raise(&mut self, asked: &Asked, sender: (u32, u32)) -> Result<bool, Errno> {
         let index = (asked.shown.place as usize).wrapping_sub(1);
-        let Some(signal) = self.page().consent(index, asked.ticket, asked.queue) else {
+        let consent = self.page().consent(index, asked.ticket, asked.queue);
+        let helper = self.helper().ok_or(Errno::BADF)?;
+        let Some(signal) = consent else {
+            // Another process may have got the id, or the process runs another program: then its page is another one. Signal 0 is none.
+            process::raise_in_process_of(helper, (0, 0), sender)?;
             return Ok(false);
         };
         if self.raised[index] == asked.ticket {
             return Ok(false);
         }
-        let helper = self.helper().ok_or(Errno::BADF)?;
         let signal = (signal.number, signal.value);
         match process::raise_in_process_of(helper, signal, sender) {
             // EAGAIN: the limit of pending signals, at which the kernel drops the notification, too.
@@ -281,5 +284,55 @@ fn device_of_memory() -> Result<u64, Errno> {
             Ok(device)
         }
         known => Ok(known),
+    }
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use super::super::Shown;
+    use super::*;
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    #[test]
+    fn a_process_that_has_no_consent_is_kept_in_mind_only_as_long_as_its_helper_lives() {
+        let (tell, told) = channel();
+        let (end, ended) = channel::<()>();
+        let thread = std::thread::spawn(move || {
+            tell.send(thread::current().tid()).unwrap();
+            let _ = ended.recv();
+        });
+        let Ok(helper) = process::open_thread(told.recv().unwrap()) else {
+            // Before Linux 6.9 no process meets another one.
+            return;
+        };
+        let page = file::nameless("umsg").unwrap();
+        rustix::fs::ftruncate(&page, PAGE as u64).unwrap();
+        let stat = fstat(&helper).unwrap();
+        let mut met = Met {
+            page: Mapping::of_memory(page.as_fd(), PAGE, false).unwrap(),
+            helper: Own::new(helper).into_number(),
+            file: (stat.st_dev, stat.st_ino),
+            raised: [0; PLACES],
+        };
+        let pid = thread::current().pid();
+        let asked = Asked {
+            queue: (1, 2),
+            pid,
+            ticket: 3,
+            shown: Shown {
+                descriptor: 0,
+                place: 1,
+            },
+        };
+        assert_eq!(met.raise(&asked, (pid, 0)), Ok(false));
+        drop(end);
+        thread.join().unwrap();
+        // The kernel wakes the joiner before the thread is gone.
+        let is_gone = |met: &mut Met| {
+            std::thread::sleep(Duration::from_millis(1));
+            met.raise(&asked, (pid, 0)) == Err(Errno::SRCH)
+        };
+        assert!((0..1000).any(|_| is_gone(&mut met)));
     }
 }
