@@ -204,6 +204,10 @@ impl Tables {
         // SAFETY: by this function's contract, the header says how long the parts are.
         unsafe {
             let [buckets, offset, filters, shift] = [0, 1, 2, 3].map(|word| *self.hash.add(word));
+            if buckets == 0 || filters == 0 {
+                // An empty table, of a library that exports nothing.
+                return None;
+            }
             let filter = self.hash.add(4).cast::<u64>();
             let word = *filter.add((hash / u64::BITS % filters) as usize);
             let bits = 1 << (hash % u64::BITS) | 1 << ((hash >> shift) % u64::BITS);
@@ -275,6 +279,20 @@ mod tests {
         }
         assert!(found >= 8, "only {found} of the functions are found");
         assert_eq!(find(c"umsg_no_such_function"), None);
+    }
+
+    #[test]
+    fn an_empty_table_has_no_name() {
+        for words in [[0; 4], [1, 1, 0, 6], [0, 1, 1, 6]] {
+            let tables = Tables {
+                symbols: ptr::null(),
+                strings: ptr::null(),
+                hash: words.as_ptr(),
+                versions: ptr::null(),
+            };
+            // SAFETY: the header says that the table has no buckets or no filter, and neither is read.
+            assert!(unsafe { tables.find(c"read", hash_of(b"read")) }.is_none());
+        }
     }
 
     #[test]
