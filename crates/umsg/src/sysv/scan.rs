@@ -60,25 +60,26 @@ pub(super) struct Watch {
     changes: Arc<Changes>,
     /// The count before the comparison.
     count: u32,
-    /// A time of [`clock::monotonic_coarse`].
-    until: u64,
+    /// The time of [`clock::monotonic_coarse`] before the comparison.
+    since: u64,
 }
 
 impl Watch {
     /// To be called before the comparison. None if the namespace has no count.
     pub(super) fn begin(namespace: &Namespace) -> Option<Watch> {
         let changes = namespace.changes()?;
-        let (count, until) = (changes.count()?, clock::monotonic_coarse() + BELIEVED);
+        let (count, since) = (changes.count()?, clock::monotonic_coarse());
         Some(Watch {
             changes,
             count,
-            until,
+            since,
         })
     }
 
     fn holds(&self, namespace: &Namespace) -> bool {
         self.changes.count() == Some(self.count)
-            && clock::monotonic_coarse() < self.until
+            // A child in another time namespace may have an earlier clock.
+            && clock::monotonic_coarse().wrapping_sub(self.since) < BELIEVED
             && self.changes.is_of(namespace)
     }
 }
