@@ -9,6 +9,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use support::child::{Child, Exit};
 use support::place::Place;
+use support::scarce::{in_child, leave_descriptors};
 use umsg::posix::{self, FileState, KnownFile, OpenError, Queue, ReceiveError, UnlinkError};
 use umsg::{Limits, Namespace};
 use umsg_shm::crash;
@@ -283,6 +284,44 @@ fn the_word_of_a_file_that_other_users_may_write_means_nothing() {
     let made = place.options(MESSAGES, SIZE).exclusive(true).open(NAME);
     assert!(made.is_err(), "the file keeps the name");
     drop(own);
+}
+
+#[test]
+fn a_vacant_segment_whose_mode_was_changed_is_no_missing_queue() {
+    let place = settled();
+    let own = Own::vacant(&place);
+    let path = place.path().join("mq/q");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o400)).unwrap();
+    // Otherwise a creator would try again and again: the file keeps the name.
+    let opened = place.options(MESSAGES, SIZE).open(NAME);
+    let errno = opened.unwrap_err().errno();
+    assert!([libc::EBADMSG, libc::EACCES].contains(&errno), "{errno}");
+    drop(own);
+}
+
+#[test]
+fn a_process_without_descriptors_for_a_vacant_segment_learns_of_it() {
+    let place = settled();
+    let mut refused = 0;
+    for free in 0..6 {
+        let own = Own::vacant(&place);
+        in_child(|| {
+            leave_descriptors(free);
+            let opened = place.options(MESSAGES, SIZE).open(NAME);
+            match opened.map_err(|error| error.errno()) {
+                Ok(_) => 0,
+                Err(errno) => {
+                    assert_eq!(errno, libc::EMFILE);
+                    0
+                }
+            }
+        });
+        refused += u32::from(!place.namespace.stale_files().unwrap().is_empty());
+        place.namespace.sweep().unwrap();
+        let _ = posix::unlink_in(&place.namespace, NAME);
+        drop(own);
+    }
+    assert!(refused > 0);
 }
 
 #[test]

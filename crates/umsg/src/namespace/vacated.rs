@@ -45,8 +45,9 @@ pub(super) enum Way {
     Taken,
     /// The file of a removed queue, which another process is removing.
     Leaving,
-    /// The file of a removed queue, which a sandbox keeps the caller from locking.
-    Refused(Errno),
+    /// A file that may be one of a removed queue. The caller has no descriptor left to open it, or a sandbox keeps the caller from locking
+    /// it: the call that was refused.
+    Refused(&'static str, Errno),
 }
 
 /// Removes the file of a removed queue from its name.
@@ -62,9 +63,11 @@ pub(super) fn clear(queues: &Directory, name: &OsStr) -> Way {
                     way
                 }
                 Err(Errno::WOULDBLOCK) => Way::Leaving,
-                Err(error) => Way::Refused(error),
+                Err(error) => Way::Refused("flock", error),
             }
         }
+        // The next attempt would not get further.
+        Err(error @ (Errno::MFILE | Errno::NFILE)) => Way::Refused("open", error),
         _ => Way::Taken,
     }
 }

@@ -35,7 +35,7 @@ pub fn attach(file: BorrowedFd<'_>) -> Result<Segment, AttachError> {
 #[cold]
 fn removed(file: BorrowedFd<'_>) -> AttachError {
     match rustix::fs::fstat(file) {
-        Ok(stat) if stat.st_mode & 0o077 == 0 => AttachError::Removed,
+        Ok(stat) if stat.st_mode & 0o7777 == 0o600 => AttachError::Removed,
         _ => AttachError::Damaged("the header says that the queue was removed"),
     }
 }

@@ -137,7 +137,7 @@ pub(in crate::namespace) fn make_way(
             Way::Free => Ok(()),
             Way::Leaving if patience.wait() => Ok(()),
             Way::Leaving => Err(FileError::of("flock", Errno::AGAIN)),
-            Way::Refused(error) => Err(FileError::of("flock", error)),
+            Way::Refused(call, error) => Err(FileError::of(call, error)),
             Way::Taken => Err(FileError::AlreadyExists),
         },
         // The entry is a file of another user, or a directory that its owner is about to remove.
