@@ -167,7 +167,10 @@ pub(crate) fn vacate(namespace: &Namespace, name: &[u8]) -> bool {
         return false;
     };
     let held = Held::of_word(word);
+    // Asked again now that no child of a later fork, and no other thread, finds the queue here: before, a thread may have opened the queue,
+    // forked or duplicated the descriptor, and closed it.
     let vacated = word.is_sole_user()
+        && held.may_be_vacated()
         && process::owns_table()
         && held.state.is_some_and(|created| {
             let rest = OsStr::from_bytes(&name[1..]);
@@ -187,13 +190,9 @@ pub(crate) fn for_each(visit: impl Fn(&Attached)) {
         .for_each(|kept| visit(&kept));
 }
 
-/// Leaves the vacant queues to the parent, in a forked child.
-pub(crate) fn forget_vacant() {
-    for_each(|kept| {
-        if kept.queue.is_vacant() {
-            kept.forget_creation();
-        }
-    });
+/// Leaves the segments to the parent, in a forked child. The parent may be about to vacate a queue that is not vacant yet.
+pub(crate) fn forget_creations() {
+    for_each(Attached::forget_creation);
 }
 
 /// Forgets the queues for which `is_over` holds.

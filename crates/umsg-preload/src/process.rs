@@ -43,7 +43,7 @@ extern "C" fn after_fork_in_child() {
     owns_table();
     parent::after_fork();
     note_fork_in_child();
-    crate::kept::forget_vacant();
+    crate::kept::forget_creations();
     crate::wanted::forget_other_threads();
 }
 

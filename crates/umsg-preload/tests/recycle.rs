@@ -18,6 +18,7 @@ cases_on_both! { "recycle":
     several_threads_that_create_one_name_have_it_in_turn,
     a_process_that_forks_meanwhile_has_whole_queues,
     a_blocked_call_goes_on_with_its_queue,
+    a_descriptor_that_a_handler_passes_on_during_the_removal_goes_on_with_its_queue,
     a_queue_that_was_polled_or_had_a_registration_leaves_nothing,
 }
 

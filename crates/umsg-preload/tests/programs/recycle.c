@@ -216,23 +216,50 @@ CASE(a_duplicate_goes_on_with_its_queue) {
     }
 }
 
-static int pass(int descriptor) {
-    int sockets[2], received = -1;
-    EXPECT(socketpair(AF_UNIX, SOCK_DGRAM, 0, sockets) == 0);
-    char byte = 'x', control[CMSG_SPACE(sizeof received)] = {0};
-    struct iovec bytes = {&byte, 1};
-    struct msghdr message = {.msg_iov = &bytes, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
-    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+/* A message that carries a descriptor. */
+struct parcel {
+    char byte, control[CMSG_SPACE(sizeof(int))];
+    struct iovec bytes;
+    struct msghdr message;
+};
+
+static void wrap(struct parcel *parcel) {
+    memset(parcel, 0, sizeof *parcel);
+    parcel->bytes = (struct iovec){&parcel->byte, 1};
+    parcel->message.msg_iov = &parcel->bytes;
+    parcel->message.msg_iovlen = 1;
+    parcel->message.msg_control = parcel->control;
+    parcel->message.msg_controllen = sizeof parcel->control;
+}
+
+static void put(int socket, int descriptor) {
+    struct parcel parcel;
+    wrap(&parcel);
+    struct cmsghdr *header = CMSG_FIRSTHDR(&parcel.message);
     header->cmsg_level = SOL_SOCKET;
     header->cmsg_type = SCM_RIGHTS;
     header->cmsg_len = CMSG_LEN(sizeof descriptor);
     memcpy(CMSG_DATA(header), &descriptor, sizeof descriptor);
-    EXPECT(sendmsg(sockets[0], &message, 0) == 1);
+    EXPECT(sendmsg(socket, &parcel.message, 0) == 1);
+}
+
+static int get(int socket) {
+    struct parcel parcel;
+    wrap(&parcel);
+    int received;
+    EXPECT(recvmsg(socket, &parcel.message, 0) == 1);
+    memcpy(&received, CMSG_DATA(CMSG_FIRSTHDR(&parcel.message)), sizeof received);
+    return received;
+}
+
+static int pass(int descriptor) {
+    int sockets[2];
+    EXPECT(socketpair(AF_UNIX, SOCK_DGRAM, 0, sockets) == 0);
+    put(sockets[0], descriptor);
     EXPECT(mq_close(descriptor) == 0 && mq_unlink(name()) == 0);
     mqd_t next = make(0);
     send_text(next, "new");
-    EXPECT(recvmsg(sockets[1], &message, 0) == 1);
-    memcpy(&received, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof received);
+    int received = get(sockets[1]);
     EXPECT(close(sockets[0]) == 0 && close(sockets[1]) == 0);
     expect_text(received, "old");
     EXPECT(count(received) == 0);
@@ -434,6 +461,56 @@ CASE(a_blocked_call_goes_on_with_its_queue) {
     EXPECT(mq_close(other) == 0);
     expect_text(next, "new");
     take_away(next);
+}
+
+static volatile sig_atomic_t is_unlinking, is_passed;
+static int passed[2];
+
+/* Opens the queue that is being removed, passes the descriptor on, and closes it. */
+static void pass_on(int signal) {
+    (void)signal;
+    int error = errno;
+    if (is_unlinking && !is_passed) {
+        mqd_t queue = mq_open(name(), O_RDWR);
+        if (queue >= 0) {
+            put(passed[0], queue);
+            is_passed = 1;
+            mq_close(queue);
+        }
+    }
+    errno = error;
+}
+
+CASE(a_descriptor_that_a_handler_passes_on_during_the_removal_goes_on_with_its_queue) {
+    name();
+    EXPECT(socketpair(AF_UNIX, SOCK_DGRAM, 0, passed) == 0);
+    struct sigaction action = {.sa_handler = pass_on, .sa_flags = SA_RESTART};
+    EXPECT(sigaction(SIGUSR1, &action, NULL) == 0);
+    struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1};
+    timer_t timer;
+    EXPECT(timer_create(CLOCK_MONOTONIC, &event, &timer) == 0);
+    struct timespec end = in_ms(1500), now;
+    for (long round = 0;; round++) {
+        mqd_t queue = make(0);
+        EXPECT(mq_close(queue) == 0);
+        is_passed = 0;
+        is_unlinking = 1;
+        struct itimerspec soon = {.it_value.tv_nsec = 1 + round * 7919 % 30000};
+        EXPECT(timer_settime(timer, 0, &soon, NULL) == 0);
+        EXPECT(mq_unlink(name()) == 0);
+        is_unlinking = 0;
+        queue = make(0);
+        send_text(queue, "new");
+        if (is_passed) {
+            mqd_t old = get(passed[1]);
+            expect_empty(old);
+            EXPECT(close(old) == 0);
+        }
+        take_away(queue);
+        clock_gettime(CLOCK_REALTIME, &now);
+        if (now.tv_sec > end.tv_sec || (now.tv_sec == end.tv_sec && now.tv_nsec > end.tv_nsec)) break;
+    }
+    EXPECT(timer_delete(timer) == 0);
 }
 
 static void nothing(int signal) { (void)signal; }
