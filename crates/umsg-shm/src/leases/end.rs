@@ -58,7 +58,10 @@ impl<S: LeaseStore> Leases<'_, S> {
             let ends = match state {
                 State::Leased => is_over || holders.is_orphan(self.segment, record),
                 State::Reserved => holders.is_orphan(self.segment, record),
-                State::Delayed => is_over,
+                State::Delayed => {
+                    holders.pass();
+                    is_over
+                }
                 // The message is on its way to the dead-letter queue: it provides neither a message nor room.
                 State::Free | State::Aside | State::Moving => continue,
             };

@@ -124,3 +124,37 @@ fn reading_after(delay: Duration) -> u64 {
     let nanoseconds = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
     clock::monotonic().saturating_add(nanoseconds)
 }
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use crate::Namespace;
+    use crate::posix::{OpenOptions, ReceiveError};
+    use std::sync::atomic::Ordering;
+    use std::time::Duration;
+    use umsg_shm::sys::clock;
+
+    #[test]
+    fn a_receiver_looks_at_many_delayed_messages_rarely() {
+        const MANY: u32 = 20_000;
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+        let namespace = Namespace::at(dir.path()).unwrap();
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true);
+        options.max_messages(MANY).message_size(8);
+        let queue = options.namespace(&namespace).open("/q").unwrap();
+        for _ in 0..MANY {
+            queue
+                .send_after(b"later", 0, Duration::from_secs(1000))
+                .unwrap();
+        }
+        let look_after = || {
+            assert_eq!(queue.try_receive(&mut [0; 8]), Err(ReceiveError::Empty));
+            let roots = &queue.engine.segment().fixed().leases;
+            roots.look_after.load(Ordering::Relaxed)
+        };
+        std::thread::sleep(Duration::from_millis(20));
+        let begin = clock::monotonic_coarse();
+        // 16 times a scan that takes 50 ns for each message.
+        assert!(look_after() >= begin + 16 * 50 * u64::from(MANY));
+    }
+}
