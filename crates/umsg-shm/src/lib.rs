@@ -28,7 +28,6 @@
 )]
 
 pub mod arena;
-#[cfg(not(loom))]
 #[allow(
     unsafe_code,
     reason = "references into a mapping, and a table with a lock of its own"
@@ -49,7 +48,7 @@ pub mod posix_engine;
 #[cfg(not(loom))]
 #[allow(
     unsafe_code,
-    reason = "things that are shared without a lock, and dropped by who is last"
+    reason = "values that are shared without a lock, and dropped by their last user"
 )]
 pub mod reclaim;
 pub mod repair;

@@ -21,12 +21,20 @@
 //!
 //! If any of this is refused or missing, the helper thread raises the signal.
 
+#[cfg(not(loom))]
 mod own;
+#[cfg(not(loom))]
 mod page;
+#[cfg(not(loom))]
 mod peers;
 
-pub use own::{offer, prepare, stand, withdraw};
+#[cfg(loom)]
+pub(crate) use crate::model::consent::{meet, raise};
+#[cfg(not(loom))]
+pub use own::{attest, offer, prepare, withdraw};
+#[cfg(not(loom))]
 pub use peers::meet;
+#[cfg(not(loom))]
 pub(crate) use peers::raise;
 
 /// The place of a registration in the page of its process, as the queue's record names it.
@@ -41,6 +49,7 @@ pub struct Shown {
 /// A registration as the queue's record describes it, and the queue. Any process that can write the queue can have written the rest.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
+    /// The device and the inode number of the queue's file.
     pub queue: (u64, u64),
     pub pid: u32,
     pub ticket: u64,
@@ -48,9 +57,11 @@ pub struct Asked {
 }
 
 /// The length of a thread's name, at most. Source: prctl(2), PR_SET_NAME.
+#[cfg(not(loom))]
 pub(crate) const NAME: usize = 15;
 
 /// The name of the thread that attests a file with that inode number and birth time.
+#[cfg(not(loom))]
 #[doc(hidden)]
 pub fn name_of(inode: u64, (seconds, nanoseconds): (u64, u64)) -> [u8; NAME] {
     use crate::sys::random::mix;
@@ -63,5 +74,5 @@ pub fn name_of(inode: u64, (seconds, nanoseconds): (u64, u64)) -> [u8; NAME] {
     name
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;

@@ -130,7 +130,7 @@ pub fn withdraw(ticket: u64, shown: Shown) {
 }
 
 /// Has the calling thread, which ends with the process or its program, attest this process's page. False if there is no page yet.
-pub fn stand() -> bool {
+pub fn attest() -> bool {
     let Some(page) = own() else {
         return false;
     };

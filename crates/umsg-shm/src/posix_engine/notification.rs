@@ -22,15 +22,12 @@
 //! access to the segment therefore can't have a signal sent to a process that is not registered.
 
 use super::{DeferredWakes, Engine, NOTICE, Refused};
-#[cfg(not(loom))]
 use crate::consent::{self, Asked, Shown};
 use crate::crash::crash_point;
 use crate::fault::Fault;
 use crate::lock::deferred_wakes::Fired;
 use crate::lock::tokens::ReceiverHeld;
 use crate::lock::{SLICE, STOPPED};
-#[cfg(loom)]
-use crate::model::consent::{self, Asked, Shown};
 use crate::posix_engine::Priorities;
 use crate::posix_engine::segment::notice::{
     ARMED, FIRED, NOT_ASKED, NOTICES, RAISING, STATE, armed, fired, raising,

@@ -95,10 +95,10 @@ impl Helper {
     fn serve(&'static self) {
         IS_HELPER.set(true);
         let mut look_at = clock::monotonic();
-        let mut stands = false;
+        let mut attests = false;
         loop {
             // One thread attests the consents of the process.
-            stands = stands || consent::stand();
+            attests = attests || consent::attest();
             // Acquire: makes the registrations before the call visible.
             let calls = self.calls.load(Ordering::Acquire);
             let Some(due) = self.next_due() else {

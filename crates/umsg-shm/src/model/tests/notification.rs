@@ -12,9 +12,9 @@
 
 use super::stage::{LATER, Queue, Slices, alive, explore, polled};
 use super::subject::Subject;
+use crate::consent::Shown;
 use crate::crash::Point;
 use crate::lock::SLICE;
-use crate::model::consent::Shown;
 use crate::model::thread::{self, Thread};
 use crate::model::world::{self, Death};
 use crate::posix_engine::{Claim, NOTICE, Outcome, Refused, RegisterError, What};

@@ -1,10 +1,7 @@
 //! The record of a registration for a notification. Its states stand in [`crate::posix_engine::notification`].
 
-#[cfg(not(loom))]
 use crate::consent::Shown;
 use crate::lock::tokens::ReceiverHeld;
-#[cfg(loom)]
-use crate::model::consent::Shown;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// State: a process is registered.
