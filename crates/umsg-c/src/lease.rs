@@ -169,8 +169,8 @@ pub unsafe extern "C" fn umsg_mq_return(lease: *mut umsg_mq_lease) -> c_int {
 /// Returns a leased message to its queue for a later delivery.
 ///
 /// As umsg_mq_return(3), but receivers get the message not before `delay` nanoseconds have passed, whatever the queue's retry delay
-/// (umsg_mq_open_with(3)). Other messages are not delayed. A message that was delivered as often as the queue allows goes to the dead-letter
-/// queue at once.
+/// (umsg_mq_open_with(3)). Other messages are not delayed. A message that was delivered as often as the queue allows goes to the
+/// dead-letter queue at once.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.

@@ -60,8 +60,8 @@ pub struct umsg_mq_options {
     pub retry_delay_max: u64,
 }
 
-/// An existing queue is opened if its policy (on_full, time_to_live, dead_letter, max_deliveries, flags) is the given one, whatever its
-/// max_messages and message_size.
+/// An existing queue is opened if its policy (on_full, time_to_live, dead_letter, max_deliveries, flags, retry_delay, retry_delay_max) is the
+/// given one, whatever its max_messages and message_size.
 pub const UMSG_EXISTING_MATCH_POLICY: c_int = 0;
 /// An existing queue is opened if its max_messages, its message_size and its policy are the given ones.
 pub const UMSG_EXISTING_MATCH: c_int = 1;
@@ -75,8 +75,8 @@ pub const UMSG_EXISTING_ANY: c_int = 2;
 /// flag the queue stays until umsg_mq_unlink(3).
 pub const UMSG_REMOVE_ON_LAST_CLOSE: c_int = 1;
 
-/// The queue is closed for sending, as by umsg_mq_close_send(3), when the last process that called umsg_mq_begin_to_produce(3) has ended its
-/// count or died.
+/// The queue is closed for sending, as by umsg_mq_close_send(3), when the last process that called umsg_mq_begin_to_produce(3) has ended
+/// its count or died.
 pub const UMSG_CLOSE_WITH_LAST_PRODUCER: c_int = 2;
 
 /// The send waits for room, as in the kernel's queues. A send that must not block fails.
@@ -108,9 +108,10 @@ const MOST: size_t = 4096;
 ///
 /// - `E2BIG`: a member that this version of the library does not know is not 0.
 /// - `EFAULT`: `options` or one of its texts is at an address that can't be read.
-/// - `EINVAL`: `size` is not that of a version of the structure, `waiting`, `on_full` or `existing` is none of its values; the queue
-///   exists and differs, as `existing` says; `dead_letter` can't be a name, is `name` itself, or names a queue that has a smaller message size; `max_deliveries` is
-///   not 0 and `dead_letter` is NULL; or `flags` has a bit that this version of the library does not know.
+/// - `EINVAL`: `size` is not that of a version of the structure, `waiting`, `on_full` or `existing` is none of its values; the queue exists
+///   and differs, as `existing` says; `dead_letter` can't be a name, is `name` itself, or names a queue that has a smaller message size;
+///   `max_deliveries` is not 0 and `dead_letter` is NULL; `reserved` is not 0; or `flags` has a bit that this version of the library does
+///   not know.
 /// - `ELOOP`, `ENOTDIR`: `directory` is a symbolic link or no directory.
 /// - `ENOTEMPTY`: `directory` is no namespace and holds other files, so that it can't become one.
 /// - `EPERM`: `dead_letter` names a queue of another user.

@@ -91,10 +91,10 @@ pub unsafe extern "C" fn umsg_mq_timedsend(
 
 /// Sends a message for a later delivery.
 ///
-/// As umsg_mq_send(3), but receivers get the message not before `delay` nanoseconds have passed. Until then the message counts for the queue's
-/// capacity, and `delayed` of umsg_mq_status(3) counts it. It then takes its place behind the messages of its priority that are there. A
-/// receiver that waits wakes up when the message is due. A poller learns of the message from the next call that looks at the queue after
-/// the message is due.
+/// As umsg_mq_send(3), but receivers get the message not before `delay` nanoseconds have passed. Until then the message counts for the
+/// queue's capacity, and `delayed` of umsg_mq_status(3) counts it. It then takes its place behind the messages of its priority that are
+/// there. A receiver that waits wakes up when the message is due. A poller learns of the message from the next call that looks at the queue
+/// after the message is due.
 ///
 /// If the queue is full, the call waits until there is room, also if the handle has `O_NONBLOCK`.
 ///

@@ -138,7 +138,8 @@ fn sums_of_an_unchanged_namespace_are_known_until_a_change() {
     });
 }
 
-/// Runs a case with a queue of key 1 in a process that has just learned all that IPC_INFO and MSG_INFO return. `kept` returns what it knows.
+/// Runs a case with a queue of key 1 in a process that has just learned all that IPC_INFO and MSG_INFO return. `kept` returns what it
+/// knows.
 fn informed(case: impl FnOnce(&Place, &dyn Fn() -> Option<i32>)) {
     alone(|place| {
         // SAFETY: the process has one thread.

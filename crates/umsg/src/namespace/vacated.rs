@@ -139,7 +139,7 @@ impl Namespace {
         }
     }
 
-    /// Removes the files of all removed queues. Answers how many.
+    /// Removes the files of all removed queues. Returns their number.
     ///
     /// # Errors
     /// As for the namespace.
@@ -153,8 +153,9 @@ impl Namespace {
         Ok(removed.count())
     }
 
-    /// Removes the files of queues whose creators have removed them and died since, among the first files of the directory. Only processes of
-    /// the caller's PID namespace are known to be dead. A process that is wrongly taken for dead loses nothing but the use of the segment.
+    /// Removes the files of queues whose creators have removed them and died since, among the first files of the directory. Only processes
+    /// of the caller's PID namespace are known to be dead. A process that is wrongly taken for dead loses nothing but the use of the
+    /// segment.
     pub(crate) fn remove_vacant_of_dead(&self) -> Result<(), NamespaceError> {
         let queues = self.queues()?;
         let mut names = Vec::new();
@@ -177,7 +178,7 @@ impl Namespace {
     /// Returns the number of files that [`remove_all_vacant`](Self::remove_all_vacant) would remove.
     ///
     /// # Errors
-    /// As it.
+    /// Those of `remove_all_vacant`.
     pub(crate) fn all_vacant(&self) -> Result<usize, NamespaceError> {
         Ok(vacant(&self.queues()?)?.len())
     }

@@ -65,6 +65,9 @@ impl Queue {
     ///
     /// # Errors
     /// The errors of [`close_send`](Self::close_send).
+    ///
+    /// # If the process dies
+    /// Before the call returns: the queue is closed or open.
     pub fn reopen_send(&self) -> Result<bool, SendError> {
         self.check_to_send(0)?;
         let opened = self.engine.reopen_send(thread::current());

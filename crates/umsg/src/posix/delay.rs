@@ -37,8 +37,8 @@ impl Queue {
     /// The errors of [`send`](Self::send).
     ///
     /// # If the process dies
-    /// Before the call returns: the message is sent completely, or not at all. After it, the message is delivered whether the sender lives or
-    /// not.
+    /// Before the call returns: the message is sent completely, or not at all. After it, the message is delivered whether the sender lives
+    /// or not.
     pub fn send_after(
         &self,
         message: &[u8],
@@ -68,8 +68,14 @@ impl Queue {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
+    /// # Blocking
+    /// As [`send_after`](Self::send_after).
+    ///
     /// # Errors
     /// The errors of [`send`](Self::send).
+    ///
+    /// # If the process dies
+    /// As [`send_after`](Self::send_after).
     pub fn send_at(
         &self,
         message: &[u8],
@@ -101,12 +107,15 @@ impl Lease<'_> {
     ///
     /// # Errors
     /// The errors of [`acknowledge`](Self::acknowledge).
+    ///
+    /// # If the process dies
+    /// Before the call returns: the message is back in the queue, now or after the delay.
     pub fn return_after(self, delay: Duration) -> Result<(), LeaseError> {
         self.return_after_kept(delay)
     }
 
-    /// Returns the message as [`return_after`](Self::return_after) does, and keeps the lease after `WouldDeadlock`. After every other result
-    /// the lease has ended.
+    /// Returns the message as [`return_after`](Self::return_after) does, and keeps the lease after `WouldDeadlock`. After every other
+    /// result the lease has ended.
     #[doc(hidden)]
     pub fn return_after_kept(&self, delay: Duration) -> Result<(), LeaseError> {
         let ended = self.end(|| {

@@ -3,10 +3,9 @@
 use super::options::OpenOptions;
 use super::queue::Queue;
 use crate::error::OpenError;
-use std::ffi::OsStr;
-use std::fmt::{Debug, Display};
-use std::os::unix::ffi::OsStrExt;
+use std::fmt::Debug;
 use std::time::Duration;
+use umsg_shm::posix_engine::segment::Policy;
 
 /// The queues that [`OpenOptions::open`] accepts under an existing name. Only options that were set are compared.
 ///
@@ -35,6 +34,64 @@ pub(super) struct Asked {
     pub(super) retry_delay: bool,
 }
 
+type IsAsked = fn(&Asked) -> bool;
+type Show = fn(&Policy) -> String;
+
+/// The options of the policy: whether one was set, its name, and its value in a policy as a text. Different values have different texts.
+const OPTIONS: [(IsAsked, &str, Show); 7] = [
+    (
+        |asked| asked.on_full,
+        "on_full",
+        |policy| format!("{:?}", policy.on_full),
+    ),
+    (
+        |asked| asked.time_to_live,
+        "time_to_live",
+        |policy| {
+            let age = Duration::from_nanos(policy.time_to_live);
+            or_none(age, !age.is_zero())
+        },
+    ),
+    (
+        |asked| asked.max_deliveries,
+        "max_deliveries",
+        |policy| or_none(policy.max_deliveries, policy.max_deliveries != 0),
+    ),
+    (
+        |asked| asked.dead_letter,
+        "dead_letter",
+        |policy| match &policy.dead_letter {
+            Some(name) => {
+                str::from_utf8(name).map_or_else(|_| name.escape_ascii().to_string(), str::to_owned)
+            }
+            None if policy.sets_aside() => "a queue that its owner has not named".to_owned(),
+            None => "none".to_owned(),
+        },
+    ),
+    (
+        |asked| asked.remove_on_last_close,
+        "remove_on_last_close",
+        |policy| policy.remove_on_last_close.to_string(),
+    ),
+    (
+        |asked| asked.close_with_producers,
+        "close_with_last_producer",
+        |policy| policy.close_with_producers.to_string(),
+    ),
+    (
+        |asked| asked.retry_delay,
+        "retry_delay",
+        |policy| format!("{:?}", policy.retry_delay.map(Duration::from_nanos)),
+    ),
+];
+
+fn or_none(value: impl Debug, is_some: bool) -> String {
+    match is_some {
+        true => format!("{value:?}"),
+        false => "none".to_owned(),
+    }
+}
+
 impl OpenOptions {
     /// Checks that an existing queue is as these options ask for.
     pub(super) fn check_existing(&self, queue: &Queue) -> Result<(), OpenError> {
@@ -46,101 +103,30 @@ impl OpenOptions {
             same("max_messages", self.max_messages, layout.max_messages)?;
             same("message_size", self.message_size, layout.message_size)?;
         }
-        let (asked, wanted, found) = (&self.asked, &self.policy, queue.engine.policy());
-        equal(asked.on_full, "on_full", &wanted.on_full, &found.on_full)?;
-        let age = |policy: &umsg_shm::posix_engine::segment::Policy| {
-            or_none(Some(policy.time_to_live).filter(|&age| age != 0), |age| {
-                format!("{:?}", Duration::from_nanos(age))
-            })
-        };
-        shown(asked.time_to_live, "time_to_live", age(wanted), age(found))?;
-        let times = |most: u32| {
-            or_none(Some(most).filter(|&most| most != 0), |most| {
-                most.to_string()
-            })
-        };
-        shown(
-            asked.max_deliveries,
-            "max_deliveries",
-            times(wanted.max_deliveries),
-            times(found.max_deliveries),
-        )?;
-        let name = |name: &Option<Vec<u8>>| {
-            or_none(name.as_deref(), |name| {
-                OsStr::from_bytes(name).display().to_string()
-            })
-        };
-        let other = match found.dead_letter.is_none() && found.sets_aside() {
-            true => "a queue that its owner has not named".to_owned(),
-            false => name(&found.dead_letter),
-        };
-        shown(
-            asked.dead_letter,
-            "dead_letter",
-            name(&wanted.dead_letter),
-            other,
-        )?;
-        equal(
-            asked.remove_on_last_close,
-            "remove_on_last_close",
-            &wanted.remove_on_last_close,
-            &found.remove_on_last_close,
-        )?;
-        equal(
-            asked.close_with_producers,
-            "close_with_last_producer",
-            &wanted.close_with_producers,
-            &found.close_with_producers,
-        )?;
-        equal(
-            asked.retry_delay,
-            "retry_delay",
-            &wanted.retry_delay.map(Duration::from_nanos),
-            &found.retry_delay.map(Duration::from_nanos),
-        )
+        for (is_asked, what, show) in OPTIONS {
+            if is_asked(&self.asked) {
+                compare(what, show(&self.policy), show(queue.engine.policy()))?;
+            }
+        }
+        Ok(())
     }
-}
-
-fn or_none<T>(value: Option<T>, show: impl FnOnce(T) -> String) -> String {
-    value.map_or_else(|| "none".to_owned(), show)
 }
 
 fn same(what: &'static str, wanted: Option<u32>, found: usize) -> Result<(), OpenError> {
     match wanted {
-        Some(wanted) => equal(true, what, &(wanted as usize), &found),
+        Some(wanted) => compare(what, wanted.to_string(), found.to_string()),
         None => Ok(()),
     }
 }
 
-fn equal<T: Debug>(
-    is_asked: bool,
-    what: &'static str,
-    wanted: &T,
-    found: &T,
-) -> Result<(), OpenError> {
-    shown(
-        is_asked,
-        what,
-        format_args!("{wanted:?}"),
-        format_args!("{found:?}"),
-    )
-}
-
-/// Compares two values by their text, which is different for different values.
-fn shown(
-    is_asked: bool,
-    what: &'static str,
-    wanted: impl Display,
-    found: impl Display,
-) -> Result<(), OpenError> {
-    let (wanted, found) = (wanted.to_string(), found.to_string());
-    match is_asked && wanted != found {
-        true => Err(OpenError::Differs {
+fn compare(what: &'static str, wanted: String, found: String) -> Result<(), OpenError> {
+    match wanted == found {
+        true => Ok(()),
+        false => Err(OpenError::Differs {
             what,
             wanted,
             found,
         }),
-        false => Ok(()),
     }
 }
 

@@ -15,7 +15,7 @@
 //!
 //! Messages for a later delivery: [`Queue::send_after`], [`Lease::return_after`], [`OpenOptions::retry_delay`].
 //!
-//! The end of a stream of messages: [`Queue::close_send`].
+//! The end of a stream of messages: [`Queue::close_send`], [`OpenOptions::close_with_last_producer`].
 //!
 //! A queue's policy for messages that it can't accept, keep or deliver: [`OpenOptions::on_full`], [`OpenOptions::time_to_live`],
 //! [`OpenOptions::max_deliveries`], [`OpenOptions::dead_letter`].

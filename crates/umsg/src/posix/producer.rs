@@ -58,8 +58,8 @@ impl Queue {
         Ok(Producer::of(Holder::Borrowed(self)))
     }
 
-    /// Counts this process as [`producer`](Self::producer) does, with a producer that keeps the queue open. It can be kept in a struct, sent
-    /// to another thread, and outlive the caller's handle.
+    /// Counts this process as [`producer`](Self::producer) does, with a producer that keeps the queue open. It can be kept in a struct,
+    /// sent to another thread, and outlive the caller's handle.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;

@@ -30,9 +30,9 @@ use umsg_shm::waiters::pacing::Waiting;
 ///
 /// # Threads
 /// A queue is `Send` and `Sync`. So are its leases and reservations: they belong to the process, and any of its threads may end them. They
-/// borrow the queue. A thread that takes a lease or a reservation along needs a scope ([`std::thread::scope`]), or a lease that owns a share
-/// of the queue ([`receive_lease_owned`](Self::receive_lease_owned), [`reserve_owned`](Self::reserve_owned)). A forked child may use the
-/// queue, but none of its parent's leases.
+/// borrow the queue. A thread that takes a lease or a reservation along needs a scope ([`std::thread::scope`]), or a lease that owns a
+/// share of the queue ([`receive_lease_owned`](Self::receive_lease_owned), [`reserve_owned`](Self::reserve_owned)). A forked child may use
+/// the queue, but none of its parent's leases.
 pub struct Queue {
     pub(crate) engine: Engine,
     /// The name when the queue was opened, with its slash; `None` if the queue had no name any more.

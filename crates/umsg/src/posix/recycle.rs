@@ -83,8 +83,8 @@ impl OpenOptions {
 }
 
 impl Queue {
-    /// Returns whether this process has created the queue as one that it may [`vacate`](Self::vacate), and no other process has opened it. A
-    /// hint.
+    /// Returns whether this process has created the queue as one that it may [`vacate`](Self::vacate), and no other process has opened it.
+    /// A hint.
     #[doc(hidden)]
     #[must_use]
     pub fn is_sole(&self) -> bool {

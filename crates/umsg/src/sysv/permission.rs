@@ -141,9 +141,9 @@ impl Caller {
     }
 }
 
-/// Makes every queue ask for the caller's user and groups again, and IPC_INFO and MSG_INFO for its rights to the directory. Programs call it
-/// after a change of their user or groups, if they go on using open queues. The kernel asks at each call; here that would cost more than the
-/// call itself.
+/// Makes every queue ask for the caller's user and groups again, and IPC_INFO and MSG_INFO for its rights to the directory. Programs call
+/// it after a change of their user or groups, if they go on using open queues. The kernel asks at each call; here that would cost more than
+/// the call itself.
 ///
 /// ```
 /// // After a change of the process's user or groups that did not go through libc.

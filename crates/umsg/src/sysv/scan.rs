@@ -187,7 +187,8 @@ impl Scan {
         self.queues.last().map_or(0, |known| known.link.index)
     }
 
-    /// Adds up the counts of the queues from mapped headers alone. None if a queue has none, or has been removed since, or has two key symlinks.
+    /// Adds up the counts of the queues from mapped headers alone. None if a queue has none, or has been removed since, or has two key
+    /// symlinks.
     pub(super) fn sum_mapped<T>(&self, nothing: T, add: impl Fn(T, &Counts) -> T) -> Option<T> {
         let mut last = None;
         self.queues.iter().try_fold(nothing, |sum, known| {

@@ -15,7 +15,8 @@ use std::mem::offset_of;
 impl Segment {
     /// Removes the queue and clears the segment, if no other process can have the queue open. Returns false without a change otherwise.
     ///
-    /// The segment has the memory of a new one. The caller is the process that has created the queue. It has the only handle of the mapping, and no thread uses it.
+    /// The segment has the memory of a new one. The caller is the process that has created the queue. It has the only handle of the
+    /// mapping, and no thread uses it.
     ///
     /// # If the process dies
     /// The queue exists, or it is removed.
