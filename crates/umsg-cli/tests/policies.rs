@@ -41,7 +41,7 @@ fn a_policy_is_shown_to_people_and_programs() {
     }
     let text = site.umsg(&["stat", "/jobs"]).text().to_owned();
     for line in [
-        "held              0 leased, 0 reserved, 0 set aside\n",
+        "held              0 leased, 0 reserved, 0 set aside, 0 delayed\n",
         "on full           fail\n",
         "kept              1m30s\n",
         "deliveries        at most 3\n",
@@ -204,6 +204,26 @@ fn a_queue_for_dead_letters_that_is_too_small_is_refused_or_named_as_the_reason(
     let dump = site.umsg(&["dump", "/q", "-o", "/dev/null"]);
     dump.fails(
         0,
-        &["/q: the file lacks the leased and set-aside messages (1); "],
+        &["/q: the file lacks the leased, delayed and set-aside messages (1); "],
+    );
+}
+
+#[test]
+fn a_delayed_message_is_shown_and_reported_as_missing_in_a_dump() {
+    let site = Site::new();
+    let namespace = umsg::Namespace::at(site.path()).unwrap();
+    let mut options = umsg::posix::OpenOptions::new();
+    options.read(true).write(true).create(true);
+    let queue = options.namespace(&namespace).open("/q").unwrap();
+    queue
+        .send_after(b"later", 0, Duration::from_secs(3600))
+        .unwrap();
+    assert!(site.umsg(&["ls"]).text().ends_with("1 delayed\n"));
+    let text = site.umsg(&["stat", "/q"]).text().to_owned();
+    assert!(text.contains("0 set aside, 1 delayed\n"), "{text}");
+    let dump = site.umsg(&["dump", "/q", "-o", "/dev/null"]);
+    dump.fails(
+        0,
+        &["/q: the file lacks the leased, delayed and set-aside messages (1); "],
     );
 }

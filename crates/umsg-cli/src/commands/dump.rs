@@ -25,8 +25,9 @@ use crate::{place, progress, streams};
 /// The file holds the queue's attributes and all messages as they were at one instant, with priorities or types, senders and
 /// times. `umsg load` makes a queue from it.
 ///
-/// The file does not hold leased messages that are not yet acknowledged, or messages that are set aside for a dead-letter
-/// queue. A line on standard error reports them. The file appears whole or not at all, and only its owner can read it.
+/// The file does not hold leased messages that are not yet acknowledged, messages for a later delivery, or messages that are set
+/// aside for a dead-letter queue. A line on standard error reports them. The file appears whole or not at all, and only its owner
+/// can read it.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -87,7 +88,8 @@ impl Dump {
                 let snapshot =
                     Snapshot::of(&opened.queue).map_err(|error| opened.not_seen(&error))?;
                 let status = opened.queue.status();
-                self.warn(status.attributes.leased as u64 + status.set_aside as u64);
+                let held = status.attributes.leased + status.attributes.delayed + status.set_aside;
+                self.warn(held as u64);
                 Ok(Saved::Posix(snapshot.named(name)))
             }
             Address::SystemV(label) => {
@@ -105,7 +107,7 @@ impl Dump {
     fn warn(&self, held: u64) {
         if held != 0 {
             say(format_args!(
-                "{}: the file lacks the leased and set-aside messages ({held}); see `umsg stat {}`",
+                "{}: the file lacks the leased, delayed and set-aside messages ({held}); see `umsg stat {}`",
                 self.queue, self.queue
             ));
         }

@@ -27,7 +27,7 @@ use crate::place;
 ///
 /// DEPTH is the maximum number of messages, and SIZE the maximum size of a message in bytes. WAIT-SEND and WAIT-RECV count the living
 /// threads that are blocked because the queue is full or empty. ACTIVITY is the time since the last send or receive. The last column shows
-/// the numbers of leased, reserved and set-aside messages (see umsg-stat(1)), and the word `corrupted` for a corrupted queue or ring.
+/// the numbers of leased, reserved, set-aside and delayed messages (see umsg-stat(1)), and the word `corrupted` for a corrupted queue or ring.
 ///
 /// KEY and ID name a System V queue, as key:0x1234 or id:32769. QBYTES is the maximum number of bytes of all messages in the queue.
 ///
@@ -229,13 +229,14 @@ fn cells(name: &OsStr, status: &Status, owners: &Owners) -> [String; 11] {
     ]
 }
 
-/// Returns the last column: leased, reserved and set-aside messages, and `corrupted`.
+/// Returns the last column: leased, reserved, set-aside and delayed messages, and `corrupted`.
 fn remarks(status: &Status) -> String {
     let attributes = status.attributes;
     let held = [
         (attributes.leased, "leased"),
         (attributes.reserved, "reserved"),
         (status.set_aside, "set aside"),
+        (attributes.delayed, "delayed"),
     ];
     let held = held.into_iter().filter(|(count, _)| *count != 0);
     let held = held.map(|(count, how)| format!("{count} {how}"));
