@@ -1,24 +1,16 @@
 //! Snapshots: a queue's messages at one instant, in a file. docs/snapshot.md specifies the file byte by byte.
 
+mod format;
+
+use self::format::{HEADER, MAJOR, RECORD_HEAD, Record, time};
 use super::error::ReceiveError;
 use super::queue::Queue;
-use crate::posix::snapshot::format::{CHECKSUM, Fields, LONGEST_RECORD_HEAD, MAGIC, START, part};
 use crate::posix::snapshot::read::Source;
 use crate::posix::snapshot::write::Sink;
 use crate::posix::{SnapshotError, SnapshotPart};
 use std::io::{self, Read, Write};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 use umsg_shm::sys::clock::{self, Deadline};
-use umsg_shm::sysv_engine::Seen;
-
-/// The major version of a snapshot of a System V queue; that of a POSIX queue is 1.
-const MAJOR: u16 = 2;
-/// Length of a header.
-const HEADER: usize = 68;
-/// Length of the head of a message's record.
-const RECORD_HEAD: usize = 28;
-/// The longest message of any queue, in bytes.
-const LARGEST_MESSAGE: u32 = 16 << 20;
 
 /// A System V queue's attributes and messages at one instant, in memory of the process.
 ///
@@ -77,17 +69,6 @@ pub struct SavedMessage<'a> {
     pub sent: SystemTime,
     /// Number of leases after which the message came back.
     pub returns: u32,
-}
-
-/// The bytes before a message's data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Record {
-    len: u32,
-    pid: u32,
-    mtype: i64,
-    /// Nanoseconds since 1970.
-    sent: u64,
-    returns: u32,
 }
 
 impl Snapshot {
@@ -190,7 +171,7 @@ impl Snapshot {
     }
 
     fn write_to(&self, sink: &mut Sink<impl Write>) -> io::Result<()> {
-        sink.put(&self.encode())?;
+        sink.put(&format::encode(&self.info))?;
         sink.put_checksum()?;
         let mut rest = &self.bytes[..];
         for head in &self.heads {
@@ -201,36 +182,6 @@ impl Snapshot {
             sink.put_checksum()?;
         }
         sink.finish()
-    }
-
-    /// Encodes the header, without the checksum.
-    fn encode(&self) -> Vec<u8> {
-        let info = &self.info;
-        let mut bytes = Vec::with_capacity(HEADER);
-        bytes.extend(MAGIC);
-        bytes.extend(MAJOR.to_le_bytes());
-        bytes.extend(0_u16.to_le_bytes());
-        let key = info.key.cast_unsigned();
-        let words = [
-            HEADER as u32,
-            key,
-            info.msgmax,
-            info.mode,
-            RECORD_HEAD as u32,
-        ];
-        bytes.extend(words.into_iter().flat_map(u32::to_le_bytes));
-        let taken = info
-            .taken
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .unwrap_or_default();
-        let long = [
-            info.messages,
-            info.bytes,
-            taken.as_nanos() as u64,
-            info.qbytes,
-        ];
-        bytes.extend(long.into_iter().flat_map(u64::to_le_bytes));
-        bytes
     }
 
     /// Reads a snapshot of a System V queue, to the end of the input. Memory is allocated in proportion to the bytes read.
@@ -247,7 +198,7 @@ impl Snapshot {
     pub fn read(from: impl Read) -> Result<Snapshot, SnapshotError> {
         let mut source = Source::new(from);
         let fields = source.fields(MAJOR, HEADER)?;
-        let (info, record_head) = decode(&fields).map_err(|what| source.damaged(what))?;
+        let (info, record_head) = format::decode(&fields).map_err(|what| source.damaged(what))?;
         let mut snapshot = Snapshot {
             info,
             heads: Vec::new(),
@@ -319,76 +270,6 @@ impl Snapshot {
         }
     }
 }
-
-/// Decodes the fields of a header, and the length of a record's head.
-fn decode(bytes: &[u8]) -> Result<(SnapshotInfo, usize), &'static str> {
-    let mut fields = Fields(bytes);
-    let read = |fields: &mut Fields<'_>| {
-        let words = [fields.u32()?, fields.u32()?, fields.u32()?, fields.u32()?];
-        let long = [fields.u64()?, fields.u64()?, fields.u64()?, fields.u64()?];
-        Some((words, long))
-    };
-    let (words, long) = read(&mut fields).ok_or("it is too short for its fields")?;
-    let ([key, msgmax, mode, record_head], [messages, bytes, taken, qbytes]) = (words, long);
-    let record_head = record_head as usize;
-    if msgmax > LARGEST_MESSAGE {
-        return Err("msgmax is out of range");
-    }
-    if mode > 0o7777 {
-        return Err("the mode has other bits than permissions");
-    }
-    if !(RECORD_HEAD..=LONGEST_RECORD_HEAD).contains(&record_head) {
-        return Err("the length of a record's head is out of range");
-    }
-    let info = SnapshotInfo {
-        key: key.cast_signed(),
-        mode,
-        msgmax,
-        qbytes,
-        messages,
-        bytes,
-        taken: time(taken),
-    };
-    Ok((info, record_head))
-}
-
-impl Record {
-    fn of(seen: &Seen) -> Record {
-        Record {
-            len: seen.len as u32,
-            pid: seen.pid,
-            mtype: seen.mtype,
-            sent: seen.sent_at,
-            returns: seen.returns,
-        }
-    }
-
-    fn encode(&self) -> [u8; RECORD_HEAD] {
-        let mut bytes = [0; RECORD_HEAD];
-        bytes[0..4].copy_from_slice(&self.len.to_le_bytes());
-        bytes[4..8].copy_from_slice(&self.pid.to_le_bytes());
-        bytes[8..16].copy_from_slice(&self.mtype.to_le_bytes());
-        bytes[16..24].copy_from_slice(&self.sent.to_le_bytes());
-        bytes[24..28].copy_from_slice(&self.returns.to_le_bytes());
-        bytes
-    }
-
-    fn decode(bytes: &[u8; RECORD_HEAD]) -> Record {
-        Record {
-            len: u32::from_le_bytes(part(bytes, 0)),
-            pid: u32::from_le_bytes(part(bytes, 4)),
-            mtype: i64::from_le_bytes(part(bytes, 8)),
-            sent: u64::from_le_bytes(part(bytes, 16)),
-            returns: u32::from_le_bytes(part(bytes, 24)),
-        }
-    }
-}
-
-fn time(nanoseconds: u64) -> SystemTime {
-    SystemTime::UNIX_EPOCH + Duration::from_nanos(nanoseconds)
-}
-
-const _: () = assert!(HEADER == START + 4 * 4 + 4 * 8 + CHECKSUM);
 
 #[cfg(test)]
 mod tests {
