@@ -231,8 +231,8 @@ int umsg_mq_unlink_in(const char *directory, const char *name);
 /* ---- Opening with options that POSIX lacks ---- */
 
 /*
- * An existing queue is opened if its policy (on_full, time_to_live, dead_letter, max_deliveries, flags) is the given one, whatever its
- * max_messages and message_size.
+ * An existing queue is opened if its policy (on_full, time_to_live, dead_letter, max_deliveries, flags, retry_delay, retry_delay_max) is the
+ * given one, whatever its max_messages and message_size.
  */
 #define UMSG_EXISTING_MATCH_POLICY 0
 
@@ -252,8 +252,8 @@ int umsg_mq_unlink_in(const char *directory, const char *name);
 #define UMSG_REMOVE_ON_LAST_CLOSE 1
 
 /*
- * The queue is closed for sending, as by umsg_mq_close_send(3), when the last process that called umsg_mq_begin_to_produce(3) has ended its
- * count or died.
+ * The queue is closed for sending, as by umsg_mq_close_send(3), when the last process that called umsg_mq_begin_to_produce(3) has ended
+ * its count or died.
  */
 #define UMSG_CLOSE_WITH_LAST_PRODUCER 2
 
@@ -347,9 +347,10 @@ struct umsg_mq_options {
  *
  * - E2BIG: a member that this version of the library does not know is not 0.
  * - EFAULT: options or one of its texts is at an address that can't be read.
- * - EINVAL: size is not that of a version of the structure, waiting, on_full or existing is none of its values; the queue
- *   exists and differs, as existing says; dead_letter can't be a name, is name itself, or names a queue that has a smaller message size; max_deliveries is
- *   not 0 and dead_letter is NULL; or flags has a bit that this version of the library does not know.
+ * - EINVAL: size is not that of a version of the structure, waiting, on_full or existing is none of its values; the queue exists
+ *   and differs, as existing says; dead_letter can't be a name, is name itself, or names a queue that has a smaller message size;
+ *   max_deliveries is not 0 and dead_letter is NULL; reserved is not 0; or flags has a bit that this version of the library does
+ *   not know.
  * - ELOOP, ENOTDIR: directory is a symbolic link or no directory.
  * - ENOTEMPTY: directory is no namespace and holds other files, so that it can't become one.
  * - EPERM: dead_letter names a queue of another user.
@@ -432,10 +433,10 @@ int umsg_mq_timedsend(umsg_mqd_t mqdes,
 /*
  * Sends a message for a later delivery.
  *
- * As umsg_mq_send(3), but receivers get the message not before delay nanoseconds have passed. Until then the message counts for the queue's
- * capacity, and delayed of umsg_mq_status(3) counts it. It then takes its place behind the messages of its priority that are there. A
- * receiver that waits wakes up when the message is due. A poller learns of the message from the next call that looks at the queue after
- * the message is due.
+ * As umsg_mq_send(3), but receivers get the message not before delay nanoseconds have passed. Until then the message counts for the
+ * queue's capacity, and delayed of umsg_mq_status(3) counts it. It then takes its place behind the messages of its priority that are
+ * there. A receiver that waits wakes up when the message is due. A poller learns of the message from the next call that looks at the queue
+ * after the message is due.
  *
  * If the queue is full, the call waits until there is room, also if the handle has O_NONBLOCK.
  *
@@ -952,8 +953,8 @@ int umsg_mq_return(struct umsg_mq_lease *lease);
  * Returns a leased message to its queue for a later delivery.
  *
  * As umsg_mq_return(3), but receivers get the message not before delay nanoseconds have passed, whatever the queue's retry delay
- * (umsg_mq_open_with(3)). Other messages are not delayed. A message that was delivered as often as the queue allows goes to the dead-letter
- * queue at once.
+ * (umsg_mq_open_with(3)). Other messages are not delayed. A message that was delivered as often as the queue allows goes to the
+ * dead-letter queue at once.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
