@@ -1,5 +1,5 @@
 //! The common parts of the tests of several crates: [`artefacts`] that cargo does not build for a test, [`compile`] for C programs, [`real_time`]
-//! for threads, [`run`] for programs that must end in time, [`users`] for tests that act as several users, [`TestNamespace`] for
+//! for threads, [`run`] for programs that must end in time, [`signals`] that a thread waits for, [`users`] for tests that act as several users, [`TestNamespace`] for
 //! the queues of programs.
 
 pub mod artefacts;
@@ -7,6 +7,7 @@ pub mod compile;
 mod namespace;
 pub mod real_time;
 pub mod run;
+pub mod signals;
 pub mod users;
 
 pub use namespace::TestNamespace;

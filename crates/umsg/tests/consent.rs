@@ -16,6 +16,7 @@ use support::shared::{Shared, Zeroed};
 use support::wait_until;
 use umsg::posix::{Notify, Queue};
 use umsg_testkit::needs_root;
+use umsg_testkit::signals::block;
 use umsg_testkit::users::{NOBODY, become_user};
 
 /// Nothing in these tests takes as long.
@@ -43,17 +44,6 @@ struct Told {
 // SAFETY: atomics.
 unsafe impl Zeroed for Told {}
 
-fn blocked(signal: i32) -> libc::sigset_t {
-    // SAFETY: a set that is filled in, and a mask of this process.
-    unsafe {
-        let mut set = std::mem::zeroed();
-        libc::sigemptyset(&raw mut set);
-        libc::sigaddset(&raw mut set, signal);
-        libc::sigprocmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
-        set
-    }
-}
-
 /// A signal that the kernel counts.
 fn counted() -> i32 {
     libc::SIGRTMIN()
@@ -80,7 +70,7 @@ fn take(set: &libc::sigset_t, told: &Told) {
 
 /// Registers whenever it is not registered, and takes its signals.
 fn keep_registered(queue: &Queue, told: &Told) -> i32 {
-    let set = blocked(counted());
+    let set = block(counted());
     while told.is_over.load(SeqCst) == 0 {
         take(&set, told);
         if queue.registered().is_none() {
@@ -254,7 +244,7 @@ fn a_withdrawn_registration_gives_a_signal_or_none() {
     let (place, queue) = Place::new().with_queue("/q", 4, 8);
     let told: Shared<Told> = Shared::new();
     let mut child = Child::run(|| {
-        let set = blocked(counted());
+        let set = block(counted());
         let queue = place.open("/q");
         while told.is_over.load(SeqCst) == 0 {
             while queue.try_receive(&mut [0; 8]).is_ok() {}
@@ -386,7 +376,7 @@ fn is_believed(make: impl FnOnce(u32, u32, (u64, u64)) -> OwnedFd + Send, attest
     let metadata = file.metadata().unwrap();
     let told: Shared<Told> = Shared::new();
     let mut bystander = Child::run(|| {
-        blocked(counted());
+        block(counted());
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 // SAFETY: a system call without arguments.
@@ -475,7 +465,7 @@ fn a_process_that_runs_another_program_gets_no_signal_for_the_old_one() {
     let told: Shared<Told> = Shared::new();
     let child = Child::run(|| {
         keep_registered(&place.open("/q"), &told);
-        let set = blocked(counted());
+        let set = block(counted());
         let words = [c"sleep".as_ptr(), c"1000".as_ptr(), std::ptr::null()];
         // SAFETY: strings that end with a zero byte, and a list that ends with null.
         unsafe {
@@ -536,7 +526,7 @@ fn a_sender_that_closes_all_its_descriptors_notifies() {
 fn a_sender_signals_no_process_that_the_program_opens_at_the_same_number() {
     still_notifies(|_| {
         let bystander = Child::run(|| {
-            blocked(counted());
+            block(counted());
             std::thread::sleep(LONG);
             0
         });

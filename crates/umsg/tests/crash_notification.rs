@@ -9,6 +9,7 @@ use support::place::Place;
 use support::{turn, wait_until};
 use umsg::posix::{Notify, NotifyError, Queue};
 use umsg_shm::crash;
+use umsg_testkit::signals::{block, comes};
 
 /// Nothing in these tests takes as long.
 const LONG: Duration = Duration::from_secs(20);
@@ -83,35 +84,13 @@ fn a_sender_that_dies_has_called_the_function_of_another_process() {
     );
 }
 
-/// Blocks SIGUSR1 in this process, and returns the set of it.
-fn blocked() -> libc::sigset_t {
-    // SAFETY: a set that is filled in, and a mask of this process.
-    unsafe {
-        let mut set = std::mem::zeroed();
-        libc::sigemptyset(&raw mut set);
-        libc::sigaddset(&raw mut set, libc::SIGUSR1);
-        libc::sigprocmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
-        set
-    }
-}
-
-/// Returns whether a signal of the set comes within that time.
-fn comes(set: &libc::sigset_t, within: Duration) -> bool {
-    let time = libc::timespec {
-        tv_sec: within.as_secs() as libc::time_t,
-        tv_nsec: within.subsec_nanos().into(),
-    };
-    // SAFETY: reads two locals.
-    unsafe { libc::sigtimedwait(set, std::ptr::null_mut(), &raw const time) == libc::SIGUSR1 }
-}
-
 /// Has a sender that knows the consents of another process raise its signal, at a point of which `meanwhile` does something to the sender.
 /// Returns the number of signals.
 fn signals_of_a_sender_at(point: &str, fuse: fn(), meanwhile: fn(&mut Child)) -> u32 {
     const AGAIN: Duration = Duration::from_millis(20);
     let place = Place::new();
     let mut owner = Child::lead(|| {
-        let set = blocked();
+        let set = block(libc::SIGUSR1);
         let queue = place.create("/q", 4, 8);
         let register = || std::mem::forget(queue.notify(Notify::signal(libc::SIGUSR1)).unwrap());
         let take_message = || queue.try_receive(&mut [0; 8]).map(|_| ()).unwrap();

@@ -9,12 +9,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::error::Error;
 use std::os::fd::AsFd;
 use std::sync::mpsc;
+use std::thread;
 use std::time::Duration;
-use std::{ptr, thread};
 use umsg::posix::{self, Notify, ReceiveError};
 use umsg::ring::{Options, Post, Ring, Sender, Until};
 use umsg::sysv::{self, Want};
 use umsg::{Namespace, ring};
+use umsg_testkit::signals::{block, comes};
 use umsg_testkit::users::is_root;
 
 /// Nothing takes as long.
@@ -189,25 +190,11 @@ fn many_long_messages(namespace: &Namespace) -> Outcome {
 
 fn notify_by_signal(namespace: &Namespace) -> Outcome {
     let queue = there(namespace)?;
-    // SAFETY: a set of signals that is filled in; a mask of this thread, which the helper inherits.
-    let set = unsafe {
-        let mut set = std::mem::zeroed();
-        libc::sigemptyset(&raw mut set);
-        libc::sigaddset(&raw mut set, libc::SIGUSR1);
-        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, ptr::null_mut());
-        set
-    };
+    let set = block(libc::SIGUSR1);
     for _ in 0..2 {
         let registration = queue.notify(Notify::signal(libc::SIGUSR1))?;
         pass_one(&queue);
-        let patience = libc::timespec {
-            tv_sec: 20,
-            tv_nsec: 0,
-        };
-        // SAFETY: a set and a time that are filled in.
-        let signal =
-            unsafe { libc::sigtimedwait(&raw const set, ptr::null_mut(), &raw const patience) };
-        assert_eq!(signal, libc::SIGUSR1);
+        assert!(comes(&set, LONG));
         drop(registration);
     }
     Ok(())
@@ -228,28 +215,14 @@ fn notify_by_function(namespace: &Namespace) -> Outcome {
 /// The other process registers first, so that the path fails where a registration does.
 fn notify_another_process(namespace: &Namespace) -> Outcome {
     let queue = there(namespace)?;
-    // SAFETY: a set of signals that is filled in; a mask of this thread, which the child inherits.
-    let set = unsafe {
-        let mut set = std::mem::zeroed();
-        libc::sigemptyset(&raw mut set);
-        libc::sigaddset(&raw mut set, libc::SIGUSR1);
-        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, ptr::null_mut());
-        set
-    };
+    let set = block(libc::SIGUSR1);
     drop(queue.notify(Notify::signal(libc::SIGUSR1))?);
     let mut registrant = Child::run(|| {
         for _ in 0..3 {
             let registration = queue
                 .notify(Notify::signal(libc::SIGUSR1))
                 .expect("as before");
-            let patience = libc::timespec {
-                tv_sec: 20,
-                tv_nsec: 0,
-            };
-            // SAFETY: a set and a time that are filled in.
-            let signal =
-                unsafe { libc::sigtimedwait(&raw const set, ptr::null_mut(), &raw const patience) };
-            assert_eq!(signal, libc::SIGUSR1);
+            assert!(comes(&set, LONG));
             queue.try_receive(&mut [0; 8]).expect("a message");
             drop(registration);
         }

@@ -10,7 +10,7 @@ use crate::model::segment::Segment;
 use crate::model::thread::{self, Thread};
 use crate::model::world::{self, Death};
 use crate::posix_engine::segment::Policy;
-use crate::posix_engine::{Engine, Refused};
+use crate::posix_engine::{Engine, LeaseHandle, Refused};
 use crate::sys::clock::Deadline;
 
 /// Receives until the end of the stream.
@@ -79,15 +79,18 @@ fn a_blocked_sender_is_refused() {
     });
 }
 
+/// Takes the first message in a lease, and closes the queue.
+fn lease_and_close(queue: &Queue, me: &Thread) -> LeaseHandle {
+    let (_, lease) = queue.lease(me, Deadline::Passed).unwrap();
+    queue.engine().close_send(me).unwrap();
+    lease
+}
+
 #[test]
 fn an_open_lease_keeps_the_end_from_a_receiver() {
     explore("end: a lease", 2, Slices::End, || {
         let queue = Queue::new(1, 1).filled(&[(0, 0)]);
-        let lease = queue.direct(|queue, me| {
-            let (_, lease) = queue.lease(me, Deadline::Passed).unwrap();
-            queue.engine().close_send(me).unwrap();
-            lease
-        });
+        let lease = queue.direct(lease_and_close);
         let receiver = queue.spawn(1, receive_all);
         queue.direct(|queue, me| assert_eq!(queue.engine().give_back(me, &lease), Ok(true)));
         assert_eq!(alive(receiver), [(0, 0)]);
@@ -99,11 +102,7 @@ fn an_open_lease_keeps_the_end_from_a_receiver() {
 fn an_acknowledgement_ends_the_stream() {
     explore("end: an acknowledgement", 2, Slices::End, || {
         let queue = Queue::new(1, 1).filled(&[(0, 0)]);
-        let lease = queue.direct(|queue, me| {
-            let (_, lease) = queue.lease(me, Deadline::Passed).unwrap();
-            queue.engine().close_send(me).unwrap();
-            lease
-        });
+        let lease = queue.direct(lease_and_close);
         let receiver = queue.spawn(1, receive_all);
         queue.direct(|queue, me| assert_eq!(queue.engine().acknowledge(me, &lease), Ok(true)));
         assert_eq!(alive(receiver), []);
@@ -184,11 +183,7 @@ fn a_receiver_finds_the_last_producer_dead() {
 fn a_delayed_message_comes_before_the_end() {
     explore("end: a delayed message", 2, Slices::End, || {
         let queue = Queue::new(2, 2).filled(&[(0, 0)]);
-        let lease = queue.direct(|queue, me| {
-            let (_, lease) = queue.lease(me, Deadline::Passed).unwrap();
-            queue.engine().close_send(me).unwrap();
-            lease
-        });
+        let lease = queue.direct(lease_and_close);
         let receiver = queue.spawn(1, receive_all);
         let later = SLICE / 2;
         queue.direct(|queue, me| {

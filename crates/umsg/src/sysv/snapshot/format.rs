@@ -4,6 +4,7 @@ use super::SnapshotInfo;
 use crate::posix::snapshot::format::{CHECKSUM, Fields, LONGEST_RECORD_HEAD, MAGIC, START, part};
 use std::time::{Duration, SystemTime};
 use umsg_shm::sysv_engine::Seen;
+use umsg_shm::sysv_engine::segment::LONGEST;
 
 /// The major version of a snapshot of a System V queue; that of a POSIX queue is 1.
 pub(super) const MAJOR: u16 = 2;
@@ -11,8 +12,6 @@ pub(super) const MAJOR: u16 = 2;
 pub(super) const HEADER: usize = 68;
 /// Length of the head of a message's record.
 pub(super) const RECORD_HEAD: usize = 28;
-/// The longest message of any queue, in bytes.
-const LARGEST_MESSAGE: u32 = 16 << 20;
 
 const _: () = assert!(HEADER == START + 4 * 4 + 4 * 8 + CHECKSUM);
 
@@ -56,7 +55,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<(SnapshotInfo, usize), &'static str
     let (words, long) = read(&mut fields).ok_or("it is too short for its fields")?;
     let ([key, msgmax, mode, record_head], [messages, bytes, taken, qbytes]) = (words, long);
     let record_head = record_head as usize;
-    if msgmax > LARGEST_MESSAGE {
+    if msgmax > LONGEST {
         return Err("msgmax is out of range");
     }
     if mode > 0o7777 {

@@ -1,0 +1,26 @@
+//! Signals that a thread waits for, instead of handling them.
+
+use std::ptr;
+use std::time::Duration;
+
+/// Blocks a signal in the calling thread, and in the threads and processes that it starts. Returns the set of this signal.
+pub fn block(signal: i32) -> libc::sigset_t {
+    // SAFETY: all zeros are a valid set, and the calls get pointers to it.
+    unsafe {
+        let mut set = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, signal);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, ptr::null_mut());
+        set
+    }
+}
+
+/// Waits for a signal of the set for a time at most. Returns whether one came.
+pub fn comes(set: &libc::sigset_t, within: Duration) -> bool {
+    let time = libc::timespec {
+        tv_sec: within.as_secs() as libc::time_t,
+        tv_nsec: within.subsec_nanos().into(),
+    };
+    // SAFETY: reads the set and the time.
+    unsafe { libc::sigtimedwait(set, ptr::null_mut(), &raw const time) > 0 }
+}
