@@ -101,8 +101,8 @@ pub const DEFECTS: &[Defect] = &[
         what: "a lease of a dead process never comes back",
         by: By::Soak(Face::Posix),
         file: "umsg-shm/src/leases/end.rs",
-        old: "if holders.is_orphan(self.segment, record) || is_over {",
-        new: "if (!is_leased && holders.is_orphan(self.segment, record)) || is_over {",
+        old: "State::Leased => is_over || holders.is_orphan(self.segment, record),",
+        new: "State::Leased => is_over,",
         finding: &["dead processes wait or hold messages"],
     },
     Defect {
@@ -110,8 +110,8 @@ pub const DEFECTS: &[Defect] = &[
         what: "room that a dead process had reserved never comes back",
         by: By::Soak(Face::Posix),
         file: "umsg-shm/src/leases/end.rs",
-        old: "if holders.is_orphan(self.segment, record) || is_over {",
-        new: "if (is_leased && holders.is_orphan(self.segment, record)) || is_over {",
+        old: "State::Reserved => holders.is_orphan(self.segment, record),",
+        new: "State::Reserved => false,",
         finding: &["dead processes wait or hold messages"],
     },
     Defect {
@@ -200,8 +200,8 @@ pub const DEFECTS: &[Defect] = &[
         what: "a lease of a dead process never comes back",
         by: By::Soak(Face::Sysv),
         file: "umsg-shm/src/leases/end.rs",
-        old: "if holders.is_orphan(self.segment, record) || is_over {",
-        new: "if (!is_leased && holders.is_orphan(self.segment, record)) || is_over {",
+        old: "State::Leased => is_over || holders.is_orphan(self.segment, record),",
+        new: "State::Leased => is_over,",
         finding: &["dead processes wait or hold messages"],
     },
     Defect {
