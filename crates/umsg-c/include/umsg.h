@@ -231,8 +231,8 @@ int umsg_mq_unlink_in(const char *directory, const char *name);
 /* ---- Opening with options that POSIX lacks ---- */
 
 /*
- * An existing queue is opened if its policy (on_full, time_to_live, dead_letter, max_deliveries, flags, retry_delay, retry_delay_max) is the
- * given one, whatever its max_messages and message_size.
+ * An existing queue is opened if its policy (on_full, time_to_live, dead_letter, max_deliveries, flags, retry_delay, retry_delay_max) is
+ * the given one, whatever its max_messages and message_size.
  */
 #define UMSG_EXISTING_MATCH_POLICY 0
 

@@ -60,8 +60,8 @@ pub struct umsg_mq_options {
     pub retry_delay_max: u64,
 }
 
-/// An existing queue is opened if its policy (on_full, time_to_live, dead_letter, max_deliveries, flags, retry_delay, retry_delay_max) is the
-/// given one, whatever its max_messages and message_size.
+/// An existing queue is opened if its policy (on_full, time_to_live, dead_letter, max_deliveries, flags, retry_delay, retry_delay_max) is
+/// the given one, whatever its max_messages and message_size.
 pub const UMSG_EXISTING_MATCH_POLICY: c_int = 0;
 /// An existing queue is opened if its max_messages, its message_size and its policy are the given ones.
 pub const UMSG_EXISTING_MATCH: c_int = 1;

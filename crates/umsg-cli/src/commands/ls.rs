@@ -27,7 +27,8 @@ use crate::place;
 ///
 /// DEPTH is the maximum number of messages, and SIZE the maximum size of a message in bytes. WAIT-SEND and WAIT-RECV count the living
 /// threads that are blocked because the queue is full or empty. ACTIVITY is the time since the last send or receive. The last column shows
-/// the numbers of leased, reserved, set-aside and delayed messages (see umsg-stat(1)), and the word `corrupted` for a corrupted queue or ring.
+/// the numbers of leased, reserved, set-aside and delayed messages (see umsg-stat(1)), and the word `corrupted` for a corrupted queue or
+/// ring.
 ///
 /// KEY and ID name a System V queue, as key:0x1234 or id:32769. QBYTES is the maximum number of bytes of all messages in the queue.
 ///
