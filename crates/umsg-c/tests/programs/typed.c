@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/msg.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -492,6 +493,8 @@ static void a_process_that_changes_its_user_can_have_that_noticed(void)
     CHECK(umsg_msgctl(queue, IPC_SET, &stat) == 0);
     put(queue, 1, "x");
     get(queue, 0, 1, "x");
+    /* The other user has to reach the queues. */
+    CHECK(chmod(getenv("UMSG_DIR"), 0755) == 0);
     child = fork();
     CHECK(child >= 0);
     if (child == 0) {
@@ -508,6 +511,7 @@ static void a_process_that_changes_its_user_can_have_that_noticed(void)
         leave();
     }
     CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    CHECK(chmod(getenv("UMSG_DIR"), 0700) == 0);
     remove_typed(queue);
 }
 
