@@ -184,9 +184,10 @@ impl Queue {
         };
         if let (Some(found), Some(file)) = (&found, &file)
             && found.goes
+            && let Some(name) = &found.name
             && hold(file.as_fd()) == Ok(Hold::Held)
         {
-            last_close = Some(LastClose::new(&found.namespace, &found.name));
+            last_close = Some(LastClose::new(&found.namespace, name));
         }
         let mut segment = segment::attach(file.as_ref().map_or(descriptor, AsFd::as_fd))?;
         if let Some(last_close) = last_close {
@@ -196,7 +197,9 @@ impl Queue {
             segment.join(found.namespace.host())?;
         }
         let namespace = found.as_ref().map(|found| &found.namespace);
-        let name = found.as_ref().map(|found| found.name.with_slash());
+        let name = found
+            .as_ref()
+            .and_then(|found| Some(found.name.as_ref()?.with_slash()));
         Ok(Queue::new(segment, (namespace, name), access, &stat))
     }
 
@@ -700,7 +703,8 @@ fn reopen(descriptor: BorrowedFd<'_>, stat: &Stat) -> Result<OwnedFd, OpenError>
 /// The place of a queue's file.
 struct Found {
     namespace: Namespace,
-    name: QueueName,
+    /// `None` for the descriptor with which the queue was created: its file had no name then, and /proc shows none.
+    name: Option<QueueName>,
     /// The queue is removed on the last close.
     goes: bool,
 }
@@ -709,9 +713,13 @@ struct Found {
 fn found(descriptor: BorrowedFd<'_>) -> Option<Found> {
     let path = std::fs::read_link(format!("/proc/self/fd/{}", descriptor.as_raw_fd())).ok()?;
     let found = whereabouts(&path)?;
+    let name = QueueName::parse(&slashed(found.name)).ok();
+    if found.goes && name.is_none() {
+        return None;
+    }
     Some(Found {
         namespace: Namespace::existing(found.namespace).ok()?,
-        name: QueueName::parse(&slashed(found.name)).ok()?,
+        name,
         goes: found.goes,
     })
 }
