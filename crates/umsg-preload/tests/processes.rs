@@ -9,6 +9,7 @@ cases_on_both! { "processes":
     without_close_on_exec_the_descriptor_survives_exec,
     a_duplicate_survives_exec,
     a_duplicate_of_a_high_number_survives_exec,
+    a_queue_that_survives_exec_is_polled_after_a_receive,
     several_descriptors_survive_exec,
     a_descriptor_sent_over_a_socket_shares_the_open_file_description,
     a_vfork_child_closes_only_its_own_descriptors,

@@ -234,14 +234,3 @@ fn a_parent_polls_a_queue_without_a_name_that_its_child_sends_to() {
     // This one inherits it.
     is_told_by_child();
 }
-
-#[test]
-fn the_descriptor_that_created_a_queue_leads_to_a_queue_that_can_be_polled() {
-    let place = Place::new();
-    let created = place.options(4, 8).open_with_descriptor("/q", true);
-    let (queue, descriptor) = created.unwrap();
-    let same = umsg::posix::Queue::from_fd(descriptor.as_fd()).unwrap();
-    queue.try_send(b"x", 0).unwrap();
-    let doorbell = same.pollable().unwrap();
-    assert!(polled(doorbell).contains(PollFlags::IN));
-}

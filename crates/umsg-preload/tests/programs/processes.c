@@ -1,6 +1,7 @@
 /* Descriptors that go from one process to another. */
 #include "check.h"
 #include <poll.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 
@@ -65,6 +66,16 @@ CASE(use_inherited) {
     EXPECT_ERRNO(mq_close(queue), EBADF);
 }
 
+/* The first call of the program is one on the queue. */
+CASE(receive_and_poll_inherited) {
+    mqd_t queue = atoi(getenv("QUEUE"));
+    expect_message(queue, "before");
+    int set = epoll_create1(0);
+    struct epoll_event event = {.events = EPOLLIN};
+    EXPECT(epoll_ctl(set, EPOLL_CTL_ADD, queue, &event) == 0);
+    EXPECT(mq_send(queue, "after", 5, 0) == 0 && epoll_wait(set, &event, 1, 0) == 1);
+}
+
 /* The same without a change of the open file description. */
 CASE(query_inherited) {
     struct stat status;
@@ -115,6 +126,12 @@ CASE(a_duplicate_of_a_high_number_survives_exec) {
     int high = fcntl(reader, F_DUPFD, 700);
     EXPECT(high >= 700);
     expect_success(start("use_inherited", high));
+}
+
+CASE(a_queue_that_survives_exec_is_polled_after_a_receive) {
+    mqd_t queue = create(O_RDWR, 4);
+    EXPECT(mq_send(queue, "before", 6, 0) == 0 && fcntl(queue, F_SETFD, 0) == 0);
+    expect_success(start("receive_and_poll_inherited", queue));
 }
 
 CASE(several_descriptors_survive_exec) {

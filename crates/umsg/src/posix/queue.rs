@@ -14,6 +14,7 @@ use rustix::fs::{FileType, Mode, OFlags, Stat};
 use std::ffi::{OsStr, OsString};
 use std::fmt::{self, Debug, Formatter};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 use umsg_shm::lock::STOPPED;
@@ -711,8 +712,10 @@ struct Found {
 
 /// Returns the place of a queue's file. `None` if the queue has no name any more, or the caller may not read its directory.
 fn found(descriptor: BorrowedFd<'_>) -> Option<Found> {
-    let path = std::fs::read_link(format!("/proc/self/fd/{}", descriptor.as_raw_fd())).ok()?;
-    let found = whereabouts(&path)?;
+    // Not libc's readlink, for which the drop-in shows a queue's name.
+    let link = format!("/proc/self/fd/{}", descriptor.as_raw_fd());
+    let path = rustix::fs::readlink(link, Vec::new()).ok()?;
+    let found = whereabouts(Path::new(OsStr::from_bytes(path.as_bytes())))?;
     let name = QueueName::parse(&slashed(found.name)).ok();
     if found.goes && name.is_none() {
         return None;
