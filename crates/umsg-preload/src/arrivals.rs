@@ -38,11 +38,17 @@ thread_local! {
 #[inline(always)]
 pub(crate) fn look_once(number: c_int) {
     // Acquire: the entries of the inherited queues are there. Relaxed: the bit is the whole message.
-    if !COMPLETE.load(Ordering::Acquire)
+    if are_expected()
         && seen(number).is_none_or(|(word, bit)| word.load(Ordering::Relaxed) & bit == 0)
     {
         look(number);
     }
+}
+
+/// Returns whether the program may have an inherited queue that is not entered yet.
+#[inline(always)]
+pub(crate) fn are_expected() -> bool {
+    !COMPLETE.load(Ordering::Acquire)
 }
 
 /// The place of a number's bit, if it has one.

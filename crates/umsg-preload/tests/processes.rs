@@ -10,6 +10,7 @@ cases_on_both! { "processes":
     a_duplicate_survives_exec,
     a_duplicate_of_a_high_number_survives_exec,
     a_queue_that_survives_exec_is_polled_after_a_receive,
+    a_queue_that_survives_exec_is_selected_by_a_child,
     several_descriptors_survive_exec,
     a_descriptor_sent_over_a_socket_shares_the_open_file_description,
     a_vfork_child_closes_only_its_own_descriptors,

@@ -10,7 +10,7 @@ use umsg_shm::sys::stack::roomy;
 
 use crate::cancellation::cancellation_point;
 use crate::polling::{self, Patience};
-use crate::{errno, next, pointer, signals, table};
+use crate::{arrivals, errno, next, pointer, signals, table};
 
 /// The events of poll(2) for which the three sets of select(2) ask, in the order of the sets.
 const ASKED: [c_short; 3] = [
@@ -78,11 +78,17 @@ struct Sets {
     words: [*mut usize; 3],
 }
 
+/// Returns whether the process uses queues, or may have inherited one.
+#[inline(always)]
+fn may_have_queues() -> bool {
+    signals::has_begun() || arrivals::are_expected()
+}
+
 impl Sets {
     fn of(count: c_int, sets: [*mut fd_set; 3]) -> Sets {
         let count = usize::try_from(count).unwrap_or(0);
         Sets {
-            count: if signals::has_begun() && count > libc::FD_SETSIZE {
+            count: if may_have_queues() && count > libc::FD_SETSIZE {
                 count.min(roomy(|| numbers_in_use(count)))
             } else {
                 count
@@ -116,7 +122,7 @@ impl Sets {
     #[inline(always)]
     unsafe fn concern_us(&self) -> bool {
         // SAFETY: by this function's contract.
-        signals::has_begun() && unsafe { self.contain_queues() }
+        may_have_queues() && unsafe { self.contain_queues() }
     }
 
     /// # Safety

@@ -2,6 +2,7 @@
 #include "check.h"
 #include <poll.h>
 #include <sys/epoll.h>
+#include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 
@@ -76,7 +77,23 @@ CASE(receive_and_poll_inherited) {
     EXPECT(mq_send(queue, "after", 5, 0) == 0 && epoll_wait(set, &event, 1, 0) == 1);
 }
 
-/* The same without a change of the open file description. */
+/* The first call on the queue is a select of a forked child. */
+CASE(select_inherited_in_a_child) {
+    int queue = atoi(getenv("QUEUE"));
+    pid_t child = fork();
+    if (child == 0) {
+        fd_set readable, writable;
+        FD_ZERO(&readable);
+        FD_SET(queue, &readable);
+        writable = readable;
+        EXPECT(select(queue + 1, &readable, &writable, NULL, &(struct timeval){0}) == 1);
+        EXPECT(!FD_ISSET(queue, &readable) && FD_ISSET(queue, &writable));
+        _exit(0);
+    }
+    expect_success(child);
+}
+
+/* A query changes no open file description. */
 CASE(query_inherited) {
     struct stat status;
     EXPECT(fstat(atoi(getenv("QUEUE")), &status) == 0 && status.st_size == 80);
@@ -132,6 +149,12 @@ CASE(a_queue_that_survives_exec_is_polled_after_a_receive) {
     mqd_t queue = create(O_RDWR, 4);
     EXPECT(mq_send(queue, "before", 6, 0) == 0 && fcntl(queue, F_SETFD, 0) == 0);
     expect_success(start("receive_and_poll_inherited", queue));
+}
+
+CASE(a_queue_that_survives_exec_is_selected_by_a_child) {
+    mqd_t queue = create(O_RDWR, 4);
+    EXPECT(fcntl(queue, F_SETFD, 0) == 0);
+    expect_success(start("select_inherited_in_a_child", queue));
 }
 
 CASE(several_descriptors_survive_exec) {
