@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::thread;
@@ -58,7 +59,16 @@ impl Shop {
     }
 
     fn start(&self, options: &[&str], script: &str) -> Child {
-        start(&mut self.command(options, script, &[]))
+        let mut command = self.command(options, script, &[]);
+        let default = || {
+            // SAFETY: signal(2) is safe between fork and exec.
+            unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };
+            Ok(())
+        };
+        // The background jobs of a shell ignore SIGINT, these tests among them.
+        // SAFETY: the function makes one system call.
+        unsafe { command.pre_exec(default) };
+        start(&mut command)
     }
 
     fn figure(&self, field: &str) -> u64 {
