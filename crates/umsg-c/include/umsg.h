@@ -315,7 +315,7 @@ struct umsg_mq_options {
     /* Flags of a created queue: 0, or UMSG_REMOVE_ON_LAST_CLOSE, UMSG_CLOSE_WITH_LAST_PRODUCER or both. */
     uint32_t flags;
     /*
-     * What happens if a queue of the name exists and differs from the members that are not 0 or NULL: UMSG_EXISTING_MATCH_POLICY (the
+     * The rule for an existing queue of the name that differs from the members that are not 0 or NULL: UMSG_EXISTING_MATCH_POLICY (the
      * default), UMSG_EXISTING_MATCH or UMSG_EXISTING_ANY.
      */
     uint32_t existing;

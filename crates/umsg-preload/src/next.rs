@@ -2,7 +2,7 @@
 //!
 //! Calls that do not concern a queue go to the next library that exports the name: libc, or another preloaded library such as fakeroot.
 //! Each address is looked up at the first call of its function, by [`crate::chain`], which takes no lock: it may happen in a signal
-//! handler, in a vfork child, and beside a dlopen. What that search does not know is looked up by dlsym, and so is everything if another
+//! handler, in a vfork child, and beside a dlopen. dlsym looks up the names that this search does not know, and all names if another
 //! library's constructor calls before this library has started. A successful dlsym allocates nothing (glibc 2.34 and later), so a look-up
 //! may happen while an allocator starts. All look-ups precede any access to the drop-in's state.
 

@@ -28,7 +28,7 @@ const NOTICE: u64 = 6784;
 const REGISTERED: u64 = 888;
 const ATTENTION: u64 = 128;
 
-/// What a registered process reports.
+/// The reports of a registered process.
 #[derive(Default)]
 struct Told {
     /// The number of its signals, and the sender and value of the last one.

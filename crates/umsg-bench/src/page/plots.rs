@@ -39,7 +39,7 @@ pub fn section(document: &Document) -> Markup {
     }
 }
 
-/// What a row is about, in numbers, and its figure.
+/// The parameters of a row, as numbers, and its figure.
 type Points = Vec<(f64, Option<f64>)>;
 
 /// A figure of rows that differ in one number.

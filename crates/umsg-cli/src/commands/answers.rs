@@ -12,7 +12,7 @@ use crate::streams;
 /// The longest line that is read as an answer.
 const LONGEST: usize = 64;
 
-/// What a line says about the last printed message.
+/// The answer of a line to the last printed message.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Answer {
     Done,

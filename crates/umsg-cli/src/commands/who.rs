@@ -54,7 +54,7 @@ struct Report {
     processes: Vec<Entry>,
 }
 
-/// A process. What is not known is null.
+/// A process. Unknown values are null.
 #[derive(Serialize, Default)]
 struct Entry {
     pid: u32,

@@ -50,7 +50,7 @@ impl FileIdentity {
     }
 }
 
-/// What tells a file from all others of its file system, also from one that had its inode number before.
+/// The identity of a file among all files of its file system, those included that had its inode number before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Born {
     pub(crate) device: u64,

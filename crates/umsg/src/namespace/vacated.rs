@@ -36,7 +36,7 @@ const PRIVATE: u32 = 0o600;
 /// The number of entries of a directory that a process looks at for what dead processes left.
 const SWEPT: usize = 256;
 
-/// What has a name.
+/// The state of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     /// Nothing.
