@@ -33,9 +33,13 @@ impl Engine {
         })
     }
 
-    /// Adds slots until `wanted` are free.
+    /// Makes sure that `wanted` slots are free: first frees those of dead senders, then adds new ones.
     pub(super) fn grow_until(&self, both: BothHeld<'_>, wanted: u64) -> Result<(), Refused> {
         let fixed = self.segment().fixed();
+        if fixed.free_slots(both) >= wanted {
+            return Ok(());
+        }
+        self.withdraw_dead_senders(both.receiver())?;
         while fixed.free_slots(both) < wanted {
             self.grow_borrowed(both)?;
         }
@@ -73,7 +77,7 @@ impl Engine {
     }
 
     /// Adds at least one slot.
-    pub(super) fn grow_borrowed(&self, both: BothHeld<'_>) -> Result<(), Refused> {
+    fn grow_borrowed(&self, both: BothHeld<'_>) -> Result<(), Refused> {
         let fixed = self.segment().fixed();
         let layout = self.segment().layout();
         let slots = fixed.geometry.slots() as usize;

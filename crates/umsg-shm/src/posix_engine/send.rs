@@ -443,9 +443,7 @@ impl Engine {
     /// Takes a slot from the free end. No thread fills that slot, because both locks are held.
     pub(super) fn take_free_slot(&self, both: BothHeld<'_>) -> Result<(u32, &Cell), Refused> {
         let fixed = self.segment().fixed();
-        if fixed.free_slots(both) == 0 {
-            self.grow_borrowed(both)?;
-        }
+        self.grow_until(both, 1)?;
         let last = fixed.published.freed(both.receiver()).wrapping_sub(1);
         let (slot, cell) = Ring::of(self.segment()).slot(last)?;
         fixed.move_free_end(both, last);

@@ -142,6 +142,24 @@ impl Engine {
         Ok(())
     }
 
+    /// Frees the slots of senders that have died or given up, anywhere in the list. Otherwise those behind a waiting sender would keep their
+    /// slots until a message is received: a queue without a receiver would grow with each sender that is killed.
+    #[cold]
+    pub(super) fn withdraw_dead_senders(&self, receiving: ReceiverHeld<'_>) -> Result<(), Fault> {
+        let waiters = Waiters::of(self.segment());
+        let mut next = waiters.first(List::Senders)?;
+        let mut bound = waiters.len(List::Senders);
+        while let Some((_, node)) = next {
+            bound = bound.checked_sub(1).ok_or(Fault::Damaged)?;
+            next = waiters.next(node)?;
+            let is_over = matches!(waiters::state(node), State::Free | State::DiedWaiting);
+            if is_over && node.slot.get() != NO_SLOT {
+                self.withdraw_sender(receiving, node)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Returns whether there is room for that number of further messages.
     pub(super) fn has_room_now(&self, receiving: ReceiverHeld<'_>, messages: u32) -> bool {
         self.room_now(receiving) >= i64::from(messages)

@@ -31,6 +31,21 @@ impl Engine {
         })
     }
 
+    /// Frees the slots of senders that have died or given up. Otherwise they would keep their slots until a message is received: a queue
+    /// without a receiver would grow with each sender that is killed.
+    #[cold]
+    pub(super) fn withdraw_dead_senders(&self, receiving: ReceiverHeld<'_>) -> Result<(), Fault> {
+        self.each_waiter(List::Senders, |waiter| {
+            if matches!(
+                waiters::state(waiter.node()),
+                State::Free | State::DiedWaiting
+            ) {
+                self.withdraw(receiving, waiter)?;
+            }
+            Ok(ControlFlow::Continue(()))
+        })
+    }
+
     /// Returns whether there is room for the messages of a blocked sender.
     pub(super) fn fits(&self, waiter: Waiter<'_>) -> bool {
         self.has_room(waiter.node().wanted.get().into(), waiter.record.size())

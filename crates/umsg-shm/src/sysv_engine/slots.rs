@@ -30,19 +30,34 @@ impl Engine {
     /// Takes the slot that was freed last, because its lines are in the cache. Without a free slot, takes a slot that was never used.
     #[inline(always)]
     pub(super) fn take_slot(&self, receiving: ReceiverHeld<'_>) -> Result<(u32, &Cell), Fault> {
-        let control = &self.fixed().control;
-        let Some(slot) = control.first_free() else {
-            return self.take_new_slot(receiving);
-        };
-        control.set_free_link(receiving, self.segment().place(slot)?.next_free());
+        match self.fixed().control.first_free() {
+            Some(slot) => self.take_free_slot(receiving, slot),
+            None => self.take_new_slot(receiving),
+        }
+    }
+
+    /// Takes the first free slot.
+    #[inline(always)]
+    fn take_free_slot(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        slot: u32,
+    ) -> Result<(u32, &Cell), Fault> {
+        let next = self.segment().place(slot)?.next_free();
+        self.fixed().control.set_free_link(receiving, next);
         Ok((slot, self.segment().cell(slot)?))
     }
 
+    /// Takes a slot that was never used. Before it asks for memory, takes a slot of a dead sender.
     #[inline(never)]
     fn take_new_slot(&self, receiving: ReceiverHeld<'_>) -> Result<(u32, &Cell), Fault> {
         let control = &self.fixed().control;
         let slot = control.used();
         if slot >= control.usable() {
+            self.withdraw_dead_senders(receiving)?;
+            if let Some(slot) = control.first_free() {
+                return self.take_free_slot(receiving, slot);
+            }
             let usable = self.segment().provide_slots(control.usable())?;
             control.set_usable(receiving, usable);
         }

@@ -61,7 +61,8 @@ pub struct Status {
     pub last_send: Option<SystemTime>,
     /// Time of the last receive, accurate to a few milliseconds; `None` if there was none.
     pub last_receive: Option<SystemTime>,
-    /// Number of slots in use or free: slightly more than the most messages that were ever queued at once.
+    /// Number of slots in use or free: slightly more than the most messages that were ever queued and the most senders that were
+    /// ever blocked at once.
     pub slots: usize,
     /// Bytes of memory in use by slots and blocks.
     pub memory: u64,

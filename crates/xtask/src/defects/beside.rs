@@ -167,6 +167,30 @@ pub const DEFECTS: &[Defect] = &[
         finding: &["in half of the rounds a process stalled"],
     },
     Defect {
+        name: "posix-dead-senders-kept",
+        what: "a queue grows although dead senders have slots",
+        by: By::Test(
+            "dead_senders",
+            "a_queue_does_not_grow_with_senders_that_are_killed_behind_a_waiting_one",
+        ),
+        file: "umsg-shm/src/posix_engine/grow.rs",
+        old: "        self.withdraw_dead_senders(both.receiver())?;\n",
+        new: "",
+        finding: &["failed: slots beside dead senders"],
+    },
+    Defect {
+        name: "sysv-dead-senders-kept",
+        what: "a System V queue takes memory although dead senders have slots",
+        by: By::Test(
+            "dead_senders",
+            "a_system_v_queue_does_not_grow_with_senders_that_are_killed",
+        ),
+        file: "umsg-shm/src/sysv_engine/slots.rs",
+        old: "            self.withdraw_dead_senders(receiving)?;\n",
+        new: "",
+        finding: &["failed: memory beside dead senders"],
+    },
+    Defect {
         name: "repair-slow",
         what: "a repair takes most of a second",
         by: By::Test(
