@@ -27,6 +27,8 @@
     )
 )]
 
+#[cfg(any(loom, feature = "crash-points"))]
+pub mod account;
 pub mod arena;
 #[allow(
     unsafe_code,

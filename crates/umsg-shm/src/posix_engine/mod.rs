@@ -17,6 +17,8 @@
 //! Lock order: a thread that holds the sender lock never waits for the receiver lock. A thread that needs both takes the
 //! receiver lock first and borrows the sender lock.
 
+#[cfg(any(loom, feature = "crash-points"))]
+mod account;
 pub mod batch;
 mod delay;
 mod end_of_stream;

@@ -26,6 +26,8 @@
 //! All other data (the order, counts, free slots, lists of nodes) follow from cells, numbers and nodes. After the death
 //! of a thread that held the lock, [`repair`] rebuilds them.
 
+#[cfg(any(loom, feature = "crash-points"))]
+mod account;
 mod admit;
 mod batch;
 mod change;

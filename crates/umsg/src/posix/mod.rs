@@ -33,6 +33,8 @@
 //! library, not the system, enforces the difference between sending and receiving.
 
 mod access;
+#[cfg(feature = "crash-points")]
+mod account;
 mod batch;
 mod close;
 mod create;

@@ -40,6 +40,8 @@
 //! for writing. So the kernel denies all access to a user with neither permission. The library, not the kernel, enforces send-only and
 //! receive-only access.
 
+#[cfg(feature = "crash-points")]
+mod account;
 mod attachments;
 mod batch;
 mod control;

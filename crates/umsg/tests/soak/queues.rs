@@ -19,6 +19,8 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 use umsg::diagnosis::Repaired;
+#[cfg(feature = "crash-points")]
+use umsg_shm::account::Account;
 
 /// The longest message, in bytes.
 pub const SIZE: usize = 200;
@@ -80,8 +82,11 @@ pub trait Kind: Sync + Sized {
     fn check_counts(status: &Self::Status, what: &str);
     /// Returns the number of messages of 150 bytes that fit.
     fn fits(status: &Self::Status) -> usize;
-    /// Fails if the queue has lost slots or memory since `before`.
+    /// Fails if an empty queue has lost memory since `before`, or still has waiters.
     fn check_memory(queue: &Self::Queue, before: &Self::Status, what: &str);
+    /// Returns the number of slots in each place. None while a stopped process holds a lock.
+    #[cfg(feature = "crash-points")]
+    fn account(queue: &Self::Queue) -> Option<Account>;
     /// Waits for the message that `wake_receiver` sends.
     fn wait_for_message(queue: &Self::Queue);
     fn wake_receiver(queue: &Self::Queue);
@@ -204,6 +209,13 @@ impl<K: Kind> Work for Soak<K> {
         Some(K::lacks(&K::status(&self.queue)?, &self.journal))
     }
 
+    fn check(&self) {
+        #[cfg(feature = "crash-points")]
+        if let Some(account) = K::account(&self.queue) {
+            assert_eq!(account.lost(), 0, "slots that are in no place: {account:?}");
+        }
+    }
+
     fn describe(&self) -> String {
         K::describe(&self.queue, &self.place)
     }
@@ -296,7 +308,7 @@ impl<K: Kind> Soak<K> {
         K::try_receive(&self.queue, None, &mut [0; SIZE]).is_some()
     }
 
-    /// No slot was lost: the queue takes as much as at first, and no more memory.
+    /// No slot was lost: the queue takes as much as at first, and no more memory. Each slot is free at the end.
     fn check_capacity(&self, before: &K::Status, what: &str) {
         let fits = K::fits(before);
         for _ in 0..2 {
@@ -306,6 +318,11 @@ impl<K: Kind> Soak<K> {
             assert_eq!(std::iter::from_fn(receive).count(), fits, "{what}");
         }
         K::check_memory(&self.queue, before, what);
+        #[cfg(feature = "crash-points")]
+        {
+            let account = K::account(&self.queue).expect("no process is stopped");
+            assert_eq!(account.free, account.slots, "{what}: {account:?}");
+        }
     }
 
     /// Fails unless a receiver, a sender and a poller that wait wake up at once.

@@ -13,6 +13,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 use umsg::diagnosis::Repaired;
 use umsg::sysv::{self, Change, ControlError, Queue, ReceiveError, SendError, Status, Want};
+#[cfg(feature = "crash-points")]
+use umsg_shm::account::Account;
 
 /// Soaks in this file, which share the time.
 const SOAKS: u32 = 3;
@@ -226,6 +228,11 @@ impl Kind for SystemV {
         // The arena grows by 64 KiB.
         let grown = after.memory.saturating_sub(before.memory);
         assert!(grown <= 64 << 10, "{what}: {grown} bytes more");
+    }
+
+    #[cfg(feature = "crash-points")]
+    fn account(queue: &Queue) -> Option<Account> {
+        queue.account()
     }
 
     fn wait_for_message(queue: &Queue) {

@@ -58,7 +58,11 @@ pub const DEFECTS: &[Defect] = &[
         file: "umsg-shm/src/posix_engine/recover.rs",
         old: "    leave_queue(receiving, engine, node.slot.get())?;\n",
         new: "",
-        finding: &["was received 2 times", "memory is corrupted"],
+        finding: &[
+            "was received 2 times",
+            "memory is corrupted",
+            "the places of the slots",
+        ],
     },
     Defect {
         name: "posix-slot-leak",
@@ -67,7 +71,7 @@ pub const DEFECTS: &[Defect] = &[
         file: "umsg-shm/src/posix_engine/recover.rs",
         old: "            engine.free_slot(receiving, slot);\n",
         new: "",
-        finding: &["slots: some are lost", "no slot is lost"],
+        finding: &["slots that are in no place", "no slot is lost"],
     },
     Defect {
         name: "posix-count",
@@ -76,7 +80,7 @@ pub const DEFECTS: &[Defect] = &[
         file: "umsg-shm/src/posix_engine/recover.rs",
         old: "receiver.set_stored(receiving, messages, bytes);",
         new: "receiver.set_stored(receiving, messages + u64::from(messages > 2), bytes);",
-        finding: &["memory is corrupted"],
+        finding: &["memory is corrupted", "the places of the slots"],
     },
     Defect {
         name: "posix-batch-half",
@@ -85,7 +89,11 @@ pub const DEFECTS: &[Defect] = &[
         file: "umsg-shm/src/posix_engine/recover.rs",
         old: "Some(end) => batch::take_back(sending, segment, sent, end)?,",
         new: "Some(_) => {}",
-        finding: &["half of the batch", "memory is corrupted"],
+        finding: &[
+            "half of the batch",
+            "memory is corrupted",
+            "the places of the slots",
+        ],
     },
     Defect {
         name: "posix-sender-unwoken",
@@ -157,7 +165,11 @@ pub const DEFECTS: &[Defect] = &[
         file: "umsg-shm/src/sysv_engine/repair.rs",
         old: "                segment.cell(node.slot.get())?.end();\n",
         new: "",
-        finding: &["was received before", "was received 2 times"],
+        finding: &[
+            "was received before",
+            "was received 2 times",
+            "the places of the slots",
+        ],
     },
     Defect {
         name: "sysv-admission-lost",
@@ -175,7 +187,11 @@ pub const DEFECTS: &[Defect] = &[
         file: "umsg-shm/src/sysv_engine/repair.rs",
         old: "        if !survey.has(slot) {\n            segment.cell",
         new: "        if !survey.has(slot) && slot % 4 != 1 {\n            segment.cell",
-        finding: &["no slot is lost"],
+        finding: &[
+            "slots that are in no place",
+            "the places of the slots",
+            "no slot is lost",
+        ],
     },
     Defect {
         name: "sysv-bytes",

@@ -1,13 +1,12 @@
 //! The parts of the models: a queue, threads that use it, and the account at the end.
 
 use super::subject::Subject;
-use crate::leases::{Leases, State};
+use crate::leases::Leases;
 use crate::lock::SLICE;
 use crate::model::crash::step;
 use crate::model::segment::Segment;
 use crate::model::thread::{self, Thread};
 use crate::model::world;
-use crate::posix_engine::segment::Ring;
 use crate::posix_engine::{Engine, LeaseHandle, NoSlot, Refused};
 use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
@@ -164,32 +163,9 @@ impl Subject for Queue {
         let sent = fixed.sender.sent_hint();
         let freed = fixed.published.freed_so_far();
         assert!(drained <= sent && sent <= freed, "{drained} {sent} {freed}");
-        let mut places = vec![0; fixed.geometry.slots() as usize];
-        for position in drained..freed {
-            let (slot, _) = Ring::of(segment).slot(position).unwrap();
-            places[slot as usize] += 1;
-        }
-        let mut stored = 0;
-        for (slot, place) in places.iter_mut().enumerate() {
-            let marked = u32::from(segment.cell(slot as u32).unwrap().is_stored());
-            *place += marked;
-            stored += u64::from(marked);
-        }
-        for (_, node) in Waiters::of(segment).all() {
-            if matches!(List::of(node), List::Offered | List::Senders) {
-                places[node.slot.get() as usize] += 1;
-            }
-        }
-        for (_, record) in Leases::of(segment).all() {
-            if State::of(record) != State::Free {
-                places[record.slot.get() as usize] += 1;
-            }
-        }
-        assert!(
-            places.iter().all(|&place| place == 1),
-            "a slot is in no place or in two: {places:?}"
-        );
-        assert_eq!(stored, fixed.receiver.stored_hint());
+        let account = self.direct(|queue, me| queue.0.account(me, Deadline::Passed).unwrap());
+        assert_eq!(account.free, account.slots, "{account:?}");
+        let stored = fixed.receiver.stored_hint();
         let removed = fixed.published.removed();
         let held = fixed.receiver.held();
         assert_eq!(sent - drained + stored + held, sent.wrapping_sub(removed));

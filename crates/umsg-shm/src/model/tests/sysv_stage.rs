@@ -9,7 +9,7 @@ use crate::model::thread::{self, Thread};
 use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
 use crate::sysv_engine::order::{Order, TypeIndexStore, Want};
-use crate::sysv_engine::segment::{Cell, Fixed};
+use crate::sysv_engine::segment::Fixed;
 use crate::sysv_engine::{Batch, Call, Engine, LeaseHandle, Refused, Sink, Taken, Why};
 use crate::waiters::{self, List, State as Word, Waiters};
 use std::sync::Arc;
@@ -181,21 +181,6 @@ impl Queue {
     pub(super) fn waits_for_message(&self) -> bool {
         Waiters::of(self.0.segment()).len(List::Receivers) != 0
     }
-
-    fn audit_slots(&self) {
-        let (segment, words) = (self.0.segment(), self.fixed().words());
-        let mut lists = vec![0; words.used.get() as usize];
-        let mut link = words.free.get();
-        while let Some(slot) = link.checked_sub(1) {
-            lists[slot as usize] += 1;
-            assert_eq!(lists[slot as usize], 1, "slot {slot} is free twice");
-            link = segment.place(slot).unwrap().words().next.get();
-        }
-        for (slot, &lists) in lists.iter().enumerate() {
-            let is_queued = segment.cell(slot as u32).is_ok_and(Cell::is_queued);
-            assert_eq!((lists, is_queued), (1, false), "slot {slot}");
-        }
-    }
 }
 
 impl Subject for Queue {
@@ -247,7 +232,11 @@ impl Subject for Queue {
                 .all()
                 .all(|(_, record)| State::of(record) == State::Free)
         );
-        self.audit_slots();
+        let account = self.direct(|queue, me| {
+            let call = Call::new(me, Deadline::Passed);
+            queue.0.account(&call).unwrap()
+        });
+        assert_eq!(account.free, account.slots, "{account:?}");
         assert!(!self.fixed().header.damage.is_noted());
     }
 }

@@ -34,6 +34,7 @@ pub fn expect_healthy(repaired: &Repaired, what: &str) {
     // Each in one line, the first of a failure: `cargo xtask defects` looks no further.
     assert_eq!(before.len(), of_the_dead, "{what}: {before:?}");
     let left = &repaired.after.blocked;
+    assert!(!repaired.after.busy, "{what}: it could not be checked");
     assert!(after.is_empty(), "{what}: {after:?}: {left:?}");
     assert_eq!(repaired.kept, None, "{what}: it was made anew");
 }

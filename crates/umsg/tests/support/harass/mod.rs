@@ -109,6 +109,8 @@ pub trait Work: Sync + Sized {
     /// Returns whether there may be no room to send, and whether there may be nothing to receive: a process that waits for that
     /// is not stuck. None if no process can tell at this moment.
     fn lacks(&self) -> Option<(bool, bool)>;
+    /// Fails if the queue has lost memory. To be called while no process is stopped.
+    fn check(&self) {}
     /// Describes the queue if a process is stuck.
     fn describe(&self) -> String;
 

@@ -136,6 +136,9 @@ impl<W: Work> Supervisor<'_, W> {
                 self.watch(&mut workers, looked.elapsed().min(LOOK));
                 looked = Instant::now();
             }
+            if !is_any_stopped(&workers) {
+                self.work.check();
+            }
             self.harass_one(&mut workers);
         }
         self.end(workers);
@@ -144,7 +147,7 @@ impl<W: Work> Supervisor<'_, W> {
     /// Kills one worker, or stops it for a while, or floods it with signals.
     fn harass_one(&mut self, workers: &mut [Worker]) {
         let victim = self.random.below(workers.len() as u64) as usize;
-        let anybody_stopped = workers.iter().any(|worker| worker.stopped_until.is_some());
+        let anybody_stopped = is_any_stopped(workers);
         let worker = &mut workers[victim];
         self.count_descriptors(worker);
         match self.random.below(40) {
@@ -243,7 +246,7 @@ impl<W: Work> Supervisor<'_, W> {
     /// waits for something that is not there. Calls that are to be back by a time are, though others are stopped.
     fn watch(&mut self, workers: &mut [Worker], passed: Duration) {
         let mut stuck = None;
-        let anybody_stopped = workers.iter().any(|worker| worker.stopped_until.is_some());
+        let anybody_stopped = is_any_stopped(workers);
         let (full, empty) = self.work.lacks().unwrap_or((true, true));
         for worker in &mut *workers {
             let hopeless = if worker.role < self.work.senders() {
@@ -330,6 +333,10 @@ impl<W: Work> Supervisor<'_, W> {
             self.note_dead_hands(worker.role);
         }
     }
+}
+
+fn is_any_stopped(workers: &[Worker]) -> bool {
+    workers.iter().any(|worker| worker.stopped_until.is_some())
 }
 
 fn let_go_on(workers: &mut [Worker]) {

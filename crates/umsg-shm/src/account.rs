@@ -1,0 +1,99 @@
+//! The account of a queue's slots, for tests. A repair frees a slot that no place holds; until then the slot is lost, and only an account
+//! shows it.
+
+use crate::fault::Fault;
+use crate::leases::{LeaseStore, Leases, State};
+use crate::repair::survey::Survey;
+use crate::waiters::{List, NO_SLOT, WaiterStore, Waiters};
+
+/// The numbers of slots by place. No slot is in two places.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Account {
+    /// The slots in circulation.
+    pub slots: usize,
+    pub free: usize,
+    /// Slots of queued messages.
+    pub queued: usize,
+    /// Slots of blocked senders, and of messages that are offered to receivers.
+    pub waiting: usize,
+    /// Slots of leases and reservations, and of messages that are set aside or delayed.
+    pub held: usize,
+}
+
+impl Account {
+    /// Returns the number of slots that are in no place.
+    pub fn lost(&self) -> usize {
+        self.slots - (self.free + self.queued + self.waiting + self.held)
+    }
+}
+
+/// An account that is being drawn up.
+pub(crate) struct Draft {
+    survey: Survey,
+    account: Account,
+}
+
+impl Draft {
+    /// # Errors
+    /// No memory.
+    pub(crate) fn new(slots: usize) -> Result<Draft, Fault> {
+        let account = Account {
+            slots,
+            ..Account::default()
+        };
+        Ok(Draft {
+            survey: Survey::new(slots)?,
+            account,
+        })
+    }
+
+    /// Notes a slot at the place that `place` selects. A slot that has another place, or does not exist, is [`Fault::Damaged`].
+    pub(crate) fn note(
+        &mut self,
+        slot: u32,
+        place: impl FnOnce(&mut Account) -> &mut usize,
+    ) -> Result<(), Fault> {
+        if !self.survey.note(slot) {
+            return Err(Fault::Damaged);
+        }
+        *place(&mut self.account) += 1;
+        Ok(())
+    }
+
+    /// Notes the slots of waiters, leases and reservations.
+    pub(crate) fn note_users<S: WaiterStore + LeaseStore>(
+        &mut self,
+        segment: &S,
+    ) -> Result<(), Fault> {
+        for (_, node) in Waiters::of(segment).all() {
+            let slot = node.slot.get();
+            let has_slot = match List::of(node) {
+                List::Offered => true,
+                List::Senders => slot != NO_SLOT,
+                List::Receivers | List::None => false,
+            };
+            if has_slot {
+                self.note(slot, |account| &mut account.waiting)?;
+            }
+        }
+        for (_, record) in Leases::of(segment).all() {
+            if State::of(record) != State::Free {
+                self.note(record.slot.get(), |account| &mut account.held)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the slots that have no place yet.
+    pub(crate) fn rest(&self) -> impl Iterator<Item = u32> + use<> {
+        let rest: Vec<u32> = (0..self.survey.slots())
+            .filter(|&slot| !self.survey.has(slot))
+            .map(|slot| slot as u32)
+            .collect();
+        rest.into_iter()
+    }
+
+    pub(crate) fn close(self) -> Account {
+        self.account
+    }
+}
