@@ -1,5 +1,5 @@
-//! Senders that are killed while they wait for room, one crowd after the other, in queues from which no process receives: their slots are used
-//! again, and the queues do not grow.
+//! Senders that are killed while they wait for room, one crowd after the other, in queues from which no process receives: their slots
+//! are used again, and the queues do not grow.
 
 mod support;
 

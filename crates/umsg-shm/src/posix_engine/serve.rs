@@ -142,8 +142,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Frees the slots of senders that have died or given up, anywhere in the list. Otherwise those behind a waiting sender would keep their
-    /// slots until a message is received: a queue without a receiver would grow with each sender that is killed.
+    /// Frees the slots of senders that have died or given up, anywhere in the list. Otherwise those behind a waiting sender would keep
+    /// their slots until a message is received: a queue without a receiver would grow with each sender that is killed.
     #[cold]
     pub(super) fn withdraw_dead_senders(&self, receiving: ReceiverHeld<'_>) -> Result<(), Fault> {
         let waiters = Waiters::of(self.segment());
