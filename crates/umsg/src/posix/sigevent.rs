@@ -26,7 +26,7 @@ const _: () = assert!(size_of::<Event>() <= size_of::<libc::sigevent>());
 /// Converts the notification that a program asks for.
 ///
 /// # Errors
-/// [`NotifyError::InvalidWay`], [`NotifyError::InvalidSignal`], [`NotifyError::NoFunction`] (EINVAL), [`QueueError::NoMemory`](crate::QueueError::NoMemory).
+/// [`NotifyError::InvalidWay`], [`NotifyError::InvalidSignal`], [`NotifyError::NoFunction`] (EINVAL), [`QueueError::NoMemory`].
 ///
 /// # Safety
 /// `event` is readable. If it asks for a thread, its function is valid, and its attributes are initialised or NULL.

@@ -1,5 +1,5 @@
 //! msgget, msgsnd, msgrcv and msgctl as C programs call them: by identifier, with errno, and in the kernel's order of errors.
-//! The C library and the drop-in use this module, and bindings for other languages may. Rust programs use [`Queue`](super::Queue), whose
+//! The C library and the drop-in use this module, and bindings for other languages may. Rust programs use [`Queue`], whose
 //! errors say more.
 //!
 //! ```
