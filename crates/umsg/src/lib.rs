@@ -78,8 +78,12 @@ pub use umsg_shm::doorbell::{Edges, Readiness};
 mod guides {
     #[doc = include_str!("../../../README.md")]
     pub struct Readme;
-    #[doc = include_str!("../../../docs/guide.md")]
-    pub struct Guide;
+    #[doc = include_str!("../../../docs/guide/work-queues.md")]
+    pub struct WorkQueues;
+    #[doc = include_str!("../../../docs/guide/system-v.md")]
+    pub struct SystemV;
+    #[doc = include_str!("../../../docs/guide/rings.md")]
+    pub struct Rings;
 }
 
 #[cfg(test)]
