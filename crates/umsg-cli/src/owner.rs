@@ -27,7 +27,16 @@ pub fn act_as(cli: &Cli) -> Result {
     }
     let wanted = cli.as_owner || cli.command.only_reads();
     match chosen(cli).and_then(|path| owner_of(&path)) {
-        Some(owner) if wanted && geteuid().is_root() && owner != 0 => become_user(owner),
+        Some(owner) if wanted && geteuid().is_root() && owner != 0 => {
+            let taken = become_user(owner);
+            // A command that only reads continues as root, which the library refuses in the directory of another user; it knows why the
+            // owner has no identity here.
+            if cli.as_owner {
+                taken
+            } else {
+                taken.or(Ok(()))
+            }
+        }
         _ => Ok(()),
     }
 }

@@ -52,6 +52,14 @@ pub enum NamespaceError {
         /// The user that may own it besides root: the caller's effective user id, or the namespace's owner.
         trusted: u32,
     },
+    /// The directory belongs to a user that has no id in the caller's user namespace (`EACCES`). The caller can't tell which user that is.
+    #[error("{path} belongs to a user that has no id in this user namespace: name a directory that belongs to root or user {trusted} of this namespace", path = .path.display())]
+    OwnerNotMapped {
+        /// The directory.
+        path: PathBuf,
+        /// The user that may own it besides root, as in `Stranger`.
+        trusted: u32,
+    },
     /// Other users can write in the directory, and it is not sticky. So they could replace queues (`EACCES`).
     #[error("other users can write to {path} (mode {mode:04o}), and it is not sticky. Run `chmod go-w {path}` for a private namespace, or `chmod +t {path}` for a shared one.", path = .path.display())]
     Tamperable {
@@ -176,7 +184,8 @@ impl NamespaceError {
             E::HoldsOtherFiles { .. } => Errno::NOTEMPTY,
             E::Symlink { .. } => Errno::LOOP,
             E::NotADirectory { .. } => Errno::NOTDIR,
-            E::Stranger { .. } | E::Tamperable { .. } | E::NotAccessible { .. } => Errno::ACCESS,
+            E::Stranger { .. } | E::OwnerNotMapped { .. } => Errno::ACCESS,
+            E::Tamperable { .. } | E::NotAccessible { .. } => Errno::ACCESS,
             E::RecordNotReadable { .. } => Errno::ACCESS,
             E::RecordDamaged { .. } => Errno::BADMSG,
             E::RecordVersion { .. } => Errno::OPNOTSUPP,

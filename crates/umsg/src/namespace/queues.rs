@@ -53,9 +53,10 @@ pub(super) fn make_fit(
 
 /// Returns whether an error means that another user has put an entry in the place of a directory for queues.
 pub(super) fn is_planted(namespace: &Directory, name: &str, error: &NamespaceError) -> bool {
-    use NamespaceError::{NotADirectory, Stranger, Symlink};
+    use NamespaceError::{NotADirectory, OwnerNotMapped, Stranger, Symlink};
     let there = match error {
-        Stranger { path, .. } | NotADirectory { path } | Symlink { path } => path,
+        Stranger { path, .. } | OwnerNotMapped { path, .. } => path,
+        NotADirectory { path } | Symlink { path } => path,
         _ => return false,
     };
     let is_strangers = |stat: fs::Stat| ![0, namespace.owner()].contains(&stat.st_uid);

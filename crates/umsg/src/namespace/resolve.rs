@@ -70,7 +70,7 @@ impl Namespace {
     /// # Errors
     /// - `Missing` (`ENOENT`), `NotADirectory` (`ENOTDIR`), `Symlink` (`ELOOP`), `NotAccessible` (`EACCES`);
     /// - `HoldsOtherFiles` (`ENOTEMPTY`): the directory is not a namespace, and has other files;
-    /// - `Stranger`, `Tamperable` (`EACCES`): other users could tamper with the queues;
+    /// - `Stranger`, `OwnerNotMapped`, `Tamperable` (`EACCES`): other users could tamper with the queues;
     /// - `RecordDamaged` (`EBADMSG`), `RecordVersion` (`EOPNOTSUPP`);
     /// - `NoQueuesDirectory` (`ENOENT`): the caller has no permission to complete it.
     ///

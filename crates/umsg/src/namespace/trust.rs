@@ -10,13 +10,16 @@
 use super::directory::{Directory, permissions};
 use super::error::NamespaceError;
 use rustix::fs::Stat;
+use std::fs;
 
 const STICKY: u32 = 0o1000;
+/// The user ids of this process's user namespace.
+const UID_MAP: &str = "/proc/self/uid_map";
 
 /// Refuses a directory that other users than root and `trusted` could tamper with.
 ///
 /// # Errors
-/// `Stranger`, `Tamperable`.
+/// `Stranger`, `OwnerNotMapped`, `Tamperable`.
 pub(super) fn check(directory: &Directory, trusted: u32) -> Result<(), NamespaceError> {
     check_owner(directory, trusted)?;
     let mode = directory.mode();
@@ -29,16 +32,31 @@ pub(super) fn check(directory: &Directory, trusted: u32) -> Result<(), Namespace
     Ok(())
 }
 
-/// Refuses a directory that belongs to neither root nor `trusted` (`Stranger`).
+/// Refuses a directory that belongs to neither root nor `trusted` (`Stranger`, `OwnerNotMapped`).
 pub(super) fn check_owner(directory: &Directory, trusted: u32) -> Result<(), NamespaceError> {
     let owner = directory.owner();
     if owner == 0 || owner == trusted {
         return Ok(());
     }
-    Err(NamespaceError::Stranger {
-        path: directory.path().to_owned(),
-        owner,
-        trusted,
+    let path = directory.path().to_owned();
+    match fs::read_to_string(UID_MAP) {
+        Ok(map) if !is_mapped(owner, &map) => Err(NamespaceError::OwnerNotMapped { path, trusted }),
+        _ => Err(NamespaceError::Stranger {
+            path,
+            owner,
+            trusted,
+        }),
+    }
+}
+
+/// Returns whether a map of user_namespaces(7) has this user id. The kernel shows the files of a user without an id as those of user 65534.
+fn is_mapped(user: u32, map: &str) -> bool {
+    map.lines().any(|line| {
+        let numbers = line.split_whitespace().map(str::parse::<u64>);
+        match numbers.collect::<Result<Vec<_>, _>>().as_deref() {
+            Ok([first, _, count]) => (*first..first + count).contains(&u64::from(user)),
+            _ => true,
+        }
     })
 }
 
@@ -69,6 +87,16 @@ mod tests {
             assert_eq!(verdict(&dir, mode, 0, STRANGER), Ok(()));
             assert_eq!(verdict(&dir, mode, STRANGER, STRANGER), Ok(()));
         }
+    }
+
+    #[test]
+    fn a_user_has_an_id_if_a_range_of_the_map_has_it() {
+        let map = "         0       1001          1\n         1     100000      65536\n";
+        for (user, expected) in [(0, true), (1, true), (65_536, true), (65_537, false)] {
+            assert_eq!(is_mapped(user, map), expected, "{user}");
+        }
+        assert!(is_mapped(65_534, "         0          0 4294967295\n"));
+        assert!(!is_mapped(65_534, "         0       1001          1\n"));
     }
 
     #[test]
