@@ -84,6 +84,8 @@ mod guides {
     pub struct SystemV;
     #[doc = include_str!("../../../docs/guide/rings.md")]
     pub struct Rings;
+    #[doc = include_str!("../../../docs/guide/event-loops.md")]
+    pub struct EventLoops;
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ mod dist;
 mod examples;
 mod failure;
 mod fuzz;
+mod guide;
 mod hostile;
 mod instructions;
 mod interrupt;
@@ -146,6 +147,11 @@ enum Task {
     },
     /// Check that each public function of the library has an example in its documentation
     Examples,
+    /// Check the links of all documents, run the commands of the guide, and build the book if mdbook is installed
+    Guide {
+        #[command(flatten)]
+        options: guide::Options,
+    },
     /// Collect the files of an installation in target/dist: umsg, the drop-in, the C library, manual pages, completions
     Dist,
     /// Write the header of the C library again from its source
@@ -207,6 +213,7 @@ fn run(task: &Task) -> Result<()> {
         Task::Instructions { options } => instructions::run(&workspace, *options),
         Task::Layers { options } => layers::run(&workspace, *options),
         Task::Examples => examples::run(&workspace),
+        Task::Guide { options } => guide::run(&workspace, options),
         Task::Dist => dist::run(&workspace),
         Task::CHeader { check } => c::header(&workspace, *check),
         Task::CMan { directory } => c::manual(&workspace, directory.as_deref()),

@@ -21,6 +21,12 @@ pub fn chromium() -> Option<PathBuf> {
     named.or_else(|| usual.into_iter().find_map(on_the_path))
 }
 
+/// mdbook, which makes a book of the documents: the one that $UMSG_TEST_MDBOOK names, or the first on the PATH.
+pub fn mdbook() -> Option<PathBuf> {
+    let named = std::env::var_os("UMSG_TEST_MDBOOK").map(PathBuf::from);
+    named.or_else(|| on_the_path("mdbook"))
+}
+
 fn on_the_path(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path)
