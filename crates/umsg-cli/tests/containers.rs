@@ -275,8 +275,36 @@ fn a_killed_container_returns_its_messages_and_blocks_no_other() {
     ann("umsg create /jobs --mode 0666 && umsg send /jobs first")
         .start(&image)
         .succeed();
-    let holder = bert("umsg recv /jobs --exec sleep 100").start(&image);
+    let holder = bert("exec umsg recv /jobs --exec sleep 100").start(&image);
     wait_for(&ann("umsg stat /jobs | grep -q ' 1 leased'"), &image);
+    // The holder is not mistaken for the process that has its number here.
+    let who = ann("umsg who /jobs").start(&image).succeed();
+    let line = who.lines().nth(1).unwrap();
+    let words: Vec<&str> = line.split_whitespace().collect();
+    assert_eq!(
+        words,
+        [
+            "1",
+            "?",
+            "?",
+            "-",
+            "1",
+            "leased",
+            "in",
+            "another",
+            "PID",
+            "namespace"
+        ]
+    );
+    let doctor = ann("umsg doctor /jobs").start(&image).succeed();
+    assert!(
+        doctor.contains("process 1 of another PID namespace"),
+        "{doctor}"
+    );
+    let doctor = command(BERT, volume.path(), "umsg doctor /jobs --json")
+        .start(&image)
+        .succeed();
+    assert!(doctor.contains(r#""elsewhere":true"#), "{doctor}");
     // While the holder lives, its message is not delivered again.
     let other = ann("umsg recv /jobs --timeout 0.3").run(&image);
     assert_eq!(other.status.code(), Some(3));

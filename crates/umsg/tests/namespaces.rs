@@ -443,3 +443,40 @@ fn a_receiver_killed_while_it_waits_in_another_pid_namespace_stops_no_other() {
     sender.expect(Exit::Code(0), "the sender");
     assert_eq!(living.wait(STUCK), Some(Exit::Code(0)));
 }
+
+#[test]
+fn a_sender_learns_of_the_death_of_a_rings_receiver_in_another_pid_namespace_and_not_before() {
+    umsg_testkit::needs_root!();
+    let (place, ledger) = (Place::new(), Shared::<Ledger>::new());
+    let mut receiver = apart(PID, || {
+        let options = umsg::ring::Options::new();
+        let mut ring = options.create_in(&place.namespace, "/r").unwrap();
+        ledger.ready.store(1, Ordering::SeqCst);
+        assert_eq!(ring.receive().unwrap().user_data, 7);
+        ledger.ready.store(2, Ordering::SeqCst);
+        std::thread::sleep(STUCK);
+        0
+    });
+    assert!(wait_until(STUCK, || ledger.ready.load(Ordering::SeqCst) == 1));
+    // Time to fall asleep.
+    std::thread::sleep(Duration::from_millis(50));
+    let mut sender = apart(PID, || {
+        let sender = umsg::ring::Sender::open_in(&place.namespace, "/r").unwrap();
+        sender.try_send(&umsg::ring::Post::new(7)).unwrap();
+        assert!(wait_until(STUCK, || ledger.ready.load(Ordering::SeqCst) == 2));
+        let begin = Instant::now();
+        while begin.elapsed() < Duration::from_millis(200) {
+            sender.try_send(&umsg::ring::Post::new(8)).unwrap();
+            std::thread::sleep(Duration::from_millis(15));
+        }
+        ledger.ready.store(3, Ordering::SeqCst);
+        let is_told = || {
+            let sent = sender.try_send(&umsg::ring::Post::new(9));
+            matches!(sent, Err(umsg::ring::SendError::OwnerDead))
+        };
+        i32::from(!wait_until(Duration::from_secs(30), is_told))
+    });
+    assert!(wait_until(STUCK, || ledger.ready.load(Ordering::SeqCst) == 3));
+    receiver.kill();
+    assert_eq!(sender.wait(STUCK), Some(Exit::Code(0)));
+}

@@ -117,6 +117,9 @@ fn describe(out: &mut impl Write, diagnosis: &Diagnosis) -> io::Result<()> {
 
 fn process(who: &Process) -> String {
     let mut shown = format!("process {}", who.pid);
+    if who.elsewhere {
+        shown.push_str(" of another PID namespace");
+    }
     if let Some(program) = &who.program {
         shown.push_str(&format!(" ({program})"));
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::Args;
 use serde::Serialize;
-use umsg::diagnosis::{Blocked, Diagnosis, HoldKind, Wait};
+use umsg::diagnosis::{Blocked, Diagnosis, HoldKind, Process, Wait};
 use umsg::{Namespace, sysv};
 
 use super::doctor::diagnose;
@@ -31,6 +31,8 @@ use crate::users::{File, Users};
 ///
 /// Only root sees which queues the processes of other users have open. For other callers, OPEN of such a process is "?". They
 /// see the process only if it waits in the queue, polls the queue, holds messages or owns the ring.
+///
+/// A process of another PID namespace has the number that it has there. The command knows neither its user nor its command line.
 ///
 /// WAITS is "-" while a process is between two calls, for example in a loop of receives with a time-out.
 #[derive(Args, Debug)]
@@ -58,6 +60,9 @@ struct Report {
 #[derive(Serialize, Default)]
 struct Entry {
     pid: u32,
+    /// It may live in another PID namespace, which `pid` belongs to.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    elsewhere: bool,
     uid: Option<u32>,
     user: Option<String>,
     command: Option<String>,
@@ -133,23 +138,23 @@ fn path(namespace: &Namespace, subject: &Subject) -> Result<PathBuf> {
 }
 
 fn entries(path: &std::path::Path, diagnosis: &Diagnosis) -> Vec<Entry> {
-    let mut all = BTreeMap::<u32, Entry>::new();
+    let mut all = Entries::new();
     if let Some(file) = File::at(path) {
         for &pid in Users::read().of(file) {
-            entry(&mut all, pid).mapped = Some(true);
+            here(&mut all, pid).mapped = Some(true);
         }
         for (pid, descriptors) in file.descriptors() {
-            let entry = entry(&mut all, pid);
+            let entry = here(&mut all, pid);
             entry.mapped = entry.mapped.or(Some(false));
             entry.descriptors = descriptors;
         }
     }
     for blocked in diagnosis.blocked.iter().filter(|blocked| !blocked.served) {
-        entry(&mut all, blocked.who.pid).wait(blocked);
+        entry(&mut all, &blocked.who).wait(blocked);
     }
     for hold in &diagnosis.holds {
         let Some(who) = &hold.who else { continue };
-        let entry = entry(&mut all, who.pid);
+        let entry = entry(&mut all, who);
         match hold.kind {
             HoldKind::Leased => entry.leased += 1,
             HoldKind::Reserved => entry.reserved += 1,
@@ -157,16 +162,30 @@ fn entries(path: &std::path::Path, diagnosis: &Diagnosis) -> Vec<Entry> {
         }
     }
     for poller in &diagnosis.pollers {
-        entry(&mut all, poller.pid).polls = true;
+        entry(&mut all, poller).polls = true;
     }
     if let Some(receiver) = &diagnosis.receiver {
-        entry(&mut all, receiver.pid);
+        entry(&mut all, receiver);
     }
     all.into_values().collect()
 }
 
-fn entry(all: &mut BTreeMap<u32, Entry>, pid: u32) -> &mut Entry {
-    all.entry(pid).or_insert_with(|| Entry::of(pid))
+/// The entries of the processes that have their numbers here, and then of those that have them in another PID namespace.
+type Entries = BTreeMap<(bool, u32), Entry>;
+
+fn here(all: &mut Entries, pid: u32) -> &mut Entry {
+    all.entry((false, pid)).or_insert_with(|| Entry::of(pid))
+}
+
+fn entry<'a>(all: &'a mut Entries, who: &Process) -> &'a mut Entry {
+    if !who.elsewhere {
+        return here(all, who.pid);
+    }
+    all.entry((true, who.pid)).or_insert_with(|| Entry {
+        pid: who.pid,
+        elsewhere: true,
+        ..Entry::default()
+    })
 }
 
 impl Entry {
@@ -267,7 +286,11 @@ fn print(processes: &[Entry], out: &mut impl Write) -> std::io::Result<()> {
         ("COMMAND", Side::Left),
     ]);
     for entry in processes {
-        let command = entry.command.as_deref().unwrap_or("?");
+        let command = match (&entry.command, entry.elsewhere) {
+            (Some(command), _) => command,
+            (None, true) => "in another PID namespace",
+            (None, false) => "?",
+        };
         table.push([
             entry.pid.to_string(),
             entry.user.clone().unwrap_or_else(|| "?".to_owned()),

@@ -70,6 +70,9 @@ struct ProcessEntry {
     program: Option<String>,
     /// alive, stopped or dead.
     life: &'static str,
+    /// It may live in another PID namespace, which the numbers belong to.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    elsewhere: bool,
 }
 
 #[derive(Serialize)]
@@ -246,6 +249,7 @@ impl ProcessEntry {
                 Life::Dead => "dead",
                 _ => "alive",
             },
+            elsewhere: who.elsewhere,
         }
     }
 }

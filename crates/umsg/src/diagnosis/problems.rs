@@ -290,6 +290,7 @@ mod tests {
                 thread: Some(1),
                 program: Some("init".to_owned()),
                 life,
+                elsewhere: false,
             };
             let mut lock = Lock {
                 life: None,

@@ -16,6 +16,9 @@ pub struct Process {
     pub program: Option<String>,
     /// The state of the process.
     pub life: Life,
+    /// Whether the process may live in another PID namespace. Then the numbers are those that it has there, and its program and state are
+    /// unknown.
+    pub elsewhere: bool,
 }
 
 /// The state of a process. A process of unknown state counts as living.
@@ -69,9 +72,9 @@ impl Process {
         let number = liveness::life_of(birth)?;
         let life = match lives.is_over(number) {
             true => Life::Dead,
-            // The number of the process means nothing here.
-            false if !lives.is_home() => return Some(Process::elsewhere(pid, thread)),
-            false => life(Stat::of_process(pid)),
+            false if lives.is_plain() || has_life(pid, number) => life(Stat::of_process(pid)),
+            // The number of the process may mean another process here.
+            false => return Some(Process::elsewhere(pid, thread)),
         };
         Some(Process::new(pid, thread, life))
     }
@@ -83,6 +86,7 @@ impl Process {
             thread,
             program: None,
             life: Life::Alive,
+            elsewhere: true,
         }
     }
 
@@ -106,8 +110,17 @@ impl Process {
             thread,
             program,
             life,
+            elsewhere: false,
         }
     }
+}
+
+/// Returns whether the process that has this number here maps the file of this life. The mappings of other users' processes can't be read.
+fn has_life(pid: u32, number: u32) -> bool {
+    let file = format!("/.life-{number:08x}");
+    let maps = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
+    let mut lines = maps.split(|byte| *byte == b'\n');
+    lines.any(|line| line.ends_with(file.as_bytes()))
 }
 
 fn life(stat: Option<Stat>) -> Life {
