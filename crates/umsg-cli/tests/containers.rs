@@ -137,6 +137,8 @@ fn a_container_with_a_read_only_root_has_queues_of_its_own() {
         let container = Container::new(user, &["sh", "-c", script]);
         let expected = format!("hello\nhello\ntyped\n/dev/shm/umsg-{user}\n");
         assert_eq!(container.start(&image).succeed(), expected);
+        let usual = container.clone().with_capabilities();
+        assert_eq!(usual.start(&image).succeed(), expected);
         assert_eq!(
             container.rootless().start(&image).succeed(),
             expected.replace("1001", "0")

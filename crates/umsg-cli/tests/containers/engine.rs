@@ -87,9 +87,9 @@ pub struct Container {
     /// A directory of the machine, and its path in the container.
     pub volumes: Vec<(PathBuf, String)>,
     pub read_only: bool,
-    pub drops_capabilities: bool,
+    drops_capabilities: bool,
     /// In a user namespace of its own, in which `user` is root: as a rootless engine does it.
-    pub is_rootless: bool,
+    is_rootless: bool,
 }
 
 impl Container {
@@ -108,6 +108,12 @@ impl Container {
 
     pub fn volume(mut self, directory: &Path, path: &str) -> Container {
         self.volumes.push((directory.to_owned(), path.to_owned()));
+        self
+    }
+
+    /// With the capabilities that Docker leaves to root by default.
+    pub fn with_capabilities(mut self) -> Container {
+        self.drops_capabilities = false;
         self
     }
 
@@ -286,7 +292,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Kills all processes of the container, as `docker kill` does, and waits until they are gone.
+    /// Kills all processes of the container, as `docker kill` does: the kernel does it, once the supervisor is gone.
     pub fn kill(mut self) {
         self.end();
     }
