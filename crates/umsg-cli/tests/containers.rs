@@ -331,6 +331,33 @@ fn a_killed_container_returns_its_messages_and_blocks_no_other() {
     ann("umsg doctor --all").start(&image).succeed();
 }
 
+/// Containers with a volume at this place, and without UMSG_DIR, use the namespace that root sets up there, or that of their user.
+fn share_at(place: &str, setup: bool) {
+    let (image, volume) = (Image::new(), volume());
+    set_mode(volume.path(), 0o1777);
+    let container = |user: u32, line: &str| {
+        let container = Container::new(user, &["sh", "-c", line]);
+        container.volume(volume.path(), place).start(&image)
+    };
+    if setup {
+        container(0, "umsg setup").succeed();
+    }
+    let receiver = if setup { BERT } else { ANN };
+    container(ANN, "umsg create /q --mode 0666 && umsg send /q hello").succeed();
+    assert_eq!(
+        container(receiver, "umsg recv /q --timeout 60").succeed(),
+        "hello\n"
+    );
+}
+
+#[test]
+fn containers_that_share_dev_shm_share_queues_without_a_setting() {
+    umsg_testkit::needs_root!();
+    share_at("/dev/shm", false);
+    share_at("/dev/shm", true);
+    share_at("/dev/shm/umsg", true);
+}
+
 #[test]
 fn rootless_containers_of_one_user_share_a_directory_of_that_user() {
     umsg_testkit::needs_root!();
