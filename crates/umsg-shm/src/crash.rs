@@ -100,6 +100,24 @@ points! {
     ASIDE_HELD;
     /// A message that is set aside is being sent to the dead-letter queue: another process sends it again.
     MOVE_BEGUN;
+    /// The copy of a moved message is written in the other queue, which does not have the message: another process sends it again.
+    ARRIVE_WRITTEN;
+    /// A moved message has arrived, and is not in the store: the repair stores it, and no process sends it again.
+    ARRIVE_NOTED;
+    /// A moved message has arrived and is marked as stored, no list leads to it: the same.
+    ARRIVE_MARKED;
+    /// A moved message has arrived, receivers that wait for it were not served; its source still has it: the next mover ends that.
+    ARRIVE_ENDED;
+    /// A message that has arrived elsewhere has lost its record, no list has its slot: the repair frees the slot.
+    DEPART_ENDED;
+    /// A message has left its source, its arrival is still recorded: the next mover from there ends the record.
+    MOVE_ENDED;
+    /// A dead letter that is to be sent back is held, and is in the queue, too: the record decides.
+    REDRIVE_HELD;
+    /// A dead letter is held to be sent back: the next redrive puts it back or completes the move.
+    REDRIVE_BEGUN;
+    /// A dead letter that was not sent back is marked as stored, its record still says that it is: the next redrive puts it back.
+    REDRIVE_RETURNED;
     /// A message is delayed, the counts do not show it: the repair counts again.
     DELAY_HELD;
     /// A message that is due is marked as stored, its record still says delayed: it is, and the next receiver delivers it.

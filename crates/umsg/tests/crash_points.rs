@@ -72,6 +72,7 @@ const OTHER_FILES: &[&str] = &[
     "last_close/races.rs",
     "real_time.rs",
     "recycling.rs",
+    "redrive.rs",
 ];
 
 /// Waiters that die with an offer, and with a message that was admitted.

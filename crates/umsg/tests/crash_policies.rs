@@ -91,6 +91,22 @@ fn while_it_moves_a_message_to_the_dead_letter_queue() {
 }
 
 #[test]
+fn while_a_moved_message_arrives_or_its_source_forgets_it() {
+    let points = [
+        "RESERVE_HELD",
+        "ARRIVE_WRITTEN",
+        "ARRIVE_NOTED",
+        "ARRIVE_MARKED",
+        "ARRIVE_ENDED",
+        "DEPART_ENDED",
+        "MOVE_ENDED",
+    ];
+    for point in points {
+        kill(point, &[9, 3], meet);
+    }
+}
+
+#[test]
 fn while_it_returns_a_message_for_the_last_time() {
     let place = Place::in_turn();
     let queue = queue(&place, Duration::ZERO);

@@ -62,8 +62,11 @@ impl<S: LeaseStore> Leases<'_, S> {
                     holders.pass();
                     is_over
                 }
-                // The message is on its way to the dead-letter queue: it provides neither a message nor room.
-                State::Free | State::Aside | State::Moving => continue,
+                // The message is on its way to another queue: it provides neither a message nor room. The process that moves it knows
+                // whether it has arrived.
+                State::Free | State::Aside | State::Moving | State::Arrived | State::Redriving => {
+                    continue;
+                }
             };
             if ends {
                 end(index, record, state)?;

@@ -12,6 +12,8 @@
 //! | `Aside` | owned by no process: its message goes to the dead-letter queue | any process: to `Moving` | - |
 //! | `Moving` | that of the process that copies it there | that process: to `Free`, or back to `Aside` | a process that comes to move it begins anew |
 //! | `Delayed` | owned by no process: its message is delivered later | any process, once it is due: to the store | - |
+//! | `Arrived` | none: a message was moved here from another queue, and is in the store | the process that moved it, or the next that moves from there | - |
+//! | `Redriving` | that of the process that sends it back to its source | that process: to `Free`, or back to the store | the next redrive finds out whether the message has arrived |
 //!
 //! The lock under which messages are received protects the records. The store to `state` makes a change take effect; a repair rebuilds
 //! lists and counts from the states. A `ticket`, which no other lease or reservation ever has, proves that the record still belongs to a
@@ -63,6 +65,8 @@ pub enum State {
     Aside = 3,
     Moving = 4,
     Delayed = 5,
+    Arrived = 6,
+    Redriving = 7,
 }
 
 impl State {
@@ -74,10 +78,15 @@ impl State {
             3 => State::Aside,
             4 => State::Moving,
             5 => State::Delayed,
+            6 => State::Arrived,
+            7 => State::Redriving,
             _ => State::Free,
         }
     }
 }
+
+/// The slot of a record without a message: see `Arrived`.
+pub const NO_MESSAGE: u32 = u32::MAX;
 
 /// Changes a record's state.
 pub(crate) fn set(record: &LeaseRecord, state: State) {
@@ -315,9 +324,13 @@ impl<'a, S: LeaseStore> Leases<'a, S> {
         links.tail.set(0);
         links.len.store(0, Ordering::Relaxed);
         roots.free.set(0);
-        let mut counts = [0_u32; 6];
+        let mut counts = [0_u32; 8];
         for (index, record) in self.all() {
             counts[State::of(record) as usize] += 1;
+            if State::of(record) == State::Arrived {
+                // A salvage has stored the message of an unfinished arrival.
+                record.slot.set(NO_MESSAGE);
+            }
             if State::of(record) != State::Free {
                 self.append(receiving, index, record)?;
                 continue;
@@ -325,13 +338,13 @@ impl<'a, S: LeaseStore> Leases<'a, S> {
             record.next.set(roots.free.get());
             roots.free.set(index + 1);
         }
-        let [_, reserved, leased, aside, moving, delayed] = counts;
+        let [_, reserved, leased, aside, moving, delayed, _, redriving] = counts;
         // Relaxed: under the lock; read elsewhere as hints.
         roots.reserved.store(reserved, Ordering::Relaxed);
         roots.aside.store(aside + moving, Ordering::Relaxed);
         roots.delayed.store(delayed, Ordering::Relaxed);
         let in_the_way = in_the_way(aside + moving);
-        let held = [reserved, leased, in_the_way, delayed]
+        let held = [reserved, leased, in_the_way, delayed, redriving]
             .map(u64::from)
             .iter()
             .sum();

@@ -49,6 +49,9 @@ pub struct LeaseRoots {
     pub returned: Guarded32,
     /// The number of messages that are delivered later.
     pub delayed: AtomicU32,
+    /// The number of slots whose times of delivery are real memory, and of those whose history is. POSIX queues only.
+    pub(crate) deliveries: Guarded32,
+    pub(crate) histories: Guarded32,
 }
 
 #[cfg(not(loom))]

@@ -3,7 +3,7 @@
 use crate::fault::Fault;
 use crate::leases::LeaseRecord;
 use crate::posix_engine::segment::{
-    Cell, Fifo, Fixed, Layout, MORE_NOTICES, Notice, PRIORITIES, Policy,
+    Cell, Deliveries, Fifo, Fixed, HistoryRecord, Layout, MORE_NOTICES, Notice, PRIORITIES, Policy,
 };
 use crate::sync::{AtomicU32, Guarded32, Guarded64, Ordering};
 use crate::sys::liveness::all_live;
@@ -23,6 +23,8 @@ pub struct Segment {
     nodes: Vec<Node>,
     lease_records: Vec<LeaseRecord>,
     notices: Vec<Notice>,
+    deliveries: Vec<Deliveries>,
+    histories: Vec<HistoryRecord>,
     ring: Vec<AtomicU32>,
     cells: Vec<Cell>,
     links: Vec<Guarded32>,
@@ -55,6 +57,8 @@ impl Segment {
             nodes: some(NODES),
             lease_records: some(layout.slots),
             notices: some(MORE_NOTICES),
+            deliveries: some(layout.slots),
+            histories: some(layout.slots),
             ring: some(layout.ring_len),
             cells: some(layout.slots),
             links: some(layout.slots),
@@ -129,6 +133,22 @@ impl Segment {
 
     pub fn populate_notices(&self, _usable: u32) -> Result<u32, Fault> {
         Ok(self.notices.len() as u32)
+    }
+
+    pub fn deliveries(&self, slot: u32) -> Result<&Deliveries, Fault> {
+        self.deliveries.get(slot as usize).ok_or(Fault::Damaged)
+    }
+
+    pub fn populate_deliveries(&self, _usable: u32) -> Result<u32, Fault> {
+        Ok(self.deliveries.len() as u32)
+    }
+
+    pub fn history(&self, slot: u32) -> Result<&HistoryRecord, Fault> {
+        self.histories.get(slot as usize).ok_or(Fault::Damaged)
+    }
+
+    pub fn populate_histories(&self, _usable: u32) -> Result<u32, Fault> {
+        Ok(self.histories.len() as u32)
     }
 
     pub fn fifo(&self, priority: usize) -> Result<&Fifo, Fault> {

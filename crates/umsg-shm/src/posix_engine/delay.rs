@@ -128,7 +128,7 @@ impl Engine {
         (len, key): (usize, usize),
         until: u64,
     ) -> Result<bool, Refused> {
-        self.prepare_commit(me, key)?;
+        self.prepare_commit(me, key, Deadline::Never)?;
         self.with_receiver_lock(me, Deadline::Never, |receiving, wakes| {
             self.check_open(receiving)?;
             let Some(record) = self.reserved(handle)? else {

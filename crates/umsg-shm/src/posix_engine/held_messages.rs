@@ -58,7 +58,7 @@ impl Engine {
             State::Reserved => &roots.reserved,
             State::Aside | State::Moving => &roots.aside,
             State::Delayed => &roots.delayed,
-            State::Free | State::Leased => return,
+            State::Free | State::Leased | State::Arrived | State::Redriving => return,
         };
         // Relaxed: under the receiver lock; read elsewhere as a hint.
         let before = kind.load(Ordering::Relaxed);
@@ -82,7 +82,10 @@ impl Engine {
         let state = State::of(record);
         Leases::of(self.segment()).release(receiving, index, record)?;
         self.count_kind(receiving, state, -1);
-        if matches!(state, State::Reserved | State::Leased | State::Delayed) {
+        if matches!(
+            state,
+            State::Reserved | State::Leased | State::Delayed | State::Redriving
+        ) {
             self.count_held(receiving, -1);
         }
         Ok(())

@@ -5,7 +5,7 @@ use crate::fault::Fault;
 use crate::leases;
 use crate::lock::tokens::ReceiverHeld;
 use crate::posix_engine::Priorities;
-use crate::posix_engine::segment::{Ring, has_begun};
+use crate::posix_engine::segment::{History, Ring, has_begun};
 use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
 use crate::sys::thread::Thread;
@@ -30,6 +30,18 @@ pub struct PeekedMessages {
     pub messages: Vec<Seen>,
     /// The bytes of the messages, one after the other.
     pub bytes: Vec<u8>,
+    /// The histories of the messages that have one, in order of delivery.
+    pub histories: Vec<SeenHistory>,
+}
+
+/// The history of a message that was inspected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SeenHistory {
+    /// The position of the message among those that were inspected.
+    pub position: usize,
+    /// A number that no other message of the queue has.
+    pub id: u64,
+    pub history: History,
 }
 
 /// A message that was inspected. Its bytes are in the [`PeekedMessages`].
@@ -210,7 +222,12 @@ impl Engine {
         Ok(())
     }
 
-    fn find_in_store(&self, skip: usize, most: usize, slots: &mut Vec<u32>) -> Result<(), Fault> {
+    pub(super) fn find_in_store(
+        &self,
+        skip: usize,
+        most: usize,
+        slots: &mut Vec<u32>,
+    ) -> Result<(), Fault> {
         let order = Priorities::of(self.segment());
         let (mut passed, end) = (0, skip.saturating_add(most));
         let mut priority = order.highest();
@@ -253,6 +270,14 @@ impl Engine {
         peeked.bytes.resize(start + found.len, 0);
         self.segment()
             .copy_out(found.cell, found.len, &mut peeked.bytes[start..])?;
+        if let Some(history) = self.history_of(receiving, &found) {
+            peeked.histories.try_reserve(1).map_err(no_memory)?;
+            peeked.histories.push(SeenHistory {
+                position: peeked.messages.len(),
+                id: found.cell.sequence(),
+                history,
+            });
+        }
         peeked.messages.push(Seen {
             len: found.len,
             key: found.key,
@@ -271,6 +296,14 @@ fn add(slots: &mut Vec<u32>, slot: u32) -> Result<(), Fault> {
 }
 
 impl PeekedMessages {
+    /// Returns the history of the message at a position.
+    pub fn history(&self, position: usize) -> Option<&SeenHistory> {
+        let at = self
+            .histories
+            .binary_search_by_key(&position, |seen| seen.position);
+        self.histories.get(at.ok()?)
+    }
+
     /// Iterates over the messages with their bytes.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&Seen, &[u8])> {
         let mut rest = &self.bytes[..];

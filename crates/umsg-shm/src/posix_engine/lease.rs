@@ -87,6 +87,9 @@ impl Engine {
             Leases::of(self.segment()).claim_own(receiving, me, found.slot, deliveries)?;
         leases::set(record, State::Leased);
         crash_point!(LEASE_HELD);
+        if self.policy().sets_aside() {
+            self.note_delivery(receiving, found.slot, deliveries == 1);
+        }
         Ok(self.handle(index, record, found))
     }
 

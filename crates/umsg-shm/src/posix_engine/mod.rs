@@ -44,12 +44,13 @@ mod send;
 mod serve;
 mod spin;
 mod tag;
+mod transfer;
 mod wait;
 mod wake_word;
 mod watch;
 
 pub use held_messages::LeaseHandle;
-pub use inspect::{PeekedMessages, Seen};
+pub use inspect::{PeekedMessages, Seen, SeenHistory};
 pub use notification::{Claim, Outcome, RegisterError, Registered, What};
 pub use policy::Chore;
 pub use receive::Taken;
@@ -62,6 +63,7 @@ pub use segment::notice::armed;
 )]
 pub use segment::{CLOSED, DISABLED, ENABLED};
 pub use tag::marked;
+pub use transfer::{DeadLetter, Departure, Origin};
 pub use wake_word::Notifier;
 
 use self::prefetch::Expected;

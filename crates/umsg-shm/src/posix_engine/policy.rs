@@ -2,7 +2,7 @@
 //!
 //! | reason | result |
 //! |---|---|
-//! | the queue is full and drops the oldest message | the oldest message of the lowest priority makes room |
+//! | the queue is full and drops the oldest message | the oldest message of the lowest priority makes room: dropped, or set aside while few messages are |
 //! | the message is older than the queue's time to live | dropped when a call meets it, or set aside |
 //! | the message was leased and returned as often as the queue allows | set aside |
 //!
@@ -10,7 +10,6 @@
 //! send takes the locks of the other queue: the process must hold no lock of this queue. Meanwhile the message takes a
 //! slot, but no place in the queue.
 
-use super::held_messages::LeaseHandle;
 use super::receive::Found;
 use super::{DeferredWakes, Engine, Refused};
 use crate::counters::Event;
@@ -20,11 +19,9 @@ use crate::leases::LeaseRecord;
 use crate::leases::{self, Claim, Leases, State};
 use crate::lock::tokens::ReceiverHeld;
 use crate::posix_engine::Priorities;
-use crate::posix_engine::segment::Policy;
+use crate::posix_engine::segment::{Policy, Reason};
 use crate::sync::Ordering;
 use crate::sys::clock::{self, Deadline};
-use crate::sys::liveness;
-use crate::sys::process;
 #[cfg(not(loom))]
 use crate::sys::stack::roomy;
 use crate::sys::thread::Thread;
@@ -89,7 +86,7 @@ impl Engine {
     fn expire(&self, receiving: ReceiverHeld<'_>, found: &Found<'_>) -> Result<(), Fault> {
         self.segment().fixed().counters.count(Event::Expired);
         if self.policy().sets_aside() {
-            return self.set_aside(receiving, found);
+            return self.set_aside(receiving, found, Reason::Expired);
         }
         self.drop_message(receiving, found)
     }
@@ -103,7 +100,12 @@ impl Engine {
     }
 
     /// Takes a message out of the queue for the dead-letter queue.
-    fn set_aside(&self, receiving: ReceiverHeld<'_>, found: &Found<'_>) -> Result<(), Fault> {
+    fn set_aside(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        found: &Found<'_>,
+        reason: Reason,
+    ) -> Result<(), Fault> {
         let of_no_process = Claim {
             slot: found.slot,
             pid: 0,
@@ -111,12 +113,20 @@ impl Engine {
             deliveries: found.cell.returns(),
         };
         let (_, record) = Leases::of(self.segment()).claim(receiving, &of_no_process)?;
+        record.until.set(reason.number().into());
         leases::set(record, State::Aside);
         crash_point!(ASIDE_HELD);
         self.take(receiving, found)?;
         self.count_kind(receiving, State::Aside, 1);
         self.publish_counts(receiving);
         Ok(())
+    }
+
+    /// Returns whether a message that is set aside takes no room.
+    fn may_set_aside(&self) -> bool {
+        // Relaxed: under the receiver lock.
+        let aside = self.segment().fixed().leases.aside.load(Ordering::Relaxed);
+        leases::in_the_way(aside.saturating_add(1)) == 0
     }
 
     /// Returns whether a leased message has come back as often as the queue allows.
@@ -129,6 +139,8 @@ impl Engine {
 
     /// Turns a lease into a message that is set aside.
     pub(super) fn set_lease_aside(&self, receiving: ReceiverHeld<'_>, record: &LeaseRecord) {
+        // Until the state changes, this is the time limit of a lease that ends now anyway.
+        record.until.set(Reason::Undelivered.number().into());
         leases::set(record, State::Aside);
         crash_point!(ASIDE_HELD);
         self.count_kind(receiving, State::Aside, 1);
@@ -206,7 +218,15 @@ impl Engine {
         let order = Priorities::of(self.segment());
         let lowest = order.lowest().ok_or(Fault::Damaged)?;
         self.segment().fixed().counters.count(Event::Dropped);
-        self.drop_message(receiving, &self.stored_at(order.first(lowest)?, lowest)?)
+        let found = self.stored_at(order.first(lowest)?, lowest)?;
+        if self.policy().sets_aside() && self.may_set_aside() {
+            match self.set_aside(receiving, &found, Reason::Dropped) {
+                // The record of a message that is set aside needs memory, a dropped message none.
+                Err(Fault::NoMemory) => {}
+                other => return other,
+            }
+        }
+        self.drop_message(receiving, &found)
     }
 
     /// Makes all the room that a batch lacks, or none, as [`make_room`](Self::make_room). `key` is the highest priority
@@ -283,62 +303,5 @@ impl Engine {
         if self.segment().fixed().leases.aside.load(Ordering::Relaxed) != 0 {
             (chore.0)(self);
         }
-    }
-
-    /// Takes charge of a message that is to be sent to the dead-letter queue, for this process.
-    pub fn begin_to_move(
-        &self,
-        me: &Thread,
-        deadline: Deadline,
-    ) -> Result<Option<LeaseHandle>, Refused> {
-        liveness::register(self.segment());
-        self.with_receiver_lock(me, deadline, |receiving, _| {
-            for record in Leases::of(self.segment()).iter() {
-                let (index, record) = record?;
-                let is_left = match State::of(record) {
-                    State::Aside => true,
-                    State::Moving => leases::is_orphan(self.segment(), record),
-                    _ => false,
-                };
-                if is_left {
-                    let found = self.in_hand(receiving, record.slot.get())?;
-                    record.pid.set(me.pid());
-                    let birth = liveness::birth(self.segment(), || process::birth(me.pid()));
-                    record.birth.set(birth);
-                    leases::set(record, State::Moving);
-                    crash_point!(MOVE_BEGUN);
-                    return Ok(Some(self.handle(index, record, &found)));
-                }
-            }
-            Ok(None)
-        })
-    }
-
-    /// Ends a move: the dead-letter queue has taken the message or refused it.
-    pub fn end_move(
-        &self,
-        me: &Thread,
-        handle: &LeaseHandle,
-        moved: bool,
-        deadline: Deadline,
-    ) -> Result<(), Refused> {
-        self.with_receiver_lock(me, deadline, |receiving, wakes| {
-            let holds = Leases::of(self.segment());
-            let Some(record) = holds.find(handle.index, handle.ticket, State::Moving)? else {
-                return Ok(());
-            };
-            if !moved {
-                leases::set(record, State::Aside);
-                // The next mover tries the other messages first.
-                holds.send_to_the_end(receiving, handle.index, record)?;
-                return Ok(());
-            }
-            let slot = record.slot.get();
-            self.segment().cell(slot)?;
-            self.release_record(receiving, handle.index, record)?;
-            self.segment().fixed().counters.count(Event::DeadLettered);
-            self.free_held(receiving, slot, wakes);
-            Ok(())
-        })
     }
 }

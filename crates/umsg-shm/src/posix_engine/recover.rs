@@ -98,6 +98,10 @@ fn survey_holds(
     survey: &mut Survey,
 ) -> Result<(), Fault> {
     for (_, record) in Leases::of(engine.segment()).all() {
+        if leases::State::of(record) == leases::State::Arrived {
+            complete_arrival(receiving, engine, record)?;
+            continue;
+        }
         if !complete_hold(receiving, engine, record)? || !survey.note(record.slot.get()) {
             leases::set(record, leases::State::Free);
         }
@@ -113,19 +117,39 @@ fn complete_hold(
 ) -> Result<bool, Fault> {
     let slot = record.slot.get();
     match leases::State::of(record) {
-        leases::State::Free => Ok(false),
+        leases::State::Free | leases::State::Arrived => Ok(false),
         // COMMIT_MARKED: the message is sent, and is in the store.
         leases::State::Reserved => Ok(!engine.segment().cell(slot)?.is_stored()),
         // LEASE_HELD, RETURN_MARKED: the message belongs to the lease, even if it is in the queue, too.
         // DUE_MARKED: the message is delayed, even if it is marked as stored.
+        // REDRIVE_HELD, REDRIVE_RETURNED: the message is being sent elsewhere, even if it is marked as stored.
         leases::State::Leased
         | leases::State::Aside
         | leases::State::Moving
-        | leases::State::Delayed => {
+        | leases::State::Delayed
+        | leases::State::Redriving => {
             leave_queue(receiving, engine, slot)?;
             Ok(true)
         }
     }
+}
+
+/// ARRIVE_NOTED, ARRIVE_MARKED: the message is in the store, and its record no longer names it.
+fn complete_arrival(
+    receiving: ReceiverHeld<'_>,
+    engine: &Engine,
+    record: &LeaseRecord,
+) -> Result<(), Fault> {
+    let slot = record.slot.get();
+    if slot == leases::NO_MESSAGE {
+        return Ok(());
+    }
+    let cell = engine.segment().cell(slot)?;
+    if !cell.is_stored() {
+        engine.mark_stored(receiving, cell);
+    }
+    record.slot.set(leases::NO_MESSAGE);
+    Ok(())
 }
 
 /// Takes a message out of the queue, if it is still there: a lease or a node owns it.

@@ -165,7 +165,7 @@ impl Engine {
         len: usize,
         key: usize,
     ) -> Result<bool, Refused> {
-        self.prepare_commit(me, key)?;
+        self.prepare_commit(me, key, Deadline::Never)?;
         self.with_receiver_lock(me, Deadline::Never, |receiving, wakes| {
             self.check_open(receiving)?;
             match self.reserved(handle)? {
@@ -179,9 +179,14 @@ impl Engine {
     }
 
     /// Makes the page of the priority's list head real memory.
-    pub(super) fn prepare_commit(&self, me: &Thread, key: usize) -> Result<(), Fault> {
+    pub(super) fn prepare_commit(
+        &self,
+        me: &Thread,
+        key: usize,
+        deadline: Deadline,
+    ) -> Result<(), Fault> {
         // A sender may be stopped with its lock. This thread waits for it here, where it blocks no receiver.
-        let held = self.lock_sender(me, Deadline::Never)?;
+        let held = self.lock_sender(me, deadline)?;
         let ready = self.provide_fifo(key);
         held.unlock();
         ready

@@ -58,6 +58,9 @@ pub struct Real {
     pub kinds: usize,
     /// The number of granules of the arena.
     pub arena: u32,
+    /// The numbers of times of delivery and of histories. Only POSIX queues.
+    pub deliveries: usize,
+    pub histories: usize,
 }
 
 /// The result of a salvage.

@@ -353,6 +353,17 @@ mod real {
         unsafe { libc::syscall(libc::SYS_getpid) };
     }
 
+    /// Returns the real user of the process that had this id at a time of the machine's clock, in nanoseconds. None if /proc does not show the
+    /// process, or if a process got the id later.
+    pub fn user_at(pid: u32, at: u64) -> Option<u32> {
+        let stat = Stat::of_process(pid)?;
+        let tick = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
+        let started = stat.birth.saturating_add(1).saturating_mul(tick);
+        let user = Stat::real_user(pid)?;
+        let is_same = Stat::of_process(pid)?.birth == stat.birth;
+        (started <= at && is_same).then_some(user)
+    }
+
     /// Returns whether a process is proved dead: no process has the id; the process is ending and runs no code of its program; it is a
     /// zombie; or the id belongs to a process with another start time or program. Unknown processes, and those of other PID namespaces,
     /// count as alive.

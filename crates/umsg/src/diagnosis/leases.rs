@@ -4,7 +4,7 @@ use super::findings::Findings;
 use super::process::Process;
 use super::slots::{Place, Survey};
 use std::time::Duration;
-use umsg_shm::leases::{self, LeaseStore, State};
+use umsg_shm::leases::{self, LeaseStore, NO_MESSAGE, State};
 use umsg_shm::sys::clock;
 
 /// A message that a process holds, or room for one.
@@ -35,6 +35,8 @@ pub enum HoldKind {
     SetAside,
     /// It is delivered later.
     Delayed,
+    /// The message is a dead letter that a process sends back to its source.
+    Redriven,
 }
 
 /// The number of records of each kind.
@@ -44,6 +46,9 @@ pub(super) struct Count {
     pub(super) leased: u32,
     pub(super) aside: u32,
     pub(super) delayed: u32,
+    pub(super) redriving: u32,
+    /// Records of messages that were moved here. They hold no message.
+    pub(super) arrived: u32,
 }
 
 impl Count {
@@ -53,6 +58,7 @@ impl Count {
             + u64::from(self.leased)
             + u64::from(leases::in_the_way(self.aside))
             + u64::from(self.delayed)
+            + u64::from(self.redriving)
     }
 }
 
@@ -83,11 +89,11 @@ pub(super) fn check(
     }
     let mut count = Count::default();
     for (_, record) in all(segment) {
-        if record.state.get() > State::Delayed as u32 {
+        if record.state.get() > State::Redriving as u32 {
             findings.add(
                 "the state of a hold's record is valid",
                 &record.state,
-                "0 to 5",
+                "0 to 7",
                 record.state.get(),
             );
         }
@@ -97,6 +103,16 @@ pub(super) fn check(
             State::Leased => count.leased += 1,
             State::Aside | State::Moving => count.aside += 1,
             State::Delayed => count.delayed += 1,
+            State::Redriving => count.redriving += 1,
+            State::Arrived => {
+                count.arrived += 1;
+                findings.holds(
+                    "the record of an arrival holds no message",
+                    &record.slot,
+                    NO_MESSAGE,
+                );
+                continue;
+            }
         }
         survey.note(findings, &record.slot, record.slot.get(), Place::Hold);
     }
@@ -106,7 +122,12 @@ pub(super) fn check(
 /// Checks that the list of records and the counters agree with the records.
 pub(super) fn check_list(segment: &impl LeaseStore, count: &Count, findings: &mut Findings) {
     let links = &segment.roots_of_leases().list;
-    let all = count.reserved + count.leased + count.aside + count.delayed;
+    let all = count.reserved
+        + count.leased
+        + count.aside
+        + count.delayed
+        + count.redriving
+        + count.arrived;
     let (mut link, mut word, mut before, mut length) = (links.head.get(), &links.head, 0, 0);
     while let Some(index) = link.checked_sub(1) {
         let Ok(record) = segment.lease_record(index) else {
@@ -171,17 +192,20 @@ pub(super) fn all<S: LeaseStore>(segment: &S) -> impl Iterator<Item = (u32, &lea
 pub(super) fn held<S: LeaseStore>(segment: &S, bytes: impl Fn(u32) -> u32) -> Vec<Hold> {
     let kind = |record: &leases::LeaseRecord| {
         Some(match State::of(record) {
-            State::Free => return None,
+            State::Free | State::Arrived => return None,
             State::Reserved => HoldKind::Reserved,
             State::Leased => HoldKind::Leased,
             State::Aside | State::Moving => HoldKind::SetAside,
             State::Delayed => HoldKind::Delayed,
+            State::Redriving => HoldKind::Redriven,
         })
     };
     let now = clock::monotonic();
-    let until = |record: &leases::LeaseRecord| match record.until.get() {
-        0 => None,
-        at => Some(Duration::from_nanos(at.saturating_sub(now))),
+    let until = |record: &leases::LeaseRecord| match (State::of(record), record.until.get()) {
+        (State::Leased | State::Delayed, at) if at != 0 => {
+            Some(Duration::from_nanos(at.saturating_sub(now)))
+        }
+        _ => None,
     };
     all(segment)
         .filter_map(|(_, record)| Some((kind(record)?, record)))

@@ -205,6 +205,16 @@ impl Subject for Segment {
             links: count(layout.links, layout.lease_records, 4),
             fifos: repair::real_pages(file, layout.fifos, layout.nodes),
             kinds: 0,
+            deliveries: count(
+                layout.deliveries,
+                layout.histories,
+                size_of::<umsg_shm::posix_engine::segment::Deliveries>(),
+            ),
+            histories: count(
+                layout.histories,
+                layout.len,
+                size_of::<umsg_shm::posix_engine::segment::HistoryRecord>(),
+            ),
         }
     }
 

@@ -3,7 +3,7 @@
 use super::findings::{Finding, Findings};
 use super::locks::{Lock, Owner};
 use super::process::{Life, Process};
-use super::{Diagnosis, HoldKind};
+use super::{Diagnosis, Hold, HoldKind};
 
 /// Something that is wrong with a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,6 +72,7 @@ impl Diagnosis {
         );
         problems.extend(self.of_waiters());
         problems.extend(self.of_holders());
+        problems.extend(self.of_redrives());
         problems.extend(self.of_receiver());
         problems.sort_by_key(|problem| problem.kind);
         self.problems = problems;
@@ -104,10 +105,10 @@ impl Diagnosis {
 
     fn of_holders(&self) -> Option<Problem> {
         let is_dead = |who: &Process| who.life == Life::Dead;
-        let of_dead = self
-            .holds
-            .iter()
-            .filter(|record| record.who.as_ref().is_some_and(is_dead));
+        let of_dead = self.holds.iter().filter(|record| {
+            let is_held = matches!(record.kind, HoldKind::Leased | HoldKind::Reserved);
+            is_held && record.who.as_ref().is_some_and(is_dead)
+        });
         let (leased, reserved): (Vec<_>, Vec<_>) =
             of_dead.partition(|record| record.kind == HoldKind::Leased);
         (leased.len() + reserved.len() != 0).then(|| Problem::new(
@@ -119,6 +120,25 @@ impl Diagnosis {
             ),
             format!("no action is needed: the next call that finds the queue empty or full returns the messages and frees the room; {NOW}"),
         ))
+    }
+
+    fn of_redrives(&self) -> Option<Problem> {
+        let is_left = |record: &&Hold| {
+            let who = record.who.as_ref();
+            record.kind == HoldKind::Redriven && who.is_some_and(|who| who.life == Life::Dead)
+        };
+        let left = self.holds.iter().filter(is_left).count();
+        (left != 0).then(|| {
+            Problem::new(
+                ProblemKind::Died,
+                format!(
+                    "{} that a dead process was sending back to another queue {} held",
+                    counted(left, "message"),
+                    if left == 1 { "is" } else { "are" }
+                ),
+                "redrive the queue: that finds out whether the messages have arrived, and returns the others to the queue".to_owned(),
+            )
+        })
     }
 
     fn of_receiver(&self) -> Option<Problem> {

@@ -8,9 +8,12 @@
 //!   queue was made for that purpose or another user has taken the name meanwhile.
 //!
 //! A message stays set aside while one of these rules is broken; [`Undelivered`] names the rule.
+//!
+//! A move takes effect once, even if its process dies at any step: `posix/transfer.rs`. The message gets a history on the way.
 
 use super::options::OpenOptions;
 use super::queue::Queue;
+use super::transfer;
 use crate::error::OpenError;
 use crate::last_close;
 use crate::namespace::{DeadLetterLabel, Namespace};
@@ -21,11 +24,12 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use umsg_shm::leases::InPlace;
+use umsg_shm::crash::crash_point;
 use umsg_shm::posix_engine::segment::Segment;
-use umsg_shm::posix_engine::{Chore, Engine, LeaseHandle};
+use umsg_shm::posix_engine::{Chore, Departure, Engine, LeaseHandle, Origin};
 use umsg_shm::sys::clock::{self, Deadline};
-use umsg_shm::sys::thread;
+use umsg_shm::sys::liveness::Liveness;
+use umsg_shm::sys::{process, thread};
 
 /// Time that each step of a move waits for a lock whose owner is stopped. The calls that move messages have deadlines.
 const PATIENCE: Duration = Duration::from_millis(10);
@@ -39,20 +43,33 @@ struct Mover {
     namespace: Namespace,
     /// The user that owns the file of the queue, and must own the file of the dead-letter queue.
     owner: u32,
+    /// The name of the queue, with its slash; empty if unknown.
+    source: Vec<u8>,
+    /// The number of the queue: [`transfer::number`].
+    number: u64,
     /// The machine's clock at the last failed attempt, in nanoseconds: one attempt a tick of the coarse clock is enough.
     failed_at: AtomicU64,
     /// Moves whose end could not be recorded yet, each with its success or failure.
     unfinished: Mutex<Vec<(LeaseHandle, bool)>>,
+    /// Moves that dead processes began, and of which nothing is known yet.
+    unknown: Mutex<Vec<LeaseHandle>>,
 }
 
 /// Returns the chore that moves messages, for a queue with a dead-letter queue.
-pub(super) fn chore(engine: &Engine, namespace: Option<&Namespace>, owner: u32) -> Option<Chore> {
+pub(super) fn chore(
+    engine: &Engine,
+    (namespace, source): (Option<&Namespace>, Option<&OsStr>),
+    file: &Stat,
+) -> Option<Chore> {
     let mover = Mover {
-        owner,
+        owner: file.st_uid,
+        source: source.map_or(Vec::new(), |name| name.as_bytes().to_vec()),
+        number: transfer::number(file.st_ino, engine),
         name: OsString::from_vec(engine.policy().dead_letter.clone()?),
         namespace: namespace?.clone(),
         failed_at: AtomicU64::new(0),
         unfinished: Mutex::default(),
+        unknown: Mutex::default(),
     };
     Some(Chore::new(move |engine| mover.run(engine)))
 }
@@ -143,7 +160,7 @@ pub(super) fn relabel(file: BorrowedFd<'_>, namespace: &Namespace) -> bool {
 /// missing does not make another one, because that queue would belong to the first caller. The caller reads nothing of a file
 /// that belongs to a user other than `owner`.
 fn open(name: &OsStr, namespace: &Namespace, owner: u32) -> Result<Queue, Undelivered> {
-    match OpenOptions::open_of_owner(namespace, name, owner) {
+    match OpenOptions::open_of_owner(namespace, name, Some(owner)) {
         Ok(Some(queue)) => Ok(queue),
         Ok(None) => Err(Undelivered::OtherOwner),
         Err(OpenError::NotFound) => Err(Undelivered::Missing),
@@ -169,18 +186,74 @@ impl Mover {
         self.finish(engine)?;
         // Opened for each move: a kept handle would continue to send to a removed queue.
         let queue = open(&self.name, &self.namespace, self.owner).ok()?;
+        self.find_out(engine, &queue)?;
+        transfer::forget_left_arrivals(engine, self.number, &queue, PATIENCE).ok()?;
         let me = thread::current();
         for _ in 0..MOST {
             let by = Deadline::after(PATIENCE);
-            let Some(handle) = engine.begin_to_move(me, by).ok()? else {
+            let Some(departure) = engine.begin_to_move(me, by).ok()? else {
                 return Some(());
             };
-            let sent = send(engine, &handle, &queue).is_some();
-            // If the process dies before this call, the message is in two queues.
-            self.end(engine, handle, sent)?;
+            if departure.was_left {
+                self.unknown.try_lock().ok()?.push(departure.handle);
+                self.find_out(engine, &queue)?;
+                continue;
+            }
+            let sent = self.send(engine, &departure, &queue);
+            self.end(engine, departure.handle, sent)?;
             sent.then_some(())?;
+            crash_point!(MOVE_ENDED);
+            self.forget_arrival(&departure.handle, &queue);
         }
         Some(())
+    }
+
+    /// Finds out whether messages have arrived whose movers died: those that have not are set aside again.
+    fn find_out(&self, engine: &Engine, to: &Queue) -> Option<()> {
+        loop {
+            // try_lock: as in `finish`.
+            let Some(handle) = self.unknown.try_lock().ok()?.pop() else {
+                return Some(());
+            };
+            let by = Deadline::after(PATIENCE);
+            let has_arrived = to
+                .engine
+                .has_arrived(thread::current(), self.origin(&handle), by);
+            let Ok(has_arrived) = has_arrived else {
+                self.unknown.try_lock().ok()?.push(handle);
+                return None;
+            };
+            self.end(engine, handle, has_arrived)?;
+            if has_arrived {
+                self.forget_arrival(&handle, to);
+            }
+        }
+    }
+
+    fn origin(&self, handle: &LeaseHandle) -> Origin {
+        Origin {
+            queue: self.number,
+            ticket: handle.ticket,
+        }
+    }
+
+    /// Ends the record of an arrival. If that fails, the next move does it.
+    fn forget_arrival(&self, handle: &LeaseHandle, to: &Queue) {
+        let by = Deadline::after(PATIENCE);
+        let _ = to
+            .engine
+            .forget_arrival(thread::current(), self.origin(handle), by);
+    }
+
+    /// Sends a copy with its history. Returns whether the message has arrived.
+    fn send(&self, engine: &Engine, departure: &Departure, to: &Queue) -> bool {
+        let mut history = departure.history;
+        history.set_source(&self.source);
+        if history.uid.is_none() && engine.segment().is_home() {
+            history.uid = process::user_at(history.pid, history.sent_at);
+        }
+        let copy = (self.origin(&departure.handle), &history);
+        transfer::send_copy(engine, &departure.handle, to, copy, PATIENCE).is_ok()
     }
 
     /// Records the end of a move, now or later.
@@ -206,16 +279,4 @@ impl Mover {
             self.end(engine, handle, sent)?;
         }
     }
-}
-
-/// Sends a copy. The call moves no set-aside message of the dead-letter queue itself: two queues may be each other's dead-letter
-/// queue.
-fn send(engine: &Engine, handle: &LeaseHandle, to: &Queue) -> Option<()> {
-    let mut data = vec![0; handle.len];
-    InPlace::new(engine.place(handle).ok()?, handle.len).read_at(0, &mut data);
-    to.check_to_send(data.len()).ok()?;
-    let by = Deadline::after(PATIENCE);
-    to.engine
-        .try_send(thread::current(), &data, handle.key, by)
-        .ok()
 }

@@ -1,7 +1,8 @@
 //! Leases: receiving in place.
 
+use super::history::History;
 use super::queue::Queue;
-use crate::error::{Fault, ReceiveError};
+use crate::error::{Fault, LeaseError, QueueError, ReceiveError};
 use crate::lease::{Holder, Leasable};
 use crate::until::{Until, realtime};
 use std::sync::Arc;
@@ -198,6 +199,43 @@ impl Lease<'_> {
     /// ```
     pub fn priority(&self) -> u32 {
         self.handle.key as u32
+    }
+
+    /// Returns the history of a dead letter, or of a message that was one. `None` for any other message.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// use umsg::posix::{DeadReason, OpenOptions};
+    ///
+    /// let mut options = OpenOptions::new();
+    /// options.read(true).write(true).create(true).namespace(&namespace);
+    /// let jobs = options.max_deliveries(1).dead_letter("/jobs.failed").open("/jobs")?;
+    /// jobs.send(b"resize image 7", 0)?;
+    /// jobs.receive_lease()?.give_back()?;
+    ///
+    /// let failed = OpenOptions::new().read(true).namespace(&namespace).open("/jobs.failed")?;
+    /// let job = failed.receive_lease()?;
+    /// let history = job.history()?.unwrap();
+    /// assert_eq!(history.source.unwrap(), "/jobs");
+    /// assert_eq!((history.reason, history.deliveries), (DeadReason::Undelivered, 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`LeaseError::Ended`] if the lease has ended, and the other errors of [`acknowledge`](Self::acknowledge).
+    pub fn history(&self) -> Result<Option<History>, LeaseError> {
+        let queue = &*self.queue;
+        let history = queue.engine.history(thread::current(), &self.handle);
+        match history {
+            Ok(Some(history)) => Ok(history.map(|(id, history)| History::of(id, &history))),
+            Err(Refused::Fault(Fault::OwnedByCaller)) => Err(QueueError::WouldDeadlock.into()),
+            Ok(None) => Err(LeaseError::Ended),
+            Err(_) => {
+                queue.engine.note_damage();
+                Err(QueueError::Damaged.into())
+            }
+        }
     }
 }
 

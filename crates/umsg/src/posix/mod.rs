@@ -18,7 +18,8 @@
 //! The end of a stream of messages: [`Queue::close_send`], [`OpenOptions::close_with_last_producer`].
 //!
 //! A queue's policy for messages that it can't accept, keep or deliver: [`OpenOptions::on_full`], [`OpenOptions::time_to_live`],
-//! [`OpenOptions::max_deliveries`], [`OpenOptions::dead_letter`].
+//! [`OpenOptions::max_deliveries`], [`OpenOptions::dead_letter`]. The history of such messages, and the way back: [`Queue::dead_letters`],
+//! [`Queue::redrive`].
 //!
 //! Saving a queue's contents to a file and restoring them: [`Queue::snapshot`], [`Snapshot::restore`]. Inspection and repair of
 //! a queue: [`diagnose`], [`repair`].
@@ -43,6 +44,7 @@ mod delay;
 mod diagnose;
 mod directory;
 mod existing;
+mod history;
 mod known_file;
 mod lease;
 mod notify;
@@ -54,11 +56,13 @@ mod producer;
 mod queue;
 mod receive_vec;
 mod recycle;
+mod redrive;
 mod reservation;
 #[allow(unsafe_code, reason = "C's structures, and threads with attributes")]
 pub mod sigevent;
 pub(crate) mod snapshot;
 mod status;
+mod transfer;
 
 pub use crate::error::{LeaseError, NotifyError, OpenError, ReceiveError, SendError, UnlinkError};
 pub use crate::notification::{Notified, NotifyKind};
@@ -69,6 +73,7 @@ pub use dead_letter::Undelivered;
 pub use diagnose::{diagnose, repair};
 pub use directory::{Listed, list, list_untouched, unlink, unlink_in};
 pub use existing::Existing;
+pub use history::{DeadReason, History};
 #[doc(hidden)]
 pub use known_file::{FileState, KnownFile};
 pub use lease::Lease;
@@ -84,6 +89,7 @@ pub use queue::{Queue, Received};
 pub use receive_vec::Message;
 #[doc(hidden)]
 pub use recycle::{give_up, remove_vacant_of_dead};
+pub use redrive::{Redrive, RedriveFailure, Redriven, Refused};
 pub use reservation::Reservation;
 pub use snapshot::{
     RestoreError, SavedMessage, Snapshot, SnapshotError, SnapshotInfo, SnapshotPart,

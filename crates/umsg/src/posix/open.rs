@@ -170,19 +170,19 @@ impl OpenOptions {
         !self.access.read && !self.access.write
     }
 
-    /// Opens a queue to send to it, if its file belongs to `owner`. Returns `None` for a file of another user; the caller has
-    /// then read nothing of it.
+    /// Opens a queue to send to it, if its file belongs to `owner`, or to any user if `owner` is `None`. Returns `None` for a file of
+    /// another user; the caller has then read nothing of it.
     pub(super) fn open_of_owner(
         namespace: &Namespace,
         name: &OsStr,
-        owner: u32,
+        owner: Option<u32>,
     ) -> Result<Option<Queue>, OpenError> {
         let mut options = OpenOptions::new();
         options.write(true).counted(false);
         let name = QueueName::parse(name)?;
         let (last_close, file) = options.find(namespace, &name)?;
         let stat = rustix::fs::fstat(&file).map_err(|e| OpenError::from_errno("fstat", e))?;
-        if stat.st_uid != owner {
+        if owner.is_some_and(|owner| stat.st_uid != owner) {
             return Ok(None);
         }
         let mut segment = segment::attach(file.as_fd())?;

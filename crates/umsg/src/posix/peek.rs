@@ -1,9 +1,10 @@
 //! Peeking: reading messages that stay in the queue.
 
+use super::history::History;
 use super::queue::Queue;
 use crate::error::ReceiveError;
 use std::time::{Duration, SystemTime};
-use umsg_shm::posix_engine::{PeekedMessages, Seen};
+use umsg_shm::posix_engine::{PeekedMessages, Seen, SeenHistory};
 use umsg_shm::sys::{clock, thread};
 
 /// A message that was peeked at and stays in the queue.
@@ -20,16 +21,19 @@ pub struct Peeked {
     pub sent: SystemTime,
     /// Number of leases after which the message came back.
     pub returns: u32,
+    /// The history of a dead letter, and of a message that was one.
+    pub history: Option<History>,
 }
 
 impl Peeked {
-    fn new(seen: &Seen, bytes: &[u8]) -> Peeked {
+    fn new(seen: &Seen, bytes: &[u8], history: Option<&SeenHistory>) -> Peeked {
         Peeked {
             data: bytes.to_vec(),
             priority: seen.key as u32,
             pid: seen.pid,
             sent: clock::shown(seen.sent_at),
             returns: seen.returns,
+            history: history.map(|seen| History::of(seen.id, &seen.history)),
         }
     }
 
@@ -107,8 +111,10 @@ impl Queue {
 
     fn peeked(&self, skip: usize, most: usize) -> Result<Vec<Peeked>, ReceiveError> {
         let look = self.look(skip, most)?;
-        let messages = look.iter().map(|(seen, bytes)| Peeked::new(seen, bytes));
-        Ok(messages.collect())
+        let messages = look.iter().enumerate();
+        Ok(messages
+            .map(|(at, (seen, bytes))| Peeked::new(seen, bytes, look.history(at)))
+            .collect())
     }
 
     /// Returns up to `most` messages behind the first `skip`.

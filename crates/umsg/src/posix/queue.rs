@@ -37,12 +37,12 @@ use umsg_shm::waiters::pacing::Waiting;
 pub struct Queue {
     pub(crate) engine: Engine,
     /// The name when the queue was opened, with its slash; `None` if the queue had no name any more.
-    name: Option<OsString>,
+    pub(super) name: Option<OsString>,
     /// The namespace of the queue's file, if it is known.
     pub(super) namespace: Option<Namespace>,
     pub(super) access: Access,
     /// The file's device and inode number, owner and group.
-    identity: (u64, u64),
+    pub(super) identity: (u64, u64),
     pub(super) owner: (u32, u32),
 }
 
@@ -82,7 +82,11 @@ impl Queue {
     ) -> Queue {
         dead_letter::believe(&mut segment, namespace, stat);
         let mut engine = Engine::new(segment);
-        engine.set_chore(dead_letter::chore(&engine, namespace, stat.st_uid));
+        engine.set_chore(dead_letter::chore(
+            &engine,
+            (namespace, name.as_deref()),
+            stat,
+        ));
         let identity = (stat.st_dev, stat.st_ino);
         engine.set_identity(identity, crate::notification::raise_own);
         Queue {

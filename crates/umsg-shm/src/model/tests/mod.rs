@@ -29,6 +29,7 @@ mod sysv_handover;
 mod sysv_lease;
 mod sysv_stage;
 mod sysv_two_deaths;
+mod transfer;
 mod two_deaths;
 mod waiters;
 mod watch;

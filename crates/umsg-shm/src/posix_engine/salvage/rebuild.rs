@@ -42,7 +42,11 @@ impl Salvage<'_> {
         let segment = self.engine.segment();
         let is_kept = |slot: u32| matches!(self.messages.get(slot as usize), Some(Some(_)));
         for (_, record) in Leases::of(segment).all() {
-            if LeaseState::of(record) != LeaseState::Free && !is_kept(record.slot.get()) {
+            let has_message = !matches!(
+                LeaseState::of(record),
+                LeaseState::Free | LeaseState::Arrived
+            );
+            if has_message && !is_kept(record.slot.get()) {
                 leases::set(record, LeaseState::Free);
             }
         }

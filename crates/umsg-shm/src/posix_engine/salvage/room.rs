@@ -80,6 +80,13 @@ impl Engine {
         fixed.leases.usable.set(usable);
         fixed.leases.used.set(fixed.leases.used.get().min(usable));
         fixed.leases.returned.set(0);
+        let leases = &fixed.leases;
+        for (usable, real) in [
+            (&leases.deliveries, real.deliveries),
+            (&leases.histories, real.histories),
+        ] {
+            usable.set(usable.get().min(real.min(layout.slots) as u32));
+        }
         fixed.leases.look_after.store(0, Ordering::Relaxed);
         fixed.leases.due.store(0, Ordering::Relaxed);
         fixed.sender.set_fifo_pages(both, real.fifos);

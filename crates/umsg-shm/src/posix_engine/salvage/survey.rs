@@ -67,6 +67,13 @@ impl Salvage<'_> {
         for (_, record) in Leases::of(self.engine.segment()).all() {
             let slot = record.slot.get();
             let state = LeaseState::of(record);
+            if state == LeaseState::Arrived {
+                // ARRIVE_NOTED: the message is sent, and belongs to the queue.
+                if slot != leases::NO_MESSAGE && seen.insert(slot) && !self.is_stored(slot) {
+                    self.keep(slot, LAST, Owner::Queued);
+                }
+                continue;
+            }
             // COMMIT_MARKED: the message is sent, and is in the store.
             let is_sent = state == LeaseState::Reserved && self.is_stored(slot);
             let is_held = state != LeaseState::Free && !is_sent && seen.insert(slot);

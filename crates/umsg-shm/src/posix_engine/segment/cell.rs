@@ -12,7 +12,7 @@ pub struct Cell {
     /// Ring position plus one of the message that was published here last. The only word of the cell that a process
     /// reads without a lock; its release store sends the message.
     pub(super) stamp: AtomicU64,
-    /// The priority, and above it the mark of a ring.
+    /// The priority, and above it the mark of a ring, or whether the message has a history.
     pub(super) key: Guarded64,
     /// The length of the message in bytes.
     pub(super) len: Guarded32,
@@ -53,6 +53,16 @@ impl Cell {
     #[inline(always)]
     pub fn key(&self) -> u64 {
         self.key.get()
+    }
+
+    /// Returns whether the message has a history, in the record of its slot.
+    pub(crate) fn has_history(&self) -> bool {
+        self.key.get() & HISTORY != 0
+    }
+
+    /// Notes that the message has a history. The next message of the slot has none.
+    pub(crate) fn set_history(&self) {
+        self.key.set(self.key.get() | HISTORY);
     }
 
     /// Returns the process id of the sender.
@@ -144,6 +154,9 @@ impl Cell {
             .set(returns.min(u32::MAX >> 1) << 1 | u32::from(stored));
     }
 }
+
+/// The bit of a key that says that the message has a history. The mark of a ring has other bits.
+const HISTORY: u64 = 1 << 63;
 
 /// Lengths of the two kinds of cell, in bytes, with the header.
 pub(crate) const SHORT_CELL: usize = 64;

@@ -89,7 +89,7 @@ const _: () = {
 /// spare bytes, needs another [`VERSION`].
 #[cfg(not(loom))]
 const fn layout_hash() -> u32 {
-    use super::{Cell, Fifo, LeaseRecord, Node, Notice};
+    use super::{Cell, Deliveries, Fifo, HistoryRecord, LeaseRecord, Node, Notice};
     use std::mem::{offset_of, size_of};
     crate::memory::fnv(&[
         size_of::<Fixed>(),
@@ -129,5 +129,8 @@ const fn layout_hash() -> u32 {
         super::PRIORITIES,
         super::GRANULE,
         crate::arena::ARENA_GAP,
+        size_of::<Deliveries>(),
+        size_of::<HistoryRecord>(),
+        offset_of!(LeaseRoots, histories),
     ])
 }

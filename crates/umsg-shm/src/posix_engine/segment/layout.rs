@@ -1,7 +1,7 @@
 //! The layout of a segment: the offsets of its regions, computed from two numbers.
 
 use super::cell::{LONG_CELL, SHORT_CELL};
-use super::{Cell, Fifo, Fixed, LeaseRecord, NODES, Node, Notice};
+use super::{Cell, Deliveries, Fifo, Fixed, HistoryRecord, LeaseRecord, NODES, Node, Notice};
 use crate::arena::{ALIGN, ARENA_GAP, region_len};
 
 /// Priorities of POSIX: 0 to 32,767.
@@ -41,6 +41,9 @@ pub struct Layout {
     /// Length of the arena, in bytes.
     pub arena_len: usize,
     pub notices: usize,
+    /// The times of leases, and the histories of dead letters: one for each slot.
+    pub deliveries: usize,
+    pub histories: usize,
     /// The greatest number of slots in use.
     pub slots: usize,
     /// The greatest number of entries of the ring: a power of two, at least `slots`.
@@ -66,7 +69,9 @@ impl Layout {
         let gap = if arena_len == 0 { 0 } else { ARENA_GAP };
         let arena = cells + (slots * cell_len).next_multiple_of(ALIGN) + gap;
         let notices = arena + arena_len;
-        let len = notices + (MORE_NOTICES * size_of::<Notice>()).next_multiple_of(ALIGN);
+        let deliveries = notices + (MORE_NOTICES * size_of::<Notice>()).next_multiple_of(ALIGN);
+        let histories = deliveries + (slots * size_of::<Deliveries>()).next_multiple_of(ALIGN);
+        let len = histories + (slots * size_of::<HistoryRecord>()).next_multiple_of(ALIGN);
         Layout {
             max_messages,
             message_size,
@@ -81,6 +86,8 @@ impl Layout {
             arena,
             arena_len,
             notices,
+            deliveries,
+            histories,
             slots,
             ring_len,
             len,
@@ -141,11 +148,13 @@ mod tests {
             (layout.cells, layout.slots * layout.cell_len),
             (layout.arena, layout.arena_len),
             (layout.notices, MORE_NOTICES * 64),
+            (layout.deliveries, layout.slots * 16),
+            (layout.histories, layout.slots * 320),
         ];
         for pair in ends.windows(2) {
             assert!(pair[0].0 + pair[0].1 <= pair[1].0, "{layout:?}");
         }
-        assert_eq!(layout.notices + MORE_NOTICES * 64, layout.len);
+        assert_eq!(layout.notices + MORE_NOTICES * 64, layout.deliveries);
         assert!(layout.ring_len >= layout.slots);
     }
 

@@ -1,8 +1,8 @@
 //! The mapped segment of a POSIX queue: access to its regions.
 
 use super::{
-    Cell, Fifo, Fixed, GRANULE, Layout, LeaseRecord, MORE_NOTICES, NODES, Node, Notice, PRIORITIES,
-    Policy,
+    Cell, Deliveries, Fifo, Fixed, GRANULE, HistoryRecord, Layout, LeaseRecord, MORE_NOTICES,
+    NODES, Node, Notice, PRIORITIES, Policy,
 };
 use crate::fault::Fault;
 use crate::memory::{Format, LastUse, Regions};
@@ -157,6 +157,32 @@ impl Segment {
         self.populate_page_of((notices, size_of::<Notice>(), MORE_NOTICES), usable)
     }
 
+    /// Returns the times at which the message of a slot was leased.
+    pub(crate) fn deliveries(&self, slot: u32) -> Result<&Deliveries, Fault> {
+        let layout = self.layout();
+        self.entry(layout.deliveries, slot as usize, layout.slots)
+    }
+
+    /// Makes more times of leases real memory than `usable`. Returns how many are.
+    pub(crate) fn populate_deliveries(&self, usable: u32) -> Result<u32, Fault> {
+        let layout = self.layout();
+        let region = (layout.deliveries, size_of::<Deliveries>(), layout.slots);
+        self.populate_page_of(region, usable)
+    }
+
+    /// Returns the history of the message in a slot. Valid if its cell says that it has one.
+    pub(crate) fn history(&self, slot: u32) -> Result<&HistoryRecord, Fault> {
+        let layout = self.layout();
+        self.entry(layout.histories, slot as usize, layout.slots)
+    }
+
+    /// Makes more histories real memory than `usable`. Returns how many are.
+    pub(crate) fn populate_histories(&self, usable: u32) -> Result<u32, Fault> {
+        let layout = self.layout();
+        let region = (layout.histories, size_of::<HistoryRecord>(), layout.slots);
+        self.populate_page_of(region, usable)
+    }
+
     #[inline(always)]
     pub fn fifo(&self, priority: usize) -> Result<&Fifo, Fault> {
         self.entry(self.layout().fifos, priority, PRIORITIES)
@@ -203,9 +229,14 @@ impl Segment {
         let ring = self.fixed().geometry.ring_mask() as usize + 1;
         let lease_records = (self.fixed().leases.usable.get() as usize).min(self.layout().slots);
         let notices = self.fixed().receiver.more_notices() as usize;
+        let leases = &self.fixed().leases;
+        let deliveries = (leases.deliveries.get() as usize).min(self.layout().slots);
+        let histories = (leases.histories.get() as usize).min(self.layout().slots);
         (self.layout().fifos
             + (lease_records * size_of::<LeaseRecord>()).next_multiple_of(PAGE)
             + notices.min(MORE_NOTICES) * size_of::<Notice>()
+            + (deliveries * size_of::<Deliveries>()).next_multiple_of(PAGE)
+            + (histories * size_of::<HistoryRecord>()).next_multiple_of(PAGE)
             + 2 * 4096
             + ring.min(self.layout().ring_len) * 4
             + slots * self.layout().cell_len) as u64

@@ -11,6 +11,7 @@
 //! cells     one for each slot: the message's header, and a short message's bytes
 //! arena     blocks for longer messages
 //! notices   registrations beyond those in the fixed part, of processes that were notified and have not run since
+//! deliveries, histories   of dead letters, one for each slot: history.rs
 //! ```
 //!
 //! The offsets of the regions follow from two numbers: how many messages of which size the queue may hold. A process
@@ -28,6 +29,7 @@ mod cursors;
 mod fixed;
 mod geometry;
 mod header;
+pub mod history;
 mod layout;
 #[cfg(not(loom))]
 #[allow(unsafe_code, reason = "references into the mapping, copies in and out")]
@@ -59,6 +61,7 @@ pub use fixed::Fixed;
 #[cfg(not(loom))]
 pub use fixed::{LAYOUT_HASH, MAGIC, VERSION};
 pub use header::Header;
+pub use history::{Deliveries, History, HistoryRecord, Reason};
 pub use layout::{Layout, MORE_NOTICES, PRIORITIES};
 #[cfg(not(loom))]
 pub use mapped::Segment;

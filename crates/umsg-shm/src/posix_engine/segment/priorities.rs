@@ -15,6 +15,7 @@
 use super::{Fifo, LEVEL1, PRIORITIES, Segment};
 use crate::fault::Fault;
 use crate::lock::tokens::ReceiverHeld;
+use crate::posix_engine::tag::priority_of;
 use crate::sync::Guarded64;
 
 /// The store of a segment, as an ordered set of slots.
@@ -156,7 +157,7 @@ impl<'a> Priorities<'a> {
     /// priority.
     fn is_listed_before(&self, one: u32, priority: usize, other: u32) -> Result<bool, Fault> {
         let cell = self.segment.cell(one)?;
-        let is_listed = cell.is_stored() && cell.key.get() == priority as u64;
+        let is_listed = cell.is_stored() && priority_of(cell.key.get()) == priority;
         Ok(is_listed && self.is_earlier(one, other)?)
     }
 
@@ -170,6 +171,39 @@ impl<'a> Priorities<'a> {
         }
         fifo.head.set(self.segment.link(head)?.get());
         Ok(())
+    }
+
+    /// Removes a slot from any place in the list of a priority.
+    pub(crate) fn remove(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        priority: usize,
+        slot: u32,
+    ) -> Result<(), Fault> {
+        let fifo = self.segment.fifo(priority)?;
+        let mut before = fifo.head.get();
+        if !self.has(priority)? {
+            return Err(Fault::Damaged);
+        }
+        if before == slot {
+            return self.pop(receiving, priority);
+        }
+        for _ in 0..self.segment.layout().slots {
+            let link = self.segment.link(before)?;
+            if before == fifo.tail.get() {
+                break;
+            }
+            let next = link.get();
+            if next == slot {
+                if slot == fifo.tail.get() {
+                    fifo.tail.set(before);
+                }
+                link.set(self.segment.link(slot)?.get());
+                return Ok(());
+            }
+            before = next;
+        }
+        Err(Fault::Damaged)
     }
 
     /// Empties all lists: the first step of a rebuild.

@@ -1,6 +1,9 @@
 //! The bytes of a snapshot's file; docs/snapshot.md draws them. All numbers are little-endian.
 
-use umsg_shm::posix_engine::segment::{LARGEST_MESSAGE, MOST_MESSAGES, OnFull, Policy};
+use umsg_shm::posix_engine::segment::history::LONGEST_SOURCE;
+use umsg_shm::posix_engine::segment::{
+    History, LARGEST_MESSAGE, MOST_MESSAGES, OnFull, Policy, Reason,
+};
 
 /// The magic number: a byte outside ASCII, the name, then bytes that a transfer as text would change.
 pub(crate) const MAGIC: [u8; 8] = *b"\x89umsg\r\n\x1a";
@@ -10,6 +13,8 @@ pub(super) const END: [u8; 8] = *b"umsg-end";
 pub(super) const MAJOR: u16 = 1;
 /// A writer uses minor version 0 if that suffices.
 pub(super) const MINOR: u16 = 1;
+/// The minor version that a writer uses if a message has a history.
+const WITH_HISTORIES: u16 = 2;
 /// A bit of the flags, which version 1.1 has behind the names.
 const REMOVE_ON_LAST_CLOSE: u32 = 1;
 /// Magic, version, length of the header.
@@ -20,6 +25,10 @@ pub(super) const LONGEST_HEADER: usize = 65_536;
 /// Length of the head of a message's record, and of the longest head that is read.
 pub(super) const RECORD_HEAD: usize = 24;
 pub(crate) const LONGEST_RECORD_HEAD: usize = 4096;
+/// Length of the head of a record with a history: every record of a snapshot has it if one message has a history.
+pub(super) const HISTORY_HEAD: usize = RECORD_HEAD + HISTORY;
+/// Length of a history.
+const HISTORY: usize = 64 + LONGEST_SOURCE;
 /// Length of a CRC-32. It covers all bytes of the file before it, except other checksums.
 pub(crate) const CHECKSUM: usize = 4;
 /// Length of a slash and a name.
@@ -54,6 +63,10 @@ impl Header {
         let (minor, flags) = match flags {
             0 => (0, None),
             flags => (MINOR, Some(flags.to_le_bytes())),
+        };
+        let minor = match self.record_head as usize {
+            RECORD_HEAD => minor,
+            _ => WITH_HISTORIES,
         };
         let names = self.name.len() + dead_letter.len();
         let len = LEAST_HEADER + names + flags.map_or(0, |flags| flags.len());
@@ -179,6 +192,67 @@ impl Record {
             returns: u32::from_le_bytes(part(bytes, 20)),
         }
     }
+}
+
+/// A bit of a history's flags: the message has a history.
+const HAS_HISTORY: u32 = 1;
+/// A bit of a history's flags: the sender's user is known.
+const HAS_UID: u32 = 2;
+
+/// Encodes the history of a message, or that it has none.
+pub(super) fn encode_history(history: Option<&History>) -> [u8; HISTORY] {
+    let mut bytes = [0; HISTORY];
+    let Some(history) = history else {
+        return bytes;
+    };
+    let source = history.source();
+    let flags = HAS_HISTORY | history.uid.map_or(0, |_| HAS_UID);
+    let words = [
+        flags,
+        history.reason.number(),
+        history.pid,
+        history.uid.unwrap_or(0),
+        history.deliveries,
+        history.redrives,
+        source.len() as u32,
+        0,
+    ];
+    let times = [
+        history.sent_at,
+        history.first_delivery,
+        history.last_delivery,
+        history.dead_at,
+    ];
+    for (n, word) in words.iter().enumerate() {
+        bytes[n * 4..][..4].copy_from_slice(&word.to_le_bytes());
+    }
+    for (n, time) in times.iter().enumerate() {
+        bytes[32 + n * 8..][..8].copy_from_slice(&time.to_le_bytes());
+    }
+    bytes[64..][..source.len()].copy_from_slice(source);
+    bytes
+}
+
+/// Decodes the history of a message. The outer None: the bytes are invalid.
+pub(super) fn decode_history(bytes: &[u8; HISTORY]) -> Option<Option<History>> {
+    let mut fields = Fields(bytes);
+    let flags = fields.u32()?;
+    if flags & HAS_HISTORY == 0 {
+        return Some(None);
+    }
+    let reason = Reason::of_number(fields.u32()?);
+    let mut history = History::of_sender(fields.u32()?, 0);
+    history.reason = reason;
+    history.uid = fields.u32().filter(|_| flags & HAS_UID != 0);
+    history.deliveries = fields.u32()?;
+    history.redrives = fields.u32()?;
+    let (source, _) = (fields.u32()?, fields.u32()?);
+    history.sent_at = fields.u64()?;
+    history.first_delivery = fields.u64()?;
+    history.last_delivery = fields.u64()?;
+    history.dead_at = fields.u64()?;
+    history.set_source(bytes.get(64..)?.get(..source as usize)?);
+    Some(Some(history))
 }
 
 /// Returns `N` of the bytes, from `at` on. There must be at least that many.

@@ -37,6 +37,7 @@ pub(crate) mod write;
 
 pub use error::{RestoreError, SnapshotError, SnapshotPart};
 
+use super::history::History;
 use super::queue::Queue;
 use super::status;
 use crate::error::ReceiveError;
@@ -44,8 +45,8 @@ use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::time::{Duration, SystemTime};
-use umsg_shm::posix_engine::PeekedMessages;
 use umsg_shm::posix_engine::segment::{OnFull, Policy};
+use umsg_shm::posix_engine::{PeekedMessages, SeenHistory};
 use umsg_shm::sys::clock;
 
 /// A queue's attributes and messages at one instant, in memory of the process.
@@ -106,6 +107,16 @@ pub struct SavedMessage<'a> {
     pub sent: SystemTime,
     /// Number of leases after which the message came back.
     pub returns: u32,
+    history: Option<&'a SeenHistory>,
+}
+
+impl SavedMessage<'_> {
+    /// Returns the history of a dead letter, and of a message that was one.
+    #[must_use]
+    pub fn history(&self) -> Option<History> {
+        self.history
+            .map(|seen| History::new(seen.id, &seen.history, time))
+    }
 }
 
 impl Queue {
@@ -159,6 +170,9 @@ impl Snapshot {
         let mut look = queue.look(0, usize::MAX)?;
         for seen in &mut look.messages {
             seen.sent_at = clock::shown_nanoseconds(seen.sent_at);
+        }
+        for seen in &mut look.histories {
+            seen.history = seen.history.with_times(clock::shown_nanoseconds);
         }
         let layout = queue.engine.segment().layout();
         Ok(Snapshot {
@@ -232,13 +246,17 @@ impl Snapshot {
     /// ```
     #[must_use]
     pub fn messages(&self) -> impl ExactSizeIterator<Item = SavedMessage<'_>> {
-        self.look.iter().map(|(seen, data)| SavedMessage {
-            data,
-            priority: seen.key as u32,
-            pid: seen.pid,
-            sent: time(seen.sent_at),
-            returns: seen.returns,
-        })
+        self.look
+            .iter()
+            .enumerate()
+            .map(|(position, (seen, data))| SavedMessage {
+                data,
+                priority: seen.key as u32,
+                pid: seen.pid,
+                sent: time(seen.sent_at),
+                returns: seen.returns,
+                history: self.look.history(position),
+            })
     }
 }
 

@@ -3,13 +3,13 @@
 use super::Snapshot;
 use super::error::{SnapshotError, SnapshotPart};
 use super::format::{
-    CHECKSUM, END, Header, LEAST_HEADER, LONGEST_HEADER, MAGIC, MAJOR, RECORD_HEAD, Record, START,
-    part,
+    CHECKSUM, END, HISTORY_HEAD, Header, LEAST_HEADER, LONGEST_HEADER, MAGIC, MAJOR, RECORD_HEAD,
+    Record, START, decode_history, part,
 };
 use crc32fast::Hasher;
 use std::io::{self, BufReader, Read};
 use umsg_shm::posix_engine::segment::PRIORITIES;
-use umsg_shm::posix_engine::{PeekedMessages, Seen};
+use umsg_shm::posix_engine::{PeekedMessages, Seen, SeenHistory};
 
 /// Room for bytes that were not read yet.
 const STEP: usize = 1 << 16;
@@ -118,7 +118,19 @@ impl<R: Read> Source<R> {
 
     fn message(&mut self, header: &Header, look: &mut PeekedMessages) -> Result<(), SnapshotError> {
         let record = Record::decode(&self.take()?);
-        self.skip(header.record_head as usize - RECORD_HEAD)?;
+        let head = header.record_head as usize;
+        let history = match head >= HISTORY_HEAD {
+            true => decode_history(&self.take()?)
+                .ok_or_else(|| self.damaged("the name of its source is too long"))?,
+            false => None,
+        };
+        self.skip(
+            head - if head >= HISTORY_HEAD {
+                HISTORY_HEAD
+            } else {
+                RECORD_HEAD
+            },
+        )?;
         if record.len > header.message_size {
             return Err(self.damaged("its length is greater than the queue's message size"));
         }
@@ -130,6 +142,16 @@ impl<R: Read> Source<R> {
         look.messages
             .try_reserve(1)
             .map_err(|_| SnapshotError::NoMemory)?;
+        if let Some(history) = history {
+            look.histories
+                .try_reserve(1)
+                .map_err(|_| SnapshotError::NoMemory)?;
+            look.histories.push(SeenHistory {
+                position: look.messages.len(),
+                id: 0,
+                history,
+            });
+        }
         look.messages.push(Seen {
             len: record.len as usize,
             key: record.priority as usize,

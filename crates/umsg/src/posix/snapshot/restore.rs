@@ -5,13 +5,13 @@ use super::error::RestoreError;
 use crate::posix::options::OpenOptions;
 use crate::posix::queue::Queue;
 use std::ffi::OsStr;
-use umsg_shm::posix_engine::Seen;
+use umsg_shm::posix_engine::{Seen, SeenHistory};
 use umsg_shm::sys::thread;
 
 impl Snapshot {
     /// Creates the queue `name` with the attributes, the policy and the messages of the snapshot. Only the access and the
     /// namespace of the options count; the mode is the snapshot's, whatever the umask. Each message keeps its priority, its
-    /// place, its sender's process id, the time of its send, and the number of leases after which it came back.
+    /// place, its sender's process id, the time of its send, the number of leases after which it came back, and its history.
     ///
     /// A queue holds more messages than its capacity if returned leases have filled it beyond that. The new queue may then hold
     /// as many.
@@ -46,8 +46,10 @@ impl Snapshot {
         options.max_messages(most).message_size(self.message_size);
         options.set_policy(&self.policy);
         options.create_filled(name.as_ref(), self.mode, |queue| {
-            let mut messages = self.look.iter();
-            messages.try_for_each(|(seen, bytes)| queue.send_saved(seen, bytes))
+            let mut messages = self.look.iter().enumerate();
+            messages.try_for_each(|(at, (seen, bytes))| {
+                queue.send_saved((seen, self.look.history(at)), bytes)
+            })
         })
     }
 
@@ -101,7 +103,11 @@ impl Snapshot {
 
 impl Queue {
     /// Sends a message with its saved sender and time. Only for a queue that has no name yet.
-    fn send_saved(&self, seen: &Seen, bytes: &[u8]) -> Result<(), RestoreError> {
+    fn send_saved(
+        &self,
+        seen: (&Seen, Option<&SeenHistory>),
+        bytes: &[u8],
+    ) -> Result<(), RestoreError> {
         self.engine
             .send_saved(thread::current(), seen, bytes)
             .map_err(|refused| self.send_error(refused).into())

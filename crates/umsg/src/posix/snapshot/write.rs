@@ -2,7 +2,7 @@
 
 use super::Snapshot;
 use super::error::SnapshotError;
-use super::format::{END, Header, RECORD_HEAD, Record};
+use super::format::{END, HISTORY_HEAD, Header, RECORD_HEAD, Record, encode_history};
 use crc32fast::Hasher;
 use std::io::{self, BufWriter, Write};
 
@@ -30,7 +30,7 @@ impl Snapshot {
     fn write_to(&self, sink: &mut Sink<impl Write>) -> io::Result<()> {
         sink.put(&self.header().encode())?;
         sink.put_checksum()?;
-        for (seen, bytes) in self.look.iter() {
+        for (at, (seen, bytes)) in self.look.iter().enumerate() {
             let record = Record {
                 len: seen.len as u32,
                 priority: seen.key as u32,
@@ -39,10 +39,18 @@ impl Snapshot {
                 returns: seen.returns,
             };
             sink.put(&record.encode())?;
+            if self.has_histories() {
+                let history = self.look.history(at).map(|seen| &seen.history);
+                sink.put(&encode_history(history))?;
+            }
             sink.put(bytes)?;
             sink.put_checksum()?;
         }
         sink.finish()
+    }
+
+    fn has_histories(&self) -> bool {
+        !self.look.histories.is_empty()
     }
 
     fn header(&self) -> Header {
@@ -50,7 +58,10 @@ impl Snapshot {
             max_messages: self.max_messages,
             message_size: self.message_size,
             mode: self.mode,
-            record_head: RECORD_HEAD as u32,
+            record_head: match self.has_histories() {
+                true => HISTORY_HEAD as u32,
+                false => RECORD_HEAD as u32,
+            },
             messages: self.look.messages.len() as u64,
             bytes: self.look.bytes.len() as u64,
             taken: self.taken,

@@ -1,0 +1,295 @@
+//! The history of a dead letter, beside the cell of its slot.
+//!
+//! ```text
+//! deliveries   one for each slot: when its message was leased first and last
+//! histories    one for each slot: where its message comes from, and why it went to a dead-letter queue
+//! ```
+//!
+//! A message has a history if its cell says so ([`Cell::has_history`](super::Cell::has_history)). The bytes of the message are not changed. Pages of both regions become real
+//! memory when the first message of a slot needs them: a queue without dead letters has none.
+//!
+//! Every process that may use the queue can write these words. A reader bounds the length of the name and interprets unknown numbers as [`Reason::Unknown`].
+//! No process sends a message to a queue because a history names that queue: `umsg`'s `posix/redrive.rs` says what else must hold.
+
+use crate::sync::{Guarded32, Guarded64};
+
+/// The longest name of a source, with its slash, in bytes.
+pub const LONGEST_SOURCE: usize = 256;
+/// Words of a name. The queues of a model have no names.
+const WORDS: usize = if cfg!(loom) { 1 } else { LONGEST_SOURCE / 8 };
+
+/// The reason why a message went to a dead-letter queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reason {
+    /// The number in the segment has no meaning.
+    #[default]
+    Unknown,
+    /// The message was older than the queue's time to live.
+    Expired,
+    /// The message was leased and came back as often as the queue allows.
+    Undelivered,
+    /// The queue was full and dropped its oldest message.
+    Dropped,
+}
+
+impl Reason {
+    /// Returns the number of a reason in segments and snapshots.
+    pub fn number(self) -> u32 {
+        match self {
+            Reason::Unknown => 0,
+            Reason::Expired => 1,
+            Reason::Undelivered => 2,
+            Reason::Dropped => 3,
+        }
+    }
+
+    /// Returns the reason with a number.
+    pub fn of_number(number: u32) -> Reason {
+        match number {
+            1 => Reason::Expired,
+            2 => Reason::Undelivered,
+            3 => Reason::Dropped,
+            _ => Reason::Unknown,
+        }
+    }
+}
+
+/// When the message of a slot was leased first and last: readings of the machine's clock, 0 for never. Valid while the message is leased, and if it
+/// has come back.
+#[repr(C)]
+#[derive(Default)]
+pub struct Deliveries {
+    first: Guarded64,
+    last: Guarded64,
+}
+
+impl Deliveries {
+    /// Notes a delivery.
+    pub(crate) fn note(&self, is_first: bool, now: u64) {
+        if is_first {
+            self.first.set(now);
+        }
+        self.last.set(now);
+    }
+
+    /// Returns the times of the first and of the last delivery.
+    pub(crate) fn times(&self) -> [u64; 2] {
+        [self.first.get(), self.last.get()]
+    }
+}
+
+/// A history as it lies in a segment.
+#[repr(C)]
+#[derive(Default)]
+pub struct HistoryRecord {
+    reason: Guarded32,
+    source_len: Guarded32,
+    pid: Guarded32,
+    redrives: Guarded32,
+    deliveries: Guarded32,
+    /// 1 if `uid` is known.
+    has_uid: Guarded32,
+    uid: Guarded32,
+    _spare: Guarded32,
+    sent_at: Guarded64,
+    first_delivery: Guarded64,
+    last_delivery: Guarded64,
+    dead_at: Guarded64,
+    source: [Guarded64; WORDS],
+}
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<HistoryRecord>() == 320 && size_of::<Deliveries>() == 16);
+
+/// A history in the memory of a process. Times are readings of the machine's clock in nanoseconds; in a snapshot, of CLOCK_REALTIME.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct History {
+    pub reason: Reason,
+    /// The process that sent the message first, and its user, if known.
+    pub pid: u32,
+    pub uid: Option<u32>,
+    /// How often the message was sent back to its source.
+    pub redrives: u32,
+    /// How often the message was leased, in all queues.
+    pub deliveries: u32,
+    /// The first send.
+    pub sent_at: u64,
+    /// The first and the last lease; 0 for never or unknown.
+    pub first_delivery: u64,
+    pub last_delivery: u64,
+    /// When the message went to the dead-letter queue.
+    pub dead_at: u64,
+    source_len: usize,
+    source: [u8; LONGEST_SOURCE],
+}
+
+impl Default for History {
+    fn default() -> Self {
+        History {
+            reason: Reason::Unknown,
+            pid: 0,
+            uid: None,
+            redrives: 0,
+            deliveries: 0,
+            sent_at: 0,
+            first_delivery: 0,
+            last_delivery: 0,
+            dead_at: 0,
+            source_len: 0,
+            source: [0; LONGEST_SOURCE],
+        }
+    }
+}
+
+impl std::fmt::Debug for History {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("History")
+            .field("reason", &self.reason)
+            .field("source", &self.source().escape_ascii().to_string())
+            .field("pid", &self.pid)
+            .field("uid", &self.uid)
+            .field("redrives", &self.redrives)
+            .field("deliveries", &self.deliveries)
+            .field("sent_at", &self.sent_at)
+            .field("first_delivery", &self.first_delivery)
+            .field("last_delivery", &self.last_delivery)
+            .field("dead_at", &self.dead_at)
+            .finish()
+    }
+}
+
+impl History {
+    /// The history of a message that a process sent then.
+    pub fn of_sender(pid: u32, sent_at: u64) -> History {
+        History {
+            pid,
+            sent_at,
+            ..History::default()
+        }
+    }
+
+    /// Returns the name of the queue that the message comes from, with its slash. Empty if unknown.
+    pub fn source(&self) -> &[u8] {
+        &self.source[..self.source_len]
+    }
+
+    /// Returns the history with its times on another clock. Unknown times stay unknown.
+    #[must_use]
+    pub fn with_times(mut self, convert: impl Fn(u64) -> u64) -> History {
+        let times = [
+            &mut self.sent_at,
+            &mut self.first_delivery,
+            &mut self.last_delivery,
+            &mut self.dead_at,
+        ];
+        for time in times.into_iter().filter(|time| **time != 0) {
+            *time = convert(*time);
+        }
+        self
+    }
+
+    /// Sets the name of the source. A longer name is none.
+    pub fn set_source(&mut self, name: &[u8]) {
+        self.source = [0; LONGEST_SOURCE];
+        self.source_len = 0;
+        if name.len() <= LONGEST_SOURCE {
+            self.source[..name.len()].copy_from_slice(name);
+            self.source_len = name.len();
+        }
+    }
+}
+
+impl HistoryRecord {
+    /// Writes a history.
+    pub(crate) fn write(&self, history: &History) {
+        self.reason.set(history.reason.number());
+        self.pid.set(history.pid);
+        self.redrives.set(history.redrives);
+        self.deliveries.set(history.deliveries);
+        self.has_uid.set(history.uid.is_some().into());
+        self.uid.set(history.uid.unwrap_or(0));
+        self.sent_at.set(history.sent_at);
+        self.first_delivery.set(history.first_delivery);
+        self.last_delivery.set(history.last_delivery);
+        self.dead_at.set(history.dead_at);
+        let len = history.source_len.min(WORDS * 8);
+        self.source_len.set(len as u32);
+        let (words, _) = history.source.as_chunks();
+        for (word, bytes) in self.source.iter().zip(words).take(len.div_ceil(8)) {
+            word.set(u64::from_le_bytes(*bytes));
+        }
+    }
+
+    /// Reads a history. Any words are a history.
+    pub(crate) fn read(&self) -> History {
+        let mut history = History {
+            reason: Reason::of_number(self.reason.get()),
+            pid: self.pid.get(),
+            uid: (self.has_uid.get() == 1).then(|| self.uid.get()),
+            redrives: self.redrives.get(),
+            deliveries: self.deliveries.get(),
+            sent_at: self.sent_at.get(),
+            first_delivery: self.first_delivery.get(),
+            last_delivery: self.last_delivery.get(),
+            dead_at: self.dead_at.get(),
+            ..History::default()
+        };
+        let len = self.source_len.get() as usize;
+        if len <= WORDS * 8 {
+            history.source_len = len;
+            let (words, _) = history.source.as_chunks_mut();
+            for (word, bytes) in self.source.iter().zip(words) {
+                *bytes = word.get().to_le_bytes();
+            }
+            history.source[len..].fill(0);
+        }
+        history
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_history_is_read_as_it_was_written() {
+        let record = HistoryRecord::default();
+        for name in [&b""[..], b"/q", &[b'x'; LONGEST_SOURCE]] {
+            for uid in [None, Some(0), Some(u32::MAX)] {
+                let mut history = History {
+                    reason: Reason::Dropped,
+                    pid: 1,
+                    uid,
+                    redrives: 2,
+                    deliveries: 3,
+                    sent_at: 4,
+                    first_delivery: 5,
+                    last_delivery: 6,
+                    dead_at: u64::MAX,
+                    ..History::default()
+                };
+                history.set_source(name);
+                record.write(&history);
+                assert_eq!(record.read(), history);
+                assert_eq!(record.read().source(), name);
+            }
+        }
+    }
+
+    #[test]
+    fn forged_words_are_a_history_within_bounds() {
+        let record = HistoryRecord::default();
+        for forged in [257, u32::MAX] {
+            record.source_len.set(forged);
+            record.reason.set(forged);
+            record.has_uid.set(forged);
+            let history = record.read();
+            assert_eq!(history.source(), b"");
+            assert_eq!((history.reason, history.uid), (Reason::Unknown, None));
+        }
+        let mut long = History::default();
+        long.set_source(&[b'x'; LONGEST_SOURCE + 1]);
+        assert_eq!(long.source(), b"");
+    }
+}

@@ -1,0 +1,504 @@
+//! Moving a message from one queue to another, exactly once: to a dead-letter queue, and back to its source.
+//!
+//! Two queues have two locks, and no store changes both. The *arrival* is a record in the destination that outlasts the
+//! message there, until the source has forgotten the message:
+//!
+//! ```text
+//!   source                                  destination
+//!   record: Moving or Redriving, ticket
+//!                                           record: Reserved; the copy is written
+//!                                           record: Arrived, of (source, ticket)     the message is moved
+//!                                           the copy is in the store, and may be received
+//!   record: Free; the slot is free
+//!                                           record: Free
+//! ```
+//!
+//! | the mover dies | the next mover finds | and |
+//! |---|---|---|
+//! | before `Arrived` | no arrival of its (source, ticket) | moves the message again. The reservation ends as that of any dead process |
+//! | after it | the arrival | frees the slot in the source, then the arrival |
+//! | after the slot is free | an arrival whose source has no such record | frees the arrival |
+//!
+//! A ticket belongs to one record for ever, so an arrival can't be taken for that of another message.
+
+use super::held_messages::LeaseHandle;
+use super::receive::Found;
+use super::segment::{History, Reason};
+use super::{DeferredWakes, Engine, Refused};
+use crate::counters::Event;
+use crate::crash::crash_point;
+use crate::doorbell::Watched;
+use crate::fault::Fault;
+use crate::leases::{self, Claim, LeaseRecord, Leases, NO_MESSAGE, State};
+use crate::lock::tokens::ReceiverHeld;
+use crate::posix_engine::Priorities;
+use crate::sys::clock::{self, Deadline};
+use crate::sys::liveness;
+use crate::sys::process;
+use crate::sys::thread::Thread;
+
+/// The source of a copy: the queue, as a number that no other queue of its time has, and the ticket of the message's record there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin {
+    pub queue: u64,
+    pub ticket: u64,
+}
+
+/// The bits of a queue's number that an arrival keeps, and those of a ticket.
+const QUEUE: u64 = (1 << 48) - 1;
+const TICKET: u64 = (1 << 48) - 1;
+
+impl Origin {
+    /// Writes the origin into a record that is reserved. The process of the record stays: its death still ends the reservation.
+    fn note(self, record: &LeaseRecord) {
+        record.deliveries.set(self.queue as u32);
+        let upper = (self.queue & QUEUE) >> 32;
+        record.until.set(upper << 48 | self.ticket & TICKET);
+    }
+
+    /// Returns where the message of an arrival came from.
+    pub(crate) fn of(record: &LeaseRecord) -> Origin {
+        let until = record.until.get();
+        Origin {
+            queue: until >> 48 << 32 | u64::from(record.deliveries.get()),
+            ticket: until & TICKET,
+        }
+    }
+
+    /// Returns what an arrival keeps of the origin.
+    fn known(self) -> Origin {
+        Origin {
+            queue: self.queue & QUEUE,
+            ticket: self.ticket & TICKET,
+        }
+    }
+}
+
+/// A message that this process moves to another queue.
+#[derive(Clone, Copy, Debug)]
+pub struct Departure {
+    pub handle: LeaseHandle,
+    /// Another mover died at it: the message may have arrived.
+    pub was_left: bool,
+    /// Its history, as far as this queue knows it. The caller adds the name of the source.
+    pub history: History,
+}
+
+/// A message with a history: its place in the queue, and where it lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeadLetter {
+    /// A number that no other message of the queue has.
+    pub id: u64,
+    pub slot: u32,
+    pub history: History,
+}
+
+impl Engine {
+    /// Notes that the message of a lease is delivered, in a queue whose messages may become dead letters. A queue without memory for the times does
+    /// not note them.
+    #[cold]
+    pub(super) fn note_delivery(&self, _: ReceiverHeld<'_>, slot: u32, is_first: bool) {
+        let roots = &self.segment().fixed().leases;
+        while roots.deliveries.get() <= slot {
+            match self.segment().populate_deliveries(roots.deliveries.get()) {
+                Ok(usable) => roots.deliveries.set(usable),
+                Err(_) => return,
+            }
+        }
+        if let Ok(deliveries) = self.segment().deliveries(slot) {
+            deliveries.note(is_first, clock::monotonic_coarse());
+        }
+    }
+
+    /// Returns the history of a message. None if it has none, or if the words that say so were overwritten.
+    pub(super) fn history_of(&self, _: ReceiverHeld<'_>, found: &Found<'_>) -> Option<History> {
+        let has_memory = found.slot < self.segment().fixed().leases.histories.get();
+        if !has_memory || !found.cell.has_history() {
+            return None;
+        }
+        Some(self.segment().history(found.slot).ok()?.read())
+    }
+
+    /// Gives a message a history. A message keeps its bytes, and goes without a history if there is no memory for it.
+    pub(super) fn set_history(&self, _: ReceiverHeld<'_>, found: &Found<'_>, history: &History) {
+        let roots = &self.segment().fixed().leases;
+        while roots.histories.get() <= found.slot {
+            match self.segment().populate_histories(roots.histories.get()) {
+                Ok(usable) => roots.histories.set(usable),
+                Err(_) => return,
+            }
+        }
+        if let Ok(record) = self.segment().history(found.slot) {
+            record.write(history);
+            found.cell.set_history();
+        }
+    }
+
+    /// Returns the history of a leased message, and the number that no other message of the queue has. None if the message has no history.
+    /// The outer None: the lease has ended.
+    pub fn history(
+        &self,
+        me: &Thread,
+        handle: &LeaseHandle,
+    ) -> Result<Option<Option<(u64, History)>>, Refused> {
+        self.with_receiver_lock(me, Deadline::Never, |receiving, _| {
+            let mut history = None;
+            let is_leased = Leases::of(self.segment()).with_leased(handle, |record| {
+                let found = self.in_hand(receiving, record.slot.get())?;
+                let id = found.cell.sequence();
+                history = self.history_of(receiving, &found).map(|of| (id, of));
+                Ok::<(), Fault>(())
+            })?;
+            Ok(is_leased.then_some(history))
+        })
+    }
+
+    /// Describes the message of a record that leaves the queue.
+    fn departure(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        index: u32,
+        record: &LeaseRecord,
+        was_left: bool,
+    ) -> Result<Departure, Fault> {
+        let found = self.in_hand(receiving, record.slot.get())?;
+        let handle = self.handle(index, record, &found);
+        let before = self.history_of(receiving, &found);
+        let (pid, sent_at) = (found.cell.pid(), found.cell.sent_at());
+        let mut history = before.unwrap_or_else(|| History::of_sender(pid, sent_at));
+        if State::of(record) == State::Moving {
+            history.reason = Reason::of_number(record.until.get() as u32);
+            history.dead_at = clock::monotonic_coarse();
+            let deliveries = record.deliveries.get();
+            history.deliveries = history.deliveries.saturating_add(deliveries);
+            if deliveries != 0 && found.slot < self.segment().fixed().leases.deliveries.get() {
+                let [first, last] = self.segment().deliveries(found.slot)?.times();
+                if history.first_delivery == 0 {
+                    history.first_delivery = first;
+                }
+                history.last_delivery = last;
+            }
+        }
+        Ok(Departure {
+            handle,
+            was_left,
+            history,
+        })
+    }
+
+    /// Makes this process the mover of a record's message.
+    fn take_over(&self, me: &Thread, record: &LeaseRecord) {
+        record.pid.set(me.pid());
+        let birth = liveness::birth(self.segment(), || process::birth(me.pid()));
+        record.birth.set(birth);
+    }
+
+    /// Takes charge of a message that is to be sent to the dead-letter queue, for this process.
+    pub fn begin_to_move(
+        &self,
+        me: &Thread,
+        deadline: Deadline,
+    ) -> Result<Option<Departure>, Refused> {
+        liveness::register(self.segment());
+        self.with_receiver_lock(me, deadline, |receiving, _| {
+            for record in Leases::of(self.segment()).iter() {
+                let (index, record) = record?;
+                let was_left = State::of(record) == State::Moving;
+                let is_left = match State::of(record) {
+                    State::Aside => true,
+                    State::Moving => leases::is_orphan(self.segment(), record),
+                    _ => false,
+                };
+                if is_left {
+                    self.take_over(me, record);
+                    leases::set(record, State::Moving);
+                    crash_point!(MOVE_BEGUN);
+                    return Ok(Some(self.departure(receiving, index, record, was_left)?));
+                }
+            }
+            Ok(None)
+        })
+    }
+
+    /// Ends a move: the dead-letter queue has taken the message or refused it.
+    pub fn end_move(
+        &self,
+        me: &Thread,
+        handle: &LeaseHandle,
+        moved: bool,
+        deadline: Deadline,
+    ) -> Result<(), Refused> {
+        self.with_receiver_lock(me, deadline, |receiving, wakes| {
+            let holds = Leases::of(self.segment());
+            let Some(record) = holds.find(handle.index, handle.ticket, State::Moving)? else {
+                return Ok(());
+            };
+            if !moved {
+                leases::set(record, State::Aside);
+                // The next mover tries the other messages first.
+                holds.send_to_the_end(receiving, handle.index, record)?;
+                return Ok(());
+            }
+            self.let_go(receiving, handle.index, record, wakes)?;
+            self.segment().fixed().counters.count(Event::DeadLettered);
+            Ok(())
+        })
+    }
+
+    /// Frees the slot of a message that has arrived elsewhere.
+    fn let_go(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        index: u32,
+        record: &LeaseRecord,
+        wakes: &mut DeferredWakes,
+    ) -> Result<(), Fault> {
+        let slot = record.slot.get();
+        let cell = self.segment().cell(slot)?;
+        self.release_record(receiving, index, record)?;
+        crash_point!(DEPART_ENDED);
+        cell.forget();
+        self.free_held(receiving, slot, wakes);
+        self.wake_at_end(receiving, wakes);
+        Ok(())
+    }
+
+    /// Sends the message in the reserved slot, with a history, and leaves a record of its arrival. False if the reservation has ended.
+    pub fn arrive(
+        &self,
+        me: &Thread,
+        room: &LeaseHandle,
+        key: usize,
+        (origin, history): (Origin, &History),
+        deadline: Deadline,
+    ) -> Result<bool, Refused> {
+        self.prepare_commit(me, key, deadline)?;
+        self.with_receiver_lock(me, deadline, |receiving, wakes| {
+            self.check_open(receiving)?;
+            let Some(record) = self.reserved(room)? else {
+                return Ok(false);
+            };
+            let (slot, len) = (record.slot.get(), room.len);
+            let cell = self.segment().cell(slot)?;
+            self.describe(me, cell, len, key);
+            cell.restore(history.pid, cell.sent_at(), 0);
+            let found = self.in_hand(receiving, slot)?;
+            self.set_history(receiving, &found, history);
+            // The messages in the ring were sent before.
+            self.drain(receiving)?;
+            self.foretell_doorbell(receiving, 1, 0);
+            origin.note(record);
+            crash_point!(ARRIVE_WRITTEN);
+            leases::set(record, State::Arrived);
+            crash_point!(ARRIVE_NOTED);
+            self.mark_stored(receiving, cell);
+            crash_point!(ARRIVE_MARKED);
+            Priorities::of(self.segment()).push_back(receiving, key, slot)?;
+            self.count_stored(receiving, len as u64, 1);
+            record.slot.set(NO_MESSAGE);
+            self.count_kind(receiving, State::Reserved, -1);
+            self.count_held(receiving, -1);
+            crash_point!(ARRIVE_ENDED);
+            self.serve(receiving, wakes)?;
+            self.update_wait_flags(receiving);
+            self.publish_counts(receiving);
+            Ok(true)
+        })
+    }
+
+    /// Returns whether a message has arrived from there.
+    pub fn has_arrived(
+        &self,
+        me: &Thread,
+        origin: Origin,
+        deadline: Deadline,
+    ) -> Result<bool, Refused> {
+        self.with_receiver_lock(me, deadline, |_, _| Ok(self.arrival(origin)?.is_some()))
+    }
+
+    /// Ends the record of an arrival: its source has forgotten the message.
+    pub fn forget_arrival(
+        &self,
+        me: &Thread,
+        origin: Origin,
+        deadline: Deadline,
+    ) -> Result<(), Refused> {
+        self.with_receiver_lock(me, deadline, |receiving, _| {
+            if let Some((index, record)) = self.arrival(origin)? {
+                Leases::of(self.segment()).release(receiving, index, record)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn arrival(&self, origin: Origin) -> Result<Option<(u32, &LeaseRecord)>, Fault> {
+        for record in Leases::of(self.segment()).iter() {
+            let (index, record) = record?;
+            if State::of(record) == State::Arrived && Origin::of(record) == origin.known() {
+                return Ok(Some((index, record)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns the tickets of all arrivals from a queue.
+    #[cfg(not(loom))]
+    pub fn arrivals(
+        &self,
+        me: &Thread,
+        queue: u64,
+        deadline: Deadline,
+    ) -> Result<Vec<u64>, Refused> {
+        self.with_receiver_lock(me, deadline, |_, _| {
+            let mut tickets = Vec::new();
+            for record in Leases::of(self.segment()).iter() {
+                let (_, record) = record?;
+                let origin = Origin::of(record);
+                if State::of(record) == State::Arrived && origin.queue == queue & QUEUE {
+                    tickets.push(origin.ticket);
+                }
+            }
+            Ok(tickets)
+        })
+    }
+
+    /// Returns whether a record with this ticket still moves its message to another queue.
+    pub fn is_departing(
+        &self,
+        me: &Thread,
+        ticket: u64,
+        deadline: Deadline,
+    ) -> Result<bool, Refused> {
+        self.with_receiver_lock(me, deadline, |_, _| {
+            for record in Leases::of(self.segment()).iter() {
+                let (_, record) = record?;
+                let is_moved = matches!(State::of(record), State::Moving | State::Redriving);
+                if is_moved && record.ticket.get() & TICKET == ticket & TICKET {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        })
+    }
+
+    /// Lists up to `most` messages that have a history, in order of delivery.
+    #[cfg(not(loom))]
+    pub fn dead_letters(
+        &self,
+        me: &Thread,
+        most: usize,
+        is_wanted: impl Fn(&DeadLetter) -> bool,
+    ) -> Result<Vec<DeadLetter>, Refused> {
+        self.with_receiver_lock(me, Deadline::Never, |receiving, wakes| {
+            if self.holds_any() && self.may_reclaim() {
+                self.reclaim_and_serve(receiving, wakes)?;
+            }
+            self.drain(receiving)?;
+            self.publish_counts(receiving);
+            let mut slots = Vec::new();
+            self.find_in_store(0, usize::MAX, &mut slots)?;
+            let mut letters = Vec::new();
+            for slot in slots {
+                let found = self.in_hand(receiving, slot)?;
+                let Some(history) = self.history_of(receiving, &found) else {
+                    continue;
+                };
+                let letter = DeadLetter {
+                    id: found.cell.sequence(),
+                    slot,
+                    history,
+                };
+                if letters.len() == most {
+                    break;
+                }
+                if is_wanted(&letter) {
+                    letters.push(letter);
+                }
+            }
+            Ok(letters)
+        })
+    }
+
+    /// Takes charge of a dead letter, to send it to the queue with the number `to`. None if another process took the message.
+    pub fn begin_redrive(
+        &self,
+        me: &Thread,
+        (slot, id): (u32, u64),
+        to: u64,
+    ) -> Result<Option<Departure>, Refused> {
+        liveness::register(self.segment());
+        self.with_receiver_lock(me, Deadline::Never, |receiving, _| {
+            let found = self.in_hand(receiving, slot)?;
+            let is_there = found.cell.is_stored() && found.cell.sequence() == id;
+            if !is_there || !found.cell.has_history() {
+                return Ok(None);
+            }
+            let claim = Claim {
+                slot,
+                pid: me.pid(),
+                birth: liveness::birth(self.segment(), || process::birth(me.pid())),
+                deliveries: found.cell.returns(),
+            };
+            let (index, record) = Leases::of(self.segment()).claim(receiving, &claim)?;
+            record.until.set(to);
+            self.foretell_doorbell(receiving, -1, 1);
+            leases::set(record, State::Redriving);
+            crash_point!(REDRIVE_HELD);
+            found.cell.set_stored(false);
+            Priorities::of(self.segment()).remove(receiving, found.key, slot)?;
+            self.count_stored(receiving, found.len as u64, -1);
+            self.count_held(receiving, 1);
+            self.publish_counts(receiving);
+            crash_point!(REDRIVE_BEGUN);
+            Ok(Some(self.departure(receiving, index, record, false)?))
+        })
+    }
+
+    /// Ends a redrive: the other queue has taken the message, or the message goes back to its place.
+    pub fn end_redrive(
+        &self,
+        me: &Thread,
+        handle: &LeaseHandle,
+        moved: bool,
+    ) -> Result<(), Refused> {
+        self.with_receiver_lock(me, Deadline::Never, |receiving, wakes| {
+            let holds = Leases::of(self.segment());
+            let Some(record) = holds.find(handle.index, handle.ticket, State::Redriving)? else {
+                return Ok(());
+            };
+            if moved {
+                return Ok(self.let_go(receiving, handle.index, record, wakes)?);
+            }
+            let (slot, returns) = (record.slot.get(), record.deliveries.get());
+            let found = self.in_hand(receiving, slot)?;
+            self.foretell_doorbell(receiving, 1, 0);
+            found.cell.set_returns(returns, true);
+            crash_point!(REDRIVE_RETURNED);
+            Priorities::of(self.segment()).push_in_order(receiving, found.key, slot)?;
+            self.count_stored(receiving, found.len as u64, 1);
+            self.release_record(receiving, handle.index, record)?;
+            self.publish_counts(receiving);
+            self.serve(receiving, wakes)?;
+            self.update_wait_flags(receiving);
+            Ok(())
+        })
+    }
+
+    /// Takes charge of the messages that dead processes were sending back, each with the number of the queue that it was sent to.
+    pub fn left_redrives(&self, me: &Thread) -> Result<Vec<(LeaseHandle, u64)>, Refused> {
+        self.with_receiver_lock(me, Deadline::Never, |receiving, _| {
+            let mut left = Vec::new();
+            for record in Leases::of(self.segment()).iter() {
+                let (index, record) = record?;
+                if State::of(record) == State::Redriving
+                    && leases::is_orphan(self.segment(), record)
+                {
+                    self.take_over(me, record);
+                    let found = self.in_hand(receiving, record.slot.get())?;
+                    left.push((self.handle(index, record, &found), record.until.get()));
+                }
+            }
+            Ok(left)
+        })
+    }
+}

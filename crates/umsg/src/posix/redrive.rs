@@ -1,0 +1,395 @@
+//! Redriving: dead letters go back to the queues that they come from.
+//!
+//! The history of a message names its source, and every process that may use the dead-letter queue can forge that name. The caller sends with its own rights.
+//! So a message goes to the queue of its history only if that queue
+//!
+//! - has the same owner as the dead-letter queue, compared on the opened files, and
+//! - has this queue as its dead-letter queue, by a label that its owner made (`namespace/dead_letters.rs`).
+//!
+//! A caller that [names the queue](Redrive::to) decides for itself.
+//!
+//! A message is in one of the queues at each instant that a receiver can observe, even if the process is killed: `posix/transfer.rs`. The message of a killed process stays held in the
+//! dead-letter queue, and the next call returns it or ends its move.
+
+use super::directory::list_untouched;
+use super::history::{DeadReason, History};
+use super::options::OpenOptions;
+use super::queue::Queue;
+use super::transfer;
+use crate::error::{OpenError, ReceiveError, SendError};
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::time::Duration;
+use umsg_shm::crash::crash_point;
+use umsg_shm::posix_engine::{DeadLetter, LeaseHandle, Origin};
+use umsg_shm::sys::clock::Deadline;
+use umsg_shm::sys::thread;
+
+/// Time that each step in the other queue waits for a lock whose owner is stopped.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Which dead letters [`Queue::redrive`] sends back, and where to. The default: all, each to the queue that it comes from.
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct Redrive {
+    to: Option<OsString>,
+    id: Option<u64>,
+    reason: Option<DeadReason>,
+    source: Option<OsString>,
+    most: Option<usize>,
+}
+
+impl Redrive {
+    /// Selects all dead letters.
+    pub fn new() -> Redrive {
+        Redrive::default()
+    }
+
+    /// Sends the messages to this queue of the same namespace, wherever they come from.
+    pub fn to(mut self, name: impl AsRef<OsStr>) -> Redrive {
+        self.to = Some(name.as_ref().to_owned());
+        self
+    }
+
+    /// Selects the message with this [`History::id`].
+    pub fn id(mut self, id: u64) -> Redrive {
+        self.id = Some(id);
+        self
+    }
+
+    /// Selects messages that left their source for this reason.
+    pub fn reason(mut self, reason: DeadReason) -> Redrive {
+        self.reason = Some(reason);
+        self
+    }
+
+    /// Selects messages that come from this queue.
+    pub fn source(mut self, name: impl AsRef<OsStr>) -> Redrive {
+        self.source = Some(name.as_ref().to_owned());
+        self
+    }
+
+    /// Selects at most this many messages, in the order in which the queue would deliver them.
+    pub fn count(mut self, most: usize) -> Redrive {
+        self.most = Some(most);
+        self
+    }
+
+    fn selects(&self, letter: &DeadLetter) -> bool {
+        let source = letter.history.source();
+        self.id.is_none_or(|id| id == letter.id)
+            && self
+                .reason
+                .is_none_or(|reason| reason == letter.history.reason)
+            && self
+                .source
+                .as_ref()
+                .is_none_or(|name| name.as_bytes() == source)
+    }
+}
+
+/// The result of [`Queue::redrive`].
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct Redriven {
+    /// The number of messages that were sent back.
+    pub messages: usize,
+    /// The messages that stay in the dead-letter queue: one entry for each queue that they should go to.
+    pub refused: Vec<Refused>,
+}
+
+/// Messages that could not be sent back.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Refused {
+    /// The queue that they should go to. `None`: their history does not name it.
+    pub queue: Option<OsString>,
+    /// Their number.
+    pub messages: usize,
+    /// The reason, of the first of them.
+    pub why: RedriveFailure,
+}
+
+/// The reason why a message could not be sent back.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RedriveFailure {
+    /// The history names no queue, or the handle does not know its namespace.
+    #[error("the source is unknown: name the queue to send the messages to")]
+    NoSource,
+    /// The queue to send to is the dead-letter queue itself.
+    #[error("this is the queue that the messages are in: name another one")]
+    SameQueue,
+    /// The source belongs to another user than the dead-letter queue.
+    #[error(
+        "the source and the dead-letter queue have different owners: name the queue to send the messages to"
+    )]
+    OtherOwner,
+    /// The source has no dead-letter queue, or another one. The history may be forged, or the source was created anew.
+    #[error(
+        "the source does not name this queue as its dead-letter queue: name the queue to send the messages to"
+    )]
+    NotItsSource,
+    /// The queue to send to does not exist or can't be opened.
+    #[error(transparent)]
+    Open(OpenError),
+    /// The queue to send to does not take the message: it is full, closed, or has a smaller message size.
+    #[error(transparent)]
+    Send(SendError),
+}
+
+impl RedriveFailure {
+    /// Returns the error number of the failure.
+    ///
+    /// ```
+    /// assert_eq!(umsg::posix::RedriveFailure::NoSource.errno(), libc::ENOENT);
+    /// ```
+    #[must_use]
+    pub fn errno(&self) -> i32 {
+        match self {
+            RedriveFailure::NoSource => libc::ENOENT,
+            RedriveFailure::SameQueue => libc::EINVAL,
+            RedriveFailure::OtherOwner => libc::EPERM,
+            RedriveFailure::NotItsSource => libc::ESTALE,
+            RedriveFailure::Open(error) => error.errno(),
+            RedriveFailure::Send(error) => error.errno(),
+        }
+    }
+
+    /// Returns whether another message for the same queue may succeed.
+    fn is_of_message(&self) -> bool {
+        matches!(self, RedriveFailure::Send(SendError::TooLong { .. }))
+    }
+}
+
+/// The queues that a call sends to: opened, or the reason why not.
+struct Targets<'a> {
+    from: &'a Queue,
+    number: u64,
+    queues: BTreeMap<Vec<u8>, Result<Queue, ()>>,
+    redriven: Redriven,
+}
+
+impl Queue {
+    /// Returns the histories of the dead letters that `which` selects, in order of delivery.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// use umsg::posix::Redrive;
+    ///
+    /// queue.send(b"no dead letter", 0)?;
+    /// assert!(queue.dead_letters(&Redrive::new())?.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The errors of [`messages`](Self::messages).
+    pub fn dead_letters(&self, which: &Redrive) -> Result<Vec<History>, ReceiveError> {
+        let letters = self.find_dead_letters(which)?.into_iter();
+        Ok(letters
+            .map(|letter| History::of(letter.id, &letter.history))
+            .collect())
+    }
+
+    fn find_dead_letters(&self, which: &Redrive) -> Result<Vec<DeadLetter>, ReceiveError> {
+        if !self.access.read {
+            return Err(ReceiveError::NotReadable);
+        }
+        let most = which.most.unwrap_or(usize::MAX);
+        self.engine
+            .dead_letters(thread::current(), most, |letter| which.selects(letter))
+            .map_err(|refused| self.receive_error(refused))
+    }
+
+    /// Sends dead letters back to the queues that they come from, behind the messages that are there. They keep bytes, priority and history, and the queue delivers them
+    /// as often as a new message.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// use umsg::posix::{OpenOptions, Redrive};
+    ///
+    /// let mut options = OpenOptions::new();
+    /// options.read(true).write(true).create(true).namespace(&namespace);
+    /// let jobs = options.max_deliveries(1).dead_letter("/jobs.failed").open("/jobs")?;
+    /// jobs.send(b"resize image 7", 0)?;
+    /// jobs.receive_lease()?.give_back()?; // failed
+    ///
+    /// let failed = OpenOptions::new().read(true).namespace(&namespace).open("/jobs.failed")?;
+    /// assert_eq!(failed.redrive(&Redrive::new())?.messages, 1);
+    /// let job = jobs.receive_lease()?;
+    /// assert_eq!((job.deliveries(), job.history()?.unwrap().redrives), (1, 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Blocking
+    /// Never for room. A step waits for a second at most for a process that is stopped inside an operation on the other queue.
+    ///
+    /// # Errors
+    /// The errors of [`messages`](Self::messages), of this queue. [`Redriven::refused`] has the messages that another queue did not take, and why. They keep their places.
+    ///
+    /// # If the process dies
+    /// No message is lost, and none is in two queues. The message that was being sent is held by the dead process; the next call of this method sends or returns it.
+    pub fn redrive(&self, which: &Redrive) -> Result<Redriven, ReceiveError> {
+        let letters = self.find_dead_letters(which)?;
+        let mut targets = Targets {
+            from: self,
+            number: transfer::number(self.identity.1, &self.engine),
+            queues: BTreeMap::new(),
+            redriven: Redriven::default(),
+        };
+        targets.find_out()?;
+        for letter in letters {
+            targets.redrive(which, &letter)?;
+        }
+        Ok(targets.redriven)
+    }
+}
+
+impl Targets<'_> {
+    /// Ends what dead processes began: finds out whether their messages have arrived.
+    fn find_out(&mut self) -> Result<(), ReceiveError> {
+        let (engine, me) = (&self.from.engine, thread::current());
+        let left = engine
+            .left_redrives(me)
+            .map_err(|refused| self.from.receive_error(refused))?;
+        for (handle, to) in left {
+            let Some(has_arrived) = self.has_arrived(&handle, to) else {
+                continue;
+            };
+            engine
+                .end_redrive(me, &handle, has_arrived)
+                .map_err(|refused| self.from.receive_error(refused))?;
+        }
+        Ok(())
+    }
+
+    /// Returns whether a message has arrived in the queue with the number `to`. None if a queue that may be the one can't be opened: a process with the
+    /// permission finds out.
+    fn has_arrived(&self, handle: &LeaseHandle, to: u64) -> Option<bool> {
+        let namespace = self.from.namespace.as_ref()?;
+        let mut is_certain = true;
+        for listed in list_untouched(namespace).ok()? {
+            let queue = match listed.queue {
+                Ok(queue) => queue,
+                Err(OpenError::NotFound) => continue,
+                // Only a process that may send to a queue can have sent the message there.
+                Err(_) => match OpenOptions::open_of_owner(namespace, &listed.name, None) {
+                    Ok(Some(queue)) => queue,
+                    _ => {
+                        is_certain = false;
+                        continue;
+                    }
+                },
+            };
+            if transfer::number(queue.identity.1, &queue.engine) == to {
+                let by = Deadline::after(PATIENCE);
+                return queue
+                    .engine
+                    .has_arrived(thread::current(), self.origin(handle), by)
+                    .ok();
+            }
+        }
+        // The queue is gone, and its messages with it.
+        is_certain.then_some(false)
+    }
+
+    fn origin(&self, handle: &LeaseHandle) -> Origin {
+        Origin {
+            queue: self.number,
+            ticket: handle.ticket,
+        }
+    }
+
+    /// Sends one message back.
+    fn redrive(&mut self, which: &Redrive, letter: &DeadLetter) -> Result<(), ReceiveError> {
+        let name = match &which.to {
+            Some(name) => name.as_bytes().to_vec(),
+            None => letter.history.source().to_vec(),
+        };
+        if !self.queues.contains_key(&name) {
+            let opened = self.open(&name, which.to.is_none());
+            let opened = opened.map_err(|why| self.refuse(&name, Some(why)));
+            self.queues.insert(name.clone(), opened);
+        } else if self.queues.get(&name).is_some_and(Result::is_err) {
+            self.refuse(&name, None);
+        }
+        let Some(Ok(to)) = self.queues.get(&name) else {
+            return Ok(());
+        };
+        let (engine, me) = (&self.from.engine, thread::current());
+        let place = (letter.slot, letter.id);
+        let number = transfer::number(to.identity.1, &to.engine);
+        let departure = engine
+            .begin_redrive(me, place, number)
+            .map_err(|refused| self.from.receive_error(refused))?;
+        // Otherwise another process has taken the message.
+        let Some(departure) = departure else {
+            return Ok(());
+        };
+        let mut history = departure.history;
+        history.redrives = history.redrives.saturating_add(1);
+        let origin = self.origin(&departure.handle);
+        let copy = (origin, &history);
+        let sent = transfer::send_copy(engine, &departure.handle, to, copy, PATIENCE);
+        engine
+            .end_redrive(me, &departure.handle, sent.is_ok())
+            .map_err(|refused| self.from.receive_error(refused))?;
+        match sent {
+            Ok(()) => {
+                crash_point!(MOVE_ENDED);
+                // If this fails, the next redrive ends the record.
+                let by = Deadline::after(PATIENCE);
+                let _ = to.engine.forget_arrival(me, origin, by);
+                self.redriven.messages += 1;
+            }
+            Err(error) => {
+                let why = RedriveFailure::Send(error);
+                if !why.is_of_message() {
+                    self.queues.insert(name.clone(), Err(()));
+                }
+                self.refuse(&name, Some(why));
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens a queue to send to, and ends the records that dead processes have left there.
+    fn open(&self, name: &[u8], is_source: bool) -> Result<Queue, RedriveFailure> {
+        let namespace = match &self.from.namespace {
+            Some(namespace) if !name.is_empty() => namespace,
+            _ => return Err(RedriveFailure::NoSource),
+        };
+        let owner = is_source.then_some(self.from.owner.0);
+        let queue = OpenOptions::open_of_owner(namespace, OsStr::from_bytes(name), owner)
+            .map_err(RedriveFailure::Open)?
+            .ok_or(RedriveFailure::OtherOwner)?;
+        if queue.identity == self.from.identity {
+            return Err(RedriveFailure::SameQueue);
+        }
+        let own = self.from.name.as_ref().map(|name| name.as_bytes());
+        if is_source && (own.is_none() || queue.engine.policy().dead_letter.as_deref() != own) {
+            return Err(RedriveFailure::NotItsSource);
+        }
+        // If this fails, the next redrive does it.
+        let _ = transfer::forget_left_arrivals(&self.from.engine, self.number, &queue, PATIENCE);
+        Ok(queue)
+    }
+
+    /// Counts a message that stays. The first reason of a queue is reported.
+    fn refuse(&mut self, name: &[u8], why: Option<RedriveFailure>) {
+        let queue = (!name.is_empty()).then(|| OsString::from_vec(name.to_vec()));
+        let refused = &mut self.redriven.refused;
+        match refused.iter_mut().find(|entry| entry.queue == queue) {
+            Some(entry) => entry.messages += 1,
+            None => refused.extend(why.map(|why| Refused {
+                queue,
+                messages: 1,
+                why,
+            })),
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Moving a message from one queue to another, exactly once: the steps of `umsg-shm`'s `posix_engine/transfer.rs` in the order that makes them safe.
+
+use super::queue::Queue;
+use crate::error::SendError;
+use std::time::Duration;
+use umsg_shm::leases::InPlace;
+use umsg_shm::posix_engine::segment::History;
+use umsg_shm::posix_engine::{Engine, LeaseHandle, Origin, Refused};
+use umsg_shm::sys::clock::Deadline;
+use umsg_shm::sys::random::mix;
+use umsg_shm::sys::thread;
+
+/// The time after which a step gives up a room that it can't give back, because a process is stopped in the other queue.
+const LONGEST: Duration = Duration::from_secs(1);
+
+/// Returns the number of a queue that moves messages: the file's inode number and the time of the queue's creation, mixed.
+pub(super) fn number(inode: u64, engine: &Engine) -> u64 {
+    mix(mix(inode) ^ engine.segment().fixed().header.created_at())
+}
+
+/// Sends a copy of a held message to another queue. The message has arrived if the call succeeds, and has not if the call fails.
+///
+/// The copy's queue moves no message of its own meanwhile: two queues may be each other's dead-letter queue.
+///
+/// # If the process dies
+/// The next mover finds out by [`Engine::has_arrived`].
+pub(super) fn send_copy(
+    from: &Engine,
+    handle: &LeaseHandle,
+    to: &Queue,
+    (origin, history): (Origin, &History),
+    patience: Duration,
+) -> Result<(), SendError> {
+    let mut data = vec![0; handle.len];
+    InPlace::new(from.place(handle)?, handle.len).read_at(0, &mut data);
+    to.check_to_send(data.len())?;
+    let (me, engine) = (thread::current(), &to.engine);
+    let room = engine
+        .try_reserve(me, data.len(), Deadline::after(patience))
+        .map_err(refusal)?;
+    let sent = engine
+        .place(&room)
+        .map_err(Refused::from)
+        .and_then(|place| {
+            InPlace::new(place, data.len()).write_at(0, &data);
+            let by = Deadline::after(patience);
+            engine.arrive(me, &room, handle.key, (origin, history), by)
+        });
+    match sent {
+        Ok(true) => Ok(()),
+        // A step behind the arrival failed.
+        _ if engine.has_arrived(me, origin, Deadline::after(patience)) == Ok(true) => Ok(()),
+        Ok(false) => Err(SendError::Full),
+        Err(refused) => {
+            let _ = engine.cancel(me, &room, Deadline::after(LONGEST));
+            Err(refusal(refused))
+        }
+    }
+}
+
+/// Ends the records of messages that have arrived in `to`, and that `from` has forgotten: their movers have died.
+pub(super) fn forget_left_arrivals(
+    from: &Engine,
+    number: u64,
+    to: &Queue,
+    patience: Duration,
+) -> Result<(), Refused> {
+    let me = thread::current();
+    for ticket in to.engine.arrivals(me, number, Deadline::after(patience))? {
+        // A ticket that is gone from the source never comes back.
+        if !from.is_departing(me, ticket, Deadline::after(patience))? {
+            let origin = Origin {
+                queue: number,
+                ticket,
+            };
+            to.engine
+                .forget_arrival(me, origin, Deadline::after(patience))?;
+        }
+    }
+    Ok(())
+}
+
+fn refusal(refused: Refused) -> SendError {
+    match refused {
+        Refused::NotNow | Refused::Own(_) => SendError::Full,
+        Refused::TimedOut => SendError::TimedOut,
+        Refused::Interrupted => SendError::Interrupted,
+        Refused::Closed => SendError::Closed,
+        Refused::Fault(fault) => fault.into(),
+    }
+}
