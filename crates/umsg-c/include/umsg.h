@@ -264,7 +264,7 @@ int umsg_mq_unlink_in(const char *directory, const char *name);
 #define UMSG_ON_FULL_FAIL 1
 
 /*
- * The send drops the oldest message of the lowest priority. If all queued messages have a higher priority than the new message, the new
+ * The send drops the oldest message of the lowest priority, or moves it to the dead-letter queue if there is one. If all queued messages have a higher priority than the new message, the new
  * message is dropped.
  */
 #define UMSG_ON_FULL_DROP_OLDEST 2
@@ -301,10 +301,10 @@ struct umsg_mq_options {
     uint64_t time_to_live;
     /*
      * The name of the dead-letter queue of a created queue; NULL for none. It gets the messages that the queue could not keep or deliver,
-     * with the same priority. It belongs to the same namespace. If it does not exist, it is created together with the queue, with the same
+     * with the same priority and with their history (umsg_mq_dead_letter(3)). It belongs to the same namespace. If it does not exist, it is created together with the queue, with the same
      * attributes and mode. The process that finds such a message moves it, and needs permission to send to that queue. If the move fails,
      * the message stays set aside: it takes memory, but no place in its queue. Up to 1,024 messages are set aside. If a process dies while
-     * it moves a message, the message may be in both queues.
+     * it moves a message, the next process that moves one ends the move: the message is in one queue.
      */
     const char *dead_letter;
     /*
@@ -995,6 +995,160 @@ int umsg_mq_return_after(struct umsg_mq_lease *lease, uint64_t delay);
  * umsg_mq_acknowledge(3), umsg_mq_lease(3)
  */
 int umsg_mq_lease_limit(const struct umsg_mq_lease *lease, const struct timespec *time);
+
+/* ---- Dead letters: their histories, and the way back to their source ---- */
+
+/* The message left its source for an unknown reason: the queue's memory holds a number that no operation writes. */
+#define UMSG_DEAD_UNKNOWN 0
+
+/* The message was older than the source's time to live. */
+#define UMSG_DEAD_EXPIRED 1
+
+/* The message was leased and came back as often as the source allows. */
+#define UMSG_DEAD_UNDELIVERED 2
+
+/* The source was full and dropped its oldest message. */
+#define UMSG_DEAD_DROPPED 3
+
+/*
+ * The history of a dead letter, or of a message that was one and was sent back. Times are in nanoseconds since 1970, accurate to a few
+ * milliseconds; 0 means never or unknown.
+ *
+ * Every process that may use the queue can forge a history.
+ */
+struct umsg_mq_history {
+    /* A number that no other message of the queue has. */
+    uint64_t id;
+    /* The time of the first send. */
+    int64_t sent;
+    /* The time of the first delivery on a lease. */
+    int64_t first_delivery;
+    /* The time of the last delivery on a lease. */
+    int64_t last_delivery;
+    /* The time at which the message left its source last. */
+    int64_t dead;
+    /* Real user id of the first sender; -1 if unknown. */
+    int64_t uid;
+    /* Process id of the first sender. */
+    pid_t pid;
+    /* The number of deliveries on a lease, of all stays in a source. */
+    uint32_t deliveries;
+    /* How often the message was sent back. */
+    uint32_t redrives;
+    /* The reason: one of UMSG_DEAD_EXPIRED, UMSG_DEAD_UNDELIVERED, UMSG_DEAD_DROPPED and UMSG_DEAD_UNKNOWN. */
+    uint32_t reason;
+    /* The name of the queue that the message comes from; empty if unknown. */
+    char source[264];
+};
+
+/*
+ * Which dead letters umsg_mq_redrive sends back, and where to. A member that is 0 or NULL selects all.
+ *
+ * Initialise it by struct umsg_mq_redrive which = {.size = sizeof which}; and set further members by name: a later version of the library
+ * may have more of them.
+ */
+struct umsg_mq_redrive {
+    /* sizeof(struct umsg_mq_redrive): which members the program knows. */
+    size_t size;
+    /* The queue of the same namespace to which the messages are sent; NULL for the queue that each comes from. */
+    const char *to;
+    /* Only messages that come from this queue. */
+    const char *source;
+    /* Only the message with this id. */
+    uint64_t id;
+    /* At most this many messages, in order of delivery. */
+    uint64_t count;
+    /* Only messages that left their source for this reason. */
+    uint32_t reason;
+    /* 0. */
+    uint32_t reserved;
+};
+
+/*
+ * Tells the history of a leased message.
+ *
+ * lease is a lease of umsg_mq_lease(3). If the message is a dead letter, or was one and was sent back, the call writes its history to
+ * history. size is sizeof(struct umsg_mq_history): a program that was compiled with an older umsg.h gets the members that it knows.
+ *
+ * Return value:
+ * On success, 1 if the message has a history, and 0 if it has none. On error, -1 with errno set to indicate the error.
+ *
+ * Errors:
+ * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
+ * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
+ * - EFAULT: lease or history is at an address that can't be read or written.
+ * - EINVAL: lease is no lease that this process has.
+ * - ESTALE: a time limit or another thread has ended the lease, or this is a forked child of its holder.
+ *
+ * If the process dies:
+ * The message goes back to the head of its priority.
+ *
+ * See also:
+ * umsg_mq_dead_letter(3), umsg_mq_lease(3), umsg_mq_redrive(3)
+ */
+int umsg_mq_lease_history(const struct umsg_mq_lease *lease,
+                          struct umsg_mq_history *history,
+                          size_t size);
+
+/*
+ * Tells the history of a dead letter in a queue.
+ *
+ * n counts the messages that have a history, in order of delivery, from 0. The messages stay in the queue. size is
+ * sizeof(struct umsg_mq_history), as for umsg_mq_lease_history(3). Other processes that receive wait meanwhile, for a time in proportion to the
+ * number of messages.
+ *
+ * Return value:
+ * On success, 1, and 0 if the queue has at most n such messages. On error, -1 with errno set to indicate the error.
+ *
+ * Errors:
+ * Those of umsg_mq_peek(3) but ENOMSG.
+ *
+ * If the process dies:
+ * Nothing is left: the call changes nothing.
+ *
+ * See also:
+ * umsg(1), umsg_mq_lease_history(3), umsg_mq_peek(3), umsg_mq_redrive(3)
+ */
+int umsg_mq_dead_letter(umsg_mqd_t mqdes, size_t n, struct umsg_mq_history *history, size_t size);
+
+/*
+ * Sends dead letters back to the queues that they come from.
+ *
+ * mqdes is the handle of a dead-letter queue, opened for receiving. which selects messages; NULL selects all. A message takes its place behind the
+ * other messages of its priority, and is delivered as often as a new message. It keeps its bytes, its priority and its history.
+ *
+ * A message goes to the queue of its history only if that queue has the same owner as the dead-letter queue, and has it as its
+ * dead-letter queue. With to the program decides.
+ *
+ * A message stays in the dead-letter queue if the other queue does not take it. The call then sends the other messages. umsg_last_error(3)
+ * tells why a message stayed, also after a call that sent others. The call does not wait for room.
+ *
+ * Return value:
+ * The number of messages that were sent back. If none was sent and a message was refused, or on another error, -1 with errno set to indicate the error.
+ *
+ * Errors:
+ * - E2BIG: a member that this version of the library does not know is not 0.
+ * - EACCES: the other queue's mode does not let the caller send to it.
+ * - EAGAIN: the other queue is full.
+ * - EBADF: mqdes is not the handle of an open queue, or was not opened for receiving.
+ * - EBADMSG: the memory of one of the queues is corrupted: it holds values that no operation writes.
+ * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
+ * - EFAULT: which or one of its texts is at an address that can't be read.
+ * - EINVAL: size or reason is none of its values, reserved is not 0, or to is the dead-letter queue itself.
+ * - EMSGSIZE: the message is longer than the other queue's message size.
+ * - ENOENT: the other queue does not exist, or the history names none.
+ * - ENOMEM, ENOSPC: the system has no memory left, or the namespace's file system is full.
+ * - EPERM: the source belongs to another user than the dead-letter queue.
+ * - EPIPE: the other queue is closed for sending.
+ * - ESTALE: the source does not have this queue as its dead-letter queue.
+ *
+ * If the process dies:
+ * No message is lost, and none is in two queues. The message that was being sent stays held; the next call, or umsg redrive, sends or returns it.
+ *
+ * See also:
+ * umsg(1), umsg_mq_close_send(3), umsg_mq_dead_letter(3), umsg_mq_open_with(3)
+ */
+ssize_t umsg_mq_redrive(umsg_mqd_t mqdes, const struct umsg_mq_redrive *which);
 
 /* ---- The status of a queue ---- */
 

@@ -6,8 +6,8 @@ use std::ffi::{CString, c_char, c_int};
 use crate::{msg, ring};
 use umsg::NamespaceError;
 use umsg::posix::{
-    LeaseError, NotifyError, OpenError, ReceiveError, RestoreError, SendError, SnapshotError,
-    UnlinkError,
+    LeaseError, NotifyError, OpenError, ReceiveError, RedriveFailure, RestoreError, SendError,
+    SnapshotError, UnlinkError,
 };
 
 /// The reason why a call failed.
@@ -51,6 +51,9 @@ pub(crate) enum Failure {
     Receive(#[from] ReceiveError),
     #[error(transparent)]
     Lease(#[from] LeaseError),
+    /// A dead letter was not sent back.
+    #[error(transparent)]
+    Redrive(RedriveFailure),
     #[error(transparent)]
     Notify(#[from] NotifyError),
     #[error(transparent)]
@@ -90,6 +93,7 @@ impl Failure {
             Failure::Send(error) => error.errno(),
             Failure::Receive(error) => error.errno(),
             Failure::Lease(error) => error.errno(),
+            Failure::Redrive(error) => error.errno(),
             Failure::Notify(error) => error.errno(),
             Failure::Snapshot(error) => error.errno(),
             Failure::Restore(error) => error.errno(),
@@ -128,14 +132,20 @@ pub(crate) fn answer<T: From<i8>>(result: Result<T, Failure>) -> T {
 #[cold]
 pub(crate) fn fail(failure: Failure) {
     let errno = failure.errno();
-    // If a signal handler interrupted this store, or the thread is ending, only errno is set.
+    remember(failure);
+    // SAFETY: libc returns the address of the calling thread's own errno.
+    unsafe { *libc::__errno_location() = errno };
+}
+
+/// Remembers the reason, without setting errno.
+#[cold]
+pub(crate) fn remember(failure: Failure) {
+    // If a signal handler interrupted this store, or the thread is ending, the reason is lost.
     let _ = LAST.try_with(|last| {
         if let Ok(mut last) = last.try_borrow_mut() {
             last.failure = Some(failure);
         }
     });
-    // SAFETY: libc returns the address of the calling thread's own errno.
-    unsafe { *libc::__errno_location() = errno };
 }
 
 /// Returns the reason why the calling thread's last failed call failed.

@@ -80,6 +80,20 @@ pub(crate) unsafe fn end<D: Described>(
     answer(ended())
 }
 
+/// Reads something of a lease.
+///
+/// # Safety
+/// `lease` is readable, or an address that a pointer check refuses.
+pub(crate) unsafe fn with<D: Described, T>(
+    lease: *const D,
+    read: impl FnOnce(&D::Lease) -> Result<T, LeaseError>,
+) -> Result<T, Failure> {
+    pointer::check(lease, "lease")?;
+    // SAFETY: by this function's contract.
+    let number = (*unsafe { lease.read_unaligned() }.place().1).into();
+    Ok(read(&D::all().get(number).ok_or(NO_LEASE)?.lease)?)
+}
+
 /// Lets a lease end by itself after some time.
 ///
 /// # Safety

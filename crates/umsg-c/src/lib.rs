@@ -5,7 +5,7 @@
 //!
 //! | what | where |
 //! |---|---|
-//! | the exported functions, a subject a file | `open`, `options`, `send`, `receive`, `batch`, `receive_batch`, `reservation`, `lease`, `attributes`, `status`, `peek`, `snapshot`, `notify`, `waiting`, `pollable`, `signals`, `version` |
+//! | the exported functions, a subject a file | `open`, `options`, `send`, `receive`, `batch`, `receive_batch`, `reservation`, `lease`, `dead_letter`, `attributes`, `status`, `peek`, `snapshot`, `notify`, `waiting`, `pollable`, `signals`, `version` |
 //! | those of System V queues | `msg` |
 //! | those of rings | `ring` |
 //! | handle → queue | `handle` |
@@ -32,6 +32,7 @@ compile_error!(
 mod attributes;
 mod batch;
 mod close;
+mod dead_letter;
 mod error;
 mod flag;
 mod handle;

@@ -10,7 +10,7 @@ use super::doc::Doc;
 use crate::failure::{Context as _, Failure, Result};
 
 /// The files that declare something, in the order of the header.
-const FILES: [&str; 41] = [
+const FILES: [&str; 42] = [
     "handle",
     "attributes",
     "open",
@@ -22,6 +22,7 @@ const FILES: [&str; 41] = [
     "close",
     "reservation",
     "lease",
+    "dead_letter",
     "status",
     "peek",
     "snapshot",
