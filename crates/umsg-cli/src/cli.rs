@@ -6,8 +6,8 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{
     close::Close, completions::Completions, create::Create, doctor::Doctor, dump::Dump, gc::Gc,
-    limits::Limits, load::Load, ls::Ls, man::Man, peek::Peek, recv::Recv, rm::Rm, run::Run,
-    send::Send, setup::Setup, stat::Stat, who::Who,
+    limits::Limits, load::Load, ls::Ls, man::Man, peek::Peek, recv::Recv, redrive::Redrive, rm::Rm,
+    run::Run, send::Send, setup::Setup, stat::Stat, who::Who,
 };
 
 /// Message queues in shared memory: POSIX and System V, without the kernel's limits, without root, without a daemon
@@ -53,6 +53,8 @@ pub enum Command {
     #[command(alias = "receive")]
     Recv(Recv),
     Peek(Peek),
+    #[command(alias = "requeue")]
+    Redrive(Redrive),
     #[command(alias = "save")]
     Dump(Dump),
     #[command(alias = "restore")]

@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use umsg::posix::{self, LeaseError};
+use umsg::posix::{self, History, LeaseError};
 use umsg::sysv::{self, Want};
 
 use crate::attached::Attached;
@@ -173,6 +173,15 @@ impl Held<'_> {
 
     pub fn deliveries(&self) -> u32 {
         either!(self, lease => lease.deliveries())
+    }
+
+    /// The history of a dead letter, or of a message that was one.
+    pub fn history(&self) -> Option<History> {
+        match self {
+            // The acknowledgement reports that the lease has ended.
+            Held::Posix(lease) => lease.history().ok().flatten(),
+            Held::SystemV(_) => None,
+        }
     }
 
     pub fn acknowledge(self) -> Result<(), LeaseError> {

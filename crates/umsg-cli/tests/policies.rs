@@ -227,3 +227,123 @@ fn a_delayed_message_is_shown_and_reported_as_missing_in_a_dump() {
         &["/q: the file lacks the leased, delayed and set-aside messages (1); "],
     );
 }
+
+/// Sends a message and lets its only delivery fail.
+fn fail(site: &Site, queue: &str, message: &str) {
+    site.umsg(&["send", queue, message]).text();
+    site.umsg(&["recv", queue, "--exec", "false"]).fails(1, &[]);
+}
+
+#[test]
+fn dead_letters_are_looked_at_and_sent_back() {
+    let site = Site::new();
+    let create = [
+        "create",
+        "/jobs",
+        "--max-deliveries",
+        "1",
+        "--dead-letter",
+        "/failed",
+    ];
+    site.umsg(&create).text();
+    for job in ["one", "two", "three", "four"] {
+        fail(&site, "/jobs", job);
+    }
+    let peeked = site
+        .umsg(&["peek", "/failed", "--json", "--count", "1"])
+        .json();
+    let history = &peeked["history"];
+    assert_eq!(peeked["data"], "one");
+    assert_eq!(
+        (&history["source"], &history["reason"]),
+        (&json!("/jobs"), &json!("undelivered"))
+    );
+    assert_eq!(
+        (&history["deliveries"], &history["redrives"]),
+        (&json!(1), &json!(0))
+    );
+    for time in ["sent", "first_delivery", "last_delivery", "dead"] {
+        assert!(
+            history[time].as_str().unwrap().ends_with('Z'),
+            "{time}: {history}"
+        );
+    }
+    let listed = site.umsg(&["redrive", "/failed"]).text().to_owned();
+    assert_eq!(listed.lines().count(), 5, "{listed}");
+    assert!(listed.contains("/jobs  undelivered"), "{listed}");
+    let stat = site.umsg(&["stat", "/failed"]).text().to_owned();
+    assert!(
+        stat.contains("holds of others   0 too old, 4 not delivered, 0 dropped when full"),
+        "{stat}"
+    );
+    let stat = site.umsg(&["stat", "/failed", "--json"]).json();
+    assert_eq!(stat["dead_letters"]["undelivered"], 4);
+
+    let id = history["id"].to_string();
+    let done = site.umsg(&["redrive", "/failed", "--id", &id]);
+    assert_eq!(done.text(), "1 message sent back\n");
+    let received = site.umsg(&["recv", "/jobs", "--json"]).json();
+    assert_eq!(
+        (&received["data"], &received["history"]["redrives"]),
+        (&json!("one"), &json!(1))
+    );
+    site.umsg(&["redrive", "/failed", "--id", &id])
+        .fails(1, &["no dead letter"]);
+    site.umsg(&["redrive", "/failed", "--all", "--reason", "expired"])
+        .text();
+    let first = site
+        .umsg(&["redrive", "/failed", "--first", "--json"])
+        .json();
+    assert_eq!(
+        first,
+        json!({"queue": "/failed", "redriven": 1, "refused": []})
+    );
+    site.umsg(&["create", "/slow"]).text();
+    let slow = [
+        "redrive", "/failed", "--count", "1", "--to", "slow", "--from", "jobs",
+    ];
+    site.umsg(&slow).text();
+    assert_eq!(site.umsg(&["recv", "/slow"]).text(), "three\n");
+    site.umsg(&["redrive", "/failed", "--all"]).text();
+    assert_eq!(site.umsg(&["recv", "/jobs", "--all"]).text(), "two\nfour\n");
+}
+
+#[test]
+fn dead_letters_that_can_not_be_sent_back_stay_and_the_command_says_why() {
+    let site = Site::new();
+    let create = [
+        "create",
+        "/jobs",
+        "--max-messages",
+        "1",
+        "--max-deliveries",
+        "1",
+        "--dead-letter",
+        "/failed",
+    ];
+    site.umsg(&create).text();
+    fail(&site, "/jobs", "poison");
+    site.umsg(&["send", "/jobs", "other"]).text();
+    let all = ["redrive", "/failed", "--all"];
+    site.umsg(&all)
+        .fails(1, &["/jobs: ", "full", "1 message stayed in /failed"]);
+    site.umsg(&["create", "/short", "--message-size", "2"])
+        .text();
+    site.umsg(&["redrive", "/failed", "--all", "--to", "/short"])
+        .fails(1, &["/short: ", "too long", "stayed in /failed"]);
+    site.umsg(&["redrive", "/failed", "--all", "--to", "/failed"])
+        .fails(1, &["/failed: ", "stayed in /failed"]);
+    site.umsg(&["rm", "/jobs"]).text();
+    site.umsg(&all)
+        .fails(1, &["/jobs: ", "--to names another queue"]);
+    site.umsg(&["create", "/jobs"]).text();
+    site.umsg(&all)
+        .fails(1, &["/jobs: ", "dead-letter queue", "--to names"]);
+    site.umsg(&["redrive", "/failed", "--all", "--json"])
+        .fails(1, &["stayed in /failed"]);
+    site.umsg(&["redrive", "/failed", "--all", "--to", "/jobs"])
+        .text();
+    site.umsg(&["redrive", "key:1"]).fails(2, &["System V"]);
+    site.umsg(&["redrive", "/none", "--all"])
+        .fails(1, &["/none"]);
+}

@@ -217,6 +217,7 @@ fn hold(hold: &Hold) -> String {
         HoldKind::Leased => format!("{bytes} leased{by}, delivered {times}"),
         HoldKind::Reserved => format!("room for {bytes} reserved{by}"),
         HoldKind::Delayed => format!("{bytes} delayed, delivered {times}"),
+        HoldKind::Redriven => format!("{bytes} on the way back to another queue{by}"),
         _ => format!("{bytes} set aside for the dead-letter queue"),
     };
     if let Some(time) = hold.ends_in {

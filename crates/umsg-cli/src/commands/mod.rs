@@ -22,6 +22,7 @@ pub mod patience;
 pub mod peek;
 mod policy;
 pub mod recv;
+pub mod redrive;
 pub mod rm;
 pub mod run;
 pub mod send;
@@ -48,6 +49,7 @@ pub fn perform(cli: &Cli) -> Result {
         Command::Send(send) => send.perform(cli),
         Command::Recv(recv) => recv.perform(cli),
         Command::Peek(peek) => peek.perform(cli),
+        Command::Redrive(redrive) => redrive.perform(cli),
         Command::Dump(dump) => dump.perform(cli),
         Command::Load(load) => load.perform(cli),
         Command::Limits(limits) => limits.perform(cli),

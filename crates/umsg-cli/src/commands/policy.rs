@@ -26,7 +26,8 @@ pub struct Policy {
     /// permitted delivery moves to --dead-letter [default: any number]
     #[arg(long, value_name = "N", value_parser = values::times, allow_negative_numbers = true, requires = "dead_letter")]
     max_deliveries: Option<u32>,
-    /// The queue that gets messages that are too old or were delivered too often. If it does not exist, it is created with the
+    /// The queue that gets messages that are too old, were delivered too often, or were dropped because the queue was full, each with its
+    /// history (`umsg redrive`). If it does not exist, it is created with the
     /// same --max-messages, --message-size and mode. The dead-letter queue stays until it is removed, even if this queue is
     /// removed first. Both queues must have the same owner
     #[arg(long, value_name = "NAME", value_parser = name())]

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use clap::Args;
 use umsg::Namespace;
-use umsg::posix::{NotifyKind, Registered, Status};
+use umsg::posix::{NotifyKind, Redrive, Registered, Status};
 
 use super::{stat_ring, stat_sysv};
 use crate::address::{Address, Subject, subject};
@@ -15,6 +15,7 @@ use crate::cli::Cli;
 use crate::failure;
 use crate::names::Name;
 use crate::opened::{Opened, Purpose};
+use crate::output::json::DeadLetters;
 use crate::output::owner::Owners;
 use crate::output::{self, Format, json, text, time};
 use crate::place;
@@ -27,6 +28,8 @@ use crate::place;
 ///
 /// "held" counts messages that take room in the queue without being queued. Leased messages were received and may come back. Reserved messages
 /// are being written. Messages that are set aside wait for room in the dead-letter queue.
+///
+/// "holds of others" counts the dead letters of other queues that the queue holds, by reason.
 ///
 /// "notifies" names the process that is registered for a notification of the next message. "too old" counts messages that were dropped or moved
 /// because their time to live was over. "memory" is the memory that the queue uses now; each slot holds one message. Times are UTC.
@@ -69,10 +72,23 @@ impl Stat {
     }
 
     fn print(&self, namespace: &Namespace, name: &Name, out: &mut impl Write) -> failure::Result {
-        let status = Opened::open(namespace, name, Purpose::Look)?.queue.status();
+        let opened = Opened::open(namespace, name, Purpose::Look)?;
+        let status = opened.queue.status();
+        // Without the permission to receive, the histories can't be read.
+        let letters = opened.queue.dead_letters(&Redrive::new());
+        let letters = letters.ok().and_then(|letters| DeadLetters::of(&letters));
         match self.format.json {
-            true => json::print(out, &json::Queue::new(&name.lossy(), &status))?,
-            false => print(out, &name.to_string(), &status)?,
+            true => {
+                let queue = json::Queue::new(&name.lossy(), &status);
+                json::print(
+                    out,
+                    &json::Queue {
+                        dead_letters: letters,
+                        ..queue
+                    },
+                )?;
+            }
+            false => print(out, &name.to_string(), &status, letters)?,
         }
         Ok(())
     }
@@ -101,7 +117,12 @@ fn dead_letters(status: &Status) -> String {
     }
 }
 
-fn print(out: &mut impl Write, name: &str, status: &Status) -> io::Result<()> {
+fn print(
+    out: &mut impl Write,
+    name: &str,
+    status: &Status,
+    letters: Option<DeadLetters>,
+) -> io::Result<()> {
     let (attributes, counted) = (status.attributes, status.statistics);
     let owner = Owners::new().name(status.uid);
     let mut line = |title: &str, text: String| writeln!(out, "{title:<18}{text}");
@@ -126,6 +147,13 @@ fn print(out: &mut impl Write, name: &str, status: &Status) -> io::Result<()> {
     let any = || "any number".to_owned();
     line("deliveries", status.max_deliveries.map_or_else(any, most))?;
     line("dead letters", dead_letters(status))?;
+    if let Some(of) = letters {
+        let text = format!(
+            "{} too old, {} not delivered, {} dropped when full; see `umsg redrive {name}`",
+            of.expired, of.undelivered, of.dropped
+        );
+        line("holds of others", text)?;
+    }
     let end = match status.remove_on_last_close {
         true => "when no process has it open any more",
         false => "by hand: `umsg rm`",

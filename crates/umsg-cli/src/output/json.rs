@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use data_encoding::BASE64;
 use serde::{Deserialize, Serialize};
-use umsg::posix::{NotifyKind, OnFull, Peeked, Status};
+use umsg::posix::{self, DeadReason, NotifyKind, OnFull, Peeked, Status};
 use umsg::sysv;
 
 use super::time::utc;
@@ -55,10 +55,38 @@ pub struct Queue {
     pub max_deliveries: Option<u32>,
     pub dead_letter: Option<String>,
     pub undelivered: Option<String>,
+    /// `stat` only: the dead letters in the queue, by reason.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dead_letters: Option<DeadLetters>,
     pub remove_on_last_close: bool,
     pub send_closed: bool,
     pub damaged: bool,
     pub statistics: Statistics,
+}
+
+/// The numbers of messages with a history, by the reason for which they left their source.
+#[derive(Clone, Copy, Default, Serialize)]
+pub struct DeadLetters {
+    pub expired: usize,
+    pub undelivered: usize,
+    pub dropped: usize,
+    pub unknown: usize,
+}
+
+impl DeadLetters {
+    /// None if there are none.
+    pub fn of(letters: &[posix::History]) -> Option<DeadLetters> {
+        let mut of = DeadLetters::default();
+        for letter in letters {
+            *match letter.reason {
+                DeadReason::Expired => &mut of.expired,
+                DeadReason::Undelivered => &mut of.undelivered,
+                DeadReason::Dropped => &mut of.dropped,
+                _ => &mut of.unknown,
+            } += 1;
+        }
+        (!letters.is_empty()).then_some(of)
+    }
 }
 
 /// A process that is registered for a notification.
@@ -148,6 +176,7 @@ impl Queue {
                 .as_ref()
                 .map(|name| name.to_string_lossy().into_owned()),
             undelivered: status.undelivered.map(|why| why.to_string()),
+            dead_letters: None,
             remove_on_last_close: status.remove_on_last_close,
             send_closed: status.send_closed,
             damaged: status.damaged,
@@ -200,6 +229,9 @@ pub struct Message<'a> {
     pub sent: String,
     /// The number of deliveries.
     pub deliveries: u32,
+    /// Of a dead letter, and of a message that was one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub history: Option<History>,
     #[serde(flatten)]
     pub data: Data<'a>,
 }
@@ -219,6 +251,7 @@ impl<'a> Message<'a> {
             sender_pid: message.pid(),
             sent: utc(message.sent()),
             deliveries: message.deliveries(),
+            history: message.history().as_ref().map(History::new),
             data: Data::of(bytes),
         }
     }
@@ -232,6 +265,7 @@ impl<'a> Message<'a> {
             sender_pid: peeked.pid,
             sent: utc(peeked.sent),
             deliveries: peeked.returns,
+            history: peeked.history.as_ref().map(History::new),
             data: Data::of(&peeked.data),
         }
     }
@@ -245,8 +279,57 @@ impl<'a> Message<'a> {
             sender_pid: peeked.pid,
             sent: utc(peeked.sent),
             deliveries: peeked.returns,
+            history: None,
             data: Data::of(&peeked.data),
         }
+    }
+}
+
+/// The history of a dead letter.
+#[derive(Serialize)]
+pub struct History {
+    /// The number of the message in its queue, for `redrive --id`.
+    pub id: u64,
+    pub source: Option<String>,
+    pub reason: &'static str,
+    pub sender_pid: u32,
+    pub sender_uid: Option<u32>,
+    pub sent: String,
+    pub first_delivery: Option<String>,
+    pub last_delivery: Option<String>,
+    pub deliveries: u32,
+    pub dead: String,
+    pub redrives: u32,
+}
+
+impl History {
+    pub fn new(history: &posix::History) -> History {
+        History {
+            id: history.id,
+            source: history
+                .source
+                .as_ref()
+                .map(|name| name.to_string_lossy().into_owned()),
+            reason: reason(history.reason),
+            sender_pid: history.pid,
+            sender_uid: history.uid,
+            sent: utc(history.sent),
+            first_delivery: history.first_delivery.map(utc),
+            last_delivery: history.last_delivery.map(utc),
+            deliveries: history.deliveries,
+            dead: utc(history.dead),
+            redrives: history.redrives,
+        }
+    }
+}
+
+/// The reason, as in `redrive --reason`.
+pub fn reason(reason: DeadReason) -> &'static str {
+    match reason {
+        DeadReason::Expired => "expired",
+        DeadReason::Undelivered => "undelivered",
+        DeadReason::Dropped => "dropped",
+        _ => "unknown",
     }
 }
 

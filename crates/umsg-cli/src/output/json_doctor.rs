@@ -322,6 +322,7 @@ impl HoldEntry {
                 HoldKind::Leased => "leased",
                 HoldKind::Reserved => "reserved",
                 HoldKind::Delayed => "delayed",
+                HoldKind::Redriven => "redriven",
                 _ => "set-aside",
             },
             holder: hold.who.as_ref().map(ProcessEntry::new),

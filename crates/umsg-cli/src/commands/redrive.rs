@@ -1,0 +1,265 @@
+//! `umsg redrive`.
+
+use std::io::Write;
+
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+use umsg::posix::{DeadReason, History, Redrive as Which, RedriveFailure, Redriven};
+
+use crate::address::{Address, address, name};
+use crate::cli::Cli;
+use crate::failure::{Code, Explain, Failure, Result, say, with_command, with_hint};
+use crate::names::Name;
+use crate::opened::{Opened, Purpose};
+use crate::output::table::{Side, Table};
+use crate::output::{self, Format, json, text, time};
+use crate::{place, values};
+
+/// Send dead letters back to the queues that they come from
+///
+/// A dead letter has a history: the queue that it comes from, its first sender, its deliveries, and the reason for which it was moved to the dead-letter
+/// queue. Without an option that selects messages, the command shows these histories and sends nothing. `umsg peek` shows the messages.
+///
+/// A message that is sent back takes its place behind the other messages of its priority, and is delivered as often as a new message. It keeps
+/// its history. If it fails again, its deliveries add up.
+///
+/// The command sends a message back only to a queue that has the same owner as QUEUE and has QUEUE as its dead-letter queue: a process that may
+/// use QUEUE can forge the histories in it. --to sends the messages to any queue.
+///
+/// A message stays in QUEUE if the other queue is missing, full or closed, or has a smaller message size. The command then sends the other messages, says
+/// why, and ends with exit code 1. No message is lost and none is in two queues, even if the command is killed: the next `umsg redrive` of
+/// QUEUE ends the move of a message that a killed command holds.
+///
+/// System V queues and rings have no dead letters.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  umsg redrive /jobs.failed                     show the dead letters
+  umsg redrive /jobs.failed --first             send the first one back
+  umsg redrive /jobs.failed --id 17
+  umsg redrive /jobs.failed --count 10 --reason undelivered
+  umsg redrive /jobs.failed --all
+  umsg redrive /jobs.failed --all --to /jobs.slow")]
+pub struct Redrive {
+    /// The dead-letter queue: a name, such as /jobs.failed
+    #[arg(value_name = "QUEUE", value_parser = address())]
+    queue: Address,
+    /// Send all messages that the other options select
+    #[arg(long, conflicts_with_all = ["count", "first", "id"])]
+    all: bool,
+    /// Send at most this many messages, the first in order of delivery
+    #[arg(long, short, value_name = "N", value_parser = values::size, allow_negative_numbers = true, conflicts_with_all = ["first", "id"])]
+    count: Option<u64>,
+    /// Send the first message; the same as --count 1
+    #[arg(long, conflicts_with = "id")]
+    first: bool,
+    /// Send the message with this number, from the list or from `umsg peek --json`
+    #[arg(long, value_name = "ID")]
+    id: Option<u64>,
+    /// Select messages that were moved for this reason
+    #[arg(long, value_enum, value_name = "REASON")]
+    reason: Option<Reason>,
+    /// Select messages that come from this queue
+    #[arg(long, value_name = "QUEUE", value_parser = name())]
+    from: Option<Name>,
+    /// Send the messages to this queue, wherever they come from
+    #[arg(long, value_name = "QUEUE", value_parser = name())]
+    to: Option<Name>,
+    #[command(flatten)]
+    format: Format,
+}
+
+/// The reasons on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Reason {
+    /// Older than the queue's time to live
+    Expired,
+    /// Delivered as often as the queue allows, and returned each time
+    Undelivered,
+    /// Dropped for a new message, because the queue was full
+    Dropped,
+}
+
+impl From<Reason> for DeadReason {
+    fn from(reason: Reason) -> DeadReason {
+        match reason {
+            Reason::Expired => DeadReason::Expired,
+            Reason::Undelivered => DeadReason::Undelivered,
+            Reason::Dropped => DeadReason::Dropped,
+        }
+    }
+}
+
+impl Redrive {
+    pub fn perform(&self, cli: &Cli) -> Result {
+        let namespace = place::existing(cli)?;
+        let name = match &self.queue {
+            Address::Posix(name) => name,
+            Address::SystemV(label) => {
+                return Err(label.has_no("dead letters", "name a POSIX queue"));
+            }
+        };
+        for name in [&self.from, &self.to].into_iter().flatten() {
+            name.check()?;
+        }
+        let opened = Opened::open(&namespace, name, Purpose::See)?;
+        match self.all || self.first || self.count.is_some() || self.id.is_some() {
+            true => self.send_back(&opened),
+            false => self.list(&opened),
+        }
+    }
+
+    fn which(&self) -> Which {
+        let mut which = Which::new();
+        if let Some(id) = self.id {
+            which = which.id(id);
+        }
+        if let Some(reason) = self.reason {
+            which = which.reason(reason.into());
+        }
+        if let Some(from) = &self.from {
+            which = which.source(from);
+        }
+        if let Some(to) = &self.to {
+            which = which.to(to);
+        }
+        match (self.first, self.count) {
+            (true, _) => which.count(1),
+            (_, Some(count)) => which.count(usize::try_from(count).unwrap_or(usize::MAX)),
+            _ => which,
+        }
+    }
+
+    fn list(&self, opened: &Opened<'_>) -> Result {
+        let letters = opened
+            .queue
+            .dead_letters(&self.which())
+            .map_err(|error| opened.not_seen(&error))?;
+        let mut out = output::standard()?;
+        if self.format.json {
+            for letter in &letters {
+                json::print(&mut out, &json::History::new(letter))?;
+            }
+            return Ok(out.flush()?);
+        }
+        let mut table = Table::new([
+            ("ID", Side::Right),
+            ("FROM", Side::Left),
+            ("REASON", Side::Left),
+            ("DELIVERED", Side::Right),
+            ("LAST DELIVERY", Side::Left),
+            ("DEAD", Side::Left),
+            ("REDRIVEN", Side::Right),
+            ("SENDER", Side::Right),
+        ]);
+        for letter in &letters {
+            table.push([
+                letter.id.to_string(),
+                source(letter),
+                json::reason(letter.reason).to_owned(),
+                letter.deliveries.to_string(),
+                time::ago(letter.last_delivery),
+                time::ago(Some(letter.dead)),
+                letter.redrives.to_string(),
+                letter.pid.to_string(),
+            ]);
+        }
+        table.print(&mut out)?;
+        Ok(out.flush()?)
+    }
+
+    fn send_back(&self, opened: &Opened<'_>) -> Result {
+        let redriven = opened
+            .queue
+            .redrive(&self.which())
+            .map_err(|error| opened.not_seen(&error))?;
+        let mut out = output::standard()?;
+        match self.format.json {
+            true => json::print(&mut out, &Summary::new(opened.name, &redriven))?,
+            false => writeln!(out, "{} sent back", counted(redriven.messages))?,
+        }
+        out.flush()?;
+        if let (Some(id), 0, []) = (self.id, redriven.messages, &redriven.refused[..]) {
+            let line = format!(
+                "{}: the queue has no dead letter {id}; `umsg redrive {}` lists them",
+                opened.name, opened.name
+            );
+            return Err(Failure::new(Code::Failed, line));
+        }
+        for refused in &redriven.refused {
+            let to = refused.queue.as_deref().map(Name::from);
+            let queue = to.as_ref().unwrap_or(opened.name);
+            let count = counted(refused.messages);
+            say(format_args!(
+                "{queue}: {}; {count} stayed in {}",
+                explain(&refused.why),
+                opened.name
+            ));
+        }
+        match redriven.refused.is_empty() {
+            true => Ok(()),
+            false => Err(Failure::Reported(Code::Failed)),
+        }
+    }
+}
+
+fn counted(messages: usize) -> String {
+    match messages {
+        1 => "1 message".to_owned(),
+        _ => format!("{messages} messages"),
+    }
+}
+
+fn source(letter: &History) -> String {
+    use std::os::unix::ffi::OsStrExt;
+    let name = letter.source.as_ref();
+    name.map_or("unknown".to_owned(), |name| {
+        text::on_one_line(name.as_bytes())
+    })
+}
+
+/// Explains why messages were not sent back, and what to do.
+fn explain(why: &RedriveFailure) -> String {
+    match why {
+        RedriveFailure::Open(error) => with_hint(&error.explain(), "--to names another queue"),
+        RedriveFailure::Send(error) => error.explain(),
+        other => with_command(other, "--to names the queue to send the messages to"),
+    }
+}
+
+/// The result for programs.
+#[derive(Serialize)]
+struct Summary {
+    queue: String,
+    /// The number of messages that were sent back.
+    redriven: usize,
+    /// The messages that stay, an entry for each queue that they should go to.
+    refused: Vec<Stayed>,
+}
+
+#[derive(Serialize)]
+struct Stayed {
+    queue: Option<String>,
+    messages: usize,
+    errno: i32,
+    why: String,
+}
+
+impl Summary {
+    fn new(name: &Name, redriven: &Redriven) -> Summary {
+        let refused = redriven.refused.iter().map(|refused| Stayed {
+            queue: refused
+                .queue
+                .as_ref()
+                .map(|name| name.to_string_lossy().into_owned()),
+            messages: refused.messages,
+            errno: refused.why.errno(),
+            why: refused.why.to_string(),
+        });
+        Summary {
+            queue: name.lossy(),
+            redriven: redriven.messages,
+            refused: refused.collect(),
+        }
+    }
+}
