@@ -297,7 +297,61 @@ static void a_message_for_later_comes_later(void)
     done(queue, "/later");
 }
 
+static void a_dead_letter_has_a_history_and_goes_back(void)
+{
+    struct umsg_mq_options options = {.size = sizeof options};
+    struct umsg_mq_redrive which = {.size = sizeof which};
+    struct umsg_mq_history history;
+    struct umsg_mq_lease lease;
+    umsg_mqd_t queue, dead;
+    options.max_messages = 2;
+    options.message_size = 16;
+    options.max_deliveries = 1;
+    options.dead_letter = "/failed";
+    queue = umsg_mq_open_with("/jobs", O_RDWR | O_CREAT | O_NONBLOCK, 0600, &options);
+    CHECK(queue != (umsg_mqd_t)-1);
+    CHECK(umsg_mq_send(queue, "poison", 6, 3) == 0);
+    CHECK(umsg_mq_lease(queue, &lease, NULL) == 0);
+    CHECK(umsg_mq_lease_history(&lease, &history, sizeof history) == 0);
+    CHECK(umsg_mq_return(&lease) == 0);
+    dead = umsg_mq_open("/failed", O_RDONLY | O_NONBLOCK);
+    CHECK(dead != (umsg_mqd_t)-1);
+    memset(&history, 'x', sizeof history);
+    CHECK(umsg_mq_dead_letter(dead, 0, &history, sizeof history) == 1);
+    CHECK(strcmp(history.source, "/jobs") == 0 && history.reason == UMSG_DEAD_UNDELIVERED);
+    CHECK(history.deliveries == 1 && history.redrives == 0 && history.pid == getpid());
+    CHECK(history.uid == -1 || history.uid == (int64_t)getuid());
+    CHECK(history.sent != 0 && history.sent <= history.first_delivery);
+    CHECK(history.first_delivery == history.last_delivery && history.last_delivery <= history.dead);
+    CHECK(umsg_mq_dead_letter(dead, 1, &history, sizeof history) == 0);
+    FAILS(umsg_mq_dead_letter(dead, 0, NULL, sizeof history), EFAULT);
+    FAILS(umsg_mq_dead_letter(NULL, 0, &history, sizeof history), EBADF);
+
+    which.reason = UMSG_DEAD_EXPIRED;
+    CHECK(umsg_mq_redrive(dead, &which) == 0);
+    which.reason = 9;
+    FAILS(umsg_mq_redrive(dead, &which), EINVAL);
+    which.reason = 0;
+    which.to = "/failed";
+    FAILS(umsg_mq_redrive(dead, &which), EINVAL);
+    which.to = "/none";
+    FAILS(umsg_mq_redrive(dead, &which), ENOENT);
+    which.to = NULL;
+    which.source = "/jobs";
+    which.id = history.id;
+    which.count = 1;
+    CHECK(umsg_mq_redrive(dead, &which) == 1);
+    CHECK(umsg_mq_redrive(dead, NULL) == 0);
+    CHECK(umsg_mq_lease(queue, &lease, NULL) == 0 && lease.deliveries == 1 && lease.priority == 3);
+    CHECK(umsg_mq_lease_history(&lease, &history, sizeof history) == 1 && history.redrives == 1);
+    CHECK(umsg_mq_acknowledge(&lease) == 0);
+    FAILS(umsg_mq_lease_history(&lease, &history, sizeof history), EINVAL);
+    done(queue, "/jobs");
+    done(dead, "/failed");
+}
+
 static const struct test_case cases[] = {
+    CASE(a_dead_letter_has_a_history_and_goes_back),
     CASE(a_message_for_later_comes_later),
     CASE(a_leased_message_stays_until_it_is_acknowledged),
     CASE(a_returned_message_comes_first_again),
