@@ -77,7 +77,8 @@ impl Draft {
             }
         }
         for (_, record) in Leases::of(segment).all() {
-            if State::of(record) != State::Free {
+            // The message of an arrival is in the store.
+            if !matches!(State::of(record), State::Free | State::Arrived) {
                 self.note(record.slot.get(), |account| &mut account.held)?;
             }
         }
