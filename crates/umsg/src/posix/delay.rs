@@ -3,9 +3,10 @@
 use super::lease::Lease;
 use super::queue::Queue;
 use crate::error::{LeaseError, SendError};
+use crate::until::realtime;
 use std::time::{Duration, SystemTime};
 use umsg_shm::posix_engine::Engine;
-use umsg_shm::sys::clock;
+use umsg_shm::sys::clock::{self, Deadline};
 use umsg_shm::sys::thread;
 
 impl Queue {
@@ -14,7 +15,7 @@ impl Queue {
     /// there, and its [time to live](super::OpenOptions::time_to_live) begins. Source: none, the kernel's queues have no such call.
     ///
     /// A receiver that waits wakes up when the message is due. The delay is measured on a clock that no process can set, and that stops
-    /// while the machine is suspended. A poller learns of the message from the next call that looks at the queue after the message is due.
+    /// while the machine is suspended. For pollers see [`pollable`](Self::pollable).
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -45,12 +46,136 @@ impl Queue {
         priority: u32,
         delay: Duration,
     ) -> Result<(), SendError> {
+        self.send_later(message, priority, || reading_after(delay), Deadline::Never)
+    }
+
+    /// Sends a message as [`send_after`](Self::send_after) does, if there is room at once.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let mut options = umsg::posix::OpenOptions::new();
+    /// # options.read(true).write(true).create(true).max_messages(1).namespace(&namespace);
+    /// # let queue = options.open("/q")?;
+    /// use std::time::Duration;
+    /// use umsg::posix::SendError;
+    ///
+    /// // The queue has room for one message.
+    /// queue.try_send_after(b"later", 0, Duration::from_secs(60))?;
+    /// let full = queue.try_send_after(b"no room", 0, Duration::from_secs(60));
+    /// assert_eq!(full, Err(SendError::Full));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`SendError::Full`] (EAGAIN) and the errors of [`send`](Self::send).
+    ///
+    /// # If the process dies
+    /// As [`send_after`](Self::send_after).
+    pub fn try_send_after(
+        &self,
+        message: &[u8],
+        priority: u32,
+        delay: Duration,
+    ) -> Result<(), SendError> {
+        self.send_later(message, priority, || reading_after(delay), Deadline::Passed)
+    }
+
+    /// Sends a message as [`send_after`](Self::send_after) does; waits for room at most `timeout`, on the monotonic clock. `delay` begins when
+    /// there is room.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let mut options = umsg::posix::OpenOptions::new();
+    /// # options.read(true).write(true).create(true).max_messages(1).namespace(&namespace);
+    /// # let queue = options.open("/q")?;
+    /// use std::time::Duration;
+    /// use umsg::posix::SendError;
+    ///
+    /// // The queue has room for one message.
+    /// let (delay, timeout) = (Duration::from_secs(60), Duration::from_millis(5));
+    /// queue.send_after_timeout(b"later", 0, delay, timeout)?;
+    /// let full = queue.send_after_timeout(b"no room", 0, delay, timeout);
+    /// assert_eq!(full, Err(SendError::TimedOut));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Blocking
+    /// While the queue is full, at most `timeout`.
+    ///
+    /// # Errors
+    /// [`SendError::TimedOut`] (ETIMEDOUT) and the errors of [`send`](Self::send).
+    ///
+    /// # If the process dies
+    /// As [`send_after`](Self::send_after).
+    pub fn send_after_timeout(
+        &self,
+        message: &[u8],
+        priority: u32,
+        delay: Duration,
+        timeout: Duration,
+    ) -> Result<(), SendError> {
+        self.send_later(
+            message,
+            priority,
+            || reading_after(delay),
+            Deadline::after(timeout),
+        )
+    }
+
+    /// Sends a message as [`send_after`](Self::send_after) does; waits for room at most until `deadline`, on the system's clock. `delay` begins
+    /// when there is room.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// use std::time::{Duration, SystemTime};
+    ///
+    /// let deadline = SystemTime::now() + Duration::from_secs(1);
+    /// queue.send_after_deadline(b"later", 0, Duration::from_secs(60), deadline)?;
+    /// assert_eq!(queue.attributes().delayed, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Blocking
+    /// While the queue is full, at most until `deadline`.
+    ///
+    /// # Errors
+    /// The errors of [`send_after_timeout`](Self::send_after_timeout).
+    ///
+    /// # If the process dies
+    /// As [`send_after`](Self::send_after).
+    pub fn send_after_deadline(
+        &self,
+        message: &[u8],
+        priority: u32,
+        delay: Duration,
+        deadline: SystemTime,
+    ) -> Result<(), SendError> {
+        self.send_later(
+            message,
+            priority,
+            || reading_after(delay),
+            realtime(deadline),
+        )
+    }
+
+    /// Sends a message that is due at a reading of the monotonic clock. `due` is called when there is room.
+    fn send_later(
+        &self,
+        message: &[u8],
+        priority: u32,
+        due: impl FnOnce() -> u64,
+        deadline: Deadline,
+    ) -> Result<(), SendError> {
         if !Engine::is_priority(priority) {
             return Err(SendError::PriorityTooHigh);
         }
-        let mut room = self.reserve(message.len())?;
+        let mut room = self.reserve_by(message.len(), deadline)?;
         room.write_at(0, message);
-        room.commit_at(priority, reading_after(delay))
+        room.commit_at(priority, due())
     }
 
     /// Sends a message that is delivered at `time` at the earliest, as [`send_after`](Self::send_after). The time is that of the system's
@@ -82,8 +207,102 @@ impl Queue {
         priority: u32,
         time: SystemTime,
     ) -> Result<(), SendError> {
-        let delay = time.duration_since(SystemTime::now());
-        self.send_after(message, priority, delay.unwrap_or_default())
+        let due = reading_at(time);
+        self.send_later(message, priority, || due, Deadline::Never)
+    }
+
+    /// Sends a message as [`send_at`](Self::send_at) does, if there is room at once.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// use std::time::{Duration, SystemTime};
+    ///
+    /// queue.try_send_at(b"job", 0, SystemTime::now() + Duration::from_millis(20))?;
+    /// assert_eq!(queue.attributes().delayed, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`SendError::Full`] (EAGAIN) and the errors of [`send`](Self::send).
+    ///
+    /// # If the process dies
+    /// As [`send_after`](Self::send_after).
+    pub fn try_send_at(
+        &self,
+        message: &[u8],
+        priority: u32,
+        time: SystemTime,
+    ) -> Result<(), SendError> {
+        let due = reading_at(time);
+        self.send_later(message, priority, || due, Deadline::Passed)
+    }
+
+    /// Sends a message as [`send_at`](Self::send_at) does; waits for room at most `timeout`, on the monotonic clock.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// use std::time::{Duration, SystemTime};
+    ///
+    /// let (time, timeout) = (SystemTime::now() + Duration::from_millis(20), Duration::from_secs(1));
+    /// queue.send_at_timeout(b"job", 0, time, timeout)?;
+    /// assert_eq!(queue.attributes().delayed, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Blocking
+    /// While the queue is full, at most `timeout`.
+    ///
+    /// # Errors
+    /// [`SendError::TimedOut`] (ETIMEDOUT) and the errors of [`send`](Self::send).
+    ///
+    /// # If the process dies
+    /// As [`send_after`](Self::send_after).
+    pub fn send_at_timeout(
+        &self,
+        message: &[u8],
+        priority: u32,
+        time: SystemTime,
+        timeout: Duration,
+    ) -> Result<(), SendError> {
+        let due = reading_at(time);
+        self.send_later(message, priority, || due, Deadline::after(timeout))
+    }
+
+    /// Sends a message as [`send_at`](Self::send_at) does; waits for room at most until `deadline`, on the system's clock.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// use std::time::{Duration, SystemTime};
+    ///
+    /// let now = SystemTime::now();
+    /// queue.send_at_deadline(b"job", 0, now + Duration::from_millis(20), now + Duration::from_secs(1))?;
+    /// assert_eq!(queue.attributes().delayed, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Blocking
+    /// While the queue is full, at most until `deadline`.
+    ///
+    /// # Errors
+    /// The errors of [`send_at_timeout`](Self::send_at_timeout).
+    ///
+    /// # If the process dies
+    /// As [`send_after`](Self::send_after).
+    pub fn send_at_deadline(
+        &self,
+        message: &[u8],
+        priority: u32,
+        time: SystemTime,
+        deadline: SystemTime,
+    ) -> Result<(), SendError> {
+        let due = reading_at(time);
+        self.send_later(message, priority, || due, realtime(deadline))
     }
 }
 
@@ -126,6 +345,12 @@ impl Lease<'_> {
         self.queue.engine.do_chore();
         ended
     }
+}
+
+/// Returns the reading of the monotonic clock at a time of the system's clock.
+fn reading_at(time: SystemTime) -> u64 {
+    let delay = time.duration_since(SystemTime::now());
+    reading_after(delay.unwrap_or_default())
 }
 
 /// Returns a reading of the monotonic clock.

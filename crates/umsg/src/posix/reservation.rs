@@ -169,7 +169,11 @@ impl Queue {
         self.reserve_in(Holder::Shared(Arc::clone(self)), len, until.deadline())
     }
 
-    fn reserve_by(&self, len: usize, deadline: Deadline) -> Result<Reservation<'_>, SendError> {
+    pub(super) fn reserve_by(
+        &self,
+        len: usize,
+        deadline: Deadline,
+    ) -> Result<Reservation<'_>, SendError> {
         self.reserve_in(Holder::Borrowed(self), len, deadline)
     }
 
