@@ -2,8 +2,10 @@
 
 mod support;
 
-use std::time::{Duration, Instant};
+use rustix::event::PollFlags;
+use std::time::{Duration, Instant, SystemTime};
 use support::child::{Child, Exit};
+use support::events::is_ready_within;
 use support::place::Place;
 use support::wait_until;
 use umsg::posix::{Queue, ReceiveError, SendError};
@@ -170,6 +172,122 @@ fn a_message_that_was_delivered_too_often_is_not_delayed() {
         .unwrap();
     assert_eq!(place.open("/dead").try_receive_vec().unwrap().data, b"job");
     assert_eq!(counts(&queue), (0, 0, 0));
+}
+
+#[test]
+fn messages_that_two_threads_delay_come_once_each_to_a_blocked_receiver() {
+    let (_place, queue) = Place::new().with_queue("/q", 2, 8);
+    for round in 0..100 {
+        queue.try_send(b"first", 0).unwrap();
+        queue.try_send(b"second", 0).unwrap();
+        let jobs = [(); 2].map(|()| queue.try_receive_lease().unwrap());
+        std::thread::scope(|scope| {
+            let receiver = scope.spawn(|| [(); 2].map(|()| received(&queue)));
+            for (index, job) in jobs.into_iter().enumerate() {
+                let delay = Duration::from_micros((round * (index + 1)) as u64 * 20);
+                scope.spawn(move || job.return_after(delay).unwrap());
+            }
+            let mut all = receiver.join().unwrap();
+            all.sort();
+            assert_eq!(all, [b"first".to_vec(), b"second".to_vec()]);
+        });
+        assert_eq!(counts(&queue), (0, 0, 0));
+    }
+}
+
+#[test]
+fn a_delayed_send_waits_for_room_as_long_as_it_is_told() {
+    let (_place, queue) = Place::new().with_queue("/q", 1, 8);
+    let (soon, past) = (Duration::from_millis(30), SystemTime::UNIX_EPOCH);
+    queue.try_send_after(b"first", 0, LONG).unwrap();
+    assert_eq!(queue.try_send_after(b"x", 0, LONG), Err(SendError::Full));
+    assert_eq!(queue.try_send_at(b"x", 0, past), Err(SendError::Full));
+    let begin = Instant::now();
+    let timed_out = Err(SendError::TimedOut);
+    assert_eq!(queue.send_after_timeout(b"x", 0, LONG, soon), timed_out);
+    assert!(begin.elapsed() >= soon);
+    assert_eq!(queue.send_at_timeout(b"x", 0, past, soon), timed_out);
+    assert_eq!(queue.send_after_deadline(b"x", 0, LONG, past), timed_out);
+    assert_eq!(queue.send_at_deadline(b"x", 0, past, past), timed_out);
+    assert_eq!(counts(&queue), (0, 0, 1));
+}
+
+#[test]
+fn the_time_of_a_message_passes_while_its_sender_waits_for_room_and_its_delay_does_not() {
+    let (_place, queue) = Place::new().with_queue("/q", 1, 8);
+    let time = SystemTime::now() + DELAY;
+    for (is_time, least) in [(true, Duration::ZERO), (false, DELAY)] {
+        queue.try_send(b"first", 0).unwrap();
+        std::thread::scope(|scope| {
+            let sender = scope.spawn(|| match is_time {
+                true => queue.send_at_timeout(b"second", 0, time, STUCK),
+                false => queue.send_after_timeout(b"second", 0, DELAY, STUCK),
+            });
+            assert!(wait_until(STUCK, || queue.status().blocked_senders == 1));
+            std::thread::sleep(DELAY);
+            let begin = Instant::now();
+            assert_eq!(received(&queue), b"first");
+            assert_eq!(received(&queue), b"second");
+            assert!(begin.elapsed() >= least, "{is_time}");
+            sender.join().unwrap().unwrap();
+        });
+    }
+}
+
+#[test]
+fn a_poller_is_told_when_a_delayed_message_is_due() {
+    let place = Place::in_turn();
+    let mut options = place.options(4, 8);
+    let queue = options.retry_delay(DELAY, DELAY).open("/q").unwrap();
+    let descriptor = queue.pollable().unwrap();
+    queue.try_send(b"job", 0).unwrap();
+    for later in [false, true] {
+        assert!(is_ready_within(STUCK, descriptor, PollFlags::IN));
+        match later {
+            false => drop(queue.try_receive_lease().unwrap()),
+            true => queue
+                .try_receive_lease()
+                .unwrap()
+                .return_after(DELAY)
+                .unwrap(),
+        }
+        let begin = Instant::now();
+        // A process that has a helper for the time is not woken before.
+        assert!(is_ready_within(STUCK, descriptor, PollFlags::IN));
+        assert!(begin.elapsed() >= DELAY);
+    }
+    assert_eq!(queue.try_receive_vec().unwrap().data, b"job");
+    // Other processes delay messages, too.
+    let mut sender = Child::run(|| {
+        place.open("/q").send_after(b"later", 0, DELAY).unwrap();
+        0
+    });
+    sender.expect(Exit::Code(0), "the sender");
+    assert!(is_ready_within(STUCK, descriptor, PollFlags::IN));
+    assert_eq!(queue.try_receive_vec().unwrap().data, b"later");
+}
+
+#[test]
+fn a_poller_is_woken_by_the_first_delay_of_a_queue_and_then_asks_for_the_descriptor_again() {
+    let (place, queue) = Place::in_turn().with_queue("/q", 4, 8);
+    let descriptor = queue.pollable().unwrap();
+    assert!(!is_ready_within(Duration::ZERO, descriptor, PollFlags::IN));
+    let other = place.open("/q");
+    other.send_after(b"later", 0, DELAY).unwrap();
+    assert!(is_ready_within(Duration::ZERO, descriptor, PollFlags::IN));
+    assert_eq!(queue.try_receive_vec(), Err(ReceiveError::Empty));
+    assert!(!is_ready_within(Duration::ZERO, descriptor, PollFlags::IN));
+    let again = queue.pollable().unwrap();
+    assert!(is_ready_within(STUCK, again, PollFlags::IN));
+    assert_eq!(queue.try_receive_vec().unwrap().data, b"later");
+    // From now on a helper keeps the time, and nothing wakes the poller too early.
+    for _ in 0..2 {
+        let begin = Instant::now();
+        other.send_after(b"later", 0, DELAY).unwrap();
+        assert!(is_ready_within(STUCK, again, PollFlags::IN));
+        assert!(begin.elapsed() >= DELAY);
+        assert_eq!(queue.try_receive_vec().unwrap().data, b"later");
+    }
 }
 
 /// Kills a process at a point of `work`, then checks that the message comes once, `late` or at once.

@@ -2,8 +2,10 @@
 
 mod support;
 
+use rustix::event::PollFlags;
 use std::time::Duration;
 use support::child::{Child, Exit};
+use support::events::is_ready_within;
 use support::place::Place;
 use support::wait_until;
 use umsg::posix::{Queue, ReceiveError, SendError};
@@ -53,6 +55,8 @@ fn the_end_of_the_last_of_several_producers_ends_the_stream() {
     other.kill();
     // The messages that are left come first.
     assert_eq!(queue.receive_vec().unwrap().data, b"last");
+    // A receiver that has just asked whether the producer lives does not ask at once again.
+    assert_eq!(queue.receive_vec_timeout(STUCK), Err(ReceiveError::Closed));
     assert_eq!(queue.try_receive_vec(), Err(ReceiveError::Closed));
     assert_eq!(queue.producer().unwrap_err(), SendError::Closed);
     assert_eq!(queue.try_send(b"no", 0), Err(SendError::Closed));
@@ -139,6 +143,45 @@ fn a_queue_without_the_option_stays_open_without_producers() {
     assert_eq!(queue.try_receive_vec(), Err(ReceiveError::Empty));
     queue.try_send(b"open", 0).unwrap();
     assert_eq!(queue.status().producers, 0);
+}
+
+#[test]
+fn a_poller_learns_that_the_last_producer_was_killed() {
+    let place = Place::in_turn();
+    let queue = queue(&place);
+    let descriptor = queue.pollable().unwrap();
+    let mut producer = child(&place, sleep_for_ever);
+    assert!(is_ready_within(STUCK, descriptor, PollFlags::IN));
+    assert_eq!(queue.try_receive_vec().unwrap().data, b"here");
+    assert!(!is_ready_within(
+        Duration::from_millis(150),
+        descriptor,
+        PollFlags::IN
+    ));
+    producer.kill();
+    assert!(is_ready_within(STUCK, descriptor, PollFlags::IN));
+    assert_eq!(queue.try_receive_vec(), Err(ReceiveError::Closed));
+}
+
+#[test]
+fn a_receiver_that_tries_again_and_again_asks_rarely_whether_producers_live() {
+    const TRIES: u32 = 20_000;
+    let place = Place::in_turn();
+    let queue = queue(&place);
+    let mut producer = child(&place, sleep_for_ever);
+    assert_eq!(queue.receive_vec().unwrap().data, b"here");
+    let read = || {
+        let usage = std::fs::read_to_string("/proc/self/io").unwrap();
+        let calls = usage.lines().find_map(|line| line.strip_prefix("syscr: "));
+        calls.unwrap().parse::<u64>().unwrap()
+    };
+    let before = read();
+    for _ in 0..TRIES {
+        assert_eq!(queue.try_receive_vec(), Err(ReceiveError::Empty));
+    }
+    // A query reads a file of /proc. The loop takes some milliseconds, and a pause lasts as long.
+    assert!(read() - before < u64::from(TRIES) / 10);
+    producer.kill();
 }
 
 /// A producer killed at a point of `work` leaves the stream to the others, and ends it if it was the last.

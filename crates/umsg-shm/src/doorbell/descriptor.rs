@@ -47,6 +47,9 @@ pub(crate) struct Doorbell {
     needs_help: AtomicBool,
     helped_in: AtomicU64,
     ticket: AtomicU64,
+    /// The epoch of the process that has a helper which keeps the time, and the ticket that stops it.
+    timed_in: AtomicU64,
+    time_ticket: AtomicU64,
     /// The value of the helper's word when the FIFO last showed the level.
     called: AtomicU32,
     /// The descriptor that the process rings if it does not poll: the number plus one, and half of the name in the upper bits; 0 for none.
@@ -91,6 +94,8 @@ impl Doorbell {
             needs_help: AtomicBool::new(false),
             helped_in: AtomicU64::new(0),
             ticket: AtomicU64::new(0),
+            timed_in: AtomicU64::new(0),
+            time_ticket: AtomicU64::new(0),
             called: AtomicU32::new(0),
             rung: AtomicU64::new(0),
             rung_file: Sighting::none(),
@@ -102,11 +107,19 @@ impl Doorbell {
         }
     }
 
-    /// Returns the polled descriptor, if the process has requested these flags.
+    /// Rings the FIFOs that another handle of the same queue rings.
+    pub(crate) fn ring_as(&mut self, other: &Doorbell) {
+        self.host.clone_from(&other.host);
+    }
+
+    /// Returns the polled descriptor, if the process has requested these flags, and has the helpers that it needs.
     #[inline]
-    fn polled(&self, wanted: u32) -> Option<BorrowedFd<'_>> {
+    fn polled(&self, wanted: u32, needs_time: bool) -> Option<BorrowedFd<'_>> {
         // Acquire: the thread that opened the descriptor stores the number last.
-        if wanted & !self.asked.load(Ordering::Acquire) != 0 || self.lacks_help() {
+        if wanted & !self.asked.load(Ordering::Acquire) != 0
+            || self.lacks_help()
+            || needs_time && self.lacks_time()
+        {
             return None;
         }
         match self.polled.load(Ordering::Relaxed) {
@@ -129,9 +142,10 @@ impl Doorbell {
     pub(crate) fn polled_after(
         &self,
         wanted: u32,
+        needs_time: bool,
         begin: impl FnOnce() -> io::Result<()>,
     ) -> std::io::Result<BorrowedFd<'_>> {
-        if let Some(polled) = self.polled(wanted) {
+        if let Some(polled) = self.polled(wanted, needs_time) {
             return Ok(polled);
         }
         roomy(|| {
@@ -142,7 +156,8 @@ impl Doorbell {
             }
             begin()
         })?;
-        self.polled(wanted).ok_or_else(|| Errno::AGAIN.into())
+        self.polled(wanted, false)
+            .ok_or_else(|| Errno::AGAIN.into())
     }
 
     /// Makes a FIFO the polled one, if the process polls none. Returns the name of the polled FIFO.
@@ -258,7 +273,7 @@ impl Doorbell {
         };
         let is_private = feed.name == 0;
         self.end_help();
-        match helper::begin(queue(), feed, self.called.load(Ordering::Relaxed)) {
+        match helper::begin(queue(), Some(feed), self.called.load(Ordering::Relaxed)) {
             Some((ticket, epoch)) => {
                 let other = self.ticket.swap(ticket, Ordering::AcqRel);
                 if other != 0 {
@@ -272,6 +287,35 @@ impl Doorbell {
                 self.helped_in.store(process::epoch(), Ordering::Release);
                 Ok(())
             }
+        }
+    }
+
+    /// Returns whether no helper of this process keeps the time.
+    #[inline]
+    fn lacks_time(&self) -> bool {
+        self.timed_in.load(Ordering::Relaxed) != process::epoch()
+    }
+
+    /// Starts a helper that keeps the time, unless there is one. The caller does not hold the queue's lock. If no thread can be started, a poller
+    /// learns of delayed messages from the next call of any process.
+    pub(crate) fn keep_time(&self, queue: impl FnOnce() -> Arc<dyn Hears>) {
+        if !self.lacks_time() {
+            return;
+        }
+        self.end_time();
+        let (ticket, epoch) = helper::begin(queue(), None, 0).unwrap_or((0, process::epoch()));
+        let other = self.time_ticket.swap(ticket, Ordering::AcqRel);
+        if other != 0 {
+            helper::end(other);
+        }
+        self.timed_in.store(epoch, Ordering::Release);
+    }
+
+    fn end_time(&self) {
+        self.timed_in.store(0, Ordering::Relaxed);
+        let ticket = self.time_ticket.swap(0, Ordering::AcqRel);
+        if ticket != 0 {
+            helper::end(ticket);
         }
     }
 
@@ -413,6 +457,7 @@ impl Doorbell {
     /// Closes the polled descriptor. Returns true if the process polled.
     pub(crate) fn close_polled(&self) -> bool {
         self.end_help();
+        self.end_time();
         self.asked.store(0, Ordering::Relaxed);
         match self.polled.swap(NONE, Ordering::AcqRel) {
             NONE => false,

@@ -10,6 +10,9 @@
 //! | the shared one of the poller's user | if other users may open the queue's file, or have used the queue before |
 //! | a private one, because the shared one belongs to another user | always |
 //!
+//! A helper also keeps the time of queues with delayed messages, or that close with their last producer, for a process that polls them: it looks
+//! when the next message is due, and ten times a second whether a producer lives. Such an entry has no FIFO; the look rings as any call does.
+//!
 //! A helper sets a flag (HELPED, PRIVATE) under the queue's lock before it sleeps; a process that calls the helper clears it. So a dead helper costs
 //! other processes one call. A caller that dies between the new number and the wake-up delays the helper by a slice.
 //!
@@ -71,16 +74,18 @@ impl Feed {
 
 /// A queue that a helper serves: it has its own mapping, which stays when a handle is closed.
 pub(crate) trait Hears: Send + Sync {
+    /// Does what is due. Returns the time of the next look, as a reading of the monotonic clock in nanoseconds; [`u64::MAX`] for never.
+    fn pass_time(&self) -> u64;
     /// Shows the level. Returns the value to sleep on; None if the lock could not be taken.
     fn hear(&self, feed: &Feed) -> Option<u32>;
     /// Returns the word to sleep on.
     fn calls(&self) -> &AtomicU32;
 }
 
-/// A queue, and the FIFO that shows its level.
+/// A queue, and the FIFO that shows its level; None if the helper only keeps the time.
 struct Watch {
     queue: Arc<dyn Hears>,
-    feed: Feed,
+    feed: Option<Feed>,
 }
 
 struct Entry {
@@ -88,6 +93,8 @@ struct Entry {
     watch: Arc<Watch>,
     /// The value of the word until the helper is called.
     value: u32,
+    /// The time of the next look, which needs no call; [`u64::MAX`] for never.
+    look_at: u64,
     /// The lock could not be taken: the helper tries again.
     is_late: bool,
     /// The helper uses the FIFO, so the entry must stay.
@@ -190,8 +197,8 @@ fn forget_inherited(table: *mut Table) {
     drop(inherited);
 }
 
-/// Starts feeding a FIFO by a helper. Returns the ticket that stops it, and the epoch of this process. None if no thread can be started.
-pub(super) fn begin(queue: Arc<dyn Hears>, feed: Feed, value: u32) -> Option<(u64, u64)> {
+/// Starts feeding a FIFO by a helper, or keeping the time without a FIFO. Returns the ticket that stops it, and the epoch of this process. None if no thread can be started.
+pub(super) fn begin(queue: Arc<dyn Hears>, feed: Option<Feed>, value: u32) -> Option<(u64, u64)> {
     let table = table();
     let mut locked = Locked::of(table);
     let helper = locked.entries.helper_for_one_more()?;
@@ -199,6 +206,7 @@ pub(super) fn begin(queue: Arc<dyn Hears>, feed: Feed, value: u32) -> Option<(u6
     let ticket = TICKETS.fetch_add(1, Ordering::Relaxed);
     locked.entries.all.push(Entry {
         ticket,
+        look_at: if feed.is_none() { 0 } else { u64::MAX },
         watch: Arc::new(Watch { queue, feed }),
         value,
         is_late: false,
@@ -258,6 +266,10 @@ impl Entry {
     fn is_called(&self) -> bool {
         is_called(self.watch.queue.calls(), self.value)
     }
+
+    fn has_work(&self, now: u64) -> bool {
+        self.look_at <= now || self.is_called()
+    }
 }
 
 /// An entry that a helper serves without the table's lock. Dropping it records the result.
@@ -267,15 +279,17 @@ struct Service {
     /// Released before the entry may end, so that the entry has the last reference.
     watch: Option<Arc<Watch>>,
     heard: Option<u32>,
+    look_at: u64,
 }
 
 impl Service {
-    /// Returns the first called entry of a helper from the position `from` on, and moves `from` behind it. Entries that change places meanwhile are
+    /// Returns the first called or due entry of a helper from the position `from` on, and moves `from` behind it. Entries that change places meanwhile are
     /// found the next time, because the helper does not sleep on a word that was called.
     fn next(table: &'static Table, helper: &'static Helper, from: &mut usize) -> Option<Service> {
         let mut locked = Locked::of(table);
         let mut entries = locked.entries.all.iter_mut().enumerate().skip(*from);
-        let (position, entry) = entries.find(|(_, e)| e.is_of(helper) && e.is_called())?;
+        let now = clock::monotonic();
+        let (position, entry) = entries.find(|(_, e)| e.is_of(helper) && e.has_work(now))?;
         *from = position + 1;
         entry.is_served = true;
         Some(Service {
@@ -283,13 +297,20 @@ impl Service {
             ticket: entry.ticket,
             watch: Some(entry.watch.clone()),
             heard: None,
+            look_at: u64::MAX,
         })
     }
 
-    /// Shows the present level.
+    /// Shows the present level, or looks at the time.
     fn serve(mut self) {
-        if let Some(watch) = &self.watch {
-            self.heard = watch.queue.hear(&watch.feed);
+        let Some(watch) = &self.watch else { return };
+        match &watch.feed {
+            Some(feed) => self.heard = watch.queue.hear(feed),
+            None => {
+                // Acquire: the look comes after the calls before it.
+                self.heard = Some(watch.queue.calls().load(Ordering::Acquire));
+                self.look_at = watch.queue.pass_time();
+            }
         }
     }
 }
@@ -301,6 +322,7 @@ impl Drop for Service {
         if let Some(entry) = locked.entries.find(self.ticket) {
             entry.value = self.heard.unwrap_or(entry.value);
             entry.is_late = self.heard.is_none();
+            entry.look_at = self.look_at;
             entry.is_served = false;
         }
         self.table.served.notify_all();
@@ -319,21 +341,21 @@ impl Helper {
             let changes = self.changes.load(Ordering::Acquire);
             let mut words = [(std::ptr::null_mut(), 0); futex::MOST_WORDS];
             words[0] = (self.changes.as_ptr(), changes);
-            let (len, tries_again) = self.look(&mut words);
-            let deadline = match (len, tries_again) {
-                (_, true) => Deadline::Monotonic(clock::monotonic().saturating_add(PATIENCE)),
-                (1, false) => Deadline::Never,
-                (_, false) => Deadline::Monotonic(clock::monotonic().saturating_add(SLICE)),
+            let (len, look_at) = self.look(&mut words);
+            let slice = || clock::monotonic().saturating_add(SLICE);
+            let deadline = match (len, look_at) {
+                (1, u64::MAX) => Deadline::Never,
+                (_, look_at) => Deadline::Monotonic(look_at.min(slice())),
             };
             futex::wait_for_any(&words[..len], deadline);
         }
     }
 
-    /// Serves the called entries, and collects the words to sleep on.
-    fn look(&'static self, words: &mut [(*mut u32, u32)]) -> (usize, bool) {
-        let (mut len, mut tries_again) = (1, false);
+    /// Serves the called entries and those that are due, and collects the words to sleep on. Returns their number, and the time of the next look.
+    fn look(&'static self, words: &mut [(*mut u32, u32)]) -> (usize, u64) {
+        let (mut len, mut look_at) = (1, u64::MAX);
         let Some(table) = existing() else {
-            return (len, false);
+            return (len, look_at);
         };
         let mut from = 0;
         while let Some(service) = Service::next(table, self, &mut from) {
@@ -342,14 +364,15 @@ impl Helper {
         let locked = Locked::of(table);
         for entry in locked.entries.all.iter().filter(|e| e.is_of(self)) {
             // The helper would not sleep on a word that was already called.
+            look_at = look_at.min(entry.look_at);
             if entry.is_late && entry.is_called() {
-                tries_again = true;
+                look_at = look_at.min(clock::monotonic().saturating_add(PATIENCE));
             } else if let Some(place) = words.get_mut(len) {
                 *place = (entry.watch.queue.calls().as_ptr(), entry.value);
                 len += 1;
             }
         }
-        (len, tries_again)
+        (len, look_at)
     }
 }
 
@@ -385,6 +408,10 @@ mod tests {
     }
 
     impl Hears for Slow {
+        fn pass_time(&self) -> u64 {
+            u64::MAX
+        }
+
         fn hear(&self, _: &Feed) -> Option<u32> {
             self.is_heard.store(true, Ordering::SeqCst);
             becomes(|| self.may_end.load(Ordering::SeqCst));
@@ -399,7 +426,7 @@ mod tests {
 
     fn begin_one(queue: &Arc<Slow>) -> u64 {
         let feed = Feed::new(-1, Sighting::none(), 0, 0);
-        begin(queue.clone(), feed, 0).unwrap().0
+        begin(queue.clone(), Some(feed), 0).unwrap().0
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Ringing: the doorbell's words in the segment, and the steps that change the FIFO, under the queue's lock.
 
-use super::{Doorbell, FULL, HELPED, LEVELS, Lookup, MESSAGES, PRIVATE, ROOM, Readiness};
+use super::{DELAYED, Doorbell, FULL, HELPED, LEVELS, Lookup, MESSAGES, PRIVATE, ROOM, Readiness};
 use crate::crash::crash_point;
 use crate::lock::tokens::ReceiverHeld;
 use crate::sync::{AtomicU32, Guarded32, Guarded64, Loose32, Ordering};
@@ -353,6 +353,29 @@ impl Ringer<'_> {
                 self.words.heard.set(heard | FOREIGN);
             }
         }
+    }
+
+    /// Calls the helpers that keep the time: the next time at which they have to look may have changed.
+    pub(crate) fn call_timekeepers(&self, _: ReceiverHeld<'_>) {
+        if self.watched.get() != 0 {
+            self.call(0);
+        }
+    }
+
+    /// Shows a message to processes that poll while no helper keeps the time for them. `now` is the level before.
+    pub(crate) fn foretell_first_delay(&self, receiving: ReceiverHeld<'_>, now: Level) {
+        self.foretell(receiving, now, now.after(1, 0));
+        self.watched.set(self.watched.get() | DELAYED);
+    }
+
+    /// Returns 1 while the level shows the first delayed message.
+    pub(crate) fn first_delay(&self) -> u64 {
+        (self.watched.get() & DELAYED != 0).into()
+    }
+
+    /// Shows the first delayed message no more, because a call or a helper has looked.
+    pub(crate) fn has_looked(&self, _: ReceiverHeld<'_>) {
+        self.watched.set(self.watched.get() & !DELAYED);
     }
 
     /// Checks the FIFO after an operation that found no message or no room. After the second one in a row, the FIFO probably shows a wrong level:

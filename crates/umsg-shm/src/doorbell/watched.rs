@@ -59,9 +59,28 @@ pub(crate) trait Watched {
     #[cold]
     fn look_at_doorbell(&self, receiving: ReceiverHeld<'_>) {
         if self.is_watched() {
+            self.ringer().has_looked(receiving);
             let level = self.level(receiving);
             self.ringer().look_after_vain_call(receiving, level);
         }
+    }
+
+    /// Returns whether time alone may give pollers a message or the end: then a helper keeps the time for each process that polls.
+    fn needs_time(&self) -> bool;
+
+    /// Notes that the queue has delayed messages, for [`needs_time`](Self::needs_time).
+    fn note_delay(&self);
+
+    /// Tells pollers that a message is about to be delayed.
+    #[cold]
+    fn foretell_delay(&self, receiving: ReceiverHeld<'_>) {
+        let is_first = !self.needs_time();
+        if is_first && self.is_watched() {
+            let now = self.level(receiving);
+            self.ringer().foretell_first_delay(receiving, now);
+        }
+        self.note_delay();
+        self.ringer().call_timekeepers(receiving);
     }
 
     /// Shows the present level after a death.
@@ -95,6 +114,9 @@ mod polled {
         /// Returns an engine of the same segment, for a thread that outlives this one.
         fn for_helper(&self) -> Self;
 
+        /// Returns an engine as [`for_helper`](Self::for_helper) does, which rings the shared FIFO itself.
+        fn for_timekeeper(&self) -> Self;
+
         /// Changes the watch under the necessary locks. Fails with `INVAL` if the queue was removed.
         fn change_watch<T>(
             &self,
@@ -103,11 +125,15 @@ mod polled {
             change: impl FnOnce(ReceiverHeld<'_>) -> T,
         ) -> io::Result<T>;
 
+        /// Does what is due, and returns the time of the monotonic clock, in nanoseconds, at which the next step may be due;
+        /// [`u64::MAX`] for never.
+        fn look_at_time(&self, me: &Thread, deadline: Deadline) -> io::Result<u64>;
+
         /// Returns the descriptor that shows the level of the queue. For `wanted`, see [`crate::doorbell`].
         #[inline]
         fn poll(&self, me: &Thread, wanted: u32) -> std::io::Result<BorrowedFd<'_>> {
             self.doorbell()
-                .polled_after(wanted, || self.begin_to_poll(me, wanted))
+                .polled_after(wanted, self.needs_time(), || self.begin_to_poll(me, wanted))
         }
 
         #[cold]
@@ -117,7 +143,12 @@ mod polled {
                 self.ringer()
                     .begin_here(receiving, wanted, level, self.mode())
             })??;
-            self.doorbell().get_help(|| Arc::new(self.for_helper()))
+            self.doorbell().get_help(|| Arc::new(self.for_helper()))?;
+            if self.needs_time() {
+                self.doorbell()
+                    .keep_time(|| Arc::new(self.for_timekeeper()));
+            }
+            Ok(())
         }
     }
 
@@ -131,6 +162,18 @@ mod polled {
                 // The queue is removed or corrupted: a poller has to find out.
                 Err(Errno::INVAL | Errno::BADMSG) => Some(self.ringer().show_damage(feed)),
                 heard => heard.ok(),
+            }
+        }
+
+        fn pass_time(&self) -> u64 {
+            let now = clock::monotonic();
+            let deadline = Deadline::Monotonic(now + helper::PATIENCE);
+
+            match self.look_at_time(thread::current(), deadline) {
+                // The coarse clock, which decides what is due, may lag.
+                Ok(at) => at.max(now + helper::PATIENCE / 10),
+                Err(Errno::INVAL | Errno::BADMSG) => u64::MAX,
+                Err(_) => now + helper::PATIENCE,
             }
         }
 

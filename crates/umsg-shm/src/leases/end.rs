@@ -4,6 +4,8 @@ use super::{HolderScan, LeaseHandle, LeaseRecord, LeaseRoots, LeaseStore, Leases
 use crate::fault::Fault;
 use crate::lock::tokens::ReceiverHeld;
 use crate::sync::Ordering;
+#[cfg(not(loom))]
+use crate::waiters::wait::TICK;
 
 /// The pause between two scans of the holders, as a multiple of the time of a scan.
 const PAUSE: u64 = 16;
@@ -14,6 +16,28 @@ impl LeaseRoots {
         // Relaxed: decides only whether to scan. The same holds for all loads below.
         let due = self.due.load(Ordering::Relaxed);
         (due != 0 && due <= now) || self.look_after.load(Ordering::Relaxed) < now
+    }
+
+    /// Returns the reading of the monotonic clock, in nanoseconds, at which a look at the leases finds the next one over; [`u64::MAX`] for none.
+    #[cfg(not(loom))]
+    pub(crate) fn next_look(&self) -> u64 {
+        // Relaxed: as above.
+        match self.due.load(Ordering::Relaxed) {
+            0 => u64::MAX,
+            due => due.saturating_add(TICK),
+        }
+    }
+
+    /// Returns whether a message was delayed since the queue was created.
+    pub(crate) fn has_delayed(&self) -> bool {
+        // Relaxed: a hint to look at the time.
+        self.delays.load(Ordering::Relaxed) != 0
+    }
+
+    /// Notes that a message is delayed.
+    pub(crate) fn note_delay(&self) {
+        // Relaxed: as above.
+        self.delays.store(1, Ordering::Relaxed);
     }
 
     /// Gives a lease a time limit: the reading of the monotonic clock at which it ends by itself, in nanoseconds; 0 for none.

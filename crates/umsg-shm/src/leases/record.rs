@@ -52,6 +52,8 @@ pub struct LeaseRoots {
     /// The number of slots whose times of delivery are real memory, and of those whose history is. POSIX queues only.
     pub(crate) deliveries: Guarded32,
     pub(crate) histories: Guarded32,
+    /// 1: a message was delayed since the queue was created.
+    pub delays: AtomicU32,
 }
 
 #[cfg(not(loom))]

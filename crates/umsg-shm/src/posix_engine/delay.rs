@@ -55,6 +55,7 @@ impl Engine {
         // In a record, 0 stands for no limit.
         let until = until.max(1);
         let before = State::of(record);
+        self.foretell_delay(receiving);
         // Until the state changes, this is the time limit of a lease, or nothing to a reservation.
         record.until.set(until);
         leases::set(record, State::Delayed);

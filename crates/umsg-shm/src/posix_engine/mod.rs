@@ -108,6 +108,8 @@ pub struct Engine {
     notifier: Option<wake_word::Notifier>,
     /// The doorbell of this handle, for pollers.
     doorbell: Doorbell,
+    /// The time, on the coarse monotonic clock, from which this handle may ask again whether a producer lives.
+    look_for_producers: std::sync::atomic::AtomicU64,
     /// Device and inode of the file, for a queue with which processes register.
     #[cfg(not(loom))]
     identity: Option<(u64, u64)>,
@@ -123,6 +125,7 @@ impl Engine {
     pub fn new(segment: Segment) -> Engine {
         Engine {
             doorbell: Doorbell::of(&segment),
+            look_for_producers: std::sync::atomic::AtomicU64::new(0),
             segment,
             pacing: Pacing::default(),
             expected: Expected::default(),

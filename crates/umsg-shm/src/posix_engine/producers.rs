@@ -11,11 +11,16 @@
 use super::segment::producers::ProducerRecord;
 use super::{DeferredWakes, Engine, Refused};
 use crate::crash::crash_point;
+use crate::doorbell::Watched;
 use crate::lock::tokens::{BothHeld, ReceiverHeld};
-use crate::sys::clock::Deadline;
+use crate::sys::clock::{self, Deadline};
 use crate::sys::liveness;
 use crate::sys::process;
 use crate::sys::thread::Thread;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// The pause between two queries of a process whether its producers live, in nanoseconds: a query takes some microseconds.
+const PAUSE: u64 = 1_000_000;
 
 impl Engine {
     /// Returns the number of living processes that count as producers.
@@ -46,6 +51,7 @@ impl Engine {
             crash_point!(PRODUCER_NAMED);
             producers.any.set(1);
             crash_point!(PRODUCER_COUNTED);
+            self.ringer().call_timekeepers(receiving);
             Ok(true)
         })
     }
@@ -76,7 +82,7 @@ impl Engine {
         me: &Thread,
         wakes: &mut DeferredWakes,
     ) {
-        if !self.policy().close_with_producers || !self.is_left(receiving) {
+        if !self.may_be_left(receiving) || !self.is_time_to_look() || !self.is_left(receiving) {
             return;
         }
         // This fails beside a stopped sender, which is a producer that lives: a later call closes the queue.
@@ -86,11 +92,31 @@ impl Engine {
         }
     }
 
+    /// Returns whether the queue is open and had producers, whose end closes it.
+    pub(super) fn may_be_left(&self, _: ReceiverHeld<'_>) -> bool {
+        self.policy().close_with_producers
+            && !self.is_send_closed()
+            && self.segment().fixed().producers.any.get() != 0
+    }
+
     /// Returns whether the queue is open, had producers, and has none any more. Asks the system.
     fn is_left(&self, receiving: ReceiverHeld<'_>) -> bool {
-        !self.is_send_closed()
-            && self.segment().fixed().producers.any.get() != 0
-            && self.living_producers(receiving).next().is_none()
+        self.may_be_left(receiving) && self.living_producers(receiving).next().is_none()
+    }
+
+    /// Returns whether this process has not asked the system for a moment. A receiver that tries again and again would ask each time.
+    fn is_time_to_look(&self) -> bool {
+        // Each interleaving of a model matters, and none takes time.
+        if cfg!(loom) {
+            return true;
+        }
+        let now = clock::monotonic_coarse();
+        // Relaxed: under the receiver lock, and only a pause.
+        let is_time = self.look_for_producers.load(Relaxed) <= now;
+        if is_time {
+            self.look_for_producers.store(now + PAUSE, Relaxed);
+        }
+        is_time
     }
 
     /// Begins another stream: only producers that live count.

@@ -35,6 +35,7 @@ impl Watched for Engine {
         };
         // A poller at the end of the stream tries to receive, and finds the end.
         let messages = self.available().max(self.is_at_end(receiving).into());
+        let messages = messages.max(self.ringer().first_delay());
         Level::new(messages, room)
     }
 
@@ -42,6 +43,17 @@ impl Watched for Engine {
         let waiters = Waiters::of(self.segment());
         messages > 0 && waiters.len(List::Receivers) != 0
             || room > 0 && waiters.len(List::Senders) != 0
+    }
+
+    fn needs_time(&self) -> bool {
+        let policy = self.policy();
+        policy.close_with_producers
+            || policy.retry_delay[0] != 0
+            || self.segment().fixed().leases.has_delayed()
+    }
+
+    fn note_delay(&self) {
+        self.segment().fixed().leases.note_delay();
     }
 
     fn end_watch(&self, receiving: ReceiverHeld<'_>) {
@@ -205,6 +217,8 @@ impl Engine {
 mod polled {
     use super::*;
     use crate::doorbell::{Doorbell, GRACE, Polled, why_not};
+    use crate::lock::SLICE;
+    use crate::sys::clock;
     use crate::sys::thread;
     use rustix::io::{self, Errno};
     use std::os::fd::BorrowedFd;
@@ -220,6 +234,31 @@ mod polled {
 
         fn for_helper(&self) -> Engine {
             Engine::new(self.segment().share())
+        }
+
+        fn for_timekeeper(&self) -> Engine {
+            let mut engine = self.for_helper();
+            engine.doorbell.ring_as(&self.doorbell);
+            engine
+        }
+
+        fn look_at_time(&self, me: &Thread, deadline: Deadline) -> io::Result<u64> {
+            self.with_receiver_lock(me, deadline, |receiving, wakes| {
+                self.ringer().has_looked(receiving);
+                if self.may_reclaim() {
+                    self.reclaim_and_serve(receiving, wakes)?;
+                }
+                self.close_if_left(receiving, me, wakes);
+                let next = self.segment().fixed().leases.next_look();
+                Ok(match self.may_be_left(receiving) {
+                    true => next.min(clock::monotonic().saturating_add(SLICE)),
+                    false => next,
+                })
+            })
+            .map_err(|refused| match refused {
+                Refused::Fault(fault) => why_not(fault),
+                _ => Errno::AGAIN,
+            })
         }
 
         fn change_watch<T>(

@@ -28,6 +28,14 @@ impl Watched for Engine {
         messages > 0 && waits(List::Receivers) || room > 0 && waits(List::Senders)
     }
 
+    fn needs_time(&self) -> bool {
+        self.fixed().leases.has_delayed()
+    }
+
+    fn note_delay(&self) {
+        self.fixed().leases.note_delay();
+    }
+
     /// Nothing to do: every operation reads the word that says which levels are watched.
     fn end_watch(&self, _: ReceiverHeld<'_>) {}
 }
@@ -39,7 +47,8 @@ impl Engine {
             return Level::new(1, 1);
         }
         let contents = self.fixed().control.contents();
-        Level::new(contents.queued.messages, contents.room())
+        let messages = contents.queued.messages.max(self.ringer().first_delay());
+        Level::new(messages, contents.room())
     }
 
     /// Shows pollers that the queue is going to be removed.
@@ -105,6 +114,21 @@ mod polled {
             Engine::new(self.segment().share())
         }
 
+        fn for_timekeeper(&self) -> Engine {
+            let mut engine = self.for_helper();
+            engine.doorbell.ring_as(&self.doorbell);
+            engine
+        }
+
+        fn look_at_time(&self, me: &Thread, deadline: Deadline) -> io::Result<u64> {
+            self.with_lock(me, deadline, |receiving, wakes| {
+                self.ringer().has_looked(receiving);
+                self.reclaim_if_due(receiving, wakes)?;
+                Ok(self.fixed().leases.next_look())
+            })
+            .map_err(why_not_watched)
+        }
+
         fn change_watch<T>(
             &self,
             me: &Thread,
@@ -112,11 +136,15 @@ mod polled {
             change: impl FnOnce(ReceiverHeld<'_>) -> T,
         ) -> io::Result<T> {
             self.with_lock(me, deadline, |receiving, _| Ok(change(receiving)))
-                .map_err(|refused| match refused {
-                    Refused::Own(Why::Removed) => Errno::INVAL,
-                    Refused::Fault(fault) => why_not(fault),
-                    _ => Errno::AGAIN,
-                })
+                .map_err(why_not_watched)
+        }
+    }
+
+    fn why_not_watched(refused: Refused) -> Errno {
+        match refused {
+            Refused::Own(Why::Removed) => Errno::INVAL,
+            Refused::Fault(fault) => why_not(fault),
+            _ => Errno::AGAIN,
         }
     }
 

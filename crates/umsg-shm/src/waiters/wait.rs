@@ -13,7 +13,7 @@ use std::time::Duration;
 const NAP: u64 = 1_000_000;
 
 /// The most by which the coarse clock, which decides the end of leases, lags at 250 ticks a second, in nanoseconds.
-const TICK: u64 = 4_000_000;
+pub(crate) const TICK: u64 = 4_000_000;
 
 /// The time that the end of a timed wait waits for the lock.
 pub(crate) const GRACE: Duration = Duration::from_millis(10);

@@ -111,7 +111,11 @@ impl Queue {
     pub async fn receive(&self, buffer: &mut [u8]) -> Result<Received, ReceiveError> {
         let _turn = self.receivers.lock().await;
         let attempt = || match self.queue.try_receive(buffer) {
-            Err(ReceiveError::Empty) => None,
+            Err(ReceiveError::Empty) => {
+                // The queue may need a helper that keeps the time. Without one, the task learns of a delayed message later.
+                let _ = self.queue.pollable();
+                None
+            }
             other => Some(other),
         };
         let may = || self.queue.readiness().readable;

@@ -107,7 +107,11 @@ impl Queue {
     pub async fn receive(&self, want: Want, buffer: &mut [u8]) -> Result<Received, ReceiveError> {
         consume_budget().await;
         let attempt = || match self.queue.try_receive(want, buffer) {
-            Err(ReceiveError::NoMessage) => None,
+            Err(ReceiveError::NoMessage) => {
+                // The queue may need a helper that keeps the time. Without one, the task learns of a delayed message later.
+                let _ = self.queue.pollable_with(Edges::All);
+                None
+            }
             other => Some(other),
         };
         let never = || false;

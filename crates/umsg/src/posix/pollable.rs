@@ -20,6 +20,12 @@ impl Queue {
     /// Where processes of another user may use the queue, a thread of the library passes their changes on to this process's
     /// pollers.
     ///
+    /// If the queue delays messages ([`send_after`](Self::send_after), [`Lease::return_after`](super::Lease::return_after),
+    /// [`retry_delay`](super::OpenOptions::retry_delay)) or closes with its last producer, a thread of this process keeps the time: the
+    /// descriptor becomes readable when a message is due, and when the last producer has died. A process that polls a queue before its first
+    /// delayed message has no such thread yet. The descriptor then becomes readable once, and a receive finds nothing. So a poller calls
+    /// this method again after a receive that found nothing: that makes no system call unless the thread has to be started.
+    ///
     /// While a process has the descriptor open, each send or receive that empties or fills the queue, or ends that state, costs
     /// a system call. Other calls cost nothing more. After every process has closed the descriptor or died, the other processes
     /// notice that within some hundred messages.

@@ -18,8 +18,8 @@ use umsg_shm::sys::thread;
 /// A forked child does not count through its parent's producer; it makes its own. A producer that is leaked counts until its process ends.
 ///
 /// # If the process dies
-/// A receiver that finds the queue empty notices the death at once, and a blocked receiver within a tenth of a second. A poller sleeps in
-/// the kernel, and learns of the death from the next call of any process that finds the queue empty.
+/// A receiver that finds the queue empty notices the death within some milliseconds, and a blocked receiver or a poller within a tenth of a
+/// second.
 #[derive(Debug)]
 #[must_use = "a producer that is dropped may end the stream"]
 pub struct Producer<'q> {

@@ -3,6 +3,7 @@
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{BorrowedFd, OwnedFd};
+use std::time::Duration;
 use umsg::Readiness;
 
 /// Returns the answer of poll(2).
@@ -23,6 +24,13 @@ pub fn poll_for(descriptor: BorrowedFd<'_>, what: PollFlags) -> PollFlags {
     };
     poll(&mut entries, Some(&patience)).unwrap();
     entries[0].revents()
+}
+
+/// Returns whether a poll of at most this time finds one of these flags.
+pub fn is_ready_within(time: Duration, descriptor: BorrowedFd<'_>, what: PollFlags) -> bool {
+    let mut entries = [PollFd::from_borrowed_fd(descriptor, what)];
+    poll(&mut entries, Some(&Timespec::try_from(time).unwrap())).unwrap();
+    entries[0].revents().intersects(what)
 }
 
 /// The flags of poll(2) for a queue.
