@@ -332,6 +332,16 @@ points! {
     /// A leased message is marked as returned, but its record is still leased: the record decides, and the message comes back,
     /// because its holder is dead.
     MSG_RETURNED;
+    /// The record of a message for later is stored, its cell is not queued: the message was never sent, the repair frees the record.
+    MSG_DELAY_NOTED;
+    /// The message is delayed, the counts are not: the repair counts it.
+    MSG_DELAYED;
+    /// A delayed message is due and marked, its record says that it is delayed: a later look delivers it.
+    MSG_DUE;
+    /// The queue is closed for sending, its waiters were not woken: they look at the end of their slice.
+    MSG_CLOSED;
+    /// The queue is open for sending again, the lock is held.
+    MSG_REOPENED;
     /// Rights have changed, waiters do not know: they notice at their next check.
     MSG_CHANGED;
     /// The queue is removed, waiters do not know: they find out at their next slice.

@@ -47,6 +47,7 @@ pub mod memory;
 #[cfg(loom)]
 mod model;
 pub mod posix_engine;
+pub mod producers;
 #[cfg(not(loom))]
 #[allow(
     unsafe_code,

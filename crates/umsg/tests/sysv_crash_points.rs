@@ -71,6 +71,7 @@ const REMOVE_POINTS: &[&str] = crate::crash_points![MSG_REMOVED MSGCTL_UNLABELLE
 const OTHER_FILES: &[&str] = &[
     "crash_pollable.rs",
     "doorbell_users.rs",
+    "sysv_delivery.rs",
     "sysv_registry_crash.rs",
     "real_time.rs",
     "salvage_killed.rs",

@@ -74,6 +74,7 @@ use crate::lock::deferred_wakes::DeferredWakes;
 use crate::lock::tokens::ReceiverHeld;
 use crate::lock::{Held, Left, LockError};
 use crate::posix_engine::segment::Segment;
+use crate::producers::NextQuery;
 use crate::sys::clock::Deadline;
 use crate::sys::futex;
 use crate::sys::thread::Thread;
@@ -108,8 +109,8 @@ pub struct Engine {
     notifier: Option<wake_word::Notifier>,
     /// The doorbell of this handle, for pollers.
     doorbell: Doorbell,
-    /// The time, on the coarse monotonic clock, from which this handle may ask again whether a producer lives.
-    look_for_producers: std::sync::atomic::AtomicU64,
+    /// When this handle may ask again whether a producer lives.
+    next_query: NextQuery,
     /// Device and inode of the file, for a queue with which processes register.
     #[cfg(not(loom))]
     identity: Option<(u64, u64)>,
@@ -125,7 +126,7 @@ impl Engine {
     pub fn new(segment: Segment) -> Engine {
         Engine {
             doorbell: Doorbell::of(&segment),
-            look_for_producers: std::sync::atomic::AtomicU64::new(0),
+            next_query: NextQuery::default(),
             segment,
             pacing: Pacing::default(),
             expected: Expected::default(),

@@ -164,6 +164,9 @@ impl Engine {
             let found = match self.find(receiving, want, wakes) {
                 Ok(found) => found,
                 Err(Refused::NotNow) if count != 0 => break,
+                Err(Refused::NotNow) if call.heeds_end() => {
+                    return Err(self.no_message(receiving, wakes));
+                }
                 Err(refused) => return Err(refused),
             };
             let mtype = found.mtype();

@@ -5,6 +5,7 @@ use super::segment::Contents;
 use super::wait::Call;
 use super::{Engine, Refused, Why};
 use crate::fault::Fault;
+use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
 use crate::sys::thread::Thread;
 use crate::waiters::List;
@@ -31,6 +32,8 @@ pub struct Counts {
     pub qbytes: u64,
     pub leased: u64,
     pub leased_bytes: u64,
+    /// Delayed messages, which count as leased, too.
+    pub delayed: u64,
     pub receivers: u32,
     pub senders: u32,
     /// Seconds since 1970; 0 for never.
@@ -197,6 +200,8 @@ impl Engine {
                 qbytes: contents.capacity,
                 leased: contents.leased.messages,
                 leased_bytes: contents.leased.bytes,
+                // Relaxed: under the lock.
+                delayed: self.fixed().leases.delayed.load(Ordering::Relaxed).into(),
                 receivers: self.waiters().living(List::Receivers) as u32,
                 senders: self.waiters().living(List::Senders) as u32,
                 sent_at: uses.sent_at,

@@ -1,7 +1,8 @@
 //! Leases: receiving a message in place. [`crate::leases`] has the table of states.
 //!
 //! A leased message is not queued, but takes room in the queue. It keeps its slot and its number. An acknowledgement frees
-//! the slot. A return, the holder's death, or the end of the time limit puts the message back by its number.
+//! the slot. A return, the holder's death, or the end of the time limit puts the message back by its number, at once or after the queue's retry
+//! delay ([`delay`](super::delay)).
 
 use super::receive::{FoundMessage, Receipt, Step};
 use super::wait::{Call, Waiter};
@@ -119,7 +120,7 @@ impl Engine {
                 .count_leased(receiving, -1, -(len as i64));
             self.push_free(receiving, slot)?;
             self.admit_if_any(receiving, wakes);
-            Ok(())
+            self.wake_at_end(receiving, wakes)
         })
     }
 
@@ -153,7 +154,7 @@ impl Engine {
     }
 
     /// Runs `work` on the record of a lease that has not ended. Returns false for a lease that has ended.
-    fn end_lease(
+    pub(super) fn end_lease(
         &self,
         me: &Thread,
         handle: &LeaseHandle,
@@ -172,6 +173,10 @@ impl Engine {
         record: &LeaseRecord,
         wakes: &mut DeferredWakes,
     ) -> Result<(), Fault> {
+        if let Some(until) = self.retry_at(record) {
+            self.delay_lease(receiving, record, until, wakes);
+            return Ok(());
+        }
         let slot = record.slot.get();
         let cell = self.segment().cell(slot)?;
         let len = self.len_of(cell)?;
@@ -209,8 +214,9 @@ impl Engine {
         wakes: &mut DeferredWakes,
     ) -> Result<(), Fault> {
         let leases = Leases::of(self.segment());
-        leases.end_overdue(receiving, now, |index, record, _| {
-            self.return_lease(receiving, index, record, wakes)
+        leases.end_overdue(receiving, now, |index, record, state| match state {
+            State::Delayed => self.deliver_delayed(receiving, index, record, wakes),
+            _ => self.return_lease(receiving, index, record, wakes),
         })
     }
 }

@@ -31,6 +31,8 @@ mod account;
 mod admit;
 mod batch;
 mod change;
+mod delay;
+mod end_of_stream;
 #[cfg(all(test, not(loom)))]
 mod forged;
 mod inspect;
@@ -61,6 +63,7 @@ use crate::doorbell::Watched;
 use crate::fault::Fault;
 use crate::lock::deferred_wakes::DeferredWakes;
 use crate::lock::{Held, Left, LockError};
+use crate::producers::NextQuery;
 use crate::sync::fence_after_rmw;
 use crate::sys::clock::Deadline;
 use crate::sys::futex;
@@ -68,7 +71,7 @@ use crate::sys::thread::Thread;
 use crate::sysv_engine::order::Order;
 use crate::waiters::pacing::Pacing;
 use crate::waiters::{List, Waiters};
-use segment::{Fixed, Segment};
+use segment::{Fixed, Policy, Segment};
 
 /// The reason why an attempt did not succeed.
 pub type Refused = crate::waiters::wait::Refused<Why>;
@@ -91,6 +94,10 @@ pub struct Engine {
     pub pacing: Pacing,
     /// Shows pollers the queue's level.
     doorbell: Doorbell,
+    /// The delivery policy, read once.
+    policy: Policy,
+    /// When this handle may ask again whether a producer lives.
+    next_query: NextQuery,
     /// Wakes waiters before the lock is released; for a measurement.
     wakes_inside: std::sync::atomic::AtomicBool,
 }
@@ -99,6 +106,8 @@ impl Engine {
     pub fn new(segment: Segment) -> Engine {
         Engine {
             doorbell: Doorbell::of(&segment),
+            policy: Policy::read(&segment.fixed().delivery),
+            next_query: NextQuery::default(),
             segment,
             pacing: Pacing::default(),
             wakes_inside: std::sync::atomic::AtomicBool::new(false),
@@ -136,6 +145,11 @@ impl Engine {
     #[inline(always)]
     fn address(&self) -> usize {
         std::ptr::from_ref(self.fixed()).addr()
+    }
+
+    /// The queue's delivery policy.
+    pub fn policy(&self) -> Policy {
+        self.policy
     }
 
     /// Returns whether the queue was removed.

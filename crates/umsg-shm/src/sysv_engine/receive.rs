@@ -202,7 +202,12 @@ impl Engine {
         wakes: &mut DeferredWakes,
     ) -> Result<R::Outcome, Refused> {
         self.check_rights(receiving, call.rights)?;
-        let found = self.find(receiving, want, wakes)?;
+        let found = match self.find(receiving, want, wakes) {
+            Err(Refused::NotNow) if call.heeds_end() => {
+                return Err(self.no_message(receiving, wakes));
+            }
+            found => found?,
+        };
         if found.len as u64 > receipt.longest() {
             return Err(Refused::Own(Why::TooSmall { len: found.len }));
         }

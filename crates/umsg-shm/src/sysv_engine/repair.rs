@@ -5,7 +5,7 @@
 //!
 //! | a slot is | if | and |
 //! |---|---|---|
-//! | leased | a lease record says so, and its cell is queued | stays leased |
+//! | leased or delayed | a lease record says so, and its cell is queued | stays so |
 //! | offered | a receiver's node is settled with it | stays offered; [`reap`](super::Engine) takes the offer of a dead thread back |
 //! | parked | a waiting sender's node names it | stays parked |
 //! | to be sent | a settled or accepted sender's node names it, and its number is beyond the control block's | is sent |
@@ -96,7 +96,10 @@ impl Sum {
 fn survey_leases(segment: &Segment, survey: &mut Survey) -> Result<Sum, Fault> {
     let mut held = Sum::default();
     for (_, record) in Leases::of(segment).all() {
-        if LeaseState::of(record) != LeaseState::Leased {
+        if !matches!(
+            LeaseState::of(record),
+            LeaseState::Leased | LeaseState::Delayed
+        ) {
             continue;
         }
         let slot = record.slot.get();

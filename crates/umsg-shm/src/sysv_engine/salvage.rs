@@ -179,7 +179,11 @@ impl Engine {
         let mut seen = BTreeSet::new();
         for (_, record) in Leases::of(self.segment()).all() {
             let slot = record.slot.get();
-            let is_lease = LeaseState::of(record) == LeaseState::Leased && self.is_intact(slot);
+            let is_held = matches!(
+                LeaseState::of(record),
+                LeaseState::Leased | LeaseState::Delayed
+            );
+            let is_lease = is_held && self.is_intact(slot);
             if !(is_lease && seen.insert(slot)) {
                 leases::set(record, LeaseState::Free);
             }

@@ -1,7 +1,7 @@
 //! Tests of the engine alone: a segment without a name, and threads of one process.
 
 use super::segment::{Choice, Reply};
-use super::segment::{Identity, Layout, Segment, create};
+use super::segment::{Identity, Layout, Policy, Segment, create};
 use super::wait::Enlisted;
 use super::{Call, Engine, Refused, Taken, Why};
 use crate::fault::Fault;
@@ -25,6 +25,7 @@ pub(crate) fn engine(qbytes: u64) -> Engine {
         uid: 0,
         gid: 0,
         qbytes,
+        policy: Policy::default(),
     };
     let segment: Segment = create(file.as_fd(), Layout::new(1 << 20, 8192), &identity).unwrap();
     Engine::new(segment)

@@ -35,6 +35,8 @@ pub struct Call<'a> {
     pub(crate) deadline: Deadline,
     /// The version of the queue's rights under which the caller's permission was checked.
     pub(super) rights: u32,
+    /// Whether the call learns of the end of a stream, unlike msgrcv(2).
+    heeds_end: bool,
     /// The ticket of an earlier wait of this call, which keeps its place among the waiters; 0 for none.
     ticket: Cell<u64>,
     /// The word that the thread had named to the kernel before it named its node; None while it names no node.
@@ -48,6 +50,7 @@ impl<'a> Call<'a> {
             calm: me.interruptions.calm_without_handlers(),
             deadline,
             rights: 0,
+            heeds_end: false,
             ticket: Cell::new(0),
             outer: Cell::new(None),
         }
@@ -57,6 +60,17 @@ impl<'a> Call<'a> {
     #[inline(always)]
     pub fn set_rights(&mut self, version: u32) {
         self.rights = version;
+    }
+
+    /// Makes a receive fail at the end of a stream.
+    #[inline(always)]
+    pub fn heed_end(&mut self) {
+        self.heeds_end = true;
+    }
+
+    #[inline(always)]
+    pub(super) fn heeds_end(&self) -> bool {
+        self.heeds_end
     }
 
     /// Withdraws the node's name from the kernel's list, before the thread gives the node up.
@@ -289,6 +303,10 @@ impl Engine {
                 }
                 self.reclaim_if_due(receiving, wakes)?;
                 self.serve_one(receiving, me, list, wakes)?;
+                self.send_back_if_unjudged(receiving, me, list, wakes)?;
+                if call.heeds_end && list == List::Receivers {
+                    self.end_if_over(receiving, me, wakes)?;
+                }
                 Ok(())
             },
         )

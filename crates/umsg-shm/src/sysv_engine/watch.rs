@@ -29,7 +29,9 @@ impl Watched for Engine {
     }
 
     fn needs_time(&self) -> bool {
-        self.fixed().leases.has_delayed()
+        self.policy.close_with_producers
+            || self.policy.retry_delay[0] != 0
+            || self.fixed().leases.has_delayed()
     }
 
     fn note_delay(&self) {
@@ -48,7 +50,11 @@ impl Engine {
         }
         let contents = self.fixed().control.contents();
         let messages = contents.queued.messages.max(self.ringer().first_delay());
-        Level::new(messages, contents.room())
+        match self.is_send_closed() {
+            // A poller of a closed queue tries to send, and finds it closed; at the end of the stream it tries to receive.
+            true => Level::new(messages.max(self.seems_over().into()), 1),
+            false => Level::new(messages, contents.room()),
+        }
     }
 
     /// Shows pollers that the queue is going to be removed.
@@ -93,9 +99,9 @@ impl Engine {
 mod polled {
     use super::*;
     use crate::doorbell::{Doorbell, GRACE, Polled, why_not};
-    use crate::lock::Held;
     use crate::lock::deferred_wakes::DeferredWakes;
-    use crate::sys::clock::Deadline;
+    use crate::lock::{Held, SLICE};
+    use crate::sys::clock::{self, Deadline};
     use crate::sys::thread::{self, Thread};
     use crate::sysv_engine::Why;
     use rustix::io::{self, Errno};
@@ -124,7 +130,12 @@ mod polled {
             self.with_lock(me, deadline, |receiving, wakes| {
                 self.ringer().has_looked(receiving);
                 self.reclaim_if_due(receiving, wakes)?;
-                Ok(self.fixed().leases.next_look())
+                self.close_if_left(receiving, wakes)?;
+                let next = self.fixed().leases.next_look();
+                Ok(match self.may_be_left(receiving) {
+                    true => next.min(clock::monotonic().saturating_add(SLICE)),
+                    false => next,
+                })
             })
             .map_err(why_not_watched)
         }

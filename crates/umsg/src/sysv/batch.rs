@@ -1,7 +1,8 @@
 //! Sending and receiving several messages in one call.
 
 use super::error::{ReceiveError, SendError};
-use super::queue::{Queue, Received};
+use super::permission::Access;
+use super::queue::{Heeds, Queue, Received};
 use crate::until::Until;
 use std::time::Duration;
 use umsg_shm::sys::thread;
@@ -190,7 +191,7 @@ impl Queue {
         let batch = OutOf(messages);
         let mut call = Call::new(thread::current(), until.deadline());
         loop {
-            call.set_rights(self.may_send()?);
+            call.set_rights(self.may_send(Access::Send)?);
             let (count, bytes) = (batch.count(), batch.bytes());
             if !self.engine.can_hold(count as u64, bytes) {
                 return Err(SendError::BatchTooLarge {
@@ -337,7 +338,7 @@ impl Queue {
         most: usize,
         until: Until,
     ) -> Result<usize, ReceiveError> {
-        self.judged_receive(until.deadline(), |call| {
+        self.judged_receive((until.deadline(), Heeds::End), |call| {
             let mut sink = Into(&mut *places);
             self.engine.receive_batch(call, want, most, &mut sink)
         })

@@ -66,7 +66,7 @@ fn attempt(
 ) -> Result<Obtained, OpenError> {
     let mut new = NewFile::create(namespace.msg_files()?)?;
     crash_point!(MSGGET_EMPTY);
-    let mut segment = build(&new, key, request.mode & 0o777, limits)?;
+    let mut segment = build(&new, key, request, limits)?;
     // Without a limit there is nothing to check.
     if limits.max_bytes.is_some() && !namespace.allows(0) {
         return Err(OpenError::Queue(QueueError::OverLimit));
@@ -84,17 +84,23 @@ fn attempt(
 }
 
 /// Builds a complete queue, apart from its identifier.
-fn build(new: &NewFile, key: i32, mode: u32, limits: &Limits) -> Result<Segment, OpenError> {
+fn build(
+    new: &NewFile,
+    key: i32,
+    request: GetRequest,
+    limits: &Limits,
+) -> Result<Segment, OpenError> {
     let capacity = limits.max_qbytes.max(limits.msgmnb);
     let layout = Layout::new(u64::from(capacity), limits.msgmax as usize);
     let (uid, gid) = caller();
     let identity = Identity {
         id: 0,
         key,
-        mode,
+        mode: request.mode & 0o777,
         uid: uid.as_raw(),
         gid: gid.as_raw(),
         qbytes: u64::from(limits.msgmnb),
+        policy: request.policy,
     };
     let mut segment = segment::create(new.file(), layout, &identity)?;
     file_rights::give(new.file(), &[Rights::of(segment.fixed())])

@@ -1,7 +1,7 @@
 //! Receiving a message in place.
 
 use super::error::ReceiveError;
-use super::queue::Queue;
+use super::queue::{Heeds, Queue};
 use crate::error::Fault;
 use crate::lease::{Holder, Leasable};
 use crate::until::{Until, realtime};
@@ -184,7 +184,8 @@ impl Queue {
         want: Want,
         deadline: Deadline,
     ) -> Result<Lease<'q>, ReceiveError> {
-        let handle = self.judged_receive(deadline, |call| self.engine.lease(call, want))?;
+        let handle =
+            self.judged_receive((deadline, Heeds::End), |call| self.engine.lease(call, want))?;
         Lease::of(holder, handle).map_err(|fault| self.receive_error(fault.into()))
     }
 }

@@ -6,6 +6,9 @@
 //! - The limits belong to the [namespace](crate::Namespace), and need no root.
 //! - Receiving by type costs the same for any number of other messages.
 //! - There are time-outs, batches, [leases](Queue::receive_lease), [peeking](Queue::peek) and [polling](Queue::pollable).
+//! - Messages can be [sent](Queue::send_after) or [returned](Lease::return_after) for a later delivery, and a stream of messages can
+//!   [end](Queue::close_send), with its last [producer](Queue::producer) too. Programs that call msgsnd and msgrcv are not affected: they get
+//!   delayed messages when these are due, and do not heed the end of a stream.
 //! - [`diagnose`] and [`repair`] examine and repair a queue.
 //!
 //! ```
@@ -44,8 +47,10 @@
 mod account;
 mod attachments;
 mod batch;
+mod close;
 mod control;
 mod create;
+mod delay;
 mod diagnose;
 mod entry;
 mod error;
@@ -57,6 +62,7 @@ mod options;
 mod peek;
 mod permission;
 mod pollable;
+mod producer;
 mod queue;
 pub mod raw;
 mod receive_vec;
@@ -77,9 +83,10 @@ pub use error::{ControlError, LeaseError, OpenError, ReceiveError, SendError};
 pub use info::{MsgInfo, ipc_info, msg_info, msg_stat};
 pub use lease::Lease;
 pub use list::{Totals, list, totals};
-pub use options::OpenOptions;
+pub use options::{Delivery, OpenOptions};
 pub use peek::Peeked;
 pub use permission::forget_caller;
+pub use producer::Producer;
 pub use queue::{Queue, Received};
 pub use receive_vec::Message;
 pub use registry::PRIVATE;

@@ -5,6 +5,8 @@ use super::queue::Queue;
 pub(super) use super::registry::PRIVATE;
 use super::registry::{self, GetRequest};
 use crate::namespace::Namespace;
+use std::time::Duration;
+use umsg_shm::sysv_engine::segment::Policy;
 
 /// Options for opening and creating a queue.
 ///
@@ -31,6 +33,41 @@ pub struct OpenOptions {
     exclusive: bool,
     mode: u32,
     namespace: Option<Namespace>,
+    policy: Policy,
+    /// The options of the policy that were set: the retry delay, and the close with the last producer.
+    asked: [bool; 2],
+}
+
+/// The delivery policy of a queue, which is set when the queue is created.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Delivery {
+    /// The delay before a returned message is delivered again: the first time, and at most, because it doubles each time. `None` for no
+    /// delay.
+    pub retry_delay: Option<(Duration, Duration)>,
+    /// True if the end of the last producer closes the queue for sending.
+    pub close_with_last_producer: bool,
+}
+
+impl Queue {
+    /// Returns the queue's delivery policy, which any user that may open the queue may know.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+    /// assert_eq!(queue.delivery().retry_delay, None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn delivery(&self) -> Delivery {
+        let policy = self.engine.policy();
+        let [first, most] = policy.retry_delay.map(Duration::from_nanos);
+        Delivery {
+            retry_delay: (!first.is_zero()).then(|| (first, most.max(first))),
+            close_with_last_producer: policy.close_with_producers,
+        }
+    }
 }
 
 impl Default for OpenOptions {
@@ -57,6 +94,8 @@ impl OpenOptions {
             exclusive: false,
             mode: 0o600,
             namespace: None,
+            policy: Policy::default(),
+            asked: [false; 2],
         }
     }
 
@@ -111,6 +150,59 @@ impl OpenOptions {
         self
     }
 
+    /// Sets the delay before a message of a created queue is delivered again after its lease was returned, dropped, ran out of time, or
+    /// lost its process. The delay is `first` after the first delivery, doubles after each further one, and is `most` at most. It does not
+    /// delay other messages. Zero, the default, is no delay. [`Lease::return_after`](super::Lease::return_after) sets another delay for one
+    /// message. An existing queue with another delay is refused.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// use std::time::Duration;
+    /// use umsg::sysv::{OpenOptions, ReceiveError, Want};
+    ///
+    /// let mut options = OpenOptions::new();
+    /// options.create(true).namespace(&namespace);
+    /// options.retry_delay(Duration::from_millis(50), Duration::from_secs(60));
+    /// let queue = options.open(7)?;
+    /// queue.send(1, b"job")?;
+    /// drop(queue.receive_lease(Want::Any)?); // not done
+    /// assert_eq!(queue.try_receive_vec(Want::Any), Err(ReceiveError::NoMessage));
+    /// assert_eq!(queue.receive_lease(Want::Any)?.deliveries(), 2); // after the delay
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn retry_delay(&mut self, first: Duration, most: Duration) -> &mut Self {
+        let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.policy.retry_delay = [first, most].map(nanoseconds);
+        self.asked[0] = true;
+        self
+    }
+
+    /// Sets whether a created queue is closed for sending, as by [`close_send`](super::Queue::close_send), when its last
+    /// [producer](super::Queue::producer) ends, in whatever way. A queue that had no producer yet stays open. By default producers are
+    /// not counted. An existing queue that differs is refused.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// use umsg::sysv::{OpenOptions, ReceiveError, Want};
+    ///
+    /// let mut options = OpenOptions::new();
+    /// options.create(true).namespace(&namespace);
+    /// let queue = options.close_with_last_producer(true).open(7)?;
+    /// let producer = queue.producer()?;
+    /// producer.send(1, b"the only one")?;
+    /// drop(producer);
+    /// assert_eq!(queue.receive_vec(Want::Any)?.data, b"the only one");
+    /// assert_eq!(queue.receive_vec(Want::Any), Err(ReceiveError::Closed));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn close_with_last_producer(&mut self, close: bool) -> &mut Self {
+        self.policy.close_with_producers = close;
+        self.asked[1] = true;
+        self
+    }
+
     /// Sets the namespace. The default is that of [`Namespace::resolve`].
     ///
     /// ```
@@ -159,9 +251,33 @@ impl OpenOptions {
             exclusive: self.exclusive,
             mode: self.mode,
             asked: 0,
+            policy: self.policy,
         };
         let obtained = registry::get(&namespace, key, request)?;
-        Ok(Queue::new(obtained.attach(&namespace)?, &namespace))
+        let queue = Queue::new(obtained.attach(&namespace)?, &namespace);
+        self.check_existing(&queue)?;
+        Ok(queue)
+    }
+
+    /// Checks that an existing queue has the policy that the options ask for.
+    pub(super) fn check_existing(&self, queue: &Queue) -> Result<(), OpenError> {
+        let (wanted, found) = (self.policy, queue.engine.policy());
+        let delay = |policy: Policy| format!("{:?}", policy.retry_delay.map(Duration::from_nanos));
+        let closes = |policy: Policy| policy.close_with_producers.to_string();
+        let options = [
+            ("retry_delay", delay(wanted), delay(found)),
+            ("close_with_last_producer", closes(wanted), closes(found)),
+        ];
+        for (is_asked, (what, wanted, found)) in self.asked.into_iter().zip(options) {
+            if is_asked && wanted != found {
+                return Err(OpenError::Differs {
+                    what,
+                    wanted,
+                    found,
+                });
+            }
+        }
+        Ok(())
     }
 
     /// Opens the queue with an identifier.
@@ -182,6 +298,10 @@ impl OpenOptions {
     pub fn open_id(&self, id: i32) -> Result<Queue, OpenError> {
         let namespace = self.resolve()?;
         registry::attach_id(&namespace, id).map(|segment| Queue::new(segment, &namespace))
+    }
+
+    pub(super) fn policy(&self) -> Policy {
+        self.policy
     }
 
     fn resolve(&self) -> Result<Namespace, OpenError> {

@@ -1,7 +1,7 @@
 //! Peeking at messages without receiving them. System V itself has only MSG_COPY for this.
 
 use super::error::ReceiveError;
-use super::queue::{Queue, Received};
+use super::queue::{Heeds, Queue, Received};
 use std::time::{Duration, SystemTime};
 use umsg_shm::sys::clock::Deadline;
 use umsg_shm::sys::thread;
@@ -72,7 +72,7 @@ impl Queue {
     /// # Errors
     /// [`ReceiveError::NoMessage`] if there is no such message; [`ReceiveError::TooSmall`] if the buffer is shorter than the message.
     pub fn copy(&self, n: u32, buffer: &mut [u8]) -> Result<Received, ReceiveError> {
-        self.judged_receive(Deadline::Passed, |call| {
+        self.judged_receive((Deadline::Passed, Heeds::Nothing), |call| {
             self.engine.copy(call, n, buffer).map(Received::from)
         })
     }
@@ -127,7 +127,7 @@ impl Queue {
     /// # Errors
     /// As [`peek`](Queue::peek).
     pub fn look(&self, skip: u32, most: usize, bytes: usize) -> Result<Vec<Peeked>, ReceiveError> {
-        let seen = self.judged_receive(Deadline::Passed, |call| {
+        let seen = self.judged_receive((Deadline::Passed, Heeds::Nothing), |call| {
             self.engine.messages(call, skip, most, bytes)
         })?;
         Ok(seen.into_iter().map(Peeked::from).collect())

@@ -7,7 +7,7 @@ use rustix::fs::Stat;
 use rustix::process::{Gid, Uid, getegid, geteuid, getgroups};
 use rustix::thread::CapabilitySet;
 use umsg_shm::sync::{AtomicU32, AtomicU64, Ordering};
-use umsg_shm::sysv_engine::segment::{Fixed, Permissions, Summary};
+use umsg_shm::sysv_engine::segment::{CLOSED, Fixed, Permissions, Summary};
 
 /// The permission that a call needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +16,8 @@ pub(super) enum Access {
     Read = 4,
     /// To send.
     Write = 2,
+    /// Write access to a queue that is not closed for sending.
+    Send = 1,
 }
 
 /// The queue's mode does not allow it.
@@ -159,7 +161,7 @@ pub fn forget_caller() {
 ///
 /// | bits | |
 /// |---|---|
-/// | 0 to 2 | [`Access::Write`], [`Access::Read`] are granted |
+/// | 0 to 2 | [`Access::Send`], [`Access::Write`], [`Access::Read`] are granted |
 /// | 3 | the permissions are known |
 /// | 4 to 31 | [`CHANGES`] at the check |
 /// | 32 to 63 | `version` of the rights at the check |
@@ -191,10 +193,14 @@ impl Judged {
     #[cold]
     fn judge(&self, fixed: &Fixed, stamp: u64) -> u64 {
         let rights = Rights::of(fixed);
-        let granted = [Access::Read, Access::Write]
+        let mut granted = [Access::Read, Access::Write]
             .into_iter()
             .filter(|access| rights.grant(*access as u32))
             .fold(0, |granted, access| granted | access as u64);
+        let is_closed = (stamp >> 32) as u32 & CLOSED != 0;
+        if granted & Access::Write as u64 != 0 && !is_closed {
+            granted |= Access::Send as u64;
+        }
         self.0.store(stamp | granted, Ordering::Relaxed);
         stamp | granted
     }

@@ -44,9 +44,19 @@ impl Debug for Queue {
             .field("messages", &now.queued.messages)
             .field("bytes", &now.queued.bytes)
             .field("leased", &now.leased.messages)
+            .field("send_closed", &self.is_send_closed())
             .field("removed", &self.is_removed())
             .finish_non_exhaustive()
     }
+}
+
+/// Whether a receive learns of the end of a stream.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Heeds {
+    /// The receive fails at the end.
+    End,
+    /// The receive waits, as msgrcv(2) does: the kernel's queues have no end.
+    Nothing,
 }
 
 /// A received message, whose bytes are in the caller's buffer.
@@ -199,7 +209,7 @@ impl Queue {
     /// Before the call returns: the message was sent whole, or not at all.
     #[inline]
     pub fn send(&self, mtype: i64, message: &[u8]) -> Result<(), SendError> {
-        self.send_by(mtype, message, Deadline::Never)
+        self.send_by(mtype, message, Deadline::Never, Access::Send)
     }
 
     /// Sends a message if there is room at once (IPC_NOWAIT).
@@ -219,7 +229,18 @@ impl Queue {
     /// [`SendError::Full`] (EAGAIN) and the others of [`SendError`] but `TimedOut`.
     #[inline(always)]
     pub fn try_send(&self, mtype: i64, message: &[u8]) -> Result<(), SendError> {
-        self.judged_send(mtype, message.len(), Deadline::Passed, |call| {
+        self.try_send_by(mtype, message, Access::Send)
+    }
+
+    /// Sends a message if there is room at once. With [`Access::Write`], as msgsnd(2) does, to a closed queue, too.
+    #[inline(always)]
+    pub(super) fn try_send_by(
+        &self,
+        mtype: i64,
+        message: &[u8],
+        access: Access,
+    ) -> Result<(), SendError> {
+        self.judged_send(mtype, message.len(), (Deadline::Passed, access), |call| {
             self.engine.try_send(call, mtype, message)
         })
     }
@@ -249,7 +270,7 @@ impl Queue {
         message: &[u8],
         timeout: Duration,
     ) -> Result<(), SendError> {
-        self.send_by(mtype, message, Deadline::after(timeout))
+        self.send_by(mtype, message, Deadline::after(timeout), Access::Send)
     }
 
     /// Sends a message. Waits for room until `deadline` at most, on the system's clock (CLOCK_REALTIME). A deadline in the past
@@ -278,7 +299,7 @@ impl Queue {
         message: &[u8],
         deadline: SystemTime,
     ) -> Result<(), SendError> {
-        self.send_by(mtype, message, realtime(deadline))
+        self.send_by(mtype, message, realtime(deadline), Access::Send)
     }
 
     /// Sends a message as [`send`](Queue::send) does. Waits as long as `until` says.
@@ -295,28 +316,35 @@ impl Queue {
     /// As [`send_timeout`](Queue::send_timeout); `Full` with [`Until::Now`].
     #[inline]
     pub fn send_until(&self, mtype: i64, message: &[u8], until: Until) -> Result<(), SendError> {
-        self.send_by(mtype, message, until.deadline())
+        self.send_by(mtype, message, until.deadline(), Access::Send)
     }
 
-    fn send_by(&self, mtype: i64, message: &[u8], deadline: Deadline) -> Result<(), SendError> {
-        self.judged_send(mtype, message.len(), deadline, |call| {
+    /// Sends a message, and waits for room until the deadline. See [`try_send_by`](Self::try_send_by).
+    pub(super) fn send_by(
+        &self,
+        mtype: i64,
+        message: &[u8],
+        deadline: Deadline,
+        access: Access,
+    ) -> Result<(), SendError> {
+        self.judged_send(mtype, message.len(), (deadline, access), |call| {
             self.engine.send(call, mtype, message)
         })
     }
 
     /// Runs `work` with the permission to send a message of `len` bytes. Repeats both if the rights have changed meanwhile.
     #[inline(always)]
-    fn judged_send(
+    pub(super) fn judged_send(
         &self,
         mtype: i64,
         len: usize,
-        deadline: Deadline,
+        (deadline, access): (Deadline, Access),
         mut work: impl FnMut(&Call<'_>) -> Result<(), Refused>,
     ) -> Result<(), SendError> {
         self.check_to_send(mtype, len)?;
         let mut call = Call::new(thread::current(), deadline);
         loop {
-            call.set_rights(self.may_send()?);
+            call.set_rights(self.may_send(access)?);
             match work(&call) {
                 Ok(()) => return Ok(()),
                 Err(Refused::Own(Why::Rejudge)) => {}
@@ -340,10 +368,23 @@ impl Queue {
 
     /// Checks that the caller may send. Returns the version of the queue's rights for which this holds.
     #[inline(always)]
-    pub(super) fn may_send(&self) -> Result<u32, SendError> {
+    pub(super) fn may_send(&self, access: Access) -> Result<u32, SendError> {
         self.judged
-            .may(self.engine.segment().fixed(), Access::Write)
-            .map_err(|_| SendError::PermissionDenied)
+            .may(self.engine.segment().fixed(), access)
+            .map_err(|_| self.why_no_send())
+    }
+
+    #[cold]
+    fn why_no_send(&self) -> SendError {
+        let may_write = self
+            .judged
+            .may(self.engine.segment().fixed(), Access::Write);
+        match may_write {
+            _ if self.is_removed() => SendError::Removed,
+            // The queue is closed for sending. It may be open again by now.
+            Ok(_) => SendError::Closed,
+            Err(_) => SendError::PermissionDenied,
+        }
     }
 
     /// Checks that the caller may receive. Returns the version of the queue's rights for which this holds.
@@ -357,9 +398,8 @@ impl Queue {
     #[cold]
     pub(super) fn send_error(&self, refused: Refused) -> SendError {
         match refused {
-            Refused::NotNow
-            | Refused::Closed
-            | Refused::Own(Why::Rejudge | Why::TooSmall { .. }) => SendError::Full,
+            Refused::NotNow | Refused::Own(Why::Rejudge | Why::TooSmall { .. }) => SendError::Full,
+            Refused::Closed => SendError::Closed,
             Refused::TimedOut => SendError::TimedOut,
             Refused::Interrupted => SendError::Interrupted,
             Refused::Own(Why::Removed) => SendError::Removed,
@@ -373,9 +413,8 @@ impl Queue {
     #[cold]
     pub(super) fn receive_error(&self, refused: Refused) -> ReceiveError {
         match refused {
-            Refused::NotNow | Refused::Closed | Refused::Own(Why::Rejudge) => {
-                ReceiveError::NoMessage
-            }
+            Refused::NotNow | Refused::Own(Why::Rejudge) => ReceiveError::NoMessage,
+            Refused::Closed => ReceiveError::Closed,
             Refused::Own(Why::TooSmall { len }) => ReceiveError::TooSmall { len },
             Refused::TimedOut => ReceiveError::TimedOut,
             Refused::Interrupted => ReceiveError::Interrupted,
@@ -420,7 +459,7 @@ impl Queue {
     /// Before the call returns: the message is still in the queue, or it is lost if it was already copied out.
     #[inline]
     pub fn receive(&self, want: Want, buffer: &mut [u8]) -> Result<Received, ReceiveError> {
-        self.receive_by(want, buffer, false, Deadline::Never)
+        self.receive_by(want, buffer, false, (Deadline::Never, Heeds::End))
     }
 
     /// Receives the first wanted message, if there is one at once (IPC_NOWAIT).
@@ -444,7 +483,7 @@ impl Queue {
     /// [`ReceiveError::NoMessage`] (ENOMSG) and the others of [`ReceiveError`] but `TimedOut`.
     #[inline]
     pub fn try_receive(&self, want: Want, buffer: &mut [u8]) -> Result<Received, ReceiveError> {
-        self.try_receive_by(want, buffer, false)
+        self.try_receive_by(want, buffer, false, Heeds::End)
     }
 
     /// Receives the first wanted message. Waits for one for at most `timeout`, on the monotonic clock.
@@ -476,7 +515,7 @@ impl Queue {
         buffer: &mut [u8],
         timeout: Duration,
     ) -> Result<Received, ReceiveError> {
-        self.receive_by(want, buffer, false, Deadline::after(timeout))
+        self.receive_by(want, buffer, false, (Deadline::after(timeout), Heeds::End))
     }
 
     /// Receives the first wanted message. Waits for one until `deadline` at most, on the system's clock (CLOCK_REALTIME). A
@@ -509,7 +548,7 @@ impl Queue {
         buffer: &mut [u8],
         deadline: SystemTime,
     ) -> Result<Received, ReceiveError> {
-        self.receive_by(want, buffer, false, realtime(deadline))
+        self.receive_by(want, buffer, false, (realtime(deadline), Heeds::End))
     }
 
     /// Receives the first wanted message, and cuts it off at the end of the buffer (MSG_NOERROR).
@@ -539,7 +578,7 @@ impl Queue {
         want: Want,
         buffer: &mut [u8],
     ) -> Result<Received, ReceiveError> {
-        self.receive_by(want, buffer, true, Deadline::Never)
+        self.receive_by(want, buffer, true, (Deadline::Never, Heeds::End))
     }
 
     /// Receives a message as [`receive_truncated`](Self::receive_truncated) does, if there is one at once.
@@ -566,7 +605,7 @@ impl Queue {
         want: Want,
         buffer: &mut [u8],
     ) -> Result<Received, ReceiveError> {
-        self.try_receive_by(want, buffer, true)
+        self.try_receive_by(want, buffer, true, Heeds::End)
     }
 
     /// Receives a message as [`receive`](Queue::receive) does. Waits as long as `until` says.
@@ -594,7 +633,7 @@ impl Queue {
         truncate: bool,
         until: Until,
     ) -> Result<Received, ReceiveError> {
-        self.receive_by(want, buffer, truncate, until.deadline())
+        self.receive_by(want, buffer, truncate, (until.deadline(), Heeds::End))
     }
 
     /// Receives the first wanted message if there is one now.
@@ -604,8 +643,9 @@ impl Queue {
         want: Want,
         buffer: &mut [u8],
         truncate: bool,
+        heeds: Heeds,
     ) -> Result<Received, ReceiveError> {
-        self.judged_receive(Deadline::Passed, |call| {
+        self.judged_receive((Deadline::Passed, heeds), |call| {
             self.engine
                 .try_receive(call, want, buffer, truncate)
                 .map(Received::from)
@@ -617,9 +657,9 @@ impl Queue {
         want: Want,
         buffer: &mut [u8],
         truncate: bool,
-        deadline: Deadline,
+        limits: (Deadline, Heeds),
     ) -> Result<Received, ReceiveError> {
-        self.judged_receive(deadline, |call| {
+        self.judged_receive(limits, |call| {
             self.engine
                 .receive(call, want, buffer, truncate)
                 .map(Received::from)
@@ -630,10 +670,13 @@ impl Queue {
     #[inline(always)]
     pub(super) fn judged_receive<T>(
         &self,
-        deadline: Deadline,
+        (deadline, heeds): (Deadline, Heeds),
         mut work: impl FnMut(&Call<'_>) -> Result<T, Refused>,
     ) -> Result<T, ReceiveError> {
         let mut call = Call::new(thread::current(), deadline);
+        if heeds == Heeds::End {
+            call.heed_end();
+        }
         loop {
             call.set_rights(self.may_receive()?);
             match work(&call) {

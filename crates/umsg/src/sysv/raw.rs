@@ -31,7 +31,9 @@ mod known_keys;
 use super::Until;
 use super::attachments::{Attachments, InUse};
 use super::error::{OpenError, ReceiveError};
-use super::queue::{Queue, Received};
+use super::options::OpenOptions;
+use super::permission::Access;
+use super::queue::{Heeds, Queue, Received};
 use super::registry::{self, GetRequest, Obtained, PRIVATE};
 use crate::error::QueueError;
 use crate::namespace::Namespace;
@@ -42,6 +44,7 @@ pub use control::{
 use std::ops::Deref;
 use umsg_shm::sys::stack::roomy;
 use umsg_shm::sysv_engine::order::Want;
+use umsg_shm::sysv_engine::segment::Policy;
 
 /// The error number of a failed call.
 pub type Errno = i32;
@@ -77,6 +80,21 @@ pub fn known(key: i32, flags: i32) -> Option<i32> {
 /// # Errors
 /// As [`msgget`].
 pub fn get(key: i32, flags: i32) -> Result<i32, OpenError> {
+    get_by(key, flags, Policy::default())
+}
+
+/// Finds or creates a queue as [`get`] does. A created queue has the delivery policy of `options`, of which nothing else is used; an existing
+/// queue that differs is refused.
+pub fn get_with(key: i32, flags: i32, options: &OpenOptions) -> Result<i32, OpenError> {
+    let id = get_by(key, flags, options.policy())?;
+    match find(id) {
+        Ok(queue) => options.check_existing(&queue).map(|()| id),
+        Err(libc::EACCES) => Err(OpenError::PermissionDenied),
+        Err(_) => Err(OpenError::NoSuchId),
+    }
+}
+
+fn get_by(key: i32, flags: i32, policy: Policy) -> Result<i32, OpenError> {
     if let Some(id) = known(key, flags) {
         return Ok(id);
     }
@@ -87,6 +105,7 @@ pub fn get(key: i32, flags: i32) -> Result<i32, OpenError> {
         exclusive: flags & libc::IPC_EXCL != 0,
         mode,
         asked: mode,
+        policy,
     };
     let obtained = registry::get(namespace, key, request)?;
     let id = obtained.id();
@@ -223,7 +242,7 @@ impl Used {
     /// EAGAIN, EACCES, EINVAL if the queue was removed, and others of [`super::SendError`].
     #[inline(always)]
     pub fn try_send(&self, mtype: i64, text: &[u8]) -> Result<(), Errno> {
-        let sent = self.0.try_send(mtype, text);
+        let sent = self.0.try_send_by(mtype, text, Access::Write);
         sent.map_err(|error| self.at_once(error.errno()))
     }
 
@@ -233,7 +252,7 @@ impl Used {
     /// EINTR, EIDRM if the queue was removed, EACCES, ETIMEDOUT and others of [`super::SendError`].
     #[cold]
     pub fn send(&self, mtype: i64, text: &[u8], until: Until) -> Result<(), Errno> {
-        let sent = self.0.send_until(mtype, text, until);
+        let sent = self.0.send_by(mtype, text, until.deadline(), Access::Write);
         sent.map_err(|error| self.after_waiting(error.errno()))
     }
 
@@ -244,7 +263,10 @@ impl Used {
     #[inline(always)]
     pub fn try_receive(&self, buffer: &mut [u8], which: Which) -> Result<Received, Errno> {
         let received = match which {
-            Which::Want(want, truncate) => self.0.try_receive_by(want, buffer, truncate),
+            Which::Want(want, truncate) => {
+                self.0
+                    .try_receive_by(want, buffer, truncate, Heeds::Nothing)
+            }
             Which::Copy(n, truncate) => return self.copy(n, truncate, buffer),
         };
         received.map_err(|error| self.at_once(error.errno()))
@@ -262,13 +284,71 @@ impl Used {
         until: Until,
     ) -> Result<Received, Errno> {
         let received = match which {
-            Which::Want(want, truncate) => self.0.receive_until(want, buffer, truncate, until),
+            Which::Want(want, truncate) => {
+                let limits = (until.deadline(), Heeds::Nothing);
+                self.0.receive_by(want, buffer, truncate, limits)
+            }
             Which::Copy(n, truncate) => return self.copy(n, truncate, buffer),
         };
         received.map_err(|error| self.after_waiting(error.errno()))
     }
 
     /// Copies the message at a position in the order of arrival.
+    /// Sends as [`try_send`](Self::try_send) does. Fails with EPIPE if the queue is closed for sending, which msgsnd(2) does not heed.
+    ///
+    /// # Errors
+    /// The errno of [`try_send`](Self::try_send), and EPIPE.
+    #[inline(always)]
+    pub fn try_send_unless_closed(&self, mtype: i64, text: &[u8]) -> Result<(), Errno> {
+        let sent = self.0.try_send(mtype, text);
+        sent.map_err(|error| self.at_once(error.errno()))
+    }
+
+    /// Sends as [`send`](Self::send) does, unless the queue is closed for sending.
+    ///
+    /// # Errors
+    /// The errno of [`send`](Self::send), and EPIPE.
+    #[cold]
+    pub fn send_unless_closed(&self, mtype: i64, text: &[u8], until: Until) -> Result<(), Errno> {
+        let sent = self.0.send_until(mtype, text, until);
+        sent.map_err(|error| self.after_waiting(error.errno()))
+    }
+
+    /// Receives as [`try_receive`](Self::try_receive) does. Fails with EPIPE at the end of a stream, which msgrcv(2) does not heed.
+    ///
+    /// # Errors
+    /// The errno of [`try_receive`](Self::try_receive), and EPIPE.
+    #[inline(always)]
+    pub fn try_receive_until_end(
+        &self,
+        buffer: &mut [u8],
+        which: Which,
+    ) -> Result<Received, Errno> {
+        let Which::Want(want, truncate) = which else {
+            return self.try_receive(buffer, which);
+        };
+        let received = self.0.try_receive_by(want, buffer, truncate, Heeds::End);
+        received.map_err(|error| self.at_once(error.errno()))
+    }
+
+    /// Receives as [`receive`](Self::receive) does, until the end of a stream.
+    ///
+    /// # Errors
+    /// The errno of [`receive`](Self::receive), and EPIPE.
+    #[cold]
+    pub fn receive_until_end(
+        &self,
+        buffer: &mut [u8],
+        which: Which,
+        until: Until,
+    ) -> Result<Received, Errno> {
+        let Which::Want(want, truncate) = which else {
+            return self.receive(buffer, which, until);
+        };
+        let received = self.0.receive_until(want, buffer, truncate, until);
+        received.map_err(|error| self.after_waiting(error.errno()))
+    }
+
     fn copy(&self, n: i64, truncate: bool, buffer: &mut [u8]) -> Result<Received, Errno> {
         // No queue has that number of messages.
         let n = u32::try_from(n).unwrap_or(u32::MAX);

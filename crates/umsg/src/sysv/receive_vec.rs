@@ -1,7 +1,7 @@
 //! Receiving into a new vector.
 
 use super::error::ReceiveError;
-use super::queue::Queue;
+use super::queue::{Heeds, Queue};
 use crate::until::realtime;
 use std::time::{Duration, SystemTime};
 use umsg_shm::sys::clock::Deadline;
@@ -106,8 +106,8 @@ impl Queue {
     fn receive_vec_by(&self, want: Want, deadline: Deadline) -> Result<Message, ReceiveError> {
         let mut data = vec![0; self.msgmax()];
         let received = match deadline {
-            Deadline::Passed => self.try_receive_by(want, &mut data, false),
-            _ => self.receive_by(want, &mut data, false, deadline),
+            Deadline::Passed => self.try_receive_by(want, &mut data, false, Heeds::End),
+            _ => self.receive_by(want, &mut data, false, (deadline, Heeds::End)),
         }?;
         data.truncate(received.len);
         Ok(Message {

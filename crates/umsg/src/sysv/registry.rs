@@ -16,7 +16,9 @@ use super::permission::Rights;
 use crate::error::SegmentError;
 use crate::namespace::{Entry, FileError, Files, INDICES, KeySymlink, Namespace, key_symlink_name};
 use rustix::fd::{AsFd, OwnedFd};
-use umsg_shm::sysv_engine::segment::{Segment, Summary, attach, is_marked_removed, summary};
+use umsg_shm::sysv_engine::segment::{
+    Policy, Segment, Summary, attach, is_marked_removed, summary,
+};
 
 /// The key that creates a new queue without a key at each call (IPC_PRIVATE).
 pub const PRIVATE: i32 = 0;
@@ -31,6 +33,8 @@ pub(super) struct GetRequest {
     pub(super) mode: u32,
     /// Permissions that the caller asks of an existing queue.
     pub(super) asked: u32,
+    /// The delivery policy of a created queue.
+    pub(super) policy: Policy,
 }
 
 /// An existing queue.
@@ -99,6 +103,7 @@ pub fn msgget(namespace: &Namespace, key: i32, flags: i32) -> Result<i32, OpenEr
         exclusive: flags & libc::IPC_EXCL != 0,
         mode: bits,
         asked: bits,
+        policy: Policy::default(),
     };
     get(namespace, key, request).map(|queue| queue.id())
 }

@@ -29,8 +29,19 @@ pub struct Status {
     pub created: SystemTime,
     /// Leased messages: received in place, not yet acknowledged. They take room.
     pub leased: u64,
-    /// The bytes of the leased messages together.
+    /// The bytes of the leased and the delayed messages together.
     pub leased_bytes: u64,
+    /// Delayed messages: sent or returned for a later delivery, and not due. They take room in the queue.
+    pub delayed: u64,
+    /// True if the queue is closed for sending.
+    pub send_closed: bool,
+    /// True if the end of the last producer closes the queue for sending.
+    pub close_with_last_producer: bool,
+    /// The delay before a returned message is delivered again: the first time, and at most, because it doubles each time. `None` for no
+    /// delay.
+    pub retry_delay: Option<(Duration, Duration)>,
+    /// Number of living processes that count as producers.
+    pub producers: usize,
     /// Living threads that wait for room.
     pub blocked_senders: usize,
     /// Living threads that wait for a message.
@@ -69,7 +80,7 @@ impl Queue {
     pub fn status(&self) -> Result<Status, ControlError> {
         let counts = counts(&self.engine)?;
         let fixed = self.engine.segment().fixed();
-        let segment = self.engine.segment();
+        let (segment, delivery) = (self.engine.segment(), self.delivery());
         Ok(Status {
             entry: Entry::of(fixed, &counts),
             msgmax: segment.layout().msgmax,
@@ -78,7 +89,15 @@ impl Queue {
                 false => 0,
             },
             created: SystemTime::UNIX_EPOCH + Duration::from_nanos(fixed.header.created_at()),
-            leased: counts.leased,
+            leased: counts.leased.saturating_sub(counts.delayed),
+            delayed: counts.delayed,
+            send_closed: self.is_send_closed(),
+            close_with_last_producer: delivery.close_with_last_producer,
+            retry_delay: delivery.retry_delay,
+            producers: match delivery.close_with_last_producer {
+                true => self.engine.producers(thread::current()).unwrap_or_default(),
+                false => 0,
+            },
             leased_bytes: counts.leased_bytes,
             blocked_senders: counts.senders as usize,
             blocked_receivers: counts.receivers as usize,

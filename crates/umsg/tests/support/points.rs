@@ -25,7 +25,7 @@ const PLACES: &[(&str, &[Face])] = &[
     ("posix_engine/wake_word.rs", &[Ring]),
     ("posix_engine/delay.rs", &[Posix]),
     ("posix_engine/end_of_stream.rs", &[Posix]),
-    ("posix_engine/producers.rs", &[Posix]),
+    ("producers.rs", &[Posix, Sysv]),
     ("posix_engine/held_messages.rs", &[Posix]),
     ("posix_engine/lease.rs", &[Posix]),
     ("posix_engine/reserve.rs", &[Posix]),

@@ -204,8 +204,8 @@ pub const DEFECTS: &[Defect] = &[
         what: "a receive goes by rights that its process no longer has",
         by: By::Unit("a_call_that_does_not_wait_is_judged_by_the_rights_of_its_time"),
         file: "umsg-shm/src/sysv_engine/receive.rs",
-        old: "        self.check_rights(receiving, call.rights)?;\n        let found = self.find(receiving, want, wakes)?;\n        if found.len as u64 >",
-        new: "        let found = self.find(receiving, want, wakes)?;\n        if found.len as u64 >",
+        old: "        self.check_rights(receiving, call.rights)?;\n        let found = match self.find(receiving, want, wakes) {\n",
+        new: "        let found = match self.find(receiving, want, wakes) {\n",
         finding: &["failed: a receive"],
     },
     Defect {

@@ -25,6 +25,7 @@ mod subject;
 mod sysv_batch;
 mod sysv_change;
 mod sysv_death;
+mod sysv_delivery;
 mod sysv_handover;
 mod sysv_lease;
 mod sysv_stage;

@@ -9,7 +9,7 @@ use crate::model::thread::{self, Thread};
 use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
 use crate::sysv_engine::order::{Order, TypeIndexStore, Want};
-use crate::sysv_engine::segment::Fixed;
+use crate::sysv_engine::segment::{CLOSED, Fixed};
 use crate::sysv_engine::{Batch, Call, Engine, LeaseHandle, Refused, Sink, Taken, Why};
 use crate::waiters::{self, List, State as Word, Waiters};
 use std::sync::Arc;
@@ -59,11 +59,16 @@ impl Queue {
     ) -> Result<T, Failed> {
         step();
         let mut call = Call::new(me, by);
+        call.heed_end();
         loop {
             let rights = &self.fixed().rights;
-            call.set_rights(rights.version_to_check());
+            let version = rights.version_to_check();
+            call.set_rights(version);
             if rights.mode() & needs != needs {
                 return Err(Failed::Denied);
+            }
+            if needs == SEND && version & CLOSED != 0 {
+                return Err(Failed::By(Refused::Closed));
             }
             match attempt(&call) {
                 Err(Refused::Own(Why::Rejudge)) => {}
@@ -93,6 +98,20 @@ impl Queue {
             self.0.receive(call, want, &mut buffer, false)
         })?;
         Ok(message(taken, buffer))
+    }
+
+    /// Sends a message that is due at a reading of the clock.
+    pub(super) fn send_later(
+        &self,
+        me: &Thread,
+        (number, mtype): Message,
+        due: u64,
+    ) -> Result<(), Refused> {
+        let bytes = number.to_ne_bytes();
+        self.call(me, SEND, Deadline::Passed, |call| {
+            self.0.send_later(call, mtype, &bytes, &|| due)
+        })
+        .map_err(refused)
     }
 
     /// Sends while no thread changes the rights.

@@ -23,7 +23,6 @@ use super::header::Header;
 use super::notice::{NOTICES, Notice};
 use super::ownership::Ownership;
 use super::policy::Rules;
-use super::producers::Producers;
 use super::published::Published;
 use super::receiver::ReceiverSide;
 use super::run::Run;
@@ -31,6 +30,7 @@ use super::sender::SenderSide;
 use super::wait_flags::WaitFlags;
 use super::{ArenaRoots, LeaseRoots};
 use crate::counters::Counters;
+use crate::producers::Producers;
 use crate::repair::log::{MENDED, RepairLog};
 use crate::sync::AtomicU32;
 
@@ -117,6 +117,7 @@ const fn layout_hash() -> u32 {
         offset_of!(Fixed, repairs),
         offset_of!(Fixed, producers),
         offset_of!(ReceiverSide, doorbell),
+        offset_of!(LeaseRoots, delays),
         offset_of!(ReceiverSide, notices),
         Notice::CONSENT,
         super::cell::SHORT_CELL,

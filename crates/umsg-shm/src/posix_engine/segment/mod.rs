@@ -39,7 +39,6 @@ mod ownership;
 mod policy;
 mod presence;
 mod priorities;
-pub(super) mod producers;
 mod published;
 mod receiver;
 mod ring;
@@ -52,6 +51,7 @@ mod wait_flags;
 #[cfg(not(loom))]
 mod words;
 
+pub use crate::producers::PRODUCERS;
 #[cfg(not(loom))]
 pub use attach::{LARGEST_MESSAGE, MOST_MESSAGES, attach, check};
 pub use cell::Cell;
@@ -75,7 +75,6 @@ pub use policy::OnFull;
 pub use policy::{Policy, Rules};
 pub use presence::{Presence, Seen, Taken};
 pub(crate) use priorities::Priorities;
-pub use producers::PRODUCERS;
 pub use receiver::LEVEL1;
 pub use ring::Ring;
 pub use run::has_begun;

@@ -1,6 +1,8 @@
 //! Creation of a System V queue's segment.
 
-use super::{Fixed, LAYOUT_HASH, Layout, MAGIC, Permissions, Segment, VERSION, WaiterRecord};
+use super::{
+    Fixed, LAYOUT_HASH, Layout, MAGIC, Permissions, Policy, Segment, VERSION, WaiterRecord,
+};
 use crate::fault::AttachError;
 use crate::leases::LeaseRecord;
 use crate::memory::set_length;
@@ -24,6 +26,7 @@ pub struct Identity {
     pub gid: u32,
     /// The bytes that may be queued at first.
     pub qbytes: u64,
+    pub policy: Policy,
 }
 
 /// Makes a segment of an empty file. The file becomes a queue when it gets its names.
@@ -57,6 +60,7 @@ fn fill_in(segment: &Segment, identity: &Identity) {
         mode: identity.mode,
     };
     fixed.rights.begin(&permissions, now / SECOND);
+    identity.policy.write(&fixed.delivery);
     let seed = RandomState::new().build_hasher().finish();
     fixed.kinds.begin(seed);
     fixed

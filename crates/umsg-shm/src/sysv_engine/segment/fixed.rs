@@ -8,9 +8,10 @@
 //! | [`TypeRoots`] | the lock's owner | the lock's owner |
 //! | [`LeaseRoots`] | the lock's owner | the lock's owner |
 //! | [`ArenaRoots`] | the lock's owner | the lock's owner |
+//! | [`Delivery`] | its creator; the producers by the lock's owner | all processes, on attaching |
 //! | [`Counters`] | all processes, each on the line of its processor | all processes |
 
-use super::{ControlBlock, Rights};
+use super::{ControlBlock, Delivery, Rights};
 use crate::arena::ArenaRoots;
 use crate::counters::Counters;
 use crate::leases::LeaseRoots;
@@ -99,6 +100,7 @@ pub struct Fixed {
     pub counters: Counters,
     /// The log of the last repairs.
     pub repair_log: [RepairLog; MENDED],
+    pub delivery: Delivery,
 }
 
 impl Fixed {
@@ -146,6 +148,8 @@ const fn layout_hash() -> u32 {
         offset_of!(Rights, watched),
         offset_of!(Rights, changed_at),
         offset_of!(Fixed, repair_log),
+        offset_of!(Fixed, delivery),
+        offset_of!(LeaseRoots, delays),
         offset_of!(Header, damage),
         offset_of!(Header, home),
         offset_of!(ControlBlock, free),

@@ -1,7 +1,7 @@
 //! The segment of a System V queue: the layout of its file, and access to the mapping.
 //!
 //! ```text
-//! Fixed     header · rights · control block · roots of the types · roots of the leases · roots of the arena · counters   (fixed.rs)
+//! Fixed     header · rights · control block · roots of the types · roots of the leases · roots of the arena · counters · delivery   (fixed.rs)
 //! waiters   one for each blocked thread: its node and its wait
 //! leases    one record a leased message
 //! places    one for each slot: the message's number and its neighbours
@@ -18,6 +18,7 @@ mod cell;
 mod control;
 #[cfg(not(loom))]
 mod create;
+mod delivery;
 mod fixed;
 mod layout;
 #[cfg(not(loom))]
@@ -36,6 +37,7 @@ pub(crate) use control::Sum;
 pub use control::{Contents, ControlBlock};
 #[cfg(not(loom))]
 pub use create::{Identity, create};
+pub use delivery::{Delivery, Policy};
 pub use fixed::Fixed;
 #[cfg(not(loom))]
 pub use fixed::{Header, LAYOUT_HASH, MAGIC, VERSION};
@@ -46,7 +48,7 @@ pub use layout::Layout;
 pub use layout::{LONGEST, MOST_BYTES};
 #[cfg(not(loom))]
 pub use mapped::Segment;
-pub use rights::{LIVE, Permissions, REMOVED, Rights};
+pub use rights::{CLOSED, LIVE, Permissions, REMOVED, Rights};
 #[cfg(not(loom))]
 pub use summary::{HeaderView, Summary, summary};
 pub use waiter::WaiterRecord;

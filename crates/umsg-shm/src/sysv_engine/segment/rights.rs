@@ -8,13 +8,17 @@ pub const LIVE: u32 = 1;
 /// [`Rights::state`] of a queue that was removed. It never changes again.
 pub const REMOVED: u32 = 2;
 
+/// A bit of [`Rights::version`]: the queue is closed for sending.
+pub const CLOSED: u32 = 1 << 31;
+
 /// The state, owner and mode of a queue.
 #[repr(C, align(128))]
 #[derive(Default)]
 pub struct Rights {
     /// [`LIVE`] or [`REMOVED`].
     pub(super) state: AtomicU32,
-    /// Grows with each change of the fields below. A permission that was checked under an older version is checked again.
+    /// Grows with each change of the fields below, and of its bit [`CLOSED`]. A permission that was checked under an older version is checked
+    /// again.
     pub(super) version: AtomicU32,
     pub(super) uid: AtomicU32,
     pub(super) gid: AtomicU32,
@@ -139,8 +143,23 @@ impl Rights {
     /// Publishes a change that was made at `now`, in seconds since 1970.
     pub(crate) fn publish(&self, _: ReceiverHeld<'_>, now: u64) {
         self.changed_at.store(now, Ordering::Relaxed);
+        self.next_version(self.version() & CLOSED);
+    }
+
+    /// Closes the queue for sending, or opens it again.
+    pub(crate) fn set_send_closed(&self, _: ReceiverHeld<'_>, closed: bool) {
+        self.next_version(if closed { CLOSED } else { 0 });
+    }
+
+    fn next_version(&self, closed: u32) {
+        let next = self.version().wrapping_add(1) & !CLOSED;
         // Release: RIGHTS. A process that reads the new version also reads the new rights.
-        self.version.fetch_add(1, Ordering::Release);
+        self.version.store(next | closed, Ordering::Release);
+    }
+
+    /// Returns whether the queue is closed for sending. Exact under the lock, a hint elsewhere.
+    pub fn is_send_closed(&self) -> bool {
+        self.version() & CLOSED != 0
     }
 
     /// Permission bits.

@@ -46,6 +46,14 @@ pub enum SendError {
     /// EIDRM: the queue was removed.
     #[error("the queue was removed")]
     Removed,
+    /// EPIPE: the queue is closed for sending, see [`Queue::close_send`](super::Queue::close_send).
+    #[error(
+        "the queue is closed for sending: no further message is wanted, unless a process reopens the queue"
+    )]
+    Closed,
+    /// EUSERS: 32 living processes count as producers already.
+    #[error("32 processes count as producers of this queue already: end one of them first")]
+    TooManyProducers,
     /// EINTR: a signal handler ran while the call waited.
     #[error("a signal handler interrupted the call: repeat the call")]
     Interrupted,
@@ -72,6 +80,8 @@ impl SendError {
             SendError::BatchTooLarge { .. } => libc::EMSGSIZE,
             SendError::PermissionDenied => libc::EACCES,
             SendError::Removed => libc::EIDRM,
+            SendError::Closed => libc::EPIPE,
+            SendError::TooManyProducers => libc::EUSERS,
             SendError::Interrupted => libc::EINTR,
             SendError::Queue(error) => error.errno_without_nospc(),
         }
@@ -106,6 +116,11 @@ pub enum ReceiveError {
     /// EIDRM: the queue was removed.
     #[error("the queue was removed")]
     Removed,
+    /// EPIPE: the end of the stream. The queue is closed for sending, and no message that the caller wants is left or can come back.
+    #[error(
+        "the end of the stream: the queue is closed for sending, and no matching message is left"
+    )]
+    Closed,
     /// EINTR: a signal handler ran while the call waited.
     #[error("a signal handler interrupted the call: repeat the call")]
     Interrupted,
@@ -132,6 +147,7 @@ impl ReceiveError {
             ReceiveError::TooSmall { .. } => libc::E2BIG,
             ReceiveError::PermissionDenied => libc::EACCES,
             ReceiveError::Removed => libc::EIDRM,
+            ReceiveError::Closed => libc::EPIPE,
             ReceiveError::Interrupted => libc::EINTR,
             ReceiveError::Queue(error) => error.errno_without_nospc(),
         }

@@ -16,6 +16,18 @@ pub enum OpenError {
         "a queue of this key exists already: open it without exclusive creation, or choose another key"
     )]
     AlreadyExists,
+    /// EINVAL: the queue exists, and differs from the options.
+    #[error(
+        "the queue exists, and its {what} is {found}, not {wanted}: leave the option out, or remove the queue first"
+    )]
+    Differs {
+        /// The option of [`OpenOptions`](crate::sysv::OpenOptions).
+        what: &'static str,
+        /// The value that the option asks for.
+        wanted: String,
+        /// The queue's own value.
+        found: String,
+    },
     /// EINVAL: no queue has this identifier, or its queue was removed.
     #[error("no queue has this identifier: the queue was removed, or never existed")]
     NoSuchId,
@@ -95,7 +107,7 @@ impl OpenError {
         match self {
             OpenError::NotFound => libc::ENOENT,
             OpenError::AlreadyExists => libc::EEXIST,
-            OpenError::NoSuchId => libc::EINVAL,
+            OpenError::NoSuchId | OpenError::Differs { .. } => libc::EINVAL,
             OpenError::PermissionDenied
             | OpenError::KeyTaken { .. }
             | OpenError::ModeNotEnforced { .. } => libc::EACCES,

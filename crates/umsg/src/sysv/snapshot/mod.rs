@@ -4,7 +4,7 @@ mod format;
 
 use self::format::{HEADER, MAJOR, RECORD_HEAD, Record, time};
 use super::error::ReceiveError;
-use super::queue::Queue;
+use super::queue::{Heeds, Queue};
 use crate::posix::snapshot::read::Source;
 use crate::posix::snapshot::write::Sink;
 use crate::posix::{SnapshotError, SnapshotPart};
@@ -89,8 +89,9 @@ impl Snapshot {
     /// # Errors
     /// The errors of [`Queue::peek`].
     pub fn of(queue: &Queue) -> Result<Snapshot, ReceiveError> {
-        let (seen, bytes) =
-            queue.judged_receive(Deadline::Passed, |call| queue.engine.all_messages(call))?;
+        let (seen, bytes) = queue.judged_receive((Deadline::Passed, Heeds::Nothing), |call| {
+            queue.engine.all_messages(call)
+        })?;
         let status = queue.status().map_err(|error| match error {
             super::ControlError::Removed => ReceiveError::Removed,
             _ => ReceiveError::PermissionDenied,

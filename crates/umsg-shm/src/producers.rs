@@ -1,0 +1,151 @@
+//! Producers: processes that are counted, so that the end of the last one closes a queue for sending.
+//!
+//! A record names a process and counts its guards. A process that ends without giving its guards back is found dead by a receiver that
+//! finds the queue empty, or at the end of the slice of a blocked one. Both engines close the queue then as a call that closes it does.
+//!
+//! | a record with | means | if the process dies |
+//! |---|---|---|
+//! | `pid` 0 | nothing | - |
+//! | `pid` | a process with `guards` guards | it counts no more; the next process that counts may take the record |
+
+use crate::crash::crash_point;
+use crate::lock::tokens::ReceiverHeld;
+use crate::sync::{Guarded32, Guarded64};
+use crate::sys::clock;
+use crate::sys::liveness::{self, Liveness};
+use crate::sys::process;
+use crate::sys::thread::Thread;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The number of processes that may count as producers at the same time.
+pub const PRODUCERS: usize = if cfg!(loom) { 2 } else { 32 };
+
+/// A process that counts as producer.
+#[repr(C)]
+#[derive(Default)]
+pub(crate) struct ProducerRecord {
+    /// The process; 0 for none. Stored last: it takes effect.
+    pub(crate) pid: Guarded32,
+    /// The number of its guards.
+    pub(crate) guards: Guarded32,
+    /// Its birth, which distinguishes it from other processes with the same id.
+    pub(crate) birth: Guarded64,
+}
+
+/// All of them. The lock under which messages are received protects all words.
+#[repr(C)]
+#[derive(Default)]
+pub struct Producers {
+    /// 1: a process has counted since the queue was created or reopened.
+    pub(crate) any: Guarded32,
+    reserved: Guarded32,
+    pub(crate) records: [ProducerRecord; PRODUCERS],
+}
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<ProducerRecord>() == 16 && size_of::<Producers>() == 520);
+
+impl Producers {
+    /// Counts the calling process once more. Returns false if too many processes count.
+    pub(crate) fn begin(&self, _: ReceiverHeld<'_>, lives: &dyn Liveness, me: &Thread) -> bool {
+        if let Some(own) = self.own(lives, me) {
+            own.guards.set(own.guards.get().saturating_add(1));
+            return true;
+        }
+        let mut records = self.records.iter();
+        let Some(record) = records.find(|record| !is_living(lives, record)) else {
+            return false;
+        };
+        record.pid.set(0);
+        record.birth.set(birth(lives, me));
+        record.guards.set(1);
+        record.pid.set(me.pid());
+        crash_point!(PRODUCER_NAMED);
+        self.any.set(1);
+        crash_point!(PRODUCER_COUNTED);
+        true
+    }
+
+    /// Counts the calling process once less. Returns its guards that are left; None if it did not count.
+    pub(crate) fn end(
+        &self,
+        _: ReceiverHeld<'_>,
+        lives: &dyn Liveness,
+        me: &Thread,
+    ) -> Option<u32> {
+        let own = self.own(lives, me)?;
+        let left = own.guards.get().saturating_sub(1);
+        own.guards.set(left);
+        if left == 0 {
+            own.pid.set(0);
+            crash_point!(PRODUCER_ENDED);
+        }
+        Some(left)
+    }
+
+    /// Returns the number of living processes that count.
+    pub(crate) fn living(&self, _: ReceiverHeld<'_>, lives: &dyn Liveness) -> usize {
+        let living = |record: &&ProducerRecord| is_living(lives, record);
+        self.records.iter().filter(living).count()
+    }
+
+    /// Returns whether a process has counted since the stream began.
+    pub(crate) fn had_any(&self, _: ReceiverHeld<'_>) -> bool {
+        self.any.get() != 0
+    }
+
+    /// Returns whether there were producers, and none lives. Asks the system.
+    pub(crate) fn are_gone(&self, receiving: ReceiverHeld<'_>, lives: &dyn Liveness) -> bool {
+        self.had_any(receiving) && !self.records.iter().any(|record| is_living(lives, record))
+    }
+
+    /// Begins another stream: only producers that live count.
+    pub(crate) fn forget_dead(&self, receiving: ReceiverHeld<'_>, lives: &dyn Liveness) {
+        self.any.set((self.living(receiving, lives) != 0).into());
+    }
+
+    /// Returns the record of the calling process.
+    fn own(&self, lives: &dyn Liveness, me: &Thread) -> Option<&ProducerRecord> {
+        // The process may have got its liveness id since it counted.
+        let (pid, births) = (me.pid(), [birth(lives, me), process::birth(me.pid())]);
+        let is_own = |record: &&ProducerRecord| {
+            record.pid.get() == pid && births.contains(&record.birth.get())
+        };
+        self.records.iter().find(is_own)
+    }
+}
+
+fn is_living(lives: &dyn Liveness, record: &ProducerRecord) -> bool {
+    let (pid, birth) = (record.pid.get(), record.birth.get());
+    let is_dead = |birth| process::is_dead(pid, birth);
+    pid != 0 && !liveness::is_dead(lives, birth, is_dead)
+}
+
+fn birth(lives: &dyn Liveness, me: &Thread) -> u64 {
+    liveness::birth(lives, || process::birth(me.pid()))
+}
+
+/// The pause of a handle between two queries whether a producer lives, in nanoseconds: a query takes some microseconds.
+const PAUSE: u64 = 1_000_000;
+
+/// The time, on the coarse monotonic clock, from which a handle may ask again whether a producer lives. A receiver that tries again and again
+/// would otherwise ask each time.
+#[derive(Debug, Default)]
+pub(crate) struct NextQuery(AtomicU64);
+
+impl NextQuery {
+    /// Returns whether it is time to ask, and begins the next pause then.
+    pub(crate) fn is_due(&self, _: ReceiverHeld<'_>) -> bool {
+        // Each interleaving of a model matters, and none takes time.
+        if cfg!(loom) {
+            return true;
+        }
+        let now = clock::monotonic_coarse();
+        // Relaxed: under the lock, and only a pause.
+        let is_due = self.0.load(Ordering::Relaxed) <= now;
+        if is_due {
+            self.0.store(now + PAUSE, Ordering::Relaxed);
+        }
+        is_due
+    }
+}

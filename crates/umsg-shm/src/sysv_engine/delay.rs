@@ -1,0 +1,188 @@
+//! Delayed messages: leases that are returned for a later delivery, and messages that are sent for a later time.
+//!
+//! A delayed message keeps its slot and its room in the queue, and its record is in the state `Delayed` ([`crate::leases`]). When it is due, a
+//! process that looks at the leases puts it into the order: a receive or a send while messages are held, and a blocked receiver, which sleeps
+//! until the first message is due at most.
+//!
+//! A returned message goes back to its place by its number. A message that was sent for a later time gets its number when it is due, so it is
+//! behind the messages that were sent until then.
+
+use super::segment::Choice;
+use super::wait::Call;
+use super::{Engine, Refused};
+use crate::counters::Event;
+use crate::crash::crash_point;
+use crate::doorbell::Watched;
+use crate::fault::Fault;
+use crate::leases::{self, Claim, LeaseRecord, Leases, State};
+use crate::lock::deferred_wakes::DeferredWakes;
+use crate::lock::tokens::ReceiverHeld;
+use crate::sync::Ordering;
+use crate::sys::clock;
+use crate::sys::thread::Thread;
+use crate::sysv_engine::LeaseHandle;
+use crate::waiters::{List, NO_SLOT};
+
+impl Engine {
+    /// Sends a message that is delivered not before `due()`, a reading of the monotonic clock in nanoseconds. Waits for room until the call's
+    /// deadline; `due` is called when there is room.
+    pub fn send_later(
+        &self,
+        call: &Call<'_>,
+        mtype: i64,
+        message: &[u8],
+        due: &dyn Fn() -> u64,
+    ) -> Result<(), Refused> {
+        let choice = Choice::Room {
+            slot: NO_SLOT,
+            messages: 1,
+            bytes: message.len() as u64,
+        };
+        self.attempt_or_wait_for_room(
+            call,
+            |receiving, wakes| {
+                self.send_later_locked(receiving, call, (mtype, message), due, wakes)
+            },
+            |receiving| self.enlist(receiving, call, choice),
+        )
+    }
+
+    fn send_later_locked(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        call: &Call<'_>,
+        (mtype, message): (i64, &[u8]),
+        due: &dyn Fn() -> u64,
+        wakes: &mut DeferredWakes,
+    ) -> Result<(), Refused> {
+        self.check_rights(receiving, call.rights)?;
+        self.check_room(receiving, (1, message.len() as u64), wakes)?;
+        let now = clock::realtime_coarse();
+        self.order().provide(mtype)?;
+        let (slot, cell) = self.fill(receiving, call.me, mtype, message, now)?;
+        // No process holds the message.
+        let claim = Claim {
+            slot,
+            pid: 0,
+            birth: 0,
+            deliveries: 0,
+        };
+        let record = match Leases::of(self.segment()).claim(receiving, &claim) {
+            Ok((_, record)) => record,
+            Err(fault) => {
+                self.push_free(receiving, slot)?;
+                return Err(fault.into());
+            }
+        };
+        self.foretell_delay(receiving);
+        let due = due().max(1);
+        record.until.set(due);
+        leases::set(record, State::Delayed);
+        crash_point!(MSG_DELAY_NOTED);
+        // The message is sent by this store. A repair frees the record of a cell without a message.
+        cell.begin();
+        crash_point!(MSG_DELAYED);
+        let control = &self.fixed().control;
+        control.count_leased(receiving, 1, message.len() as i64);
+        self.count_delayed(receiving, 1);
+        self.limit_sleep(receiving, record, due, wakes);
+        control.note_send(call.me.pid(), now);
+        Ok(())
+    }
+
+    /// Returns when a returned message is delivered again; None for at once.
+    pub(super) fn retry_at(&self, record: &LeaseRecord) -> Option<u64> {
+        let [first, most] = self.policy.retry_delay;
+        if first == 0 {
+            return None;
+        }
+        let doublings = record.deliveries.get().saturating_sub(1).min(63);
+        let delay = first.saturating_mul(1 << doublings).min(most.max(first));
+        Some(clock::monotonic().saturating_add(delay))
+    }
+
+    /// Turns a lease into a delayed message.
+    pub(super) fn delay_lease(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        record: &LeaseRecord,
+        until: u64,
+        wakes: &mut DeferredWakes,
+    ) {
+        // In a record, 0 stands for no limit.
+        let until = until.max(1);
+        self.foretell_delay(receiving);
+        // Until the state changes, this is the time limit of the lease.
+        record.until.set(until);
+        leases::set(record, State::Delayed);
+        crash_point!(MSG_DELAYED);
+        record.pid.set(0);
+        self.count_delayed(receiving, 1);
+        self.fixed().counters.count(Event::Returned);
+        self.limit_sleep(receiving, record, until, wakes);
+    }
+
+    /// Ends a lease, and delivers its message again not before `until`, a reading of the monotonic clock in nanoseconds. Returns false as
+    /// [`acknowledge`](Self::acknowledge) does.
+    pub fn return_at(
+        &self,
+        me: &Thread,
+        handle: &LeaseHandle,
+        until: u64,
+    ) -> Result<bool, Refused> {
+        self.end_lease(me, handle, |receiving, record, wakes| {
+            self.delay_lease(receiving, record, until, wakes);
+            Ok(())
+        })
+    }
+
+    /// Delivers a message that is due: to a waiting receiver, or into the order.
+    pub(super) fn deliver_delayed(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        index: u32,
+        record: &LeaseRecord,
+        wakes: &mut DeferredWakes,
+    ) -> Result<(), Fault> {
+        let (slot, deliveries) = (record.slot.get(), record.deliveries.get());
+        let cell = self.segment().cell(slot)?;
+        let len = self.len_of(cell)?;
+        self.provide_for(receiving, slot)?;
+        self.foretell_doorbell(receiving, 1, 0);
+        match deliveries {
+            0 => {
+                let sequence = self.number(receiving, slot, 1)?;
+                self.fixed().control.send_up_to(receiving, sequence);
+            }
+            deliveries => cell.set_returns(deliveries, true),
+        }
+        crash_point!(MSG_DUE);
+        Leases::of(self.segment()).release(receiving, index, record)?;
+        self.count_delayed(receiving, -1);
+        self.fixed()
+            .control
+            .count_leased(receiving, -1, -(len as i64));
+        self.return_to_queue(receiving, slot, wakes)
+    }
+
+    /// Notes when a message is due, and wakes sleeping receivers, which compute their sleep anew.
+    fn limit_sleep(
+        &self,
+        _: ReceiverHeld<'_>,
+        record: &LeaseRecord,
+        until: u64,
+        wakes: &mut DeferredWakes,
+    ) {
+        self.fixed().leases.limit(record, until);
+        if self.waiters().len(List::Receivers) != 0 {
+            wakes.add_everybody(self.waiters().usable());
+        }
+    }
+
+    fn count_delayed(&self, _: ReceiverHeld<'_>, change: i32) {
+        let delayed = &self.fixed().leases.delayed;
+        // Relaxed: under the lock; a hint elsewhere.
+        let now = delayed.load(Ordering::Relaxed).wrapping_add_signed(change);
+        delayed.store(now, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,231 @@
+//! The end of the stream: a queue that is closed for sending, and its producers.
+//!
+//! | the version of the rights | a call that heeds the end | msgsnd(2) and msgrcv(2) |
+//! |---|---|---|
+//! | without [`CLOSED`] | sends, and waits for messages | do the same |
+//! | with [`CLOSED`] | sends nothing; receives the messages that are left, then learns of the end | do as if the queue were open |
+//!
+//! The mark is a bit of the version under which each call has its permission checked, so an open queue pays nothing: a call that checked under an
+//! open version finds another version under the lock, and checks again. The kernel's calls have no answer for a closed queue. So msgsnd and
+//! msgrcv do not heed the mark.
+//!
+//! A stream is at its end for a receiver if no message that it wants is left, and no message can come back: none is leased, delayed or offered. A
+//! process that dies after the store to the version has closed the queue. The waiters that it did not wake look at the end of their slice.
+
+use super::segment::Reply;
+use super::wait::Waiter;
+use super::{Engine, Refused};
+use crate::crash::crash_point;
+use crate::doorbell::Watched;
+use crate::fault::Fault;
+use crate::lock::deferred_wakes::DeferredWakes;
+use crate::lock::tokens::ReceiverHeld;
+use crate::sys::clock::Deadline;
+use crate::sys::liveness;
+use crate::sys::thread::Thread;
+use crate::waiters::{self, List, State};
+use std::ops::ControlFlow;
+
+impl Engine {
+    /// Returns whether the queue is closed for sending. Exact under the lock, otherwise a hint.
+    pub fn is_send_closed(&self) -> bool {
+        self.fixed().rights.is_send_closed()
+    }
+
+    /// Returns the refusal of a receive that heeds the end and found no message that it wants.
+    #[cold]
+    pub(super) fn no_message(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        wakes: &mut DeferredWakes,
+    ) -> Refused {
+        if let Err(fault) = self.close_if_left(receiving, wakes) {
+            return fault.into();
+        }
+        match self.is_over(receiving) {
+            true => Refused::Closed,
+            false => Refused::NotNow,
+        }
+    }
+
+    /// Returns whether no message can come or come back.
+    fn is_over(&self, _: ReceiverHeld<'_>) -> bool {
+        self.seems_over()
+    }
+
+    /// A hint, read without the lock, of [`is_over`](Self::is_over).
+    pub(super) fn seems_over(&self) -> bool {
+        self.is_send_closed()
+            && !self.fixed().control.has_leased()
+            && self.waiters().len(List::Offered) == 0
+    }
+
+    /// Ends the wait of a receiver at the end of the stream: the receiver tries again, and learns of the end.
+    pub(super) fn end_if_over(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        waiter: Waiter<'_>,
+        wakes: &mut DeferredWakes,
+    ) -> Result<(), Fault> {
+        self.close_if_left(receiving, wakes)?;
+        let waits = waiters::state(waiter.node()) == State::Waiting
+            && List::of(waiter.node()) == List::Receivers;
+        match waits && self.is_over(receiving) {
+            true => self.send_one_back(receiving, waiter, List::Receivers, wakes),
+            false => Ok(()),
+        }
+    }
+
+    /// Wakes the receivers of a closed queue after the end of a lease, because no other message can come back.
+    pub(super) fn wake_at_end(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        wakes: &mut DeferredWakes,
+    ) -> Result<(), Fault> {
+        match self.waiters().len(List::Receivers) != 0 && self.is_over(receiving) {
+            true => self.send_back(receiving, List::Receivers, wakes),
+            false => Ok(()),
+        }
+    }
+
+    /// Makes a waiter check its permission again, if the process that changed the rights or closed the queue died before it did so.
+    pub(super) fn send_back_if_unjudged(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        waiter: Waiter<'_>,
+        list: List,
+        wakes: &mut DeferredWakes,
+    ) -> Result<(), Fault> {
+        let waits = waiters::state(waiter.node()) == State::Waiting;
+        match waits && List::of(waiter.node()) == list && !self.is_judged(waiter) {
+            true => self.send_one_back(receiving, waiter, list, wakes),
+            false => Ok(()),
+        }
+    }
+
+    fn send_one_back(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        waiter: Waiter<'_>,
+        list: List,
+        wakes: &mut DeferredWakes,
+    ) -> Result<(), Fault> {
+        if waiters::state(waiter.node()) == State::Waiting {
+            let _ = self.reply(receiving, waiter, Reply::Rejudge, wakes);
+        }
+        match list {
+            List::Senders => self.withdraw(receiving, waiter),
+            _ => self.waiters().remove(receiving, waiter.node()),
+        }
+    }
+
+    /// Makes all waiters of a list check their permission again, and with it whether the queue is closed.
+    fn send_back(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        list: List,
+        wakes: &mut DeferredWakes,
+    ) -> Result<(), Fault> {
+        self.each_waiter(list, |waiter| {
+            self.send_one_back(receiving, waiter, list, wakes)?;
+            Ok(ControlFlow::Continue(()))
+        })
+    }
+
+    /// Closes the queue for sending. Returns whether it was open.
+    pub fn close_send(&self, me: &Thread) -> Result<bool, Refused> {
+        self.with_lock(me, Deadline::Never, |receiving, wakes| {
+            let was_open = !self.is_send_closed();
+            if was_open {
+                self.set_send_closed(receiving, wakes)?;
+            }
+            Ok(was_open)
+        })
+    }
+
+    fn set_send_closed(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        wakes: &mut DeferredWakes,
+    ) -> Result<(), Fault> {
+        if self.is_watched() {
+            // A call in either direction may have another answer then.
+            let now = self.level(receiving);
+            self.ringer().foretell(receiving, now, now.after(1, 1));
+        }
+        self.fixed().rights.set_send_closed(receiving, true);
+        crash_point!(MSG_CLOSED);
+        self.send_back(receiving, List::Receivers, wakes)?;
+        self.send_back(receiving, List::Senders, wakes)
+    }
+
+    /// Opens the queue for sending again. Returns whether it was closed.
+    pub fn reopen_send(&self, me: &Thread) -> Result<bool, Refused> {
+        self.with_lock(me, Deadline::Never, |receiving, _| {
+            let was_closed = self.is_send_closed();
+            let producers = &self.fixed().delivery.producers;
+            producers.forget_dead(receiving, self.segment());
+            if was_closed {
+                self.fixed().rights.set_send_closed(receiving, false);
+                crash_point!(MSG_REOPENED);
+            }
+            Ok(was_closed)
+        })
+    }
+
+    /// Returns the number of living processes that count as producers.
+    pub fn producers(&self, me: &Thread) -> Result<usize, Refused> {
+        self.with_lock(me, Deadline::Passed, |receiving, _| {
+            let producers = &self.fixed().delivery.producers;
+            Ok(producers.living(receiving, self.segment()))
+        })
+    }
+
+    /// Counts the calling process as a producer once more. Returns false if too many processes count.
+    pub fn begin_to_produce(&self, me: &Thread) -> Result<bool, Refused> {
+        liveness::register(self.segment());
+        self.with_lock(me, Deadline::Never, |receiving, _| {
+            if self.is_send_closed() {
+                return Err(Refused::Closed);
+            }
+            let producers = &self.fixed().delivery.producers;
+            let counts = producers.begin(receiving, self.segment(), me);
+            self.ringer().call_timekeepers(receiving);
+            Ok(counts)
+        })
+    }
+
+    /// Counts the calling process once less. The last producer closes the queue. Returns false if the process did not count.
+    pub fn end_producing(&self, me: &Thread) -> Result<bool, Refused> {
+        self.with_lock(me, Deadline::Never, |receiving, wakes| {
+            let producers = &self.fixed().delivery.producers;
+            let left = producers.end(receiving, self.segment(), me);
+            let is_last = left == Some(0) && self.may_be_left(receiving);
+            if is_last && producers.are_gone(receiving, self.segment()) {
+                self.set_send_closed(receiving, wakes)?;
+            }
+            Ok(left.is_some())
+        })
+    }
+
+    /// Returns whether the queue is open and had producers, whose end closes it.
+    pub(super) fn may_be_left(&self, receiving: ReceiverHeld<'_>) -> bool {
+        self.policy.close_with_producers
+            && !self.is_send_closed()
+            && self.fixed().delivery.producers.had_any(receiving)
+    }
+
+    /// Closes the queue if all its producers have died.
+    pub(super) fn close_if_left(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        wakes: &mut DeferredWakes,
+    ) -> Result<(), Fault> {
+        let may_ask = self.may_be_left(receiving) && self.next_query.is_due(receiving);
+        let producers = &self.fixed().delivery.producers;
+        match may_ask && producers.are_gone(receiving, self.segment()) {
+            true => self.set_send_closed(receiving, wakes),
+            false => Ok(()),
+        }
+    }
+}

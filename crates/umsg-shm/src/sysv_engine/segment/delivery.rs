@@ -1,0 +1,52 @@
+//! The delivery policy of a queue, and its producers.
+
+use crate::producers::Producers;
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+
+/// The policy as it lies in a segment, written at creation and read once on attaching, and the producers.
+#[repr(C, align(128))]
+#[derive(Default)]
+pub struct Delivery {
+    /// The delay before a returned message is delivered again: the first time, and at most. Nanoseconds; 0 for none.
+    retry_delay: [AtomicU64; 2],
+    /// 1: the end of the last producer closes the queue for sending.
+    close_with_producers: AtomicU32,
+    reserved: AtomicU32,
+    /// The lock protects them.
+    pub(crate) producers: Producers,
+}
+
+/// The delivery policy in the memory of a process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Policy {
+    /// The delay before a returned message is delivered again: the first time, and at most, because it doubles each time. Nanoseconds; 0
+    /// for none.
+    pub retry_delay: [u64; 2],
+    /// True if the end of the last producer closes the queue for sending.
+    pub close_with_producers: bool,
+}
+
+impl Policy {
+    /// Writes the policy into a new segment.
+    #[cfg(not(loom))]
+    pub(crate) fn write(&self, delivery: &Delivery) {
+        // Relaxed: no other process sees the segment yet.
+        for (word, delay) in delivery.retry_delay.iter().zip(self.retry_delay) {
+            word.store(delay, Ordering::Relaxed);
+        }
+        let closes = self.close_with_producers.into();
+        delivery
+            .close_with_producers
+            .store(closes, Ordering::Relaxed);
+    }
+
+    /// Reads the policy of a segment. Any other number than 0 closes the queue.
+    pub fn read(delivery: &Delivery) -> Policy {
+        // Relaxed: written once, before any process could attach.
+        let load = Ordering::Relaxed;
+        Policy {
+            retry_delay: delivery.retry_delay.each_ref().map(|word| word.load(load)),
+            close_with_producers: delivery.close_with_producers.load(load) != 0,
+        }
+    }
+}

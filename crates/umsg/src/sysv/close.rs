@@ -1,0 +1,94 @@
+//! Closing a queue for sending: the end of a stream of messages.
+
+use super::error::SendError;
+use super::permission::Access;
+use super::queue::Queue;
+use umsg_shm::sys::thread;
+
+impl Queue {
+    /// Closes the queue for sending, in all processes. Returns false if it was closed already. Source: none, the kernel's queues have no such
+    /// call.
+    ///
+    /// The sends of this type, blocked ones too, fail with [`SendError::Closed`]. A receiver gets the messages that are left, and then
+    /// [`ReceiveError::Closed`](super::ReceiveError::Closed) if none that it wants is left; blocked receivers are woken. While a message is
+    /// leased or delayed, receivers wait, because it may be a message that they want. Pollers find the queue writable, and readable at its
+    /// end.
+    ///
+    /// msgsnd(2) and msgrcv(2) of a program under `umsg run` and of [`raw`](super::raw) do not heed that a queue is closed, because the
+    /// kernel's calls have no answer for it: msgsnd sends, and msgrcv waits. Receivers of this type get such messages.
+    ///
+    /// The caller needs the permission to send.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+    /// use umsg::sysv::{ReceiveError, SendError, Want};
+    ///
+    /// queue.send(1, b"last")?;
+    /// assert!(queue.close_send()?);
+    /// assert_eq!(queue.send(1, b"more"), Err(SendError::Closed));
+    /// assert_eq!(queue.receive_vec(Want::Any)?.data, b"last");
+    /// assert_eq!(queue.receive_vec(Want::Any), Err(ReceiveError::Closed));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Blocking
+    /// Only while a process is stopped inside an operation on this queue.
+    ///
+    /// # Errors
+    /// [`SendError::PermissionDenied`] (EACCES), [`SendError::Removed`] (EIDRM), [`QueueError::Damaged`](crate::QueueError::Damaged),
+    /// [`QueueError::WouldDeadlock`](crate::QueueError::WouldDeadlock).
+    ///
+    /// # If the process dies
+    /// Before the call returns: the queue is closed or open. If it is closed, waiters that were not woken notice it within a tenth of a
+    /// second.
+    pub fn close_send(&self) -> Result<bool, SendError> {
+        self.may_send(Access::Write)?;
+        let closed = self.engine.close_send(thread::current());
+        closed.map_err(|refused| self.send_error(refused))
+    }
+
+    /// Opens a queue for sending again. Returns false if the queue was open.
+    ///
+    /// A receiver that has got the end of the stream does not notice: its next call waits for messages.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+    /// queue.close_send()?;
+    /// assert!(queue.is_send_closed());
+    /// queue.reopen_send()?;
+    /// queue.send(1, b"next stream")?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Blocking
+    /// As [`close_send`](Self::close_send).
+    ///
+    /// # Errors
+    /// The errors of [`close_send`](Self::close_send).
+    ///
+    /// # If the process dies
+    /// Before the call returns: the queue is closed or open.
+    pub fn reopen_send(&self) -> Result<bool, SendError> {
+        self.may_send(Access::Write)?;
+        let opened = self.engine.reopen_send(thread::current());
+        opened.map_err(|refused| self.send_error(refused))
+    }
+
+    /// Returns whether the queue is closed for sending.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+    /// assert!(!queue.is_send_closed());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn is_send_closed(&self) -> bool {
+        self.engine.is_send_closed()
+    }
+}

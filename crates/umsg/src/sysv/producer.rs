@@ -1,0 +1,133 @@
+//! Producers: the end of the last one ends the stream.
+
+use super::error::SendError;
+use super::permission::Access;
+use super::queue::Queue;
+use crate::lease::Holder;
+use std::ops::Deref;
+use std::sync::Arc;
+use umsg_shm::sys::thread;
+
+/// A share in the stream of messages of a queue that was created with
+/// [`close_with_last_producer`](super::OpenOptions::close_with_last_producer). While a living process has one, the queue stays open for
+/// sending. With the drop of the last one, or the death of its process, the stream ends as by [`Queue::close_send`].
+///
+/// It dereferences to the queue, on which it sends. Other handles of the queue can send, too, and do not count. For a queue without that
+/// option, a producer has no effect.
+///
+/// A forked child does not count through its parent's producer; it makes its own. A producer that is leaked counts until its process ends.
+///
+/// # If the process dies
+/// A receiver of this type that finds no message notices the death within some milliseconds, and a blocked receiver or a poller within a
+/// tenth of a second.
+#[derive(Debug)]
+#[must_use = "a producer that is dropped may end the stream"]
+pub struct Producer<'q> {
+    queue: Holder<'q, Queue>,
+    /// The process that counts.
+    pid: u32,
+}
+
+impl Queue {
+    /// Counts this process as a producer of the queue. See [`Producer`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// use umsg::sysv::{OpenOptions, ReceiveError, SendError, Want};
+    ///
+    /// let mut options = OpenOptions::new();
+    /// options.create(true).namespace(&namespace);
+    /// let queue = options.close_with_last_producer(true).open(7)?;
+    /// let (first, second) = (queue.producer()?, queue.producer()?);
+    /// drop(first);
+    /// second.send(1, b"still open")?;
+    /// drop(second);
+    /// assert_eq!(queue.send(1, b"too late"), Err(SendError::Closed));
+    /// assert_eq!(queue.receive_vec(Want::Any)?.data, b"still open");
+    /// assert_eq!(queue.receive_vec(Want::Any), Err(ReceiveError::Closed));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Blocking
+    /// Only while a process is stopped inside an operation on this queue.
+    ///
+    /// # Errors
+    /// [`SendError::Closed`] (EPIPE), [`SendError::TooManyProducers`] (EUSERS), and the errors of [`close_send`](Self::close_send).
+    pub fn producer(&self) -> Result<Producer<'_>, SendError> {
+        self.begin_to_produce()?;
+        Ok(Producer::of(Holder::Borrowed(self)))
+    }
+
+    /// Counts this process as [`producer`](Self::producer) does, with a producer that keeps the queue open. It can be kept in a struct,
+    /// sent to another thread, and outlive the caller's handle.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// use umsg::sysv::OpenOptions;
+    ///
+    /// let mut options = OpenOptions::new();
+    /// options.create(true).namespace(&namespace);
+    /// let queue = std::sync::Arc::new(options.close_with_last_producer(true).open(7)?);
+    /// let producer = queue.producer_owned()?;
+    /// std::thread::spawn(move || producer.send(1, b"from a thread")).join().unwrap()?;
+    /// assert!(queue.is_send_closed());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The errors of [`producer`](Self::producer).
+    pub fn producer_owned(self: &Arc<Self>) -> Result<Producer<'static>, SendError> {
+        self.begin_to_produce()?;
+        Ok(Producer::of(Holder::Shared(Arc::clone(self))))
+    }
+
+    /// Counts this process once more, without a guard.
+    #[doc(hidden)]
+    pub fn begin_to_produce(&self) -> Result<(), SendError> {
+        self.may_send(Access::Send)?;
+        if !self.engine.policy().close_with_producers {
+            return Ok(());
+        }
+        match self.engine.begin_to_produce(thread::current()) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(SendError::TooManyProducers),
+            Err(refused) => Err(self.send_error(refused)),
+        }
+    }
+
+    /// Counts this process once less. Returns false if it did not count.
+    #[doc(hidden)]
+    pub fn end_producing(&self) -> Result<bool, SendError> {
+        if !self.engine.policy().close_with_producers {
+            return Ok(false);
+        }
+        let ended = self.engine.end_producing(thread::current());
+        ended.map_err(|refused| self.send_error(refused))
+    }
+}
+
+impl<'q> Producer<'q> {
+    fn of(queue: Holder<'q, Queue>) -> Producer<'q> {
+        let pid = thread::current().pid();
+        Producer { queue, pid }
+    }
+}
+
+impl Deref for Producer<'_> {
+    type Target = Queue;
+
+    fn deref(&self) -> &Queue {
+        &self.queue
+    }
+}
+
+impl Drop for Producer<'_> {
+    fn drop(&mut self) {
+        if self.pid == thread::current().pid() {
+            // In a handler that has interrupted a call on the queue this fails: the process counts until it ends.
+            let _ = self.queue.end_producing();
+        }
+    }
+}
