@@ -435,28 +435,52 @@ int umsg_mq_timedsend(umsg_mqd_t mqdes,
  *
  * As umsg_mq_send(3), but receivers get the message not before delay nanoseconds have passed. Until then the message counts for the
  * queue's capacity, and delayed of umsg_mq_status(3) counts it. It then takes its place behind the messages of its priority that are
- * there. A receiver that waits wakes up when the message is due. A poller learns of the message from the next call that looks at the queue
- * after the message is due.
+ * there. A receiver that waits wakes up when the message is due. umsg_mq_pollfd(3) describes what a poller learns.
  *
- * If the queue is full, the call waits until there is room, also if the handle has O_NONBLOCK.
+ * If the queue is full, the call waits until there is room; if the handle has O_NONBLOCK, it fails. The delay begins when there is room.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * Those of umsg_mq_send(3) but EAGAIN.
+ * Those of umsg_mq_send(3).
  *
  * If the process dies:
  * Before the call returns: the message is sent whole, or not at all. After it, the message is delivered in any case.
  *
  * See also:
- * umsg_mq_open_with(3), umsg_mq_return_after(3), umsg_mq_send(3)
+ * umsg_mq_open_with(3), umsg_mq_return_after(3), umsg_mq_send(3), umsg_mq_timedsend_after(3)
  */
 int umsg_mq_send_after(umsg_mqd_t mqdes,
                        const char *msg_ptr,
                        size_t msg_len,
                        unsigned int msg_prio,
                        uint64_t delay);
+
+/*
+ * Sends a message for a later delivery, and waits for room until a deadline at most.
+ *
+ * As umsg_mq_send_after(3), but a call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL is no limit. If there is
+ * room, the call ignores the time; if the handle has O_NONBLOCK, the call does not wait at all.
+ *
+ * Return value:
+ * On success, 0. On error, -1 with errno set to indicate the error.
+ *
+ * Errors:
+ * Those of umsg_mq_timedsend(3).
+ *
+ * If the process dies:
+ * As with umsg_mq_send_after(3).
+ *
+ * See also:
+ * umsg_mq_send_after(3), umsg_mq_timedsend(3), clock_gettime(2)
+ */
+int umsg_mq_timedsend_after(umsg_mqd_t mqdes,
+                            const char *msg_ptr,
+                            size_t msg_len,
+                            unsigned int msg_prio,
+                            uint64_t delay,
+                            const struct timespec *abs_timeout);
 
 /* ---- Receiving ---- */
 
@@ -710,7 +734,8 @@ int umsg_mq_reopen_send(umsg_mqd_t mqdes);
  * - EUSERS: 32 living processes count already.
  *
  * If the process dies:
- * It counts no more. A receiver that finds the queue empty notices the death at once, and a blocked receiver within a tenth of a second.
+ * It counts no more. A receiver that finds the queue empty notices the death within some milliseconds, and a blocked receiver or a poller
+ * within a tenth of a second.
  *
  * See also:
  * umsg_mq_close_send(3), umsg_mq_end_producing(3), umsg_mq_open_with(3)
@@ -1521,6 +1546,12 @@ int umsg_mq_set_waiting(umsg_mqd_t mqdes, int waiting);
  * The setting stays in force until no process has the descriptor open any more. The descriptor is the library's, one a handle,
  * opened by the first call: it must not be read, written or closed, and umsg_mq_close(3) closes it.
  *
+ * If the queue delays messages (umsg_mq_send_after(3), umsg_mq_return_after(3), retry_delay of umsg_mq_open_with(3)) or closes with its last
+ * producer, a thread of the library keeps the time: the descriptor becomes readable when a message is due, and when the last producer has
+ * died. A process that polls a queue before its first delayed message has no such thread yet. The descriptor then becomes readable once,
+ * and a receive finds nothing. So a poller calls this function again after a receive that found nothing: that makes no system call unless
+ * the thread has to be started.
+ *
  * Return value:
  * On success, the descriptor, the same each time. On error, -1 with errno set to indicate the error.
  *
@@ -1586,6 +1617,56 @@ int umsg_mq_pollfd(umsg_mqd_t mqdes, int edges);
  */
 int umsg_msgget(int key, int msgflg);
 
+/* ---- System V queues: creating one with options that System V lacks ---- */
+
+/*
+ * The options of umsg_msgget_with. A member that is 0 has its default.
+ *
+ * Initialise it by struct umsg_msg_options options = {.size = sizeof options}; and set further members by name: a
+ * later version of the library may have more of them.
+ */
+struct umsg_msg_options {
+    /* sizeof(struct umsg_msg_options): which members the program knows. */
+    size_t size;
+    /*
+     * The delay before a message of a created queue is delivered again after its lease was returned or lost, in nanoseconds; 0 for none.
+     * It doubles after each further delivery.
+     */
+    uint64_t retry_delay;
+    /* The longest such delay, in nanoseconds. A value below retry_delay means retry_delay: the delay does not grow. */
+    uint64_t retry_delay_max;
+    /* Flags of a created queue: 0 or UMSG_CLOSE_WITH_LAST_PRODUCER. */
+    uint32_t flags;
+    /* 0. */
+    uint32_t reserved;
+};
+
+/*
+ * Finds the System V queue of a key, or creates one, with options that System V does not have.
+ *
+ * key and msgflg are those of umsg_msgget(3). options may be NULL, for the defaults. An existing queue that differs from the members
+ * that are not 0 is refused.
+ *
+ * Return value:
+ * On success, the queue's identifier, a non-negative integer that is not a descriptor. On error, -1 with errno set to indicate the error.
+ *
+ * Errors:
+ * Those of umsg_msgget(3), and these:
+ *
+ * - E2BIG: a member that this version of the library does not know is not 0.
+ * - EACCES: the queue exists, and the caller may not open it.
+ * - EFAULT: options is at an address that can't be read.
+ * - EINVAL: size is not that of a version of the structure; flags has a bit that this version of the library does not know;
+ *   reserved is not 0; or the queue exists and differs.
+ *
+ * If the process dies:
+ * As with umsg_msgget(3).
+ *
+ * See also:
+ * umsg_msg_begin_to_produce(3), umsg_msg_lease(3), umsg_msgget(3)
+ */
+int umsg_msgget_with(int key, int msgflg, const struct umsg_msg_options *options);
+
 /* ---- System V queues: sending ---- */
 
 /*
@@ -1613,12 +1694,13 @@ int umsg_msgget(int key, int msgflg);
  *   when the queue was made.
  * - ENOMEM: the system has no memory for the message, or the namespace's file system is full or its limit of bytes is
  *   reached.
+ * - EPIPE: the queue was closed by umsg_msg_close_send(3). No SIGPIPE is raised.
  *
  * If the process dies:
  * Before the call returns, the whole message was sent, or nothing.
  *
  * See also:
- * umsg_msg_send_batch(3), umsg_msg_timedsend(3), umsg_msgget(3), umsg_msgrcv(3), msgsnd(2)
+ * umsg_msg_close_send(3), umsg_msg_send_after(3), umsg_msg_send_batch(3), umsg_msg_timedsend(3), umsg_msgget(3), umsg_msgrcv(3), msgsnd(2)
  */
 int umsg_msgsnd(int msqid, const void *msgp, size_t msgsz, int msgflg);
 
@@ -1649,6 +1731,152 @@ int umsg_msg_timedsend(int msqid,
                        size_t msgsz,
                        int msgflg,
                        const struct timespec *abs_timeout);
+
+/* ---- System V queues: sending for a later delivery ---- */
+
+/*
+ * Sends a message to a System V queue for a later delivery.
+ *
+ * As umsg_msgsnd(3), but receivers get the message not before delay nanoseconds have passed; msgrcv(2) of a program under umsg run, too.
+ * Until then the message takes room in the queue, and delayed of umsg_msg_status(3) counts it. It then takes its place behind the messages
+ * that are there. A receiver that waits wakes up when the message is due. umsg_msg_pollfd(3) describes what a poller learns.
+ *
+ * If the queue has no room, the call waits until there is room; with IPC_NOWAIT in msgflg it fails. The delay begins when there is room.
+ *
+ * Return value:
+ * On success, 0. On error, -1 with errno set to indicate the error.
+ *
+ * Errors:
+ * Those of umsg_msgsnd(3).
+ *
+ * If the process dies:
+ * Before the call returns: the message is sent whole, or not at all. After it, the message is delivered in any case.
+ *
+ * See also:
+ * umsg_msg_return_after(3), umsg_msg_timedsend_after(3), umsg_msgget_with(3), umsg_msgsnd(3)
+ */
+int umsg_msg_send_after(int msqid, const void *msgp, size_t msgsz, int msgflg, uint64_t delay);
+
+/*
+ * Sends a message to a System V queue for a later delivery, and waits for room until a deadline at most.
+ *
+ * As umsg_msg_send_after(3), but a call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL is no limit. If there is
+ * room, the call ignores the time. With IPC_NOWAIT in msgflg, the call does not wait.
+ *
+ * Return value:
+ * On success, 0. On error, -1 with errno set to indicate the error.
+ *
+ * Errors:
+ * Those of umsg_msg_timedsend(3).
+ *
+ * If the process dies:
+ * As with umsg_msg_send_after(3).
+ *
+ * See also:
+ * umsg_msg_send_after(3), umsg_msg_timedsend(3), clock_gettime(2)
+ */
+int umsg_msg_timedsend_after(int msqid,
+                             const void *msgp,
+                             size_t msgsz,
+                             int msgflg,
+                             uint64_t delay,
+                             const struct timespec *abs_timeout);
+
+/* ---- System V queues: the end of a stream of messages ---- */
+
+/*
+ * Closes a System V queue for sending.
+ *
+ * The queue is closed in all processes. Sends by functions of this library, blocked ones too, fail with EPIPE. Receivers get the messages
+ * that are left, then EPIPE too, if no message is left that they want; blocked receivers are woken. While a message is leased
+ * (umsg_msg_lease(3)) or delayed (umsg_msg_send_after(3)), receivers wait, because it may be a message that they want. A poller finds the
+ * queue readable at its end, and writable.
+ *
+ * msgsnd(2) and msgrcv(2) of a program under umsg run do not heed that a queue is closed, because the kernel's calls have no answer for it:
+ * msgsnd sends, and msgrcv waits.
+ *
+ * The queue stays closed until umsg_msg_reopen_send(3) opens it. send_closed of umsg_msg_status(3) tells whether it is closed.
+ *
+ * Return value:
+ * On success, 1 if the queue was open, and 0 if it was closed before. On error, -1 with errno set to indicate the error.
+ *
+ * Errors:
+ * - EACCES: the queue's mode does not let the caller send.
+ * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
+ * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
+ * - EIDRM: the queue was removed during the call.
+ * - EINVAL: no queue has the identifier msqid, or that queue was removed.
+ *
+ * If the process dies:
+ * Before the call returns: the queue is closed or open. If it is closed, waiters that were not woken notice it within a tenth of a second.
+ *
+ * See also:
+ * umsg_msg_begin_to_produce(3), umsg_msg_reopen_send(3), umsg_msg_status(3), umsg_msgrcv(3), umsg_msgsnd(3)
+ */
+int umsg_msg_close_send(int msqid);
+
+/*
+ * Opens a System V queue for sending again.
+ *
+ * Undoes umsg_msg_close_send(3). A receiver that has got the end of the stream does not notice: its next call waits for messages.
+ *
+ * Return value:
+ * On success, 1 if the queue was closed, and 0 if it was open. On error, -1 with errno set to indicate the error.
+ *
+ * Errors:
+ * Those of umsg_msg_close_send(3).
+ *
+ * If the process dies:
+ * Before the call returns: the queue is closed or open.
+ *
+ * See also:
+ * umsg_msg_close_send(3), umsg_msg_status(3), umsg_msgsnd(3)
+ */
+int umsg_msg_reopen_send(int msqid);
+
+/*
+ * Counts the calling process as a producer of a System V queue.
+ *
+ * The call is for a queue that was created with UMSG_CLOSE_WITH_LAST_PRODUCER (umsg_msgget_with(3)). While a living process counts, the
+ * queue stays open for sending. With the last umsg_msg_end_producing(3), or the death of the last process that counts, the queue is closed
+ * as by umsg_msg_close_send(3). A process may count several times. For other queues the call has no effect. A child made by fork(2) does
+ * not count through its parent's call.
+ *
+ * Return value:
+ * On success, 0. On error, -1 with errno set to indicate the error.
+ *
+ * Errors:
+ * Those of umsg_msg_close_send(3), and these:
+ *
+ * - EPIPE: the queue is closed for sending.
+ * - EUSERS: 32 living processes count already.
+ *
+ * If the process dies:
+ * It counts no more. A receiver or a poller of this library notices the death within a tenth of a second.
+ *
+ * See also:
+ * umsg_msg_close_send(3), umsg_msg_end_producing(3), umsg_msgget_with(3)
+ */
+int umsg_msg_begin_to_produce(int msqid);
+
+/*
+ * Counts the calling process once less as a producer of a System V queue.
+ *
+ * Undoes one call of umsg_msg_begin_to_produce(3). The end of the last producer closes the queue for sending.
+ *
+ * Return value:
+ * On success, 1 if the process counted, and 0 if it did not. On error, -1 with errno set to indicate the error.
+ *
+ * Errors:
+ * Those of umsg_msg_close_send(3).
+ *
+ * If the process dies:
+ * It counts no more.
+ *
+ * See also:
+ * umsg_msg_begin_to_produce(3), umsg_msg_close_send(3)
+ */
+int umsg_msg_end_producing(int msqid);
 
 /* ---- System V queues: receiving ---- */
 
@@ -1688,6 +1916,7 @@ int umsg_msg_timedsend(int msqid,
  * - ENOMEM: the system has no memory left.
  * - ENOMSG: msgflg has IPC_NOWAIT, and there is no such message, or a stopped process has held a lock of this queue for more
  *   than a second.
+ * - EPIPE: the end of the stream: the queue was closed by umsg_msg_close_send(3), and no matching message is left or can come back.
  *
  * If the process dies:
  * Before the call returns: the message is still in the queue, or lost if it was already copied out; umsg_msg_lease(3) does not
@@ -1988,6 +2217,26 @@ int umsg_msg_acknowledge(struct umsg_msg_lease *lease);
 int umsg_msg_return(struct umsg_msg_lease *lease);
 
 /*
+ * Returns a leased message of a System V queue for a later delivery.
+ *
+ * As umsg_msg_return(3), but receivers get the message not before delay nanoseconds have passed, whatever the queue's retry delay
+ * (umsg_msgget_with(3)). Other messages are not delayed.
+ *
+ * Return value:
+ * On success, 0. On error, -1 with errno set to indicate the error.
+ *
+ * Errors:
+ * Those of umsg_msg_return(3).
+ *
+ * If the process dies:
+ * The message goes back to the queue, now or after the delay.
+ *
+ * See also:
+ * umsg_msg_lease(3), umsg_msg_return(3), umsg_msg_send_after(3)
+ */
+int umsg_msg_return_after(struct umsg_msg_lease *lease, uint64_t delay);
+
+/*
  * Lets a lease of a message of a System V queue end by itself after some time.
  *
  * time is relative to the call. When it has passed, the message goes back to its place in the queue, even if the holder still
@@ -2150,7 +2399,7 @@ struct umsg_msg_status {
     uint64_t blocked_receivers;
     /* Messages that were received in place and not acknowledged. They count for the capacity. */
     uint64_t leased;
-    /* The number of bytes in these messages. */
+    /* The number of bytes in the leased and the delayed messages. */
     uint64_t leased_bytes;
     /* Bytes of memory in use by slots and blocks. */
     uint64_t memory;
@@ -2172,6 +2421,16 @@ struct umsg_msg_status {
     uint64_t repairs;
     /* 1 if a call has found the queue's memory corrupted, with values that no operation writes; else 0. */
     uint64_t damaged;
+    /* Messages that were sent or returned for a later delivery and are not due. They count for the capacity. */
+    uint64_t delayed;
+    /* 1 if the queue is closed for sending; else 0. */
+    uint64_t send_closed;
+    /* The number of living processes that count as producers; 0 unless the end of the last one closes the queue. */
+    uint64_t producers;
+    /* The delay before a returned message is delivered again the first time, in nanoseconds; 0 for none. */
+    uint64_t retry_delay;
+    /* The longest such delay, in nanoseconds. */
+    uint64_t retry_delay_max;
 };
 
 /*

@@ -71,7 +71,8 @@ pub extern "C" fn umsg_mq_reopen_send(mqdes: umsg_mqd_t) -> c_int {
 /// - `EUSERS`: 32 living processes count already.
 ///
 /// # If the process dies
-/// It counts no more. A receiver that finds the queue empty notices the death at once, and a blocked receiver within a tenth of a second.
+/// It counts no more. A receiver that finds the queue empty notices the death within some milliseconds, and a blocked receiver or a poller
+/// within a tenth of a second.
 ///
 /// # See also
 /// umsg_mq_close_send(3), umsg_mq_end_producing(3), umsg_mq_open_with(3)

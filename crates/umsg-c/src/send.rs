@@ -93,22 +93,21 @@ pub unsafe extern "C" fn umsg_mq_timedsend(
 ///
 /// As umsg_mq_send(3), but receivers get the message not before `delay` nanoseconds have passed. Until then the message counts for the
 /// queue's capacity, and `delayed` of umsg_mq_status(3) counts it. It then takes its place behind the messages of its priority that are
-/// there. A receiver that waits wakes up when the message is due. A poller learns of the message from the next call that looks at the queue
-/// after the message is due.
+/// there. A receiver that waits wakes up when the message is due. umsg_mq_pollfd(3) describes what a poller learns.
 ///
-/// If the queue is full, the call waits until there is room, also if the handle has `O_NONBLOCK`.
+/// If the queue is full, the call waits until there is room; if the handle has `O_NONBLOCK`, it fails. The delay begins when there is room.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// Those of umsg_mq_send(3) but `EAGAIN`.
+/// Those of umsg_mq_send(3).
 ///
 /// # If the process dies
 /// Before the call returns: the message is sent whole, or not at all. After it, the message is delivered in any case.
 ///
 /// # See also
-/// umsg_mq_open_with(3), umsg_mq_return_after(3), umsg_mq_send(3)
+/// umsg_mq_open_with(3), umsg_mq_return_after(3), umsg_mq_send(3), umsg_mq_timedsend_after(3)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn umsg_mq_send_after(
     mqdes: umsg_mqd_t,
@@ -124,7 +123,45 @@ pub unsafe extern "C" fn umsg_mq_send_after(
         priority: msg_prio,
     };
     // SAFETY: the caller promises that many readable bytes.
-    answer(unsafe { call.run_after(Duration::from_nanos(delay)) })
+    answer(unsafe { call.run_after(Duration::from_nanos(delay), None) })
+}
+
+/// Sends a message for a later delivery, and waits for room until a deadline at most.
+///
+/// As umsg_mq_send_after(3), but a call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL is no limit. If there is
+/// room, the call ignores the time; if the handle has `O_NONBLOCK`, the call does not wait at all.
+///
+/// # Return value
+/// On success, 0. On error, -1 with errno set to indicate the error.
+///
+/// # Errors
+/// Those of umsg_mq_timedsend(3).
+///
+/// # If the process dies
+/// As with umsg_mq_send_after(3).
+///
+/// # See also
+/// umsg_mq_send_after(3), umsg_mq_timedsend(3), clock_gettime(2)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_mq_timedsend_after(
+    mqdes: umsg_mqd_t,
+    msg_ptr: *const c_char,
+    msg_len: size_t,
+    msg_prio: c_uint,
+    delay: u64,
+    abs_timeout: *const timespec,
+) -> c_int {
+    let call = Call {
+        mqdes,
+        message: msg_ptr,
+        len: msg_len,
+        priority: msg_prio,
+    };
+    let delay = Duration::from_nanos(delay);
+    // SAFETY: the caller promises NULL or a readable timespec, and that many readable bytes.
+    let sent =
+        unsafe { time::deadline(abs_timeout).and_then(|until| call.run_after(delay, until)) };
+    answer(sent)
 }
 
 /// # Safety
@@ -178,10 +215,19 @@ impl Call {
 
     /// # Safety
     /// As for [`run`](Self::run).
-    unsafe fn run_after(&self, delay: Duration) -> Result<c_int, Failure> {
+    unsafe fn run_after(
+        &self,
+        delay: Duration,
+        deadline: Option<SystemTime>,
+    ) -> Result<c_int, Failure> {
         // SAFETY: by this function's contract.
         let (held, bytes) = unsafe { self.check()? };
-        held.queue.send_after(bytes, self.priority, delay)?;
+        let (queue, priority) = (&held.queue, self.priority);
+        match deadline {
+            _ if held.nonblocking.get() => queue.try_send_after(bytes, priority, delay)?,
+            None => queue.send_after(bytes, priority, delay)?,
+            Some(until) => queue.send_after_deadline(bytes, priority, delay, until)?,
+        }
         Ok(0)
     }
 

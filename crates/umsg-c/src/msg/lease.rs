@@ -1,6 +1,7 @@
 //! System V queues: receiving in place.
 
 use std::ffi::{c_int, c_long, c_uint, c_void};
+use std::time::Duration;
 
 use libc::{pid_t, size_t, timespec};
 use umsg::sysv::raw::Used;
@@ -163,6 +164,29 @@ pub unsafe extern "C" fn umsg_msg_acknowledge(lease: *mut umsg_msg_lease) -> c_i
 pub unsafe extern "C" fn umsg_msg_return(lease: *mut umsg_msg_lease) -> c_int {
     // SAFETY: the caller promises a readable and writable structure.
     unsafe { leases::end(lease, Lease::give_back_kept) }
+}
+
+/// Returns a leased message of a System V queue for a later delivery.
+///
+/// As umsg_msg_return(3), but receivers get the message not before `delay` nanoseconds have passed, whatever the queue's retry delay
+/// (umsg_msgget_with(3)). Other messages are not delayed.
+///
+/// # Return value
+/// On success, 0. On error, -1 with errno set to indicate the error.
+///
+/// # Errors
+/// Those of umsg_msg_return(3).
+///
+/// # If the process dies
+/// The message goes back to the queue, now or after the delay.
+///
+/// # See also
+/// umsg_msg_lease(3), umsg_msg_return(3), umsg_msg_send_after(3)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_msg_return_after(lease: *mut umsg_msg_lease, delay: u64) -> c_int {
+    let delay = Duration::from_nanos(delay);
+    // SAFETY: the caller promises a lease of umsg_msg_lease.
+    unsafe { leases::end(lease, |lease| lease.return_after_kept(delay)) }
 }
 
 /// Lets a lease of a message of a System V queue end by itself after some time.

@@ -3,8 +3,11 @@
 //! Each call names a queue by its identifier. The process attaches to the queue at the first such call, see `umsg::sysv::raw`.
 
 mod batch;
+mod close;
 mod control;
 mod get;
+mod get_with;
+mod later;
 mod lease;
 mod peek;
 mod pollable;

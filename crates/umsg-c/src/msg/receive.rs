@@ -50,6 +50,7 @@ use crate::time;
 /// - `ENOMEM`: the system has no memory left.
 /// - `ENOMSG`: `msgflg` has `IPC_NOWAIT`, and there is no such message, or a stopped process has held a lock of this queue for more
 ///   than a second.
+/// - `EPIPE`: the end of the stream: the queue was closed by umsg_msg_close_send(3), and no matching message is left or can come back.
 ///
 /// # If the process dies
 /// Before the call returns: the message is still in the queue, or lost if it was already copied out; umsg_msg_lease(3) does not
@@ -169,9 +170,9 @@ impl Call {
         which: Which,
         deadline: Option<SystemTime>,
     ) -> Result<Received, Failure> {
-        let received = match queue.try_receive(buffer, which) {
+        let received = match queue.try_receive_until_end(buffer, which) {
             Err(libc::ENOMSG) if self.flags & libc::IPC_NOWAIT == 0 => {
-                let received = queue.receive(buffer, which, until(self.flags, deadline));
+                let received = queue.receive_until_end(buffer, which, until(self.flags, deadline));
                 drop(queue);
                 raw::reap();
                 received

@@ -37,12 +37,13 @@ use crate::time;
 ///   when the queue was made.
 /// - `ENOMEM`: the system has no memory for the message, or the namespace's file system is full or its limit of bytes is
 ///   reached.
+/// - `EPIPE`: the queue was closed by umsg_msg_close_send(3). No SIGPIPE is raised.
 ///
 /// # If the process dies
 /// Before the call returns, the whole message was sent, or nothing.
 ///
 /// # See also
-/// umsg_msg_send_batch(3), umsg_msg_timedsend(3), umsg_msgget(3), umsg_msgrcv(3), msgsnd(2)
+/// umsg_msg_close_send(3), umsg_msg_send_after(3), umsg_msg_send_batch(3), umsg_msg_timedsend(3), umsg_msgget(3), umsg_msgrcv(3), msgsnd(2)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn umsg_msgsnd(
     msqid: c_int,
@@ -128,9 +129,9 @@ impl Call {
         // SAFETY: by this function's contract; `len` is no more than a message of the queue has, and bytes have no alignment.
         let text =
             unsafe { std::slice::from_raw_parts(self.message.add(1).cast::<u8>(), self.len) };
-        match queue.try_send(mtype, text) {
+        match queue.try_send_unless_closed(mtype, text) {
             Err(libc::EAGAIN) if self.flags & libc::IPC_NOWAIT == 0 => {
-                let sent = queue.send(mtype, text, until(self.flags, deadline));
+                let sent = queue.send_unless_closed(mtype, text, until(self.flags, deadline));
                 drop(queue);
                 raw::reap();
                 sent.map_err(refused)?;

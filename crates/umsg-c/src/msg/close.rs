@@ -1,0 +1,120 @@
+//! System V queues: the end of a stream of messages.
+
+use std::ffi::c_int;
+
+use super::refusal::{Refusal, find};
+use crate::error::answer;
+
+/// Closes a System V queue for sending.
+///
+/// The queue is closed in all processes. Sends by functions of this library, blocked ones too, fail with `EPIPE`. Receivers get the messages
+/// that are left, then `EPIPE` too, if no message is left that they want; blocked receivers are woken. While a message is leased
+/// (umsg_msg_lease(3)) or delayed (umsg_msg_send_after(3)), receivers wait, because it may be a message that they want. A poller finds the
+/// queue readable at its end, and writable.
+///
+/// msgsnd(2) and msgrcv(2) of a program under `umsg run` do not heed that a queue is closed, because the kernel's calls have no answer for it:
+/// msgsnd sends, and msgrcv waits.
+///
+/// The queue stays closed until umsg_msg_reopen_send(3) opens it. `send_closed` of umsg_msg_status(3) tells whether it is closed.
+///
+/// # Return value
+/// On success, 1 if the queue was open, and 0 if it was closed before. On error, -1 with errno set to indicate the error.
+///
+/// # Errors
+/// - `EACCES`: the queue's mode does not let the caller send.
+/// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
+/// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
+/// - `EIDRM`: the queue was removed during the call.
+/// - `EINVAL`: no queue has the identifier `msqid`, or that queue was removed.
+///
+/// # If the process dies
+/// Before the call returns: the queue is closed or open. If it is closed, waiters that were not woken notice it within a tenth of a second.
+///
+/// # See also
+/// umsg_msg_begin_to_produce(3), umsg_msg_reopen_send(3), umsg_msg_status(3), umsg_msgrcv(3), umsg_msgsnd(3)
+#[unsafe(no_mangle)]
+pub extern "C" fn umsg_msg_close_send(msqid: c_int) -> c_int {
+    let close = || {
+        let closed = find(msqid)?.close_send().map_err(Refusal::from)?;
+        Ok(c_int::from(closed))
+    };
+    answer(close())
+}
+
+/// Opens a System V queue for sending again.
+///
+/// Undoes umsg_msg_close_send(3). A receiver that has got the end of the stream does not notice: its next call waits for messages.
+///
+/// # Return value
+/// On success, 1 if the queue was closed, and 0 if it was open. On error, -1 with errno set to indicate the error.
+///
+/// # Errors
+/// Those of umsg_msg_close_send(3).
+///
+/// # If the process dies
+/// Before the call returns: the queue is closed or open.
+///
+/// # See also
+/// umsg_msg_close_send(3), umsg_msg_status(3), umsg_msgsnd(3)
+#[unsafe(no_mangle)]
+pub extern "C" fn umsg_msg_reopen_send(msqid: c_int) -> c_int {
+    let open = || {
+        let opened = find(msqid)?.reopen_send().map_err(Refusal::from)?;
+        Ok(c_int::from(opened))
+    };
+    answer(open())
+}
+
+/// Counts the calling process as a producer of a System V queue.
+///
+/// The call is for a queue that was created with `UMSG_CLOSE_WITH_LAST_PRODUCER` (umsg_msgget_with(3)). While a living process counts, the
+/// queue stays open for sending. With the last umsg_msg_end_producing(3), or the death of the last process that counts, the queue is closed
+/// as by umsg_msg_close_send(3). A process may count several times. For other queues the call has no effect. A child made by fork(2) does
+/// not count through its parent's call.
+///
+/// # Return value
+/// On success, 0. On error, -1 with errno set to indicate the error.
+///
+/// # Errors
+/// Those of umsg_msg_close_send(3), and these:
+///
+/// - `EPIPE`: the queue is closed for sending.
+/// - `EUSERS`: 32 living processes count already.
+///
+/// # If the process dies
+/// It counts no more. A receiver or a poller of this library notices the death within a tenth of a second.
+///
+/// # See also
+/// umsg_msg_close_send(3), umsg_msg_end_producing(3), umsg_msgget_with(3)
+#[unsafe(no_mangle)]
+pub extern "C" fn umsg_msg_begin_to_produce(msqid: c_int) -> c_int {
+    let begin = || {
+        find(msqid)?.begin_to_produce().map_err(Refusal::from)?;
+        Ok(0)
+    };
+    answer(begin())
+}
+
+/// Counts the calling process once less as a producer of a System V queue.
+///
+/// Undoes one call of umsg_msg_begin_to_produce(3). The end of the last producer closes the queue for sending.
+///
+/// # Return value
+/// On success, 1 if the process counted, and 0 if it did not. On error, -1 with errno set to indicate the error.
+///
+/// # Errors
+/// Those of umsg_msg_close_send(3).
+///
+/// # If the process dies
+/// It counts no more.
+///
+/// # See also
+/// umsg_msg_begin_to_produce(3), umsg_msg_close_send(3)
+#[unsafe(no_mangle)]
+pub extern "C" fn umsg_msg_end_producing(msqid: c_int) -> c_int {
+    let end = || {
+        let ended = find(msqid)?.end_producing().map_err(Refusal::from)?;
+        Ok(c_int::from(ended))
+    };
+    answer(end())
+}
