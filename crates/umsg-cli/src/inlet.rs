@@ -1,6 +1,6 @@
 //! The source of messages: a queue of either kind, with the selection of messages. A received message is leased until the command acknowledges it.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use umsg::posix::{self, History, LeaseError};
 use umsg::sysv::{self, Want};
@@ -9,6 +9,8 @@ use crate::attached::Attached;
 use crate::commands::patience::Patience;
 use crate::failure::{Failure, Result};
 use crate::opened::Opened;
+use crate::output::time;
+use crate::values::RetryDelay;
 
 #[allow(clippy::large_enum_variant, reason = "a command has one, on its stack")]
 pub enum Inlet<'a> {
@@ -51,7 +53,10 @@ impl Inlet<'_> {
                         &meanwhile,
                     )?
                     .map(|message| Some(Held::SystemV(message)))
-                    .map_err(|error| from.not_received(&error))
+                    .or_else(|error| match error {
+                        sysv::ReceiveError::Closed => Ok(None),
+                        error => Err(from.not_received(&error)),
+                    })
             }
         }
     }
@@ -67,6 +72,7 @@ impl Inlet<'_> {
             },
             Inlet::SystemV { from, want } => match from.queue.try_receive_lease(*want) {
                 Ok(message) => Ok(Some(Held::SystemV(message))),
+                Err(sysv::ReceiveError::Closed) => Ok(None),
                 Err(sysv::ReceiveError::NoMessage) if from.held_up().is_none() => Ok(None),
                 Err(error) => Err(from.not_received(&error)),
             },
@@ -77,17 +83,43 @@ impl Inlet<'_> {
     pub fn ended(&self) -> Failure {
         match self {
             Inlet::Posix(from) => from.not_received(&posix::ReceiveError::Closed),
-            Inlet::SystemV { from, .. } => from.not_received(&sysv::ReceiveError::NoMessage),
+            Inlet::SystemV { from, .. } => from.not_received(&sysv::ReceiveError::Closed),
         }
     }
 
-    /// Returns a message to the queue, and says where it is now.
-    pub fn give_back(&self, message: Held<'_>) -> String {
-        let rank = message.rank();
+    /// Returns whether the queue itself delays messages that return.
+    pub fn delays_retries(&self) -> bool {
+        self.queues_delay(1).is_some()
+    }
+
+    /// The queue's own delay after this number of deliveries.
+    fn queues_delay(&self, deliveries: u32) -> Option<Duration> {
+        let own = match self {
+            Inlet::Posix(from) => from.queue.status().retry_delay,
+            Inlet::SystemV { from, .. } => from.queue.status().ok().and_then(|now| now.retry_delay),
+        };
+        own.map(|delay| RetryDelay::from(delay).after(deliveries))
+    }
+
+    /// Returns a message to the queue, after a delay if one is given, and says where it is now.
+    pub fn give_back(&self, message: Held<'_>, delay: Option<RetryDelay>) -> String {
+        let (rank, deliveries) = (message.rank(), message.deliveries());
+        let given = delay.map(|delay| delay.after(deliveries));
+        let delay = given.or_else(|| self.queues_delay(deliveries));
         let most = self.most_deliveries();
         let exhausted = most.is_some_and(|most| message.deliveries() >= most);
-        match (message.give_back(), exhausted) {
+        let returned = match given {
+            Some(delay) => message.return_after(delay),
+            None => message.give_back(),
+        };
+        match (returned, exhausted) {
             (Ok(()), false) => {
+                if let Some(delay) = delay {
+                    return format!(
+                        "the message is delivered again after {}",
+                        time::length(delay)
+                    );
+                }
                 let first = match rank {
                     Rank::Priority(priority) => format!("priority ({priority})"),
                     Rank::Type(mtype) => format!("type ({mtype})"),
@@ -190,5 +222,9 @@ impl Held<'_> {
 
     pub fn give_back(self) -> Result<(), LeaseError> {
         either!(self, lease => lease.give_back())
+    }
+
+    pub fn return_after(self, delay: Duration) -> Result<(), LeaseError> {
+        either!(self, lease => lease.return_after(delay))
     }
 }

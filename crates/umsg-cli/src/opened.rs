@@ -60,7 +60,8 @@ impl<'a> Opened<'a> {
         if is_nonsense(&attributes) {
             return SendError::Queue(QueueError::Damaged).explain();
         }
-        let taken = attributes.messages + attributes.leased + attributes.reserved;
+        let held = attributes.leased + attributes.reserved + attributes.delayed;
+        let taken = attributes.messages + held;
         if matches!(error, SendError::Full | SendError::TimedOut)
             && taken < attributes.max_messages
             && let Some(why) = held_up::named(self.namespace, self.name)
@@ -72,7 +73,7 @@ impl<'a> Opened<'a> {
             SendError::TimedOut => without_advice(error),
             _ => return error.explain(),
         };
-        let (aside, held) = (status.set_aside, attributes.leased + attributes.reserved);
+        let aside = status.set_aside;
         match &status.dead_letter {
             Some(name) if aside != 0 => {
                 let name = Name::from(name.as_os_str());
@@ -81,7 +82,7 @@ impl<'a> Opened<'a> {
                 )
             }
             _ if held != 0 => format!(
-                "{failure}; leased or reserved messages ({held}) take room until their holders finish"
+                "{failure}; leased, reserved and delayed messages ({held}) take room until their holders finish or they are due"
             ),
             _ => error.explain(),
         }
@@ -90,7 +91,7 @@ impl<'a> Opened<'a> {
     /// Explains why no message was received, and what to do.
     pub fn not_received(&self, error: &ReceiveError) -> Failure {
         let attributes = self.queue.attributes();
-        let leased = attributes.leased;
+        let (leased, delayed) = (attributes.leased, attributes.delayed);
         if is_nonsense(&attributes) {
             return Failure::of(self.name, ReceiveError::Queue(QueueError::Damaged));
         }
@@ -99,17 +100,16 @@ impl<'a> Opened<'a> {
             return Failure::new(error.code(), format_args!("{}: {why}", self.name));
         }
         let failure = match error {
-            ReceiveError::Empty if leased != 0 => EMPTY.to_owned(),
-            ReceiveError::TimedOut if leased != 0 => without_advice(error),
+            ReceiveError::Empty if leased + delayed != 0 => EMPTY.to_owned(),
+            ReceiveError::TimedOut if leased + delayed != 0 => without_advice(error),
             _ => return Failure::of(self.name, error),
         };
-        Failure::new(
-            error.code(),
-            format_args!(
-                "{}: {failure}; leased messages ({leased}) return if their receivers fail",
-                self.name
-            ),
-        )
+        let others = match leased {
+            0 => format!("delayed messages ({delayed}) are delivered when they are due"),
+            _ => format!("leased messages ({leased}) return if their receivers fail"),
+        };
+        let line = format_args!("{}: {failure}; {others}", self.name);
+        Failure::new(error.code(), line)
     }
 
     /// Names the stopped process that blocks the receivers, and what to do.

@@ -1,6 +1,8 @@
 //! The destination of messages: a queue of either kind, with the priority or type for each message.
 
-use umsg::posix::SendError;
+use std::time::{Duration, SystemTime};
+
+use umsg::posix::{self, SendError};
 use umsg::sysv;
 
 use crate::attached::Attached;
@@ -13,6 +15,24 @@ use crate::opened::Opened;
 pub enum Outlet<'a> {
     Posix { to: Opened<'a>, priority: u32 },
     SystemV { to: Attached, mtype: i64 },
+}
+
+/// The time of a message's delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    Now,
+    After(Duration),
+    At(SystemTime),
+}
+
+/// A share in the stream of messages of a queue: the last one ends the stream.
+pub enum Producer<'q> {
+    Posix(#[allow(dead_code, reason = "its drop ends it")] posix::Producer<'q>),
+    SystemV(#[allow(dead_code, reason = "its drop ends it")] sysv::Producer<'q>),
+}
+
+fn refusal<T>(code: Code, why: String) -> Result<T, Refusal> {
+    Err(Refusal { code, why })
 }
 
 /// The reason why a message was not sent.
@@ -30,6 +50,20 @@ impl Outlet<'_> {
         }
     }
 
+    /// Counts this process as a producer.
+    pub fn produce(&self) -> Result<Producer<'_>, Refusal> {
+        match self {
+            Outlet::Posix { to, .. } => to.queue.producer().map_or_else(
+                |error| refusal(error.code(), to.explain_send(&error)),
+                |producer| Ok(Producer::Posix(producer)),
+            ),
+            Outlet::SystemV { to, .. } => to.queue.producer().map_or_else(
+                |error| refusal(error.code(), to.explain_send(&error)),
+                |producer| Ok(Producer::SystemV(producer)),
+            ),
+        }
+    }
+
     /// The name of this limit, and a hint for longer messages.
     pub fn about_longest(&self) -> (&'static str, &'static str) {
         match self {
@@ -44,6 +78,7 @@ impl Outlet<'_> {
         patience: &Patience,
         message: &[u8],
         rank: Option<Rank>,
+        when: When,
     ) -> Result<Result<(), Refusal>> {
         match (self, rank) {
             (Outlet::Posix { .. }, Some(Rank::Type(_))) => Ok(Err(Refusal {
@@ -62,9 +97,19 @@ impl Outlet<'_> {
                     _ => *priority,
                 };
                 let sent = patience.spend(
-                    |time| match time {
-                        None => to.queue.try_send(message, priority),
-                        Some(time) => to.queue.send_timeout(message, priority, time),
+                    |time| match (when, time) {
+                        (When::Now, None) => to.queue.try_send(message, priority),
+                        (When::Now, Some(time)) => to.queue.send_timeout(message, priority, time),
+                        (When::After(delay), None) => {
+                            to.queue.try_send_after(message, priority, delay)
+                        }
+                        (When::After(delay), Some(time)) => {
+                            to.queue.send_after_timeout(message, priority, delay, time)
+                        }
+                        (When::At(at), None) => to.queue.try_send_at(message, priority, at),
+                        (When::At(at), Some(time)) => {
+                            to.queue.send_at_timeout(message, priority, at, time)
+                        }
                     },
                     |error| matches!(error, SendError::TimedOut),
                     || to.check_name(),
@@ -80,9 +125,19 @@ impl Outlet<'_> {
                     _ => *mtype,
                 };
                 let sent = patience.spend(
-                    |time| match time {
-                        None => to.queue.try_send(mtype, message),
-                        Some(time) => to.queue.send_timeout(mtype, message, time),
+                    |time| match (when, time) {
+                        (When::Now, None) => to.queue.try_send(mtype, message),
+                        (When::Now, Some(time)) => to.queue.send_timeout(mtype, message, time),
+                        (When::After(delay), None) => {
+                            to.queue.try_send_after(mtype, message, delay)
+                        }
+                        (When::After(delay), Some(time)) => {
+                            to.queue.send_after_timeout(mtype, message, delay, time)
+                        }
+                        (When::At(at), None) => to.queue.try_send_at(mtype, message, at),
+                        (When::At(at), Some(time)) => {
+                            to.queue.send_at_timeout(mtype, message, at, time)
+                        }
                     },
                     |error| matches!(error, sysv::SendError::TimedOut),
                     || Ok(()),

@@ -1,9 +1,12 @@
 //! Numbers on the command line.
 
-use std::time::Duration;
+use std::fmt::{self, Display, Formatter};
+use std::time::{Duration, SystemTime};
 
-use jiff::SpanRelativeTo;
 use jiff::fmt::friendly::SpanParser;
+use jiff::{SpanRelativeTo, Timestamp};
+
+use crate::output::time;
 
 /// Parses a size or a count: digits, optionally followed by K, Ki or KiB (likewise M, G), which are powers of 1024, or by KB, MB or GB,
 /// which are powers of 1000, as in GNU programs.
@@ -105,6 +108,72 @@ pub fn time_to_live(text: &str) -> Result<Duration, String> {
         ),
         _ => Ok(time),
     }
+}
+
+/// The delays before a message is delivered again: after the first delivery, and at most, because the delay doubles each time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetryDelay {
+    pub first: Duration,
+    pub most: Duration,
+}
+
+impl RetryDelay {
+    /// Returns the delay after this number of deliveries.
+    pub fn after(self, deliveries: u32) -> Duration {
+        let doublings = deliveries.saturating_sub(1).min(31);
+        self.first.saturating_mul(1 << doublings).min(self.most)
+    }
+}
+
+impl From<(Duration, Duration)> for RetryDelay {
+    fn from((first, most): (Duration, Duration)) -> RetryDelay {
+        RetryDelay { first, most }
+    }
+}
+
+impl Display for RetryDelay {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(&time::length(self.first))?;
+        match self.most == self.first {
+            true => Ok(()),
+            false => write!(f, "..{}", time::length(self.most)),
+        }
+    }
+}
+
+/// Parses a delay that stays the same, such as 5s, or doubles up to a limit, such as 1s..5m.
+pub fn retry_delay(text: &str) -> Result<RetryDelay, String> {
+    let (first, most) = text.split_once("..").unwrap_or((text, text));
+    let (first, most) = (delay(first)?, delay(most)?);
+    match most {
+        _ if first.is_zero() => Err("give a delay above 0, or leave the option out".to_owned()),
+        most if most < first => Err("the limit must be at least the first delay".to_owned()),
+        most => Ok(RetryDelay { first, most }),
+    }
+}
+
+/// Parses a [`duration`] within the range of the queue's format.
+pub fn delay(text: &str) -> Result<Duration, String> {
+    let delay = duration(text)?;
+    match u64::try_from(delay.as_nanos()) {
+        Ok(_) => Ok(delay),
+        Err(_) => Err("the longest delay is 584 years".to_owned()),
+    }
+}
+
+/// Parses a time: as RFC 3339 writes it, or `@` and seconds since 1970.
+pub fn moment(text: &str) -> Result<SystemTime, String> {
+    let parsed = match text.strip_prefix('@') {
+        Some(seconds) => seconds
+            .parse()
+            .ok()
+            .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+            .and_then(|since| SystemTime::UNIX_EPOCH.checked_add(since)),
+        None => text.parse::<Timestamp>().ok().map(SystemTime::from),
+    };
+    parsed.ok_or_else(|| {
+        "give a time with its zone, such as 2026-01-31T12:00:00Z or 2026-01-31T12:00:00+01:00, or seconds since 1970, such as @1769860800; `date -Is -d 'tomorrow 8:00'` prints one".to_owned()
+    })
 }
 
 /// Parses a number of times, at least 1.
@@ -210,6 +279,54 @@ mod tests {
         assert_eq!(time_to_live("500ms"), Ok(Duration::from_millis(500)));
         for wrong in ["0", "0s", "0.0000000001s", "213504d", "soon"] {
             assert!(time_to_live(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_retry_delay_is_fixed_or_doubles_up_to_a_limit() {
+        let fixed = retry_delay("5s").unwrap();
+        assert_eq!(
+            (fixed.to_string().as_str(), fixed.after(9).as_secs()),
+            ("5s", 5)
+        );
+        let doubling = retry_delay("500ms..3s").unwrap();
+        assert_eq!(doubling.to_string(), "500ms..3s");
+        let ms = |deliveries| doubling.after(deliveries).as_millis();
+        assert_eq!(
+            [1, 2, 3, 4, u32::MAX].map(ms),
+            [500, 1000, 2000, 3000, 3000]
+        );
+        for wrong in [
+            "",
+            "0",
+            "0..5s",
+            "5s..1s",
+            "5s..",
+            "..5s",
+            "1s..2s..3s",
+            "213504d",
+        ] {
+            assert!(retry_delay(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_time_has_its_zone() {
+        let since = |text| {
+            let time = moment(text).map(|time| time.duration_since(SystemTime::UNIX_EPOCH));
+            time.map(|since| since.unwrap().as_millis())
+        };
+        for text in [
+            "2026-01-31T12:00:00Z",
+            "2026-01-31T13:00:00+01:00",
+            "2026-01-31 13:00:00+01",
+            "@1769860800",
+        ] {
+            assert_eq!(since(text), Ok(1_769_860_800_000), "{text}");
+        }
+        assert_eq!(since("@0.25"), Ok(250));
+        for wrong in ["", "12:00", "2026-01-31T12:00:00", "@", "@-1", "tomorrow"] {
+            assert!(moment(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -182,6 +182,29 @@ fn a_message_that_always_fails_goes_to_the_dead_letter_queue_and_the_work_goes_o
 }
 
 #[test]
+fn a_message_that_returns_with_a_delay_keeps_the_worker_from_no_other() {
+    for of_queue in [false, true] {
+        let delay = ["--retry-delay", "400ms"];
+        let (policy, option) = match of_queue {
+            true => (&delay[..], &[][..]),
+            false => (&[][..], &delay[..]),
+        };
+        let shop = Shop::with(policy, &["bad", "good", "fine"]);
+        let script = "read m; echo $m$UMSG_DELIVERIES >> $T; test $m$UMSG_DELIVERIES != bad1";
+        let options = [&["--follow", "--timeout", "1.5"], option].concat();
+        let outcome = shop.work(&options, script);
+        ended(&outcome, 1, "umsg: /jobs: 3 acknowledged, 1 returned");
+        let told = "exit code 1; the message is delivered again after 400ms";
+        assert!(outcome.errors.contains(told), "{outcome:?}");
+        assert_eq!(shop.traced(), ["bad1", "good1", "fine1", "bad2"]);
+    }
+    let site = Site::new();
+    site.umsg(&["create", "/q"]).text();
+    let alone = site.umsg(&["recv", "/q", "--retry-delay", "1s"]);
+    ended(&alone, 2, "umsg: --retry-delay needs --exec or --ack");
+}
+
+#[test]
 fn jobs_run_at_once_up_to_the_number() {
     let shop = Shop::new(&["1", "2", "3", "4"]);
     // Each waits until two are there: with one at a time the first would wait for ever.

@@ -97,6 +97,121 @@ fn a_queue_that_goes_with_its_last_user_waits_for_the_first_and_says_so() {
 }
 
 #[test]
+fn retry_delays_and_producers_are_shown_for_both_kinds_of_queues() {
+    let site = Site::new();
+    for name in ["/jobs", "key:0x77"] {
+        let options = ["--retry-delay", "500ms..1m", "--close-with-last-producer"];
+        site.umsg(&[&["create", name], &options[..]].concat())
+            .text();
+        // Created once more, it is the same queue.
+        site.umsg(&["create", name, "--retry-delay", "500ms..1m"])
+            .text();
+        let other = site.umsg(&["create", name, "--retry-delay", "2s"]);
+        let why = format!("{name}: the queue exists with --retry-delay 500ms..1m; ");
+        other.fails(1, &[&why]);
+        let shown = site.umsg(&["stat", name, "--json"]).json();
+        assert_eq!(shown["retry_delay_seconds"], 0.5, "{name}");
+        assert_eq!(shown["retry_delay_limit_seconds"], 60.0, "{name}");
+        assert_eq!(shown["close_with_last_producer"], true, "{name}");
+        assert_eq!(
+            (&shown["producers"], &shown["send_closed"]),
+            (&json!(0), &json!(false))
+        );
+        let text = site.umsg(&["stat", name]).text().to_owned();
+        for line in [
+            "retry delay       500ms, doubling up to 1m\n",
+            "takes             messages\n",
+            "closes            with its last producer; there are 0\n",
+        ] {
+            assert!(text.contains(line), "{name}: {line}: {text}");
+        }
+    }
+    for name in ["/plain", "key:0x78"] {
+        site.umsg(&["create", name]).text();
+        let found = site.umsg(&["stat", name, "--json"]).json();
+        assert_eq!(found["retry_delay_seconds"], json!(null));
+        let other = site.umsg(&[
+            "create",
+            name,
+            "--close-with-last-producer",
+            "--retry-delay",
+            "1s",
+        ]);
+        let why = format!("{name}: the queue exists with ");
+        other.fails(1, &[&why]);
+        assert!(other.errors.contains("no --retry-delay"), "{other:?}");
+        assert!(
+            other.errors.contains("no --close-with-last-producer"),
+            "{other:?}"
+        );
+    }
+}
+
+#[test]
+fn a_message_is_sent_for_later_to_both_kinds_of_queues() {
+    let site = Site::new();
+    for name in ["/later", "key:0x77"] {
+        site.umsg(&["create", name]).text();
+        let tomorrow = std::time::SystemTime::now() + Duration::from_secs(86_400);
+        let tomorrow = tomorrow
+            .duration_since(std::time::SystemTime::UNIX_EPOCH)
+            .unwrap();
+        let at = format!("@{}", tomorrow.as_secs());
+        site.umsg(&["send", name, "tomorrow", "--at", &at]).text();
+        let shown = site.umsg(&["stat", name, "--json"]).json();
+        assert_eq!(
+            (&shown["delayed"], &shown["messages"]),
+            (&json!(1), &json!(0))
+        );
+        let past = "2020-01-01T00:00:00Z";
+        site.umsg(&["send", name, "now", "--at", past]).text();
+        site.umsg(&["send", name, "soon", "--after", "80ms"]).text();
+        assert_eq!(
+            site.umsg(&["recv", name, "--timeout", "10"]).text(),
+            "now\n"
+        );
+        assert_eq!(
+            site.umsg(&["recv", name, "--timeout", "10"]).text(),
+            "soon\n"
+        );
+        let none = site.umsg(&["recv", name, "--nonblocking", "--quiet"]);
+        assert_eq!((none.code, none.errors.as_str()), (Some(3), ""));
+        let wrong = site.umsg(&["send", name, "x", "--at", "12:00"]);
+        assert_eq!(wrong.code, Some(2), "{wrong:?}");
+        assert!(wrong.errors.contains("2026-01-31T12:00:00Z"), "{wrong:?}");
+    }
+}
+
+#[test]
+fn a_pipeline_ends_with_its_last_producer() {
+    let site = Site::new();
+    for name in ["/lines", "key:0x77"] {
+        site.umsg(&["create", name, "--close-with-last-producer"])
+            .text();
+        let reader = support::start(&mut site.command(&["recv", name, "--follow"]));
+
+        let send = ["send", name, "--lines", "--producer"];
+        let sent = site.umsg_with_input(&send, b"one\ntwo\n");
+        assert_eq!(sent.code, Some(0), "{sent:?}");
+        let read = support::end(reader);
+        assert_eq!((read.code, &read.output[..]), (Some(0), &b"one\ntwo\n"[..]));
+        site.umsg(&["send", name, "late"])
+            .fails(1, &[name, "the queue is closed for sending"]);
+        site.umsg(&["recv", name])
+            .fails(1, &[name, "the end of the stream"]);
+        site.umsg(&["close", name, "--reopen"]).text();
+        site.umsg(&["send", name, "again"]).text();
+        site.umsg(&["close", name]).text();
+        let text = site.umsg(&["stat", name]).text().to_owned();
+        assert!(
+            text.contains("takes             no more messages: it is closed for sending\n"),
+            "{text}"
+        );
+        assert_eq!(site.umsg(&["recv", name, "--all"]).text(), "again\n");
+    }
+}
+
+#[test]
 fn creating_an_existing_queue_with_another_policy_says_which_it_has() {
     let site = Site::new();
     let policy = ["--ttl", "1500ms", "--on-full", "drop-oldest"];

@@ -1,11 +1,13 @@
 //! `umsg close`.
 
+use std::fmt::Display;
+
 use clap::Args;
-use umsg::posix::SendError;
 
 use crate::address::{Address, address};
+use crate::attached::Attached;
 use crate::cli::Cli;
-use crate::failure::{Explain, Failure, Result};
+use crate::failure::{Code, Explain, Failure, Result};
 use crate::opened::{Opened, Purpose};
 use crate::place;
 
@@ -15,14 +17,18 @@ use crate::place;
 /// The queue stays closed until it is reopened with --reopen, or removed. The command also succeeds if the queue is already
 /// closed. `umsg stat` shows whether a queue is closed.
 ///
-/// Closing a queue needs permission to send. System V queues and rings can't be closed by this command: a ring is closed by its owner.
+/// A queue that was created with --close-with-last-producer is also closed when its last producer ends or dies: `umsg send
+/// --producer`, or a program that declares itself a producer.
+///
+/// Closing a queue needs permission to send. Programs that call msgsnd and msgrcv on a System V queue do not notice: the kernel's calls
+/// have no end of a stream. This command can't close rings: a ring is closed by its owner.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   umsg close /orders            receivers get the remaining messages, then the end
   umsg close --reopen /orders   the queue takes messages again")]
 pub struct Close {
-    /// The queue: a name, such as /orders
+    /// The queue: a name, or for System V key:0x1234 or id:32769
     #[arg(value_name = "QUEUE", value_parser = address())]
     queue: Address,
     /// Open the queue for sending again
@@ -33,25 +39,32 @@ pub struct Close {
 impl Close {
     pub fn perform(&self, cli: &Cli) -> Result {
         let namespace = place::existing(cli)?;
-        let name = match &self.queue {
-            Address::Posix(name) => name,
-            Address::SystemV(label) => {
-                return Err(label.has_no("end of the stream", "remove the queue with `umsg rm`"));
+        match &self.queue {
+            Address::Posix(name) => {
+                let opened = Opened::open(&namespace, name, Purpose::Send)?;
+                let changed = match self.reopen {
+                    true => opened.queue.reopen_send(),
+                    false => opened.queue.close_send(),
+                };
+                let changed = changed.map_err(|error| (error.code(), error.explain()));
+                told(name, changed)
             }
-        };
-        let opened = Opened::open(&namespace, name, Purpose::Send)?;
-        let changed = match self.reopen {
-            true => opened.queue.reopen_send(),
-            false => opened.queue.close_send(),
-        };
-        match changed {
-            Ok(_) => Ok(()),
-            Err(error) => Err(failed(&opened, &error)),
+            Address::SystemV(label) => {
+                let attached = Attached::open(&namespace, *label)?;
+                let changed = match self.reopen {
+                    true => attached.queue.reopen_send(),
+                    false => attached.queue.close_send(),
+                };
+                let changed =
+                    changed.map_err(|error| (error.code(), attached.explain_send(&error)));
+                told(label, changed)
+            }
         }
     }
 }
 
-fn failed(opened: &Opened<'_>, error: &SendError) -> Failure {
-    let line = format!("{}: {}", opened.name, error.explain());
-    Failure::new(error.code(), line)
+/// Fails if the queue was neither changed nor as wanted before.
+fn told(subject: impl Display, changed: Result<bool, (Code, String)>) -> Result {
+    let failure = |(code, why)| Failure::new(code, format_args!("{subject}: {why}"));
+    changed.map(drop).map_err(failure)
 }

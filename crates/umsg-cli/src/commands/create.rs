@@ -40,6 +40,9 @@ use crate::{place, streams, values};
 /// mode with send-only or receive-only access. Such a mode does not stop a program that writes to the queue's file directly. If
 /// senders must not see each other's messages, give each sender its own queue.
 ///
+/// --retry-delay sets how long a message waits before it is delivered again, if its receiver failed. With
+/// --close-with-last-producer, receivers learn of the end of the stream without `umsg close`; see `umsg help close`.
+///
 /// A System V queue is created by its key. key:0 (IPC_PRIVATE) makes a new queue without a key, and the command prints its identifier.
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -50,6 +53,8 @@ Examples:
   umsg create /log --max-messages 1K --on-full drop-oldest
   umsg create /prices --ttl 500ms  older messages are dropped
   umsg create /jobs --max-deliveries 3 --dead-letter /jobs.failed
+  umsg create /jobs --retry-delay 1s..5m   1 s, 2 s, 4 s ... and 5 min at most
+  umsg create /lines --close-with-last-producer
   umsg create /answers --remove-on-last-close   removed with its last user
   umsg create key:0x1234 --qbytes 1M --mode 0660   a System V queue
   queue=$(umsg create key:0)       a System V queue that has only an identifier")]
@@ -116,7 +121,10 @@ impl Create {
                 "leave them out",
             ));
         }
+        let (retry_delay, close_with_last_producer) = self.policy.delivery();
         let wanted = Wanted {
+            retry_delay,
+            close_with_last_producer,
             qbytes: self.qbytes,
             mode: self.mode,
             exclusive: self.exclusive,

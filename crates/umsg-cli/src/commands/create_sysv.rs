@@ -7,6 +7,7 @@ use umsg::sysv::{self, Change, ControlError, Entry, OpenError, OpenOptions};
 use crate::address::Label;
 use crate::attached::Attached;
 use crate::failure::{Code, Failure, Result};
+use crate::values::RetryDelay;
 
 /// The options. None accepts any value of an existing queue, and is the default of a new one.
 #[derive(Clone, Copy, Debug)]
@@ -14,6 +15,8 @@ pub struct Wanted {
     pub qbytes: Option<u32>,
     pub mode: Option<u32>,
     pub exclusive: bool,
+    pub retry_delay: Option<RetryDelay>,
+    pub close_with_last_producer: bool,
 }
 
 impl Wanted {
@@ -30,7 +33,7 @@ impl Wanted {
             Ok(queue) => Ok((Attached::new(namespace, queue, label), true)),
             Err(OpenError::AlreadyExists) if !self.exclusive => {
                 let found = Attached::open(namespace, label)?;
-                self.compare(label, &entry(namespace, &found)?)?;
+                self.compare(label, &entry(namespace, &found)?, &found)?;
                 Ok((found, false))
             }
             Err(error) => Err(Failure::of(label, error)),
@@ -38,12 +41,13 @@ impl Wanted {
     }
 
     fn make(&self, namespace: &Namespace, key: i32) -> Result<sysv::Queue, OpenError> {
-        let queue = OpenOptions::new()
-            .namespace(namespace)
-            .create(true)
-            .exclusive(true)
-            .mode(self.mode.unwrap_or(0o600))
-            .open(key)?;
+        let mut options = OpenOptions::new();
+        options.namespace(namespace).create(true).exclusive(true);
+        if let Some(delay) = self.retry_delay {
+            options.retry_delay(delay.first, delay.most);
+        }
+        options.close_with_last_producer(self.close_with_last_producer);
+        let queue = options.mode(self.mode.unwrap_or(0o600)).open(key)?;
         let change = Change {
             qbytes: self.qbytes.map(u64::from),
             ..Change::default()
@@ -78,7 +82,7 @@ impl Wanted {
     }
 
     /// Fails if the attributes of an existing queue differ from the options.
-    fn compare(&self, label: Label, found: &Entry) -> Result {
+    fn compare(&self, label: Label, found: &Entry, queue: &Attached) -> Result {
         let qbytes = self
             .qbytes
             .filter(|wanted| u64::from(*wanted) != found.qbytes)
@@ -87,7 +91,19 @@ impl Wanted {
             .mode
             .filter(|wanted| *wanted != found.mode)
             .map(|_| format!("--mode {:04o}", found.mode));
-        let others: Vec<String> = [qbytes, mode].into_iter().flatten().collect();
+        let policy = queue.queue.delivery();
+        let found_delay = policy.retry_delay.map(RetryDelay::from);
+        let delay = self
+            .retry_delay
+            .filter(|wanted| Some(*wanted) != found_delay)
+            .map(|_| match found_delay {
+                Some(found) => format!("--retry-delay {found}"),
+                None => "no --retry-delay".to_owned(),
+            });
+        let closes = (self.close_with_last_producer && !policy.close_with_last_producer)
+            .then(|| "no --close-with-last-producer".to_owned());
+        let others = [qbytes, mode, delay, closes];
+        let others: Vec<String> = others.into_iter().flatten().collect();
         if others.is_empty() {
             return Ok(());
         }

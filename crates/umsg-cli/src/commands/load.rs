@@ -210,6 +210,8 @@ fn create(namespace: &Namespace, info: &sysv::SnapshotInfo, label: Label) -> Res
     // The queue may hold more than its limit if the limit was lowered: the messages need room.
     let qbytes = info.qbytes.max(info.bytes).max(info.messages);
     let wanted = Wanted {
+        retry_delay: None,
+        close_with_last_producer: false,
         qbytes: Some(u32::try_from(qbytes).unwrap_or(u32::MAX)),
         mode: Some(info.mode),
         exclusive: true,

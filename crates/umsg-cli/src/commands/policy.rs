@@ -10,7 +10,7 @@ use crate::address::name;
 use crate::failure::{Code, Failure, Result};
 use crate::names::Name;
 use crate::output::{json, time};
-use crate::values;
+use crate::values::{self, RetryDelay};
 
 /// The given options. A new queue without options has no policy.
 #[derive(Args, Clone, Debug)]
@@ -32,9 +32,18 @@ pub struct Policy {
     /// removed first. Both queues must have the same owner
     #[arg(long, value_name = "NAME", value_parser = name())]
     dead_letter: Option<Name>,
+    /// Deliver a message again only after this time, if a receiver leased the message and returned it, failed or was killed: a
+    /// time, such as 5s, or the first delay and a limit, such as 1s..5m; the delay doubles with each delivery up to the limit.
+    /// Other messages do not wait [default: at once]
+    #[arg(long, value_name = "TIME[..LIMIT]", value_parser = values::retry_delay, allow_negative_numbers = true)]
+    retry_delay: Option<RetryDelay>,
     /// Remove the queue and its messages when the last process closes the queue
     #[arg(long)]
     remove_on_last_close: bool,
+    /// Close the queue for sending when its last producer ends or dies: a process that runs `umsg send --producer`, or a program
+    /// that declares itself a producer
+    #[arg(long)]
+    close_with_last_producer: bool,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +67,12 @@ impl From<Full> for OnFull {
 }
 
 impl Policy {
-    /// Returns whether an option is given.
+    /// Returns the options that System V queues have, too.
+    pub fn delivery(&self) -> (Option<RetryDelay>, bool) {
+        (self.retry_delay, self.close_with_last_producer)
+    }
+
+    /// Returns whether an option is given that only POSIX queues have.
     pub fn is_any(&self) -> bool {
         let what = self.on_full.is_some() || self.dead_letter.is_some();
         what || self.ttl.is_some() || self.max_deliveries.is_some() || self.remove_on_last_close
@@ -78,7 +92,11 @@ impl Policy {
         if let Some(name) = &self.dead_letter {
             options.dead_letter(name);
         }
+        if let Some(delay) = self.retry_delay {
+            options.retry_delay(delay.first, delay.most);
+        }
         options.remove_on_last_close(self.remove_on_last_close);
+        options.close_with_last_producer(self.close_with_last_producer);
     }
 
     /// Checks the dead-letter queue.
@@ -114,6 +132,14 @@ impl Policy {
                 .then(|| format!("--on-full {}", json::on_full(found.on_full))),
             (self.remove_on_last_close && !found.remove_on_last_close)
                 .then(|| "no --remove-on-last-close".to_owned()),
+            (self.close_with_last_producer && !found.close_with_last_producer)
+                .then(|| "no --close-with-last-producer".to_owned()),
+            differs(
+                "--retry-delay",
+                self.retry_delay,
+                found.retry_delay.map(RetryDelay::from),
+                RetryDelay::to_string,
+            ),
             differs("--ttl", self.ttl, found.time_to_live, |time| {
                 time::length(*time)
             }),

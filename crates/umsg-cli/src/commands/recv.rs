@@ -20,7 +20,8 @@ use crate::opened::{Opened, Purpose};
 use crate::output::direct::Direct;
 use crate::output::message::{Form, Style};
 use crate::output::{self, Format, json};
-use crate::{place, values};
+use crate::place;
+use crate::values::{self, RetryDelay};
 
 /// Receive messages: print each message and remove it from the queue, or run a command for each message
 ///
@@ -39,7 +40,8 @@ use crate::{place, values};
 /// COMMAND, the message returns to the queue: with --follow at once, otherwise when umsg ends, so that each message is tried
 /// once. The message also returns if umsg is killed; COMMAND then gets SIGTERM. Create the queue with --max-deliveries and
 /// --dead-letter, so that a message whose command always fails is moved away. With --follow, failed commands in a row slow umsg
-/// down, to one command in 5 s.
+/// down, to one command in 5 s. With --retry-delay, or if the queue was created with it, each message waits by itself instead,
+/// and umsg works on the other messages.
 ///
 /// COMMAND runs in a process group of its own. SIGINT and SIGTERM end umsg in order: no further message is received, and
 /// the running commands are waited for. A second signal kills them; their messages return.
@@ -60,6 +62,7 @@ Examples:
   umsg recv /pictures --output raw > picture.png
   umsg recv key:0x1234 --type 2    the oldest of type 2 of a System V queue
   umsg recv /jobs --follow --jobs 4 --exec ./work
+  umsg recv /jobs --follow --retry-delay 1s..5m --exec ./work
   umsg recv /urls --all --timeout-per-job 30s --exec curl -fsSO {}
 
 Exit codes:
@@ -129,6 +132,10 @@ pub struct Recv {
     /// With --exec: send SIGTERM to a command after this time, and SIGKILL 5 s later; its message returns
     #[arg(long, value_name = "TIME", value_parser = values::duration, allow_negative_numbers = true, requires = "exec")]
     timeout_per_job: Option<Duration>,
+    /// With --exec or --ack: a message that returns is delivered again only after this time, or after a time that doubles with each
+    /// delivery up to a limit, such as 1s..5m [default: as the queue was created]
+    #[arg(long, value_name = "TIME[..LIMIT]", value_parser = values::retry_delay, allow_negative_numbers = true)]
+    retry_delay: Option<RetryDelay>,
     #[command(flatten)]
     format: Format,
 }
@@ -169,6 +176,10 @@ impl Recv {
     }
 
     fn print(&self, cli: &Cli) -> Result {
+        if self.retry_delay.is_some() && !self.ack {
+            let line = "--retry-delay needs --exec or --ack: other messages do not return";
+            return Err(Failure::new(Code::Usage, line));
+        }
         let out = Direct::open()?;
         let mut answers = match self.ack {
             true => Some(Answers::open(&self.queue)?),
@@ -207,6 +218,7 @@ impl Recv {
             count: self.how_many(),
             all: self.all,
             follow: self.follow,
+            retry_delay: self.retry_delay,
             quiet: self.quiet,
         };
         let (summary, outcome) = jobs::work(&plan, &from, self.queue.lossy())?;
@@ -260,7 +272,7 @@ impl Recv {
         }
         match answers.map(|answers| answers.next(steps.out)) {
             Some(Ok(Answer::Retry)) => {
-                from.give_back(message);
+                from.give_back(message, self.retry_delay);
                 return Ok(true);
             }
             Some(Err(why)) => return Err(self.returned(from, message, &why)),
@@ -305,7 +317,7 @@ impl Recv {
 
     /// Returns a message that was not printed, taken or answered for.
     fn returned(&self, from: &Inlet<'_>, message: Held<'_>, why: &str) -> Failure {
-        let (name, what) = (&self.queue, from.give_back(message));
+        let (name, what) = (&self.queue, from.give_back(message, None));
         Failure::new(Code::Failed, format_args!("{name}: {why}; {what}"))
     }
 }

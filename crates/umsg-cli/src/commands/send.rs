@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::io::{self, BufRead, Read, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use serde::Serialize;
@@ -15,7 +16,7 @@ use crate::cli::Cli;
 use crate::failure::{Code, Failure, Result};
 use crate::inlet::Rank;
 use crate::opened::{Opened, Purpose};
-use crate::outlet::Outlet;
+use crate::outlet::{Outlet, When};
 use crate::output::{self, Format, json};
 use crate::{place, streams, values};
 
@@ -39,6 +40,9 @@ Examples:
   find . -print0 | umsg send /files --null
   umsg recv /orders --all --json | umsg send /copies --from-json
   umsg send key:0x1234 'a job' --type 2   to a System V queue
+  umsg send /jobs 'try again' --after 5m
+  umsg send /jobs report --at $(date -Is -d 'tomorrow 8:00')
+  ./lines | umsg send /lines --lines --producer   receivers learn of the end
   umsg send /orders ping --timeout 0.5    exits with 3 if there is no room
                                           within half a second
 
@@ -63,6 +67,17 @@ pub struct Send {
     #[arg(long = "type", short = 't', value_name = "N", allow_negative_numbers = true, value_parser = values::message_type,
           conflicts_with = "priority")]
     mtype: Option<i64>,
+    /// Deliver the message not before this time has passed: 500ms, 5s, 1h30m. Until then it takes room in the queue, and blocks no
+    /// other message
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = values::delay, conflicts_with = "at")]
+    after: Option<Duration>,
+    /// Deliver the message at this time at the earliest: 2026-01-31T12:00:00Z, 2026-01-31T12:00:00+01:00, or @ and seconds since 1970
+    #[arg(long, value_name = "WHEN", value_parser = values::moment)]
+    at: Option<SystemTime>,
+    /// Count as a producer until the command ends. A queue that was created with --close-with-last-producer is closed for sending
+    /// when its last producer ends. Other queues do not count producers
+    #[arg(long)]
+    producer: bool,
     #[command(flatten)]
     patience: Patience,
     /// Send each line of standard input, without its line feed
@@ -127,6 +142,15 @@ impl Send {
         }
         let namespace = place::existing(cli)?;
         let to = self.open(&namespace)?;
+        let _producer = match self.producer {
+            true => Some(to.produce().map_err(|refusal| {
+                Failure::new(
+                    refusal.code,
+                    format_args!("{}: {}", self.queue, refusal.why),
+                )
+            })?),
+            false => None,
+        };
         let mut sent = Sent {
             queue: self.queue.lossy(),
             messages: 0,
@@ -161,11 +185,19 @@ impl Send {
     }
 
     fn send(&self, to: &Outlet<'_>, message: &[u8], rank: Option<Rank>, sent: &mut Sent) -> Result {
-        to.send(&self.patience, message, rank)?
+        to.send(&self.patience, message, rank, self.when())?
             .map_err(|refusal| self.failure(refusal.code, &refusal.why, sent))?;
         sent.messages += 1;
         sent.bytes += message.len() as u64;
         Ok(())
+    }
+
+    fn when(&self) -> When {
+        match (self.after, self.at) {
+            (Some(delay), _) => When::After(delay),
+            (None, Some(time)) => When::At(time),
+            (None, None) => When::Now,
+        }
     }
 
     /// clap takes the option for a message, because messages may be negative numbers.

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use umsg::Namespace;
@@ -30,6 +30,9 @@ use crate::place;
 /// are being written. Messages that are set aside wait for room in the dead-letter queue.
 ///
 /// "holds of others" counts the dead letters of other queues that the queue holds, by reason.
+///
+/// "retry delay" is the time after which a message is delivered again whose receiver has failed. "takes" tells whether the queue is closed
+/// for sending, and "closes" what closes it. Delayed messages were sent or returned for a later delivery.
 ///
 /// "notifies" names the process that is registered for a notification of the next message. "too old" counts messages that were dropped or moved
 /// because their time to live was over. "memory" is the memory that the queue uses now; each slot holds one message. Times are UTC.
@@ -107,6 +110,34 @@ fn registered_process(registered: Registered) -> String {
     format!("process {}, {how}", registered.pid)
 }
 
+/// Returns the delay before a message is delivered again.
+pub fn retry_delay(delay: Option<(Duration, Duration)>) -> String {
+    match delay {
+        None => "none".to_owned(),
+        Some((first, most)) if first == most => time::length(first),
+        Some((first, most)) => {
+            let (first, most) = (time::length(first), time::length(most));
+            format!("{first}, doubling up to {most}")
+        }
+    }
+}
+
+/// Returns whether a queue accepts messages.
+pub fn takes(send_closed: bool) -> &'static str {
+    match send_closed {
+        true => "no more messages: it is closed for sending",
+        false => "messages",
+    }
+}
+
+/// Returns when a queue is closed for sending, with the number of producers if these are counted.
+pub fn closes(producers: Option<usize>) -> String {
+    match producers {
+        None => "by hand: `umsg close`".to_owned(),
+        Some(producers) => format!("with its last producer; there are {producers}"),
+    }
+}
+
 /// Returns the dead-letter queue, and the reason why messages are not moved to it.
 fn dead_letters(status: &Status) -> String {
     let shown = |name: &OsString| text::on_one_line(name.as_bytes());
@@ -146,6 +177,7 @@ fn print(
     let most = |most| format!("at most {most}");
     let any = || "any number".to_owned();
     line("deliveries", status.max_deliveries.map_or_else(any, most))?;
+    line("retry delay", retry_delay(status.retry_delay))?;
     line("dead letters", dead_letters(status))?;
     if let Some(of) = letters {
         let text = format!(
@@ -159,11 +191,9 @@ fn print(
         false => "by hand: `umsg rm`",
     };
     line("removed", end.to_owned())?;
-    let takes = match status.send_closed {
-        true => "no more messages: `umsg close` has closed it",
-        false => "messages",
-    };
-    line("takes", takes.to_owned())?;
+    line("takes", takes(status.send_closed).to_owned())?;
+    let producers = status.close_with_last_producer.then_some(status.producers);
+    line("closes", closes(producers))?;
     line("mode", format!("{:04o}", status.mode))?;
     line(
         "owner",

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use umsg::Namespace;
 use umsg::sysv::{Entry, Status};
 
-use super::stat::{blocked, creation, damage, moment, waits};
+use super::stat::{blocked, closes, creation, damage, moment, retry_delay, takes, waits};
 use crate::address::Label;
 use crate::attached::Attached;
 use crate::failure::Result;
@@ -50,8 +50,15 @@ fn lines(out: &mut impl Write, status: &Status, types: &Types) -> io::Result<()>
     line("bytes", format!("{} of {}", entry.bytes, entry.qbytes))?;
     line(
         "held",
-        format!("{} leased, of {} bytes", status.leased, status.leased_bytes),
+        format!(
+            "{} leased, {} delayed, of {} bytes",
+            status.leased, status.delayed, status.leased_bytes
+        ),
     )?;
+    line("retry delay", retry_delay(status.retry_delay))?;
+    line("takes", takes(status.send_closed).to_owned())?;
+    let producers = status.close_with_last_producer.then_some(status.producers);
+    line("closes", closes(producers))?;
     line("message size", format!("at most {} bytes", status.msgmax))?;
     line("mode", format!("{:04o}", entry.mode))?;
     let who = |uid: u32, gid: u32| format!("{} (uid {uid}, gid {gid})", owners.name(uid));

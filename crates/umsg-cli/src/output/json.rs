@@ -58,8 +58,12 @@ pub struct Queue {
     /// `stat` only: the dead letters in the queue, by reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dead_letters: Option<DeadLetters>,
+    pub retry_delay_seconds: Option<f64>,
+    pub retry_delay_limit_seconds: Option<f64>,
     pub remove_on_last_close: bool,
     pub send_closed: bool,
+    pub close_with_last_producer: bool,
+    pub producers: usize,
     pub damaged: bool,
     pub statistics: Statistics,
 }
@@ -177,8 +181,12 @@ impl Queue {
                 .map(|name| name.to_string_lossy().into_owned()),
             undelivered: status.undelivered.map(|why| why.to_string()),
             dead_letters: None,
+            retry_delay_seconds: status.retry_delay.map(|(first, _)| first.as_secs_f64()),
+            retry_delay_limit_seconds: status.retry_delay.map(|(_, most)| most.as_secs_f64()),
             remove_on_last_close: status.remove_on_last_close,
             send_closed: status.send_closed,
+            close_with_last_producer: status.close_with_last_producer,
+            producers: status.producers,
             damaged: status.damaged,
             statistics: Statistics::new(&status.statistics),
         }

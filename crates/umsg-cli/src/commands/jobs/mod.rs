@@ -16,6 +16,7 @@ use super::patience::Patience;
 use crate::ending::Ending;
 use crate::failure::{Code, Failure, Result, say};
 use crate::inlet::{Held, Inlet};
+use crate::values::RetryDelay;
 use command::{Broken, End, Job};
 
 /// The pauses of a thread after failed commands in a row: the first one, and the longest. Without them, a command that fails at once
@@ -38,6 +39,8 @@ pub struct Plan<'a> {
     pub all: bool,
     /// A message whose command failed returns at once, not at the end.
     pub follow: bool,
+    /// The delay of messages that return; None for the queue's own.
+    pub retry_delay: Option<RetryDelay>,
     pub quiet: bool,
 }
 
@@ -188,7 +191,9 @@ impl<'a> Crew<'a> {
     }
 
     fn pause(&self, failures: u32) {
-        if self.plan.follow {
+        // A message that waits by itself exhausts no deliveries.
+        let waits = self.plan.retry_delay.is_some() || self.from.delays_retries();
+        if self.plan.follow && !waits {
             let pause = FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(failures));
             self.ending.sleep(pause.min(LONGEST_PAUSE));
         }
@@ -271,7 +276,7 @@ impl<'a> Crew<'a> {
         // Relaxed: a count.
         self.returned.fetch_add(1, Ordering::Relaxed);
         let what = match self.plan.follow {
-            true => self.from.give_back(message),
+            true => self.from.give_back(message, self.plan.retry_delay),
             false => {
                 lock(&self.kept).push(message);
                 "the message returns to the queue when umsg ends".to_owned()
@@ -283,7 +288,7 @@ impl<'a> Crew<'a> {
     /// Returns the messages that were kept.
     fn release(&self) {
         for message in lock(&self.kept).drain(..) {
-            self.from.give_back(message);
+            self.from.give_back(message, self.plan.retry_delay);
         }
     }
 }
