@@ -13,12 +13,17 @@ pub(crate) fn are_several() -> bool {
     // Relaxed: every thread finds the same.
     match KNOWN.load(Ordering::Relaxed) {
         UNKNOWN => {
-            // A process that may use several processors is the usual case, and costs one system call. libc reads a file of /sys instead.
-            let allowed = || rustix::thread::sched_getaffinity(None);
+            // A process that may use several processors is the usual case, and costs one system call. For a thread that is bound to one
+            // processor, its number or the first process of the PID namespace mostly tell. libc reads a file of /sys instead.
+            let several_for = |process| {
+                rustix::thread::sched_getaffinity(process).is_ok_and(|cpus| cpus.count() > 1)
+            };
             // SAFETY: asks for a number.
             let online = || unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
-            let may_use_several = !cfg!(miri) && allowed().is_ok_and(|cpus| cpus.count() > 1);
-            let several = may_use_several || online() > 1;
+            let is_told = || {
+                several_for(None) || current() != 0 || several_for(Some(rustix::thread::Pid::INIT))
+            };
+            let several = (!cfg!(miri) && is_told()) || online() > 1;
             KNOWN.store(if several { SEVERAL } else { ONE }, Ordering::Relaxed);
             several
         }
