@@ -59,9 +59,7 @@ pub extern "C" fn before_fork() {
         _ => inherited().inspect(|_| keep()),
     };
     let (own, now) = (own_number(), distances());
-    let (of, then) = (&LEARNED.0, &LEARNED.1);
-    let is_valid = of.load(Ordering::Relaxed) == own && are_near(now, then);
-    let known = known.filter(|_| is_valid);
+    let known = known.filter(|_| is_as_learned(own, now));
     if let Some((here, ahead)) = known {
         PARENT.here.store(here, Ordering::Relaxed);
         PARENT.ahead.store(ahead, Ordering::Relaxed);
@@ -69,6 +67,17 @@ pub extern "C" fn before_fork() {
     }
     let pid = known.map_or(0, |_| own);
     PARENT.pid.store(pid, Ordering::Relaxed);
+}
+
+/// Returns whether this process has learned its namespaces, and its clocks are those of that time.
+fn is_as_learned(own: u64, now: [i64; 2]) -> bool {
+    LEARNED.0.load(Ordering::Relaxed) == own && are_near(now, &LEARNED.1)
+}
+
+/// Returns the time namespace of this process, if it was learned with the PID namespace: one look into /proc less.
+pub(super) fn time_namespace() -> Option<u64> {
+    let time = home::known()? >> 32;
+    (time != 0 && is_as_learned(own_number(), distances())).then_some(time)
 }
 
 /// Notes that this process has learned its namespaces.

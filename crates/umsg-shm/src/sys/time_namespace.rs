@@ -15,10 +15,14 @@ const NANOSECONDS: i64 = 1_000_000_000;
 /// # Errors
 /// The process lacked a descriptor or memory; a later call may succeed.
 pub(super) fn monotonic_offset() -> Result<i64, Errno> {
-    let Ok(own) = rustix::fs::stat("/proc/self/ns/time") else {
-        return Ok(0);
+    let own = match super::parent::time_namespace() {
+        Some(own) => own,
+        None => match rustix::fs::stat("/proc/self/ns/time") {
+            Ok(own) => own.st_ino,
+            Err(_) => return Ok(0),
+        },
     };
-    if own.st_ino == INITIAL {
+    if own == INITIAL {
         return Ok(0);
     }
     let mut text = [0_u8; 128];
