@@ -139,17 +139,12 @@ fn find_or_claim(thread: usize, home: usize) -> Option<&'static Record> {
 /// Takes a record for a thread, if it is free. Returns whether the thread has it.
 fn claim(place: usize, thread: usize) -> bool {
     let owner = &ALL[place].thread;
-    // Relaxed, here and below: only this thread stores its own thread pointer.
-    match owner.load(Ordering::Relaxed) {
-        0 => {
-            // Before the first note: a dropper whose membarrier comes behind the note finds the bit, too.
-            USED[place / 64].fetch_or(1 << (place % 64), Ordering::Relaxed);
-            let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
-            let taken = owner.compare_exchange(0, thread, success, failure);
-            taken.is_ok() || taken == Err(thread)
-        }
-        owner => owner == thread,
-    }
+    // Before the first note: a dropper whose membarrier comes behind the note finds the bit, too.
+    USED[place / 64].fetch_or(1 << (place % 64), Ordering::Relaxed);
+    // Relaxed, here and above: only this thread stores its own thread pointer. No load before: the page of a new process would have two page
+    // faults, one to read and one to write.
+    let taken = owner.compare_exchange(0, thread, Ordering::Relaxed, Ordering::Relaxed);
+    taken.is_ok() || taken == Err(thread)
 }
 
 /// Returns the records that a thread has, or had.

@@ -36,13 +36,14 @@ unsafe impl<T: Send + Sync> Sync for Slot<T> {}
 // SAFETY: zero is a value of numbers, of a pointer and of an uninitialised cell; threads share it as above; it needs no drop.
 unsafe impl<T: Send + Sync> Zeroed for Slot<T> {}
 
-/// All slots of one kind.
+/// All slots of one kind. The words that each process writes come first, beside the first chunk's, so that they share a page.
+#[repr(C)]
 pub struct Slots<T: 'static> {
-    slots: Chunks<Slot<T>, CHUNK, { MOST / CHUNK }>,
     /// The number of slots that were ever used.
     used: AtomicUsize,
     free: List,
     retired: List,
+    slots: Chunks<Slot<T>, CHUNK, { MOST / CHUNK }>,
 }
 
 impl<T: Send + Sync> Slot<T> {
