@@ -11,7 +11,7 @@
 
 use super::directory::Directory;
 use super::error::NamespaceError;
-use super::home::Home;
+use super::home::{self, Home};
 use super::limits::Limits;
 use super::record::{self, Record};
 
@@ -42,12 +42,14 @@ fn settle(directory: &mut Directory, may_record: bool) -> Result<bool, Namespace
         if !may_record {
             break;
         }
-        let here = Home::of_caller()?;
-        let stands = |record: &Record| record.home.boot == here.boot;
-        if record.as_ref().is_some_and(stands) {
+        let boot = home::boot_id()?;
+        if record
+            .as_ref()
+            .is_some_and(|record| record.home.boot == boot)
+        {
             break;
         }
-        recorded = write(directory, record, here)?;
+        recorded = write(directory, record, Home::of_caller()?)?;
     }
     Ok(recorded)
 }

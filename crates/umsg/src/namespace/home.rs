@@ -48,7 +48,7 @@ pub(super) fn pid_namespace() -> Result<PidNamespace, Errno> {
 }
 
 /// The random number of this boot. It never changes, so it is read once.
-fn boot_id() -> Result<[u8; 16], NamespaceError> {
+pub(super) fn boot_id() -> Result<[u8; 16], NamespaceError> {
     // Zero means not read yet: a version 4 UUID has a bit set in both halves. Relaxed: a thread that sees only one half reads both again,
     // and each reader finds the same value.
     static HALVES: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];

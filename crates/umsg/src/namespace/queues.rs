@@ -8,7 +8,7 @@ use rustix::fs::{self, AtFlags, Dir, DirEntry, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::Namespace;
-use super::directory::Directory;
+use super::directory::{Directory, permissions};
 use super::error::{NamespaceError, is_directory};
 use super::names::QueueName;
 use super::{transient, trust};
@@ -43,12 +43,26 @@ pub(super) fn make_fit(
     caller: u32,
 ) -> Result<bool, NamespaceError> {
     let may_mend = namespace.may_be_mended_by(caller);
+    if is_fit(namespace, name, mode, may_mend) {
+        return Ok(false);
+    }
     let (mut queues, made) = open_or_make(namespace, name, may_mend)?;
     if may_mend && queues.may_be_mended_by(caller) {
         mend(&mut queues, namespace, mode, caller)?;
     }
     trust::check(&queues, namespace.owner())?;
     Ok(made)
+}
+
+/// Returns whether a directory needs no change. It is not opened: each use opens and checks it again.
+fn is_fit(namespace: &Directory, name: &str, mode: u32, may_mend: bool) -> bool {
+    let (at, path) = namespace.locate(name);
+    fs::statat(at, &path, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| {
+        let needs_no_mending = || stat.st_uid == namespace.owner() && permissions(&stat) == mode;
+        FileType::from_raw_mode(stat.st_mode) == FileType::Directory
+            && trust::owner_of_trusted(&stat, namespace.owner()).is_some()
+            && (!may_mend || needs_no_mending())
+    })
 }
 
 /// Returns whether an error means that another user has put an entry in the place of a directory for queues.

@@ -1,6 +1,7 @@
 //! Selects the namespace that a program uses.
 
 use std::ffi::OsString;
+use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
 
 use rustix::fs;
@@ -11,8 +12,8 @@ use super::directory::Directory;
 use super::error::NamespaceError;
 use super::{Namespace, NamespaceKind, caller, claim, queues, trust, user};
 
-/// The directory in which descriptors lead to their files.
-const PROC: &str = "/proc/self/fd";
+/// The link to the directory of the calling process, in which descriptors lead to their files.
+const PROC: &str = "/proc/self";
 const VARIABLE: &str = "UMSG_DIR";
 const BASE: &str = "/dev/shm";
 const SHARED: &str = "umsg";
@@ -226,8 +227,12 @@ fn admitted(
 
 /// A missing /proc is reported here, because later calls would report wrong permissions. Other errors are reported by the call that needs
 /// the directory.
+///
+/// The link is read and not followed: a look into the directory of a new process has the kernel make inodes, for several microseconds.
+/// In a /proc of a PID namespace without the process, the link leads nowhere.
 fn check_proc() -> Result<(), NamespaceError> {
-    match fs::stat(PROC) {
+    let mut number = [MaybeUninit::uninit(); 16];
+    match fs::readlinkat_raw(fs::CWD, PROC, &mut number) {
         Err(Errno::NOENT) => Err(NamespaceError::NoProc),
         _ => Ok(()),
     }
