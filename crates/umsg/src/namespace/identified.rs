@@ -3,17 +3,17 @@
 //! open(2) of a FIFO takes the lock of its pipe. Another user can hold that lock for ever, by a write from a page whose fault handler never
 //! answers. `O_NONBLOCK` does not help: no signal ends the opener's sleep. So the type of each file is checked before the file is opened.
 //!
-//! 1. `O_PATH` names the file and opens nothing.
-//! 2. fstat(2) of that descriptor says whether it is a regular file.
-//! 3. The descriptor's link in /proc opens that very file, whatever its name leads to by now.
+//! | the file and the directory belong to root or the caller | steps |
+//! |---|---|
+//! | yes: no other user can put another file there | lstat(2) tells the type. The file is opened by its name. fstat(2) tells whether it is the same file |
+//! | no | `O_PATH` names the file and opens nothing. fstat(2) of that descriptor tells the type. The descriptor's link in /proc opens that very file, whatever its name leads to by now |
 //!
-//! Step 3 takes a second descriptor number and /proc. A process that lacks either opens the file by its name again. It does so only if no other
-//! user can put another file there meanwhile: the file and the directory belong to root or to the caller.
+//! The second way takes a second descriptor number and /proc, in which the kernel makes inodes for a process that looks there first.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::fs::{self, FileType, Mode, OFlags, Stat};
+use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::{self, Errno};
 
 use super::caller;
@@ -38,15 +38,12 @@ pub(super) fn open_regular(
 ) -> Result<OwnedFd, FileError> {
     let flags = access | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     for _ in 0..ATTEMPTS {
-        let (seen, stat) = look(directory, name)?;
-        let error = match directory.with_number(|_| reopen(seen.as_fd(), flags)) {
-            Err(error @ (Errno::MFILE | Errno::NOSYS)) => error,
-            opened => return opened.map_err(reopen_error),
+        let Some(stat) = look_at_own(directory, name) else {
+            let seen = look(directory, name)?;
+            return directory
+                .with_number(|_| reopen(seen.as_fd(), flags))
+                .map_err(reopen_error);
         };
-        if !stays(directory, &stat) {
-            return Err(reopen_error(error));
-        }
-        drop(seen);
         let file = open_by_name(directory, name, flags).map_err(|e| FileError::of("open", e))?;
         let opened = fs::fstat(&file).map_err(|e| FileError::of("fstat", e))?;
         if (opened.st_dev, opened.st_ino) == (stat.st_dev, stat.st_ino) {
@@ -56,13 +53,21 @@ pub(super) fn open_regular(
     Err(FileError::of("open", Errno::AGAIN))
 }
 
+/// Returns the state of a regular file that no other user can replace.
+fn look_at_own(directory: &Directory, name: &OsStr) -> Option<Stat> {
+    let (at, path) = directory.locate(name);
+    let stat = fs::statat(at, &path, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+    let is_regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+    (is_regular && stays(directory, &stat)).then_some(stat)
+}
+
 /// Names a regular file without opening it.
-fn look(directory: &mut Directory, name: &OsStr) -> Result<(OwnedFd, Stat), FileError> {
+fn look(directory: &mut Directory, name: &OsStr) -> Result<OwnedFd, FileError> {
     let seen = open_by_name(directory, name, OFlags::PATH | OFlags::CLOEXEC);
     let seen = seen.map_err(|e| FileError::of("open", e))?;
     let stat = fs::fstat(&seen).map_err(|e| FileError::of("fstat", e))?;
     match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile => Ok((seen, stat)),
+        FileType::RegularFile => Ok(seen),
         FileType::Directory => Err(FileError::Directory),
         FileType::Symlink => Err(FileError::Symlink),
         _ => Err(FileError::Special),
