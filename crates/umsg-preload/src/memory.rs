@@ -2,8 +2,9 @@
 //!
 //! close is async-signal-safe, and a handler may close or unlink a queue. The handler may have interrupted the program's malloc, or that
 //! malloc may map its memory through the drop-in's mmap. So this library allocates (little: paths, the names of queues) from its own memory,
-//! without a lock: one stack of free blocks for each power of two. Freed memory goes back to its stack. Only large blocks, which are
-//! mappings, go back to the system.
+//! without a lock: one stack of free blocks for each power of two. Freed memory goes back to its stack. A block that was never used comes
+//! from a chunk that all sizes share. So a process that allocates little touches few pages. Only large blocks, which are mappings, go back
+//! to the system.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,8 +14,9 @@ use rustix::mm::{MapFlags, ProtFlags};
 const SMALLEST: usize = 32;
 const LARGEST: usize = 32 * 1024;
 const CLASSES: usize = (LARGEST / SMALLEST).trailing_zeros() as usize + 1;
-/// The length that is mapped when a stack is empty: this, or two blocks.
+/// The length of a chunk, and the largest block that comes from the chunk of small blocks. Pages of larger blocks are not shared.
 const CHUNK: usize = 16 * 1024;
+const SMALL: usize = 1024;
 
 /// Blocks that are mappings start at a page.
 const PAGE: usize = 4096;
@@ -22,6 +24,8 @@ const PAGE: usize = 4096;
 /// The allocator.
 pub(crate) struct Memory {
     free: [Stack; CLASSES],
+    /// The chunks of small and of larger blocks.
+    fresh: [Fresh; 2],
 }
 
 #[cfg_attr(not(test), global_allocator)]
@@ -31,26 +35,66 @@ impl Memory {
     pub(crate) const fn new() -> Memory {
         Memory {
             free: [const { Stack(AtomicU64::new(0)) }; CLASSES],
+            fresh: [const { Fresh(AtomicU64::new(0)) }; 2],
         }
     }
 
     fn take(&self, class: usize) -> *mut u8 {
-        self.free[class].pop().unwrap_or_else(|| self.refill(class))
+        self.free[class].pop().unwrap_or_else(|| self.begin(class))
     }
 
-    /// Maps a chunk, returns one of its blocks and frees the others.
+    /// Returns a block that was never used.
     #[cold]
-    fn refill(&self, class: usize) -> *mut u8 {
+    fn begin(&self, class: usize) -> *mut u8 {
         let size = SMALLEST << class;
-        let bytes = CHUNK.max(2 * size);
-        let Some(chunk) = map(bytes) else {
-            return std::ptr::null_mut();
-        };
-        for offset in (size..bytes).step_by(size) {
-            // SAFETY: the block lies inside the chunk, which was just mapped and has no other user.
-            unsafe { self.free[class].push(chunk.add(offset)) };
+        let fresh = &self.fresh[usize::from(size > SMALL)];
+        fresh.take(size).unwrap_or(std::ptr::null_mut())
+    }
+}
+
+/// The unused end of a chunk: its address, and above 48 bits its length. Each block moves the address on, and chunks stay mapped, so no word
+/// is used twice.
+struct Fresh(AtomicU64);
+
+const LENGTH: u32 = 48;
+
+impl Fresh {
+    fn word(address: u64, length: u64) -> u64 {
+        address | length << LENGTH
+    }
+
+    /// Takes a block of `size` bytes, a power of two, aligned to its size or a page.
+    fn take(&self, size: usize) -> Option<*mut u8> {
+        let (align, size) = (size.min(PAGE) as u64, size as u64);
+        // Relaxed, here and below: the word is the whole message. A chunk has zeroes, whichever thread has mapped it.
+        let mut word = self.0.load(Ordering::Relaxed);
+        loop {
+            let (address, length) = (word & ((1 << LENGTH) - 1), word >> LENGTH);
+            let block = address.next_multiple_of(align);
+            let Some(rest) = length.checked_sub(block - address + size) else {
+                return self.take_of_new_chunk(word, size);
+            };
+            let new = Fresh::word(block + size, rest);
+            match self
+                .0
+                .compare_exchange_weak(word, new, Ordering::Relaxed, Ordering::Relaxed)
+            {
+                Ok(_) => return Some(std::ptr::with_exposed_provenance_mut(block as usize)),
+                Err(now) => word = now,
+            }
         }
-        chunk
+    }
+
+    /// Maps a chunk, and takes its first block. The rest takes the place of the old chunk's, which is too short. If another thread was
+    /// faster, the rest stays unused: addresses without memory.
+    fn take_of_new_chunk(&self, old: u64, size: u64) -> Option<*mut u8> {
+        let bytes = CHUNK.max(size as usize);
+        let chunk = map(bytes)?;
+        let rest = Fresh::word(chunk.expose_provenance() as u64 + size, bytes as u64 - size);
+        let _ = self
+            .0
+            .compare_exchange(old, rest, Ordering::Relaxed, Ordering::Relaxed);
+        Some(chunk)
     }
 }
 
