@@ -94,36 +94,38 @@ pub(crate) fn look_at_all() -> bool {
     true
 }
 
+/// The directory that lists the descriptors.
+const LIST: &str = "/proc/self/fd";
+
 fn enter_inherited() {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    // Without /proc, an mq_* function enters the inherited queues later.
-    let Ok(directory) = rustix::fs::open("/proc/self/fd", flags, Mode::empty()) else {
-        return;
-    };
-    let count = count_of(&directory);
-    if count == 0 {
-        look_at_listed(&directory);
-        return;
-    }
+    let count = count();
     let mut found = 0;
     for number in 0..FEW {
-        found += usize::from(look_at(number));
-        // Another thread may open a descriptor meanwhile, which must not count for a higher one.
-        if found == count && count_of(&directory) == count {
-            return;
+        if found == count {
+            break;
         }
+        found += usize::from(look_at(number));
     }
-    // A descriptor's place in the directory is its number plus 2, behind `.` and `..`.
+    // Another thread may open a descriptor meanwhile, which must not count for a higher one.
+    if count != 0 && found == count && self::count() == count {
+        return;
+    }
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    // Without /proc, an mq_* function enters the inherited queues later.
+    let Ok(directory) = rustix::fs::open(LIST, flags, Mode::empty()) else {
+        return;
+    };
+    // A descriptor's place in the directory is its number plus 2, behind `.` and `..`. The list has the number of the directory itself.
     let rest = rustix::fs::seek(&directory, SeekFrom::Start(FEW as u64 + 2));
-    if rest.is_err() || found + look_at_listed(&directory) != count {
+    if count == 0 || rest.is_err() || found + look_at_listed(&directory) != count {
         let _ = rustix::fs::seek(&directory, SeekFrom::Start(0));
         look_at_listed(&directory);
     }
 }
 
 /// Returns the number of descriptors, which Linux 6.2 and later tell as the size of the directory; earlier ones tell 0.
-fn count_of(directory: impl AsFd) -> usize {
-    rustix::fs::fstat(directory).map_or(0, |status| status.st_size as usize)
+fn count() -> usize {
+    rustix::fs::stat(LIST).map_or(0, |status| status.st_size as usize)
 }
 
 /// Enters the queues among the descriptors that a directory of /proc lists from its present place on. Returns the number of descriptors.
