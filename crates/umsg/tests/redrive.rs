@@ -96,6 +96,7 @@ fn each_reason_is_told() {
         queue.send(data, 5).unwrap();
     }
     assert_eq!(queue.status().statistics.dropped, 1);
+    assert_eq!(place.open("/dead").attributes().messages, 2);
     std::thread::sleep(Duration::from_millis(400));
     assert_eq!(drain(&queue), []);
     let dead = place.open("/dead");

@@ -75,6 +75,7 @@ impl Engine {
         mut attempt: Option<Refused>,
     ) -> Result<(), Refused> {
         let mut attempts = ATTEMPTS;
+        let mut has_made_room = false;
         loop {
             let result = match attempt.take() {
                 Some(refused) => Err(refused),
@@ -98,12 +99,17 @@ impl Engine {
                     if !self.make_room(me, key, deadline)? {
                         return Ok(());
                     }
+                    has_made_room = true;
                 }
                 Err(Refused::NotNow) if self.finds_room_after_all(me, deadline)? => attempts -= 1,
                 Err(refused) => return Err(refused),
             }
         }
         self.serve_if_asked(me, deadline);
+        if has_made_room {
+            // The message that was dropped may be set aside for the dead-letter queue.
+            self.do_chore();
+        }
         Ok(())
     }
 
