@@ -67,7 +67,7 @@ fn a_dead_letter_says_where_it_comes_from_and_why() {
     assert!(begin <= history.sent && history.sent <= first + Duration::from_millis(20));
     assert!(first + Duration::from_millis(20) <= last && last <= history.dead);
     assert!(history.dead <= SystemTime::now() + Duration::from_millis(20));
-    assert_eq!(letters(&dead), [history.clone()]);
+    assert_eq!(letters(&dead), std::slice::from_ref(&history));
 
     // The bytes are those that were sent.
     let lease = dead.try_receive_lease().unwrap();
