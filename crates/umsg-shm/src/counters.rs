@@ -69,6 +69,18 @@ impl Counters {
         self.0[cpu::current() % LINES].0[event as usize].fetch_add(events, Ordering::Relaxed);
     }
 
+    /// Sets all counts to zero.
+    pub(crate) fn reset(&self) {
+        if cfg!(loom) {
+            return;
+        }
+        // Relaxed: as above. A count that is zero is not written, so that the lines of other processors stay where they are.
+        let counts = self.0.iter().flat_map(|line| &line.0);
+        counts
+            .filter(|count| count.load(Ordering::Relaxed) != 0)
+            .for_each(|count| count.store(0, Ordering::Relaxed));
+    }
+
     /// Returns the count of an event, summed over the processors. A peer may have forged it.
     pub fn sum(&self, event: Event) -> u64 {
         let lines = self.0.iter();

@@ -265,6 +265,16 @@ points! {
     NOTICE_UNTOLD;
     /// A process has raised its signal and not recorded that: the sender that fired the registration finds the process dead.
     NOTICE_RAISED;
+    /// The queue is removed, its segment is kept and not empty yet: the next process that wants the index, or the key, takes the names.
+    MSG_VACATED;
+    /// The queue is removed, its segment is empty: the same.
+    MSG_EMPTIED;
+    /// A kept segment is taken from the process that keeps it, the names are there: the next process that needs them removes them.
+    MSG_TAKEN;
+    /// A kept segment is filled in for the next queue, which does not exist yet: the same.
+    MSG_REFILLED;
+    /// The next queue of a kept segment exists, its lock has a dead owner: the next owner of the lock repairs it.
+    MSG_REVIVED;
     /// A repair has found out which slots are in use.
     REPAIR_SURVEYED;
     /// A repair has emptied the lists of the store.

@@ -26,3 +26,13 @@ pub struct ArenaRoots {
     /// The first free block, as its granule number plus 1; 0 for none.
     pub heads: [[Guarded32; ARENA_SUBCLASSES]; ARENA_CLASSES],
 }
+
+impl ArenaRoots {
+    /// Makes the roots of an empty arena. The caller has the lock of the arena.
+    pub(crate) fn empty(&self) {
+        let heads = self.heads.iter().flatten();
+        let words = [&self.classes, &self.last];
+        let words = words.into_iter().chain(&self.subclasses).chain(heads);
+        words.for_each(|word| word.set(0));
+    }
+}

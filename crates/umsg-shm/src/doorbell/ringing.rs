@@ -135,6 +135,28 @@ pub struct Words {
     pub(crate) heard: Guarded32,
 }
 
+impl Words {
+    /// Returns whether no process has ever polled the queue.
+    pub(crate) fn is_unused(&self) -> bool {
+        let Words {
+            shown,
+            rung_on,
+            told,
+            name,
+            calls,
+            heard,
+        } = self;
+        // Relaxed: the caller has the lock, under which a poller begins.
+        [
+            shown.get(),
+            rung_on.get(),
+            heard.get(),
+            calls.load(Ordering::Relaxed),
+        ] == [0; 4]
+            && [told.get(), name.get()] == [0; 2]
+    }
+}
+
 /// A doorbell in the course of one operation.
 pub(crate) struct Ringer<'a> {
     /// The flags of pollers: [`LEVELS`], [`MESSAGES`], [`ROOM`]; 0 for none. Each operation reads them.

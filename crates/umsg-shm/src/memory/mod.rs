@@ -257,6 +257,15 @@ impl Memory {
         unsafe { self.base.0.add(offset).write_bytes(0, len) };
     }
 
+    /// Fills `len` bytes from `offset` on with zeroes. The caller holds the lock that guards them.
+    pub(crate) fn zero(&self, offset: usize, len: usize) {
+        let end = offset.checked_add(len);
+        assert!(end.is_some_and(|end| end <= self.map.map.len()));
+        // SAFETY: inside the mapping, which lives as long as `self`. A peer that breaks the protocol may read or write the bytes at the same
+        // time; they are atomics or payload, of which every value is expected.
+        unsafe { self.base.0.add(offset).write_bytes(0, len) };
+    }
+
     /// Allocates the pages of `len` bytes from `offset` on.
     pub(crate) fn populate(&self, offset: usize, len: usize) -> Result<(), Fault> {
         if len == 0 {

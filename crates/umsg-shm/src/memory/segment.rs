@@ -140,6 +140,11 @@ impl<F: Format> Segment<F> {
         self.memory.clear(offset, len);
     }
 
+    /// Fills `len` bytes from `offset` on with zeroes. The caller holds the lock that guards them.
+    pub(crate) fn zero(&self, offset: usize, len: usize) {
+        self.memory.zero(offset, len);
+    }
+
     /// The first byte.
     #[inline(always)]
     pub(crate) fn base(&self) -> *mut u8 {

@@ -30,9 +30,18 @@ impl View {
         (!self.is_cut()).then_some(count)
     }
 
-    /// Adds one to the count in the first word. A process that sees the new count sees all that this thread did before.
-    pub fn add_one(&self) {
-        self.word_at(0).fetch_add(1, Ordering::Release);
+    /// Adds one to the count in the first word, and returns the count of before. A process that sees the new count sees all that this
+    /// thread did before.
+    pub fn add_one(&self) -> u32 {
+        self.word_at(0).fetch_add(1, Ordering::Release)
+    }
+
+    /// Runs `work` on the word at an offset, a multiple of four.
+    ///
+    /// # Panics
+    /// If the offset is beyond the page.
+    pub(crate) fn with_word<T>(&self, at: usize, work: impl FnOnce(&AtomicU32) -> T) -> T {
+        work(self.word_at(at))
     }
 
     /// Returns the word at an offset, a multiple of four.

@@ -9,23 +9,32 @@ use crate::lock::tokens::ReceiverHeld;
 use crate::sync::{AtomicU32, AtomicU64, Guarded32, Guarded64, Ordering};
 use crate::sys::liveness::all_live;
 use crate::sysv_engine::order::{Kind, Place, TypeIndexStore, TypeRoots};
-use crate::sysv_engine::segment::{Cell, Fixed, LIVE, Layout, WaiterRecord};
+use crate::sysv_engine::segment::{Cell, Fixed, Generation, LIVE, Layout, WaiterRecord};
 use crate::waiters::{Links, NODES, Node};
 use crate::waiters::{List, WaiterStore};
+use std::sync::Arc;
 
 /// The eight bytes in a cell. loom does not watch them, because a thread may copy them without owning them, see [`crate::waiters`].
 #[derive(Default)]
 pub struct Inline(AtomicU64);
 
 /// See the module.
+#[derive(Clone)]
 pub struct Segment {
     layout: Layout,
-    fixed: Box<Fixed>,
-    waiters: Vec<WaiterRecord>,
-    lease_records: Vec<LeaseRecord>,
-    places: Vec<Place>,
-    kinds: Vec<Kind>,
-    cells: Vec<Cell>,
+    tenure: Tenure,
+    fixed: Arc<Fixed>,
+    waiters: Arc<Vec<WaiterRecord>>,
+    lease_records: Arc<Vec<LeaseRecord>>,
+    places: Arc<Vec<Place>>,
+    kinds: Arc<Vec<Kind>>,
+    cells: Arc<Vec<Cell>>,
+}
+
+/// The queue that a handle of the segment is one of.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tenure {
+    pub generation: Generation,
 }
 
 impl std::fmt::Debug for Segment {
@@ -37,8 +46,8 @@ impl std::fmt::Debug for Segment {
 /// Length of every message, in bytes.
 pub const LENGTH: usize = 8;
 
-fn some<T: Default>(count: usize) -> Vec<T> {
-    std::iter::repeat_with(T::default).take(count).collect()
+fn some<T: Default>(count: usize) -> Arc<Vec<T>> {
+    Arc::new(std::iter::repeat_with(T::default).take(count).collect())
 }
 
 impl Segment {
@@ -49,7 +58,8 @@ impl Segment {
         layout.slots = messages + NODES + 1;
         let segment = Segment {
             layout,
-            fixed: Box::default(),
+            tenure: Tenure::default(),
+            fixed: Arc::default(),
             waiters: some(NODES),
             lease_records: some(layout.slots),
             places: some(layout.slots),
@@ -59,6 +69,7 @@ impl Segment {
         let fixed = segment.fixed();
         let words = fixed.words();
         words.state.store(LIVE, Ordering::Relaxed);
+        words.version.store(1, Ordering::Relaxed);
         words.capacity.store(qbytes, Ordering::Relaxed);
         segment
     }
@@ -71,6 +82,19 @@ impl Segment {
     /// There is no file.
     pub fn check(&self) -> Result<(), Fault> {
         Ok(())
+    }
+
+    /// The queue of which this is a handle.
+    pub fn tenure(&self) -> Tenure {
+        self.tenure
+    }
+
+    /// A handle of a queue of the same segment.
+    pub fn share_as(&self, tenure: Tenure) -> Segment {
+        Segment {
+            tenure,
+            ..self.clone()
+        }
     }
 
     pub fn layout(&self) -> &Layout {
@@ -87,6 +111,13 @@ impl Segment {
 
     pub fn cell(&self, slot: u32) -> Result<&Cell, Fault> {
         self.cells.get(slot as usize).ok_or(Fault::Damaged)
+    }
+
+    /// The payload is not followed.
+    pub fn wipe(&self, _: ReceiverHeld<'_>) {
+        for cell in self.cells.iter().take(self.fixed.control.used() as usize) {
+            cell.end();
+        }
     }
 
     /// Memory is always there.

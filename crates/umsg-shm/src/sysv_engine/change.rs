@@ -98,7 +98,9 @@ impl Engine {
         let result = may(self.fixed());
         if result.is_ok() {
             self.show_removal();
-            self.fixed().rights.remove();
+            if !self.fixed().rights.remove_unlocked(self.generation) {
+                return Err(Refused::Own(Why::Removed));
+            }
             self.show_removal();
             // The compare-and-swap releases: the next owner of the lock finds the queue removed.
             self.fixed().control.lock.break_up();

@@ -40,6 +40,7 @@ mod lease;
 mod offer;
 pub mod order;
 mod receive;
+mod recycle;
 mod repair;
 #[cfg(not(loom))]
 mod salvage;
@@ -56,6 +57,7 @@ pub use batch::{Batch, Sink};
 pub use inspect::{Counts, Seen};
 pub use lease::LeaseHandle;
 pub use receive::Taken;
+pub use recycle::Successor;
 pub use wait::Call;
 
 use crate::doorbell::Doorbell;
@@ -71,7 +73,7 @@ use crate::sys::thread::Thread;
 use crate::sysv_engine::order::Order;
 use crate::waiters::pacing::Pacing;
 use crate::waiters::{List, Waiters};
-use segment::{Fixed, Policy, Segment};
+use segment::{Fixed, Generation, Policy, Segment};
 
 /// The reason why an attempt did not succeed.
 pub type Refused = crate::waiters::wait::Refused<Why>;
@@ -91,6 +93,8 @@ pub enum Why {
 #[derive(Debug)]
 pub struct Engine {
     segment: Segment,
+    /// The queue's place among those that the segment holds, one after the other.
+    generation: Generation,
     pub pacing: Pacing,
     /// Shows pollers the queue's level.
     doorbell: Doorbell,
@@ -108,6 +112,7 @@ impl Engine {
             doorbell: Doorbell::of(&segment),
             policy: Policy::read(&segment.fixed().delivery),
             next_query: NextQuery::default(),
+            generation: segment.tenure().generation,
             segment,
             pacing: Pacing::default(),
             wakes_inside: std::sync::atomic::AtomicBool::new(false),
@@ -155,7 +160,7 @@ impl Engine {
     /// Returns whether the queue was removed.
     #[inline(always)]
     pub fn is_removed(&self) -> bool {
-        self.fixed().rights.is_removed()
+        self.fixed().rights.is_removed(self.generation)
     }
 
     /// Takes the lock. If its last owner died, repairs the queue first.
@@ -191,8 +196,9 @@ impl Engine {
         }
         match attempt {
             Ok((held, Left::InOrder)) => Ok(held),
-            // No call uses a removed queue, and the previous owner may live (`remove_unlocked`): no repair.
-            Ok((held, Left::ByTheDead)) if self.is_removed() => {
+            // No call uses a removed queue, and the previous owner may live (`remove_unlocked`): no repair. A later queue of the segment
+            // gets its repair, also from a handle of an earlier one.
+            Ok((held, Left::ByTheDead)) if self.fixed().rights.state().is_removed() => {
                 let receiving = held.receiver();
                 self.repair_poll_fifo(receiving);
                 Ok(held)
@@ -266,7 +272,7 @@ impl Engine {
         me: &Thread,
         wakes: &mut DeferredWakes,
     ) -> Result<(), Refused> {
-        if !self.fixed().rights.is_live() {
+        if !self.fixed().rights.is_live(self.generation) {
             return Err(self.why_not_live());
         }
         if self.waiters().len(List::Offered) != 0 {
@@ -275,7 +281,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The reason why the state is not [`LIVE`](segment::LIVE): the queue was removed, or a process has overwritten the state.
+    /// The reason why the queue is not live: it was removed, or a process has overwritten the state.
     #[cold]
     fn why_not_live(&self) -> Refused {
         match self.is_removed() {

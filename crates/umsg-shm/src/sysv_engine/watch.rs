@@ -45,7 +45,7 @@ impl Watched for Engine {
 impl Engine {
     /// The level for a call that would receive or send now. A removed queue shows both, so that a poller tries and learns of the removal.
     fn level_now(&self) -> Level {
-        if !self.fixed().rights.is_live() {
+        if !self.fixed().rights.is_live(self.generation) {
             return Level::new(1, 1);
         }
         let contents = self.fixed().control.contents();

@@ -26,8 +26,8 @@ use umsg_shm::repair::salvage::Real;
 use umsg_shm::sync::{Guarded32, Ordering};
 use umsg_shm::sysv_engine::Engine;
 use umsg_shm::sysv_engine::segment::{
-    CELL, Fixed, Header, LAYOUT_HASH, LIVE, LONGEST, Layout, MAGIC, MOST_BYTES, REMOVED, Segment,
-    VERSION, WaiterRecord, attach,
+    CELL, Fixed, Header, LAYOUT_HASH, LONGEST, Layout, MAGIC, MOST_BYTES, Segment, State, VERSION,
+    WaiterRecord, attach,
 };
 use umsg_shm::waiters::List;
 use umsg_shm::waiters::Node;
@@ -102,12 +102,13 @@ impl Subject for Segment {
     fn check_words(&self, findings: &mut Findings) -> Result<(), OpenError> {
         let words = self.fixed().words();
         // Relaxed, here and below: no process writes a copy.
-        let state = words.state.load(Ordering::Relaxed);
-        if state == REMOVED {
+        let word = words.state.load(Ordering::Relaxed);
+        let state = State::of_word(word);
+        if state.is_removed() {
             return Err(OpenError::NotFound);
         }
-        if state != LIVE {
-            findings.add("the queue's state is valid", words.state, "1 or 2", state);
+        if state.live().is_none() {
+            findings.add("the queue's state is valid", words.state, "1 or 2", word);
         }
         hints::check_mode(words.mode, findings);
         let (qbytes, capacity) = (words.capacity, self.layout().capacity);

@@ -75,6 +75,12 @@ impl Changes {
         queues.identity() == self.queues && !queues.is_open_to_others()
     }
 
+    /// Adds one for a change, and returns the count of before; None if the file was truncated.
+    pub(crate) fn add_one(&self) -> Option<u32> {
+        self.count()?;
+        Some(self.view.add_one())
+    }
+
     fn of(queues: &Directory, make: bool) -> Option<Arc<Changes>> {
         let namespace = queues.path().parent()?;
         let file = match open(queues) {
@@ -106,6 +112,13 @@ fn last(is_right: impl FnOnce(&Changes) -> bool) -> Option<Arc<Changes>> {
 /// Counts a change of the names of System V queues. The first one makes the file.
 pub(super) fn note(queues: &Directory) {
     add_one(queues, true);
+}
+
+impl Namespace {
+    /// Counts a change of its System V queues, if there is a count.
+    pub(crate) fn note_change(&self) {
+        note_limits(self.path());
+    }
 }
 
 /// Counts a change of the limits of the namespace at a path, if there is a count.
@@ -199,6 +212,7 @@ fn create(namespace: &Path) -> Option<()> {
 mod tests {
     use super::*;
     use crate::Limits;
+    use crate::namespace::KeySymlink;
     use crate::namespace::testing::{STRANGER, TestDir, chown, mode};
 
     fn count(dir: &TestDir) -> u32 {
@@ -212,13 +226,14 @@ mod tests {
         let dir = TestDir::new();
         let namespace = dir.namespace();
         let files = namespace.msg_files().unwrap();
-        files.put_key_symlink("p-7", 7).unwrap();
+        files.put_key_symlink("p-7", KeySymlink::Of(7)).unwrap();
         assert_eq!(count(&dir), 1);
         assert_eq!(mode(&dir.path().join(NAME)), MODE);
         assert!(files.take_key_symlink("p-7", caller()));
         assert_eq!(count(&dir), 2);
         assert!(
-            files.put_key_symlink("p-8", 8).is_ok() && files.put_key_symlink("p-8", 8).is_err()
+            files.put_key_symlink("p-8", KeySymlink::Of(8)).is_ok()
+                && files.put_key_symlink("p-8", KeySymlink::Of(8)).is_err()
         );
         assert_eq!(count(&dir), 3, "only a change counts");
         namespace.set_limits(&Limits::default()).unwrap();
@@ -264,7 +279,7 @@ mod tests {
         let dir = TestDir::shared();
         let namespace = dir.namespace();
         let files = namespace.msg_files().unwrap();
-        files.put_key_symlink("p-7", 7).unwrap();
+        files.put_key_symlink("p-7", KeySymlink::Of(7)).unwrap();
         assert!(!dir.path().join(NAME).exists() && namespace.changes().is_none());
     }
 }

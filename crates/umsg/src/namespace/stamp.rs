@@ -39,6 +39,12 @@ impl Stamp {
         self.mode & 0o022 != 0
     }
 
+    /// Returns whether it is the same file with the same owner, mode and size.
+    pub(crate) fn is_same_but_times(&self, other: &Stamp) -> bool {
+        let times = other.times;
+        Stamp { times, ..*self } == *other
+    }
+
     pub(crate) fn is_same_file(&self, other: &Stamp) -> bool {
         self.identity == other.identity
     }

@@ -19,7 +19,7 @@
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use umsg_shm::reclaim::{Chunks, Held, Link, Slots};
+use umsg_shm::reclaim::{Chunks, Held, Link, Slots, Word};
 
 /// The number of queues that a namespace can have at once.
 const INDICES: usize = 32_768;
@@ -28,9 +28,17 @@ const CHUNK: usize = 512;
 const SWEEP: usize = 64;
 
 /// The slot to which an entry leads.
-struct Attached<T> {
+pub(crate) struct Attached<T> {
     id: i32,
     queue: T,
+}
+
+impl<T> Deref for Attached<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.queue
+    }
 }
 
 /// A process's attachments.
@@ -97,6 +105,13 @@ impl<T: Send + Sync> Attachments<T> {
         if let Some(entry) = self.entries.get(index_of(used.0.id)) {
             entry.forget(used.0.word());
         }
+    }
+
+    /// Detaches from a queue that the caller has removed, and returns its slot, for [`Link`]s of the caller's.
+    pub(crate) fn retire(&'static self, used: &InUse<T>) -> Option<Word<Attached<T>>> {
+        let word = used.0.another();
+        self.forget(used);
+        word
     }
 
     /// Checks the next entries in turn, and detaches from the queues for which `is_over` holds.

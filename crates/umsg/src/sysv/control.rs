@@ -9,7 +9,7 @@ use crate::namespace::Namespace;
 use rustix::fd::AsFd;
 use umsg_shm::crash::crash_point;
 use umsg_shm::sys::thread;
-use umsg_shm::sysv_engine::segment::{Fixed, write_removed};
+use umsg_shm::sysv_engine::segment::{self, Fixed};
 use umsg_shm::sysv_engine::{Engine, ReceiverHeld, Refused, Why};
 
 /// The number of attempts to give a file its rights while other processes change them.
@@ -280,8 +280,10 @@ fn remove_unmapped(namespace: &Namespace, id: i32) -> Result<(), ControlError> {
     if !Rights::of_summary(&said).are_the_callers() {
         return Err(ControlError::NotOwner);
     }
-    write_removed(file.as_fd()).map_err(OpenError::from)?;
-    sweep::removed(namespace, id);
+    match segment::remove_unmapped(file.as_fd(), &said).map_err(OpenError::from)? {
+        true => sweep::removed(namespace, id),
+        false => return Err(ControlError::Removed),
+    }
     Ok(())
 }
 
@@ -354,7 +356,7 @@ fn remove_if(
     }
 }
 
-fn may_change(fixed: &Fixed) -> Result<(), ControlError> {
+pub(super) fn may_change(fixed: &Fixed) -> Result<(), ControlError> {
     match Rights::of(fixed).are_the_callers() {
         true => Ok(()),
         false => Err(ControlError::NotOwner),

@@ -13,11 +13,14 @@
 
 use super::error::OpenError;
 use super::permission::{Rights, caller};
-use super::registry::{GetRequest, Obtained, PRIVATE, find, judge};
-use super::{file_rights, sweep};
+use super::recycle::OwnFile;
+use super::registry::{GetRequest, NewQueue, Obtained, PRIVATE, find, judge};
+use super::sweep::Vacant;
+use super::{file_rights, recycle, sweep};
 use crate::error::QueueError;
 use crate::namespace::{
-    FileError, Files, INDICES, Limits, Locked, Namespace, NewFile, Next, PATIENCE, key_symlink_name,
+    FileError, Files, INDICES, KeySymlink, Limits, Locked, Namespace, NewFile, Next, PATIENCE,
+    key_symlink_name,
 };
 use std::time::{Duration, Instant};
 use umsg_shm::crash::crash_point;
@@ -66,6 +69,7 @@ fn attempt(
 ) -> Result<Obtained, OpenError> {
     let mut new = NewFile::create(namespace.msg_files()?)?;
     crash_point!(MSGGET_EMPTY);
+    let mode = request.mode & 0o777;
     let mut segment = build(&new, key, request, limits)?;
     // Without a limit there is nothing to check.
     if limits.max_bytes.is_some() && !namespace.allows(0) {
@@ -79,8 +83,10 @@ fn attempt(
     {
         return judge(found, request).map(Obtained::Existing);
     }
-    name(&mut new, &segment, limits, &lock)?;
-    Ok(Obtained::Created(segment))
+    let is_reusable = request.reusable && recycle::may_be_reusable(namespace, mode, limits);
+    let link = name(&mut new, &mut segment, limits, is_reusable, &lock)?;
+    let own_file = link.and_then(|link| OwnFile::of(namespace, new.file(), link, limits));
+    Ok(Obtained::Created(NewQueue { segment, own_file }))
 }
 
 /// Builds a complete queue, apart from its identifier.
@@ -111,18 +117,20 @@ fn build(
     Ok(segment)
 }
 
-/// Gives a queue its names and its identifier. The queue exists once its key symlink does.
+/// Gives a queue its names and its identifier. The queue exists once its key symlink does. Returns the key symlink of a segment that may be
+/// used again.
 fn name(
     new: &mut NewFile,
-    segment: &Segment,
+    segment: &mut Segment,
     limits: &Limits,
+    is_reusable: bool,
     lock: &Locked,
-) -> Result<(), OpenError> {
+) -> Result<Option<(String, KeySymlink)>, OpenError> {
     let in_use = room(new.files(), limits, lock)?;
     let last = new.files().next(in_use)?;
     let key = segment.fixed().header.key();
     for index in last.indices(in_use) {
-        if !sweep::index(new.files(), index, lock) {
+        if !sweep::index(new.files(), index, Vacant::OfTheDead, lock) {
             continue;
         }
         let link = key_symlink_name(key, index);
@@ -133,42 +141,58 @@ fn name(
             false => return Err(OpenError::KeyTaken { link }),
         }
         // No key symlink has this identifier: a process that finds the linked file before `number` finds no queue.
-        segment.fixed().header.set_id(last.with(index).id());
+        segment.set_id(last.with(index).id());
         match new.link(index) {
             Err(FileError::AlreadyExists) => continue,
             other => other?,
         }
         crash_point!(MSGGET_INDEXED);
-        let made = number(new.files(), segment, link, (last, index), in_use);
+        let made = number(new.files(), segment, (last, index), in_use);
+        let linked = made.and_then(|id| {
+            let to = match is_reusable {
+                true => KeySymlink::OfSegment(id),
+                false => KeySymlink::Of(id),
+            };
+            put_key_symlink(new.files(), link, to)
+        });
         // The index still belongs to this process.
-        if made.is_err() {
+        if linked.is_err() {
             new.files().take_file(index, caller().0.as_raw());
         }
-        return made;
+        return linked.map(|link| is_reusable.then_some(link));
     }
     Err(OpenError::TooManyQueues(limits.msgmni))
 }
 
-/// Gives the queue at an index its identifier and its key symlink.
+/// Gives the queue at an index its identifier.
 fn number(
     files: &mut Files,
-    segment: &Segment,
-    link: String,
+    segment: &mut Segment,
     (last, index): (Next, u32),
     in_use: u32,
-) -> Result<(), OpenError> {
+) -> Result<i32, OpenError> {
     // Read again: the previous user of the index noted its identifier before it gave the index up.
     let next = files.next_again(last, in_use)?.with(index);
-    segment.fixed().header.set_id(next.id());
+    segment.set_id(next.id());
+    segment.fixed().header.set_turn(next.turn());
     files.note_next(next)?;
     crash_point!(MSGGET_NUMBERED);
-    match files.put_key_symlink(&link, next.id()) {
+    Ok(next.id())
+}
+
+/// Makes the key symlink of a numbered queue.
+fn put_key_symlink(
+    files: &mut Files,
+    link: String,
+    to: KeySymlink,
+) -> Result<(String, KeySymlink), OpenError> {
+    match files.put_key_symlink(&link, to) {
         Ok(()) => {}
         Err(FileError::AlreadyExists) => return Err(OpenError::KeyTaken { link }),
         Err(error) => return Err(error.into()),
     }
     crash_point!(MSGGET_LABELLED);
-    Ok(())
+    Ok((link, to))
 }
 
 /// Returns the number of queues if it is below the limit. Stale files are removed before a caller is refused because of them.
@@ -180,7 +204,7 @@ fn room(files: &mut Files, limits: &Limits, lock: &Locked) -> Result<u32, OpenEr
     }
     let mut in_use = 0;
     for index in files.indices_in_use()? {
-        in_use += u32::from(!sweep::index(files, index, lock));
+        in_use += u32::from(!sweep::index(files, index, Vacant::Any, lock));
     }
     match in_use < limit {
         true => Ok(in_use),

@@ -1,11 +1,11 @@
 //! Diagnosis and repair of a queue.
 
 use super::error::OpenError;
-use super::registry::{Behind, behind, entry_of, key_symlink_with};
+use super::registry::{Behind, behind, entry_of, key_symlink_with, open_id};
 use crate::diagnosis::sysv::IdAndKey;
 use crate::diagnosis::{self, Diagnosis, Repaired};
 use crate::error;
-use crate::namespace::{Entry, Files, KeySymlink, Namespace, key_symlink_name};
+use crate::namespace::{Entry, Files, Namespace, key_symlink_name};
 use rustix::fd::{AsFd, BorrowedFd};
 
 /// Examines the queue of a key, as [`posix::diagnose`](crate::posix::diagnose) does. It takes no lock and changes nothing. The queue may
@@ -89,10 +89,9 @@ type Treat<T> = fn(BorrowedFd<'_>, &Namespace, IdAndKey) -> Result<T, error::Ope
 
 fn of_key<T>(namespace: &Namespace, key: i32, treat: Treat<T>) -> Result<T, OpenError> {
     let mut files = namespace.msg_files()?;
-    let KeySymlink::Of(id) = files.key_symlink(&key_symlink_name(key, 0))? else {
-        return Err(OpenError::NotFound);
-    };
-    match of_key_symlink(&mut files, namespace, &entry_of(id, key), treat) {
+    let link = files.key_symlink(&key_symlink_name(key, 0))?;
+    let link = Entry::of(link, key).ok_or(OpenError::NotFound)?;
+    match of_key_symlink(&mut files, namespace, &link, treat) {
         Err(OpenError::NoSuchId) => Err(OpenError::NotFound),
         other => other,
     }
@@ -100,7 +99,12 @@ fn of_key<T>(namespace: &Namespace, key: i32, treat: Treat<T>) -> Result<T, Open
 
 fn of_id<T>(namespace: &Namespace, id: i32, treat: Treat<T>) -> Result<T, OpenError> {
     let mut files = namespace.msg_files()?;
-    let link = key_symlink_with(&files, id)?.ok_or(OpenError::NoSuchId)?;
+    let link = match open_id(&mut files, id) {
+        // The header has the identifier of a queue whose segment was used before.
+        Ok((_, said)) => entry_of(&files, &said)?,
+        Err(_) => key_symlink_with(&files, id)?,
+    };
+    let link = link.ok_or(OpenError::NoSuchId)?;
     of_key_symlink(&mut files, namespace, &link, treat)
 }
 
@@ -110,12 +114,13 @@ fn of_key_symlink<T>(
     link: &Entry,
     treat: Treat<T>,
 ) -> Result<T, OpenError> {
-    let file = match behind(files, link)? {
+    let (file, id) = match behind(files, link)? {
         Behind::Nothing => return Err(OpenError::NoSuchId),
         Behind::Closed => return Err(OpenError::PermissionDenied),
-        Behind::Queue(file, _) | Behind::Unusable(file, _) => file,
+        Behind::Queue(file, said) => (file, said.id),
+        Behind::Unusable(file, _) => (file, link.id),
     };
-    let (id, key) = (link.id, link.key);
+    let key = link.key;
     match treat(file.as_fd(), namespace, IdAndKey { id, key }) {
         Err(error::OpenError::NotFound) => Err(OpenError::NoSuchId),
         other => Ok(other?),

@@ -47,8 +47,8 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Describes a mapped queue.
-    pub(super) fn of(fixed: &Fixed, counts: &Counts) -> Entry {
+    /// Describes a mapped queue, which has this identifier.
+    pub(super) fn of(id: i32, fixed: &Fixed, counts: &Counts) -> Entry {
         Entry {
             messages: counts.messages,
             bytes: counts.bytes,
@@ -59,7 +59,7 @@ impl Entry {
             last_receive: time(counts.received_at),
             changed: time(fixed.rights.changed_at()),
             readable: true,
-            ..Entry::with(fixed.header.id(), fixed.header.key(), Rights::of(fixed))
+            ..Entry::with(id, fixed.header.key(), Rights::of(fixed))
         }
     }
 

@@ -50,8 +50,9 @@ pub fn ipc_info(namespace: &Namespace) -> Result<MsgInfo, OpenError> {
     if let Some(info) = kept_info(namespace, libc::IPC_INFO) {
         return Ok(info);
     }
-    let scan = Scan::of(&mut namespace.msg_files()?)?;
-    let highest_index = scan.highest_index();
+    let mut files = namespace.msg_files()?;
+    let scan = Scan::of(&mut files)?;
+    let highest_index = scan.find_highest_index(&mut files)?;
     scan.keep();
     Ok(constants(&namespace.limits()?, highest_index))
 }
@@ -60,7 +61,7 @@ pub fn ipc_info(namespace: &Namespace) -> Result<MsgInfo, OpenError> {
 pub(super) fn kept_info(namespace: &Namespace, command: i32) -> Option<MsgInfo> {
     let answer = |scan: &Scan, limits: &Limits| match command {
         libc::MSG_INFO => Some(sums(limits, &mapped_totals(scan)?)),
-        _ => Some(constants(limits, scan.highest_index())),
+        _ => Some(constants(limits, scan.highest_index()?)),
     };
     if let Some(info) = Scan::watched(namespace, answer) {
         return Some(info);

@@ -66,6 +66,7 @@ mod producer;
 mod queue;
 pub mod raw;
 mod receive_vec;
+mod recycle;
 mod registry;
 mod scan;
 mod snapshot;

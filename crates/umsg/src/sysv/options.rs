@@ -252,6 +252,7 @@ impl OpenOptions {
             mode: self.mode,
             asked: 0,
             policy: self.policy,
+            reusable: false,
         };
         let obtained = registry::get(&namespace, key, request)?;
         let queue = Queue::new(obtained.attach(&namespace)?, &namespace);

@@ -3,10 +3,12 @@
 use super::error::{OpenError, ReceiveError, SendError};
 use super::options::{OpenOptions, PRIVATE};
 use super::permission::{Access, Judged};
+use super::recycle::OwnFile;
 use crate::error::Fault;
 use crate::namespace::Namespace;
 use crate::until::{Until, realtime};
 use std::fmt::{self, Debug, Formatter};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use umsg_shm::sys::clock::Deadline;
 use umsg_shm::sys::thread;
@@ -31,6 +33,8 @@ pub struct Queue {
     pub(super) engine: Engine,
     pub(super) judged: Judged,
     pub(super) namespace: Namespace,
+    /// The queue's file, if this process has created it and may use the segment again.
+    pub(super) own_file: Option<Arc<OwnFile>>,
 }
 
 /// Shows the queue's key, its identifier and its present contents in numbers.
@@ -83,6 +87,7 @@ impl Queue {
             engine: Engine::new(segment),
             judged: Judged::default(),
             namespace: namespace.clone(),
+            own_file: None,
         }
     }
 
@@ -140,7 +145,7 @@ impl Queue {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn id(&self) -> i32 {
-        self.engine.segment().fixed().header.id()
+        self.engine.segment().tenure().id
     }
 
     /// Returns the queue's key; [`PRIVATE`] (0) without a key.

@@ -26,6 +26,7 @@
 //! the identifier fails with EINVAL, and a waiting call with EIDRM. Source: ipc/msg.c of the kernel, msgop(2), msgctl(2).
 
 mod control;
+mod kept;
 mod known_keys;
 
 use super::Until;
@@ -41,7 +42,9 @@ pub use control::{
     MSG_STAT_ANY, kept_msgctl_info, msgctl_info, msgctl_remove, msgctl_set, msgctl_stat, qbytes,
     seconds,
 };
+pub use kept::{give_up_kept, msgctl_remove_own, remove_and_keep};
 use std::ops::Deref;
+use std::sync::Arc;
 use umsg_shm::sys::stack::roomy;
 use umsg_shm::sysv_engine::order::Want;
 use umsg_shm::sysv_engine::segment::Policy;
@@ -100,22 +103,41 @@ fn get_by(key: i32, flags: i32, policy: Policy) -> Result<i32, OpenError> {
     }
     let namespace = Namespace::of_this_process()?;
     let mode = flags as u32 & 0o777;
+    if policy == Policy::default()
+        && let Some(id) = kept::revive(key, flags, true)
+    {
+        return Ok(id);
+    }
     let request = GetRequest {
         create: flags & libc::IPC_CREAT != 0,
         exclusive: flags & libc::IPC_EXCL != 0,
         mode,
         asked: mode,
         policy,
+        reusable: kept::is_wanted() && policy == Policy::default(),
     };
     let obtained = registry::get(namespace, key, request)?;
     let id = obtained.id();
+    note_key(key, id);
+    if let Obtained::Created(new) = obtained {
+        let own_file = new.own_file.map(Arc::new);
+        let queue = Queue::new(new.segment, namespace);
+        attach(id, Queue { own_file, ..queue });
+    }
+    Ok(id)
+}
+
+fn note_key(key: i32, id: i32) {
     if key != PRIVATE {
         known_keys::note(key, id);
     }
-    if matches!(obtained, Obtained::Created(_)) {
-        attach(id, Queue::new(obtained.attach(namespace)?, namespace));
-    }
-    Ok(id)
+}
+
+/// Returns the identifier of a new queue, if it can be made of the segment of a queue that this process has removed, and no file has to be
+/// looked at. Unlike [`get`] it needs little stack.
+#[must_use]
+pub fn revived(key: i32, flags: i32) -> Option<i32> {
+    kept::revive(key, flags, false)
 }
 
 fn attach(id: i32, queue: Queue) -> Option<Used> {

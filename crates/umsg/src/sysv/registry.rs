@@ -13,6 +13,7 @@
 use super::create;
 use super::error::OpenError;
 use super::permission::Rights;
+use super::recycle::OwnFile;
 use crate::error::SegmentError;
 use crate::namespace::{Entry, FileError, Files, INDICES, KeySymlink, Namespace, key_symlink_name};
 use rustix::fd::{AsFd, OwnedFd};
@@ -35,6 +36,8 @@ pub(super) struct GetRequest {
     pub(super) asked: u32,
     /// The delivery policy of a created queue.
     pub(super) policy: Policy,
+    /// True if the caller wants to use the segment of a created queue again, see `recycle.rs`.
+    pub(super) reusable: bool,
 }
 
 /// An existing queue.
@@ -47,7 +50,14 @@ pub(super) struct ExistingQueue {
 /// The queue that msgget(2) found or created.
 pub(super) enum Obtained {
     Existing(ExistingQueue),
-    Created(Segment),
+    Created(NewQueue),
+}
+
+/// A queue that msgget(2) created.
+pub(super) struct NewQueue {
+    pub(super) segment: Segment,
+    /// The file, if the segment may be used again.
+    pub(super) own_file: Option<OwnFile>,
 }
 
 impl Obtained {
@@ -55,14 +65,14 @@ impl Obtained {
     pub(super) fn id(&self) -> i32 {
         match self {
             Obtained::Existing(found) => found.id,
-            Obtained::Created(segment) => segment.fixed().header.id(),
+            Obtained::Created(new) => new.segment.tenure().id,
         }
     }
 
     /// Maps the queue.
     pub(super) fn attach(self, namespace: &Namespace) -> Result<Segment, OpenError> {
         match self {
-            Obtained::Created(segment) => Ok(segment),
+            Obtained::Created(new) => Ok(new.segment),
             Obtained::Existing(ExistingQueue {
                 file: Some((file, _)),
                 ..
@@ -104,6 +114,7 @@ pub fn msgget(namespace: &Namespace, key: i32, flags: i32) -> Result<i32, OpenEr
         mode: bits,
         asked: bits,
         policy: Policy::default(),
+        reusable: false,
     };
     get(namespace, key, request).map(|queue| queue.id())
 }
@@ -129,13 +140,14 @@ pub(super) fn judge(found: ExistingQueue, request: GetRequest) -> Result<Existin
 /// # Errors
 /// `NotAQueue`, `Damaged`, `OtherVersion` if it can't be used.
 pub(super) fn find(files: &mut Files, key: i32) -> Result<Option<ExistingQueue>, OpenError> {
-    let KeySymlink::Of(id) = files.key_symlink(&key_symlink_name(key, 0))? else {
+    let link = files.key_symlink(&key_symlink_name(key, 0))?;
+    let Some(link) = Entry::of(link, key) else {
         return Ok(None);
     };
-    let file = match behind(files, &entry_of(id, key))? {
+    let (id, file) = match behind(files, &link)? {
         Behind::Nothing => return Ok(None),
-        Behind::Closed => None,
-        Behind::Queue(file, said) => Some((file, said)),
+        Behind::Closed => (link.id, None),
+        Behind::Queue(file, said) => (said.id, Some((file, said))),
         Behind::Unusable(_, error) => return Err(error),
     };
     Ok(Some(ExistingQueue { id, file }))
@@ -151,15 +163,6 @@ pub(super) enum Behind {
     Queue(OwnedFd, Summary),
     /// A queue that can't be used, and why: `NotAQueue`, `Damaged`, `OtherVersion`.
     Unusable(OwnedFd, OpenError),
-}
-
-/// Makes the contents of a key symlink for a queue with this identifier and key.
-pub(super) fn entry_of(id: i32, key: i32) -> Entry {
-    Entry {
-        index: index_of(id),
-        id,
-        key,
-    }
 }
 
 /// Follows a key symlink, which was read before.
@@ -178,9 +181,7 @@ pub(super) fn behind(files: &mut Files, link: &Entry) -> Result<Behind, OpenErro
         Ok(said) if said.is_removed || is_anothers(files, &file, &said, link)? => {
             return Ok(Behind::Nothing);
         }
-        Ok(said) if said.id == link.id && said.key == link.key => {
-            return Ok(Behind::Queue(file, said));
-        }
+        Ok(said) if link.is_of(said.id, said.key) => return Ok(Behind::Queue(file, said)),
         Ok(_) => OpenError::Segment(SegmentError::Damaged(
             "its header has another key or identifier than its key symlink",
         )),
@@ -200,7 +201,7 @@ fn is_anothers(
     said: &Summary,
     link: &Entry,
 ) -> Result<bool, OpenError> {
-    if said.id == link.id && said.key == link.key {
+    if link.is_of(said.id, said.key) {
         return Ok(false);
     }
     let is_here = index_of(said.id) == link.index;
@@ -234,7 +235,12 @@ pub(super) fn is_unusable(error: &OpenError) -> bool {
 /// `NoSuchId`, `PermissionDenied`, `OtherVersion`, `Damaged`, `NoMemory`, `TooManyFiles`, `Namespace`, `System`.
 pub(super) fn attach_id(namespace: &Namespace, id: i32) -> Result<Segment, OpenError> {
     let (file, _) = open_id(&mut namespace.msg_files()?, id)?;
-    map(&file, namespace)
+    let segment = map(&file, namespace)?;
+    match segment.tenure().id == id {
+        true => Ok(segment),
+        // The segment holds another queue since the file was opened.
+        false => Err(OpenError::NoSuchId),
+    }
 }
 
 /// Opens the file of the queue with an identifier.
@@ -296,6 +302,12 @@ pub(super) fn has_key_symlink(files: &Files, said: &Summary) -> Result<bool, Ope
     key_symlink_of(files, said.key, said.id).map(|link| link.is_some())
 }
 
+/// Returns the entry of a queue's key symlink, if the key symlink exists.
+pub(super) fn entry_of(files: &Files, said: &Summary) -> Result<Option<Entry>, OpenError> {
+    let link = files.key_symlink(&key_symlink_name(said.key, index_of(said.id)))?;
+    Ok(Entry::of(link, said.key).filter(|entry| entry.is_of(said.id, said.key)))
+}
+
 /// Returns the name of a queue's key symlink, if the key symlink exists.
 pub(super) fn key_symlink_of(
     files: &Files,
@@ -303,7 +315,11 @@ pub(super) fn key_symlink_of(
     id: i32,
 ) -> Result<Option<String>, OpenError> {
     let name = key_symlink_name(key, index_of(id));
-    let is_its = files.key_symlink(&name)? == KeySymlink::Of(id);
+    let is_its = match files.key_symlink(&name)? {
+        KeySymlink::Of(its) => its == id,
+        KeySymlink::OfSegment(first) => index_of(first) == index_of(id),
+        KeySymlink::Missing | KeySymlink::Foreign => false,
+    };
     Ok(is_its.then_some(name))
 }
 

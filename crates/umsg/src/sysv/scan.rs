@@ -182,9 +182,23 @@ impl Scan {
         }
     }
 
-    /// Returns the highest index of a queue; 0 without a queue.
-    pub(super) fn highest_index(&self) -> u32 {
-        self.queues.last().map_or(0, |known| known.link.index)
+    /// Returns the highest index of a queue; 0 without a queue. None if the names do not tell: a segment that may be used again may hold no
+    /// queue now.
+    pub(super) fn highest_index(&self) -> Option<u32> {
+        match self.queues.last() {
+            None => Some(0),
+            Some(last) => (!last.link.varies).then_some(last.link.index),
+        }
+    }
+
+    /// Returns the highest index, and looks at the files where the names do not tell.
+    pub(super) fn find_highest_index(&self, files: &mut Files) -> Result<u32, OpenError> {
+        for known in self.queues.iter().rev() {
+            if !known.link.varies || known.entry(files)?.is_some() {
+                return Ok(known.link.index);
+            }
+        }
+        Ok(0)
     }
 
     /// Adds up the counts of the queues from mapped headers alone. None if a queue has none, or has been removed since, or has two key
@@ -250,7 +264,7 @@ impl Known {
     fn entry(&self, files: &mut Files) -> Result<Option<Entry>, OpenError> {
         if let Some(view) = &self.view
             && let Ok(said) = view.summary()
-            && (said.id, said.key) == (self.link.id, self.link.key)
+            && self.link.is_of(said.id, said.key)
             && !said.is_removed
         {
             return Ok(Some(Entry::of_summary(&said)));

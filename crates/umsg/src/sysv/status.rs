@@ -81,8 +81,8 @@ impl Queue {
         let counts = counts(&self.engine)?;
         let fixed = self.engine.segment().fixed();
         let (segment, delivery) = (self.engine.segment(), self.delivery());
-        Ok(Status {
-            entry: Entry::of(fixed, &counts),
+        let status = Status {
+            entry: Entry::of(self.id(), fixed, &counts),
             msgmax: segment.layout().msgmax,
             creator: match segment.is_home() {
                 true => fixed.header.creator(),
@@ -104,7 +104,12 @@ impl Queue {
             memory: segment.memory() + arena::allocated(segment) as u64,
             statistics: Statistics::of(&fixed.counters, fixed.control.repairs()),
             damaged: fixed.header.damage.is_noted(),
-        })
+        };
+        // The segment may hold another queue by now.
+        match self.is_removed() {
+            true => Err(ControlError::Removed),
+            false => Ok(status),
+        }
     }
 
     /// Returns the description of the queue, as msgctl(2) gives it (IPC_STAT). It is a part of [`status`](Self::status).
@@ -121,7 +126,12 @@ impl Queue {
     /// As [`status`](Self::status).
     pub fn entry(&self) -> Result<Entry, ControlError> {
         let counts = counts(&self.engine)?;
-        Ok(Entry::of(self.engine.segment().fixed(), &counts))
+        let entry = Entry::of(self.id(), self.engine.segment().fixed(), &counts);
+        // As in `status`.
+        match self.is_removed() {
+            true => Err(ControlError::Removed),
+            false => Ok(entry),
+        }
     }
 }
 

@@ -6,23 +6,31 @@
 use super::error::{ControlError, OpenError};
 use super::permission::Rights;
 use super::registry::{
-    Behind, PRIVATE, behind, entry_of, has_key_symlink, index_of, key_symlink_of, key_symlink_with,
-    said,
+    Behind, PRIVATE, behind, has_key_symlink, index_of, key_symlink_of, key_symlink_with, said,
 };
-use crate::namespace::{FileError, Files, KeySymlink, Locked, Namespace, PATIENCE, caller};
+use crate::namespace::{Entry, FileError, Files, Locked, Namespace, PATIENCE, caller};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 use umsg_shm::crash::crash_point;
-use umsg_shm::sysv_engine::segment::{Summary, mark_removed, write_removed};
+use umsg_shm::sysv_engine::segment::{self, Summary, mark_removed, write_removed};
 
 /// The time for which a process waits for the lock of another user. If that user keeps the lock, the names stay.
 const SHORT: Duration = Duration::from_millis(100);
+
+/// The segments of removed queues that a sweep takes away, of those that processes keep for their next queues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Vacant {
+    /// Those of processes that have ended.
+    OfTheDead,
+    /// All: the names, the index or the room are needed.
+    Any,
+}
 
 /// Removes the names of a removed queue, if the caller has the permission and gets the lock. Otherwise a later process that needs one of
 /// the names removes them.
 pub(super) fn removed(namespace: &Namespace, id: i32) {
     if let Ok(mut files) = namespace.msg_files() {
-        let swept = take(&mut files, index_of(id), SHORT);
+        let swept = take(&mut files, index_of(id), Vacant::Any, SHORT);
         let is_its = |file: &OwnedFd| matches!(said(file), Ok(Some(said)) if said.id == id && said.is_removed);
         if !swept
             && let Ok(file) = files.open(index_of(id))
@@ -80,12 +88,12 @@ fn has_one_name(file: &OwnedFd) -> bool {
 }
 
 /// Returns whether an index is free. Removes a stale file of the index. The caller holds its own user's lock.
-pub(super) fn index(files: &mut Files, index: u32, _lock: &Locked) -> bool {
+pub(super) fn index(files: &mut Files, index: u32, vacant: Vacant, _lock: &Locked) -> bool {
     match files.stat(index) {
         Ok(None) => true,
-        Ok(Some(stat)) if stat.st_uid == caller() => take_left(files, index, stat.st_uid),
+        Ok(Some(stat)) if stat.st_uid == caller() => take_left(files, index, stat.st_uid, vacant),
         Ok(Some(_)) => {
-            files.may_take_others() && is_left(files, index) && take(files, index, SHORT)
+            files.may_take_others() && is_left(files, index) && take(files, index, vacant, SHORT)
         }
         Err(_) => false,
     }
@@ -126,18 +134,37 @@ pub(super) fn key_symlink(
 
 /// Returns whether a key symlink, or another file of its name, leads to no queue.
 fn is_stale(files: &mut Files, name: &str, key: i32, index: u32) -> Result<bool, OpenError> {
-    match files.key_symlink(name)? {
+    match Entry::of(files.key_symlink(name)?, key) {
         // The key symlink of a queue without a key belongs to its own index only.
-        KeySymlink::Of(id) if key != PRIVATE || index_of(id) == index => {
-            let behind = behind(files, &entry_of(id, key))?;
-            Ok(matches!(behind, Behind::Nothing))
+        Some(link) if key != PRIVATE || link.index == index => {
+            let is_nothing = matches!(behind(files, &link)?, Behind::Nothing);
+            Ok(is_nothing && (!link.varies || has_no_next(files, &link)))
         }
         _ => Ok(true),
     }
 }
 
+/// Takes the segment to which a key symlink leads from the process that keeps it. Returns false if there is a queue again.
+fn has_no_next(files: &mut Files, link: &Entry) -> bool {
+    let Ok(file) = files.open(link.index) else {
+        return true;
+    };
+    match said(&file) {
+        Ok(Some(said)) if link.is_of(said.id, said.key) => take_vacant(&file, &said),
+        // The symlink leads to another file.
+        _ => true,
+    }
+}
+
+/// Takes the segment of a removed queue from the process that keeps it. Returns false if there is a queue again.
+fn take_vacant(file: &OwnedFd, said: &Summary) -> bool {
+    let taken = !said.is_vacant || segment::take(file.as_fd()).unwrap_or(false);
+    crash_point!(MSG_TAKEN);
+    taken
+}
+
 /// Frees an index as [`index`] does, under the lock of the file's owner.
-fn take(files: &mut Files, index: u32, patience: Duration) -> bool {
+fn take(files: &mut Files, index: u32, vacant: Vacant, patience: Duration) -> bool {
     let owner = match files.stat(index) {
         Ok(None) => return true,
         Ok(Some(stat)) => stat.st_uid,
@@ -151,7 +178,7 @@ fn take(files: &mut Files, index: u32, patience: Duration) -> bool {
     };
     // Checked again under the lock.
     let is_owners = matches!(files.stat(index), Ok(Some(stat)) if stat.st_uid == owner);
-    let taken = is_owners && take_left(files, index, owner);
+    let taken = is_owners && take_left(files, index, owner, vacant);
     drop(lock);
     taken
 }
@@ -162,18 +189,22 @@ fn is_left(files: &mut Files, index: u32) -> bool {
 }
 
 /// Returns the summary of a stale file.
-fn left(files: &mut Files, index: u32) -> Option<Summary> {
+fn left(files: &mut Files, index: u32) -> Option<(OwnedFd, Summary)> {
     let file = files.open(index).ok()?;
     let said = said(&file).ok()??;
-    (index_of(said.id) == index && is_none(files, index, &said)).then_some(said)
+    (index_of(said.id) == index && is_none(files, index, &said)).then_some((file, said))
 }
 
 /// Removes the file at an index, and its key symlink, if the file is stale and of that owner. Returns false otherwise. The caller holds the
 /// owner's lock.
-fn take_left(files: &mut Files, index: u32, owner: u32) -> bool {
-    let Some(said) = left(files, index) else {
+fn take_left(files: &mut Files, index: u32, owner: u32, vacant: Vacant) -> bool {
+    let Some((file, said)) = left(files, index) else {
         return false;
     };
+    let is_kept = said.is_vacant && vacant == Vacant::OfTheDead && !said.is_creator_dead();
+    if is_kept || !take_vacant(&file, &said) {
+        return false;
+    }
     take_key_symlink(files, said.id, said.key);
     crash_point!(MSGCTL_UNLABELLED);
     files.take_file(index, owner)

@@ -28,6 +28,7 @@ mod sysv_death;
 mod sysv_delivery;
 mod sysv_handover;
 mod sysv_lease;
+mod sysv_recycle;
 mod sysv_stage;
 mod sysv_two_deaths;
 mod transfer;

@@ -4,13 +4,13 @@ use super::subject::Subject;
 use crate::leases::{Leases, State};
 use crate::lock::tokens::ReceiverHeld;
 use crate::model::crash::step;
-use crate::model::sysv::{LENGTH, Segment};
+use crate::model::sysv::{LENGTH, Segment, Tenure};
 use crate::model::thread::{self, Thread};
 use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
 use crate::sysv_engine::order::{Order, TypeIndexStore, Want};
 use crate::sysv_engine::segment::{CLOSED, Fixed};
-use crate::sysv_engine::{Batch, Call, Engine, LeaseHandle, Refused, Sink, Taken, Why};
+use crate::sysv_engine::{Batch, Call, Engine, LeaseHandle, Refused, Sink, Successor, Taken, Why};
 use crate::waiters::{self, List, State as Word, Waiters};
 use std::sync::Arc;
 
@@ -145,6 +145,26 @@ impl Queue {
     pub(super) fn remove(&self, me: &Thread) -> Result<(), Refused> {
         step();
         self.0.remove(me, |_| Ok::<(), ()>(())).map(Result::unwrap)
+    }
+
+    /// Removes the queue, and keeps its segment. Returns false without a change if it can't be kept.
+    pub(super) fn vacate(&self, me: &Thread) -> Result<bool, Refused> {
+        step();
+        self.0.vacate(me, |_| Ok::<(), ()>(())).map(Result::unwrap)
+    }
+
+    /// Makes the next queue of a segment that was kept, with this identifier.
+    pub(super) fn revive(&self, me: &Thread, id: i32) -> Option<Queue> {
+        step();
+        let qbytes = self.0.segment().layout().capacity;
+        let next = Successor {
+            id,
+            turn: 1,
+            qbytes,
+        };
+        let generation = self.0.revive(me, |_| Some(next))?;
+        let segment = self.0.segment().share_as(Tenure { generation });
+        Some(Queue(Arc::new(Engine::new(segment))))
     }
 
     /// Sends all of these or nothing.

@@ -172,6 +172,7 @@ impl<'a, S: TypeIndexStore> Order<'a, S> {
             &roots.tail,
             &roots.root,
             &roots.cursor,
+            &roots.position,
             &roots.returned,
             &roots.free,
             &roots.used,

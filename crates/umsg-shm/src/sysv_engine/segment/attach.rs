@@ -1,16 +1,20 @@
 //! Attaching to a System V queue's segment, and marking its file as that of a removed queue.
 
-use super::{Fixed, Segment, summary};
+use super::{Fixed, Rights, Segment, Summary, summary};
 use crate::fault::AttachError;
-use crate::memory::set_length;
+use crate::memory::{View, set_length};
 use rustix::fd::BorrowedFd;
 use std::mem::offset_of;
 
-/// Maps the segment in a file that is open for reading and writing.
+/// Offset of the state in the file, in bytes.
+const STATE_AT: usize = offset_of!(Fixed, rights) + offset_of!(Rights, state);
+
+/// Maps the segment in a file that is open for reading and writing. The handle is one of the queue that the file holds now.
 pub fn attach(file: BorrowedFd<'_>) -> Result<Segment, AttachError> {
-    let layout = summary(file)?.layout;
-    let mut segment = Segment::map(file, layout)?;
+    let summary = summary(file)?;
+    let mut segment = Segment::map(file, summary.layout)?;
     segment.settle_home();
+    segment.set_tenure(summary.tenure());
     Ok(segment)
 }
 
@@ -35,13 +39,34 @@ pub fn mark_removed(file: BorrowedFd<'_>) -> Result<(), AttachError> {
     }
 }
 
+/// Takes a vacant segment from the process that keeps it. Returns whether there is no queue any more, for ever. The file must be open for
+/// reading and writing.
+///
+/// # Errors
+/// Those of [`summary`], and `System`.
+pub fn take(file: BorrowedFd<'_>) -> Result<bool, AttachError> {
+    let summary = summary(file)?;
+    let view = View::map(file)?;
+    Ok(summary.is_removed && view.with_word(STATE_AT, Rights::take_word))
+}
+
+/// Removes the queue that a summary of the file describes, as [`write_removed`] does. Returns false if it was removed before: the segment may
+/// hold another queue by now. It needs the address space of a page; without that, no queue of the segment is left.
+pub fn remove_unmapped(file: BorrowedFd<'_>, summary: &Summary) -> Result<bool, AttachError> {
+    let generation = summary.tenure().generation;
+    match View::map(file) {
+        Ok(view) => Ok(view.with_word(STATE_AT, |word| Rights::remove_word(word, generation))),
+        Err(_) => write_removed(file).map(|()| true),
+    }
+}
+
 /// Writes into a queue's file that the queue is removed, for the processes that have the queue mapped. See
 /// [`Engine::remove_unlocked`](crate::sysv_engine::Engine::remove_unlocked).
 ///
 /// The file must be open for writing. A file that is too short stays as it is, because no process could read the word.
 pub fn write_removed(file: BorrowedFd<'_>) -> Result<(), AttachError> {
-    use super::{REMOVED, Rights};
-    let at = offset_of!(Fixed, rights) + offset_of!(Rights, state);
+    use super::REMOVED;
+    let at = STATE_AT;
     let stat = rustix::fs::fstat(file).map_err(|e| AttachError::from_errno("fstat", e))?;
     if (stat.st_size as u64) < (at + size_of_val(&REMOVED)) as u64 {
         return Ok(());

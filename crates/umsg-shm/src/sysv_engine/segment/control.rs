@@ -227,6 +227,32 @@ fn add(word: &AtomicU64, more: i64) {
     word.store(sum, Ordering::Relaxed);
 }
 
+/// The removal of a queue whose segment is kept.
+impl ControlBlock {
+    /// Makes the words those of a queue without messages, apart from the lock, the waiter records, the numbers of items with memory, and
+    /// the doorbell.
+    pub(crate) fn empty(&self, _: ReceiverHeld<'_>) {
+        // Relaxed: under the lock; hints elsewhere.
+        let counts = [
+            &self.bytes,
+            &self.sent_at,
+            &self.received_at,
+            &self.held,
+            &self.held_bytes,
+        ];
+        for count in counts {
+            count.store(0, Ordering::Relaxed);
+        }
+        for word in [&self.messages, &self.sender, &self.receiver] {
+            word.store(0, Ordering::Relaxed);
+        }
+        for word in [&self.free, &self.used, &self.arena_len, &self.arena_dirty] {
+            word.set(0);
+        }
+        self.sequence.set(0);
+    }
+}
+
 /// The number of the last sent message.
 impl ControlBlock {
     /// The sequence number of the last sent message.

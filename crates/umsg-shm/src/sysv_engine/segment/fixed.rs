@@ -51,9 +51,13 @@ pub struct Header {
     pub damage: Damage,
     /// The inode numbers of the creator's PID namespace and, above 32 bits, its time namespace; 0 for unknown.
     pub(super) home: AtomicU64,
+    /// The turn of the identifier, and the last turn that is noted for the file's index: see `next.rs` of the namespace.
+    pub(super) turn: AtomicU64,
+    pub(super) turns: AtomicU64,
 }
 
-// Relaxed throughout: the words never change once the segment's file has its names.
+// Relaxed throughout: the words never change once the segment's file has its names. Only the next queue of a segment ([`Rights`]) changes
+// the identifier, the creator, the time and the turn, under the lock; a reader without the lock compares the state before and after.
 impl Header {
     /// Offsets of the identifier and of the key in the file, in bytes.
     #[cfg(not(loom))]
@@ -69,6 +73,36 @@ impl Header {
     /// Gives a queue whose file has no names yet its identifier.
     pub fn set_id(&self, id: i32) {
         self.id.store(id as u32, Ordering::Relaxed);
+    }
+
+    /// Gives a queue whose file has no names yet the turn of its identifier, which is noted.
+    pub fn set_turn(&self, turn: u64) {
+        self.turn.store(turn, Ordering::Relaxed);
+        self.turns.store(turn, Ordering::Relaxed);
+    }
+
+    /// The turn of the identifier.
+    pub fn turn(&self) -> u64 {
+        self.turn.load(Ordering::Relaxed)
+    }
+
+    /// Returns the next turn, if it is noted.
+    pub fn next_turn(&self) -> Option<u64> {
+        let next = self.turn().checked_add(1)?;
+        (next <= self.turns.load(Ordering::Relaxed)).then_some(next)
+    }
+
+    /// Records that all turns up to this one are noted for the file's index.
+    pub fn note_turns(&self, turns: u64) {
+        self.turns.fetch_max(turns, Ordering::Relaxed);
+    }
+
+    /// Makes the header that of the next queue, under the lock.
+    pub(crate) fn begin_next(&self, id: i32, turn: u64, creator: u32, now: u64) {
+        self.set_id(id);
+        self.turn.store(turn, Ordering::Relaxed);
+        self.creator.store(creator, Ordering::Relaxed);
+        self.created_at.store(now, Ordering::Relaxed);
     }
 
     /// The queue's key; 0 for IPC_PRIVATE.
@@ -152,6 +186,7 @@ const fn layout_hash() -> u32 {
         offset_of!(LeaseRoots, delays),
         offset_of!(Header, damage),
         offset_of!(Header, home),
+        offset_of!(Header, turns),
         offset_of!(ControlBlock, free),
         offset_of!(ControlBlock, messages),
         offset_of!(ControlBlock, held),

@@ -1,7 +1,7 @@
 //! A mapped segment of a System V queue: access to its regions.
 
 use super::layout::CELL;
-use super::{Cell, Fixed, Layout, WaiterRecord};
+use super::{Cell, Fixed, Generation, Layout, WaiterRecord};
 use crate::arena;
 use crate::arena::{ArenaRoots, GRANULE};
 use crate::fault::Fault;
@@ -15,6 +15,13 @@ use crate::waiters::{Links, NODES, Node};
 use crate::{leases, waiters};
 use std::ops::Range;
 
+/// The queue that a handle of the segment is one of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tenure {
+    pub generation: Generation,
+    pub id: i32,
+}
+
 /// A mapped segment of a System V queue.
 pub type Segment = crate::memory::Segment<Fixed>;
 
@@ -22,7 +29,7 @@ pub type Segment = crate::memory::Segment<Fixed>;
 unsafe impl Format for Fixed {
     type Layout = Layout;
     type Cell = Cell;
-    type Settings = ();
+    type Settings = Tenure;
 
     fn home(&self) -> &AtomicU64 {
         &self.header.home
@@ -63,6 +70,29 @@ impl Regions for Layout {
 }
 
 impl Segment {
+    /// Returns the queue of which this is a handle.
+    pub fn tenure(&self) -> Tenure {
+        *self.settings()
+    }
+
+    /// Makes this a handle of another queue of the segment.
+    pub(crate) fn set_tenure(&mut self, tenure: Tenure) {
+        *self.settings_mut() = tenure;
+    }
+
+    /// Gives a queue whose file has no names yet its identifier.
+    pub fn set_id(&mut self, id: i32) {
+        self.fixed().header.set_id(id);
+        self.settings_mut().id = id;
+    }
+
+    /// Returns a handle of the next queue of the segment.
+    pub fn share_as(&self, tenure: Tenure) -> Segment {
+        let mut segment = self.share();
+        segment.set_tenure(tenure);
+        segment
+    }
+
     /// Returns the item at `index` of a region of the layout: of the region of `count` items at `offset`.
     #[inline(always)]
     fn entry<T>(&self, offset: usize, index: u32, count: usize) -> Result<&T, Fault> {
@@ -106,6 +136,18 @@ impl Segment {
             (next - usable) * place,
         )?;
         Ok(next as u32)
+    }
+
+    /// Fills the cells, places, types and blocks that were ever used with zeroes: nothing of the messages is left.
+    pub(crate) fn wipe(&self, _: ReceiverHeld<'_>) {
+        let (layout, control) = (self.layout(), &self.fixed().control);
+        let slots = (control.used() as usize).min(layout.slots);
+        let kinds = (self.fixed().kinds.usable() as usize).min(layout.slots);
+        let blocks = (control.arena_len().get() as usize * GRANULE).min(layout.arena_len);
+        self.zero(layout.cells, slots * CELL);
+        self.zero(layout.places, slots * size_of::<Place>());
+        self.zero(layout.kinds, kinds * size_of::<Kind>());
+        self.zero(layout.arena, blocks);
     }
 
     /// The bytes of memory in use, apart from the arena.

@@ -31,7 +31,7 @@ mod waiter;
 mod words;
 
 #[cfg(not(loom))]
-pub use attach::{attach, is_marked_removed, mark_removed, write_removed};
+pub use attach::{attach, is_marked_removed, mark_removed, remove_unmapped, take, write_removed};
 pub use cell::Cell;
 pub(crate) use control::Sum;
 pub use control::{Contents, ControlBlock};
@@ -47,8 +47,8 @@ pub use layout::Layout;
 #[cfg(not(loom))]
 pub use layout::{LONGEST, MOST_BYTES};
 #[cfg(not(loom))]
-pub use mapped::Segment;
-pub use rights::{CLOSED, LIVE, Permissions, REMOVED, Rights};
+pub use mapped::{Segment, Tenure};
+pub use rights::{CLOSED, Generation, LIVE, Permissions, REMOVED, Rights, State};
 #[cfg(not(loom))]
 pub use summary::{HeaderView, Summary, summary};
 pub use waiter::WaiterRecord;

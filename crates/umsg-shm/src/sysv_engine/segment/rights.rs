@@ -1,12 +1,93 @@
 //! The rights of a queue: whether it exists, its owner and mode, and the version under which permissions are checked.
+//!
+//! A process that removes a queue may keep its segment for another queue. Each queue of a segment has its [`Generation`]:
+//!
+//! | state | low byte | generation above | meaning | leaves it by |
+//! |---|---|---|---|---|
+//! | live | 1 | that of the queue | the queue exists | its removal: vacant or removed |
+//! | vacant | 4 | that of the removed queue | no queue; the process that removed it keeps the segment | that process: live, of the next generation. A process that wants a name of the file: removed |
+//! | removed | 2 | 0 | no queue, for ever | nothing |
+//!
+//! Every handle of a queue knows its generation, and each call compares it under the lock. So a handle of an earlier queue finds its queue
+//! removed, and never uses a later one.
 
 use crate::lock::tokens::ReceiverHeld;
-use crate::sync::{AtomicU32, AtomicU64, Guarded32, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Guarded32, Ordering, fence};
 
-/// [`Rights::state`] of a queue that exists.
+/// [`Rights::state`] of a queue that exists, of the first generation.
 pub const LIVE: u32 = 1;
 /// [`Rights::state`] of a queue that was removed. It never changes again.
 pub const REMOVED: u32 = 2;
+/// [`Rights::state`] of a segment without a queue, whose last queue was of the first generation.
+const VACANT: u32 = 4;
+/// The bits of the state below the generation.
+const KIND: u32 = 0xff;
+/// One more generation.
+const NEXT: u32 = 0x100;
+
+/// The number of the queue among those that a segment has held.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Generation(u32);
+
+impl Generation {
+    /// The largest one: so a segment holds 1,008 queues. With 64 indices in turn, identifiers then repeat as late as possible: after
+    /// 63 times 65,535 queues.
+    pub const LAST: Generation = Generation(1007);
+
+    /// Returns the number, from 0 on.
+    #[must_use]
+    pub fn number(self) -> u32 {
+        self.0
+    }
+
+    fn next(self) -> Option<Generation> {
+        (self.0 < Generation::LAST.0).then_some(Generation(self.0 + 1))
+    }
+
+    fn live(self) -> u32 {
+        LIVE + self.0 * NEXT
+    }
+
+    fn vacant(self) -> u32 {
+        VACANT + self.0 * NEXT
+    }
+}
+
+/// A value of [`Rights::state`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct State(u32);
+
+impl State {
+    /// Decodes the word as it was read from a file.
+    #[must_use]
+    pub fn of_word(word: u32) -> State {
+        State(word)
+    }
+
+    /// Returns the generation of the queue that exists.
+    #[must_use]
+    pub fn live(self) -> Option<Generation> {
+        self.of_kind(LIVE)
+    }
+
+    /// Returns the generation of the removed queue whose segment is kept.
+    #[must_use]
+    pub fn vacant(self) -> Option<Generation> {
+        self.of_kind(VACANT)
+    }
+
+    /// Returns whether there is no queue. A state that is none of the table is corrupted, and its queue exists.
+    #[must_use]
+    pub fn is_removed(self) -> bool {
+        self.0 == REMOVED || self.vacant().is_some()
+    }
+
+    fn of_kind(self, kind: u32) -> Option<Generation> {
+        let generation = self.0 / NEXT;
+        (self.0 & KIND == kind && generation <= Generation::LAST.0)
+            .then_some(Generation(generation))
+    }
+}
 
 /// A bit of [`Rights::version`]: the queue is closed for sending.
 pub const CLOSED: u32 = 1 << 31;
@@ -15,7 +96,7 @@ pub const CLOSED: u32 = 1 << 31;
 #[repr(C, align(128))]
 #[derive(Default)]
 pub struct Rights {
-    /// [`LIVE`] or [`REMOVED`].
+    /// See the module.
     pub(super) state: AtomicU32,
     /// Grows with each change of the fields below, and of its bit [`CLOSED`]. A permission that was checked under an older version is checked
     /// again.
@@ -53,32 +134,112 @@ impl Rights {
         self.changed_at.store(now, Ordering::Relaxed);
     }
 
-    /// Returns whether the queue exists. A state other than [`LIVE`] and [`REMOVED`] is corrupted.
-    #[inline(always)]
-    pub(crate) fn is_live(&self) -> bool {
-        // Relaxed: exact under the lock; a hint elsewhere.
-        self.state.load(Ordering::Relaxed) == LIVE
+    /// Returns the present state.
+    pub fn state(&self) -> State {
+        // Acquire: GENERATION. A reader that finds the same state before and after it reads the identifier has that of the generation.
+        State(self.state.load(Ordering::Acquire))
     }
 
-    /// Returns whether the queue was removed.
+    /// Returns whether the queue of this generation exists.
     #[inline(always)]
-    pub(crate) fn is_removed(&self) -> bool {
+    pub(crate) fn is_live(&self, generation: Generation) -> bool {
         // Relaxed: exact under the lock; a hint elsewhere.
-        self.state.load(Ordering::Relaxed) == REMOVED
+        self.state.load(Ordering::Relaxed) == generation.live()
     }
 
-    /// Removes the queue: this store ends it.
+    /// Returns whether the queue of this generation was removed. A state that is none of the module's table is corrupted.
+    #[inline(always)]
+    pub(crate) fn is_removed(&self, generation: Generation) -> bool {
+        // Relaxed: exact under the lock; a hint elsewhere.
+        let state = self.state.load(Ordering::Relaxed);
+        state != generation.live() && is_known(State(state))
+    }
+
+    /// Removes the queue, under the lock: this store ends it.
     pub(crate) fn remove(&self) {
         // Relaxed: the store publishes no other data. A reader without the lock sees it a moment later.
         self.state.store(REMOVED, Ordering::Relaxed);
     }
 
-    /// Makes a corrupted state that of an existing queue. Returns false if the state is [`LIVE`] or [`REMOVED`].
+    /// Removes the queue of this generation, without the lock. Returns false if it was removed before. Removes a queue with a corrupted
+    /// state, too.
+    #[cfg(not(loom))]
+    pub(crate) fn remove_unlocked(&self, generation: Generation) -> bool {
+        Rights::remove_word(&self.state, generation)
+    }
+
+    /// Does the same as [`remove_unlocked`](Self::remove_unlocked), with the state alone.
+    #[cfg(not(loom))]
+    pub(super) fn remove_word(word: &AtomicU32, generation: Generation) -> bool {
+        // Relaxed: as in `remove`.
+        let (state, relaxed) = (word.load(Ordering::Relaxed), Ordering::Relaxed);
+        let is_it = state == generation.live() || !is_known(State(state));
+        is_it
+            && word
+                .compare_exchange(state, REMOVED, relaxed, relaxed)
+                .is_ok()
+    }
+
+    /// Removes the queue of this generation, and keeps the segment for the next one. The caller holds the lock. Returns false if the queue
+    /// was removed without the lock meanwhile, or if the segment has held as many queues as it may.
+    pub(crate) fn vacate(&self, _: ReceiverHeld<'_>, generation: Generation) -> bool {
+        let is_vacated = generation.next().is_some()
+            && self
+                .state
+                .compare_exchange(
+                    generation.live(),
+                    generation.vacant(),
+                    Ordering::AcqRel,
+                    Ordering::Relaxed,
+                )
+                .is_ok();
+        // Release: GENERATION. A reader that finds a word of the next queue finds this state, or a later one, when it looks again.
+        fence(Ordering::Release);
+        is_vacated
+    }
+
+    /// Returns whether the segment is kept since the removal of the queue of this generation.
+    pub(crate) fn is_vacant(&self, generation: Generation) -> bool {
+        // Relaxed: exact under the lock, as far as the caller's own use of the segment goes; `revive` decides.
+        self.state.load(Ordering::Relaxed) == generation.vacant()
+    }
+
+    /// Makes the next queue of a vacant segment, which the caller has filled in under the lock. Returns None if another process has taken
+    /// the segment away.
+    pub(crate) fn revive(&self, _: ReceiverHeld<'_>, last: Generation) -> Option<Generation> {
+        let next = last.next()?;
+        // Release: GENERATION. A process that finds the new state finds the new identifier.
+        self.state
+            .compare_exchange(
+                last.vacant(),
+                next.live(),
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            )
+            .is_ok()
+            .then_some(next)
+    }
+
+    /// Takes a vacant segment from the process that keeps it. Returns whether there is no queue any more, for ever.
+    pub fn take(&self) -> bool {
+        Rights::take_word(&self.state)
+    }
+
+    /// Does the same as [`take`](Self::take), with the state alone.
+    pub(crate) fn take_word(word: &AtomicU32) -> bool {
+        // Relaxed: the caller uses nothing of the segment.
+        let (state, relaxed) = (word.load(Ordering::Relaxed), Ordering::Relaxed);
+        let is_vacant = State(state).vacant().is_some();
+        let take = || word.compare_exchange(state, REMOVED, relaxed, relaxed);
+        state == REMOVED || is_vacant && take().is_ok()
+    }
+
+    /// Makes a corrupted state that of an existing queue. Returns false if the state is one of the module's table.
     #[cfg(not(loom))]
     pub fn restore_state(&self) -> bool {
         // Relaxed: the store publishes no other data. A queue that is removed meanwhile stays so.
         let (state, relaxed) = (self.state.load(Ordering::Relaxed), Ordering::Relaxed);
-        let is_corrupt = ![LIVE, REMOVED].contains(&state);
+        let is_corrupt = !is_known(State(state));
         let restore = || {
             self.state
                 .compare_exchange(state, LIVE, relaxed, relaxed)
@@ -140,6 +301,12 @@ impl Rights {
         }
     }
 
+    /// Notes the creation of the next queue of a vacant segment at `now`, in seconds since 1970. Permissions that were checked for an earlier
+    /// queue are checked again.
+    pub(crate) fn begin_next(&self, held: ReceiverHeld<'_>, now: u64) {
+        self.publish(held, now);
+    }
+
     /// Publishes a change that was made at `now`, in seconds since 1970.
     pub(crate) fn publish(&self, _: ReceiverHeld<'_>, now: u64) {
         self.changed_at.store(now, Ordering::Relaxed);
@@ -179,4 +346,9 @@ impl Rights {
     pub fn watched(&self) -> &Guarded32 {
         &self.watched
     }
+}
+
+/// Returns whether the state is one of the module's table: that of a generation, or removed.
+fn is_known(state: State) -> bool {
+    state.live().is_some() || state.is_removed()
 }

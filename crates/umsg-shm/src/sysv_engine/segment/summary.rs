@@ -2,11 +2,15 @@
 
 use super::attach::removed_len;
 use super::{ControlBlock, Fixed, Header, LAYOUT_HASH, LONGEST, Layout, MAGIC, MOST_BYTES};
-use super::{Permissions, REMOVED, Rights, VERSION};
+use super::{Generation, Permissions, Rights, State, Tenure, VERSION};
 use crate::fault::AttachError;
 use crate::memory::{OUT_OF_RANGE, View};
+use crate::sync::{Ordering, fence};
+use crate::sys::home::here;
 use rustix::fd::BorrowedFd;
 use rustix::fs::FileType;
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 use std::mem::offset_of;
 
 /// The message for a file with another beginning.
@@ -19,6 +23,12 @@ pub struct Summary {
     pub id: i32,
     pub key: i32,
     pub is_removed: bool,
+    /// True if the process that removed the queue keeps the segment for another queue.
+    pub is_vacant: bool,
+    generation: Generation,
+    /// Process id of the creator, and its namespaces; see [`crate::sys::home`].
+    pub creator: u32,
+    pub home: u64,
     pub permissions: Permissions,
     /// Seconds since 1970; 0 for never.
     pub changed_at: u64,
@@ -31,6 +41,24 @@ pub struct Summary {
     pub receiver: u32,
 }
 
+impl Summary {
+    /// Returns the queue that the summary describes, as a handle knows it.
+    pub(crate) fn tenure(&self) -> Tenure {
+        Tenure {
+            generation: self.generation,
+            id: self.id,
+        }
+    }
+
+    /// Returns whether the creator was in the PID namespace of this process, and has ended.
+    #[must_use]
+    pub fn is_creator_dead(&self) -> bool {
+        let pid = i32::try_from(self.creator).ok().and_then(Pid::from_raw);
+        let is_dead = |pid| test_kill_process(pid) == Err(Errno::SRCH);
+        self.home != 0 && self.home == here() && pid.is_none_or(is_dead)
+    }
+}
+
 /// Checks that a file is a System V queue's segment, and reads its summary. The file must be open for reading.
 pub fn summary(file: BorrowedFd<'_>) -> Result<Summary, AttachError> {
     let stat = rustix::fs::fstat(file).map_err(|e| AttachError::from_errno("fstat", e))?;
@@ -39,6 +67,9 @@ pub fn summary(file: BorrowedFd<'_>) -> Result<Summary, AttachError> {
     }
     let bytes = Bytes::read(file)?;
     let mut summary = bytes.summary()?;
+    if bytes.may_be_mixed() {
+        summary.is_removed |= !bytes.is_of_queue_in(&Bytes::read(file)?);
+    }
     let (len, size) = (summary.layout.len, stat.st_size as u64);
     let is_marked = size == removed_len(len) as u64;
     if !is_marked && size != len as u64 {
@@ -69,8 +100,8 @@ impl HeaderView {
         let messages = self.0.u32_at(CONTROL + offset_of!(ControlBlock, messages));
         let at = CONTROL + offset_of!(ControlBlock, bytes);
         let bytes = wide(self.0.u32_at(at), self.0.u32_at(at + 4));
-        let is_removed = self.0.u32_at(RIGHTS + offset_of!(Rights, state)) == REMOVED;
-        (!is_removed && !self.0.is_cut()).then_some((messages.into(), bytes))
+        let state = State::of_word(self.0.u32_at(RIGHTS + offset_of!(Rights, state)));
+        (!state.is_removed() && !self.0.is_cut()).then_some((messages.into(), bytes))
     }
 
     /// Returns the values that [`summary`] would read from the file, except the file's length.
@@ -78,11 +109,22 @@ impl HeaderView {
     /// # Errors
     /// `Damaged`, `NotAQueue`, `OtherVersion`, if the header was overwritten or cut off meanwhile.
     pub fn summary(&self) -> Result<Summary, AttachError> {
+        let bytes = self.bytes();
+        let mut summary = bytes.summary()?;
+        if bytes.may_be_mixed() {
+            // Acquire: GENERATION.
+            fence(Ordering::Acquire);
+            summary.is_removed |= !bytes.is_of_queue_in(&self.bytes());
+        }
+        Ok(summary)
+    }
+
+    fn bytes(&self) -> Bytes {
         let mut bytes = [0; BEGINNING];
         for (index, word) in bytes.chunks_exact_mut(4).enumerate() {
             word.copy_from_slice(&self.0.u32_at(4 * index).to_ne_bytes());
         }
-        Bytes(bytes).summary()
+        Bytes(bytes)
     }
 }
 
@@ -110,6 +152,23 @@ impl Bytes {
         Ok(Bytes(bytes))
     }
 
+    /// Returns whether the words may be those of two queues of the segment, one after the other.
+    fn may_be_mixed(&self) -> bool {
+        self.state()
+            .live()
+            .is_some_and(|generation| generation != Generation::default())
+    }
+
+    /// Returns whether bytes that were read later are of the same queue. If they are not, there was no queue for a moment in between.
+    fn is_of_queue_in(&self, later: &Bytes) -> bool {
+        let id = |bytes: &Bytes| bytes.u32_at(offset_of!(Header, id));
+        self.state() == later.state() && id(self) == id(later)
+    }
+
+    fn state(&self) -> State {
+        State::of_word(self.u32_at(RIGHTS + offset_of!(Rights, state)))
+    }
+
     /// The summary, without what the length of the file tells.
     fn summary(&self) -> Result<Summary, AttachError> {
         let rights = |at| self.u32_at(RIGHTS + at);
@@ -118,7 +177,11 @@ impl Bytes {
             layout: self.layout()?,
             id: self.u32_at(offset_of!(Header, id)) as i32,
             key: self.u32_at(offset_of!(Header, key)) as i32,
-            is_removed: rights(offset_of!(Rights, state)) == REMOVED,
+            is_removed: self.state().is_removed(),
+            is_vacant: self.state().vacant().is_some(),
+            generation: self.state().live().unwrap_or_default(),
+            creator: self.u32_at(offset_of!(Header, creator)),
+            home: self.u64_at(offset_of!(Header, home)),
             permissions: Permissions {
                 uid: rights(offset_of!(Rights, uid)),
                 gid: rights(offset_of!(Rights, gid)),

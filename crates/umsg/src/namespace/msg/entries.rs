@@ -21,6 +21,32 @@ pub(crate) struct Entry {
     pub(crate) id: i32,
     /// 0 of a queue without one.
     pub(crate) key: i32,
+    /// True if the file's header has the identifier, and `id` is that of the segment's first queue.
+    pub(crate) varies: bool,
+}
+
+impl Entry {
+    /// Returns the entry of a key and its symlink; None if the symlink leads to no queue.
+    pub(crate) fn of(link: KeySymlink, key: i32) -> Option<Entry> {
+        let (id, varies) = match link {
+            KeySymlink::Of(id) => (id, false),
+            KeySymlink::OfSegment(id) => (id, true),
+            KeySymlink::Missing | KeySymlink::Foreign => return None,
+        };
+        let index = id as u32 % INDICES;
+        Some(Entry {
+            index,
+            id,
+            key,
+            varies,
+        })
+    }
+
+    /// Returns whether a header with this identifier and key may be that of the entry's queue.
+    pub(crate) fn is_of(&self, id: i32, key: i32) -> bool {
+        let is_its_id = self.id == id || self.varies && id as u32 % INDICES == self.index;
+        is_its_id && self.key == key
+    }
 }
 
 impl Files {
@@ -41,10 +67,8 @@ impl Files {
         })?;
         let mut entries = Vec::new();
         for (name, key) in links {
-            if let KeySymlink::Of(id) = self.key_symlink(name.to_str().unwrap_or_default())? {
-                let index = id as u32 % INDICES;
-                entries.push(Entry { index, id, key });
-            }
+            let link = self.key_symlink(name.to_str().unwrap_or_default())?;
+            entries.extend(Entry::of(link, key));
         }
         entries.retain(|entry| indices.contains(&entry.index));
         entries.sort_unstable();
@@ -124,6 +148,7 @@ mod tests {
             ("k-00001234", "32771"),
             ("p-9", "9"),
             ("p-1", "1"),
+            ("p-5", "32773+"),
             ("k-ffffffff", "3"),
             ("k-fffffffe", "65540"),
             ("k-fffffffe-1", "4"),
@@ -132,17 +157,14 @@ mod tests {
         ];
         let files = filled(&dir, &[3, 4, 5, 9], &links);
         std::fs::write(dir.path().join("msg/letter-2"), b"").unwrap();
-        let entry = |id, key| Entry {
-            index: id as u32 % INDICES,
-            id,
-            key,
-        };
+        let entry = |id, key| Entry::of(KeySymlink::Of(id), key).unwrap();
         assert_eq!(
             files.entries().unwrap(),
             [
                 entry(3, -1),
                 entry(32_771, 0x1234),
                 entry(65_540, -2),
+                Entry::of(KeySymlink::OfSegment(32_773), 0).unwrap(),
                 entry(9, 0)
             ]
         );

@@ -1,4 +1,7 @@
 //! The key symlink of a queue: its text is the identifier. The creation of the symlink creates the queue.
+//!
+//! Behind the identifier may stand a `+`. Then the file's segment may hold one queue after the other ([`crate::sysv::raw`], `recycle.rs`):
+//! the text has the identifier of the first one, and the header that of the present one.
 
 use rustix::fs::{self, AtFlags, FileType, Uid};
 use rustix::io::Errno;
@@ -9,7 +12,7 @@ use crate::namespace::file_error::FileError;
 use crate::namespace::publish::creation_error;
 use umsg_shm::sys::rights::unlink_of;
 
-/// The longest text of a key symlink is that of `i32::MAX`. A longer text is invalid.
+/// The longest text of a key symlink is that of `i32::MAX` and a `+`. A longer text is invalid.
 const TEXT: usize = 16;
 
 /// The entry at the name of a key symlink.
@@ -19,6 +22,8 @@ pub(crate) enum KeySymlink {
     Missing,
     /// The key symlink of the queue with this identifier.
     Of(i32),
+    /// The key symlink of the queues of a segment, of which the first had this identifier.
+    OfSegment(i32),
     /// Another entry: it leads to no queue.
     Foreign,
 }
@@ -32,20 +37,23 @@ impl Files {
         let (at, path) = self.directory().locate(name);
         let mut text = [0; TEXT];
         match fs::readlinkat_raw(at, &path, &mut text[..]) {
-            Ok(len) => Ok(identifier(&text[..len]).map_or(KeySymlink::Foreign, KeySymlink::Of)),
+            Ok(len) => Ok(KeySymlink::of_text(&text[..len])),
             Err(Errno::NOENT) => Ok(KeySymlink::Missing),
             Err(Errno::INVAL) => Ok(KeySymlink::Foreign),
             Err(e) => Err(FileError::of("readlink", e)),
         }
     }
 
-    /// Makes a key symlink.
+    /// Makes a key symlink: `Of` an identifier, or `OfSegment`.
     ///
     /// # Errors
     /// `AlreadyExists`: the name is taken. `Denied`, `NoSpace`, `NoMemory`, `System`.
-    pub(crate) fn put_key_symlink(&self, name: &str, id: i32) -> Result<(), FileError> {
+    pub(crate) fn put_key_symlink(&self, name: &str, link: KeySymlink) -> Result<(), FileError> {
+        let text = link
+            .text()
+            .ok_or_else(|| FileError::of("symlink", Errno::INVAL))?;
         let (at, path) = self.directory().locate(name);
-        fs::symlinkat(id.to_string(), at, &path)
+        fs::symlinkat(text, at, &path)
             .map_err(|e| creation_error("symlink", self.directory(), e))?;
         changes::note(self.directory());
         Ok(())
@@ -85,8 +93,26 @@ impl Files {
     }
 }
 
+impl KeySymlink {
+    pub(super) fn of_text(text: &[u8]) -> KeySymlink {
+        let link = match text.strip_suffix(b"+") {
+            Some(first) => identifier(first).map(KeySymlink::OfSegment),
+            None => identifier(text).map(KeySymlink::Of),
+        };
+        link.unwrap_or(KeySymlink::Foreign)
+    }
+
+    fn text(self) -> Option<String> {
+        match self {
+            KeySymlink::Of(id) => Some(id.to_string()),
+            KeySymlink::OfSegment(id) => Some(format!("{id}+")),
+            KeySymlink::Missing | KeySymlink::Foreign => None,
+        }
+    }
+}
+
 /// The identifier in a key symlink's text: a decimal number without a sign or leading zeroes.
-pub(super) fn identifier(text: &[u8]) -> Option<i32> {
+fn identifier(text: &[u8]) -> Option<i32> {
     let text = str::from_utf8(text).ok()?;
     let id = text.parse::<i32>().ok().filter(|id| *id >= 0)?;
     (text == id.to_string()).then_some(id)
@@ -104,14 +130,17 @@ mod tests {
         let dir = TestDir::new();
         let files = dir.namespace().msg_files().unwrap();
         assert_eq!(files.key_symlink("p-7").unwrap(), KeySymlink::Missing);
-        files.put_key_symlink("p-7", i32::MAX).unwrap();
-        assert_eq!(files.key_symlink("p-7").unwrap(), KeySymlink::Of(i32::MAX));
-        assert_eq!(
-            files.put_key_symlink("p-7", 7),
-            Err(FileError::AlreadyExists)
-        );
-        assert!(files.take_key_symlink("p-7", caller()) && files.take_key_symlink("p-7", caller()));
-        assert_eq!(files.key_symlink("p-7").unwrap(), KeySymlink::Missing);
+        for link in [KeySymlink::Of(i32::MAX), KeySymlink::OfSegment(i32::MAX)] {
+            files.put_key_symlink("p-7", link).unwrap();
+            assert_eq!(files.key_symlink("p-7").unwrap(), link);
+            assert_eq!(
+                files.put_key_symlink("p-7", KeySymlink::Of(7)),
+                Err(FileError::AlreadyExists)
+            );
+            let take = || files.take_key_symlink("p-7", caller());
+            assert!(take() && take());
+            assert_eq!(files.key_symlink("p-7").unwrap(), KeySymlink::Missing);
+        }
     }
 
     #[test]
@@ -123,6 +152,8 @@ mod tests {
             "",
             "-1",
             "01",
+            "+",
+            "7++",
             "2147483648",
             "/etc/passwd",
             "12345678901234567890",

@@ -18,6 +18,8 @@
 //! | yes | yes | there is a queue, unless its header says that it was removed, or is another's by key and identifier. If the header makes no sense, it is corrupted |
 //! | no | yes | a process interfered: there is no queue |
 //!
+//! A key symlink whose text ends with `+` leads to a segment that may hold one queue after the other. Then the header has the identifier.
+//!
 //! A process without permission to open the file can read its key symlink. In the kernel, too, the identifier of a queue is not secret, and the
 //! errors for a removed and for a forbidden identifier differ.
 //!
@@ -67,7 +69,8 @@ pub(super) fn what_else(queues: &Directory, name: &CStr, stat: &Stat) -> Option<
     let is_key_symlink = || {
         let (at, path) = queues.locate(name.to_str().ok()?);
         let text = fs::readlinkat(at, &path, []).ok()?;
-        key_symlink::identifier(text.to_bytes())
+        let is_one = KeySymlink::of_text(text.to_bytes()) != KeySymlink::Foreign;
+        is_one.then_some(())
     };
     match what {
         None => match names::index_of(name) {

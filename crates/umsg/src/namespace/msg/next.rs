@@ -7,7 +7,11 @@
 //! written before its queue exists. So a creator that has taken an index, and then reads the counts, gets an identifier that this index
 //! never had.
 //!
-//! A user can write any number into its own file. A turn takes longer than 10 microseconds, so a turn that is ahead of the clock is ignored.
+//! A segment that holds one queue after the other keeps its index, and uses a turn for each queue. The turns are noted before they are used
+//! ([`Files::note_turns`]).
+//!
+//! A user can write any number into its own file. On average since 1970, a turn takes longer than 10 microseconds, so a turn that is ahead
+//! of that clock is ignored.
 //! A forged count skips identifiers, and never repeats earlier ones. If a directory with queues has no count, the clock supplies the turn.
 
 use std::path::Path;
@@ -30,7 +34,7 @@ const SIZE: usize = 8;
 const SEQUENCES: u64 = i32::MAX as u64 >> 15;
 /// Indices are assigned in rotation from at least this many. Source: ipc/util.h of the kernel, `ipc_min_cycle`.
 const LEAST_CYCLE: u32 = 64;
-/// A turn takes longer than this number of nanoseconds, because it creates at least one queue.
+/// On average since 1970, a turn takes longer than this number of nanoseconds.
 const TURN: u64 = 10_000;
 /// The mode: the owner writes the file, and every process that creates queues reads it.
 const MODE: u32 = 0o644;
@@ -69,8 +73,18 @@ impl Next {
 
     /// Returns the last identifier.
     pub(crate) fn id(self) -> i32 {
-        let sequence = (self.turn % SEQUENCES) as u32;
-        (sequence * INDICES + self.index.unwrap_or(0)) as i32
+        Next::id_of(self.turn, self.index.unwrap_or(0))
+    }
+
+    /// Returns the identifier of an index in a turn.
+    pub(crate) fn id_of(turn: u64, index: u32) -> i32 {
+        let sequence = (turn % SEQUENCES) as u32;
+        (sequence * INDICES + index) as i32
+    }
+
+    /// Returns the turn.
+    pub(crate) fn turn(self) -> u64 {
+        self.turn
     }
 
     fn encode(self) -> [u8; SIZE] {
@@ -133,6 +147,19 @@ impl Files {
         match self.is_only_user() {
             true => Ok(last),
             false => self.next(in_use),
+        }
+    }
+
+    /// Notes that an index has had all turns up to `turn`. The caller holds its user's lock.
+    ///
+    /// # Errors
+    /// Those of `next` and `note_next`.
+    pub(crate) fn note_turns(&self, index: u32, turn: u64) -> Result<(), FileError> {
+        let index = Some(index);
+        let last = Next { turn, index };
+        match self.next(1)? {
+            next if next >= last => Ok(()),
+            _ => self.note_next(last),
         }
     }
 

@@ -1,0 +1,156 @@
+//! Removing a queue whose segment is kept, and making the next queue of it, in pages that are real already. Both happen under the lock, which
+//! belongs to the segment and outlives its queues. [`segment::Rights`](super::segment::Rights) has the states.
+//!
+//! Other handles of the removed queue may exist, in this process and in others. Each finds its queue removed, because its generation is
+//! over, and changes nothing. A segment is kept only if nothing refers to the removed queue without the lock:
+//!
+//! | refers to the queue | then |
+//! |---|---|
+//! | a waiter record of a thread that waits, or that has an outcome to read | the queue is removed in full |
+//! | a lease or a delayed message, also one that has ended | the same |
+//! | a producer, a policy, an end of the stream | the same |
+//! | a poller's FIFO | the same |
+//! | processes of another PID namespace | the same |
+//! | a change of its rights | the same: other users may have access |
+
+use super::segment::{Fixed, Generation, Policy};
+use super::{Engine, Refused};
+use crate::crash::crash_point;
+use crate::fault::Fault;
+use crate::lock::Held;
+use crate::lock::deferred_wakes::DeferredWakes;
+use crate::lock::tokens::ReceiverHeld;
+use crate::sys::clock::{self, Deadline, SECOND};
+use crate::sys::thread::Thread;
+use crate::waiters::{self, List, State};
+
+/// The most slots with memory of a segment that is kept.
+const SLOTS: u32 = 256;
+/// The most granules of its arena in use: 128 KiB.
+const GRANULES: u32 = 8192;
+
+/// The next queue of a segment.
+#[derive(Clone, Copy, Debug)]
+pub struct Successor {
+    pub id: i32,
+    /// The turn of the identifier.
+    pub turn: u64,
+    /// The bytes that may be queued at first.
+    pub qbytes: u64,
+}
+
+impl Engine {
+    /// Removes the queue as [`remove`](Self::remove) does, and keeps the segment, without messages, for [`revive`](Self::revive). `may`
+    /// runs under the lock and may refuse. Returns false without a change if the segment can't be kept.
+    ///
+    /// Fails with [`Fault::Busy`] if the lock is not free within a spin.
+    ///
+    /// # If the process dies
+    /// The queue exists, or it is removed.
+    pub fn vacate<E>(
+        &self,
+        me: &Thread,
+        may: impl FnOnce(&Fixed) -> Result<(), E>,
+    ) -> Result<Result<bool, E>, Refused> {
+        self.with_lock(me, Deadline::Passed, |receiving, _| {
+            if let Err(refused) = may(self.fixed()) {
+                return Ok(Err(refused));
+            }
+            if !self.is_unattached(receiving)
+                || !self.fixed().rights.vacate(receiving, self.generation)
+            {
+                return Ok(Ok(false));
+            }
+            crash_point!(MSG_VACATED);
+            self.empty(receiving)?;
+            crash_point!(MSG_EMPTIED);
+            Ok(Ok(true))
+        })
+    }
+
+    /// Makes the next queue of a segment that this handle has vacated. Returns its generation, or None if there is none: another process
+    /// has taken the segment away, or has made a queue of it. `successor` runs under the lock, and may decline.
+    ///
+    /// # If the process dies
+    /// There is no queue, or a whole one.
+    pub fn revive(
+        &self,
+        me: &Thread,
+        successor: impl FnOnce(&Fixed) -> Option<Successor>,
+    ) -> Option<Generation> {
+        let mut wakes = DeferredWakes::default();
+        let held = self.lock(me, Deadline::Passed, &mut wakes).ok()?;
+        let next = self.revive_held(held.receiver(), me, successor);
+        self.leave(held, &wakes, Held::unlock);
+        next
+    }
+
+    fn revive_held(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        me: &Thread,
+        successor: impl FnOnce(&Fixed) -> Option<Successor>,
+    ) -> Option<Generation> {
+        let fixed = self.fixed();
+        if !fixed.rights.is_vacant(self.generation) {
+            return None;
+        }
+        let Successor { id, turn, qbytes } = successor(fixed)?;
+        let now = clock::realtime_coarse();
+        fixed.header.begin_next(id, turn, me.pid(), now);
+        fixed.control.set_capacity(receiving, qbytes);
+        fixed.rights.begin_next(receiving, now / SECOND);
+        crash_point!(MSG_REFILLED);
+        let next = fixed.rights.revive(receiving, self.generation);
+        crash_point!(MSG_REVIVED);
+        next
+    }
+
+    /// Returns whether nothing refers to the queue without the lock, and whether it is small.
+    fn is_unattached(&self, receiving: ReceiverHeld<'_>) -> bool {
+        let fixed = self.fixed();
+        let (control, rights) = (&fixed.control, &fixed.rights);
+        // The version of a new queue: each generation adds one, and so does each change.
+        let is_unchanged = rights.version() == 1 + self.generation.number();
+        is_unchanged
+            && control.repairs() == 0
+            && control.usable() <= SLOTS
+            && control.arena_len().get() <= GRANULES
+            && fixed.leases.used.get() == 0
+            && self.policy == Policy::default()
+            && !fixed.delivery.producers.had_any(receiving)
+            && rights.watched().get() == 0
+            && control.doorbell.is_unused()
+            && !control.lock.is_shared()
+            && !fixed.header.damage.is_noted()
+            && self.has_no_waiter(receiving)
+    }
+
+    fn has_no_waiter(&self, _: ReceiverHeld<'_>) -> bool {
+        // A ticket is issued to each thread that waits.
+        self.fixed().control.ticket().get() == 0
+            || [List::Receivers, List::Offered, List::Senders]
+                .into_iter()
+                .all(|list| self.waiters().len(list) == 0)
+                && self
+                    .waiters()
+                    .all()
+                    .all(|(_, node)| waiters::state(node) == State::Free)
+    }
+
+    /// Makes the contents those of a new queue.
+    fn empty(&self, receiving: ReceiverHeld<'_>) -> Result<(), Fault> {
+        let (fixed, control) = (self.fixed(), &self.fixed().control);
+        let is_used = control.used() != 0;
+        if is_used {
+            self.order().clear(receiving)?;
+            self.segment().wipe(receiving);
+        }
+        if control.arena_len().get() != 0 {
+            fixed.arena.empty();
+        }
+        control.empty(receiving);
+        fixed.counters.reset();
+        Ok(())
+    }
+}

@@ -1,0 +1,256 @@
+//! Queues that a process makes of the segments of queues that it has removed, for the drop-in: without a new file, a mapping, fresh pages,
+//! and a change of a directory.
+//!
+//! A process that removes a queue of its own may keep the segment, and leaves the file and the key symlink where they are. The header says
+//! that there is no queue ([`Rights`](umsg_shm::sysv_engine::segment::Rights)), and all processes believe it. The next queue without a key,
+//! or with the same key, is made by a store to the header, and has another identifier of the same index. A process that needs the key, the
+//! index or the room takes the segment away by another store.
+//!
+//! | condition | reason |
+//! |---|---|
+//! | the namespace's directory is the caller's alone, the mode is 0600 | no other user has the file open, or finds it in the way |
+//! | the namespace has no limit of bytes | the memory would count |
+//! | the file has the attributes of the creation, also its time of change unless it got memory since; its key symlink leads to it | another process may have changed its mode or its names |
+//! | the limits of the namespace are those of the creation | the next queue may exceed the new ones, or have another layout |
+//! | the caller has the user and the group of the creation | the next queue would have others |
+//!
+//! The count of changes ([`Changes`]) shows without a system call that the last three but one still hold, for
+//! [`BELIEVED`] at most. Then lstat(2) and readlink(2) show it.
+
+use super::permission::{Rights, caller};
+use super::queue::Queue;
+use super::{control, sweep};
+use crate::namespace::{
+    BELIEVED, Changes, Files, KeySymlink, Limits, Namespace, Next, PATIENCE, Stamp,
+};
+use rustix::fd::BorrowedFd;
+use rustix::fs::Stat;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use umsg_shm::sys::{clock, thread};
+use umsg_shm::sysv_engine::Successor;
+use umsg_shm::sysv_engine::segment::{Fixed, Tenure};
+
+/// The mode of the queues, and of their files.
+pub(super) const PRIVATE_MODE: u32 = 0o600;
+
+/// The file of a queue whose segment this process may use again.
+#[derive(Debug)]
+pub(super) struct OwnFile {
+    index: u32,
+    /// The file after the creation, or after it got more memory.
+    known: Mutex<KnownFile>,
+    /// The name and the text of its key symlink.
+    name: String,
+    link: KeySymlink,
+    limits: Limits,
+    changes: Arc<Changes>,
+    /// The count and the time of the last comparison, of [`clock::monotonic_coarse`].
+    count: AtomicU32,
+    since: AtomicU64,
+}
+
+/// A file as it was found.
+#[derive(Clone, Copy, Debug)]
+struct KnownFile {
+    stamp: Stamp,
+    /// Its memory, in units of 512 bytes.
+    blocks: i64,
+}
+
+impl KnownFile {
+    fn of(stat: &Stat) -> KnownFile {
+        KnownFile {
+            stamp: Stamp::of(stat),
+            blocks: stat.st_blocks,
+        }
+    }
+
+    /// Returns whether `now` is the same file, and its attributes have not changed since. Memory that comes into use changes the time of
+    /// change, too: then the present attributes decide.
+    fn is_still(&self, now: &KnownFile) -> bool {
+        now.stamp == self.stamp
+            || now.blocks != self.blocks && now.stamp.is_same_but_times(&self.stamp)
+    }
+}
+
+/// Returns whether the segment of a new queue of this mode may be used again.
+pub(super) fn may_be_reusable(namespace: &Namespace, mode: u32, limits: &Limits) -> bool {
+    mode == PRIVATE_MODE && limits.max_bytes.is_none() && namespace.is_private()
+}
+
+impl OwnFile {
+    /// Describes the file of a queue that was just created. None if the namespace has no count of changes.
+    pub(super) fn of(
+        namespace: &Namespace,
+        file: BorrowedFd<'_>,
+        (name, link): (String, KeySymlink),
+        limits: &Limits,
+    ) -> Option<OwnFile> {
+        let KeySymlink::OfSegment(first) = link else {
+            return None;
+        };
+        Some(OwnFile {
+            index: super::registry::index_of(first),
+            known: Mutex::new(KnownFile::of(&rustix::fs::fstat(file).ok()?)),
+            name,
+            link,
+            limits: limits.clone(),
+            changes: namespace.changes()?,
+            count: AtomicU32::new(0),
+            since: AtomicU64::new(0),
+        })
+    }
+
+    /// Returns whether all conditions on files held a moment ago. It makes no system call.
+    fn is_believed(&self) -> bool {
+        // Relaxed, here and below: two threads may compare at the same time. A child in another time namespace may have an earlier clock.
+        let age = clock::monotonic_coarse().wrapping_sub(self.since.load(Ordering::Relaxed));
+        age < BELIEVED && self.changes.count() == Some(self.count.load(Ordering::Relaxed))
+    }
+
+    /// Compares the conditions on files.
+    fn is_unchanged(&self, namespace: &Namespace) -> bool {
+        // Before the comparison.
+        let (count, since) = (self.changes.count(), clock::monotonic_coarse());
+        if self.is_as_created(namespace) != Some(true) {
+            return false;
+        }
+        if let Some(count) = count {
+            self.count.store(count, Ordering::Relaxed);
+            self.since.store(since, Ordering::Relaxed);
+        }
+        true
+    }
+
+    fn is_as_created(&self, namespace: &Namespace) -> Option<bool> {
+        let files = namespace.msg_files().ok()?;
+        let stat = files.stat(self.index).ok()??;
+        // If a signal handler or a forked child finds the lock taken, the queue is created in full.
+        let mut known = self.known.try_lock().ok()?;
+        let now = KnownFile::of(&stat);
+        let is_same = known.is_still(&now)
+            && stat.st_nlink == 1
+            && files.key_symlink(&self.name).ok()? == self.link
+            && namespace.is_private()
+            && self.has_same_limits(namespace);
+        if is_same {
+            *known = now;
+        }
+        Some(is_same)
+    }
+
+    fn has_same_limits(&self, namespace: &Namespace) -> bool {
+        let limits = namespace
+            .unchanged_limits()
+            .or_else(|| namespace.limits().ok());
+        limits.is_some_and(|limits| limits == self.limits)
+    }
+
+    /// Counts a change that this process has made.
+    fn note_change(&self, namespace: &Namespace) {
+        match self.changes.add_one() {
+            // What held before still does.
+            Some(before) if before == self.count.load(Ordering::Relaxed) => {
+                self.count.store(before.wrapping_add(1), Ordering::Relaxed);
+            }
+            Some(_) => {}
+            None => namespace.note_change(),
+        }
+    }
+
+    /// Notes identifiers of the index for as many queues as the segment has held so far.
+    fn note_turns(&self, files: &Files, fixed: &Fixed, queues: u32) -> Option<()> {
+        let turns = fixed.header.turn().checked_add(u64::from(queues))?;
+        let lock = files.lock(PATIENCE).ok()?;
+        files.note_turns(self.index, turns).ok()?;
+        drop(lock);
+        fixed.header.note_turns(turns);
+        Some(())
+    }
+}
+
+/// Queues of one segment, one after the other.
+impl Queue {
+    /// Removes the queue, and keeps the segment. Returns false if the queue has to be removed in full, as by a process that has not created
+    /// it.
+    ///
+    /// # If the process dies
+    /// The queue exists, or it is removed. Its names are removed by the next process of the user that needs them.
+    pub(super) fn vacate(&self) -> bool {
+        let Some(own) = self.own_file.as_ref().filter(|_| self.is_creators()) else {
+            return false;
+        };
+        let vacated = self.engine.vacate(thread::current(), control::may_change);
+        let is_vacated = matches!(vacated, Ok(Ok(true)));
+        if is_vacated {
+            own.note_change(&self.namespace);
+        }
+        is_vacated
+    }
+
+    /// Makes the next queue of a segment that was vacated by this handle. Returns None if a full creation is needed. Without `may_compare`,
+    /// it makes no system call but those for the caller's identity, and needs little stack.
+    ///
+    /// # If the process dies
+    /// There is no queue, or a whole one.
+    pub(super) fn revive(&self, may_compare: bool) -> Option<Queue> {
+        let own = self.own_file.as_ref()?;
+        let is_good = own.is_believed() || may_compare && own.is_unchanged(&self.namespace);
+        if !is_good || !self.is_of_caller() {
+            return None;
+        }
+        let mut made = self.make_next(own);
+        if made.is_none() && may_compare && self.fixed().header.next_turn().is_none() {
+            let queues = self.engine.segment().tenure().generation.number() + 1;
+            let files = self.namespace.msg_files().ok()?;
+            own.note_turns(&files, self.fixed(), queues)?;
+            made = self.make_next(own);
+        }
+        let segment = self.engine.segment().share_as(made?);
+        own.note_change(&self.namespace);
+        Some(Queue {
+            own_file: Some(Arc::clone(own)),
+            ..Queue::new(segment, &self.namespace)
+        })
+    }
+
+    fn make_next(&self, own: &OwnFile) -> Option<Tenure> {
+        let mut id = 0;
+        let generation = self.engine.revive(thread::current(), |fixed| {
+            let turn = fixed.header.next_turn()?;
+            id = Next::id_of(turn, own.index);
+            let qbytes = u64::from(own.limits.msgmnb);
+            Some(Successor { id, turn, qbytes })
+        })?;
+        Some(Tenure { generation, id })
+    }
+
+    /// Returns whether this process has created the queue.
+    pub(super) fn is_creators(&self) -> bool {
+        self.fixed().header.creator() == thread::current().pid()
+    }
+
+    fn is_of_caller(&self) -> bool {
+        let (uid, gid) = caller();
+        let rights = Rights::of(self.fixed());
+        [rights.uid, rights.cuid] == [uid.as_raw(); 2]
+            && [rights.gid, rights.cgid] == [gid.as_raw(); 2]
+    }
+
+    /// Returns whether this process may make the next queue of the segment. A hint.
+    pub(super) fn is_vacant(&self) -> bool {
+        self.fixed().rights.state().vacant() == Some(self.engine.segment().tenure().generation)
+    }
+
+    /// Removes the names of a vacated segment, unless it holds a queue again.
+    pub(super) fn give_up(&self) {
+        if self.is_vacant() && self.fixed().rights.take() {
+            sweep::removed(&self.namespace, self.id());
+        }
+    }
+
+    fn fixed(&self) -> &Fixed {
+        self.engine.segment().fixed()
+    }
+}
