@@ -20,10 +20,14 @@ cases_on_both! { "sysv":
     who_gives_up_his_user_gives_up_its_rights,
     a_strangers_queue_can_be_named_but_not_used,
     a_child_of_vfork_may_send,
+    each_queue_in_a_row_is_new_and_has_another_identifier,
+    who_waits_in_one_of_many_queues_in_a_row_is_told_of_its_removal,
+    a_child_keeps_away_from_the_queues_that_its_parent_makes_later,
 }
 
 cases_on_umsg! { "sysv":
     a_handler_that_runs_as_the_call_begins_ends_it,
     removed_queues_are_unmapped,
+    a_queue_in_a_row_takes_no_file,
     limits_are_read_but_not_written,
 }

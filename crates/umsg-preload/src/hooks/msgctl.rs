@@ -4,6 +4,7 @@
 //! address of the answer.
 
 use std::ffi::c_int;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use libc::msqid_ds;
 use umsg::sysv::{Change, raw};
@@ -26,7 +27,11 @@ unsafe fn control(id: c_int, command: c_int, data: *mut msqid_ds) -> Result<c_in
         return Err(libc::EINVAL);
     }
     match command {
-        libc::IPC_RMID => roomy(|| raw::msgctl_remove(id)).map(|()| 0),
+        libc::IPC_RMID if raw::remove_and_keep(id) => {
+            tidy_at_exit();
+            Ok(0)
+        }
+        libc::IPC_RMID => roomy(|| raw::msgctl_remove_own(id)).map(|()| 0),
         libc::IPC_SET => {
             // SAFETY: by this function's contract.
             let change = unsafe { read_change(data)? };
@@ -56,6 +61,19 @@ unsafe fn control(id: c_int, command: c_int, data: *mut msqid_ds) -> Result<c_in
         }
         _ => Err(libc::EINVAL),
     }
+}
+
+/// Has the exit of the process remove the files of the segments that it keeps.
+fn tidy_at_exit() {
+    static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
+    if !IS_REGISTERED.load(Ordering::Relaxed) && !IS_REGISTERED.swap(true, Ordering::Relaxed) {
+        // SAFETY: the handler is a function of this library, which is never unloaded.
+        unsafe { libc::atexit(tidy) };
+    }
+}
+
+extern "C" fn tidy() {
+    roomy(raw::give_up_kept);
 }
 
 /// # Safety

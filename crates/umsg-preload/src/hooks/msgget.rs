@@ -15,6 +15,9 @@ pub unsafe extern "C" fn msgget(key: key_t, flags: c_int) -> c_int {
         return id;
     }
     signals::announce();
+    if let Some(id) = raw::revived(key, flags) {
+        return id;
+    }
     roomy(|| {
         raw::get(key, flags).unwrap_or_else(|error| {
             debug::explain("msgget", format!("{key:#x}").as_bytes(), &error);

@@ -414,6 +414,94 @@ CASE(a_child_of_vfork_may_send) {
     expect_text(id, 0, IPC_NOWAIT, 6, "vfork");
 }
 
+/* Makes and removes queues, from the third one on in one segment. */
+static void make_some(key_t key) {
+    for (int i = 0; i < 5; i++) {
+        int id = msgget(key, IPC_CREAT | 0600);
+        EXPECT(id >= 0 && msgctl(id, IPC_RMID, NULL) == 0);
+    }
+}
+
+CASE(each_queue_in_a_row_is_new_and_has_another_identifier) {
+    int other = create_id(), before = -1;
+    put(other, 3, "stays");
+    for (int i = 0; i < 4000; i++) {
+        key_t key = i < 2000 ? IPC_PRIVATE : 0x55;
+        int id = msgget(key, IPC_CREAT | IPC_EXCL | 0600);
+        EXPECT(id >= 0 && id != before && id != other);
+        struct msqid_ds state;
+        EXPECT(msgctl(id, IPC_STAT, &state) == 0);
+        EXPECT(state.msg_qnum == 0 && state.msg_lspid == 0 && state.msg_stime == 0 && state.msg_perm.__key == key);
+        if (key != IPC_PRIVATE) EXPECT(msgget(key, 0) == id);
+        if (before >= 0) {
+            EXPECT_ERRNO(msgctl(before, IPC_STAT, &state), EINVAL);
+            EXPECT_ERRNO(msgsnd(before, &(struct message){.type = 1}, 1, IPC_NOWAIT), EINVAL);
+            EXPECT_ERRNO(msgctl(before, IPC_RMID, NULL), EINVAL);
+        }
+        put(id, i + 1, "a short one");
+        if (i % 3 == 0) put(id, 5, "one that is longer than what a cell of a queue takes");
+        expect_text(id, i + 1, IPC_NOWAIT, i + 1, "a short one");
+        EXPECT(msgctl(id, IPC_RMID, NULL) == 0);
+        if (key != IPC_PRIVATE) EXPECT_ERRNO(msgget(key, 0), ENOENT);
+        before = id;
+    }
+    expect_text(other, 0, IPC_NOWAIT, 3, "stays");
+}
+
+static _Atomic pid_t receiver;
+
+static void *receive_until_removed(void *id) {
+    struct message message;
+    receiver = (pid_t)syscall(SYS_gettid);
+    EXPECT_ERRNO(msgrcv(*(int *)id, &message, sizeof message.text, 0, 0), EIDRM);
+    return NULL;
+}
+
+CASE(who_waits_in_one_of_many_queues_in_a_row_is_told_of_its_removal) {
+    create_id();
+    make_some(IPC_PRIVATE);
+    for (int i = 0; i < 20; i++) {
+        int id = msgget(IPC_PRIVATE, 0600);
+        pthread_t thread;
+        EXPECT(pthread_create(&thread, NULL, receive_until_removed, &id) == 0);
+        struct msqid_ds state;
+        while (receiver == 0) usleep(100);
+        await_sleep(receiver);
+        receiver = 0;
+        EXPECT(msgctl(id, IPC_RMID, NULL) == 0);
+        int next = msgget(IPC_PRIVATE, 0600);
+        put(next, 1, "for another");
+        EXPECT(pthread_join(thread, NULL) == 0);
+        EXPECT(msgctl(next, IPC_STAT, &state) == 0 && state.msg_qnum == 1);
+        EXPECT(msgctl(next, IPC_RMID, NULL) == 0);
+    }
+}
+
+CASE(a_child_keeps_away_from_the_queues_that_its_parent_makes_later) {
+    create_id();
+    make_some(IPC_PRIVATE);
+    int id = msgget(IPC_PRIVATE, 0600), pipes[2];
+    EXPECT(pipe(pipes) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        char byte;
+        EXPECT(read(pipes[0], &byte, 1) == 1);
+        struct message message = {.type = 1};
+        EXPECT_ERRNO(msgrcv(id, &message, sizeof message.text, 0, IPC_NOWAIT), EINVAL);
+        EXPECT_ERRNO(msgsnd(id, &message, 1, IPC_NOWAIT), EINVAL);
+        make_some(IPC_PRIVATE);
+        _exit(0);
+    }
+    EXPECT(msgctl(id, IPC_RMID, NULL) == 0);
+    make_some(IPC_PRIVATE);
+    int next = msgget(IPC_PRIVATE, 0600);
+    put(next, 2, "the parent's");
+    EXPECT(write(pipes[1], "x", 1) == 1);
+    expect_success(child);
+    expect_text(next, 0, IPC_NOWAIT, 2, "the parent's");
+    EXPECT(msgctl(next, IPC_RMID, NULL) == 0);
+}
+
 static int mappings(void) {
     char line[512], queues[256];
     int found = 0;
@@ -441,6 +529,31 @@ CASE(removed_queues_are_unmapped) {
     }
     EXPECT(mappings() < 1000);
     put(id, 1, "still there");
+}
+
+static ino_t file_of(int id) {
+    char path[256];
+    struct stat state;
+    snprintf(path, sizeof path, "%s/msg/%d", getenv("UMSG_DIR"), id % 32768);
+    EXPECT(stat(path, &state) == 0);
+    return state.st_ino;
+}
+
+CASE(a_queue_in_a_row_takes_no_file) {
+    create_id();
+    make_some(IPC_PRIVATE);
+    ino_t file = 0;
+    int changes = 0;
+    for (int i = 0; i < 900; i++) {
+        int id = msgget(IPC_PRIVATE, 0600);
+        put(id, 1, "a message");
+        changes += file_of(id) != file;
+        file = file_of(id);
+        EXPECT(msgctl(id, IPC_RMID, NULL) == 0);
+    }
+    EXPECT(changes <= 2);
+    make_some(0x66);
+    EXPECT(mappings() < 10);
 }
 
 /* Written to, they would be the kernel's, for the whole machine. */
