@@ -25,31 +25,37 @@ const KIND: u32 = 0xff;
 /// One more generation.
 const NEXT: u32 = 0x100;
 
-/// The number of the queue among those that a segment has held.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// The place of a queue among those that a segment holds, one after the other: the state while the queue exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Generation(u32);
+
+impl Default for Generation {
+    fn default() -> Self {
+        Generation(LIVE)
+    }
+}
 
 impl Generation {
     /// The largest one: so a segment holds 1,008 queues. With 64 indices in turn, identifiers then repeat as late as possible: after
     /// 63 times 65,535 queues.
-    pub const LAST: Generation = Generation(1007);
+    pub const LAST: Generation = Generation(LIVE + 1007 * NEXT);
 
     /// Returns the number, from 0 on.
     #[must_use]
     pub fn number(self) -> u32 {
-        self.0
+        self.0 / NEXT
     }
 
     fn next(self) -> Option<Generation> {
-        (self.0 < Generation::LAST.0).then_some(Generation(self.0 + 1))
+        (self.0 < Generation::LAST.0).then_some(Generation(self.0 + NEXT))
     }
 
     fn live(self) -> u32 {
-        LIVE + self.0 * NEXT
+        self.0
     }
 
     fn vacant(self) -> u32 {
-        VACANT + self.0 * NEXT
+        self.0 - LIVE + VACANT
     }
 }
 
@@ -83,7 +89,7 @@ impl State {
     }
 
     fn of_kind(self, kind: u32) -> Option<Generation> {
-        let generation = self.0 / NEXT;
+        let generation = self.0 & !KIND | LIVE;
         (self.0 & KIND == kind && generation <= Generation::LAST.0)
             .then_some(Generation(generation))
     }
