@@ -1,13 +1,5 @@
 //! System V queues: a process makes one queue after the other of a segment, while others have handles of the queues before, and while another
 //! process wants the segment's names.
-//!
-//! | a defect | its effect here |
-//! |---|---|
-//! | a call does not compare the generation, or compares it before it has the lock | a message of the next queue for a handle of the queue before |
-//! | a segment is kept while a thread waits, or has not read the outcome of its wait | the same, or a deadlock |
-//! | the next queue begins before the state of the vacant segment is compared | a queue without names |
-//! | a handle of the queue before takes a dead owner's lock and repairs nothing | a message of the next queue is lost |
-//! | the identifier is stored before the state says that there is no queue, or after it says that there is the next one | the next queue is found by the identifier before |
 
 use super::stage::{Slices, alive, explore};
 use super::subject::Subject;
