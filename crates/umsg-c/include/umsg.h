@@ -231,8 +231,8 @@ int umsg_mq_unlink_in(const char *directory, const char *name);
 /* ---- Opening with options that POSIX lacks ---- */
 
 /*
- * An existing queue is opened if its policy (on_full, time_to_live, dead_letter, max_deliveries, flags, retry_delay, retry_delay_max) is
- * the given one, whatever its max_messages and message_size.
+ * An existing queue is opened if its policy (on_full, time_to_live, dead_letter, max_deliveries, flags, fair_priorities, retry_delay,
+ * retry_delay_max) is the given one, whatever its max_messages and message_size.
  */
 #define UMSG_EXISTING_MATCH_POLICY 0
 
@@ -319,8 +319,11 @@ struct umsg_mq_options {
      * default), UMSG_EXISTING_MATCH or UMSG_EXISTING_ANY.
      */
     uint32_t existing;
-    /* 0. */
-    uint32_t reserved;
+    /*
+     * The number of deliveries that pass a waiting message of a lower priority before one message of a lower priority is delivered, of a
+     * created queue, at most 65,535; 0 for strict order. The lower priorities take turns, and get one of fair_priorities + 1 deliveries.
+     */
+    uint32_t fair_priorities;
     /*
      * The delay before a message of a created queue is delivered again after its lease was returned or lost, in nanoseconds; 0 for none.
      * It doubles after each further delivery.
@@ -349,8 +352,8 @@ struct umsg_mq_options {
  * - EFAULT: options or one of its texts is at an address that can't be read.
  * - EINVAL: size is not that of a version of the structure, waiting, on_full or existing is none of its values; the queue exists
  *   and differs, as existing says; dead_letter can't be a name, is name itself, or names a queue that has a smaller message size;
- *   max_deliveries is not 0 and dead_letter is NULL; reserved is not 0; or flags has a bit that this version of the library does
- *   not know.
+ *   max_deliveries is not 0 and dead_letter is NULL; fair_priorities is greater than 65,535; or flags has a bit that this version
+ *   of the library does not know.
  * - ELOOP, ENOTDIR: directory is a symbolic link or no directory.
  * - ENOTEMPTY: directory is no namespace and holds other files, so that it can't become one.
  * - EPERM: dead_letter names a queue of another user.
@@ -1258,6 +1261,16 @@ struct umsg_mq_status {
     uint64_t send_closed;
     /* Messages that were sent or returned for a later delivery, and are not due. They count for the capacity. */
     uint64_t delayed;
+    /* 1 if the queue is closed for sending when its last producer ends, else 0. */
+    uint64_t close_with_last_producer;
+    /* Living processes that count as producers, of a queue with close_with_last_producer; else 0. */
+    uint64_t producers;
+    /* The delay before a returned message is delivered again, in nanoseconds; 0 for none. It doubles after each further delivery. */
+    uint64_t retry_delay;
+    /* The longest such delay, in nanoseconds. */
+    uint64_t retry_delay_max;
+    /* The number of deliveries that pass lower priorities before one of these has a turn; 0 for strict order. */
+    uint64_t fair_priorities;
 };
 
 /*

@@ -51,8 +51,9 @@ pub struct umsg_mq_options {
     /// The rule for an existing queue of the name that differs from the members that are not 0 or NULL: UMSG_EXISTING_MATCH_POLICY (the
     /// default), UMSG_EXISTING_MATCH or UMSG_EXISTING_ANY.
     pub existing: u32,
-    /// 0.
-    pub reserved: u32,
+    /// The number of deliveries that pass a waiting message of a lower priority before one message of a lower priority is delivered, of a
+    /// created queue, at most 65,535; 0 for strict order. The lower priorities take turns, and get one of `fair_priorities` + 1 deliveries.
+    pub fair_priorities: u32,
     /// The delay before a message of a created queue is delivered again after its lease was returned or lost, in nanoseconds; 0 for none.
     /// It doubles after each further delivery.
     pub retry_delay: u64,
@@ -60,8 +61,8 @@ pub struct umsg_mq_options {
     pub retry_delay_max: u64,
 }
 
-/// An existing queue is opened if its policy (on_full, time_to_live, dead_letter, max_deliveries, flags, retry_delay, retry_delay_max) is
-/// the given one, whatever its max_messages and message_size.
+/// An existing queue is opened if its policy (on_full, time_to_live, dead_letter, max_deliveries, flags, fair_priorities, retry_delay,
+/// retry_delay_max) is the given one, whatever its max_messages and message_size.
 pub const UMSG_EXISTING_MATCH_POLICY: c_int = 0;
 /// An existing queue is opened if its max_messages, its message_size and its policy are the given ones.
 pub const UMSG_EXISTING_MATCH: c_int = 1;
@@ -110,8 +111,8 @@ const MOST: size_t = 4096;
 /// - `EFAULT`: `options` or one of its texts is at an address that can't be read.
 /// - `EINVAL`: `size` is not that of a version of the structure, `waiting`, `on_full` or `existing` is none of its values; the queue exists
 ///   and differs, as `existing` says; `dead_letter` can't be a name, is `name` itself, or names a queue that has a smaller message size;
-///   `max_deliveries` is not 0 and `dead_letter` is NULL; `reserved` is not 0; or `flags` has a bit that this version of the library does
-///   not know.
+///   `max_deliveries` is not 0 and `dead_letter` is NULL; `fair_priorities` is greater than 65,535; or `flags` has a bit that this version
+///   of the library does not know.
 /// - `ELOOP`, `ENOTDIR`: `directory` is a symbolic link or no directory.
 /// - `ENOTEMPTY`: `directory` is no namespace and holds other files, so that it can't become one.
 /// - `EPERM`: `dead_letter` names a queue of another user.
@@ -182,6 +183,9 @@ impl Prepared {
         }
         if given.flags & UMSG_CLOSE_WITH_LAST_PRODUCER.cast_unsigned() != 0 {
             options.close_with_last_producer(true);
+        }
+        if given.fair_priorities != 0 {
+            options.fair_priorities(given.fair_priorities);
         }
         if given.retry_delay != 0 {
             let [first, most] =
@@ -258,9 +262,6 @@ unsafe fn read(options: *const umsg_mq_options) -> Result<Option<umsg_mq_options
         return Err(Failure::Invalid(
             "flags may have UMSG_REMOVE_ON_LAST_CLOSE and UMSG_CLOSE_WITH_LAST_PRODUCER, and no other bit",
         ));
-    }
-    if known.reserved != 0 {
-        return Err(Failure::Invalid("the member `reserved` must be 0"));
     }
     Ok(Some(known))
 }

@@ -94,6 +94,16 @@ pub struct umsg_mq_status {
     pub send_closed: u64,
     /// Messages that were sent or returned for a later delivery, and are not due. They count for the capacity.
     pub delayed: u64,
+    /// 1 if the queue is closed for sending when its last producer ends, else 0.
+    pub close_with_last_producer: u64,
+    /// Living processes that count as producers, of a queue with close_with_last_producer; else 0.
+    pub producers: u64,
+    /// The delay before a returned message is delivered again, in nanoseconds; 0 for none. It doubles after each further delivery.
+    pub retry_delay: u64,
+    /// The longest such delay, in nanoseconds.
+    pub retry_delay_max: u64,
+    /// The number of deliveries that pass lower priorities before one of these has a turn; 0 for strict order.
+    pub fair_priorities: u64,
 }
 
 /// Tells all that can be said about a queue.
@@ -192,6 +202,11 @@ fn in_c(status: &Status) -> umsg_mq_status {
         remove_on_last_close: status.remove_on_last_close.into(),
         send_closed: status.send_closed.into(),
         delayed: attributes.delayed as u64,
+        close_with_last_producer: status.close_with_last_producer.into(),
+        producers: status.producers as u64,
+        retry_delay: in_nanoseconds(status.retry_delay.map(|(first, _)| first)),
+        retry_delay_max: in_nanoseconds(status.retry_delay.map(|(_, most)| most)),
+        fair_priorities: status.fair_priorities.unwrap_or(0).into(),
     }
 }
 

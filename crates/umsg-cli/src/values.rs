@@ -184,6 +184,19 @@ pub fn times(text: &str) -> Result<u32, String> {
     }
 }
 
+/// Parses an order of priorities: `strict`, which is 0, or `fair:N`.
+pub fn priorities(text: &str) -> Result<u32, String> {
+    if text == "strict" {
+        return Ok(0);
+    }
+    text.strip_prefix("fair:")
+        .and_then(|after| after.parse().ok())
+        .filter(|after| (1..=65_535).contains(after))
+        .ok_or_else(|| {
+            "give `strict`, or `fair:N` with N from 1 to 65535, such as fair:4".to_owned()
+        })
+}
+
 /// Parses a number of commands that run at once.
 pub fn jobs(text: &str) -> Result<usize, String> {
     size(text)
@@ -228,6 +241,17 @@ mod tests {
         assert_eq!((priority("0"), priority("32767")), (Ok(0), Ok(32_767)));
         for wrong in ["", "-1", "32768", "high"] {
             assert!(priority(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn an_order_of_priorities_is_strict_or_fair() {
+        assert_eq!(
+            (priorities("strict"), priorities("fair:65535")),
+            (Ok(0), Ok(65_535))
+        );
+        for wrong in ["", "fair", "fair:", "fair:0", "fair:65536", "fair:-1", "4"] {
+            assert!(priorities(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -57,6 +57,8 @@ points! {
     RECEIVE_TAKEN;
     /// The message is taken from the store, no list has its slot: received, the repair frees the slot.
     RECEIVE_UNSTORED;
+    /// The delivery of a message from the store is counted for the turns of lower priorities: received, the repair frees the slot.
+    TURN_COUNTED;
     /// Several messages are taken and their slots written behind the free ones: received, the repair frees the slots.
     RECEIVE_BATCH_TAKEN;
     /// The slot is free, the counters do not show it: the repair counts again.

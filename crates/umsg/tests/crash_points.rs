@@ -65,6 +65,7 @@ const OTHER_FILES: &[&str] = &[
     "crash_policies.rs",
     "crash_pollable.rs",
     "delays.rs",
+    "fair_priorities.rs",
     "doorbell_users.rs",
     "end_of_stream.rs",
     "producers.rs",

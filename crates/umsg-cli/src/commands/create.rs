@@ -31,6 +31,9 @@ use crate::{place, streams, values};
 /// and where undelivered messages go. `umsg stat` counts expired and undelivered messages. "set aside" counts the messages that
 /// wait for room in the dead-letter queue.
 ///
+/// Receivers get the highest priority first. If messages of high priority never end, the lower ones wait for ever. With --priorities
+/// fair:N they get one of N + 1 deliveries. Programs under `umsg run` may use such a queue, too.
+///
 /// A queue stays until a process removes it. With --remove-on-last-close the queue is removed when no process has it open any
 /// more. The last process removes the queue when that process closes it. If that process was killed, the next `umsg ls`, `umsg
 /// gc` or opening of the queue removes the queue. A new queue that no process has opened yet is not removed. `umsg send`
@@ -55,6 +58,7 @@ Examples:
   umsg create /jobs --max-deliveries 3 --dead-letter /jobs.failed
   umsg create /jobs --retry-delay 1s..5m   1 s, 2 s, 4 s ... and 5 min at most
   umsg create /lines --close-with-last-producer
+  umsg create /tasks --priorities fair:4   low priorities get one of five deliveries
   umsg create /answers --remove-on-last-close   removed with its last user
   umsg create key:0x1234 --qbytes 1M --mode 0660   a System V queue
   queue=$(umsg create key:0)       a System V queue that has only an identifier")]
@@ -71,7 +75,7 @@ pub struct Create {
     /// System V: maximum bytes of all messages in the queue [default: that of the namespace, 16K unless set with
     /// `umsg limits`]
     #[arg(long, value_name = "BYTES", value_parser = values::small_size, allow_negative_numbers = true,
-          conflicts_with_all = ["max_messages", "message_size", "on_full", "ttl", "max_deliveries", "dead_letter", "remove_on_last_close"])]
+          conflicts_with_all = ["max_messages", "message_size", "on_full", "ttl", "max_deliveries", "dead_letter", "priorities", "remove_on_last_close"])]
     qbytes: Option<u32>,
     /// Permission bits: r permits receiving, w permits sending. The umask does not apply to a given mode [default: 0600; for
     /// POSIX queues, the umask applies to the default]
@@ -117,7 +121,7 @@ impl Create {
         }
         if self.policy.is_any() {
             return Err(label.has_no(
-                "--on-full, --ttl, --max-deliveries, --dead-letter or --remove-on-last-close",
+                "--on-full, --ttl, --max-deliveries, --dead-letter, --priorities or --remove-on-last-close",
                 "leave them out",
             ));
         }

@@ -37,6 +37,10 @@ pub struct Policy {
     /// Other messages do not wait [default: at once]
     #[arg(long, value_name = "TIME[..LIMIT]", value_parser = values::retry_delay, allow_negative_numbers = true)]
     retry_delay: Option<RetryDelay>,
+    /// Order of delivery between priorities: strict, or fair:N. With fair:N, one message of a lower priority is delivered after N
+    /// deliveries that passed such a message; the lower priorities take turns [default: strict]
+    #[arg(long, value_name = "ORDER", value_parser = values::priorities)]
+    priorities: Option<u32>,
     /// Remove the queue and its messages when the last process closes the queue
     #[arg(long)]
     remove_on_last_close: bool,
@@ -75,6 +79,7 @@ impl Policy {
     /// Returns whether an option is given that only POSIX queues have.
     pub fn is_any(&self) -> bool {
         let what = self.on_full.is_some() || self.dead_letter.is_some();
+        let what = what || self.priorities.is_some();
         what || self.ttl.is_some() || self.max_deliveries.is_some() || self.remove_on_last_close
     }
 
@@ -94,6 +99,9 @@ impl Policy {
         }
         if let Some(delay) = self.retry_delay {
             options.retry_delay(delay.first, delay.most);
+        }
+        if let Some(after) = self.priorities {
+            options.fair_priorities(after);
         }
         options.remove_on_last_close(self.remove_on_last_close);
         options.close_with_last_producer(self.close_with_last_producer);
@@ -149,6 +157,9 @@ impl Policy {
                 found.max_deliveries,
                 u32::to_string,
             ),
+            self.priorities
+                .is_some_and(|after| after != found.fair_priorities.unwrap_or(0))
+                .then(|| format!("--priorities {}", json::priorities(found.fair_priorities))),
             differs(
                 "--dead-letter",
                 self.dead_letter.clone(),

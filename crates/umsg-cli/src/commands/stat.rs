@@ -178,6 +178,7 @@ fn print(
     let any = || "any number".to_owned();
     line("deliveries", status.max_deliveries.map_or_else(any, most))?;
     line("retry delay", retry_delay(status.retry_delay))?;
+    line("priorities", json::priorities(status.fair_priorities))?;
     line("dead letters", dead_letters(status))?;
     if let Some(of) = letters {
         let text = format!(

@@ -53,6 +53,7 @@ pub struct Queue {
     pub on_full: &'static str,
     pub ttl_seconds: Option<f64>,
     pub max_deliveries: Option<u32>,
+    pub priorities: String,
     pub dead_letter: Option<String>,
     pub undelivered: Option<String>,
     /// `stat` only: the dead letters in the queue, by reason.
@@ -175,6 +176,7 @@ impl Queue {
             on_full: on_full(status.on_full),
             ttl_seconds: status.time_to_live.map(|time| time.as_secs_f64()),
             max_deliveries: status.max_deliveries,
+            priorities: priorities(status.fair_priorities),
             dead_letter: status
                 .dead_letter
                 .as_ref()
@@ -206,6 +208,11 @@ impl Registered {
             signal,
         }
     }
+}
+
+/// The order of priorities, as in `create --priorities`.
+pub fn priorities(fair: Option<u32>) -> String {
+    fair.map_or_else(|| "strict".to_owned(), |after| format!("fair:{after}"))
 }
 
 /// The overflow policy, as in `create --on-full`.

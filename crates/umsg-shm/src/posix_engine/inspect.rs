@@ -197,7 +197,7 @@ impl Engine {
         }
         self.drain(receiving)?;
         self.publish_counts(receiving);
-        self.find_in_store(skip, most, slots)
+        self.find_in_store(receiving, skip, most, slots)
     }
 
     /// Lists messages of the ring. Their instant is that of the last stamp: no message is received meanwhile, and the
@@ -224,10 +224,14 @@ impl Engine {
 
     pub(super) fn find_in_store(
         &self,
+        receiving: ReceiverHeld<'_>,
         skip: usize,
         most: usize,
         slots: &mut Vec<u32>,
     ) -> Result<(), Fault> {
+        if self.policy().fair_priorities != 0 {
+            return self.find_in_turns(receiving, skip, most, slots);
+        }
         let order = Priorities::of(self.segment());
         let (mut passed, end) = (0, skip.saturating_add(most));
         let mut priority = order.highest();
@@ -289,7 +293,7 @@ impl Engine {
     }
 }
 
-fn add(slots: &mut Vec<u32>, slot: u32) -> Result<(), Fault> {
+pub(super) fn add(slots: &mut Vec<u32>, slot: u32) -> Result<(), Fault> {
     slots.try_reserve(1).map_err(|_| Fault::NoMemory)?;
     slots.push(slot);
     Ok(())

@@ -22,6 +22,7 @@ mod account;
 pub mod batch;
 mod delay;
 mod end_of_stream;
+mod fair;
 #[cfg(all(test, not(loom)))]
 mod forged;
 mod grow;
@@ -66,6 +67,7 @@ pub use tag::marked;
 pub use transfer::{DeadLetter, Departure, Origin};
 pub use wake_word::Notifier;
 
+use self::policy::Selection;
 use self::prefetch::Expected;
 use crate::doorbell::Doorbell;
 use crate::doorbell::Watched;
@@ -103,6 +105,8 @@ pub struct Engine {
     segment: Segment,
     pub pacing: Pacing,
     expected: Expected,
+    /// Computed from the queue's policy, which does not change.
+    selection: Selection,
     /// The additional work of this handle's calls, see [`Chore`].
     chore: Option<Chore>,
     /// Makes the descriptor of a ring's receiver readable.
@@ -127,6 +131,7 @@ impl Engine {
         Engine {
             doorbell: Doorbell::of(&segment),
             next_query: NextQuery::default(),
+            selection: Selection::of(segment.policy()),
             segment,
             pacing: Pacing::default(),
             expected: Expected::default(),

@@ -43,6 +43,27 @@ impl std::fmt::Debug for Chore {
     }
 }
 
+/// The way in which the next message is selected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Selection {
+    /// The oldest message of the highest priority.
+    Strict,
+    /// As [`Strict`](Self::Strict), without expired messages.
+    Expiring,
+    /// Lower priorities have turns, see [`fair`](super::fair). Messages may expire, too.
+    Fair,
+}
+
+impl Selection {
+    pub(super) fn of(policy: &Policy) -> Selection {
+        match (policy.fair_priorities, policy.time_to_live) {
+            (0, 0) => Selection::Strict,
+            (0, _) => Selection::Expiring,
+            _ => Selection::Fair,
+        }
+    }
+}
+
 impl Engine {
     #[inline(always)]
     pub fn policy(&self) -> &Policy {
@@ -52,16 +73,32 @@ impl Engine {
     /// Returns whether a message is older than the queue's time to live.
     #[inline(always)]
     pub(super) fn is_expired(&self, found: &Found<'_>) -> bool {
-        let time_to_live = self.policy().time_to_live;
-        time_to_live != 0 && clock::age(found.cell.sent_at()) > time_to_live
+        self.policy().time_to_live != 0 && self.is_too_old(found)
     }
 
-    /// Finds the message that is delivered next, as [`best`](Self::best) does. Before that, removes expired messages.
+    /// As [`is_expired`](Self::is_expired), for a queue with a time to live.
+    #[inline(always)]
+    fn is_too_old(&self, found: &Found<'_>) -> bool {
+        clock::age(found.cell.sent_at()) > self.policy().time_to_live
+    }
+
+    /// Finds the message that is delivered next. Before that, removes expired messages.
     #[inline(always)]
     pub(super) fn upcoming(&self, receiving: ReceiverHeld<'_>) -> Result<Option<Found<'_>>, Fault> {
         match self.best(receiving)? {
-            Some(found) if self.is_expired(&found) => self.upcoming_slow(receiving, found),
+            Some(found) if self.is_passed_over(&found) => self.upcoming_slow(receiving, found),
             found => Ok(found),
+        }
+    }
+
+    /// Returns whether another message than the next one in strict order may be delivered: the next one has expired, or a lower
+    /// priority may have its turn.
+    #[inline(always)]
+    pub(super) fn is_passed_over(&self, found: &Found<'_>) -> bool {
+        match self.selection {
+            Selection::Strict => false,
+            Selection::Expiring => self.is_too_old(found),
+            Selection::Fair => found.is_stored() || self.is_expired(found),
         }
     }
 
@@ -69,15 +106,22 @@ impl Engine {
     fn upcoming_slow<'a>(
         &'a self,
         receiving: ReceiverHeld<'_>,
-        expired: Found<'a>,
+        next: Found<'a>,
     ) -> Result<Option<Found<'a>>, Fault> {
-        self.expire(receiving, &expired)?;
+        let mut next = Some(next);
         // A queue has at most as many messages as slots: a longer walk shows corruption.
-        for _ in 0..self.segment().layout().slots {
-            match self.best(receiving)? {
-                Some(found) if self.is_expired(&found) => self.expire(receiving, &found)?,
-                found => return Ok(found),
+        for _ in 0..=self.segment().layout().slots {
+            let Some(mut found) = next else {
+                return Ok(None);
+            };
+            if self.selection == Selection::Fair {
+                found = self.in_turn(receiving, found)?;
             }
+            if !self.is_expired(&found) {
+                return Ok(Some(found));
+            }
+            self.expire(receiving, &found)?;
+            next = self.best(receiving)?;
         }
         Err(Fault::Damaged)
     }
@@ -93,10 +137,22 @@ impl Engine {
 
     /// Removes a message from the queue for good.
     fn drop_message(&self, receiving: ReceiverHeld<'_>, found: &Found<'_>) -> Result<(), Fault> {
-        self.take(receiving, found)?;
+        self.take_undelivered(receiving, found)?;
         self.free_slot(receiving, found.slot);
         self.publish_counts(receiving);
         Ok(())
+    }
+
+    /// Takes a message from the queue that no receiver gets: it has no turn.
+    fn take_undelivered(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        found: &Found<'_>,
+    ) -> Result<(), Fault> {
+        match found.is_stored() {
+            true => self.take_stored(receiving, found),
+            false => self.take(receiving, found),
+        }
     }
 
     /// Takes a message out of the queue for the dead-letter queue.
@@ -116,7 +172,7 @@ impl Engine {
         record.until.set(reason.number().into());
         leases::set(record, State::Aside);
         crash_point!(ASIDE_HELD);
-        self.take(receiving, found)?;
+        self.take_undelivered(receiving, found)?;
         self.count_kind(receiving, State::Aside, 1);
         self.publish_counts(receiving);
         Ok(())

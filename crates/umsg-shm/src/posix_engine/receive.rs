@@ -3,6 +3,7 @@
 #[cfg(all(test, not(loom)))]
 mod tests;
 
+use super::policy::Selection;
 use super::tag::{MARK, priority_of};
 use super::wait::{Receipt, Taker};
 use super::{DeferredWakes, Engine, Refused};
@@ -35,6 +36,17 @@ pub struct Taken {
     pub pid: u32,
 }
 
+/// The data structure that holds a message.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// The message is next in the ring.
+    Ring,
+    /// The message is the first of its priority in the store.
+    Store,
+    /// As [`Store`](Self::Store), of a queue with fair priorities: its delivery counts.
+    StoreInTurn,
+}
+
 /// The place of the message that is delivered next.
 #[derive(Clone, Copy)]
 pub(crate) struct Found<'a> {
@@ -48,8 +60,7 @@ pub(crate) struct Found<'a> {
     pub(crate) mark: u64,
     /// Process id of the sender. Read when the message was found, because the slot may be reused later.
     pid: u32,
-    /// True if the message is in the store; else it is next in the ring.
-    stored: bool,
+    place: Place,
 }
 
 impl<'a> Found<'a> {
@@ -62,7 +73,7 @@ impl<'a> Found<'a> {
             key: 0,
             mark: 0,
             pid: 0,
-            stored: false,
+            place: Place::Ring,
         }
     }
 
@@ -80,7 +91,12 @@ impl<'a> Found<'a> {
     /// Returns whether the message is in the store.
     #[inline(always)]
     pub(super) fn is_stored(&self) -> bool {
-        self.stored
+        self.place != Place::Ring
+    }
+
+    /// Returns the same message with another note of its place.
+    pub(super) fn at(self, place: Place) -> Self {
+        Found { place, ..self }
     }
 }
 
@@ -205,7 +221,7 @@ impl Engine {
         if !is_next || receiver.has_duties(receiving) || self.policy().time_to_live != 0 {
             return None;
         }
-        let found = self.found(sighted.slot, sighted.cell, false).ok()?;
+        let found = self.found(sighted.slot, sighted.cell, Place::Ring).ok()?;
         self.prefetch_upcoming(&found, self.pacing.received());
         let taken = self.consume(receiving, &found, buffer).ok()?;
         self.publish_counts(receiving);
@@ -313,7 +329,7 @@ impl Engine {
         }
         // The queue held the message that is taken now.
         self.note_change(receiving, wakes);
-        let found = match self.can_expire() {
+        let found = match self.holds_any() || self.selection != Selection::Strict {
             true => self.next_in_time(receiving, wakes)?,
             false => self.best(receiving)?,
         };
@@ -323,8 +339,8 @@ impl Engine {
         Ok(found)
     }
 
-    /// As [`next`](Self::next), for a queue with held messages or a time to live. Messages of dead holders come back
-    /// first: they may have a higher priority.
+    /// As [`next`](Self::next), for a queue with held messages, a time to live or fair priorities. Messages of dead holders
+    /// come back first: they may have a higher priority.
     #[cold]
     fn next_in_time(
         &self,
@@ -373,7 +389,7 @@ impl Engine {
                 return Ok(None);
             };
             if fixed.run.is_still(run) {
-                return self.found(slot, cell, false).map(Some);
+                return self.found(slot, cell, Place::Ring).map(Some);
             }
         }
         self.best_slow(receiving)
@@ -381,7 +397,7 @@ impl Engine {
 
     /// Returns the message in a slot that is in the list of a priority.
     pub(super) fn stored_at(&self, slot: u32, priority: usize) -> Result<Found<'_>, Fault> {
-        let found = self.found(slot, self.segment().cell(slot)?, true)?;
+        let found = self.found(slot, self.segment().cell(slot)?, Place::Store)?;
         if found.key == priority {
             Ok(found)
         } else {
@@ -391,7 +407,7 @@ impl Engine {
 
     /// Checks the header of a cell.
     #[inline(always)]
-    fn found<'a>(&self, slot: u32, cell: &'a Cell, stored: bool) -> Result<Found<'a>, Fault> {
+    fn found<'a>(&self, slot: u32, cell: &'a Cell, place: Place) -> Result<Found<'a>, Fault> {
         let (len, label) = (cell.len(), cell.key());
         let key = priority_of(label);
         if len > self.segment().layout().message_size || key >= PRIORITIES {
@@ -404,7 +420,7 @@ impl Engine {
             key,
             mark: label >> MARK,
             pid: cell.pid(),
-            stored,
+            place,
         })
     }
 
@@ -420,7 +436,7 @@ impl Engine {
             };
             if ring.published(drained.wrapping_add(1))?.is_none() {
                 // A single message needs no order.
-                return self.found(slot, cell, false).map(Some);
+                return self.found(slot, cell, Place::Ring).map(Some);
             }
         }
         self.drain(receiving)?;
@@ -434,7 +450,7 @@ impl Engine {
     /// Prefetches the cell of a message that comes after this one in a stream.
     #[inline(always)]
     fn prefetch_upcoming(&self, found: &Found<'_>, streak: u32) {
-        if found.stored {
+        if found.is_stored() {
             self.prefetch_stored(found);
         } else if streak != 0 {
             self.prefetch_in_ring(streak);
@@ -481,7 +497,7 @@ impl Engine {
             if streak != 0 {
                 self.prefetch_in_ring(streak);
             }
-            let found = self.found(slot, cell, false)?;
+            let found = self.found(slot, cell, Place::Ring)?;
             self.store(receiving, &found)?;
             crash_point!(DRAIN_LINKED);
             receiver.advance(receiving, drained, found.len);
@@ -519,8 +535,10 @@ impl Engine {
     /// Takes a message from the queue. Its slot then belongs to the caller.
     #[inline(always)]
     pub(super) fn take(&self, receiving: ReceiverHeld<'_>, found: &Found<'_>) -> Result<(), Fault> {
-        if found.stored {
-            return self.take_stored(receiving, found);
+        match found.place {
+            Place::Ring => {}
+            Place::Store => return self.take_stored(receiving, found),
+            Place::StoreInTurn => return self.take_in_turn(receiving, found),
         }
         let receiver = &self.segment().fixed().receiver;
         receiver.advance(receiving, receiver.drained(receiving), found.len);
@@ -529,7 +547,11 @@ impl Engine {
     }
 
     #[inline]
-    fn take_stored(&self, receiving: ReceiverHeld<'_>, found: &Found<'_>) -> Result<(), Fault> {
+    pub(super) fn take_stored(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        found: &Found<'_>,
+    ) -> Result<(), Fault> {
         found.cell.forget();
         Priorities::of(self.segment()).pop(receiving, found.key)?;
         self.count_stored(receiving, found.len as u64, -1);
@@ -556,7 +578,7 @@ impl Engine {
     /// Returns an offered message that was not accepted to the head of its priority.
     pub(super) fn put_back(&self, receiving: ReceiverHeld<'_>, slot: u32) -> Result<(), Fault> {
         let cell = self.segment().cell(slot)?;
-        let found = self.found(slot, cell, true)?;
+        let found = self.found(slot, cell, Place::Store)?;
         cell.set_stored(true);
         Priorities::of(self.segment()).push_in_order(receiving, found.key, slot)?;
         self.count_stored(receiving, found.len as u64, 1);
@@ -566,7 +588,7 @@ impl Engine {
 
     /// Returns the message in a slot that belongs to a node, a lease or the caller.
     pub(crate) fn in_hand(&self, _: ReceiverHeld<'_>, slot: u32) -> Result<Found<'_>, Fault> {
-        self.found(slot, self.segment().cell(slot)?, false)
+        self.found(slot, self.segment().cell(slot)?, Place::Ring)
     }
 
     /// Notes when the last message was received.
@@ -578,7 +600,7 @@ impl Engine {
 
     /// Gives an offered message its place in the order, in case it comes back.
     pub(super) fn sequence_offered(&self, receiving: ReceiverHeld<'_>, found: &Found<'_>) {
-        if !found.stored {
+        if !found.is_stored() {
             let receiver = &self.segment().fixed().receiver;
             found.cell.set_sequence(receiver.next_sequence(receiving));
         }

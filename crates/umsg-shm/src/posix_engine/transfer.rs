@@ -396,7 +396,7 @@ impl Engine {
             self.drain(receiving)?;
             self.publish_counts(receiving);
             let mut slots = Vec::new();
-            self.find_in_store(0, usize::MAX, &mut slots)?;
+            self.find_in_store(receiving, 0, usize::MAX, &mut slots)?;
             let mut letters = Vec::new();
             for slot in slots {
                 let found = self.in_hand(receiving, slot)?;

@@ -114,6 +114,7 @@ pub enum OpenError {
 fn raise(what: &str, value: u64, max: u64) -> &'static str {
     let most = match what {
         "message_size" => umsg_shm::posix_engine::segment::LARGEST_MESSAGE,
+        "fair_priorities" => umsg_shm::posix_engine::segment::MOST_PASSED,
         _ => umsg_shm::posix_engine::segment::MOST_MESSAGES,
     };
     match (value, max < most.into()) {

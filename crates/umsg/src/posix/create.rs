@@ -164,6 +164,10 @@ impl OpenOptions {
     }
 
     pub(super) fn check_policy(&self, name: &QueueName) -> Result<(), OpenError> {
+        let after = self.policy.fair_priorities;
+        if after != 0 {
+            check("fair_priorities", after, segment::MOST_PASSED)?;
+        }
         match &self.policy.dead_letter {
             Some(dead) if QueueName::parse(OsStr::from_bytes(dead))? == *name => {
                 return Err(OpenError::OwnDeadLetterQueue);

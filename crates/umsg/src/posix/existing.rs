@@ -32,13 +32,14 @@ pub(super) struct Asked {
     pub(super) remove_on_last_close: bool,
     pub(super) close_with_producers: bool,
     pub(super) retry_delay: bool,
+    pub(super) fair_priorities: bool,
 }
 
 type IsAsked = fn(&Asked) -> bool;
 type Show = fn(&Policy) -> String;
 
 /// The options of the policy: whether one was set, its name, and its value in a policy as a text. Different values have different texts.
-const OPTIONS: [(IsAsked, &str, Show); 7] = [
+const OPTIONS: [(IsAsked, &str, Show); 8] = [
     (
         |asked| asked.on_full,
         "on_full",
@@ -82,6 +83,11 @@ const OPTIONS: [(IsAsked, &str, Show); 7] = [
         |asked| asked.retry_delay,
         "retry_delay",
         |policy| format!("{:?}", policy.retry_delay.map(Duration::from_nanos)),
+    ),
+    (
+        |asked| asked.fair_priorities,
+        "fair_priorities",
+        |policy| or_none(policy.fair_priorities, policy.fair_priorities != 0),
     ),
 ];
 
@@ -156,9 +162,10 @@ mod tests {
             .on_full(OnFull::Fail)
             .time_to_live(Duration::from_secs(5));
         created.max_deliveries(3).dead_letter("/dead");
+        created.fair_priorities(4);
         drop(created.open("/q").unwrap());
         type Change = fn(&mut OpenOptions) -> &mut OpenOptions;
-        let policies: [(Change, &str); 6] = [
+        let policies: [(Change, &str); 8] = [
             (|o| o.on_full(OnFull::Block), "on_full is Fail, not Block"),
             (
                 |o| o.time_to_live(Duration::ZERO),
@@ -170,6 +177,8 @@ mod tests {
             ),
             (|o| o.max_deliveries(4), "max_deliveries is 3, not 4"),
             (|o| o.dead_letter("/d"), "dead_letter is /dead, not /d"),
+            (|o| o.fair_priorities(5), "fair_priorities is 4, not 5"),
+            (|o| o.fair_priorities(0), "fair_priorities is 4, not none"),
             (
                 |o| o.remove_on_last_close(true),
                 "remove_on_last_close is false, not true",

@@ -21,6 +21,8 @@
 //! [`OpenOptions::max_deliveries`], [`OpenOptions::dead_letter`]. The history of such messages, and the way back: [`Queue::dead_letters`],
 //! [`Queue::redrive`].
 //!
+//! Priorities that do not keep lower ones waiting for ever: [`OpenOptions::fair_priorities`].
+//!
 //! Saving a queue's contents to a file and restoring them: [`Queue::snapshot`], [`Snapshot::restore`]. Inspection and repair of
 //! a queue: [`diagnose`], [`repair`].
 //!

@@ -448,6 +448,36 @@ impl OpenOptions {
         self
     }
 
+    /// Sets fair priorities of a created queue: after `after` deliveries of messages that pass a waiting message of a lower priority, one
+    /// message of a lower priority is delivered. The lower priorities take turns, in descending order. So a stream of urgent messages does
+    /// not keep the others waiting for ever: they get one of `after + 1` deliveries. `after` is at most 65,535. 0, the default, is the strict
+    /// order of POSIX.
+    ///
+    /// Only the order of delivery between priorities changes. Within a priority the oldest message comes first. Each receiver of the queue
+    /// takes its turn, also a program that uses libc's functions. A lease counts as a delivery. What a full queue drops
+    /// ([`OnFull::DropOldest`]) is still the lowest priority.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// use umsg::posix::OpenOptions;
+    ///
+    /// let mut options = OpenOptions::new();
+    /// options.read(true).write(true).create(true).namespace(&namespace);
+    /// let queue = options.fair_priorities(2).open("/q")?;
+    /// for priority in [9, 9, 9, 9, 1] {
+    ///     queue.send(b"job", priority)?;
+    /// }
+    /// let order: Vec<u32> = (0..5).map(|_| queue.receive_vec().unwrap().priority).collect();
+    /// assert_eq!(order, [9, 9, 1, 9, 9]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn fair_priorities(&mut self, after: u32) -> &mut Self {
+        self.asked.fair_priorities = true;
+        self.policy.fair_priorities = after;
+        self
+    }
+
     /// Sets whether the handle counts as an open handle of a queue with [`remove_on_last_close`](Self::remove_on_last_close). By
     /// default it counts. A handle that does not count, for inspection, neither keeps nor removes the queue. A queue that is
     /// created with such a handle waits for the first handle that counts.

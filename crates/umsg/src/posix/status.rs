@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::time::{Duration, SystemTime};
 use umsg_shm::arena;
 use umsg_shm::posix_engine::Engine;
-use umsg_shm::posix_engine::segment::{Fixed, OnFull};
+use umsg_shm::posix_engine::segment::{Fixed, OnFull, Policy};
 use umsg_shm::sync::Ordering;
 use umsg_shm::sys::clock;
 use umsg_shm::sys::liveness::Liveness;
@@ -91,6 +91,8 @@ pub struct Status {
     /// The delay before a returned message is delivered again: the first time, and at most, because it doubles each time. `None` for no
     /// delay.
     pub retry_delay: Option<(Duration, Duration)>,
+    /// The number of deliveries that pass lower priorities before one of these has a turn; `None` for strict order.
+    pub fair_priorities: Option<u32>,
     /// Number of living processes that count as producers.
     pub producers: usize,
     /// True if the queue's memory held a state that no operation leaves there.
@@ -167,16 +169,20 @@ pub(super) fn status(queue: &Queue) -> Status {
         registered: notify::registered(engine),
         send_closed: engine.is_send_closed(),
         close_with_last_producer: policy.close_with_producers,
-        retry_delay: (policy.retry_delay[0] != 0).then(|| {
-            let [first, most] = policy.retry_delay.map(Duration::from_nanos);
-            (first, most.max(first))
-        }),
+        retry_delay: retry_delay(policy),
+        fair_priorities: (policy.fair_priorities != 0).then_some(policy.fair_priorities),
         producers: match policy.close_with_producers {
             true => engine.producers(thread::current()).unwrap_or_default(),
             false => 0,
         },
         damaged: fixed.header.damage.is_noted(),
     }
+}
+
+/// Returns the delays before a returned message is delivered again: the first one, and the longest.
+pub(super) fn retry_delay(policy: &Policy) -> Option<(Duration, Duration)> {
+    let [first, most] = policy.retry_delay.map(Duration::from_nanos);
+    (!first.is_zero()).then(|| (first, most.max(first)))
 }
 
 /// Converts a reading of the machine's clock to a time; 0 is never.

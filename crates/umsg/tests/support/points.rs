@@ -24,6 +24,7 @@ const PLACES: &[(&str, &[Face])] = &[
     ("ring/", &[Ring]),
     ("posix_engine/wake_word.rs", &[Ring]),
     ("posix_engine/delay.rs", &[Posix]),
+    ("posix_engine/fair.rs", &[Posix]),
     ("posix_engine/end_of_stream.rs", &[Posix]),
     ("producers.rs", &[Posix, Sysv]),
     ("posix_engine/held_messages.rs", &[Posix]),

@@ -5,6 +5,7 @@
 mod batch;
 mod death;
 mod end_of_stream;
+mod fair;
 mod grow;
 mod handover;
 mod helper;

@@ -40,8 +40,8 @@ struct Collect<'a, S: ?Sized> {
 
 /// The reason why no more messages are taken.
 enum Stopped {
-    /// The next message has expired. Dropping it would change the free slots.
-    AtExpired,
+    /// The next message has expired, or a lower priority may have its turn. Dropping a message would change the free slots.
+    ToSelect,
     /// The queue is empty, there are enough messages, or the next one does not fit.
     Over,
 }
@@ -147,14 +147,14 @@ impl Engine {
             let (run, stopped) = self.take_run(receiving, found, left, sink);
             *received += run;
             match stopped? {
-                Stopped::AtExpired => next = self.upcoming(receiving)?,
+                Stopped::ToSelect => next = self.upcoming(receiving)?,
                 Stopped::Over => {}
             }
         }
         Ok(())
     }
 
-    /// Takes messages until one has expired, and frees their slots together. Returns the number of messages, and the reason to stop.
+    /// Takes messages until another may have to be selected, and frees their slots together. Returns the number of messages, and the reason to stop.
     #[inline(always)]
     fn take_run<S: Sink + ?Sized>(
         &self,
@@ -177,7 +177,7 @@ impl Engine {
                 break Ok(Stopped::Over);
             }
             match self.best(receiving) {
-                Ok(Some(next)) if self.is_expired(&next) => break Ok(Stopped::AtExpired),
+                Ok(Some(next)) if self.is_passed_over(&next) => break Ok(Stopped::ToSelect),
                 Ok(Some(next)) => found = next,
                 Ok(None) => break Ok(Stopped::Over),
                 Err(fault) => break Err(fault),

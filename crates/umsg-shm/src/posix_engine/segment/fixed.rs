@@ -119,6 +119,8 @@ const fn layout_hash() -> u32 {
         offset_of!(ReceiverSide, doorbell),
         offset_of!(LeaseRoots, delays),
         offset_of!(ReceiverSide, notices),
+        super::receiver::TURN,
+        Rules::FAIR_PRIORITIES,
         Notice::CONSENT,
         super::cell::SHORT_CELL,
         super::cell::LONG_CELL,

@@ -72,7 +72,7 @@ pub use notice::Notice;
 )]
 pub use ownership::{CLOSED, DISABLED, ENABLED, Ownership};
 pub use policy::OnFull;
-pub use policy::{Policy, Rules};
+pub use policy::{MOST_PASSED, Policy, Rules};
 pub use presence::{Presence, Seen, Taken};
 pub(crate) use priorities::Priorities;
 pub use receiver::LEVEL1;

@@ -56,6 +56,8 @@ pub struct Rules {
     close_with_producers: AtomicU32,
     /// The delay before a returned message is delivered again: the first time, and at most. Nanoseconds; 0 for none.
     retry_delay: [AtomicU64; 2],
+    /// The number of deliveries after which a lower priority has a turn; 0 for strict order.
+    fair_priorities: AtomicU32,
 }
 
 /// [`Rules::removal`]: the queue is removed after its last close; no process has opened it yet.
@@ -67,6 +69,10 @@ impl Rules {
 
     /// Offset of the number of the label.
     pub const LABEL: usize = std::mem::offset_of!(Rules, label);
+
+    /// Offset of the number of deliveries between turns, for the layout hash.
+    #[cfg(not(loom))]
+    pub(super) const FAIR_PRIORITIES: usize = std::mem::offset_of!(Rules, fair_priorities);
 
     /// Offset of the word about removal.
     pub const REMOVAL: usize = std::mem::offset_of!(Rules, removal);
@@ -106,7 +112,12 @@ pub struct Policy {
     /// The delay before a returned message is delivered again: the first time, and at most, because it doubles each time. Nanoseconds; 0
     /// for none.
     pub retry_delay: [u64; 2],
+    /// The number of deliveries that pass lower priorities before one of these has a turn, at most [`MOST_PASSED`]; 0 for strict order.
+    pub fair_priorities: u32,
 }
+
+/// The greatest number of deliveries between turns of lower priorities.
+pub const MOST_PASSED: u32 = 65_535;
 
 impl Policy {
     /// Returns whether messages that can't be kept or delivered are set aside for the dead-letter queue.
@@ -141,6 +152,7 @@ impl Policy {
         for (word, delay) in rules.retry_delay.iter().zip(self.retry_delay) {
             word.store(delay, store);
         }
+        rules.fair_priorities.store(self.fair_priorities, store);
     }
 
     /// Reads the policy of a segment without the name of the dead-letter queue. None if it is invalid.
@@ -165,6 +177,10 @@ impl Policy {
                 _ => return None,
             },
             retry_delay: rules.retry_delay.each_ref().map(|word| word.load(load)),
+            fair_priorities: match rules.fair_priorities.load(load) {
+                after if after <= MOST_PASSED => after,
+                _ => return None,
+            },
         })
     }
 }
@@ -185,6 +201,7 @@ mod tests {
                 remove_on_last_close: true,
                 close_with_producers: true,
                 retry_delay: [1, 2],
+                fair_priorities: MOST_PASSED,
             };
             let rules = Rules::default();
             policy.write(&rules);
@@ -205,6 +222,9 @@ mod tests {
         assert_eq!(Policy::read(&rules), None);
         rules.removal.store(0, Ordering::Relaxed);
         rules.close_with_producers.store(2, Ordering::Relaxed);
+        assert_eq!(Policy::read(&rules), None);
+        rules.close_with_producers.store(0, Ordering::Relaxed);
+        rules.fair_priorities.store(65_536, Ordering::Relaxed);
         assert_eq!(Policy::read(&rules), None);
     }
 }

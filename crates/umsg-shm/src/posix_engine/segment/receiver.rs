@@ -58,7 +58,13 @@ pub struct ReceiverSide {
     pub(super) doorbell: Words,
     /// Registrations for a notification beyond the fixed ones that are real memory.
     pub(super) notices: AtomicU32,
+    /// The state of the turns of lower priorities, see [`crate::posix_engine::fair`]. Every value is valid.
+    turn: Guarded32,
 }
+
+/// Offset of the state of the turns, for the layout hash.
+#[cfg(not(loom))]
+pub(super) const TURN: usize = std::mem::offset_of!(ReceiverSide, turn);
 
 /// Offset of the doorbell's words.
 #[cfg(not(loom))]
@@ -229,6 +235,16 @@ impl ReceiverSide {
     pub(crate) fn set_more_notices(&self, _: ReceiverHeld<'_>, count: u32) {
         // Release: pairs with the acquire in `more_notices`.
         self.notices.store(count, Ordering::Release);
+    }
+
+    /// Returns the state of the turns of lower priorities.
+    pub(crate) fn turn(&self, _: ReceiverHeld<'_>) -> u32 {
+        self.turn.get()
+    }
+
+    /// Sets the state of the turns of lower priorities.
+    pub(crate) fn set_turn(&self, _: ReceiverHeld<'_>, turn: u32) {
+        self.turn.set(turn);
     }
 
     /// Returns whether a receive has to do more than receive: a thread waits, a message is held, a process polls, or a process
