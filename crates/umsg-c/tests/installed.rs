@@ -208,8 +208,7 @@ fn pkg_config_knows_the_version_and_the_place() {
 #[test]
 fn a_program_can_have_the_library_inside() {
     let program = workshop().join("static");
-    let system = pkg_config(&["--static", "--libs-only-l", "umsg"]);
-    let system = system.unwrap_or_else(|| vec!["-lgcc_s".into()]);
+    let system = pkg_config(&["--static", "--libs-only-l", "umsg"]).unwrap_or_default();
     let program = Compile::new(&source("look.c"), program)
         .args([
             "-std=c11".into(),
@@ -220,6 +219,25 @@ fn a_program_can_have_the_library_inside() {
         .run();
     let mut readelf = Command::new("readelf");
     assert!(!succeed(readelf.arg("-d").arg(&program)).contains("libumsg"));
+    let namespace = namespace();
+    succeed(&mut namespace.command(program));
+}
+
+#[test]
+fn a_program_can_be_static_with_the_flags_of_pkg_config() {
+    let Some(flags) = pkg_config(&["--static", "--cflags", "--libs", "umsg"]) else {
+        return skip("pkg-config");
+    };
+    let program = Compile::new(&source("look.c"), workshop().join("all-static"))
+        .args(["-std=c11", "-static"].map(String::from))
+        .args(flags)
+        .run();
+    let mut readelf = Command::new("readelf");
+    let dynamic = succeed(readelf.arg("-dl").arg(&program));
+    assert!(
+        !dynamic.contains("NEEDED") && !dynamic.contains("INTERP"),
+        "{dynamic}"
+    );
     let namespace = namespace();
     succeed(&mut namespace.command(program));
 }

@@ -22,7 +22,8 @@ use crate::interrupt;
 use crate::shell;
 use crate::workspace::Workspace;
 
-/// The libraries of the system that Rust's standard library needs, as `rustc --print native-static-libs` says.
+/// The libraries of the system that Rust's standard library needs, as `rustc --print native-static-libs` says. A C compiler adds libgcc
+/// itself, the shared or the static one: so umsg.pc.in does not name libgcc_s.
 const SYSTEM_LIBRARIES: [&str; 6] = ["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl"];
 
 /// Builds the library and installs everything below `prefix`.
