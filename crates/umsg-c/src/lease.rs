@@ -56,8 +56,8 @@ impl Described for umsg_mq_lease {
 /// umsg_mq_return(3), the death of the process, and the end of a time limit set by umsg_mq_lease_limit(3) return it to the head of its
 /// priority, and the next receiver gets it.
 ///
-/// A call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`. With NULL the call waits without limit, or does not wait
-/// if the handle has `O_NONBLOCK`. With a time that flag has no effect.
+/// A call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL is no limit. If the handle has `O_NONBLOCK`, the call
+/// does not wait, whatever the time.
 ///
 /// Leases may be ended in any order and by any thread of the process, also after the handle was closed. A child made by
 /// fork(2) does not own its parent's leases.
@@ -66,7 +66,7 @@ impl Described for umsg_mq_lease {
 /// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// - `EAGAIN`: the queue is empty, the handle has `O_NONBLOCK` and `abs_timeout` is NULL.
+/// - `EAGAIN`: the queue is empty, and the handle has `O_NONBLOCK`.
 /// - `EBADF`: `mqdes` is not the handle of an open queue, or was not opened for receiving.
 /// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
@@ -97,8 +97,8 @@ pub unsafe extern "C" fn umsg_mq_lease(
         // SAFETY: the lease is kept together with `held` and dropped before it.
         let queue = unsafe { &held.unbounded().queue };
         let received = match deadline {
+            _ if held.nonblocking.get() => queue.try_receive_lease(),
             Some(time) => queue.receive_lease_deadline(time),
-            None if held.nonblocking.get() => queue.try_receive_lease(),
             None => queue.receive_lease(),
         };
         let received = received?;

@@ -16,15 +16,15 @@ use crate::time;
 /// `size` of the first place is no less than the queue's message size, so that there is at least one message.
 ///
 /// While the queue is empty, the call waits for one message, not for more. The wait ends at `abs_timeout`, a time of the clock
-/// `CLOCK_REALTIME`. With NULL the call waits without limit, or does not wait if the handle has `O_NONBLOCK`. With a time that flag has no
-/// effect. The places must not overlap. Other receivers wait while the call copies messages.
+/// `CLOCK_REALTIME`; NULL is no limit. If the handle has `O_NONBLOCK`, the call does not wait, whatever the time. The places must not
+/// overlap. Other receivers wait while the call copies messages.
 ///
 /// # Return value
 /// On success, the number of messages received, which is 0 only if `n` is 0. On error, -1
 /// with errno set to indicate the error; no message was received.
 ///
 /// # Errors
-/// - `EAGAIN`: the queue is empty, the handle has `O_NONBLOCK` and `abs_timeout` is NULL; or a stopped process has held a lock of this
+/// - `EAGAIN`: the queue is empty and the handle has `O_NONBLOCK`; or a stopped process has held a lock of this
 ///   queue for more than a second.
 /// - `EBADF`: `mqdes` is not the handle of an open queue, or was not opened for receiving.
 /// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.

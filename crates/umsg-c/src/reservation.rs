@@ -49,8 +49,8 @@ struct Taken {
 /// arbitrary bytes, also of earlier messages. The reservation counts for the queue's capacity from the beginning. Other senders can send
 /// meanwhile: the message follows the messages of its priority that were sent before the commit.
 ///
-/// A call that waits for room ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`. With NULL the call waits without limit, or does
-/// not wait if the handle has `O_NONBLOCK`. With a time that flag has no effect.
+/// A call that waits for room ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL is no limit. If the handle has `O_NONBLOCK`, the call
+/// does not wait, whatever the time.
 ///
 /// Reservations may be ended in any order and by any thread of the process, also after the handle was closed. A child made
 /// by fork(2) does not own its parent's reservations.
@@ -59,7 +59,7 @@ struct Taken {
 /// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// - `EAGAIN`: the queue is full, the handle has `O_NONBLOCK` and `abs_timeout` is NULL.
+/// - `EAGAIN`: the queue is full, and the handle has `O_NONBLOCK`.
 /// - `EBADF`: `mqdes` is not the handle of an open queue, or was not opened for sending.
 /// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
@@ -92,8 +92,8 @@ pub unsafe extern "C" fn umsg_mq_reserve(
         // SAFETY: the reservation is kept together with `held` and dropped before it.
         let queue = unsafe { &held.unbounded().queue };
         let reserved = match deadline {
+            _ if held.nonblocking.get() => queue.try_reserve(len),
             Some(time) => queue.reserve_deadline(len, time),
-            None if held.nonblocking.get() => queue.try_reserve(len),
             None => queue.reserve(len),
         };
         let told = keep(reserved?, held)?;

@@ -107,7 +107,7 @@ pub unsafe extern "C" fn umsg_mq_timedsend(
 /// Before the call returns: the message is sent whole, or not at all. After it, the message is delivered in any case.
 ///
 /// # See also
-/// umsg_mq_open_with(3), umsg_mq_return_after(3), umsg_mq_send(3), umsg_mq_timedsend_after(3)
+/// umsg_mq_open_with(3), umsg_mq_return_after(3), umsg_mq_send(3), umsg_mq_send_at(3), umsg_mq_timedsend_after(3)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn umsg_mq_send_after(
     mqdes: umsg_mqd_t,
@@ -162,6 +162,53 @@ pub unsafe extern "C" fn umsg_mq_timedsend_after(
     let sent =
         unsafe { time::deadline(abs_timeout).and_then(|until| call.run_after(delay, until)) };
     answer(sent)
+}
+
+/// Sends a message for a delivery at a time of the day.
+///
+/// As umsg_mq_send_after(3), but receivers get the message not before `time`, a time of the clock `CLOCK_REALTIME`. The call computes the
+/// delay: setting the clock later does not change it. A time in the past is no delay.
+///
+/// # Return value
+/// On success, 0. On error, -1 with errno set to indicate the error.
+///
+/// # Errors
+/// Those of umsg_mq_send(3), and these:
+///
+/// - `EFAULT`: `time` is NULL, or at an address that can't be read.
+/// - `EINVAL`: `tv_sec` of `time` is negative, or `tv_nsec` is not from 0 to 999,999,999.
+///
+/// # If the process dies
+/// As with umsg_mq_send_after(3).
+///
+/// # See also
+/// umsg_mq_send(3), umsg_mq_send_after(3), clock_gettime(2)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_mq_send_at(
+    mqdes: umsg_mqd_t,
+    msg_ptr: *const c_char,
+    msg_len: size_t,
+    msg_prio: c_uint,
+    time: *const timespec,
+) -> c_int {
+    let call = Call {
+        mqdes,
+        message: msg_ptr,
+        len: msg_len,
+        priority: msg_prio,
+    };
+    let send = || {
+        pointer::check(time, "time")?;
+        // SAFETY: the caller promises a readable timespec.
+        let due = unsafe { time::deadline(time)? };
+        // A time beyond the range of the type never comes.
+        let delay = due.map_or(Duration::MAX, |due| {
+            due.duration_since(SystemTime::now()).unwrap_or_default()
+        });
+        // SAFETY: the caller promises that many readable bytes.
+        unsafe { call.run_after(delay, None) }
+    };
+    answer(send())
 }
 
 /// # Safety

@@ -30,11 +30,11 @@ pub(crate) fn span(time: timespec) -> Result<Duration, Failure> {
     arguments::span(time).ok_or(Failure::BadTime)
 }
 
-/// Returns the end of a wait in a call that POSIX does not have: O_NONBLOCK counts only where no time is given.
+/// Returns the end of a wait. As in mq_timedsend(3), a call on a handle with O_NONBLOCK does not wait, whatever the time.
 pub(crate) fn until(deadline: Option<SystemTime>, open: &Open) -> Until {
     match deadline {
+        _ if open.nonblocking.get() => Until::Now,
         Some(time) => Until::Time(time),
-        None if open.nonblocking.get() => Until::Now,
         None => Until::Forever,
     }
 }

@@ -54,30 +54,32 @@ static void a_batch_is_sent_whole_and_by_priority(void)
 
 static void a_batch_for_which_there_is_no_room_is_not_sent(void)
 {
-    umsg_mqd_t queue = make("/no-room", 4, 16, O_NONBLOCK);
+    umsg_mqd_t queue = make("/no-room", 4, 16, O_NONBLOCK), waits = umsg_mq_open("/no-room", O_RDWR);
     struct umsg_mq_message messages[SEVERAL];
     fill(messages, SEVERAL);
     FAILS(umsg_mq_send_batch(queue, messages, SEVERAL, NULL), EMSGSIZE);
     CHECK(strstr(umsg_last_error(), "5 messages") != NULL);
     CHECK(umsg_mq_send_batch(queue, messages, 3, NULL) == 0);
     FAILS(umsg_mq_send_batch(queue, messages, 2, NULL), EAGAIN);
-    FAILS(umsg_mq_send_batch(queue, messages, 2, &past), ETIMEDOUT);
+    FAILS(umsg_mq_send_batch(waits, messages, 2, &past), ETIMEDOUT);
     expect_letters(queue, "abc");
+    CHECK(umsg_mq_close(waits) == 0);
     done(queue, "/no-room");
 }
 
 static void some_are_as_many_as_fit(void)
 {
-    umsg_mqd_t queue = make("/some", 3, 16, O_NONBLOCK);
+    umsg_mqd_t queue = make("/some", 3, 16, O_NONBLOCK), waits = umsg_mq_open("/some", O_RDWR);
     struct umsg_mq_message messages[SEVERAL];
     fill(messages, SEVERAL);
     CHECK(umsg_mq_send_some(queue, messages, 0, NULL) == 0);
     CHECK(umsg_mq_send_some(queue, messages, SEVERAL, NULL) == 3);
     FAILS(umsg_mq_send_some(queue, messages + 3, 2, NULL), EAGAIN);
-    FAILS(umsg_mq_send_some(queue, messages + 3, 2, &past), ETIMEDOUT);
+    FAILS(umsg_mq_send_some(waits, messages + 3, 2, &past), ETIMEDOUT);
     expect_letters(queue, "abc");
     CHECK(umsg_mq_send_some(queue, messages + 3, 2, &past) == 2);
     expect_letters(queue, "de");
+    CHECK(umsg_mq_close(waits) == 0);
     done(queue, "/some");
 }
 
@@ -145,14 +147,14 @@ static void make_places(struct umsg_mq_message *places, char (*room)[16], size_t
 
 static void what_is_there_is_received_in_order_of_delivery(void)
 {
-    umsg_mqd_t queue = make("/receive", 10, 16, O_NONBLOCK);
+    umsg_mqd_t queue = make("/receive", 10, 16, O_NONBLOCK), waits = umsg_mq_open("/receive", O_RDWR);
     struct umsg_mq_message messages[SEVERAL], places[SEVERAL];
     char room[SEVERAL][16];
     fill(messages, SEVERAL);
     messages[3].priority = 9;
     make_places(places, room, SEVERAL);
     FAILS(umsg_mq_receive_batch(queue, places, SEVERAL, NULL), EAGAIN);
-    FAILS(umsg_mq_receive_batch(queue, places, SEVERAL, &past), ETIMEDOUT);
+    FAILS(umsg_mq_receive_batch(waits, places, SEVERAL, &past), ETIMEDOUT);
     CHECK(umsg_mq_receive_batch(queue, places, 0, NULL) == 0);
     CHECK(umsg_mq_send_batch(queue, messages, SEVERAL, NULL) == 0);
     CHECK(umsg_mq_receive_batch(queue, places, 2, NULL) == 2);
@@ -161,6 +163,7 @@ static void what_is_there_is_received_in_order_of_delivery(void)
     CHECK(places[2].len == SIZE_MAX);
     CHECK(umsg_mq_receive_batch(queue, places, SEVERAL, NULL) == 3);
     CHECK(room[2][0] == *(char *)messages[4].data && room[3][0] == 0);
+    CHECK(umsg_mq_close(waits) == 0);
     done(queue, "/receive");
 }
 

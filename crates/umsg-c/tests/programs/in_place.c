@@ -228,26 +228,45 @@ static void a_commit_that_can_not_be_leaves_the_reservation(void)
 
 static void reserved_room_counts_until_it_is_given_back(void)
 {
-    umsg_mqd_t queue = make("/cancel", 1, 16, O_NONBLOCK);
+    umsg_mqd_t queue = make("/cancel", 1, 16, O_NONBLOCK), waits = umsg_mq_open("/cancel", O_RDWR);
     struct umsg_mq_reservation reservation, second;
     CHECK(umsg_mq_reserve(queue, 16, &reservation, NULL) == 0);
     FAILS(umsg_mq_send(queue, "x", 1, 0), EAGAIN);
     FAILS(umsg_mq_reserve(queue, 16, &second, NULL), EAGAIN);
-    FAILS(umsg_mq_reserve(queue, 16, &second, &past), ETIMEDOUT);
+    FAILS(umsg_mq_reserve(waits, 16, &second, &past), ETIMEDOUT);
+    CHECK(umsg_mq_close(waits) == 0);
     CHECK(umsg_mq_cancel(&reservation) == 0);
     FAILS(umsg_mq_cancel(&reservation), EINVAL);
     CHECK(umsg_mq_send(queue, "x", 1, 0) == 0);
     done(queue, "/cancel");
 }
 
-static void a_time_counts_more_than_o_nonblock(void)
+static void a_handle_with_o_nonblock_does_not_wait_whatever_the_time(void)
 {
     umsg_mqd_t queue = make("/patience", 1, 16, O_NONBLOCK);
     const struct timespec wrong = {0, 1000000000};
     struct umsg_mq_lease lease;
-    FAILS(umsg_mq_lease(queue, &lease, NULL), EAGAIN);
-    FAILS(umsg_mq_lease(queue, &lease, &past), ETIMEDOUT);
+    const struct timespec later = in_seconds(1000), *times[] = {NULL, &past, &later};
+    struct umsg_mq_reservation room;
+    struct umsg_mq_message message = {NULL, 16, 0, 0};
+    char buffer[16];
+    size_t i;
+    message.data = buffer;
+    for (i = 0; i < 3; i++) {
+        FAILS(umsg_mq_lease(queue, &lease, times[i]), EAGAIN);
+        FAILS(umsg_mq_timedreceive(queue, buffer, 16, NULL, times[i]), EAGAIN);
+        FAILS(umsg_mq_receive_batch(queue, &message, 1, times[i]), EAGAIN);
+    }
     FAILS(umsg_mq_lease(queue, &lease, &wrong), EINVAL);
+    CHECK(umsg_mq_send(queue, "x", 1, 0) == 0);
+    for (i = 0; i < 3; i++) {
+        FAILS(umsg_mq_reserve(queue, 16, &room, times[i]), EAGAIN);
+        FAILS(umsg_mq_timedsend(queue, "x", 1, 0, times[i]), EAGAIN);
+        FAILS(umsg_mq_send_batch(queue, &message, 1, times[i]), EAGAIN);
+        FAILS(umsg_mq_send_some(queue, &message, 1, times[i]), EAGAIN);
+    }
+    FAILS(umsg_mq_send_after(queue, "x", 1, 0, 0), EAGAIN);
+    FAILS(umsg_mq_send_at(queue, "x", 1, 0, &later), EAGAIN);
     done(queue, "/patience");
 }
 
@@ -281,19 +300,25 @@ static void a_message_for_later_comes_later(void)
     struct umsg_mq_status status;
     struct umsg_mq_lease lease;
     umsg_mqd_t queue = make("/later", 2, 16, 0);
+    const struct timespec never = in_seconds(100000), wrong = {0, -1};
     char buffer[16];
     CHECK(umsg_mq_send_after(queue, "later", 5, 3, moment) == 0);
     FAILS(umsg_mq_send_after(queue, "later", 5, 32768, moment), EINVAL);
     FAILS(umsg_mq_send_after(queue, "later", 17, 0, moment), EMSGSIZE);
     FAILS(umsg_mq_send_after(NULL, "later", 5, 0, moment), EBADF);
+    FAILS(umsg_mq_send_at(queue, "later", 5, 3, NULL), EFAULT);
+    FAILS(umsg_mq_send_at(queue, "later", 5, 3, &wrong), EINVAL);
+    CHECK(umsg_mq_send_at(queue, "never", 5, 9, &never) == 0);
     CHECK(umsg_mq_status(queue, &status, sizeof status) == 0);
-    CHECK(status.messages + status.delayed == 1);
+    CHECK(status.messages + status.delayed == 2);
     CHECK(umsg_mq_lease(queue, &lease, NULL) == 0 && lease.len == 5 && lease.deliveries == 1);
     CHECK(umsg_mq_return_after(&lease, moment) == 0);
     FAILS(umsg_mq_return_after(&lease, moment), EINVAL);
     CHECK(umsg_mq_status(queue, &status, sizeof status) == 0);
-    CHECK(status.messages + status.delayed == 1);
-    CHECK(umsg_mq_receive(queue, buffer, sizeof buffer, NULL) == 5);
+    CHECK(status.messages + status.delayed == 2);
+    CHECK(umsg_mq_receive(queue, buffer, sizeof buffer, NULL) == 5 && memcmp(buffer, "later", 5) == 0);
+    CHECK(umsg_mq_send_at(queue, "now", 3, 0, &past) == 0);
+    CHECK(umsg_mq_receive(queue, buffer, sizeof buffer, NULL) == 3);
     done(queue, "/later");
 }
 
@@ -379,7 +404,7 @@ static const struct test_case cases[] = {
     CASE(a_message_is_written_where_it_will_lie),
     CASE(a_commit_that_can_not_be_leaves_the_reservation),
     CASE(reserved_room_counts_until_it_is_given_back),
-    CASE(a_time_counts_more_than_o_nonblock),
+    CASE(a_handle_with_o_nonblock_does_not_wait_whatever_the_time),
     CASE(what_is_none_is_refused),
 };
 
