@@ -167,7 +167,8 @@ Exit codes:
 Environment:
   UMSG_DIR      the directory that holds the queues
   UMSG_PRELOAD  the drop-in library [default: libumsg_preload.so beside umsg,
-                else in ../lib]
+                in ../lib, ../lib/umsg or ../lib/umsg/musl; the first that is
+                for the program's C library]
   UMSG_WAIT     how a program under `umsg run` waits: adaptive, blocking or
                 spinning [default: adaptive]
   UMSG_DEBUG    1: a program under `umsg run` prints why its calls failed"

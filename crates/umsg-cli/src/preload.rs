@@ -1,17 +1,17 @@
-//! The drop-in library: its path, and the value of LD_PRELOAD.
+//! The drop-in libraries: their paths, the one for a program, and the value of LD_PRELOAD.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::failure::{Code, Failure, Result};
-use crate::program::elf::{self, Elf};
+use crate::program::elf::{self, Elf, Libc};
 
 const FILE: &str = "libumsg_preload.so";
 const VARIABLE: &str = "UMSG_PRELOAD";
 const NAME_IT: &str = "set UMSG_PRELOAD to libumsg_preload.so";
 
-/// The drop-in library and its machine.
+/// A drop-in library, its machine and its C library.
 pub struct Library {
     path: PathBuf,
     pub elf: Elf,
@@ -24,16 +24,41 @@ impl Library {
     }
 }
 
-/// Finds the library: the file that `$UMSG_PRELOAD` names, else the one beside this program, else the one in `../lib`.
-pub fn find() -> Result<Library> {
-    let path = match std::env::var_os(VARIABLE).filter(|named| !named.is_empty()) {
-        Some(named) => PathBuf::from(named),
+/// The drop-in libraries of this installation: one, or one for each C library.
+pub struct Libraries {
+    first: Library,
+    others: Vec<Library>,
+}
+
+impl Libraries {
+    /// Returns the library for programs of a C library; the first one if none is for it.
+    pub fn suited_to(&self, libc: Option<Libc>) -> &Library {
+        let mut all = [&self.first].into_iter().chain(&self.others);
+        let suited = all.find(|library| libc.is_some() && library.elf.libc() == libc);
+        suited.unwrap_or(&self.first)
+    }
+}
+
+/// Finds the libraries: the file that `$UMSG_PRELOAD` names, else those in the [`places`] of an installation.
+pub fn find() -> Result<Libraries> {
+    let paths = match std::env::var_os(VARIABLE).filter(|named| !named.is_empty()) {
+        Some(named) => vec![PathBuf::from(named)],
         None => installed()?,
     };
+    let mut libraries = paths.iter().map(|path| library(path));
+    let first = libraries.next().unwrap_or_else(|| Err(missing(&[])))?;
+    Ok(Libraries {
+        first,
+        // An unusable library matters only if no other one is there.
+        others: libraries.filter_map(Result::ok).collect(),
+    })
+}
+
+fn library(path: &Path) -> Result<Library> {
     let refuse =
         |why: &str| Failure::new(Code::NotPrepared, format_args!("{}: {why}", path.display()));
     // The path is absolute, because the program may change its working directory.
-    let path = std::path::absolute(&path).map_err(|error| refuse(&error.to_string()))?;
+    let path = std::path::absolute(path).map_err(|error| refuse(&error.to_string()))?;
     if path
         .as_os_str()
         .as_bytes()
@@ -67,26 +92,41 @@ fn usable(elf: Option<Elf>) -> Result<Elf, String> {
     }
 }
 
-fn installed() -> Result<PathBuf> {
+fn installed() -> Result<Vec<PathBuf>> {
     let program = std::env::current_exe().unwrap_or_default();
     let places = places(&program);
-    places
+    let there: Vec<PathBuf> = places
         .iter()
-        .find(|path| path.exists())
+        .filter(|path| path.exists())
         .cloned()
-        .ok_or_else(|| {
-            let looked = places
-                .map(|path| path.display().to_string())
-                .join(" nor at ");
-            let line = format!("{FILE} is neither at {looked}; set {VARIABLE} to its path");
-            Failure::new(Code::NotPrepared, line)
-        })
+        .collect();
+    match there.is_empty() {
+        true => Err(missing(&places)),
+        false => Ok(there),
+    }
 }
 
-fn places(program: &Path) -> [PathBuf; 2] {
+fn missing(places: &[PathBuf]) -> Failure {
+    let looked: Vec<String> = places
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect();
+    let looked = looked.join(" nor at ");
+    let line = format!("{FILE} is neither at {looked}; set {VARIABLE} to its path");
+    Failure::new(Code::NotPrepared, line)
+}
+
+/// The files of an installation: beside this program, in `../lib`, in the directory of a package, and there for programs of musl.
+fn places(program: &Path) -> [PathBuf; 4] {
     let beside = program.parent().unwrap_or(Path::new("/"));
-    let above = beside.parent().unwrap_or(Path::new("/"));
-    [beside.join(FILE), above.join("lib").join(FILE)]
+    let lib = beside.parent().unwrap_or(Path::new("/")).join("lib");
+    let package = lib.join("umsg");
+    [
+        beside.join(FILE),
+        lib.join(FILE),
+        package.join(FILE),
+        package.join("musl").join(FILE),
+    ]
 }
 
 /// Omits a library that LD_PRELOAD already names, as in nested `umsg run`.
@@ -123,5 +163,19 @@ mod tests {
         assert_eq!(appended("/a.so /b.so"), "/a.so /b.so:/l/u.so");
         assert_eq!(appended("/l/u.so:/a.so"), "/l/u.so:/a.so");
         assert_eq!(appended("/l/u.so.1"), "/l/u.so.1:/l/u.so");
+    }
+
+    #[test]
+    fn a_package_has_a_directory_for_its_libraries() {
+        let names = places(Path::new("/usr/bin/umsg")).map(|path| path.display().to_string());
+        assert_eq!(
+            names,
+            [
+                "/usr/bin/libumsg_preload.so",
+                "/usr/lib/libumsg_preload.so",
+                "/usr/lib/umsg/libumsg_preload.so",
+                "/usr/lib/umsg/musl/libumsg_preload.so",
+            ]
+        );
     }
 }

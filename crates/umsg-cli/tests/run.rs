@@ -13,6 +13,12 @@ use support::compiler::Workshop;
 use support::{NOBODY, Outcome, Site, finish, give_to, set_mode};
 use umsg_testkit::artefacts::build_drop_in as drop_in;
 
+/// glibc's dynamic linker.
+const GLIBC_LINKER: &str = match cfg!(target_arch = "x86_64") {
+    true => "/lib64/ld-linux-x86-64.so.2",
+    false => "/lib/ld-linux-aarch64.so.1",
+};
+
 /// A library that does nothing stands for the drop-in, where only the start of the program matters.
 struct Stage {
     site: Site,
@@ -280,4 +286,43 @@ fn the_library_is_found_beside_the_command_and_in_lib() {
         .workshop
         .copy(&stage.library, "bin/libumsg_preload.so");
     assert_eq!(run().text(), format!("{}\n", beside.display()));
+}
+
+#[test]
+fn a_program_gets_the_library_for_its_c_library() {
+    let stage = Stage::new();
+    let workshop = &stage.workshop;
+    for directory in ["bin", "lib", "lib/umsg", "lib/umsg/musl"] {
+        std::fs::create_dir(workshop.path(directory)).unwrap();
+    }
+    let umsg = workshop.copy(env!("CARGO_BIN_EXE_umsg"), "bin/umsg");
+    let for_glibc = workshop.copy(&stage.library, "lib/umsg/libumsg_preload.so");
+    // A library that needs musl's libc as Alpine names it, and a program with a dynamic linker of musl's name: glibc's runs it here.
+    let bare = ["-shared", "-nostdlib", "-fPIC"];
+    let soname = [&bare[..], &["-Wl,-soname,libc.musl-test.so.1"]].concat();
+    let libc = workshop.compile("libc.musl-test.so.1", "int libc_of_the_test;", &soname);
+    let search = format!("-Wl,-rpath,{}", libc.parent().unwrap().display());
+    let libc = libc.display().to_string();
+    let source = "extern int libc_of_the_test; int *reference = &libc_of_the_test;";
+    let needing = [&bare[..], &[&libc, &search]].concat();
+    let built = workshop.compile("libumsg_preload.so", source, &needing);
+    let for_musl = workshop.path("lib/umsg/musl/libumsg_preload.so");
+    std::fs::rename(built, &for_musl).unwrap();
+    let linker = workshop.path("ld-musl-test.so.1");
+    std::os::unix::fs::symlink(GLIBC_LINKER, &linker).unwrap();
+    let print = r#"#include <stdio.h>
+        #include <stdlib.h>
+        int main(void) { puts(getenv("LD_PRELOAD")); return 0; }"#;
+    let option = format!("-Wl,--dynamic-linker={}", linker.display());
+    let programs = [
+        (workshop.compile("glibc", print, &[]), &for_glibc),
+        (workshop.compile("musl", print, &[&option]), &for_musl),
+    ];
+    for (program, library) in programs {
+        let mut command = Command::new(&umsg);
+        command.args(["run", "--"]).arg(program);
+        command.env_remove("UMSG_PRELOAD").env_remove("LD_PRELOAD");
+        let outcome = finish(command.env("UMSG_DIR", stage.site.path()), b"");
+        assert_eq!(outcome.text(), format!("{}\n", library.display()));
+    }
 }

@@ -48,7 +48,8 @@ Exit codes:
 Environment:
   UMSG_DIR      the directory that holds the queues, unless --dir is given
   UMSG_PRELOAD  the drop-in library [default: libumsg_preload.so beside umsg,
-                else in ../lib]
+                in ../lib, ../lib/umsg or ../lib/umsg/musl; the first that is
+                for the program's C library]
   UMSG_WAIT     how the program waits, unless --wait is given
   UMSG_DEBUG    1: the drop-in prints on standard error why calls failed
   LD_PRELOAD    other libraries, which are loaded before the drop-in"
@@ -97,8 +98,9 @@ impl Run {
         let not_prepared = |failure: Failure| failure.coded(Code::NotPrepared);
         let wait = self.wait()?;
         let namespace = place::namespace(cli).map_err(not_prepared)?;
-        let library = preload::find().map_err(not_prepared)?;
+        let libraries = preload::find().map_err(not_prepared)?;
         let path = program::find(name).map_err(|fault| self.failure(&fault))?;
+        let library = libraries.suited_to(program::libc(&path));
         program::check(&path, &library.elf).or_else(|fault| {
             match self.force && fault.kind.is_harmless() {
                 true => Ok(()),

@@ -1,4 +1,4 @@
-//! Reads the headers of an ELF file: its machine and its dynamic linker. Source: elf(5).
+//! Reads the headers of an ELF file: its machine, its dynamic linker and its C library. Source: elf(5).
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -8,11 +8,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use object::elf::{self, FileHeader32, FileHeader64};
-use object::read::elf::{FileHeader, ProgramHeader};
-use object::{Endianness, FileKind, ReadCache};
+use object::read::elf::{Dyn, FileHeader, ProgramHeader};
+use object::{Endianness, FileKind, ReadCache, ReadRef};
 
 /// The longest path of an interpreter (PATH_MAX).
 const LONGEST_PATH: u64 = 4096;
+/// The largest dynamic section that is read; those of real libraries have some thirty entries of 16 bytes.
+const LARGEST_DYNAMIC: u64 = 65_536;
 
 /// The machine that a program or library was built for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,14 +25,60 @@ pub struct Machine {
     code: elf::Machine,
 }
 
+/// The C library that a dynamic linker belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Libc {
+    Glibc,
+    Musl,
+}
+
 /// The facts that decide whether a library can be loaded into a program.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Elf {
     pub machine: Machine,
     /// The dynamic linker; a static program has none.
     pub interpreter: Option<PathBuf>,
+    /// The C library that a library needs; None if it needs no known one.
+    needed_libc: Option<Libc>,
     /// The file is position-independent and has a dynamic section.
     pub is_shared: bool,
+}
+
+impl Libc {
+    /// The C library of this command.
+    pub const OWN: Libc = match cfg!(target_env = "musl") {
+        true => Libc::Musl,
+        false => Libc::Glibc,
+    };
+
+    /// The C library of a dynamic linker. The file names of all linkers of musl begin in one way.
+    fn of_linker(linker: &Path) -> Self {
+        let name = linker.file_name().unwrap_or(OsStr::new(""));
+        match name.as_bytes().starts_with(b"ld-musl-") {
+            true => Libc::Musl,
+            false => Libc::Glibc,
+        }
+    }
+
+    /// The C library with this name among the libraries that a library needs. musl's name is `libc.so`, in Alpine `libc.musl-x86_64.so.1`.
+    fn of_needed(name: &[u8]) -> Option<Self> {
+        match name {
+            b"libc.so.6" => Some(Libc::Glibc),
+            b"libc.so" => Some(Libc::Musl),
+            name if name.starts_with(b"libc.musl-") => Some(Libc::Musl),
+            _ => None,
+        }
+    }
+}
+
+impl Elf {
+    /// The C library of a program, as its dynamic linker tells, or of a library, as its dependencies tell.
+    pub fn libc(&self) -> Option<Libc> {
+        match &self.interpreter {
+            Some(linker) => Some(Libc::of_linker(linker)),
+            None => self.needed_libc,
+        }
+    }
 }
 
 pub fn is_elf(head: &[u8]) -> bool {
@@ -67,8 +115,45 @@ fn headers<H: FileHeader<Endian = Endianness>>(data: &ReadCache<File>) -> object
             code: header.e_machine(byte_order),
         },
         interpreter: interpreter.map(|path| OsStr::from_bytes(path).into()),
+        needed_libc: needed_libc(header, byte_order, data),
         is_shared: is_dynamic && header.e_type(byte_order) == elf::ET_DYN,
     })
+}
+
+/// The C library among those that the file needs. A file with a damaged dynamic section needs none.
+fn needed_libc<H: FileHeader<Endian = Endianness>>(
+    header: &H,
+    byte_order: Endianness,
+    data: &ReadCache<File>,
+) -> Option<Libc> {
+    let segments = header.program_headers(byte_order, data).ok()?;
+    let dynamic = segments
+        .iter()
+        .find(|segment| segment.p_type(byte_order) == elf::PT_DYNAMIC)?;
+    if dynamic.p_filesz(byte_order).into() > LARGEST_DYNAMIC {
+        return None;
+    }
+    let entries = dynamic.dynamic(byte_order, data).ok()??;
+    let address = entries
+        .iter()
+        .find(|entry| entry.d_tag(byte_order) == elf::DT_STRTAB)?
+        .d_val(byte_order)
+        .into();
+    let strings = segments.iter().find_map(|segment| {
+        let offset = address.checked_sub(segment.p_vaddr(byte_order).into())?;
+        let is_here = segment.p_type(byte_order) == elf::PT_LOAD
+            && offset < segment.p_filesz(byte_order).into();
+        let (start, _) = segment.file_range(byte_order);
+        is_here.then(|| start.checked_add(offset)).flatten()
+    })?;
+    entries
+        .iter()
+        .filter(|entry| entry.d_tag(byte_order) == elf::DT_NEEDED)
+        .find_map(|entry| {
+            let start = strings.checked_add(entry.d_val(byte_order).into())?;
+            let end = start.checked_add(LONGEST_PATH)?;
+            Libc::of_needed(data.read_bytes_at_until(start..end, 0).ok()?)
+        })
 }
 
 impl fmt::Display for Machine {
@@ -196,6 +281,29 @@ mod tests {
         file.as_file().set_len(1 << 41).unwrap();
         let elf = read(file.path()).unwrap().unwrap();
         assert_eq!(elf.interpreter, None);
+    }
+
+    #[test]
+    fn the_c_library_of_a_program_and_of_a_library_is_known() {
+        let program = read(&std::env::current_exe().unwrap()).unwrap().unwrap();
+        // The program's dependencies and its dynamic linker agree. A static program has neither.
+        assert_eq!(program.needed_libc, program.libc());
+        assert!(program.libc().is_none_or(|libc| libc == Libc::OWN));
+        for (name, libc) in [
+            ("libc.so.6", Some(Libc::Glibc)),
+            ("libc.so", Some(Libc::Musl)),
+            ("libc.musl-aarch64.so.1", Some(Libc::Musl)),
+            ("libcrypt.so.1", None),
+        ] {
+            assert_eq!(Libc::of_needed(name.as_bytes()), libc, "{name}");
+        }
+        let linkers = [
+            ("/lib64/ld-linux-x86-64.so.2", Libc::Glibc),
+            ("/lib/ld-musl-x86_64.so.1", Libc::Musl),
+        ];
+        for (linker, libc) in linkers {
+            assert_eq!(Libc::of_linker(Path::new(linker)), libc);
+        }
     }
 
     #[test]

@@ -7,12 +7,11 @@ mod find;
 mod privilege;
 mod script;
 
-use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use elf::Elf;
+use elf::{Elf, Libc};
 pub use fault::{Fault, Kind};
 pub use find::find;
 
@@ -66,21 +65,35 @@ fn check_elf(program: &Path, library: &Elf) -> Result<(), Fault> {
 
 /// Returns whether the dynamic linker of the program can load the library.
 fn check_loadable(elf: &Elf, library: &Elf) -> Result<(), Kind> {
+    // A library that names none is of this command's build.
+    let needed = library.libc().unwrap_or(Libc::OWN);
     let (machine, library) = (elf.machine, library.machine);
     match &elf.interpreter {
         _ if machine != library => Err(Kind::OtherMachine { machine, library }),
         None => Err(Kind::Static),
-        Some(linker) if is_musl(linker) != cfg!(target_env = "musl") => {
-            Err(Kind::OtherLibc(linker.clone()))
-        }
+        // The dynamic linker of one C library can't load a library for the other.
+        Some(linker) if elf.libc() != Some(needed) => Err(Kind::OtherLibc(linker.clone())),
         Some(_) => Ok(()),
     }
 }
 
-/// musl's dynamic linker, which can't load a library for glibc.
-fn is_musl(linker: &Path) -> bool {
-    let name = linker.file_name().unwrap_or(OsStr::new(""));
-    name.as_encoded_bytes().starts_with(b"ld-musl-")
+/// Returns the C library of a program, of the interpreter for a script; None for a static or unreadable program.
+pub fn libc(program: &Path) -> Option<Libc> {
+    let mut program = program.to_owned();
+    for _ in 0..=MOST_INTERPRETERS {
+        let head = head(&program)?;
+        if elf::is_elf(&head) {
+            return elf::read(&program).ok()??.libc();
+        }
+        program = match script::interpreter(&head) {
+            Some(line) => match line.named_by_env().as_deref().map(find) {
+                Some(Ok(named)) => named,
+                _ => line.interpreter,
+            },
+            None => PathBuf::from(SHELL),
+        };
+    }
+    None
 }
 
 /// The number of bytes that the system inspects.
