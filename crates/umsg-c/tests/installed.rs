@@ -90,6 +90,30 @@ fn the_version_map_names_what_is_exported() {
     assert_eq!(mapped, names());
 }
 
+/// The list is also the symbols file of Debian's package libumsg0: a symbol, its version, and the release that has it first. A line
+/// that is released stays, because programs may use the symbol.
+#[test]
+fn the_list_of_symbols_is_what_is_exported() {
+    let list = include_str!("../../../packaging/debian/libumsg0.symbols");
+    let (first, symbols) = list.split_once('\n').unwrap();
+    assert_eq!(first, "libumsg.so.0 libumsg0 #MINVER#");
+    let mut listed = Names::new();
+    for line in symbols.lines() {
+        let (symbol, release) = line.trim_start().split_once(' ').unwrap();
+        let (name, version) = symbol.split_once('@').unwrap();
+        // UMSG_0.1 came with 0.1.0.
+        assert!(
+            release.starts_with(version.trim_start_matches("UMSG_")),
+            "{line}"
+        );
+        // A line of its own stands for each version itself.
+        if name != version {
+            listed.insert(format!("{name}@@{version}"));
+        }
+    }
+    assert_eq!(listed, exported());
+}
+
 #[test]
 fn the_header_declares_what_is_exported() {
     assert_eq!(declared(), names());
