@@ -20,7 +20,7 @@ use crate::shell;
 use crate::workspace::Workspace;
 
 /// The directories in which each shell looks for completions.
-const COMPLETIONS: [(&str, &str); 3] = [
+pub const COMPLETIONS: [(&str, &str); 3] = [
     ("bash", "share/bash-completion/completions/umsg"),
     ("fish", "share/fish/vendor_completions.d/umsg.fish"),
     ("zsh", "share/zsh/site-functions/_umsg"),
@@ -44,14 +44,10 @@ pub fn run(workspace: &Workspace) -> Result<()> {
     let mut man = workspace.command(&umsg);
     succeed(man.arg("man").arg(dist.join("share/man/man1")))?;
     for (shell, file) in COMPLETIONS {
-        let mut completions = workspace.command(&umsg);
-        let output = interrupt::output(completions.args(["completions", shell]))?;
-        if !output.status.success() {
-            return Err(failed(&completions));
-        }
+        let completions = completions(workspace, &umsg, shell)?;
         let file = dist.join(file);
         make_parent(&file)?;
-        fs::write(&file, output.stdout).context(file.display())?;
+        fs::write(&file, completions).context(file.display())?;
     }
     println!(
         "{} is laid out as below /usr/local; to install it there: cp -r {}/. /usr/local/",
@@ -59,6 +55,16 @@ pub fn run(workspace: &Workspace) -> Result<()> {
         dist.display()
     );
     Ok(())
+}
+
+/// The completions of the command for a shell, as it prints them.
+pub fn completions(workspace: &Workspace, umsg: &Path, shell: &str) -> Result<Vec<u8>> {
+    let mut completions = workspace.command(umsg);
+    let output = interrupt::output(completions.args(["completions", shell]))?;
+    match output.status.success() {
+        true => Ok(output.stdout),
+        false => Err(failed(&completions)),
+    }
 }
 
 fn install(from: &Path, to: &Path) -> Result<()> {

@@ -14,6 +14,7 @@ mod instructions;
 mod interrupt;
 mod layers;
 mod miri;
+mod package;
 mod programs;
 #[cfg(test)]
 mod promises;
@@ -154,6 +155,11 @@ enum Task {
     },
     /// Collect the files of an installation in target/dist: umsg, the drop-in, the C library, manual pages, completions
     Dist,
+    /// Build the packages that users install: for Debian, an archive for any Linux, and the crates
+    Package {
+        #[command(flatten)]
+        options: package::Options,
+    },
     /// Write the header of the C library again from its source
     CHeader {
         /// Only look whether it is up to date
@@ -215,6 +221,7 @@ fn run(task: &Task) -> Result<()> {
         Task::Examples => examples::run(&workspace),
         Task::Guide { options } => guide::run(&workspace, options),
         Task::Dist => dist::run(&workspace),
+        Task::Package { options } => package::run(&workspace, options),
         Task::CHeader { check } => c::header(&workspace, *check),
         Task::CMan { directory } => c::manual(&workspace, directory.as_deref()),
         Task::CInstall { prefix, debug } => c::install(&workspace, prefix, !debug),

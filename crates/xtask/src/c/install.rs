@@ -26,30 +26,54 @@ use crate::workspace::Workspace;
 /// itself, the shared or the static one: so umsg.pc.in does not name libgcc_s.
 const SYSTEM_LIBRARIES: [&str; 6] = ["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl"];
 
+/// Where the files of an installation are.
+pub struct Layout<'a> {
+    /// The directory that is written.
+    pub root: &'a Path,
+    /// The directory of libraries below it: `lib`, or Debian's `lib/x86_64-linux-gnu`.
+    pub libraries: &'a str,
+    /// The directory in the file for pkg-config that will have the files.
+    pub prefix: &'a str,
+}
+
 /// Builds the library and installs everything below `prefix`.
 pub fn install(workspace: &Workspace, prefix: &Path, release: bool) -> Result<()> {
-    let root = &workspace.root;
     let archive = build(workspace, release)?;
+    let layout = Layout {
+        root: prefix,
+        libraries: "lib",
+        // The directory may be moved.
+        prefix: "${pcfiledir}/../..",
+    };
+    lay_out(workspace, &archive, &layout)
+}
+
+/// Installs everything, from an archive that cargo has built.
+pub fn lay_out(workspace: &Workspace, archive: &Path, layout: &Layout) -> Result<()> {
+    let root = &workspace.root;
     let package = root.join("crates/umsg-c");
-    let library = prefix.join("lib");
-    put(&archive, &library.join("libumsg.a"))?;
-    link(workspace, &archive, &library)?;
-    put(&header::path(root), &prefix.join("include/umsg.h"))?;
+    let library = layout.root.join(layout.libraries);
+    put(archive, &library.join("libumsg.a"))?;
+    link(workspace, archive, &library)?;
+    put(&header::path(root), &layout.root.join("include/umsg.h"))?;
     for names in [
         "include/umsg/mqueue.h",
         "include/umsg/msg.h",
         "include/umsg/ring.h",
     ] {
-        put(&package.join(names), &prefix.join(names))?;
+        put(&package.join(names), &layout.root.join(names))?;
     }
     let template = package.join("umsg.pc.in");
     let description = fs::read_to_string(&template).context(template.display())?;
-    let description = description.replace("@version@", env!("CARGO_PKG_VERSION"));
+    let description = description
+        .replace("@version@", env!("CARGO_PKG_VERSION"))
+        .replace("@prefix@", layout.prefix)
+        .replace("@libraries@", layout.libraries);
     let fresh = library.join("pkgconfig/umsg.pc");
     replace(&fresh, |new| {
         fs::write(new, description).context(new.display())
     })?;
-    manual::write(root, &prefix.join("share/man/man3"))
+    manual::write(root, &layout.root.join("share/man/man3"))
 }
 
 fn build(workspace: &Workspace, release: bool) -> Result<PathBuf> {

@@ -1,0 +1,110 @@
+//! The licences of the libraries whose code is in a package.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::build;
+use crate::failure::{Context as _, Result};
+use crate::workspace::Workspace;
+
+/// A list of the libraries of other authors that the crates contain, with the texts of their licences.
+pub fn text(workspace: &Workspace, crates: &[&str]) -> Result<String> {
+    let mut command = workspace.cargo(&["metadata", "--locked", "--format-version", "1"]);
+    let metadata = build::text(command.args(["--filter-platform", "x86_64-unknown-linux-gnu"]))?;
+    let metadata: Value = serde_json::from_str(&metadata).context("cargo metadata")?;
+    let used = used(&metadata, crates);
+    let mut list = String::from(
+        "Libraries whose code this package contains, and their licences.\n\nRust's standard library: MIT OR Apache-2.0\n",
+    );
+    // Each text once, with the libraries that come with it.
+    let mut texts: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for package in array(&metadata["packages"]) {
+        let is_foreign = package["source"].is_string();
+        if !is_foreign || !used.contains(string(&package["id"])) {
+            continue;
+        }
+        let name = format!(
+            "{} {}",
+            string(&package["name"]),
+            string(&package["version"])
+        );
+        list.push_str(&format!("{name}: {}\n", string(&package["license"])));
+        let manifest = Path::new(string(&package["manifest_path"]));
+        for file in files(manifest.parent().unwrap_or(manifest))? {
+            let bytes = fs::read(&file).context(file.display())?;
+            let text = String::from_utf8_lossy(&bytes).trim().to_owned();
+            texts.entry(text).or_default().push(name.clone());
+        }
+    }
+    for (text, names) in texts {
+        let rule = "-".repeat(80);
+        list.push_str(&format!(
+            "\n{rule}\n{}\n{rule}\n\n{text}\n",
+            names.join(", ")
+        ));
+    }
+    Ok(list)
+}
+
+/// The ids of the crates and of all that they are compiled with, tests and build scripts aside.
+fn used<'a>(metadata: &'a Value, crates: &[&str]) -> BTreeSet<&'a str> {
+    let nodes: BTreeMap<&str, &Value> = array(&metadata["resolve"]["nodes"])
+        .iter()
+        .map(|node| (string(&node["id"]), node))
+        .collect();
+    let is_root = |package: &&Value| {
+        package["source"].is_null() && crates.contains(&string(&package["name"]))
+    };
+    let mut open: Vec<&str> = array(&metadata["packages"])
+        .iter()
+        .filter(is_root)
+        .map(|package| string(&package["id"]))
+        .collect();
+    let mut used = BTreeSet::new();
+    while let Some(id) = open.pop() {
+        if !used.insert(id) {
+            continue;
+        }
+        let dependencies = nodes.get(id).map(|node| array(&node["deps"]));
+        for dependency in dependencies.unwrap_or_default() {
+            let kinds = array(&dependency["dep_kinds"]);
+            if kinds.iter().any(|kind| kind["kind"].is_null()) {
+                open.push(string(&dependency["pkg"]));
+            }
+        }
+    }
+    used
+}
+
+/// The files of a crate that have a licence or a notice, in order.
+fn files(directory: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(directory).context(directory.display())? {
+        let entry = entry.context(directory.display())?;
+        let name = entry.file_name().to_string_lossy().to_uppercase();
+        let starts = [
+            "LICENSE",
+            "LICENCE",
+            "COPYING",
+            "NOTICE",
+            "COPYRIGHT",
+            "UNLICENSE",
+        ];
+        if starts.iter().any(|start| name.starts_with(start)) && entry.path().is_file() {
+            files.push(entry.path());
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn array(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn string(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}

@@ -1,0 +1,161 @@
+//! The archive for any Linux: the command as a static program, and a drop-in for each C library.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::build::{self, text};
+use super::tree::{Tree, succeed};
+use super::{Build, Files, VERSION, licences, missing, versions};
+use crate::dist;
+use crate::failure::{Context as _, Failure, Result};
+use crate::steps::Steps;
+use crate::workspace::Workspace;
+
+/// The target of programs for musl.
+const MUSL: &str = "x86_64-unknown-linux-musl";
+/// The target of programs for glibc.
+const GLIBC: &str = "x86_64-unknown-linux-gnu";
+/// The compiler that links for an old glibc, and the program that lets cargo use it: packages of PyPI.
+const TOOLS: [&str; 2] = ["ziglang==0.13.0", "cargo-zigbuild==0.24.1"];
+
+/// Builds the programs and the archive.
+pub fn make(workspace: &Workspace, files: &mut Files, steps: &mut Steps) -> Result<()> {
+    if !cfg!(target_arch = "x86_64") {
+        return Err(Failure::new("the archive is built on x86-64 only"));
+    }
+    let umsg = command(workspace, steps)?;
+    let for_musl = drop_in_for_musl(workspace, steps)?;
+    let for_glibc = drop_in_for_glibc(workspace, steps)?;
+    println!("\n==> tarball: archive");
+    let name = format!("umsg-{VERSION}-linux-x86_64");
+    let staging = super::directory(workspace).join("tarball");
+    let tree = Tree::new(staging.join(&name))?;
+    tree.stripped(&umsg, "bin/umsg", "--strip-all")?;
+    for (library, installed) in [
+        (&for_glibc, "lib/umsg/libumsg_preload.so"),
+        (&for_musl, "lib/umsg/musl/libumsg_preload.so"),
+    ] {
+        tree.stripped(library, installed, "--strip-unneeded")?;
+    }
+    let oldest = versions::check(&tree.root.join("lib/umsg/libumsg_preload.so"))?;
+    add_texts(workspace, &tree, &umsg, oldest)?;
+    pack(workspace, &staging, &name, files)
+}
+
+/// The command for musl, linked statically, as the target does by default.
+fn command(workspace: &Workspace, steps: &mut Steps) -> Result<PathBuf> {
+    let sysroot = text(workspace.command("rustc").args(["--print", "sysroot"]))?;
+    let libraries = Path::new(sysroot.trim()).join("lib/rustlib").join(MUSL);
+    if !libraries.exists() {
+        return Err(Failure::new(format!(
+            "Rust's standard library for {MUSL} is missing; rustup target add {MUSL}"
+        )));
+    }
+    let build = Build::new(workspace, "build-musl", Some(MUSL))?;
+    steps.need("tarball: static command", &mut build.of(&["umsg-cli"]))?;
+    Ok(build.file("umsg"))
+}
+
+/// The drop-in for musl, linked with musl's libc.so.
+fn drop_in_for_musl(workspace: &Workspace, steps: &mut Steps) -> Result<PathBuf> {
+    if text(workspace.command("musl-gcc").arg("--version")).is_err() {
+        return Err(missing("musl-gcc", "musl-tools"));
+    }
+    let build = Build::new(workspace, "build-musl-shared", Some(MUSL))?;
+    // The target asks for libgcc_s, which Alpine has and musl-gcc has not. The library needs of it only what libgcc.a has, too: with
+    // panic=abort, no stack is unwound.
+    let directory = super::directory(workspace).join("libgcc");
+    fs::create_dir_all(&directory).context(directory.display())?;
+    let script = directory.join("libgcc_s.so");
+    fs::write(&script, "INPUT(-lgcc_eh -lgcc)\n").context(script.display())?;
+    let search = format!("-Lnative={}", directory.display());
+    let flags = ["-Ctarget-feature=-crt-static", "-Clinker=musl-gcc", &search];
+    let build = build.with_flags(flags);
+    steps.need(
+        "tarball: drop-in for musl",
+        &mut build.of(&["umsg-preload"]),
+    )?;
+    Ok(build.file("libumsg_preload.so"))
+}
+
+/// The drop-in for glibc, linked against the symbols of the oldest version.
+fn drop_in_for_glibc(workspace: &Workspace, steps: &mut Steps) -> Result<PathBuf> {
+    let tools = super::directory(workspace).join("tools");
+    if !tools.join("bin/cargo-zigbuild").exists() {
+        let mut make = workspace.command("python3");
+        make.args(["-m", "venv"]).arg(&tools);
+        steps.need("tarball: environment of the linker", &mut make)?;
+        let mut install = workspace.command(tools.join("bin/pip"));
+        install.args(["install", "--quiet", "--disable-pip-version-check"]);
+        steps.need("tarball: linker for an old glibc", install.args(TOOLS))?;
+    }
+    let (major, minor) = versions::OLDEST;
+    let build = Build::new(workspace, "build-glibc", Some(GLIBC))?;
+    let mut command = workspace.command(tools.join("bin/cargo-zigbuild"));
+    command.args(["zigbuild", "--target", &format!("{GLIBC}.{major}.{minor}")]);
+    build.complete(&mut command, &["umsg-preload"]);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let paths = [tools.join("bin")]
+        .into_iter()
+        .chain(std::env::split_paths(&path));
+    let path = std::env::join_paths(paths).context("PATH")?;
+    command.env("PATH", path);
+    steps.need("tarball: drop-in for glibc", &mut command)?;
+    Ok(build.file("libumsg_preload.so"))
+}
+
+/// Manual pages, completions, licences, and how to install.
+fn add_texts(
+    workspace: &Workspace,
+    tree: &Tree,
+    umsg: &Path,
+    (major, minor): versions::Version,
+) -> Result<()> {
+    let pages = tree.root.join("share/man/man1");
+    succeed(Command::new(umsg).arg("man").arg(&pages))?;
+    for page in tree.files()? {
+        if page.starts_with("share/man/") {
+            tree.file(&tree.root.join(&page), &page)?;
+        }
+    }
+    for (shell, file) in dist::COMPLETIONS {
+        tree.write(file, dist::completions(workspace, umsg, shell)?)?;
+    }
+    let packaging = workspace.root.join("packaging");
+    tree.program(&packaging.join("tarball/install.sh"), "install.sh")?;
+    let readme = packaging.join("tarball/README");
+    let readme = fs::read_to_string(&readme).context(readme.display())?;
+    let readme = readme
+        .replace("@version@", VERSION)
+        .replace("@machine@", "x86-64")
+        .replace("@glibc@", &format!("{major}.{minor}"));
+    tree.write("README", readme)?;
+    let documents = "share/doc/umsg";
+    for name in ["LICENSE-APACHE", "LICENSE-MIT", "CHANGELOG.md", "README.md"] {
+        tree.file(&workspace.root.join(name), &format!("{documents}/{name}"))?;
+    }
+    for unit in ["umsg-gc.service", "umsg-gc.timer"] {
+        let from = packaging.join("systemd").join(unit);
+        tree.file(&from, &format!("{documents}/systemd/{unit}"))?;
+    }
+    let licences = licences::text(workspace, &["umsg-cli", "umsg-preload"])?;
+    tree.write(&format!("{documents}/third-party.txt"), licences)
+}
+
+fn pack(workspace: &Workspace, staging: &Path, name: &str, files: &mut Files) -> Result<()> {
+    let archive = files.directory.join(format!("{name}.tar"));
+    let mut tar = Command::new("tar");
+    tar.args(["--create", "--format=ustar", "--sort=name"])
+        .args(["--owner=0", "--group=0", "--numeric-owner"])
+        .arg(format!("--mtime=@{}", build::epoch(workspace)?))
+        .arg("--file")
+        .arg(&archive)
+        .arg("--directory")
+        .arg(staging)
+        .arg(name);
+    succeed(&mut tar)?;
+    succeed(Command::new("gzip").args(["-9", "--no-name"]).arg(&archive))?;
+    files.add(format!("{name}.tar.gz"));
+    Ok(())
+}

@@ -1,0 +1,154 @@
+//! The packages in an empty Debian 12.
+
+use std::fs;
+
+use super::super::{Files, VERSION};
+use super::root::{Root, User};
+use crate::failure::{Context as _, Result};
+use crate::steps::Steps;
+use crate::workspace::Workspace;
+
+/// The programs of the tests: a compiler, pkg-config, man, pmqtest, the shells that have completions, and systemd's readers of tmpfiles.d
+/// and units.
+const PACKAGES: [&str; 9] = [
+    "bash-completion",
+    "fish",
+    "gcc",
+    "libc6-dev",
+    "man-db",
+    "pkgconf",
+    "rt-tests",
+    "systemd",
+    "zsh",
+];
+
+/// The steps of an ordinary user with Debian's packages.
+const ORDINARY: [(&str, &str); 5] = [
+    (
+        "umsg run -- a program that knows nothing of umsg",
+        "cd && cc -o mqsend /test/mqsend.c
+         if ./mqsend /q hello; then echo 'the kernel has no limit here' >&2; exit 1; fi
+         test \"$(umsg run -- ./mqsend /q hello)\" = 'hello, priority 7'
+         umsg ls && umsg ls | grep /q",
+    ),
+    (
+        "a C program, with pkg-config, and with the archive",
+        "cd && cc -Wall -Werror -o shared /test/umsg.c $(pkg-config --cflags --libs umsg)
+         test \"$(./shared)\" = 'from C, priority 3'
+         cc -o static /test/umsg.c -Wl,-Bstatic $(pkg-config --libs umsg) -Wl,-Bdynamic -lgcc_s -lm
+         test \"$(./static)\" = 'from C, priority 3'
+         ! ldd static | grep libumsg && ldd shared | grep /libumsg.so.0",
+    ),
+    (
+        "manual pages",
+        "cd && man umsg | grep -q 'umsg run' && man umsg-send | grep -q umsg-send && man umsg_mq_open | grep -q umsg_mq_open
+         for page in $(dpkg -L umsg libumsg-dev | grep /man/man..*/.*gz); do man --warnings \"$page\" 2>&1 >/dev/null; done >warnings
+         cat warnings && test ! -s warnings",
+    ),
+    (
+        "completions",
+        "bash -c 'source /usr/share/bash-completion/bash_completion; _completion_loader umsg || true; complete -p umsg'
+         bash -c 'source /usr/share/bash-completion/completions/umsg; COMP_WORDS=(umsg se); COMP_CWORD=1; _umsg umsg se umsg
+                  echo ${COMPREPLY[*]}' | grep send
+         zsh -c 'autoload -Uz compinit && compinit -u && test \"${_comps[umsg]}\" = _umsg && autoload +X _umsg && which _umsg >/dev/null'
+         fish -c 'complete -C \"umsg se\"' | grep send",
+    ),
+    (
+        "symbols for dependent packages",
+        "cat /var/lib/dpkg/info/libumsg0:*.symbols | head -1 | grep 'libumsg.so.0 libumsg0'",
+    ),
+];
+
+/// The steps of an administrator.
+const ADMINISTRATION: [(&str, &str); 4] = [
+    (
+        "umsg run -- pmqtest",
+        "umsg run -- pmqtest -q -l 100 -i 1000 | tee /tmp/printed && grep -q Min /tmp/printed",
+    ),
+    (
+        "the namespace of all users, from tmpfiles.d",
+        "systemd-tmpfiles --create /usr/lib/tmpfiles.d/umsg.conf
+         test \"$(stat -c '%a %u' /dev/shm/umsg)\" = '1777 0'
+         setpriv --reuid 1000 --regid 1000 --clear-groups umsg create /ann
+         umsg ls | grep /dev/shm/umsg && umsg ls | grep /ann",
+    ),
+    (
+        "the units of umsg gc",
+        "systemd-analyze verify /usr/lib/systemd/system/umsg-gc.service /usr/lib/systemd/system/umsg-gc.timer
+         umsg setup
+         $(sed -n 's/^ExecStart=//p' /usr/lib/systemd/system/umsg-gc.service)",
+    ),
+    (
+        "removal leaves nothing",
+        "dpkg -L umsg libumsg0 libumsg-dev | sort -u >/tmp/files
+         apt-get purge -y -qq umsg libumsg0 libumsg-dev
+         while read -r file; do test -d \"$file\" || test ! -e \"$file\"; done </tmp/files
+         ls -d /usr/lib/umsg /usr/include/umsg /usr/share/doc/umsg 2>/dev/null && exit 1 || true",
+    ),
+];
+
+const INSTALL: &str = "\
+    apt-get install -y -qq --no-install-recommends /packages/*.deb
+    test \"$(stat -c '%a %u' /dev/shm/umsg)\" = '1777 0'
+    dpkg --audit && dpkg --verify umsg libumsg0 libumsg-dev
+    useradd --create-home --uid 1000 ann";
+
+/// Tests Debian's packages.
+pub fn run(workspace: &Workspace, files: &Files, steps: &mut Steps) -> Result<()> {
+    let root = Root::debian(workspace, &PACKAGES, steps)?;
+    for name in ["umsg_", "libumsg0_", "libumsg-dev_"] {
+        let package = files.find(name)?;
+        let file = package.file_name().unwrap_or_default().to_string_lossy();
+        root.put(&package, &format!("/packages/{file}"))?;
+    }
+    put_programs(workspace, &root)?;
+    let install = &mut root.script(User::Root, INSTALL);
+    steps.need("Debian: apt-get install ./*.deb", install)?;
+    for (what, script) in ORDINARY {
+        let mut step = root.script(User::Ann, script);
+        steps.run(&format!("Debian: {what}"), &mut step)?;
+    }
+    for (what, script) in ADMINISTRATION {
+        let mut step = root.script(User::Root, script);
+        steps.run(&format!("Debian: {what}"), &mut step)?;
+    }
+    Ok(())
+}
+
+/// Tests the archive beside glibc.
+pub fn run_tarball(workspace: &Workspace, files: &Files, steps: &mut Steps) -> Result<()> {
+    let root = Root::debian(workspace, &PACKAGES, steps)?;
+    root.put(
+        &files.find(&format!("umsg-{VERSION}-linux"))?,
+        "/packages/umsg.tar.gz",
+    )?;
+    put_programs(workspace, &root)?;
+    let install = "\
+        useradd --create-home --uid 1000 ann
+        cd /packages && tar -xzf umsg.tar.gz && umsg-*/install.sh && umsg --version";
+    steps.need(
+        "tarball, glibc: install.sh",
+        &mut root.script(User::Root, install),
+    )?;
+    let (what, script) = ORDINARY[0];
+    let mut step = root.script(User::Ann, script);
+    steps.run(&format!("tarball, glibc: {what}"), &mut step)?;
+    let (what, script) = ADMINISTRATION[0];
+    let mut step = root.script(User::Root, script);
+    steps.run(&format!("tarball, glibc: {what}"), &mut step)?;
+    let own = "\
+        cd && /packages/umsg-*/install.sh ~/.local >/dev/null
+        ~/.local/bin/umsg run -- sh -c 'echo $LD_PRELOAD' | grep \"$HOME/.local/lib/umsg/libumsg_preload.so\"";
+    let mut step = root.script(User::Ann, own);
+    steps.run("tarball, glibc: a directory of the user", &mut step)
+}
+
+fn put_programs(workspace: &Workspace, root: &Root) -> Result<()> {
+    let programs = workspace.root.join("packaging/test");
+    for entry in fs::read_dir(&programs).context(programs.display())? {
+        let path = entry.context(programs.display())?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        root.put(&path, &format!("/test/{name}"))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,27 @@
+//! The packages in use: installed in empty systems, by ordinary users, beside programs that are compiled there.
+
+mod debian;
+mod musl;
+mod root;
+
+use super::{Files, Kind, Options};
+use crate::failure::Result;
+use crate::steps::Steps;
+use crate::workspace::Workspace;
+
+/// Tests the packages that were made.
+pub fn run(
+    workspace: &Workspace,
+    options: &Options,
+    files: &Files,
+    steps: &mut Steps,
+) -> Result<()> {
+    if options.has(Kind::Debian) {
+        debian::run(workspace, files, steps)?;
+    }
+    if options.has(Kind::Tarball) {
+        debian::run_tarball(workspace, files, steps)?;
+        musl::run(workspace, files, steps)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,130 @@
+//! Empty systems: a directory of files, entered by chroot in namespaces of its own.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::super::build::text;
+use super::super::missing;
+use crate::failure::{Context as _, Result};
+use crate::steps::Steps;
+use crate::workspace::Workspace;
+
+/// The script that enters a root, in the checkout.
+const ENTER: &str = "crates/xtask/src/package/test/enter.sh";
+
+/// The user of a test.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum User {
+    Root,
+    /// An ordinary user, with the ids 1000.
+    Ann,
+}
+
+/// A system.
+pub struct Root<'a> {
+    workspace: &'a Workspace,
+    pub directory: PathBuf,
+}
+
+impl<'a> Root<'a> {
+    /// A new Debian 12 with these packages. The first one is made by mmdebstrap and kept in the target directory.
+    pub fn debian(workspace: &'a Workspace, packages: &[&str], steps: &mut Steps) -> Result<Self> {
+        if text(workspace.command("mmdebstrap").arg("--version")).is_err() {
+            return Err(missing("mmdebstrap", "mmdebstrap"));
+        }
+        let roots = super::super::directory(workspace).join("roots");
+        fs::create_dir_all(&roots).context(roots.display())?;
+        let kept = roots.join("debian-12.tar");
+        let list = roots.join("debian-12.packages");
+        let wanted = packages.join(",");
+        // Other packages make another system.
+        let is_kept = fs::read_to_string(&list).is_ok_and(|list| list == wanted) && kept.exists();
+        if !is_kept {
+            let mut make = workspace.command("mmdebstrap");
+            make.args(["--quiet", "--variant=apt", "--include", &wanted]);
+            // Nothing of a test's size needs a sync of each file, or pages of the system's own programs in other languages.
+            make.args([
+                "--dpkgopt=force-unsafe-io",
+                "--aptopt=APT::Sandbox::User \"root\"",
+            ]);
+            make.args(["bookworm"]).arg(&kept);
+            steps.need("an empty Debian 12", &mut make)?;
+            fs::write(&list, wanted).context(list.display())?;
+        }
+        let root = Self::empty(workspace, "debian-12")?;
+        let mut unpack = root.in_namespace();
+        unpack.args(["tar", "--extract", "--exclude=./dev/*", "--file"]);
+        unpack.arg(&kept).arg("--directory").arg(&root.directory);
+        steps.need("a copy of the empty Debian 12", &mut unpack)?;
+        Ok(root)
+    }
+
+    /// A directory without files.
+    pub fn empty(workspace: &'a Workspace, name: &str) -> Result<Self> {
+        let directory = super::super::directory(workspace).join("roots").join(name);
+        let root = Self {
+            workspace,
+            directory,
+        };
+        // Files of a system belong to the users of the namespace.
+        let mut remove = root.in_namespace();
+        super::super::tree::succeed(remove.args(["rm", "-rf"]).arg(&root.directory))?;
+        fs::create_dir_all(&root.directory).context(root.directory.display())?;
+        Ok(root)
+    }
+
+    /// A step that runs a script of sh(1) in the system. The script ends at the first command that fails.
+    pub fn script(&self, user: User, script: &str) -> Command {
+        let mut command = self.in_namespace();
+        command.args(["sh", ENTER]);
+        command.arg(&self.directory);
+        let (ids, home) = match user {
+            User::Root => ("0:0", "/root"),
+            User::Ann => ("1000:1000", "/home/ann"),
+        };
+        command.arg(ids);
+        command.args(["/bin/sh", "-euc", script]);
+        command
+            .env_clear()
+            .env(
+                "PATH",
+                "/usr/local/bin:/usr/local/sbin:/usr/bin:/usr/sbin:/bin:/sbin",
+            )
+            .env("HOME", home)
+            .env("LC_ALL", "C.UTF-8")
+            .env("DEBIAN_FRONTEND", "noninteractive");
+        command
+    }
+
+    /// A place in the system, for files from outside.
+    pub fn path(&self, inside: &str) -> PathBuf {
+        self.directory.join(inside.trim_start_matches('/'))
+    }
+
+    /// Copies a file into the system, readable and executable by all.
+    pub fn put(&self, from: &Path, inside: &str) -> Result<()> {
+        let mut install = self.in_namespace();
+        install.args(["install", "-D", "-m", "755"]).arg(from);
+        super::super::tree::succeed(install.arg(self.path(inside)))
+    }
+
+    /// The beginning of a command in new namespaces, which root makes itself, and another user with its range of user ids.
+    fn in_namespace(&self) -> Command {
+        let mut command = self.workspace.command("unshare");
+        command.args(["--mount", "--pid", "--fork", "--kill-child", "--ipc"]);
+        if !rustix::process::geteuid().is_root() {
+            command.args(["--user", "--map-root-user", "--map-auto"]);
+        }
+        command.arg("--");
+        command
+    }
+}
+
+impl Drop for Root<'_> {
+    fn drop(&mut self) {
+        let mut remove = self.in_namespace();
+        // The next run removes what is left.
+        let _ = remove.args(["rm", "-rf"]).arg(&self.directory).status();
+    }
+}
