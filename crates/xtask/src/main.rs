@@ -18,6 +18,7 @@ mod package;
 mod programs;
 #[cfg(test)]
 mod promises;
+mod release;
 mod shell;
 mod soak;
 mod steps;
@@ -160,6 +161,11 @@ enum Task {
         #[command(flatten)]
         options: package::Options,
     },
+    /// Check that a release can be made, and tag it
+    Release {
+        #[command(flatten)]
+        options: release::Options,
+    },
     /// Write the header of the C library again from its source
     CHeader {
         /// Only look whether it is up to date
@@ -222,6 +228,7 @@ fn run(task: &Task) -> Result<()> {
         Task::Guide { options } => guide::run(&workspace, options),
         Task::Dist => dist::run(&workspace),
         Task::Package { options } => package::run(&workspace, options),
+        Task::Release { options } => release::run(&workspace, *options),
         Task::CHeader { check } => c::header(&workspace, *check),
         Task::CMan { directory } => c::manual(&workspace, directory.as_deref()),
         Task::CInstall { prefix, debug } => c::install(&workspace, prefix, !debug),

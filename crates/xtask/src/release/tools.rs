@@ -1,0 +1,73 @@
+//! Checks by other tools, which may be missing.
+
+use super::{Seen, VERSION};
+use crate::failure::{Failure, Result};
+use crate::interrupt;
+use crate::package::{CRATES, text};
+use crate::workspace::Workspace;
+
+/// Licences, sources and duplicates of the dependencies; advisories, if their database can be fetched.
+pub fn deny(workspace: &Workspace) -> Result<Seen> {
+    if text(workspace.cargo(&["deny"]).arg("--version")).is_err() {
+        let why = "cargo-deny is not installed; cargo install --locked cargo-deny";
+        return Ok(Seen::Unchecked(why.to_owned()));
+    }
+    let mut check = workspace.cargo(&["deny", "--locked", "check"]);
+    check.args(["--hide-inclusion-graph", "bans", "licenses", "sources"]);
+    if let Err(Failure::Failed(why)) = text(&mut check) {
+        return Ok(Seen::Missing(why));
+    }
+    let mut advisories = workspace.cargo(&["deny", "--locked", "check", "advisories"]);
+    Ok(match text(&mut advisories) {
+        Ok(_) => Seen::Fine("bans, licenses, sources and advisories hold".to_owned()),
+        Err(Failure::Failed(why)) if why.contains("failed to fetch advisory database") => {
+            Seen::Unchecked(
+                "the database of advisories can't be fetched here; the rest holds".to_owned(),
+            )
+        }
+        Err(Failure::Failed(why)) => Seen::Missing(why),
+        Err(interrupted) => return Err(interrupted),
+    })
+}
+
+/// The public items of the libraries, beside those of the last release.
+pub fn semver_checks(workspace: &Workspace) -> Result<Seen> {
+    let tags =
+        text(
+            workspace
+                .command("git")
+                .args(["tag", "--list", "v*", "--sort=-version:refname"]),
+        )?;
+    let own = format!("v{VERSION}");
+    let Some(last) = tags.lines().find(|tag| *tag != own) else {
+        let why = "there is no earlier release to compare with";
+        return Ok(Seen::Unchecked(why.to_owned()));
+    };
+    if text(workspace.cargo(&["semver-checks"]).arg("--version")).is_err() {
+        let why =
+            "cargo-semver-checks is not installed; cargo install --locked cargo-semver-checks";
+        return Ok(Seen::Missing(why.to_owned()));
+    }
+    let mut check = workspace.cargo(&["semver-checks", "--baseline-rev", last]);
+    for library in &CRATES[..2] {
+        check.args(["--package", library]);
+    }
+    Ok(match interrupt::run(&mut check)?.success() {
+        true => Seen::Fine(format!("compatible with {last}, as the version says")),
+        false => Seen::Missing(format!("incompatible with {last}; raise the version")),
+    })
+}
+
+/// Everything that a change has to pass.
+pub fn tests(workspace: &Workspace, run: bool) -> Result<Seen> {
+    if !run {
+        let why = "run .ci/run on this commit, or give --tests";
+        return Ok(Seen::Unchecked(why.to_owned()));
+    }
+    Ok(
+        match interrupt::run(&mut workspace.command(".ci/run"))?.success() {
+            true => Seen::Fine(".ci/run passes".to_owned()),
+            false => Seen::Missing(".ci/run fails".to_owned()),
+        },
+    )
+}
