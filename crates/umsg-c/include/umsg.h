@@ -1051,6 +1051,160 @@ int umsg_mq_return_after(struct umsg_mq_lease *lease, uint64_t delay);
  */
 int umsg_mq_lease_limit(const struct umsg_mq_lease *lease, const struct timespec *time);
 
+/* ---- Dead letters: their histories, and the way back to their source ---- */
+
+/* The message left its source for an unknown reason: the queue's memory holds a number that no operation writes. */
+#define UMSG_DEAD_UNKNOWN 0
+
+/* The message was older than the source's time to live. */
+#define UMSG_DEAD_EXPIRED 1
+
+/* The message was leased and came back as often as the source allows. */
+#define UMSG_DEAD_UNDELIVERED 2
+
+/* The source was full and dropped its oldest message. */
+#define UMSG_DEAD_DROPPED 3
+
+/*
+ * The history of a dead letter, or of a message that was one and was sent back. Times are in nanoseconds since 1970, accurate to a few
+ * milliseconds; 0 means never or unknown.
+ *
+ * Every process that may use the queue can forge a history.
+ */
+struct umsg_mq_history {
+    /* A number that no other message of the queue has. */
+    uint64_t id;
+    /* The time of the first send. */
+    int64_t sent;
+    /* The time of the first delivery on a lease. */
+    int64_t first_delivery;
+    /* The time of the last delivery on a lease. */
+    int64_t last_delivery;
+    /* The time at which the message left its source last. */
+    int64_t dead;
+    /* Real user id of the first sender; -1 if unknown. */
+    int64_t uid;
+    /* Process id of the first sender. */
+    pid_t pid;
+    /* The number of deliveries on a lease, of all stays in a source. */
+    uint32_t deliveries;
+    /* How often the message was sent back. */
+    uint32_t redrives;
+    /* The reason: one of UMSG_DEAD_EXPIRED, UMSG_DEAD_UNDELIVERED, UMSG_DEAD_DROPPED and UMSG_DEAD_UNKNOWN. */
+    uint32_t reason;
+    /* The name of the queue that the message comes from; empty if unknown. */
+    char source[264];
+};
+
+/*
+ * Which dead letters umsg_mq_redrive sends back, and where to. A member that is 0 or NULL selects all.
+ *
+ * Initialise it by struct umsg_mq_redrive which = {.size = sizeof which}; and set further members by name: a later version of the library
+ * may have more of them.
+ */
+struct umsg_mq_redrive {
+    /* sizeof(struct umsg_mq_redrive): which members the program knows. */
+    size_t size;
+    /* The queue of the same namespace to which the messages are sent; NULL for the queue that each comes from. */
+    const char *to;
+    /* Only messages that come from this queue. */
+    const char *source;
+    /* Only the message with this id. */
+    uint64_t id;
+    /* At most this many messages, in order of delivery. */
+    uint64_t count;
+    /* Only messages that left their source for this reason. */
+    uint32_t reason;
+    /* 0. */
+    uint32_t reserved;
+};
+
+/*
+ * Tells the history of a leased message.
+ *
+ * lease is a lease of umsg_mq_lease(3). If the message is a dead letter, or was one and was sent back, the call writes its history to
+ * history. size is sizeof(struct umsg_mq_history): a program that was compiled with an older umsg.h gets the members that it knows.
+ *
+ * Return value:
+ * On success, 1 if the message has a history, and 0 if it has none. On error, -1 with errno set to indicate the error.
+ *
+ * Errors:
+ * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
+ * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
+ * - EFAULT: lease or history is at an address that can't be read or written.
+ * - EINVAL: lease is no lease that this process has.
+ * - ESTALE: a time limit or another thread has ended the lease, or this is a forked child of its holder.
+ *
+ * If the process dies:
+ * The message goes back to the head of its priority.
+ *
+ * See also:
+ * umsg_mq_dead_letter(3), umsg_mq_lease(3), umsg_mq_redrive(3)
+ */
+int umsg_mq_lease_history(const struct umsg_mq_lease *lease,
+                          struct umsg_mq_history *history,
+                          size_t size);
+
+/*
+ * Tells the history of a dead letter in a queue.
+ *
+ * n counts the messages that have a history, in order of delivery, from 0. The messages stay in the queue. size is
+ * sizeof(struct umsg_mq_history), as for umsg_mq_lease_history(3). Other processes that receive wait meanwhile, for a time in proportion to the
+ * number of messages.
+ *
+ * Return value:
+ * On success, 1, and 0 if the queue has at most n such messages. On error, -1 with errno set to indicate the error.
+ *
+ * Errors:
+ * Those of umsg_mq_peek(3) but ENOMSG.
+ *
+ * If the process dies:
+ * Nothing is left: the call changes nothing.
+ *
+ * See also:
+ * umsg(1), umsg_mq_lease_history(3), umsg_mq_peek(3), umsg_mq_redrive(3)
+ */
+int umsg_mq_dead_letter(umsg_mqd_t mqdes, size_t n, struct umsg_mq_history *history, size_t size);
+
+/*
+ * Sends dead letters back to the queues that they come from.
+ *
+ * mqdes is the handle of a dead-letter queue, opened for receiving. which selects messages; NULL selects all. A message takes its place behind the
+ * other messages of its priority, and is delivered as often as a new message. It keeps its bytes, its priority and its history.
+ *
+ * A message goes to the queue of its history only if that queue has the same owner as the dead-letter queue, and has it as its
+ * dead-letter queue. With to the program decides.
+ *
+ * A message stays in the dead-letter queue if the other queue does not take it. The call then sends the other messages. umsg_last_error(3)
+ * tells why a message stayed, also after a call that sent others. The call does not wait for room.
+ *
+ * Return value:
+ * The number of messages that were sent back. If none was sent and a message was refused, or on another error, -1 with errno set to indicate the error.
+ *
+ * Errors:
+ * - E2BIG: a member that this version of the library does not know is not 0.
+ * - EACCES: the other queue's mode does not let the caller send to it.
+ * - EAGAIN: the other queue is full.
+ * - EBADF: mqdes is not the handle of an open queue, or was not opened for receiving.
+ * - EBADMSG: the memory of one of the queues is corrupted: it holds values that no operation writes.
+ * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
+ * - EFAULT: which or one of its texts is at an address that can't be read.
+ * - EINVAL: size or reason is none of its values, reserved is not 0, or to is the dead-letter queue itself.
+ * - EMSGSIZE: the message is longer than the other queue's message size.
+ * - ENOENT: the other queue does not exist, or the history names none.
+ * - ENOMEM, ENOSPC: the system has no memory left, or the namespace's file system is full.
+ * - EPERM: the source belongs to another user than the dead-letter queue.
+ * - EPIPE: the other queue is closed for sending.
+ * - ESTALE: the source does not have this queue as its dead-letter queue.
+ *
+ * If the process dies:
+ * No message is lost, and none is in two queues. The message that was being sent stays held; the next call, or umsg redrive, sends or returns it.
+ *
+ * See also:
+ * umsg(1), umsg_mq_close_send(3), umsg_mq_dead_letter(3), umsg_mq_open_with(3)
+ */
+ssize_t umsg_mq_redrive(umsg_mqd_t mqdes, const struct umsg_mq_redrive *which);
+
 /* ---- The status of a queue ---- */
 
 /*
@@ -1503,6 +1657,56 @@ int umsg_mq_pollfd(umsg_mqd_t mqdes, int edges);
  */
 int umsg_msgget(int key, int msgflg);
 
+/* ---- System V queues: creating one with options that System V lacks ---- */
+
+/*
+ * The options of umsg_msgget_with. A member that is 0 has its default.
+ *
+ * Initialise it by struct umsg_msg_options options = {.size = sizeof options}; and set further members by name: a
+ * later version of the library may have more of them.
+ */
+struct umsg_msg_options {
+    /* sizeof(struct umsg_msg_options): which members the program knows. */
+    size_t size;
+    /*
+     * The delay before a message of a created queue is delivered again after its lease was returned or lost, in nanoseconds; 0 for none.
+     * It doubles after each further delivery.
+     */
+    uint64_t retry_delay;
+    /* The longest such delay, in nanoseconds. A value below retry_delay means retry_delay: the delay does not grow. */
+    uint64_t retry_delay_max;
+    /* Flags of a created queue: 0 or UMSG_CLOSE_WITH_LAST_PRODUCER. */
+    uint32_t flags;
+    /* 0. */
+    uint32_t reserved;
+};
+
+/*
+ * Finds the System V queue of a key, or creates one, with options that System V does not have.
+ *
+ * key and msgflg are those of umsg_msgget(3). options may be NULL, for the defaults. An existing queue that differs from the members
+ * that are not 0 is refused.
+ *
+ * Return value:
+ * On success, the queue's identifier, a non-negative integer that is not a descriptor. On error, -1 with errno set to indicate the error.
+ *
+ * Errors:
+ * Those of umsg_msgget(3), and these:
+ *
+ * - E2BIG: a member that this version of the library does not know is not 0.
+ * - EACCES: the queue exists, and the caller may not open it.
+ * - EFAULT: options is at an address that can't be read.
+ * - EINVAL: size is not that of a version of the structure; flags has a bit that this version of the library does not know;
+ *   reserved is not 0; or the queue exists and differs.
+ *
+ * If the process dies:
+ * As with umsg_msgget(3).
+ *
+ * See also:
+ * umsg_msg_begin_to_produce(3), umsg_msg_lease(3), umsg_msgget(3)
+ */
+int umsg_msgget_with(int key, int msgflg, const struct umsg_msg_options *options);
+
 /* ---- System V queues: sending ---- */
 
 /*
@@ -1567,6 +1771,152 @@ int umsg_msg_timedsend(int msqid,
                        size_t msgsz,
                        int msgflg,
                        const struct timespec *abs_timeout);
+
+/* ---- System V queues: sending for a later delivery ---- */
+
+/*
+ * Sends a message to a System V queue for a later delivery.
+ *
+ * As umsg_msgsnd(3), but receivers get the message not before delay nanoseconds have passed; msgrcv(2) of a program under umsg run, too.
+ * Until then the message takes room in the queue, and delayed of umsg_msg_status(3) counts it. It then takes its place behind the messages
+ * that are there. A receiver that waits wakes up when the message is due. umsg_msg_pollfd(3) describes what a poller learns.
+ *
+ * If the queue has no room, the call waits until there is room; with IPC_NOWAIT in msgflg it fails. The delay begins when there is room.
+ *
+ * Return value:
+ * On success, 0. On error, -1 with errno set to indicate the error.
+ *
+ * Errors:
+ * Those of umsg_msgsnd(3).
+ *
+ * If the process dies:
+ * Before the call returns: the message is sent whole, or not at all. After it, the message is delivered in any case.
+ *
+ * See also:
+ * umsg_msg_return_after(3), umsg_msg_timedsend_after(3), umsg_msgget_with(3), umsg_msgsnd(3)
+ */
+int umsg_msg_send_after(int msqid, const void *msgp, size_t msgsz, int msgflg, uint64_t delay);
+
+/*
+ * Sends a message to a System V queue for a later delivery, and waits for room until a deadline at most.
+ *
+ * As umsg_msg_send_after(3), but a call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL is no limit. If there is
+ * room, the call ignores the time. With IPC_NOWAIT in msgflg, the call does not wait.
+ *
+ * Return value:
+ * On success, 0. On error, -1 with errno set to indicate the error.
+ *
+ * Errors:
+ * Those of umsg_msg_timedsend(3).
+ *
+ * If the process dies:
+ * As with umsg_msg_send_after(3).
+ *
+ * See also:
+ * umsg_msg_send_after(3), umsg_msg_timedsend(3), clock_gettime(2)
+ */
+int umsg_msg_timedsend_after(int msqid,
+                             const void *msgp,
+                             size_t msgsz,
+                             int msgflg,
+                             uint64_t delay,
+                             const struct timespec *abs_timeout);
+
+/* ---- System V queues: the end of a stream of messages ---- */
+
+/*
+ * Closes a System V queue for sending.
+ *
+ * The queue is closed in all processes. Sends by functions of this library, blocked ones too, fail with EPIPE. Receivers get the messages
+ * that are left, then EPIPE too, if no message is left that they want; blocked receivers are woken. While a message is leased
+ * (umsg_msg_lease(3)) or delayed (umsg_msg_send_after(3)), receivers wait, because it may be a message that they want. A poller finds the
+ * queue readable at its end, and writable.
+ *
+ * msgsnd(2) and msgrcv(2) of a program under umsg run do not heed that a queue is closed, because the kernel's calls have no answer for it:
+ * msgsnd sends, and msgrcv waits.
+ *
+ * The queue stays closed until umsg_msg_reopen_send(3) opens it. send_closed of umsg_msg_status(3) tells whether it is closed.
+ *
+ * Return value:
+ * On success, 1 if the queue was open, and 0 if it was closed before. On error, -1 with errno set to indicate the error.
+ *
+ * Errors:
+ * - EACCES: the queue's mode does not let the caller send.
+ * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
+ * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
+ * - EIDRM: the queue was removed during the call.
+ * - EINVAL: no queue has the identifier msqid, or that queue was removed.
+ *
+ * If the process dies:
+ * Before the call returns: the queue is closed or open. If it is closed, waiters that were not woken notice it within a tenth of a second.
+ *
+ * See also:
+ * umsg_msg_begin_to_produce(3), umsg_msg_reopen_send(3), umsg_msg_status(3), umsg_msgrcv(3), umsg_msgsnd(3)
+ */
+int umsg_msg_close_send(int msqid);
+
+/*
+ * Opens a System V queue for sending again.
+ *
+ * Undoes umsg_msg_close_send(3). A receiver that has got the end of the stream does not notice: its next call waits for messages.
+ *
+ * Return value:
+ * On success, 1 if the queue was closed, and 0 if it was open. On error, -1 with errno set to indicate the error.
+ *
+ * Errors:
+ * Those of umsg_msg_close_send(3).
+ *
+ * If the process dies:
+ * Before the call returns: the queue is closed or open.
+ *
+ * See also:
+ * umsg_msg_close_send(3), umsg_msg_status(3), umsg_msgsnd(3)
+ */
+int umsg_msg_reopen_send(int msqid);
+
+/*
+ * Counts the calling process as a producer of a System V queue.
+ *
+ * The call is for a queue that was created with UMSG_CLOSE_WITH_LAST_PRODUCER (umsg_msgget_with(3)). While a living process counts, the
+ * queue stays open for sending. With the last umsg_msg_end_producing(3), or the death of the last process that counts, the queue is closed
+ * as by umsg_msg_close_send(3). A process may count several times. For other queues the call has no effect. A child made by fork(2) does
+ * not count through its parent's call.
+ *
+ * Return value:
+ * On success, 0. On error, -1 with errno set to indicate the error.
+ *
+ * Errors:
+ * Those of umsg_msg_close_send(3), and these:
+ *
+ * - EPIPE: the queue is closed for sending.
+ * - EUSERS: 32 living processes count already.
+ *
+ * If the process dies:
+ * It counts no more. A receiver or a poller of this library notices the death within a tenth of a second.
+ *
+ * See also:
+ * umsg_msg_close_send(3), umsg_msg_end_producing(3), umsg_msgget_with(3)
+ */
+int umsg_msg_begin_to_produce(int msqid);
+
+/*
+ * Counts the calling process once less as a producer of a System V queue.
+ *
+ * Undoes one call of umsg_msg_begin_to_produce(3). The end of the last producer closes the queue for sending.
+ *
+ * Return value:
+ * On success, 1 if the process counted, and 0 if it did not. On error, -1 with errno set to indicate the error.
+ *
+ * Errors:
+ * Those of umsg_msg_close_send(3).
+ *
+ * If the process dies:
+ * It counts no more.
+ *
+ * See also:
+ * umsg_msg_begin_to_produce(3), umsg_msg_close_send(3)
+ */
+int umsg_msg_end_producing(int msqid);
 
 /* ---- System V queues: receiving ---- */
 
