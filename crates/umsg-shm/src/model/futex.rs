@@ -21,6 +21,9 @@ pub enum Named {
     Half(*const AtomicU64),
 }
 
+/// A value that no word has: the thread id is impossible, and no count gets that far.
+const NO_WORD: u32 = u32::MAX;
+
 impl Futex for AtomicU32 {
     fn named(&self) -> Named {
         Named::Word(self)
@@ -34,13 +37,22 @@ impl Futex for AtomicU64 {
 }
 
 impl Named {
-    /// Returns the present value. Adding nothing reads the newest value, as the kernel does, and orders nothing.
+    /// Returns the present value, as the kernel reads it: the newest value, without a change and without an order.
+    ///
+    /// The read is a compare-and-swap that fails. loom lets a read-modify-write find a newest value, but does not put it next to that value
+    /// in the order of all changes. After one that stores the value again, a thread could find that value although it has stored
+    /// another one since.
     pub(super) fn read(self) -> u32 {
+        let order = Ordering::Relaxed;
         // SAFETY: the named word belongs to the segment, which outlives the threads that use it.
         match self {
             Named::Nothing => 0,
-            Named::Word(word) => unsafe { &*word }.fetch_or(0, Ordering::Relaxed),
-            Named::Half(word) => unsafe { &*word }.fetch_or(0, Ordering::Relaxed) as u32,
+            Named::Word(word) => unsafe { &*word }
+                .compare_exchange(NO_WORD, NO_WORD, order, order)
+                .unwrap_or_else(|now| now),
+            Named::Half(word) => unsafe { &*word }
+                .compare_exchange(NO_WORD.into(), NO_WORD.into(), order, order)
+                .unwrap_or_else(|now| now) as u32,
         }
     }
 

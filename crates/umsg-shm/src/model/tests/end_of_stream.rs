@@ -125,6 +125,31 @@ fn each_of_two_receivers_learns_of_the_end() {
 }
 
 #[test]
+fn two_delayed_messages_come_once_each() {
+    explore("end: two delayed messages", 2, Slices::End, || {
+        let queue = Queue::new(2, 2).filled(&[(0, 0), (1, 0)]);
+        let leases = [(); 2]
+            .map(|()| queue.direct(|queue, me| queue.lease(me, Deadline::Passed).unwrap().1));
+        let [first, second] = leases;
+        let receiver = queue.spawn(1, |queue, me| {
+            [(); 2].map(|()| queue.receive(me, Deadline::Never).unwrap())
+        });
+        let holder = queue.spawn(2, move |queue, me| {
+            assert_eq!(queue.engine().return_at(me, &second, SLICE), Ok(true));
+        });
+        queue.direct(|queue, me| {
+            assert_eq!(queue.engine().return_at(me, &first, SLICE / 2), Ok(true));
+        });
+        alive(holder);
+        let mut received = alive(receiver);
+        received.sort_unstable();
+        assert_eq!(received, [(0, 0), (1, 0)]);
+        assert_eq!(queue.empty(), []);
+        queue.audit();
+    });
+}
+
+#[test]
 fn a_process_dies_while_it_closes_a_queue() {
     explore_death("end: the closing process dies", 2, || {
         let queue = Queue::new(1, 1);
