@@ -137,7 +137,7 @@ impl Change {
         Change {
             uid: Some(wanted.msg_perm.uid),
             gid: Some(wanted.msg_perm.gid),
-            mode: Some(wanted.msg_perm.mode.into()),
+            mode: Some(widened(wanted.msg_perm.mode)),
             qbytes: Some(qbytes(wanted.msg_qbytes)),
         }
     }
@@ -170,4 +170,9 @@ pub fn qbytes(said: u64) -> u64 {
 pub fn seconds(time: Option<SystemTime>) -> i64 {
     let since = time.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
     since.map_or(0, |since| since.as_secs().cast_signed())
+}
+
+/// Returns the value of a field whose width depends on the architecture.
+fn widened(field: impl Into<u32>) -> u32 {
+    field.into()
 }
