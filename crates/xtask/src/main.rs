@@ -47,11 +47,11 @@ struct Cli {
 enum Task {
     /// Build, and run programs that know nothing of umsg: first on the kernel's queues, then on umsg's
     Demo,
-    /// Run all tests, in well under a quarter of an hour
+    /// Run the tests of all crates and a short comparison with the kernel, in a few minutes
     Test {
-        /// Leave out the loom models and the soak, and compare only a tenth as much
+        /// Also run the models, the soak, Miri and the whole comparison, in a release build: half an hour
         #[arg(long)]
-        quick: bool,
+        full: bool,
     },
     /// Compare umsg with the kernel by random operations
     Compare {
@@ -202,7 +202,8 @@ fn run(task: &Task) -> Result<()> {
     let workspace = Workspace::find()?;
     match task {
         Task::Demo => demo::run(&workspace),
-        Task::Test { quick } => test::run(&workspace, *quick),
+        Task::Test { full: false } => test::run(&workspace, test::Extent::Default),
+        Task::Test { full: true } => test::run(&workspace, test::Extent::Full),
         Task::Compare { ops, lives } => test::compare(&workspace, *ops, *lives),
         Task::Defects { words, minutes } => defects::run(&workspace, words, *minutes),
         Task::Hostile { seconds, asan } => hostile::run(&workspace, *seconds, *asan),

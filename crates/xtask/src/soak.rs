@@ -22,6 +22,9 @@ pub enum Face {
     Ring,
 }
 
+/// The step that builds the test program.
+pub const BUILD: &str = "building the soak";
+
 impl Face {
     const ALL: [Face; 3] = [Face::Posix, Face::Sysv, Face::Ring];
 
@@ -103,7 +106,7 @@ pub fn run(workspace: &Workspace, wish: &Wish, face: Option<Face>, json: bool) -
 pub fn beside_each_other(workspace: &Workspace, wish: &Wish, steps: &mut Steps) -> Result<()> {
     let mut build = tests(workspace);
     build.args(["--no-run", "--test", "soak"]);
-    steps.need("building the soak", &mut build)?;
+    steps.need(BUILD, &mut build)?;
     steps.show_time(wish.duration());
     let [first, others @ ..] = Face::ALL;
     let mut beside = Vec::new();

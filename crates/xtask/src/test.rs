@@ -13,51 +13,134 @@ use crate::workspace::Workspace;
 
 /// The default number of random operations that are compared with the kernel.
 pub const OPERATIONS: u64 = 100_000;
+const DROP_IN: &str = "libumsg_preload.so";
 /// The time of the soak of each face, in minutes: all faces at the same time.
 const SOAK_MINUTES: f64 = 0.5;
 
-/// Runs all tests and lists the failed ones. `quick` skips the longest tests. Stops at once only if a build fails.
-pub fn run(workspace: &Workspace, quick: bool) -> Result<()> {
+/// How much is tested.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// All tests of all crates, and a short comparison, within a few minutes.
+    Default,
+    /// The default, and all that takes its time: models, soaks, Miri, the whole comparison, and times in a release build.
+    Full,
+}
+
+/// The steps of the default, with the seconds that each takes on two cores, from an empty target directory.
+const DEFAULT: [(&str, u64); 9] = [
+    (BUILD, 60),
+    (BUILD_LIBRARY, 60),
+    (INSTALL, 5),
+    (BUILD_OTHERS, 50),
+    (LIBRARY, 60),
+    (OTHERS, 60),
+    (COMPARISON, 5),
+    (COMPARISON_SYSV, 5),
+    (COMPARISON_LIVES, 10),
+];
+/// The steps of the whole. The models run beside most of the others.
+const FULL: [(&str, u64); 14] = [
+    (BUILD, 120),
+    (BUILD_LIBRARY, 60),
+    (LIBRARY, 120),
+    (INSTALL, 5),
+    (BUILD_OTHERS, 60),
+    (OTHERS, 390),
+    (COMPARISON, 30),
+    (COMPARISON_SYSV, 20),
+    (COMPARISON_LIVES, 40),
+    (MODELS, 240),
+    (MIRI, 10),
+    (TIMES, 60),
+    (soak::BUILD, 60),
+    ("soak, posix", 40),
+];
+
+const BUILD: &str = "build";
+const BUILD_LIBRARY: &str = "building the library's tests";
+const LIBRARY: &str = "library, with crash points";
+const INSTALL: &str = "installing the C library";
+const BUILD_OTHERS: &str = "building all other tests";
+const OTHERS: &str = "all other crates";
+const COMPARISON: &str = "comparison with the kernel";
+const COMPARISON_SYSV: &str = "comparison, System V";
+const COMPARISON_LIVES: &str = "comparison, processes that live";
+const MODELS: &str = "loom models";
+const MIRI: &str = "Miri";
+const TIMES: &str = "repair time, waiter table";
+
+/// Runs the tests and lists the failed ones. Stops at once only if a build fails.
+pub fn run(workspace: &Workspace, extent: Extent) -> Result<()> {
     // Ctrl-C ends the present step; the steps that run in parallel are then ended here.
     interrupt::install();
     let mut steps = Steps::new(workspace.root.clone());
-    steps.need("release build", &mut workspace.build_release())?;
-    let build = |mut tests: Command| {
-        tests.arg("--no-run");
-        tests
-    };
-    steps.need(
-        "building the library's tests",
-        &mut build(library(workspace)),
-    )?;
-    let models = match quick {
-        true => None,
-        false => Some(steps.begin("loom models", &mut models(workspace))?),
-    };
-    steps.run("library, with crash points", &mut library(workspace))?;
-    steps.need("installing the C library", &mut c_library(workspace))?;
-    steps.need("building all other tests", &mut build(others(workspace)))?;
-    steps.run("all other crates", &mut others(workspace))?;
-    note_missing_programs(&mut steps);
-    let operations = if quick { OPERATIONS / 10 } else { OPERATIONS };
-    compare_both(workspace, operations, &mut steps)?;
-    let mut lives = lives(workspace, operations);
-    // The same histories each time; `cargo xtask compare --lives` tries new ones.
-    lives.args(["--seed", "101"]);
-    steps.run("comparison, processes that live", &mut lives)?;
-    match models {
-        None => {
-            steps.skip("loom models", "--quick");
-            steps.skip("soak, repair time, waiter table, Miri", "--quick");
-        }
-        Some(models) => {
-            steps.end(models)?;
-            miri::short(workspace, &mut steps)?;
-            steps.run("repair time, waiter table", &mut repair_time(workspace))?;
-            soak::beside_each_other(workspace, &soak::Wish::new(SOAK_MINUTES, None), &mut steps)?;
-        }
+    match extent {
+        Extent::Default => default(workspace, &mut steps)?,
+        Extent::Full => full(workspace, &mut steps)?,
     }
     steps.finish()
+}
+
+/// The tests in the profile of development, so that each crate is compiled once less.
+fn default(workspace: &Workspace, steps: &mut Steps) -> Result<()> {
+    let profile = Profile::Development;
+    steps.plan(workspace.target.join("xtask-times.json"), &DEFAULT);
+    steps.need(BUILD, &mut workspace.build())?;
+    steps.need(BUILD_LIBRARY, &mut build(library(workspace)))?;
+    steps.need(INSTALL, &mut c_library(workspace, profile))?;
+    steps.need(BUILD_OTHERS, &mut build(others(workspace, profile)))?;
+    // Both mostly wait.
+    let others = steps.begin(OTHERS, &mut others(workspace, profile))?;
+    steps.run(LIBRARY, &mut library(workspace))?;
+    steps.end(others)?;
+    note_missing_programs(steps);
+    compare_all(workspace, profile, OPERATIONS / 10, steps)?;
+    steps.skip(
+        "loom models, Miri, soak, repair time, waiter table",
+        "cargo xtask test --full",
+    );
+    Ok(())
+}
+
+fn full(workspace: &Workspace, steps: &mut Steps) -> Result<()> {
+    let profile = Profile::Release;
+    steps.plan(workspace.target.join("xtask-times-full.json"), &FULL);
+    steps.need(BUILD, &mut workspace.build_release())?;
+    steps.need(BUILD_LIBRARY, &mut build(library(workspace)))?;
+    let models = steps.begin(MODELS, &mut models(workspace))?;
+    steps.run(LIBRARY, &mut library(workspace))?;
+    steps.need(INSTALL, &mut c_library(workspace, profile))?;
+    steps.need(BUILD_OTHERS, &mut build(others(workspace, profile)))?;
+    steps.run(OTHERS, &mut others(workspace, profile))?;
+    note_missing_programs(steps);
+    compare_all(workspace, profile, OPERATIONS, steps)?;
+    steps.end(models)?;
+    miri::short(workspace, steps)?;
+    steps.run(TIMES, &mut repair_time(workspace))?;
+    soak::beside_each_other(workspace, &soak::Wish::new(SOAK_MINUTES, None), steps)
+}
+
+/// The command without running the tests.
+fn build(mut tests: Command) -> Command {
+    tests.arg("--no-run");
+    tests
+}
+
+/// The profile of cargo in which the drop-in, the C library and the comparing program are built.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Profile {
+    Development,
+    Release,
+}
+
+impl Profile {
+    /// A file that the build makes.
+    fn file(self, workspace: &Workspace, name: &str) -> PathBuf {
+        match self {
+            Profile::Development => workspace.target.join("debug").join(name),
+            Profile::Release => workspace.release(name),
+        }
+    }
 }
 
 /// The tests skip cases whose programs are not installed, and say so in their output; with CI set they fail instead.
@@ -83,28 +166,48 @@ fn note_missing_programs(steps: &mut Steps) {
 pub fn compare(workspace: &Workspace, operations: u64, is_of_lives: bool) -> Result<()> {
     let mut steps = Steps::new(workspace.root.clone());
     steps.need("release build", &mut workspace.build_release())?;
+    let profile = Profile::Release;
     if is_of_lives {
-        let mut lives = lives(workspace, operations);
-        steps.run("comparison, processes that live", &mut lives)?;
+        let mut lives = lives(workspace, profile, operations);
+        steps.run(COMPARISON_LIVES, &mut lives)?;
     } else {
-        compare_both(workspace, operations, &mut steps)?;
+        compare_both(workspace, profile, operations, &mut steps)?;
     }
     steps.finish()
 }
 
+/// The comparisons of calls and of processes that live.
+fn compare_all(
+    workspace: &Workspace,
+    profile: Profile,
+    operations: u64,
+    steps: &mut Steps,
+) -> Result<()> {
+    compare_both(workspace, profile, operations, steps)?;
+    let mut lives = lives(workspace, profile, operations);
+    // The same histories each time; `cargo xtask compare --lives` tries new ones.
+    lives.args(["--seed", "101"]);
+    steps.run(COMPARISON_LIVES, &mut lives)
+}
+
 /// The comparison of processes that fork, run other programs and end.
-fn lives(workspace: &Workspace, operations: u64) -> Command {
-    let mut lives = comparison(workspace, operations);
+fn lives(workspace: &Workspace, profile: Profile, operations: u64) -> Command {
+    let mut lives = comparison(workspace, profile, operations);
     lives.arg("--lives");
     lives
 }
 
 /// Compares POSIX and System V queues with the kernel's.
-fn compare_both(workspace: &Workspace, operations: u64, steps: &mut Steps) -> Result<()> {
-    let mut posix = comparison(workspace, operations);
-    steps.run("comparison with the kernel", &mut posix)?;
-    let mut sysv = comparison(workspace, operations);
-    steps.run("comparison, System V", sysv.arg("--sysv"))
+fn compare_both(
+    workspace: &Workspace,
+    profile: Profile,
+    operations: u64,
+    steps: &mut Steps,
+) -> Result<()> {
+    let mut posix = comparison(workspace, profile, operations);
+    steps.run(COMPARISON, &mut posix)?;
+    let mut sysv = comparison(workspace, profile, operations);
+    steps.run(COMPARISON_SYSV, sysv.arg("--sysv"))
 }
 
 /// The library's unit, integration and documentation tests, with real SIGKILL at every named point; the soak that counts
@@ -117,19 +220,22 @@ fn library(workspace: &Workspace) -> Command {
 }
 
 /// Below a prefix in the target directory.
-fn c_library(workspace: &Workspace) -> Command {
+fn c_library(workspace: &Workspace, profile: Profile) -> Command {
     let mut install = workspace.cargo(&["run", "--quiet", "-p", "xtask", "--", "c-install"]);
     install.arg(c_prefix(workspace));
+    if profile == Profile::Development {
+        install.arg("--debug");
+    }
     install
 }
 
 /// The tests of everything else, conformance and real programs among them, on the drop-in and the C library as they are
 /// installed.
-fn others(workspace: &Workspace) -> Command {
+fn others(workspace: &Workspace, profile: Profile) -> Command {
     let mut others = workspace.cargo(&["test", "--no-fail-fast", "--workspace"]);
     others
         .args(["--exclude", "umsg-shm", "--exclude", "umsg"])
-        .env("UMSG_PRELOAD_LIBRARY", drop_in(workspace))
+        .env("UMSG_PRELOAD_LIBRARY", profile.file(workspace, DROP_IN))
         .env("UMSG_C_PREFIX", c_prefix(workspace));
     others
 }
@@ -138,11 +244,11 @@ fn others(workspace: &Workspace) -> Command {
 /// `--seed` tries others.
 const SEED: &str = "1";
 
-/// The program that compares, as built by the release build.
-fn comparison(workspace: &Workspace, operations: u64) -> Command {
-    let mut compare = workspace.command(workspace.release("compare"));
+/// The program that compares.
+fn comparison(workspace: &Workspace, profile: Profile, operations: u64) -> Command {
+    let mut compare = workspace.command(profile.file(workspace, "compare"));
     compare.args(["--ops", &operations.to_string(), "--seed", SEED]);
-    compare.env("UMSG_PRELOAD_LIBRARY", drop_in(workspace));
+    compare.env("UMSG_PRELOAD_LIBRARY", profile.file(workspace, DROP_IN));
     compare
 }
 
@@ -173,10 +279,6 @@ fn repair_time(workspace: &Workspace) -> Command {
     test.args(["--test", "repair_time", "--test", "waiter_table"]);
     test.args(["--no-fail-fast", "--", "--nocapture"]);
     test
-}
-
-fn drop_in(workspace: &Workspace) -> PathBuf {
-    workspace.release("libumsg_preload.so")
 }
 
 fn c_prefix(workspace: &Workspace) -> PathBuf {

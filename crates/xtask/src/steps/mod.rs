@@ -2,6 +2,7 @@
 
 mod again;
 mod output;
+mod plan;
 
 use std::io::{self, BufRead as _, BufReader, PipeReader, Read as _};
 use std::os::unix::process::CommandExt as _;
@@ -14,6 +15,7 @@ use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use self::output::{Output, Tests};
+use self::plan::Plan;
 use crate::failure::{Context as _, Failure, Result};
 use crate::interrupt;
 use crate::shell;
@@ -26,6 +28,8 @@ pub struct Steps {
     skipped: Vec<String>,
     /// The time that a long step has taken; hidden unless [`show_time`](Self::show_time) is called on a terminal.
     clock: ProgressBar,
+    /// The steps to come, for an estimate of the time.
+    plan: Option<Plan>,
 }
 
 /// A command that runs in parallel with the others, with low priority.
@@ -61,7 +65,14 @@ impl Steps {
             done: Vec::new(),
             skipped: Vec::new(),
             clock: ProgressBar::hidden(),
+            plan: None,
         }
+    }
+
+    /// Prints from here on, at the beginning of each of these steps, its number and the time that is left. Each has the seconds that it
+    /// takes where `file` has no time of an earlier run.
+    pub fn plan(&mut self, file: PathBuf, steps: &[(&'static str, u64)]) {
+        self.plan = Some(Plan::new(file, steps));
     }
 
     /// Shows from here on, if standard error is a terminal, how much of the expected time has passed.
@@ -93,7 +104,7 @@ impl Steps {
     /// Runs a command, and only records its failure. Fails after a signal.
     pub fn run(&mut self, what: &str, command: &mut Command) -> Result<()> {
         let done = self.perform(what, command)?;
-        self.done.push(done);
+        self.note(done);
         Ok(())
     }
 
@@ -101,7 +112,7 @@ impl Steps {
     pub fn try_run(&mut self, what: &str, command: &mut Command, otherwise: &str) -> Result<()> {
         let done = self.perform(what, command)?;
         match done.failed {
-            None => self.done.push(done),
+            None => self.note(done),
             Some(failed) => self.skip(what, &format!("failed ({}); {otherwise}", failed.status)),
         }
         Ok(())
@@ -148,8 +159,16 @@ impl Steps {
     pub fn end(&mut self, beside: Beside) -> Result<()> {
         self.announce(&beside.what, &beside.line);
         let done = self.clock.suspend(|| beside.end())?;
-        self.done.push(done);
+        self.note(done);
         Ok(())
+    }
+
+    fn note(&mut self, done: Done) {
+        if let (None, Some(plan)) = (&done.failed, &mut self.plan) {
+            plan.record(&done.what, done.took);
+            plan.keep();
+        }
+        self.done.push(done);
     }
 
     /// Notes that something was left out, and why.
@@ -160,8 +179,16 @@ impl Steps {
 
     fn announce(&self, what: &str, line: &str) {
         let elapsed = seconds(self.start.elapsed());
+        let progress = self.plan.as_ref().and_then(|plan| plan.progress(what));
+        let place = progress.map_or(format!("after {elapsed}"), |at| {
+            let left = seconds(at.left);
+            format!(
+                "{} of {}, after {elapsed}, about {left} left",
+                at.step, at.steps
+            )
+        });
         self.clock
-            .suspend(|| println!("\n==> {what} (after {elapsed})\n    {line}"));
+            .suspend(|| println!("\n==> {what} ({place})\n    {line}"));
     }
 
     /// Prints the completed steps, the failures, and the commands that repeat them. The end has the form of the reports of cargo's test
