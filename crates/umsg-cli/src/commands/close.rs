@@ -17,11 +17,11 @@ use crate::place;
 /// The queue stays closed until it is reopened with --reopen, or removed. The command also succeeds if the queue is already
 /// closed. `umsg stat` shows whether a queue is closed.
 ///
-/// A queue that was created with --close-with-last-producer is also closed when its last producer ends or dies: `umsg send
-/// --producer`, or a program that declares itself a producer.
+/// A queue that was created with --close-with-last-producer is also closed when its last producer ends or dies. A producer is a
+/// process that runs `umsg send --producer`, or a program that declares itself a producer.
 ///
-/// Closing a queue needs permission to send. Programs that call msgsnd and msgrcv on a System V queue do not notice: the kernel's calls
-/// have no end of a stream. This command can't close rings: a ring is closed by its owner.
+/// Closing a queue needs permission to send. msgsnd and msgrcv ignore that a System V queue is closed, because the kernel's queues
+/// can't be closed. This command can't close rings: only the owner of a ring closes it.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

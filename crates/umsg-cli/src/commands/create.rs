@@ -28,8 +28,8 @@ use crate::{place, streams, values};
 /// fails if the queue exists.
 ///
 /// --on-full sets the queue's overflow policy. --ttl, --max-deliveries and --dead-letter set how long the queue keeps messages,
-/// and where undelivered messages go. `umsg stat` counts expired and undelivered messages. "set aside" counts the messages that
-/// wait for room in the dead-letter queue.
+/// and where undelivered messages go. `umsg stat` counts expired and undelivered messages. Its "set aside" is the number of
+/// messages that wait for room in the dead-letter queue.
 ///
 /// Receivers get the highest priority first. If messages of high priority never end, the lower ones wait for ever. With --priorities
 /// fair:N they get one of N + 1 deliveries. Programs under `umsg run` may use such a queue, too.
@@ -43,7 +43,7 @@ use crate::{place, streams, values};
 /// mode with send-only or receive-only access. Such a mode does not stop a program that writes to the queue's file directly. If
 /// senders must not see each other's messages, give each sender its own queue.
 ///
-/// --retry-delay sets how long a message waits before it is delivered again, if its receiver failed. With
+/// --retry-delay sets the delay before a message is delivered again if its receiver failed. With
 /// --close-with-last-producer, receivers learn of the end of the stream without `umsg close`; see `umsg help close`.
 ///
 /// A System V queue is created by its key. key:0 (IPC_PRIVATE) makes a new queue without a key, and the command prints its identifier.

@@ -26,15 +26,15 @@ pub struct Policy {
     /// permitted delivery moves to --dead-letter [default: any number]
     #[arg(long, value_name = "N", value_parser = values::times, allow_negative_numbers = true, requires = "dead_letter")]
     max_deliveries: Option<u32>,
-    /// The queue that gets messages that are too old, were delivered too often, or were dropped because the queue was full, each with its
-    /// history (`umsg redrive`). If it does not exist, it is created with the
-    /// same --max-messages, --message-size and mode. The dead-letter queue stays until it is removed, even if this queue is
-    /// removed first. Both queues must have the same owner
+    /// The dead-letter queue. It gets the messages that are too old, were delivered too often, or were dropped because the queue was
+    /// full, each with its history (see `umsg redrive`). If the dead-letter queue does not exist, it is created with the same
+    /// --max-messages, --message-size and mode. It stays until it is removed, even if this queue is removed first. Both queues
+    /// must have the same owner
     #[arg(long, value_name = "NAME", value_parser = name())]
     dead_letter: Option<Name>,
-    /// Deliver a message again only after this time, if a receiver leased the message and returned it, failed or was killed: a
-    /// time, such as 5s, or the first delay and a limit, such as 1s..5m; the delay doubles with each delivery up to the limit.
-    /// Other messages do not wait [default: at once]
+    /// Delay before a message is delivered again if its receiver returned it, failed or was killed: a time, such as 5s, or the
+    /// first delay and a limit, such as 1s..5m. With a limit, the delay doubles with each delivery, up to the limit. Other messages
+    /// do not wait [default: no delay]
     #[arg(long, value_name = "TIME[..LIMIT]", value_parser = values::retry_delay, allow_negative_numbers = true)]
     retry_delay: Option<RetryDelay>,
     /// Order of delivery between priorities: strict, or fair:N. With fair:N, one message of a lower priority is delivered after N
@@ -44,8 +44,8 @@ pub struct Policy {
     /// Remove the queue and its messages when the last process closes the queue
     #[arg(long)]
     remove_on_last_close: bool,
-    /// Close the queue for sending when its last producer ends or dies: a process that runs `umsg send --producer`, or a program
-    /// that declares itself a producer
+    /// Close the queue for sending when its last producer ends or dies. A producer is a process that runs `umsg send --producer`,
+    /// or a program that declares itself a producer
     #[arg(long)]
     close_with_last_producer: bool,
 }
@@ -56,7 +56,7 @@ enum Full {
     Block,
     /// Fail
     Fail,
-    /// Drop the oldest message of the lowest priority
+    /// Drop the oldest message of the lowest priority, or move it to --dead-letter
     DropOldest,
 }
 

@@ -39,12 +39,12 @@ use crate::values::{self, RetryDelay};
 /// by the message without a line feed at its end. Exit code 0 removes the message from the queue. After any other end of
 /// COMMAND, the message returns to the queue: with --follow at once, otherwise when umsg ends, so that each message is tried
 /// once. The message also returns if umsg is killed; COMMAND then gets SIGTERM. Create the queue with --max-deliveries and
-/// --dead-letter, so that a message whose command always fails is moved away. With --follow, failed commands in a row slow umsg
-/// down, to one command in 5 s. With --retry-delay, or if the queue was created with it, each message waits by itself instead,
-/// and umsg works on the other messages.
+/// --dead-letter, so that a message whose command always fails is moved away. With --follow, if several commands fail one after
+/// the other, umsg starts commands more slowly, down to one command in 5 s. With --retry-delay, or if the queue was created with
+/// it, only the messages of the failed commands wait, and umsg continues with the other messages.
 ///
-/// COMMAND runs in a process group of its own. SIGINT and SIGTERM end umsg in order: no further message is received, and
-/// the running commands are waited for. A second signal kills them; their messages return.
+/// COMMAND runs in a process group of its own. After a SIGINT or SIGTERM, umsg receives no further message, waits for the running
+/// commands, and ends. A second signal kills the running commands; their messages return.
 ///
 /// A message with a NUL byte, and a message that is too long for an argument (128 KiB), can't replace `{}`: the command is not
 /// run, and the message returns. COMMAND can read any message from its standard input.
@@ -118,10 +118,12 @@ pub struct Recv {
     /// returns it
     #[arg(long)]
     ack: bool,
-    /// With --follow: fill the pipe faster than its reader reads; messages in the pipe are lost if the reader dies
+    /// With --follow: write further messages before the reader has read the earlier ones from the pipe. If the reader dies, the
+    /// messages in the pipe are lost
     #[arg(long, requires = "follow", conflicts_with = "ack")]
     ahead: bool,
-    /// Run this command for each message; all further arguments are those of the command. With --json, print the figures at the end
+    /// Run this command for each message; all further arguments are those of the command. With --json, print the numbers of
+    /// acknowledged and returned messages at the end
     #[arg(long, value_name = "COMMAND", num_args = 1.., allow_hyphen_values = true,
           conflicts_with_all = ["truncate", "output", "null", "ack", "ahead"])]
     exec: Option<Vec<OsString>>,
@@ -132,8 +134,8 @@ pub struct Recv {
     /// With --exec: send SIGTERM to a command after this time, and SIGKILL 5 s later; its message returns
     #[arg(long, value_name = "TIME", value_parser = values::duration, allow_negative_numbers = true, requires = "exec")]
     timeout_per_job: Option<Duration>,
-    /// With --exec or --ack: a message that returns is delivered again only after this time, or after a time that doubles with each
-    /// delivery up to a limit, such as 1s..5m [default: as the queue was created]
+    /// With --exec or --ack: delay before a returned message is delivered again: a time, such as 5s, or the first delay and a limit,
+    /// such as 1s..5m. With a limit, the delay doubles with each delivery [default: the --retry-delay of the queue]
     #[arg(long, value_name = "TIME[..LIMIT]", value_parser = values::retry_delay, allow_negative_numbers = true)]
     retry_delay: Option<RetryDelay>,
     #[command(flatten)]

@@ -71,7 +71,7 @@ pub struct Run {
 /// The ways to wait, named as in UMSG_WAIT.
 #[derive(ValueEnum, Clone, Copy, Debug)]
 enum Wait {
-    /// Spin briefly, then sleep; omit the spinning if it has not paid off lately
+    /// Spin briefly, then sleep; sleep at once if recent spins ended without a message or room
     Adaptive,
     /// Sleep at once: the least CPU time
     Blocking,

@@ -67,8 +67,8 @@ pub struct Send {
     #[arg(long = "type", short = 't', value_name = "N", allow_negative_numbers = true, value_parser = values::message_type,
           conflicts_with = "priority")]
     mtype: Option<i64>,
-    /// Deliver the message not before this time has passed: 500ms, 5s, 1h30m. Until then it takes room in the queue, and blocks no
-    /// other message
+    /// Deliver the message after this time at the earliest: 500ms, 5s, 1h30m. Until then, the message takes room in the queue, and
+    /// blocks no other message
     #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = values::delay, conflicts_with = "at")]
     after: Option<Duration>,
     /// Deliver the message at this time at the earliest: 2026-01-31T12:00:00Z, 2026-01-31T12:00:00+01:00, or @ and seconds since 1970

@@ -26,13 +26,13 @@ use crate::place;
 /// messages that went directly to a waiting receiver. "waits" counts the blocked calls that ended before their thread slept, and those that ended
 /// with a time-out or a signal. "deaths" counts waiting threads that died, and repairs after a thread died in the middle of a call.
 ///
-/// "held" counts messages that take room in the queue without being queued. Leased messages were received and may come back. Reserved messages
-/// are being written. Messages that are set aside wait for room in the dead-letter queue.
+/// "held" counts messages that are in the queue's memory but can't be received now. Leased messages were received and may come back.
+/// Reserved messages are being written. Messages that are set aside wait for room in the dead-letter queue.
 ///
-/// "holds of others" counts the dead letters of other queues that the queue holds, by reason.
+/// "holds of others" counts, by reason, the dead letters that other queues have moved to this queue.
 ///
-/// "retry delay" is the time after which a message is delivered again whose receiver has failed. "takes" tells whether the queue is closed
-/// for sending, and "closes" what closes it. Delayed messages were sent or returned for a later delivery.
+/// "retry delay" is the delay before a message is delivered again if its receiver failed. "takes" shows whether the queue is closed for
+/// sending, and "closes" shows the event that closes it. Delayed messages were sent or returned for a later delivery.
 ///
 /// "notifies" names the process that is registered for a notification of the next message. "too old" counts messages that were dropped or moved
 /// because their time to live was over. "memory" is the memory that the queue uses now; each slot holds one message. Times are UTC.

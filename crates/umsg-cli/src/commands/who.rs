@@ -32,7 +32,7 @@ use crate::users::{File, Users};
 /// Only root sees which queues the processes of other users have open. For other callers, OPEN of such a process is "?". They
 /// see the process only if it waits in the queue, polls the queue, holds messages or owns the ring.
 ///
-/// A process of another PID namespace has the number that it has there. The command knows neither its user nor its command line.
+/// For a process of another PID namespace, PID is its process id in that namespace. Its user and command line are unknown.
 ///
 /// WAITS is "-" while a process is between two calls, for example in a loop of receives with a time-out.
 #[derive(Args, Debug)]
