@@ -53,12 +53,12 @@ pub enum SendError {
     #[error("a priority must be below 32768")]
     PriorityTooHigh,
     /// EPIPE: the queue is closed for sending, see [`Queue::close_send`](crate::posix::Queue::close_send). No SIGPIPE is raised.
-    #[error(
-        "the queue is closed for sending: no further message is wanted, unless a process reopens the queue"
-    )]
+    #[error("the queue is closed for sending: stop sending, or reopen the queue first")]
     Closed,
-    /// EUSERS: 32 living processes count as producers already.
-    #[error("32 processes count as producers of this queue already: end one of them first")]
+    /// EUSERS: 32 living processes are producers already.
+    #[error(
+        "the queue already has 32 producer processes, which is the limit: end one of them first"
+    )]
     TooManyProducers,
     /// EBADF: the queue was not opened for sending.
     #[error("the queue was not opened for sending: open it with write access")]

@@ -49,11 +49,11 @@ pub enum SegmentError {
         /// Its error.
         error: io::Error,
     },
-    /// The errno of the cause: this process can't make its liveness file. Processes of several PID or time namespaces use the
+    /// The errno of the cause: this process can't make its life file. Processes of several PID or time namespaces use the
     /// queue; each registers with a file in the namespace's directory that it keeps locked. Without that file other processes
     /// would not learn of this process's death.
     #[error(
-        "{call} failed on this process's liveness file, by which processes in other PID or time namespaces detect its death: {error}. Give the process write access to the namespace's directory, or run it in the PID and time namespaces of the queue's creator."
+        "{call} failed on this process's life file: {error}. Give the process write access to the namespace's directory, or run it in the PID and time namespaces of the queue's creator."
     )]
     Unregistered {
         /// The system call that failed.

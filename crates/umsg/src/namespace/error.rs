@@ -53,7 +53,7 @@ pub enum NamespaceError {
         trusted: u32,
     },
     /// The directory belongs to a user that has no id in the caller's user namespace (`EACCES`). The caller can't tell which user that is.
-    #[error("{path} belongs to a user that has no id in this user namespace: name a directory that belongs to root or user {trusted} of this namespace", path = .path.display())]
+    #[error("{path} belongs to a user that has no id in this user namespace: name a directory that belongs to root or user {trusted} of this user namespace", path = .path.display())]
     OwnerNotMapped {
         /// The directory.
         path: PathBuf,

@@ -51,7 +51,7 @@ struct Mover {
     failed_at: AtomicU64,
     /// Moves whose end could not be recorded yet, each with its success or failure.
     unfinished: Mutex<Vec<(LeaseHandle, bool)>>,
-    /// Moves that dead processes began, and of which nothing is known yet.
+    /// Moves that dead processes began, and whose results are unknown yet.
     unknown: Mutex<Vec<LeaseHandle>>,
 }
 
@@ -208,7 +208,7 @@ impl Mover {
         Some(())
     }
 
-    /// Finds out whether messages have arrived whose movers died: those that have not are set aside again.
+    /// Finds out whether the messages of dead movers have arrived. A message that has not arrived is set aside again.
     fn find_out(&self, engine: &Engine, to: &Queue) -> Option<()> {
         loop {
             // try_lock: as in `finish`.

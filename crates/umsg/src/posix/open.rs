@@ -158,7 +158,7 @@ impl OpenOptions {
         let mut segment = segment::attach(file.as_fd())?;
         match self.counted {
             true => segment.join(namespace.host())?,
-            // An inspection needs no liveness file.
+            // An inspection needs no life file.
             false => segment.count_in(namespace.host()),
         }
         let queue = self.open_attached((namespace, name), segment, &stat, last_close)?;

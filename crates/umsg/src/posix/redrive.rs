@@ -29,7 +29,7 @@ use umsg_shm::sys::thread;
 /// Time that each step in the other queue waits for a lock whose owner is stopped.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Which dead letters [`Queue::redrive`] sends back, and where to. The default: all, each to the queue that it comes from.
+/// Selects the dead letters that [`Queue::redrive`] sends back, and their destination. The default: all, each to the queue that it comes from.
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct Redrive {
@@ -103,11 +103,11 @@ pub struct Redriven {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Refused {
-    /// The queue that they should go to. `None`: their history does not name it.
+    /// The queue to which they could not be sent. `None`: their history names no queue.
     pub queue: Option<OsString>,
-    /// Their number.
+    /// The number of these messages.
     pub messages: usize,
-    /// The reason, of the first of them.
+    /// The reason for the first of these messages.
     pub why: RedriveFailure,
 }
 
@@ -119,7 +119,7 @@ pub enum RedriveFailure {
     #[error("the source is unknown: name the queue to send the messages to")]
     NoSource,
     /// The queue to send to is the dead-letter queue itself.
-    #[error("this is the queue that the messages are in: name another one")]
+    #[error("the messages are already in this queue: name another queue")]
     SameQueue,
     /// The source belongs to another user than the dead-letter queue.
     #[error(
@@ -229,7 +229,7 @@ impl Queue {
     /// Never for room. A step waits for a second at most for a process that is stopped inside an operation on the other queue.
     ///
     /// # Errors
-    /// The errors of [`messages`](Self::messages), of this queue. [`Redriven::refused`] has the messages that another queue did not take, and why. They keep their places.
+    /// The errors of [`messages`](Self::messages), of this queue. [`Redriven::refused`] counts the messages that another queue did not take, with the reason. These messages keep their places.
     ///
     /// # If the process dies
     /// No message is lost, and none is in two queues. The message that was being sent is held by the dead process; the next call of this method sends or returns it.
@@ -250,7 +250,7 @@ impl Queue {
 }
 
 impl Targets<'_> {
-    /// Ends what dead processes began: finds out whether their messages have arrived.
+    /// Ends the moves that dead processes began: finds out whether their messages have arrived.
     fn find_out(&mut self) -> Result<(), ReceiveError> {
         let (engine, me) = (&self.from.engine, thread::current());
         let left = engine
@@ -267,8 +267,8 @@ impl Targets<'_> {
         Ok(())
     }
 
-    /// Returns whether a message has arrived in the queue with the number `to`. None if a queue that may be the one can't be opened: a process with the
-    /// permission finds out.
+    /// Returns whether a message has arrived in the queue with the number `to`. None if a queue that may have this number can't be opened: a process with
+    /// the permission finds out later.
     fn has_arrived(&self, handle: &LeaseHandle, to: u64) -> Option<bool> {
         let namespace = self.from.namespace.as_ref()?;
         let mut is_certain = true;

@@ -47,12 +47,12 @@ pub enum SendError {
     #[error("the queue was removed")]
     Removed,
     /// EPIPE: the queue is closed for sending, see [`Queue::close_send`](super::Queue::close_send).
-    #[error(
-        "the queue is closed for sending: no further message is wanted, unless a process reopens the queue"
-    )]
+    #[error("the queue is closed for sending: stop sending, or reopen the queue first")]
     Closed,
-    /// EUSERS: 32 living processes count as producers already.
-    #[error("32 processes count as producers of this queue already: end one of them first")]
+    /// EUSERS: 32 living processes are producers already.
+    #[error(
+        "the queue already has 32 producer processes, which is the limit: end one of them first"
+    )]
     TooManyProducers,
     /// EINTR: a signal handler ran while the call waited.
     #[error("a signal handler interrupted the call: repeat the call")]
