@@ -17,8 +17,9 @@ use crate::{place, values};
 
 /// Send dead letters back to the queues that they come from
 ///
-/// A dead letter has a history: the queue that it comes from, its first sender, its deliveries, and the reason why it was moved to
-/// the dead-letter queue. Without an option that selects messages, the command shows these histories and sends nothing. `umsg peek` shows the messages.
+/// A dead letter has a history: the queue that it comes from, its first sender, its deliveries, and the reason why it was moved to the
+/// dead-letter queue. Without an option that selects messages, the command shows these histories and sends nothing. `umsg peek` shows the
+/// messages.
 ///
 /// A message that is sent back takes its place behind the other messages of its priority, and is delivered as often as a new message. It keeps
 /// its history. If it becomes a dead letter again, its history counts the deliveries before and after it was sent back.
@@ -26,9 +27,9 @@ use crate::{place, values};
 /// A process with access to QUEUE can forge the histories in it. Therefore, the command sends a message back only to a queue that has the same
 /// owner as QUEUE, and has QUEUE as its dead-letter queue. --to sends the messages to any queue.
 ///
-/// A message stays in QUEUE if the other queue is missing, full or closed, or has a smaller message size. The command then sends the other messages,
-/// prints the reason, and ends with exit code 1. No message is lost and none is in two queues, even if the command is killed: the next
-/// `umsg redrive` of QUEUE completes the interrupted move, or returns its message to QUEUE.
+/// A message stays in QUEUE if the other queue is missing, full or closed, or has a smaller message size. The command then sends the other
+/// messages, prints the reason, and ends with exit code 1. No message is lost and none is in two queues, even if the command is killed: the
+/// next `umsg redrive` of QUEUE completes the interrupted move, or returns its message to QUEUE.
 ///
 /// System V queues and rings have no dead letters.
 #[derive(Args, Debug)]
