@@ -106,7 +106,7 @@ points! {
     ARRIVE_WRITTEN;
     /// A moved message has arrived, and is not in the store: the repair stores it, and no process sends it again.
     ARRIVE_NOTED;
-    /// A moved message has arrived and is marked as stored, no list leads to it: the same.
+    /// A moved message has arrived and is marked as stored, but is in no list: the repair stores it, and no process sends it again.
     ARRIVE_MARKED;
     /// A moved message has arrived, receivers that wait for it were not served; its source still has it: the next mover ends that.
     ARRIVE_ENDED;

@@ -1,7 +1,7 @@
 //! Producers: processes that are counted, so that the end of the last one closes a queue for sending.
 //!
 //! A record names a process and counts its guards. A process that ends without giving its guards back is found dead by a receiver that
-//! finds the queue empty, or at the end of the slice of a blocked one. Both engines close the queue then as a call that closes it does.
+//! finds the queue empty, or by a blocked receiver at the end of its slice. Both engines then close the queue, as a call that closes it does.
 //!
 //! | a record with | means | if the process dies |
 //! |---|---|---|

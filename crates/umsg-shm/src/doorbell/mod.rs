@@ -68,7 +68,7 @@ pub(crate) const HELPED: u32 = 8;
 /// A helper of a process with a private FIFO sleeps on [`Words::calls`]. The call clears the flag.
 pub(crate) const PRIVATE: u32 = 16;
 
-/// The first message of the queue was delayed. The level shows a message until a call finds none: a process that polls asks for the descriptor
+/// The first message of the queue was delayed. The level shows a message until a call finds none. So each process that polls asks for the descriptor
 /// again, and then has a helper that keeps the time.
 pub(crate) const DELAYED: u32 = 32;
 

@@ -1,8 +1,8 @@
 //! Delayed messages: leases that are returned for a later delivery, and messages that are sent for a later time.
 //!
 //! A delayed message keeps its slot and its room in the queue, and its record is in the state `Delayed` ([`crate::leases`]). When it is due, a
-//! process that looks at the leases puts it into the order: a receive or a send while messages are held, and a blocked receiver, which sleeps
-//! until the first message is due at most.
+//! thread that checks the leases puts it into the order. Such a thread is in a receive or a send while messages are held, or is a blocked
+//! receiver, which sleeps at most until the first message is due.
 //!
 //! A returned message goes back to its place by its number. A message that was sent for a later time gets its number when it is due, so it is
 //! behind the messages that were sent until then.

@@ -1,13 +1,13 @@
 //! The end of the stream: a queue that is closed for sending, and its producers.
 //!
-//! | the version of the rights | a call that heeds the end | msgsnd(2) and msgrcv(2) |
+//! | the version of the rights | a call that observes the end | msgsnd(2) and msgrcv(2) |
 //! |---|---|---|
 //! | without [`CLOSED`] | sends, and waits for messages | do the same |
 //! | with [`CLOSED`] | sends nothing; receives the messages that are left, then learns of the end | do as if the queue were open |
 //!
 //! The mark is a bit of the version under which each call has its permission checked, so an open queue pays nothing: a call that checked under an
-//! open version finds another version under the lock, and checks again. The kernel's calls have no answer for a closed queue. So msgsnd and
-//! msgrcv do not heed the mark.
+//! open version finds another version under the lock, and checks again. The kernel's calls have no error for a closed queue. So msgsnd and
+//! msgrcv ignore the mark.
 //!
 //! A stream is at its end for a receiver if no message that it wants is left, and no message can come back: none is leased, delayed or offered. A
 //! process that dies after the store to the version has closed the queue. The waiters that it did not wake look at the end of their slice.
@@ -32,7 +32,7 @@ impl Engine {
         self.fixed().rights.is_send_closed()
     }
 
-    /// Returns the refusal of a receive that heeds the end and found no message that it wants.
+    /// Returns the refusal of a receive that observes the end and found no message that it wants.
     #[cold]
     pub(super) fn no_message(
         &self,

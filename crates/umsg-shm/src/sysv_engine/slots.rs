@@ -120,7 +120,7 @@ impl Engine {
         self.segment().copy_in(cell, message)
     }
 
-    /// The length of a message in bytes. Longer than the queue's longest message is [`Fault::Damaged`].
+    /// Returns the length of a message in bytes. A length above the queue's maximum is [`Fault::Damaged`].
     #[inline(always)]
     pub(super) fn len_of(&self, cell: &Cell) -> Result<usize, Fault> {
         let len = cell.message_len();

@@ -10,8 +10,8 @@ use tokio::task::coop::consume_budget;
 /// A [queue](sysv::Queue) for tokio. Tasks that share it can wait for messages of different types. When a message or room
 /// becomes available, the tasks that wait for it try in the order in which they began to wait.
 ///
-/// While any process has such a queue, each send and each receive on the queue costs a system call. The call wakes the tasks whose wanted
-/// message or room was not there before.
+/// While any process has such a queue, each send and each receive on the queue costs a system call. The call wakes each task whose
+/// wanted message or room has just become available.
 #[derive(Debug)]
 pub struct Queue {
     polled: Polled,

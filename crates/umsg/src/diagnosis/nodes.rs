@@ -13,7 +13,7 @@ use umsg_shm::waiters::{NO_SLOT, NODES, Node};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Blocked {
-    /// The thread, by its process.
+    /// The process of the thread.
     pub who: Process,
     /// The event for which the thread waits.
     pub wait: Wait,

@@ -12,8 +12,9 @@ use umsg_shm::sys::thread;
 use umsg_shm::sysv_engine::order::{TypeIndexStore, Want};
 use umsg_shm::sysv_engine::{self, Call};
 
-/// The maximum number of messages that are received. The rehearsal sends enough messages to make the queue look for memory.
+/// The maximum number of messages that the rehearsal receives.
 const RECEIVED: usize = 1 << 17;
+/// The number of messages that the rehearsal sends, enough for the queue to allocate memory.
 const SENT: usize = 100;
 
 const CHECK: &str = "messages can be received and sent";

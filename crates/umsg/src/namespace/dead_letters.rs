@@ -122,7 +122,7 @@ impl NewLabel {
         self.label.number
     }
 
-    /// The queue has its name: the label stays.
+    /// Keeps the label, because the queue has got its name.
     pub(crate) fn keep(mut self) {
         self.is_made = false;
         if let Ok(directory) = Directory::open(self.namespace.path()) {

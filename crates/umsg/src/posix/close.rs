@@ -9,9 +9,9 @@ impl Queue {
     /// messages that are left, then [`ReceiveError::Closed`](super::ReceiveError::Closed); blocked receivers are woken. Returns false if
     /// the queue was closed before. Source: none, the kernel's queues have no such call.
     ///
-    /// The end comes when no message is left and none can come back: while another process leases a message, a receiver waits. Room
-    /// that is reserved can't be committed any more. A poller finds the queue readable at its end, and writable. A process that is
-    /// registered for a notification is notified if the queue is empty.
+    /// The end comes when no message is left and none can come back: while another process leases a message, a receiver waits. Room that is
+    /// reserved can't be committed any more. A poller finds the closed queue writable, and at the end of the stream also readable. A
+    /// process that is registered for a notification is notified if the queue is empty.
     ///
     /// The queue stays closed until a process [reopens](Self::reopen_send) or removes it. Closing needs permission to send.
     ///
@@ -47,7 +47,7 @@ impl Queue {
 
     /// Opens a queue for sending again. Returns false if the queue was open.
     ///
-    /// A receiver that has got the end of the stream, or waits for it, does not notice: its next call waits for messages.
+    /// A receiver that got the end of the stream, or waits for it, is not notified; its next call waits for messages.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;

@@ -8,12 +8,13 @@ use umsg_shm::sys::clock;
 
 pub use umsg_shm::posix_engine::segment::Reason as DeadReason;
 
-/// Where a dead letter comes from, and why it is in a dead-letter queue.
+/// The history of a dead letter: its source, its deliveries, and the reason why it is in a dead-letter queue.
 ///
-/// A message keeps its history when it is [sent back](super::Queue::redrive), and adds to it when it returns. The bytes of the message are those that were sent.
+/// A message keeps its history when it is [sent back](super::Queue::redrive), and the history grows if the message becomes a dead letter
+/// again. The bytes of the message do not change.
 ///
-/// Every process that may use the queue can forge a history. So a process must not trust the name of the source: [`Queue::redrive`](super::Queue::redrive)
-/// checks that the source has the same owner and names this queue as its dead-letter queue.
+/// Every process that may use the queue can forge a history. So a process must not trust the name of the source:
+/// [`Queue::redrive`](super::Queue::redrive) checks that the source has the same owner and names this queue as its dead-letter queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct History {
@@ -25,7 +26,8 @@ pub struct History {
     pub source: Option<OsString>,
     /// The process that sent the message first.
     pub pid: u32,
-    /// The real user of that process. `None` if unknown: the process had ended when the message left its source, or belongs to another PID namespace.
+    /// The real user of that process. `None` if unknown: the process had ended when the message left its source, or belongs to another PID
+    /// namespace.
     pub uid: Option<u32>,
     /// The time of the first send, accurate to a few milliseconds, as all times here.
     pub sent: SystemTime,
@@ -35,7 +37,7 @@ pub struct History {
     pub last_delivery: Option<SystemTime>,
     /// The number of deliveries on a lease, of all stays in a source.
     pub deliveries: u32,
-    /// How often the message was sent back.
+    /// The number of times that the message was sent back.
     pub redrives: u32,
     /// The time at which the message left its source last.
     pub dead: SystemTime,

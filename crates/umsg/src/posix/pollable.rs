@@ -20,11 +20,13 @@ impl Queue {
     /// Where processes of another user may use the queue, a thread of the library passes their changes on to this process's
     /// pollers.
     ///
-    /// If the queue delays messages ([`send_after`](Self::send_after), [`Lease::return_after`](super::Lease::return_after),
-    /// [`retry_delay`](super::OpenOptions::retry_delay)) or closes with its last producer, a thread of this process keeps the time: the
-    /// descriptor becomes readable when a message is due, and when the last producer has died. A process that polls a queue before its first
-    /// delayed message has no such thread yet. The descriptor then becomes readable once, and a receive finds nothing. So a poller calls
-    /// this method again after a receive that found nothing: that makes no system call unless the thread has to be started.
+    /// A queue may delay messages ([`send_after`](Self::send_after), [`Lease::return_after`](super::Lease::return_after),
+    /// [`retry_delay`](super::OpenOptions::retry_delay)) or close with its last producer. Then a thread of this process makes the
+    /// descriptor readable when a message is due, and when the last producer has died.
+    ///
+    /// A process that polls before the queue's first delayed message has no such thread yet. The first delayed message makes its
+    /// descriptor readable once, and a receive finds no message. So call this method again after a receive that found no message: the
+    /// call starts the thread if it is missing, and otherwise makes no system call.
     ///
     /// While a process has the descriptor open, each send or receive that empties or fills the queue, or ends that state, costs
     /// a system call. Other calls cost nothing more. After every process has closed the descriptor or died, the other processes

@@ -1,15 +1,15 @@
 //! Redriving: dead letters go back to the queues that they come from.
 //!
-//! The history of a message names its source, and every process that may use the dead-letter queue can forge that name. The caller sends with its own rights.
-//! So a message goes to the queue of its history only if that queue
+//! The history of a message names its source, and every process that may use the dead-letter queue can forge that name. The caller sends
+//! with its own rights. So a message goes to the queue of its history only if that queue
 //!
 //! - has the same owner as the dead-letter queue, compared on the opened files, and
 //! - has this queue as its dead-letter queue, by a label that its owner made (`namespace/dead_letters.rs`).
 //!
 //! A caller that [names the queue](Redrive::to) decides for itself.
 //!
-//! A message is in one of the queues at each instant that a receiver can observe, even if the process is killed: `posix/transfer.rs`. The message of a killed process stays held in the
-//! dead-letter queue, and the next call returns it or ends its move.
+//! A message is in one of the queues at each instant that a receiver can observe, even if the process is killed: `posix/transfer.rs`. The
+//! message of a killed process stays held in the dead-letter queue, and the next call returns it or ends its move.
 
 use super::directory::list_untouched;
 use super::history::{DeadReason, History};
@@ -204,8 +204,8 @@ impl Queue {
             .map_err(|refused| self.receive_error(refused))
     }
 
-    /// Sends dead letters back to the queues that they come from, behind the messages that are there. They keep bytes, priority and history, and the queue delivers them
-    /// as often as a new message.
+    /// Sends dead letters back to the queues that they come from, behind the messages that are there. They keep bytes, priority and
+    /// history, and the queue delivers them as often as a new message.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -229,10 +229,12 @@ impl Queue {
     /// Never for room. A step waits for a second at most for a process that is stopped inside an operation on the other queue.
     ///
     /// # Errors
-    /// The errors of [`messages`](Self::messages), of this queue. [`Redriven::refused`] counts the messages that another queue did not take, with the reason. These messages keep their places.
+    /// The errors of [`messages`](Self::messages), of this queue. [`Redriven::refused`] counts the messages that another queue did not
+    /// take, with the reason. These messages keep their places.
     ///
     /// # If the process dies
-    /// No message is lost, and none is in two queues. The message that was being sent is held by the dead process; the next call of this method sends or returns it.
+    /// No message is lost, and none is in two queues. The message that was being sent is held by the dead process; the next call of this
+    /// method sends or returns it.
     pub fn redrive(&self, which: &Redrive) -> Result<Redriven, ReceiveError> {
         let letters = self.find_dead_letters(which)?;
         let mut targets = Targets {
@@ -267,8 +269,8 @@ impl Targets<'_> {
         Ok(())
     }
 
-    /// Returns whether a message has arrived in the queue with the number `to`. None if a queue that may have this number can't be opened: a process with
-    /// the permission finds out later.
+    /// Returns whether a message has arrived in the queue with the number `to`. None if a queue that may have this number can't be opened:
+    /// a process with the permission finds out later.
     fn has_arrived(&self, handle: &LeaseHandle, to: u64) -> Option<bool> {
         let namespace = self.from.namespace.as_ref()?;
         let mut is_certain = true;

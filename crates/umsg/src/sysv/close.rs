@@ -11,11 +11,11 @@ impl Queue {
     ///
     /// The sends of this type, blocked ones too, fail with [`SendError::Closed`]. A receiver gets the messages that are left, and then
     /// [`ReceiveError::Closed`](super::ReceiveError::Closed) if none that it wants is left; blocked receivers are woken. While a message is
-    /// leased or delayed, receivers wait, because it may be a message that they want. Pollers find the queue writable, and readable at its
-    /// end.
+    /// leased or delayed, receivers wait, because it may be a message that they want. Pollers find the closed
+    /// queue writable, and at the end of the stream also readable.
     ///
-    /// msgsnd(2) and msgrcv(2) of a program under `umsg run` and of [`raw`](super::raw) do not heed that a queue is closed, because the
-    /// kernel's calls have no answer for it: msgsnd sends, and msgrcv waits. Receivers of this type get such messages.
+    /// msgsnd(2) and msgrcv(2) of a program under `umsg run` and of [`raw`](super::raw) ignore that a queue is closed, because the
+    /// kernel's calls have no error for a closed queue: msgsnd sends, and msgrcv waits. Receivers of this type get such messages.
     ///
     /// The caller needs the permission to send.
     ///
@@ -51,7 +51,7 @@ impl Queue {
 
     /// Opens a queue for sending again. Returns false if the queue was open.
     ///
-    /// A receiver that has got the end of the stream does not notice: its next call waits for messages.
+    /// A receiver that got [`ReceiveError::Closed`](super::ReceiveError::Closed) is not notified; its next call waits for messages.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;

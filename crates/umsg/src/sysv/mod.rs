@@ -8,7 +8,7 @@
 //! - There are time-outs, batches, [leases](Queue::receive_lease), [peeking](Queue::peek) and [polling](Queue::pollable).
 //! - Messages can be [sent](Queue::send_after) or [returned](Lease::return_after) for a later delivery, and a stream of messages can
 //!   [end](Queue::close_send), with its last [producer](Queue::producer) too. Programs that call msgsnd and msgrcv are not affected: they get
-//!   delayed messages when these are due, and do not heed the end of a stream.
+//!   delayed messages when these are due, and ignore the end of a stream.
 //! - [`diagnose`] and [`repair`] examine and repair a queue.
 //!
 //! ```

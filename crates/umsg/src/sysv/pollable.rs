@@ -18,11 +18,13 @@ impl Queue {
     /// A poller that wants messages of certain types, or more room than one byte, asks for edges: see
     /// [`pollable_with`](Self::pollable_with).
     ///
-    /// If the queue delays messages ([`send_after`](Self::send_after), [`Lease::return_after`](super::Lease::return_after),
-    /// [`retry_delay`](super::OpenOptions::retry_delay)) or closes with its last producer, a thread of this process keeps the time: the
-    /// descriptor becomes readable when a message is due, and when the last producer has died. A process that polls a queue before its first
-    /// delayed message has no such thread yet. The descriptor then becomes readable once, and a receive finds nothing. So a poller calls
-    /// this method again after a receive that found nothing: that makes no system call unless the thread has to be started.
+    /// A queue may delay messages ([`send_after`](Self::send_after), [`Lease::return_after`](super::Lease::return_after),
+    /// [`retry_delay`](super::OpenOptions::retry_delay)) or close with its last producer. Then a thread of this process makes the
+    /// descriptor readable when a message is due, and when the last producer has died.
+    ///
+    /// A process that polls before the queue's first delayed message has no such thread yet. The first delayed message makes its
+    /// descriptor readable once, and a receive finds no message. So call this method again after a receive that found no message: the
+    /// call starts the thread if it is missing, and otherwise makes no system call.
     ///
     /// While a process has the descriptor open, a send or receive that changes the readiness costs a system call. After all
     /// pollers have closed it or died, this cost ends within some hundred messages.

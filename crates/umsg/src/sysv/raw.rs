@@ -316,7 +316,7 @@ impl Used {
     }
 
     /// Copies the message at a position in the order of arrival.
-    /// Sends as [`try_send`](Self::try_send) does. Fails with EPIPE if the queue is closed for sending, which msgsnd(2) does not heed.
+    /// Sends as [`try_send`](Self::try_send) does. Fails with EPIPE if the queue is closed for sending, which msgsnd(2) ignores.
     ///
     /// # Errors
     /// The errno of [`try_send`](Self::try_send), and EPIPE.
@@ -336,7 +336,7 @@ impl Used {
         sent.map_err(|error| self.after_waiting(error.errno()))
     }
 
-    /// Receives as [`try_receive`](Self::try_receive) does. Fails with EPIPE at the end of a stream, which msgrcv(2) does not heed.
+    /// Receives as [`try_receive`](Self::try_receive) does. Fails with EPIPE at the end of a stream, which msgrcv(2) ignores.
     ///
     /// # Errors
     /// The errno of [`try_receive`](Self::try_receive), and EPIPE.

@@ -75,7 +75,7 @@ impl Salvage<'_> {
     pub(super) fn number(&mut self, both: BothHeld<'_>) -> Result<(), Fault> {
         let segment = self.engine.segment();
         let kept = self.kept();
-        // Messages of the ring come behind all others, even if a later salvage finds only them with new numbers.
+        // Messages of the ring come behind all others, even if this process dies after it has numbered only these messages.
         let mut last = self.greatest();
         for ((is_in_ring, _), slot, owner) in &kept {
             if *is_in_ring && *owner == Owner::Queued {

@@ -189,7 +189,7 @@ impl History {
         self
     }
 
-    /// Sets the name of the source. A longer name is none.
+    /// Sets the name of the source. A name that is too long counts as unknown.
     pub fn set_source(&mut self, name: &[u8]) {
         self.source = [0; LONGEST_SOURCE];
         self.source_len = 0;
