@@ -47,7 +47,7 @@ struct umsg_mq_attr {
     long mq_msgsize;
     /* The number of queued messages. */
     long mq_curmsgs;
-    /* 0. */
+    /* Reserved; 0. */
     long mq_reserved[4];
 };
 
@@ -264,8 +264,8 @@ int umsg_mq_unlink_in(const char *directory, const char *name);
 #define UMSG_ON_FULL_FAIL 1
 
 /*
- * The send drops the oldest message of the lowest priority, or moves it to the dead-letter queue if there is one. If all queued messages have a higher priority than the new message, the new
- * message is dropped.
+ * The send drops the oldest message of the lowest priority, or moves it to the dead-letter queue if there is one. If all queued messages
+ * have a higher priority than the new message, the new message is dropped.
  */
 #define UMSG_ON_FULL_DROP_OLDEST 2
 
@@ -301,10 +301,11 @@ struct umsg_mq_options {
     uint64_t time_to_live;
     /*
      * The name of the dead-letter queue of a created queue; NULL for none. It gets the messages that the queue could not keep or deliver,
-     * with the same priority and with their history (umsg_mq_dead_letter(3)). It belongs to the same namespace. If it does not exist, it is created together with the queue, with the same
-     * attributes and mode. The process that finds such a message moves it, and needs permission to send to that queue. If the move fails,
-     * the message stays set aside: it takes memory, but no place in its queue. Up to 1,024 messages are set aside. If a process dies while
-     * it moves a message, the next process that moves one ends the move: the message is in one queue.
+     * with the same priority and with their history (umsg_mq_dead_letter(3)). It belongs to the same namespace. If it does not exist, it
+     * is created together with the queue, with the same attributes and mode. The process that finds such a message moves it, and needs
+     * permission to send to that queue. If the move fails, the message stays set aside: it takes memory, but no place in its queue. Up to
+     * 1,024 messages are set aside. If a process dies while it moves a message, the next process that moves one ends the move: the message
+     * is in one queue.
      */
     const char *dead_letter;
     /*
@@ -378,7 +379,7 @@ umsg_mqd_t umsg_mq_open_with(const char *name,
  * msg_prio is from 0 to 32,767, the highest. If the queue is full, the call waits until there is room; if the handle has
  * O_NONBLOCK, it fails. A queue that was created by umsg_mq_open_with(3) may have another rule for that.
  *
- * A message of no bytes is one too. It is no cancellation point of pthread_cancel(3).
+ * A message may be empty. The function is no cancellation point of pthread_cancel(3).
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
@@ -689,7 +690,7 @@ ssize_t umsg_mq_send_some(umsg_mqd_t mqdes,
  * - ETIMEDOUT: the deadline passed before a message came.
  *
  * If the process dies:
- * Before the call returns: those messages are lost that were copied out already, the others are in the queue.
+ * Before the call returns: the messages that were already copied are lost, and the others are in the queue.
  *
  * See also:
  * umsg_mq_lease(3), umsg_mq_receive(3), umsg_mq_send_batch(3)
@@ -706,8 +707,8 @@ ssize_t umsg_mq_receive_batch(umsg_mqd_t mqdes,
  *
  * The queue is closed in all processes: sends, blocked ones too, fail with EPIPE. Receivers get the messages that are left, then EPIPE
  * too; blocked receivers are woken. While a message is leased (umsg_mq_lease(3)), receivers wait, because the message may come back. Room
- * that is reserved (umsg_mq_reserve(3)) can't be committed any more. A poller finds the queue readable at its end, and writable. A process
- * that is registered for a notification (umsg_mq_notify(3)) is notified if the queue is empty.
+ * that is reserved (umsg_mq_reserve(3)) can't be committed any more. A poller finds the closed queue writable, and at the end of the
+ * stream also readable. A process that is registered for a notification (umsg_mq_notify(3)) is notified if the queue is empty.
  *
  * The queue stays closed until umsg_mq_reopen_send(3) opens it. send_closed of umsg_mq_status(3) tells whether it is closed.
  *
@@ -730,7 +731,7 @@ int umsg_mq_close_send(umsg_mqd_t mqdes);
 /*
  * Opens a queue for sending again.
  *
- * Undoes umsg_mq_close_send(3). A receiver that has got the end of the stream does not notice: its next call waits for messages.
+ * Undoes umsg_mq_close_send(3). A receiver that got EPIPE is not notified; its next call waits for messages.
  *
  * Return value:
  * On success, 1 if the queue was closed, and 0 if it was open. On error, -1 with errno set to indicate the error.
@@ -1088,7 +1089,7 @@ struct umsg_mq_history {
     pid_t pid;
     /* The number of deliveries on a lease, of all stays in a source. */
     uint32_t deliveries;
-    /* How often the message was sent back. */
+    /* The number of times that the message was sent back. */
     uint32_t redrives;
     /* The reason: one of UMSG_DEAD_EXPIRED, UMSG_DEAD_UNDELIVERED, UMSG_DEAD_DROPPED and UMSG_DEAD_UNKNOWN. */
     uint32_t reason;
@@ -1097,7 +1098,7 @@ struct umsg_mq_history {
 };
 
 /*
- * Which dead letters umsg_mq_redrive sends back, and where to. A member that is 0 or NULL selects all.
+ * Selects the dead letters that umsg_mq_redrive sends back, and their destination. A member that is 0 or NULL selects all.
  *
  * Initialise it by struct umsg_mq_redrive which = {.size = sizeof which}; and set further members by name: a later version of the library
  * may have more of them.
@@ -1120,7 +1121,7 @@ struct umsg_mq_redrive {
 };
 
 /*
- * Tells the history of a leased message.
+ * Gets the history of a leased message.
  *
  * lease is a lease of umsg_mq_lease(3). If the message is a dead letter, or was one and was sent back, the call writes its history to
  * history. size is sizeof(struct umsg_mq_history): a program that was compiled with an older umsg.h gets the members that it knows.
@@ -1146,7 +1147,7 @@ int umsg_mq_lease_history(const struct umsg_mq_lease *lease,
                           size_t size);
 
 /*
- * Tells the history of a dead letter in a queue.
+ * Gets the history of a dead letter in a queue.
  *
  * n counts the messages that have a history, in order of delivery, from 0. The messages stay in the queue. size is
  * sizeof(struct umsg_mq_history), as for umsg_mq_lease_history(3). Other processes that receive wait meanwhile, for a time in proportion to the
@@ -1172,14 +1173,15 @@ int umsg_mq_dead_letter(umsg_mqd_t mqdes, size_t n, struct umsg_mq_history *hist
  * mqdes is the handle of a dead-letter queue, opened for receiving. which selects messages; NULL selects all. A message takes its place behind the
  * other messages of its priority, and is delivered as often as a new message. It keeps its bytes, its priority and its history.
  *
- * A message goes to the queue of its history only if that queue has the same owner as the dead-letter queue, and has it as its
- * dead-letter queue. With to the program decides.
+ * If to is NULL, a message goes to the queue that its history names. That queue must have the same owner as the dead-letter queue, and
+ * must use this dead-letter queue. If to is set, all selected messages go to that queue, without this check.
  *
  * A message stays in the dead-letter queue if the other queue does not take it. The call then sends the other messages. umsg_last_error(3)
- * tells why a message stayed, also after a call that sent others. The call does not wait for room.
+ * returns the reason why a message stayed, also after a call that sent others. The call does not wait for room.
  *
  * Return value:
- * The number of messages that were sent back. If none was sent and a message was refused, or on another error, -1 with errno set to indicate the error.
+ * The number of messages that were sent back. If none was sent and a message was refused, or on another error, -1 with errno set to
+ * indicate the error.
  *
  * Errors:
  * - E2BIG: a member that this version of the library does not know is not 0.
@@ -1198,7 +1200,8 @@ int umsg_mq_dead_letter(umsg_mqd_t mqdes, size_t n, struct umsg_mq_history *hist
  * - ESTALE: the source does not have this queue as its dead-letter queue.
  *
  * If the process dies:
- * No message is lost, and none is in two queues. The message that was being sent stays held; the next call, or umsg redrive, sends or returns it.
+ * No message is lost, and none is in two queues. The message that was being sent stays held. The next call, or umsg redrive, completes
+ * its move or returns it to this queue.
  *
  * See also:
  * umsg(1), umsg_mq_close_send(3), umsg_mq_dead_letter(3), umsg_mq_open_with(3)
@@ -1270,13 +1273,13 @@ struct umsg_mq_status {
     uint32_t max_deliveries;
     /* The maximum age of a message, in nanoseconds; 0 for no limit. */
     uint64_t time_to_live;
-    /* The name of the queue that gets what this one could not keep or deliver; empty for none. */
+    /* The name of the dead-letter queue; empty for none. */
     char dead_letter[264];
-    /* Messages on their way there. They take memory, but no place in this queue. */
+    /* Messages that are set aside for the dead-letter queue. They take memory, but no place in this queue. */
     uint64_t set_aside;
     /* Messages that were dropped because the queue was full. */
     uint64_t dropped;
-    /* Messages that were older than the queue lets them get. */
+    /* Messages that were older than the queue's time to live. */
     uint64_t expired;
     /* Messages that were moved to the dead-letter queue. */
     uint64_t dead_lettered;
@@ -1301,7 +1304,7 @@ struct umsg_mq_status {
 };
 
 /*
- * Tells all that can be said about a queue.
+ * Gets the complete status of a queue.
  *
  * Writes the status of the queue to status. size is sizeof(struct umsg_mq_status): a program that was compiled with an older umsg.h
  * has a shorter structure, and gets the members that it knows. In a program that was compiled with a newer umsg.h, the members that this
@@ -1438,7 +1441,7 @@ umsg_mqd_t umsg_mq_restore(const char *name,
                            const struct umsg_mq_options *options);
 
 /*
- * Sends to a queue what umsg_mq_snapshot(3) saved.
+ * Sends the messages of a snapshot to a queue.
  *
  * Reads a snapshot from the descriptor fd, from the present offset, and sends all its messages to an existing queue as one batch. They
  * follow the queue's messages of the same priority. The queue keeps its attributes; the messages count as sent now by the caller. The call
@@ -1486,12 +1489,16 @@ int umsg_mq_restore_into(umsg_mqd_t mqdes, int fd);
  * have it.
  *
  * Notes:
- * The process raises its signals itself, so the sender needs no permission to send signals to it. A thread of this library waits for them,
- * with all signals masked; it is started at the first registration, so that this call should not be the first of its kind in a signal
- * handler. It keeps the process from ending when the last other thread calls pthread_exit(3), and from what only a process of one thread
- * may do: unshare(2) with CLONE_NEWUSER, setns(2) into a user or mount namespace. SIGEV_NONE and signal 0 start none; make such calls
- * before the first registration, or in a child made by fork(2). A message that this process sends has raised the signal when the send
- * returns. One of another process has so, too, unless the registered process was stopped or got no processor for a second.
+ * The process raises its signals itself, so the sender needs no permission to send signals to it. A thread of this library waits for
+ * notifications, with all signals masked. The first registration starts this thread, so do not make the first registration in a signal
+ * handler. SIGEV_NONE and signal 0 start no thread.
+ *
+ * The thread has two effects. The process does not end when its last other thread calls pthread_exit(3). Calls that need a
+ * single-threaded process fail: unshare(2) with CLONE_NEWUSER, setns(2) into a user or mount namespace. Make such calls before the first
+ * registration, or in a child made by fork(2).
+ *
+ * When a send returns, the signal that it causes has been raised. There is one exception: another process sent the message, and the
+ * registered process was stopped or got no processor for a second.
  *
  * A process with access to the queue can forge the notification: early, with any si_pid and si_uid. It can also suppress it.
  *
@@ -1521,7 +1528,7 @@ int umsg_mq_notify(umsg_mqd_t mqdes, const struct sigevent *notification);
 
 /* ---- The ways in which calls wait ---- */
 
-/* Spin for some microseconds as long as that pays, then sleep. */
+/* Spin for some microseconds if recent spins were successful, then sleep. */
 #define UMSG_WAITING_ADAPTIVE 0
 
 /* Give way to other threads a few times, then sleep: the least CPU time. */
@@ -1535,12 +1542,11 @@ int umsg_mq_notify(umsg_mqd_t mqdes, const struct sigevent *notification);
  *
  * waiting is one of these:
  *
- * - UMSG_WAITING_ADAPTIVE: spin for some microseconds, as long as spinning has paid lately, then sleep. So it is if
- *   nothing was chosen.
+ * - UMSG_WAITING_ADAPTIVE, the default: spin for some microseconds if recent spins were successful, then sleep.
  * - UMSG_WAITING_BLOCKING: give way to other threads a few times, then sleep: the least CPU time.
  * - UMSG_WAITING_SPINNING: spin until the wait is over: the least delay, and a CPU's whole time.
  *
- * The choice is that of this handle. It counts from the next call on.
+ * The choice belongs to this handle, and applies from the next call on.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
@@ -1586,11 +1592,12 @@ int umsg_mq_set_waiting(umsg_mqd_t mqdes, int waiting);
  * The setting stays in force until no process has the descriptor open any more. The descriptor is the library's, one a handle,
  * opened by the first call: it must not be read, written or closed, and umsg_mq_close(3) closes it.
  *
- * If the queue delays messages (umsg_mq_send_after(3), umsg_mq_return_after(3), retry_delay of umsg_mq_open_with(3)) or closes with its last
- * producer, a thread of the library keeps the time: the descriptor becomes readable when a message is due, and when the last producer has
- * died. A process that polls a queue before its first delayed message has no such thread yet. The descriptor then becomes readable once,
- * and a receive finds nothing. So a poller calls this function again after a receive that found nothing: that makes no system call unless
- * the thread has to be started.
+ * A queue may delay messages (umsg_mq_send_after(3), umsg_mq_return_after(3), retry_delay of umsg_mq_open_with(3)) or close with its last
+ * producer. Then a thread of the library makes the descriptor readable when a message is due, and when the last producer has died.
+ *
+ * A process that polls before the queue's first delayed message has no such thread yet. The first delayed message makes its descriptor
+ * readable once, and a receive finds no message. So call this function again after a receive that found no message: the call starts the
+ * thread if it is missing, and otherwise makes no system call.
  *
  * Return value:
  * On success, the descriptor, the same each time. On error, -1 with errno set to indicate the error.
@@ -1827,13 +1834,13 @@ int umsg_msg_timedsend_after(int msqid,
 /*
  * Closes a System V queue for sending.
  *
- * The queue is closed in all processes. Sends by functions of this library, blocked ones too, fail with EPIPE. Receivers get the messages
- * that are left, then EPIPE too, if no message is left that they want; blocked receivers are woken. While a message is leased
+ * The queue is closed in all processes. Sends by functions of this library, blocked ones too, fail with EPIPE. Receivers get the remaining
+ * messages. A receiver gets EPIPE when no message that it wants is left; blocked receivers are woken. While a message is leased
  * (umsg_msg_lease(3)) or delayed (umsg_msg_send_after(3)), receivers wait, because it may be a message that they want. A poller finds the
- * queue readable at its end, and writable.
+ * closed queue writable, and at the end of the stream also readable.
  *
- * msgsnd(2) and msgrcv(2) of a program under umsg run do not heed that a queue is closed, because the kernel's calls have no answer for it:
- * msgsnd sends, and msgrcv waits.
+ * msgsnd(2) and msgrcv(2) of a program under umsg run ignore that a queue is closed, because the kernel's calls have no error for a closed
+ * queue: msgsnd sends, and msgrcv waits.
  *
  * The queue stays closed until umsg_msg_reopen_send(3) opens it. send_closed of umsg_msg_status(3) tells whether it is closed.
  *
@@ -1858,7 +1865,7 @@ int umsg_msg_close_send(int msqid);
 /*
  * Opens a System V queue for sending again.
  *
- * Undoes umsg_msg_close_send(3). A receiver that has got the end of the stream does not notice: its next call waits for messages.
+ * Undoes umsg_msg_close_send(3). A receiver that got EPIPE is not notified; its next call waits for messages.
  *
  * Return value:
  * On success, 1 if the queue was closed, and 0 if it was open. On error, -1 with errno set to indicate the error.
@@ -1930,17 +1937,17 @@ int umsg_msg_end_producing(int msqid);
  * - above 0: the oldest of this type; with MSG_EXCEPT in msgflg the oldest of any other type
  * - below 0: the oldest of the lowest type in the queue, up to the absolute value of the number
  *
- * If there is no such message, the call waits until one comes; with IPC_NOWAIT in msgflg it fails. Of those that wait for the
- * same message the first gets it. Receiving by type costs the same however many other messages wait.
+ * If there is no such message, the call waits until one comes; with IPC_NOWAIT in msgflg it fails. If several calls wait for
+ * the same message, the call that has waited longest gets it. Receiving by type costs the same however many other messages wait.
  *
  * A message that is longer than msgsz stays in the queue and the call fails; with MSG_NOERROR it is received, and its rest
  * is lost. With MSG_COPY and IPC_NOWAIT, msgtyp is a number in order of arrival, from 0, and the message is copied and stays;
- * umsg_msg_peek(3) tells more of it.
+ * umsg_msg_peek(3) also returns its sender and time.
  *
- * A message that has no place to go because of the address is gone. It is no cancellation point of pthread_cancel(3).
+ * If msgp can't be written, the message is lost. The function is no cancellation point of pthread_cancel(3).
  *
  * Return value:
- * On success, how many bytes were written behind the type. On error, -1 with errno set to indicate the error.
+ * On success, the number of bytes that were written behind the type. On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * - E2BIG: the message is longer than msgsz, and msgflg lacks MSG_NOERROR. It is still in the queue, or the next
@@ -2129,7 +2136,7 @@ int umsg_msg_send_batch(int msqid,
  * - ETIMEDOUT: the deadline passed before a wanted message came.
  *
  * If the process dies:
- * Before the call returns: those messages are lost that were copied out already, the others are in the queue.
+ * Before the call returns: the messages that were already copied are lost, and the others are in the queue.
  *
  * See also:
  * umsg_msg_lease(3), umsg_msg_send_batch(3), umsg_msgrcv(3)
@@ -3155,8 +3162,8 @@ struct umsg_ring_message {
  * Errors:
  * - EBADF: ring is NULL, or no address.
  * - EBADMSG: the ring's memory is corrupted: it holds values that no operation writes.
- * - EBUSY: another call that receives from the ring has not returned yet: that of another thread, or one that a signal handler
- *   or the function of umsg_ring_drain(3) was called in.
+ * - EBUSY: another call that receives from the ring has not returned yet: a call of another thread, a call that this signal handler
+ *   interrupted, or a call of umsg_ring_drain(3) whose function makes this call.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same ring.
  * - EFAULT: message is at an address that can't be written.
  * - EINTR: a signal handler that was installed without SA_RESTART ran while the call waited.
@@ -3583,7 +3590,7 @@ int umsg_ring_tag(struct umsg_ring_sender *sender, struct umsg_ring_tag *tag);
  * instead, its call may fail with EDEADLK.
  *
  * Signals that an instruction raises itself (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT) are
- * never put off. Handlers that don't use queues need not call it.
+ * never deferred. Handlers that don't use queues need not call this function.
  *
  * Return value:
  * 1 if the handler has to return at once, 0 if it may use queues.
@@ -3608,7 +3615,7 @@ int umsg_defer_signal(int signal, const void *info, void *context);
  * A handler that is installed later replaces this one. A second call does nothing. Programs under umsg run need not call the function;
  * other programs call it before they open the first queue.
  *
- * A page can't be had if a process has cut the file short; if the page was never used, or was punched out of the file, and the file
+ * A page has no memory if a process has cut the file short; if the page was never used, or was punched out of the file, and the file
  * system or its quota is full; or if the file system, or swap, can't read or write it.
  *
  * The signal still ends the process if the page's memory is broken (BUS_MCEERR_AR), if the file is on hugetlbfs, or if the thread blocks
@@ -3655,9 +3662,9 @@ const char *umsg_last_error(void);
 /* ---- The version of the library ---- */
 
 /*
- * Tells the version of the library that the program runs with.
+ * Returns the version of the library that the program uses.
  *
- * UMSG_VERSION of umsg.h is the version that it was compiled with. A library of the same major version, from 1.0 on,
+ * UMSG_VERSION of umsg.h is the version with which the program was compiled. A library of the same major version, from 1.0 on,
  * serves programs that were compiled with an older one.
  *
  * Return value:

@@ -18,7 +18,7 @@ pub struct umsg_mq_attr {
     pub mq_msgsize: c_long,
     /// The number of queued messages.
     pub mq_curmsgs: c_long,
-    /// 0.
+    /// Reserved; 0.
     pub mq_reserved: [c_long; 4],
 }
 

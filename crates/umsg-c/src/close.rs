@@ -9,8 +9,8 @@ use crate::handle::{self, umsg_mqd_t};
 ///
 /// The queue is closed in all processes: sends, blocked ones too, fail with `EPIPE`. Receivers get the messages that are left, then `EPIPE`
 /// too; blocked receivers are woken. While a message is leased (umsg_mq_lease(3)), receivers wait, because the message may come back. Room
-/// that is reserved (umsg_mq_reserve(3)) can't be committed any more. A poller finds the queue readable at its end, and writable. A process
-/// that is registered for a notification (umsg_mq_notify(3)) is notified if the queue is empty.
+/// that is reserved (umsg_mq_reserve(3)) can't be committed any more. A poller finds the closed queue writable, and at the end of the
+/// stream also readable. A process that is registered for a notification (umsg_mq_notify(3)) is notified if the queue is empty.
 ///
 /// The queue stays closed until umsg_mq_reopen_send(3) opens it. `send_closed` of umsg_mq_status(3) tells whether it is closed.
 ///
@@ -35,7 +35,7 @@ pub extern "C" fn umsg_mq_close_send(mqdes: umsg_mqd_t) -> c_int {
 
 /// Opens a queue for sending again.
 ///
-/// Undoes umsg_mq_close_send(3). A receiver that has got the end of the stream does not notice: its next call waits for messages.
+/// Undoes umsg_mq_close_send(3). A receiver that got `EPIPE` is not notified; its next call waits for messages.
 ///
 /// # Return value
 /// On success, 1 if the queue was closed, and 0 if it was open. On error, -1 with errno set to indicate the error.

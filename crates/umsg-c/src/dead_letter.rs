@@ -46,7 +46,7 @@ pub struct umsg_mq_history {
     pub pid: pid_t,
     /// The number of deliveries on a lease, of all stays in a source.
     pub deliveries: u32,
-    /// How often the message was sent back.
+    /// The number of times that the message was sent back.
     pub redrives: u32,
     /// The reason: one of UMSG_DEAD_EXPIRED, UMSG_DEAD_UNDELIVERED, UMSG_DEAD_DROPPED and UMSG_DEAD_UNKNOWN.
     pub reason: u32,
@@ -54,7 +54,7 @@ pub struct umsg_mq_history {
     pub source: [c_char; 264],
 }
 
-/// Which dead letters umsg_mq_redrive sends back, and where to. A member that is 0 or NULL selects all.
+/// Selects the dead letters that umsg_mq_redrive sends back, and their destination. A member that is 0 or NULL selects all.
 ///
 /// Initialise it by `struct umsg_mq_redrive which = {.size = sizeof which};` and set further members by name: a later version of the library
 /// may have more of them.
@@ -82,7 +82,7 @@ const LEAST: size_t = 48;
 /// The maximum size of any version, as for the options.
 const MOST: size_t = 4096;
 
-/// Tells the history of a leased message.
+/// Gets the history of a leased message.
 ///
 /// `lease` is a lease of umsg_mq_lease(3). If the message is a dead letter, or was one and was sent back, the call writes its history to
 /// `history`. `size` is `sizeof(struct umsg_mq_history)`: a program that was compiled with an older `umsg.h` gets the members that it knows.
@@ -118,7 +118,7 @@ pub unsafe extern "C" fn umsg_mq_lease_history(
     answer(tell())
 }
 
-/// Tells the history of a dead letter in a queue.
+/// Gets the history of a dead letter in a queue.
 ///
 /// `n` counts the messages that have a history, in order of delivery, from 0. The messages stay in the queue. `size` is
 /// `sizeof(struct umsg_mq_history)`, as for umsg_mq_lease_history(3). Other processes that receive wait meanwhile, for a time in proportion to the
@@ -158,14 +158,15 @@ pub unsafe extern "C" fn umsg_mq_dead_letter(
 /// `mqdes` is the handle of a dead-letter queue, opened for receiving. `which` selects messages; NULL selects all. A message takes its place behind the
 /// other messages of its priority, and is delivered as often as a new message. It keeps its bytes, its priority and its history.
 ///
-/// A message goes to the queue of its history only if that queue has the same owner as the dead-letter queue, and has it as its
-/// dead-letter queue. With `to` the program decides.
+/// If `to` is NULL, a message goes to the queue that its history names. That queue must have the same owner as the dead-letter queue, and
+/// must use this dead-letter queue. If `to` is set, all selected messages go to that queue, without this check.
 ///
 /// A message stays in the dead-letter queue if the other queue does not take it. The call then sends the other messages. umsg_last_error(3)
-/// tells why a message stayed, also after a call that sent others. The call does not wait for room.
+/// returns the reason why a message stayed, also after a call that sent others. The call does not wait for room.
 ///
 /// # Return value
-/// The number of messages that were sent back. If none was sent and a message was refused, or on another error, -1 with errno set to indicate the error.
+/// The number of messages that were sent back. If none was sent and a message was refused, or on another error, -1 with errno set to
+/// indicate the error.
 ///
 /// # Errors
 /// - `E2BIG`: a member that this version of the library does not know is not 0.
@@ -184,7 +185,8 @@ pub unsafe extern "C" fn umsg_mq_dead_letter(
 /// - `ESTALE`: the source does not have this queue as its dead-letter queue.
 ///
 /// # If the process dies
-/// No message is lost, and none is in two queues. The message that was being sent stays held; the next call, or `umsg redrive`, sends or returns it.
+/// No message is lost, and none is in two queues. The message that was being sent stays held. The next call, or `umsg redrive`, completes
+/// its move or returns it to this queue.
 ///
 /// # See also
 /// umsg(1), umsg_mq_close_send(3), umsg_mq_dead_letter(3), umsg_mq_open_with(3)

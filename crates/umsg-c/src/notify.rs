@@ -28,12 +28,16 @@ use crate::pointer;
 /// have it.
 ///
 /// # Notes
-/// The process raises its signals itself, so the sender needs no permission to send signals to it. A thread of this library waits for them,
-/// with all signals masked; it is started at the first registration, so that this call should not be the first of its kind in a signal
-/// handler. It keeps the process from ending when the last other thread calls pthread_exit(3), and from what only a process of one thread
-/// may do: unshare(2) with CLONE_NEWUSER, setns(2) into a user or mount namespace. `SIGEV_NONE` and signal 0 start none; make such calls
-/// before the first registration, or in a child made by fork(2). A message that this process sends has raised the signal when the send
-/// returns. One of another process has so, too, unless the registered process was stopped or got no processor for a second.
+/// The process raises its signals itself, so the sender needs no permission to send signals to it. A thread of this library waits for
+/// notifications, with all signals masked. The first registration starts this thread, so do not make the first registration in a signal
+/// handler. `SIGEV_NONE` and signal 0 start no thread.
+///
+/// The thread has two effects. The process does not end when its last other thread calls pthread_exit(3). Calls that need a
+/// single-threaded process fail: unshare(2) with CLONE_NEWUSER, setns(2) into a user or mount namespace. Make such calls before the first
+/// registration, or in a child made by fork(2).
+///
+/// When a send returns, the signal that it causes has been raised. There is one exception: another process sent the message, and the
+/// registered process was stopped or got no processor for a second.
 ///
 /// A process with access to the queue can forge the notification: early, with any `si_pid` and `si_uid`. It can also suppress it.
 ///

@@ -38,10 +38,11 @@ pub struct umsg_mq_options {
     /// moves it to the dead-letter queue.
     pub time_to_live: u64,
     /// The name of the dead-letter queue of a created queue; NULL for none. It gets the messages that the queue could not keep or deliver,
-    /// with the same priority and with their history (umsg_mq_dead_letter(3)). It belongs to the same namespace. If it does not exist, it is created together with the queue, with the same
-    /// attributes and mode. The process that finds such a message moves it, and needs permission to send to that queue. If the move fails,
-    /// the message stays set aside: it takes memory, but no place in its queue. Up to 1,024 messages are set aside. If a process dies while
-    /// it moves a message, the next process that moves one ends the move: the message is in one queue.
+    /// with the same priority and with their history (umsg_mq_dead_letter(3)). It belongs to the same namespace. If it does not exist, it
+    /// is created together with the queue, with the same attributes and mode. The process that finds such a message moves it, and needs
+    /// permission to send to that queue. If the move fails, the message stays set aside: it takes memory, but no place in its queue. Up to
+    /// 1,024 messages are set aside. If a process dies while it moves a message, the next process that moves one ends the move: the message
+    /// is in one queue.
     pub dead_letter: *const c_char,
     /// The number of leases of a message in a created queue; 0 for no limit. A message that came back so often goes to the dead-letter
     /// queue, which must be named, too.
@@ -84,8 +85,8 @@ pub const UMSG_CLOSE_WITH_LAST_PRODUCER: c_int = 2;
 pub const UMSG_ON_FULL_BLOCK: c_int = 0;
 /// The send fails with EAGAIN, like a send that must not block.
 pub const UMSG_ON_FULL_FAIL: c_int = 1;
-/// The send drops the oldest message of the lowest priority, or moves it to the dead-letter queue if there is one. If all queued messages have a higher priority than the new message, the new
-/// message is dropped.
+/// The send drops the oldest message of the lowest priority, or moves it to the dead-letter queue if there is one. If all queued messages
+/// have a higher priority than the new message, the new message is dropped.
 pub const UMSG_ON_FULL_DROP_OLDEST: c_int = 2;
 
 /// The size of the first version.

@@ -32,11 +32,12 @@ pub const UMSG_EDGES_ALL: c_int = 2;
 /// The setting stays in force until no process has the descriptor open any more. The descriptor is the library's, one a handle,
 /// opened by the first call: it must not be read, written or closed, and umsg_mq_close(3) closes it.
 ///
-/// If the queue delays messages (umsg_mq_send_after(3), umsg_mq_return_after(3), `retry_delay` of umsg_mq_open_with(3)) or closes with its last
-/// producer, a thread of the library keeps the time: the descriptor becomes readable when a message is due, and when the last producer has
-/// died. A process that polls a queue before its first delayed message has no such thread yet. The descriptor then becomes readable once,
-/// and a receive finds nothing. So a poller calls this function again after a receive that found nothing: that makes no system call unless
-/// the thread has to be started.
+/// A queue may delay messages (umsg_mq_send_after(3), umsg_mq_return_after(3), `retry_delay` of umsg_mq_open_with(3)) or close with its last
+/// producer. Then a thread of the library makes the descriptor readable when a message is due, and when the last producer has died.
+///
+/// A process that polls before the queue's first delayed message has no such thread yet. The first delayed message makes its descriptor
+/// readable once, and a receive finds no message. So call this function again after a receive that found no message: the call starts the
+/// thread if it is missing, and otherwise makes no system call.
 ///
 /// # Return value
 /// On success, the descriptor, the same each time. On error, -1 with errno set to indicate the error.

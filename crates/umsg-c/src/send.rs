@@ -22,7 +22,7 @@ pub(crate) const MQ_PRIO_MAX: c_uint = 32_768;
 /// `msg_prio` is from 0 to 32,767, the highest. If the queue is full, the call waits until there is room; if the handle has
 /// `O_NONBLOCK`, it fails. A queue that was created by umsg_mq_open_with(3) may have another rule for that.
 ///
-/// A message of no bytes is one too. It is no cancellation point of pthread_cancel(3).
+/// A message may be empty. The function is no cancellation point of pthread_cancel(3).
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.

@@ -12,7 +12,7 @@ use crate::error::{Failure, answer};
 /// instead, its call may fail with `EDEADLK`.
 ///
 /// Signals that an instruction raises itself (`SIGSEGV`, `SIGBUS`, `SIGFPE`, `SIGILL`, `SIGTRAP`, `SIGSYS`, `SIGABRT`) are
-/// never put off. Handlers that don't use queues need not call it.
+/// never deferred. Handlers that don't use queues need not call this function.
 ///
 /// # Return value
 /// 1 if the handler has to return at once, 0 if it may use queues.
@@ -43,7 +43,7 @@ pub unsafe extern "C" fn umsg_defer_signal(
 /// A handler that is installed later replaces this one. A second call does nothing. Programs under `umsg run` need not call the function;
 /// other programs call it before they open the first queue.
 ///
-/// A page can't be had if a process has cut the file short; if the page was never used, or was punched out of the file, and the file
+/// A page has no memory if a process has cut the file short; if the page was never used, or was punched out of the file, and the file
 /// system or its quota is full; or if the file system, or swap, can't read or write it.
 ///
 /// The signal still ends the process if the page's memory is broken (`BUS_MCEERR_AR`), if the file is on hugetlbfs, or if the thread blocks

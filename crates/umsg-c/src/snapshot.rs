@@ -96,7 +96,7 @@ pub unsafe extern "C" fn umsg_mq_restore(
     handle_or_none(restore())
 }
 
-/// Sends to a queue what umsg_mq_snapshot(3) saved.
+/// Sends the messages of a snapshot to a queue.
 ///
 /// Reads a snapshot from the descriptor `fd`, from the present offset, and sends all its messages to an existing queue as one batch. They
 /// follow the queue's messages of the same priority. The queue keeps its attributes; the messages count as sent now by the caller. The call

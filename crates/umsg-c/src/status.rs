@@ -76,13 +76,13 @@ pub struct umsg_mq_status {
     pub max_deliveries: u32,
     /// The maximum age of a message, in nanoseconds; 0 for no limit.
     pub time_to_live: u64,
-    /// The name of the queue that gets what this one could not keep or deliver; empty for none.
+    /// The name of the dead-letter queue; empty for none.
     pub dead_letter: [c_char; 264],
-    /// Messages on their way there. They take memory, but no place in this queue.
+    /// Messages that are set aside for the dead-letter queue. They take memory, but no place in this queue.
     pub set_aside: u64,
     /// Messages that were dropped because the queue was full.
     pub dropped: u64,
-    /// Messages that were older than the queue lets them get.
+    /// Messages that were older than the queue's time to live.
     pub expired: u64,
     /// Messages that were moved to the dead-letter queue.
     pub dead_lettered: u64,
@@ -106,7 +106,7 @@ pub struct umsg_mq_status {
     pub fair_priorities: u64,
 }
 
-/// Tells all that can be said about a queue.
+/// Gets the complete status of a queue.
 ///
 /// Writes the status of the queue to `status`. `size` is `sizeof(struct umsg_mq_status)`: a program that was compiled with an older `umsg.h`
 /// has a shorter structure, and gets the members that it knows. In a program that was compiled with a newer `umsg.h`, the members that this

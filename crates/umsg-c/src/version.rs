@@ -8,9 +8,9 @@ const VERSION: &CStr =
         Err(_) => panic!("a version has no NUL in it"),
     };
 
-/// Tells the version of the library that the program runs with.
+/// Returns the version of the library that the program uses.
 ///
-/// `UMSG_VERSION` of `umsg.h` is the version that it was compiled with. A library of the same major version, from 1.0 on,
+/// `UMSG_VERSION` of `umsg.h` is the version with which the program was compiled. A library of the same major version, from 1.0 on,
 /// serves programs that were compiled with an older one.
 ///
 /// # Return value

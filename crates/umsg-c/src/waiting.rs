@@ -7,7 +7,7 @@ use umsg::posix::Waiting;
 use crate::error::{Failure, answer};
 use crate::handle::{self, umsg_mqd_t};
 
-/// Spin for some microseconds as long as that pays, then sleep.
+/// Spin for some microseconds if recent spins were successful, then sleep.
 pub const UMSG_WAITING_ADAPTIVE: c_int = 0;
 /// Give way to other threads a few times, then sleep: the least CPU time.
 pub const UMSG_WAITING_BLOCKING: c_int = 1;
@@ -18,12 +18,11 @@ pub const UMSG_WAITING_SPINNING: c_int = 2;
 ///
 /// `waiting` is one of these:
 ///
-/// - `UMSG_WAITING_ADAPTIVE`: spin for some microseconds, as long as spinning has paid lately, then sleep. So it is if
-///   nothing was chosen.
+/// - `UMSG_WAITING_ADAPTIVE`, the default: spin for some microseconds if recent spins were successful, then sleep.
 /// - `UMSG_WAITING_BLOCKING`: give way to other threads a few times, then sleep: the least CPU time.
 /// - `UMSG_WAITING_SPINNING`: spin until the wait is over: the least delay, and a CPU's whole time.
 ///
-/// The choice is that of this handle. It counts from the next call on.
+/// The choice belongs to this handle, and applies from the next call on.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.

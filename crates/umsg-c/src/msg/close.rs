@@ -7,13 +7,13 @@ use crate::error::answer;
 
 /// Closes a System V queue for sending.
 ///
-/// The queue is closed in all processes. Sends by functions of this library, blocked ones too, fail with `EPIPE`. Receivers get the messages
-/// that are left, then `EPIPE` too, if no message is left that they want; blocked receivers are woken. While a message is leased
+/// The queue is closed in all processes. Sends by functions of this library, blocked ones too, fail with `EPIPE`. Receivers get the remaining
+/// messages. A receiver gets `EPIPE` when no message that it wants is left; blocked receivers are woken. While a message is leased
 /// (umsg_msg_lease(3)) or delayed (umsg_msg_send_after(3)), receivers wait, because it may be a message that they want. A poller finds the
-/// queue readable at its end, and writable.
+/// closed queue writable, and at the end of the stream also readable.
 ///
-/// msgsnd(2) and msgrcv(2) of a program under `umsg run` do not heed that a queue is closed, because the kernel's calls have no answer for it:
-/// msgsnd sends, and msgrcv waits.
+/// msgsnd(2) and msgrcv(2) of a program under `umsg run` ignore that a queue is closed, because the kernel's calls have no error for a closed
+/// queue: msgsnd sends, and msgrcv waits.
 ///
 /// The queue stays closed until umsg_msg_reopen_send(3) opens it. `send_closed` of umsg_msg_status(3) tells whether it is closed.
 ///
@@ -43,7 +43,7 @@ pub extern "C" fn umsg_msg_close_send(msqid: c_int) -> c_int {
 
 /// Opens a System V queue for sending again.
 ///
-/// Undoes umsg_msg_close_send(3). A receiver that has got the end of the stream does not notice: its next call waits for messages.
+/// Undoes umsg_msg_close_send(3). A receiver that got `EPIPE` is not notified; its next call waits for messages.
 ///
 /// # Return value
 /// On success, 1 if the queue was closed, and 0 if it was open. On error, -1 with errno set to indicate the error.

@@ -1,7 +1,12 @@
 //! System V queues: inspecting, changing and removing.
 //!
-//! The order of the checks, as in the kernel: the identifier and the command, for IPC_SET the address, the queue, the permissions, and last
-//! the address of the result.
+//! The order of the checks, as in the kernel:
+//!
+//! 1. the identifier and the command
+//! 2. for IPC_SET, the address of the new values
+//! 3. the queue
+//! 4. the permissions
+//! 5. the address of the result
 
 use std::ffi::c_int;
 

@@ -24,17 +24,17 @@ use crate::time;
 /// - above 0: the oldest of this type; with `MSG_EXCEPT` in `msgflg` the oldest of any other type
 /// - below 0: the oldest of the lowest type in the queue, up to the absolute value of the number
 ///
-/// If there is no such message, the call waits until one comes; with `IPC_NOWAIT` in `msgflg` it fails. Of those that wait for the
-/// same message the first gets it. Receiving by type costs the same however many other messages wait.
+/// If there is no such message, the call waits until one comes; with `IPC_NOWAIT` in `msgflg` it fails. If several calls wait for
+/// the same message, the call that has waited longest gets it. Receiving by type costs the same however many other messages wait.
 ///
 /// A message that is longer than `msgsz` stays in the queue and the call fails; with `MSG_NOERROR` it is received, and its rest
 /// is lost. With `MSG_COPY` and `IPC_NOWAIT`, `msgtyp` is a number in order of arrival, from 0, and the message is copied and stays;
-/// umsg_msg_peek(3) tells more of it.
+/// umsg_msg_peek(3) also returns its sender and time.
 ///
-/// A message that has no place to go because of the address is gone. It is no cancellation point of pthread_cancel(3).
+/// If `msgp` can't be written, the message is lost. The function is no cancellation point of pthread_cancel(3).
 ///
 /// # Return value
-/// On success, how many bytes were written behind the type. On error, -1 with errno set to indicate the error.
+/// On success, the number of bytes that were written behind the type. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// - `E2BIG`: the message is longer than `msgsz`, and `msgflg` lacks `MSG_NOERROR`. It is still in the queue, or the next

@@ -48,8 +48,8 @@ pub struct umsg_ring_message {
 /// # Errors
 /// - `EBADF`: `ring` is NULL, or no address.
 /// - `EBADMSG`: the ring's memory is corrupted: it holds values that no operation writes.
-/// - `EBUSY`: another call that receives from the ring has not returned yet: that of another thread, or one that a signal handler
-///   or the function of umsg_ring_drain(3) was called in.
+/// - `EBUSY`: another call that receives from the ring has not returned yet: a call of another thread, a call that this signal handler
+///   interrupted, or a call of umsg_ring_drain(3) whose function makes this call.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same ring.
 /// - `EFAULT`: `message` is at an address that can't be written.
 /// - `EINTR`: a signal handler that was installed without `SA_RESTART` ran while the call waited.
