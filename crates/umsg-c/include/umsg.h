@@ -321,8 +321,8 @@ struct umsg_mq_options {
      */
     uint32_t existing;
     /*
-     * The number of deliveries that pass a waiting message of a lower priority before one message of a lower priority is delivered, of a
-     * created queue, at most 65,535; 0 for strict order. The lower priorities take turns, and get one of fair_priorities + 1 deliveries.
+     * Fair priorities in a created queue, at most 65,535; 0 for strict order. After this number of deliveries during which messages of
+     * lower priorities waited, one of those is delivered. The lower priorities take turns, and get one of fair_priorities + 1 deliveries.
      */
     uint32_t fair_priorities;
     /*
@@ -520,7 +520,7 @@ int umsg_mq_send_at(umsg_mqd_t mqdes,
  *
  * Takes the oldest of the messages of the highest priority out of the queue, copies its bytes to msg_ptr and, unless
  * msg_prio is NULL, writes its priority there. msg_len is the room at msg_ptr in bytes and no less than the queue's
- * message size, however short the message is; umsg_mq_getattr(3) tells that size. The library allocates no memory for a message. If the
+ * message size, however short the message is; umsg_mq_getattr(3) returns that size. The library allocates no memory for a message. If the
  * queue is empty, the call waits until a message comes; if the handle has O_NONBLOCK, it fails.
  *
  * The function is no cancellation point of pthread_cancel(3).

@@ -52,8 +52,8 @@ pub struct umsg_mq_options {
     /// The rule for an existing queue of the name that differs from the members that are not 0 or NULL: UMSG_EXISTING_MATCH_POLICY (the
     /// default), UMSG_EXISTING_MATCH or UMSG_EXISTING_ANY.
     pub existing: u32,
-    /// The number of deliveries that pass a waiting message of a lower priority before one message of a lower priority is delivered, of a
-    /// created queue, at most 65,535; 0 for strict order. The lower priorities take turns, and get one of `fair_priorities` + 1 deliveries.
+    /// Fair priorities in a created queue, at most 65,535; 0 for strict order. After this number of deliveries during which messages of
+    /// lower priorities waited, one of those is delivered. The lower priorities take turns, and get one of `fair_priorities` + 1 deliveries.
     pub fair_priorities: u32,
     /// The delay before a message of a created queue is delivered again after its lease was returned or lost, in nanoseconds; 0 for none.
     /// It doubles after each further delivery.

@@ -17,7 +17,7 @@ use crate::time;
 ///
 /// Takes the oldest of the messages of the highest priority out of the queue, copies its bytes to `msg_ptr` and, unless
 /// `msg_prio` is NULL, writes its priority there. `msg_len` is the room at `msg_ptr` in bytes and no less than the queue's
-/// message size, however short the message is; umsg_mq_getattr(3) tells that size. The library allocates no memory for a message. If the
+/// message size, however short the message is; umsg_mq_getattr(3) returns that size. The library allocates no memory for a message. If the
 /// queue is empty, the call waits until a message comes; if the handle has `O_NONBLOCK`, it fails.
 ///
 /// The function is no cancellation point of pthread_cancel(3).

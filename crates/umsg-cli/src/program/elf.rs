@@ -72,7 +72,7 @@ impl Libc {
 }
 
 impl Elf {
-    /// The C library of a program, as its dynamic linker tells, or of a library, as its dependencies tell.
+    /// The C library of a file: that of its dynamic linker for a program, that of its dependencies for a library.
     pub fn libc(&self) -> Option<Libc> {
         match &self.interpreter {
             Some(linker) => Some(Libc::of_linker(linker)),

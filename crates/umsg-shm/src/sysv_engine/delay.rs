@@ -165,7 +165,7 @@ impl Engine {
         self.return_to_queue(receiving, slot, wakes)
     }
 
-    /// Notes when a message is due, and wakes sleeping receivers, which compute their sleep anew.
+    /// Notes when a message is due, and wakes sleeping receivers, which compute their sleep again.
     fn limit_sleep(
         &self,
         _: ReceiverHeld<'_>,

@@ -126,7 +126,7 @@ pub enum RedriveFailure {
         "the source and the dead-letter queue have different owners: name the queue to send the messages to"
     )]
     OtherOwner,
-    /// The source has no dead-letter queue, or another one. The history may be forged, or the source was created anew.
+    /// The source has no dead-letter queue, or another one. The history may be forged, or the source was removed and created again.
     #[error(
         "the source does not name this queue as its dead-letter queue: name the queue to send the messages to"
     )]

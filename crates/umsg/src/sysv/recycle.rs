@@ -2,7 +2,7 @@
 //! and a change of a directory.
 //!
 //! A process that removes a queue of its own may keep the segment, and leaves the file and the key symlink where they are. The header says
-//! that there is no queue ([`Rights`](umsg_shm::sysv_engine::segment::Rights)), and all processes believe it. The next queue without a key,
+//! that there is no queue ([`Rights`](umsg_shm::sysv_engine::segment::Rights)), and all processes rely on the header. The next queue without a key,
 //! or with the same key, is made by a store to the header, and has another identifier of the same index. A process that needs the key, the
 //! index or the room takes the segment away by another store.
 //!

@@ -25,7 +25,7 @@ pub struct Link {
     pub line: usize,
 }
 
-/// A part of a page that matters to those who run its commands.
+/// A part of a page that matters when its commands run.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Part {
     /// The line of its first word.
