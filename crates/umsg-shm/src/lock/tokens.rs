@@ -13,15 +13,15 @@
 use super::Held;
 use std::marker::PhantomData;
 
-/// See the module.
+/// The thread holds the sender lock of a POSIX queue, or the loan of it.
 #[derive(Clone, Copy, Debug)]
 pub struct SenderHeld<'a>(PhantomData<&'a ()>);
 
-/// See the module.
+/// The thread holds the lock under which messages are received.
 #[derive(Clone, Copy, Debug)]
 pub struct ReceiverHeld<'a>(PhantomData<&'a ()>);
 
-/// See the module.
+/// The thread holds the receiver lock, and the loan of the sender lock.
 #[derive(Clone, Copy, Debug)]
 pub struct BothHeld<'a>(PhantomData<&'a ()>);
 
