@@ -15,7 +15,8 @@ use crate::pointer;
 ///
 /// Writes the queue's name, its attributes, its rules and all its messages to the descriptor `fd` of a file, a pipe or a socket, from the
 /// present offset. The queue is not changed. `umsg load` and umsg_mq_restore(3) create a queue from the snapshot. Checksums cover the whole
-/// snapshot, so a truncated or altered one is refused.
+/// snapshot, so a truncated or altered one is refused. A message for a later delivery is saved with the time that is left, and a queue that
+/// is closed for sending is closed again when it is restored. Leased messages are not saved.
 ///
 /// Other processes that receive wait while the messages are copied, not while they are written. The process needs memory for
 /// all of them.

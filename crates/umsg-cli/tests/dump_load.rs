@@ -128,7 +128,7 @@ fn a_queue_comes_back_under_the_name_that_it_had() {
     let fields = summary.as_object_mut().unwrap();
     fields.remove("taken");
     let wanted = json!({
-        "queue": "/q", "messages": 3, "bytes": 14,
+        "queue": "/q", "messages": 3, "delayed": 0, "bytes": 14,
         "max_messages": 8, "message_size": 99, "mode": "0600",
     });
     assert_eq!(summary, wanted);

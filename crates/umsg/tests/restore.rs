@@ -12,7 +12,7 @@ use support::written::sample;
 use support::{Random, turn, wait_until};
 use umsg::Limits;
 use umsg::posix::{
-    Lease, OnFull, OpenError, OpenOptions, Queue, RestoreError, SendError, Snapshot,
+    Lease, OnFull, OpenError, OpenOptions, Queue, ReceiveError, RestoreError, SendError, Snapshot,
 };
 
 fn sample_snapshot() -> Snapshot {
@@ -97,6 +97,130 @@ fn a_restored_queue_treats_messages_as_the_saved_one_did() {
         lease.acknowledge().unwrap();
     }
     assert!(!data.contains(&b"last".to_vec()), "{data:?}");
+}
+
+/// Saves the queue, and restores it under another name.
+fn copy_of(queue: &Queue, place: &Place) -> Queue {
+    let mut file = Vec::new();
+    queue.snapshot(&mut file).unwrap();
+    let snapshot = Snapshot::read(&file[..]).unwrap();
+    snapshot.restore("/copy", &options(place)).unwrap()
+}
+
+#[test]
+fn a_restored_queue_is_closed_and_has_the_policies_as_the_saved_one() {
+    let place = Place::new();
+    let mut asked = place.options(4, 8);
+    let [first, most] = [1, 60].map(Duration::from_secs);
+    asked.retry_delay(first, most).fair_priorities(1);
+    let queue = asked.close_with_last_producer(true).open("/q").unwrap();
+    for priority in [9, 9, 1] {
+        queue.try_send(b"job", priority).unwrap();
+    }
+    queue.close_send().unwrap();
+    let copy = copy_of(&queue, &place);
+    let status = copy.status();
+    assert_eq!(status.retry_delay, Some((first, most)));
+    assert_eq!(status.fair_priorities, Some(1));
+    assert!(status.close_with_last_producer && status.send_closed);
+    assert_eq!(copy.try_send(b"more", 0), Err(SendError::Closed));
+    let priorities = [(); 3].map(|()| copy.receive_vec().unwrap().priority);
+    assert_eq!(priorities, [9, 1, 9]);
+    assert_eq!(copy.receive_vec(), Err(ReceiveError::Closed));
+}
+
+#[test]
+fn delayed_messages_are_delayed_again_after_they_are_restored() {
+    const DELAY: Duration = Duration::from_millis(200);
+    let (place, queue) = Place::new().with_queue("/q", 8, 8);
+    for job in [b"first", b"other"] {
+        queue.try_send(job, 5).unwrap();
+    }
+    let job = queue.try_receive_lease().unwrap();
+    queue.send_after(b"later", 5, DELAY).unwrap();
+    queue.send_after(b"never", 9, Duration::MAX).unwrap();
+    job.return_after(DELAY).unwrap();
+    let copy = copy_of(&queue, &place);
+    let now = copy.attributes();
+    assert_eq!((now.messages, now.delayed), (1, 3));
+    let diagnosis = umsg::posix::diagnose(&place.namespace, "/copy").unwrap();
+    assert!(diagnosis.is_healthy(), "{:#?}", diagnosis.problems);
+    std::thread::sleep(2 * DELAY);
+    // The returned one is the first of its priority again.
+    let again = copy.try_receive_lease().unwrap();
+    assert_eq!((again.to_vec(), again.deliveries()), (b"first".to_vec(), 2));
+    again.acknowledge().unwrap();
+    assert_eq!(data(&copy), [b"other", b"later"]);
+    assert_eq!(copy.attributes().delayed, 1);
+}
+
+#[test]
+fn a_restored_message_has_its_delay_and_its_history() {
+    const DELAY: Duration = Duration::from_millis(200);
+    let place = Place::new();
+    place.create("/dead", 4, 8);
+    let mut asked = place.options(4, 8);
+    let jobs = asked
+        .max_deliveries(1)
+        .dead_letter("/dead")
+        .open("/jobs")
+        .unwrap();
+    for (job, priority) in [(b"poison", 7), (b"failed", 7)] {
+        jobs.try_send(job, priority).unwrap();
+        drop(jobs.try_receive_lease().unwrap());
+    }
+    let dead = place.open("/dead");
+    let letter = dead.try_receive_lease().unwrap();
+    let known = letter.history().unwrap().unwrap();
+    assert_eq!(known.source.as_deref(), Some("/jobs".as_ref()));
+    letter.return_after(DELAY).unwrap();
+    dead.send_after(b"plain", 7, DELAY).unwrap();
+    let copy = copy_of(&dead, &place);
+    assert_eq!(
+        (copy.attributes().messages, copy.attributes().delayed),
+        (1, 2)
+    );
+    std::thread::sleep(2 * DELAY);
+    let mut sources = Vec::new();
+    for wanted in [b"poison".to_vec(), b"failed".to_vec(), b"plain".to_vec()] {
+        let found = copy.try_receive_lease().unwrap();
+        assert_eq!(found.to_vec(), wanted);
+        let history = found.history().unwrap();
+        if wanted == b"poison" {
+            let history = history.as_ref().unwrap();
+            assert_eq!(
+                (history.reason, history.pid, history.deliveries),
+                (known.reason, known.pid, known.deliveries)
+            );
+        }
+        sources.push(history.and_then(|history| history.source));
+        found.acknowledge().unwrap();
+    }
+    let jobs = Some("/jobs".into());
+    assert_eq!(sources, [jobs.clone(), jobs, None]);
+}
+
+#[test]
+fn delayed_messages_are_sent_for_later_to_a_queue_that_exists() {
+    const DELAY: Duration = Duration::from_millis(200);
+    let (place, queue) = Place::new().with_queue("/q", 2, 8);
+    queue.try_send(b"now", 5).unwrap();
+    queue.send_after(b"later", 9, DELAY).unwrap();
+    let snapshot = Snapshot::of(&queue).unwrap();
+    let target = place.create("/target", 3, 8);
+    snapshot.send_all(&target).unwrap();
+    let error = snapshot.send_all(&target).unwrap_err();
+    expect_error!(
+        error,
+        RestoreError::NoRoom {
+            messages: 2,
+            room: 1
+        },
+        libc::EAGAIN
+    );
+    assert_eq!(data(&target), [b"now"]);
+    std::thread::sleep(2 * DELAY);
+    assert_eq!(target.try_receive_vec().unwrap().data, b"later");
 }
 
 #[test]

@@ -47,12 +47,14 @@ fn assert_is(snapshot: &Snapshot, written: &Written) {
     }
 }
 
-/// The checked-in file: hexadecimal digits, in lines.
+/// The checked-in file of version 1.0.
 fn checked_in() -> Vec<u8> {
-    let digits: Vec<u8> = include_str!("data/snapshot-1.0.hex")
-        .bytes()
-        .filter(u8::is_ascii_hexdigit)
-        .collect();
+    digits(include_str!("data/snapshot-1.0.hex"))
+}
+
+/// A file of hexadecimal digits, in lines.
+fn digits(text: &str) -> Vec<u8> {
+    let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
     digits
         .chunks(2)
         .map(|two| u8::from_str_radix(std::str::from_utf8(two).unwrap(), 16).unwrap())
@@ -70,8 +72,217 @@ fn the_file_of_version_1_0_is_read_and_written_as_it_was() {
     assert_eq!(again, bytes);
 }
 
+/// A file of version 3.0: the first message is delayed by an hour, and the queue has all states.
+fn with_states() -> Written {
+    let mut written = sample();
+    written.version = (3, 0);
+    written.added.extend(7_u32.to_le_bytes());
+    written.added.extend(4_u32.to_le_bytes());
+    for delay in [1_000_000_000, 60_000_000_000_u64] {
+        written.added.extend(delay.to_le_bytes());
+    }
+    written.record_head = 32;
+    for saved in &mut written.messages {
+        saved.added = 0_u64.to_le_bytes().to_vec();
+    }
+    written.messages.rotate_left(1);
+    let last = written.messages.last_mut().unwrap();
+    last.added = 3_600_000_000_000_u64.to_le_bytes().to_vec();
+    written
+}
+
+#[test]
+fn the_file_of_version_3_0_is_read_and_written_as_it_was() {
+    let bytes = digits(include_str!("data/snapshot-3.0.hex"));
+    assert_eq!(with_states().bytes(), bytes);
+    let snapshot = read(&bytes).unwrap();
+    assert_is(&snapshot, &with_states());
+    let info = snapshot.info();
+    assert!(info.remove_on_last_close && info.close_with_last_producer && info.send_closed);
+    assert_eq!((info.fair_priorities, info.delayed), (Some(4), 1));
+    let [first, most] = [1, 60].map(Duration::from_secs);
+    assert_eq!(info.retry_delay, Some((first, most)));
+    let delays = snapshot.messages().map(|message| message.delay);
+    let delays: Vec<_> = delays.collect();
+    assert_eq!(delays, [None, None, None, Some(Duration::from_secs(3600))]);
+    let mut again = Vec::new();
+    snapshot.write(&mut again).unwrap();
+    assert_eq!(again, bytes);
+}
+
+#[test]
+fn states_that_no_queue_has_are_refused() {
+    let mut written = with_states();
+    written.added[4..8].copy_from_slice(&65_536_u32.to_le_bytes());
+    assert!(matches!(
+        refusal(&written.bytes()),
+        SnapshotError::Damaged { .. }
+    ));
+    let mut written = with_states();
+    written.added.truncate(16);
+    assert!(matches!(
+        refusal(&written.bytes()),
+        SnapshotError::Damaged { .. }
+    ));
+    let mut written = with_states();
+    written.record_head = 24;
+    assert!(matches!(
+        refusal(&written.bytes()),
+        SnapshotError::Damaged { .. }
+    ));
+}
+
+/// The bytes of a history: docs/snapshot.md. The message was dropped from /jobs, and its sender's user is unknown.
+fn history() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for word in [1_u32, 3, 4242, 0, 7, 2, 5, 0] {
+        bytes.extend(word.to_le_bytes());
+    }
+    for time in [
+        5_000_000_000,
+        0,
+        7_000_000_000,
+        1_799_999_999_000_000_000_u64,
+    ] {
+        bytes.extend(time.to_le_bytes());
+    }
+    bytes.extend(b"/jobs");
+    bytes.resize(320, 0);
+    bytes
+}
+
+/// Adds a history to the first and to the last message of a file. The heads of the others get room for one.
+fn with_histories(mut written: Written) -> Written {
+    written.record_head += 320;
+    let last = written.messages.len() - 1;
+    for (position, saved) in written.messages.iter_mut().enumerate() {
+        match [0, last].contains(&position) {
+            true => saved.added.extend(history()),
+            false => saved.added.extend([0; 320]),
+        }
+    }
+    written
+}
+
+/// A file of version 1.2.
+fn of_version_1_2() -> Written {
+    let mut written = with_histories(sample());
+    written.version = (1, 2);
+    written
+}
+
+#[test]
+fn histories_are_read_and_written_with_and_without_delays() {
+    for written in [of_version_1_2(), with_histories(with_states())] {
+        let bytes = written.bytes();
+        let snapshot = read(&bytes).unwrap();
+        assert_is(&snapshot, &written);
+        let saved: Vec<_> = snapshot.messages().collect();
+        for (position, message) in saved.iter().enumerate() {
+            let Some(history) = message.history() else {
+                assert!([1, 2].contains(&position));
+                continue;
+            };
+            assert_eq!(history.source.as_deref(), Some("/jobs".as_ref()));
+            assert_eq!((history.uid, history.deliveries), (None, 7));
+            assert_eq!(history.sent, time(5_000_000_000));
+            assert_eq!(history.last_delivery, Some(time(7_000_000_000)));
+            assert_eq!((history.pid, history.first_delivery), (4242, None));
+        }
+        let is_delayed = written.version.0 == 3;
+        assert_eq!(saved[3].delay.is_some(), is_delayed);
+        let mut again = Vec::new();
+        snapshot.write(&mut again).unwrap();
+        assert_eq!(again, bytes);
+    }
+}
+
+#[test]
+fn a_history_with_an_impossible_name_is_refused() {
+    for (mut written, at) in [(of_version_1_2(), 24), (with_histories(with_states()), 32)] {
+        written.messages[3].added[at..][..4].copy_from_slice(&257_u32.to_le_bytes());
+        let error = refusal(&written.bytes());
+        let is_damage = matches!(
+            error,
+            SnapshotError::Damaged {
+                part: SnapshotPart::Message(3),
+                ..
+            }
+        );
+        assert!(is_damage, "{error}");
+    }
+}
+
+#[test]
+fn a_file_of_version_3_with_any_byte_altered_or_cut_short_is_refused() {
+    let bytes = with_histories(with_states()).bytes();
+    for at in 0..bytes.len() {
+        let mut altered = bytes.clone();
+        altered[at] ^= 0x81;
+        refusal(&altered);
+        match refusal(&bytes[..at]) {
+            SnapshotError::Truncated { at: end, .. } => assert_eq!(end, at as u64),
+            other => panic!("{at}: {other}"),
+        }
+    }
+}
+
+/// Files whose checksums are right, with values that no queue has.
+#[test]
+fn hostile_states_give_a_sound_queue() {
+    let place = Place::new();
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).namespace(&place.namespace);
+    let longest = u64::MAX.to_le_bytes();
+    let hostile: [fn(&mut Written); 5] = [
+        // All flags, and a first retry delay beyond the longest.
+        |w| w.added[..4].fill(0xff),
+        |w| w.added[8..16].fill(0xff),
+        |w| w.added[16..24].fill(0xff),
+        // The delayed message is the first, came back more often than a queue counts, and is full of ones.
+        |w| {
+            w.messages.rotate_right(1);
+            w.messages[0].returns = u32::MAX;
+            w.messages[0].added[8..][4..24].fill(0xff);
+        },
+        |w| {
+            w.messages
+                .iter_mut()
+                .for_each(|saved| saved.added[..8].fill(0xff))
+        },
+    ];
+    for (number, change) in hostile.into_iter().enumerate() {
+        let mut written = with_histories(with_states());
+        (written.max_messages, written.time_to_live) = (4, 0);
+        written.messages[3].added[..8].copy_from_slice(&longest);
+        change(&mut written);
+        let snapshot = read(&written.bytes()).unwrap_or_else(|error| panic!("{number}: {error}"));
+        let name = format!("/hostile-{number}");
+        let queue = snapshot.restore(&name, &options).unwrap();
+        let diagnosis = umsg::posix::diagnose(&place.namespace, &name).unwrap();
+        assert!(
+            diagnosis.is_healthy(),
+            "{number}: {:#?}",
+            diagnosis.problems
+        );
+        let counts = queue.attributes();
+        assert_eq!(counts.messages + counts.delayed, 4, "{number}");
+        while queue.try_receive_vec().is_ok() {}
+        let delayed = if number == 4 { 4 } else { 1 };
+        assert_eq!(queue.attributes().delayed, delayed, "{number}");
+    }
+}
+
 #[test]
 fn what_a_later_minor_version_adds_is_passed_over() {
+    let mut later = with_states();
+    later.version.1 = 9;
+    later.added.extend(b"a field");
+    later.record_head = 32 + 5;
+    for saved in &mut later.messages {
+        saved.added.extend(b"added");
+    }
+    assert_is(&read(&later.bytes()).unwrap(), &with_states());
     let mut later = sample();
     later.version.1 = 9;
     later.added = b"a field that this version does not know".to_vec();

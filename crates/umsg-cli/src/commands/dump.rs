@@ -23,10 +23,10 @@ use crate::{place, progress, streams};
 /// Save a queue's messages in a file, and leave them in the queue
 ///
 /// The file holds the queue's attributes and all messages as they were at one instant, with priorities or types, senders and
-/// times. `umsg load` makes a queue from it.
+/// times, and with its policies. `umsg load` makes a queue from it. A message for a later delivery is saved with the time that is left, and a
+/// queue that is closed for sending is closed when it is loaded.
 ///
-/// The file does not hold leased messages that are not yet acknowledged, messages for a later delivery, or messages that are set
-/// aside for a dead-letter queue. A line on standard error reports them. The file appears whole or not at all, and only its owner
+/// The file does not hold leased messages that are not yet acknowledged, or messages that are set aside for a dead-letter queue. A line on standard error reports them. The file appears whole or not at all, and only its owner
 /// can read it.
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -88,7 +88,7 @@ impl Dump {
                 let snapshot =
                     Snapshot::of(&opened.queue).map_err(|error| opened.not_seen(&error))?;
                 let status = opened.queue.status();
-                let held = status.attributes.leased + status.attributes.delayed + status.set_aside;
+                let held = status.attributes.leased + status.set_aside;
                 self.warn(held as u64);
                 Ok(Saved::Posix(snapshot.named(name)))
             }
@@ -107,7 +107,7 @@ impl Dump {
     fn warn(&self, held: u64) {
         if held != 0 {
             say(format_args!(
-                "{}: the file lacks the leased, delayed and set-aside messages ({held}); see `umsg stat {}`",
+                "{}: the file lacks the leased and set-aside messages ({held}); see `umsg stat {}`",
                 self.queue, self.queue
             ));
         }
@@ -162,6 +162,7 @@ impl Saved {
                 Summary {
                     queue,
                     messages: info.messages as u64,
+                    delayed: Some(info.delayed),
                     bytes: info.bytes,
                     max_messages: Some(info.max_messages),
                     message_size: info.message_size,
@@ -175,6 +176,7 @@ impl Saved {
                 Summary {
                     queue,
                     messages: info.messages,
+                    delayed: None,
                     bytes: info.bytes,
                     max_messages: None,
                     message_size: info.msgmax as usize,
@@ -283,6 +285,9 @@ impl Explain for SnapshotError {
 pub struct Summary {
     queue: String,
     messages: u64,
+    /// POSIX queues only: those of the messages that are delivered later.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delayed: Option<usize>,
     bytes: u64,
     /// POSIX queues only.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -3,10 +3,14 @@
 use super::{Engine, Refused, batch};
 use crate::fault::Fault;
 use crate::leases;
+#[cfg(not(loom))]
+use crate::leases::{LeaseRecord, Leases};
 use crate::lock::tokens::ReceiverHeld;
 use crate::posix_engine::Priorities;
 use crate::posix_engine::segment::{History, Ring, has_begun};
 use crate::sync::Ordering;
+#[cfg(not(loom))]
+use crate::sys::clock;
 use crate::sys::clock::Deadline;
 use crate::sys::thread::Thread;
 use std::time::Duration;
@@ -54,6 +58,8 @@ pub struct Seen {
     pub sent_at: u64,
     /// The number of leases of the message that ended without an acknowledgement.
     pub returns: u32,
+    /// The time until the message is due, in nanoseconds; 0 for a queued message.
+    pub delay: u64,
 }
 
 /// The time that an inspection waits for a lock whose owner is stopped.
@@ -137,6 +143,24 @@ impl Engine {
     /// Copies up to `most` messages in order of delivery, without the first `skip`, all at one instant. Holds the
     /// receiver lock for a time in proportion to the messages skipped and copied.
     pub fn peek(&self, me: &Thread, skip: usize, most: usize) -> Result<PeekedMessages, Refused> {
+        self.peek_and(me, skip, most, |_, _| Ok(()))
+    }
+
+    /// Copies all messages in order of delivery, and behind them the delayed ones, all at one instant.
+    #[cfg(not(loom))]
+    pub fn peek_at_all(&self, me: &Thread) -> Result<PeekedMessages, Refused> {
+        self.peek_and(me, 0, usize::MAX, |receiving, peeked| {
+            self.copy_delayed(receiving, peeked)
+        })
+    }
+
+    fn peek_and(
+        &self,
+        me: &Thread,
+        skip: usize,
+        most: usize,
+        more: impl FnOnce(ReceiverHeld<'_>, &mut PeekedMessages) -> Result<(), Fault>,
+    ) -> Result<PeekedMessages, Refused> {
         let deadline = Deadline::after(PATIENCE);
         let (mut slots, mut peeked) = self.room_for(most);
         self.with_receiver_lock(me, deadline, |receiving, wakes| {
@@ -151,7 +175,7 @@ impl Engine {
                 }
                 self.copy_seen(receiving, *slot, &mut peeked)?;
             }
-            Ok(())
+            Ok(more(receiving, &mut peeked)?)
         })
         .map_err(|refused| refused.by(deadline))?;
         Ok(peeked)
@@ -256,6 +280,41 @@ impl Engine {
         Ok(())
     }
 
+    /// Copies the delayed messages: first the returned ones in their old order, then those that were sent for later.
+    #[cfg(not(loom))]
+    fn copy_delayed(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        peeked: &mut PeekedMessages,
+    ) -> Result<(), Fault> {
+        let mut delayed = Vec::new();
+        for record in Leases::of(self.segment()).iter() {
+            let (_, record) = record?;
+            if leases::State::of(record) == leases::State::Delayed {
+                delayed.try_reserve(1).map_err(|_| Fault::NoMemory)?;
+                delayed.push(record);
+            }
+        }
+        let is_returned = |record: &LeaseRecord| record.deliveries.get() != 0;
+        delayed.sort_by_cached_key(|record| {
+            let cell = self.segment().cell(record.slot.get());
+            let sequence = cell.map_or(0, |cell| cell.sequence());
+            (
+                !is_returned(record),
+                if is_returned(record) { sequence } else { 0 },
+            )
+        });
+        let now = clock::monotonic();
+        for record in delayed {
+            self.copy_seen(receiving, record.slot.get(), peeked)?;
+            if let Some(seen) = peeked.messages.last_mut() {
+                seen.returns = record.deliveries.get();
+                seen.delay = record.until.get().saturating_sub(now).max(1);
+            }
+        }
+        Ok(())
+    }
+
     fn copy_seen(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -288,6 +347,7 @@ impl Engine {
             pid: found.cell.pid(),
             sent_at: found.cell.sent_at(),
             returns: found.cell.returns(),
+            delay: 0,
         });
         Ok(())
     }

@@ -117,8 +117,18 @@ impl Queue {
             .collect())
     }
 
+    /// Copies all messages, with the delayed ones behind the others.
+    pub(super) fn look_at_all(&self) -> Result<PeekedMessages, ReceiveError> {
+        if !self.access.read {
+            return Err(ReceiveError::NotReadable);
+        }
+        self.engine
+            .peek_at_all(thread::current())
+            .map_err(|refused| self.receive_error(refused))
+    }
+
     /// Returns up to `most` messages behind the first `skip`.
-    pub(super) fn look(&self, skip: usize, most: usize) -> Result<PeekedMessages, ReceiveError> {
+    fn look(&self, skip: usize, most: usize) -> Result<PeekedMessages, ReceiveError> {
         if !self.access.read {
             return Err(ReceiveError::NotReadable);
         }

@@ -27,12 +27,12 @@ pub enum SnapshotError {
     NotASnapshot,
     /// EINVAL: this library can't read the snapshot's format.
     #[error(
-        "the snapshot has format {found}, and this umsg reads only format {expected}: use the umsg version that wrote it"
+        "the snapshot has format {found}, and format {expected} was expected: use the umsg version that wrote it"
     )]
     OtherVersion {
         /// Major version of the format in the file.
         found: u16,
-        /// Major version that this library reads.
+        /// Highest major version that this library reads of such a queue.
         expected: u16,
     },
     /// EBADMSG: the input ends too early.

@@ -2,7 +2,7 @@
 
 use umsg_shm::posix_engine::segment::history::LONGEST_SOURCE;
 use umsg_shm::posix_engine::segment::{
-    History, LARGEST_MESSAGE, MOST_MESSAGES, OnFull, Policy, Reason,
+    History, LARGEST_MESSAGE, MOST_MESSAGES, MOST_PASSED, OnFull, Policy, Reason,
 };
 
 /// The magic number: a byte outside ASCII, the name, then bytes that a transfer as text would change.
@@ -11,23 +11,30 @@ pub(crate) const MAGIC: [u8; 8] = *b"\x89umsg\r\n\x1a";
 pub(super) const END: [u8; 8] = *b"umsg-end";
 /// A reader refuses another major version, and skips the additions of a later minor version.
 pub(super) const MAJOR: u16 = 1;
+/// The major version for a queue with states that a reader of version 1 would lose. Version 2 is that of System V queues.
+pub(super) const MAJOR_WITH_STATES: u16 = 3;
 /// A writer uses minor version 0 if that suffices.
 pub(super) const MINOR: u16 = 1;
-/// The minor version that a writer uses if a message has a history.
+/// The minor version of version 1 that a writer uses if a message has a history.
 const WITH_HISTORIES: u16 = 2;
-/// A bit of the flags, which version 1.1 has behind the names.
+/// A bit of the flags, which versions 1.1 and 3 have behind the names.
 const REMOVE_ON_LAST_CLOSE: u32 = 1;
+/// Bits of the flags of version 3.
+const CLOSE_WITH_LAST_PRODUCER: u32 = 2;
+const SEND_CLOSED: u32 = 4;
 /// Magic, version, length of the header.
 pub(crate) const START: usize = 16;
 /// Length of a header without names, and of the longest header that is read.
 pub(super) const LEAST_HEADER: usize = 80;
+/// Length of what version 3 has behind the names: flags, fair_priorities, and both retry delays.
+const STATES: usize = 24;
 pub(super) const LONGEST_HEADER: usize = 65_536;
 /// Length of the head of a message's record, and of the longest head that is read.
 pub(super) const RECORD_HEAD: usize = 24;
+/// The same of version 3, which has the delay of a message.
+const RECORD_HEAD_WITH_DELAY: usize = RECORD_HEAD + 8;
 pub(crate) const LONGEST_RECORD_HEAD: usize = 4096;
-/// Length of the head of a record with a history: every record of a snapshot has it if one message has a history.
-pub(super) const HISTORY_HEAD: usize = RECORD_HEAD + HISTORY;
-/// Length of a history.
+/// Length of a history, the last field of the head. Every record of a snapshot has one if one message has a history.
 const HISTORY: usize = 64 + LONGEST_SOURCE;
 /// Length of a CRC-32. It covers all bytes of the file before it, except other checksums.
 pub(crate) const CHECKSUM: usize = 4;
@@ -37,6 +44,8 @@ pub(super) const LONGEST_NAME: usize = 256;
 /// The contents of a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Header {
+    /// [`MAJOR`] or [`MAJOR_WITH_STATES`].
+    pub(super) major: u16,
     pub(super) max_messages: u32,
     pub(super) message_size: u32,
     pub(super) mode: u32,
@@ -47,6 +56,7 @@ pub(super) struct Header {
     /// The time at which the snapshot was taken, in nanoseconds since 1970.
     pub(super) taken: u64,
     pub(super) policy: Policy,
+    pub(super) send_closed: bool,
     /// Empty if the caller gave no name.
     pub(super) name: Vec<u8>,
 }
@@ -56,23 +66,17 @@ impl Header {
     pub(super) fn encode(&self) -> Vec<u8> {
         let policy = &self.policy;
         let dead_letter = policy.dead_letter.as_deref().unwrap_or_default();
-        let flags = match policy.remove_on_last_close {
-            true => REMOVE_ON_LAST_CLOSE,
-            false => 0,
-        };
-        let (minor, flags) = match flags {
-            0 => (0, None),
-            flags => (MINOR, Some(flags.to_le_bytes())),
-        };
-        let minor = match self.record_head as usize {
-            RECORD_HEAD => minor,
-            _ => WITH_HISTORIES,
+        let states = self.states();
+        let minor = match self.major {
+            MAJOR if self.has_histories() => WITH_HISTORIES,
+            MAJOR if !states.is_empty() => MINOR,
+            _ => 0,
         };
         let names = self.name.len() + dead_letter.len();
-        let len = LEAST_HEADER + names + flags.map_or(0, |flags| flags.len());
+        let len = LEAST_HEADER + names + states.len();
         let mut bytes = Vec::with_capacity(len);
         bytes.extend(MAGIC);
-        bytes.extend(MAJOR.to_le_bytes());
+        bytes.extend(self.major.to_le_bytes());
         bytes.extend(u16::to_le_bytes(minor));
         bytes.extend((len as u32).to_le_bytes());
         let words = [
@@ -90,22 +94,72 @@ impl Header {
         bytes.extend((dead_letter.len() as u16).to_le_bytes());
         bytes.extend(&self.name);
         bytes.extend(dead_letter);
-        bytes.extend(flags.into_iter().flatten());
+        bytes.extend(states);
         bytes
     }
 
+    /// Returns whether a queue has states that version 1 can't express.
+    pub(super) fn has_states(policy: &Policy, send_closed: bool) -> bool {
+        let delays = policy.retry_delay[0] != 0;
+        send_closed || delays || policy.close_with_producers || policy.fair_priorities != 0
+    }
+
+    /// Encodes what stands behind the names.
+    fn states(&self) -> Vec<u8> {
+        let policy = &self.policy;
+        let flags = [
+            (policy.remove_on_last_close, REMOVE_ON_LAST_CLOSE),
+            (policy.close_with_producers, CLOSE_WITH_LAST_PRODUCER),
+            (self.send_closed, SEND_CLOSED),
+        ];
+        let set = flags.into_iter().filter(|(is_set, _)| *is_set);
+        let flags: u32 = set.map(|(_, flag)| flag).sum();
+        let mut bytes = Vec::new();
+        if self.major == MAJOR_WITH_STATES {
+            bytes.extend(flags.to_le_bytes());
+            bytes.extend(policy.fair_priorities.to_le_bytes());
+            bytes.extend(policy.retry_delay.into_iter().flat_map(u64::to_le_bytes));
+        } else if flags != 0 {
+            bytes.extend(flags.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// Returns the length of the shortest header of a major version.
+    pub(super) fn least(major: u16) -> usize {
+        match major {
+            MAJOR_WITH_STATES => LEAST_HEADER + STATES,
+            _ => LEAST_HEADER,
+        }
+    }
+
+    /// Returns the length of the head of a record that a major version specifies, with or without a history.
+    pub(super) fn known_record_head(major: u16, has_histories: bool) -> usize {
+        let before = match major {
+            MAJOR_WITH_STATES => RECORD_HEAD_WITH_DELAY,
+            _ => RECORD_HEAD,
+        };
+        before + if has_histories { HISTORY } else { 0 }
+    }
+
+    /// Returns whether the head of a record has room for a history.
+    pub(super) fn has_histories(&self) -> bool {
+        self.record_head as usize >= Header::known_record_head(self.major, true)
+    }
+
     /// Decodes the bytes behind the start. The bytes behind the names are of a later version, or the flags of 1.1.
-    pub(super) fn decode(bytes: &[u8]) -> Result<Header, &'static str> {
+    pub(super) fn decode(major: u16, bytes: &[u8]) -> Result<Header, &'static str> {
         let mut fields = Fields(bytes);
         let (mut header, on_full) =
-            Header::fields(&mut fields).ok_or("it is too short for its fields")?;
+            Header::fields(major, &mut fields).ok_or("it is too short for its fields")?;
         header.policy.on_full =
             OnFull::of_number(on_full).ok_or("its overflow policy is unknown")?;
         header.check().map(|()| header)
     }
 
-    fn fields(fields: &mut Fields<'_>) -> Option<(Header, u32)> {
+    fn fields(major: u16, fields: &mut Fields<'_>) -> Option<(Header, u32)> {
         let mut header = Header {
+            major,
             max_messages: fields.u32()?,
             message_size: fields.u32()?,
             mode: fields.u32()?,
@@ -117,6 +171,7 @@ impl Header {
                 time_to_live: fields.u64()?,
                 ..Policy::default()
             },
+            send_closed: false,
             name: Vec::new(),
         };
         let on_full = fields.u32()?;
@@ -125,9 +180,26 @@ impl Header {
         header.name = fields.bytes(name.into())?.to_vec();
         let dead_letter = fields.bytes(dead_letter.into())?;
         header.policy.dead_letter = (!dead_letter.is_empty()).then(|| dead_letter.to_vec());
-        let flags = fields.u32().unwrap_or(0);
-        header.policy.remove_on_last_close = flags & REMOVE_ON_LAST_CLOSE != 0;
+        if major == MAJOR_WITH_STATES {
+            header.take_states(fields)?;
+        } else {
+            header.take_flags(fields.u32().unwrap_or(0));
+        }
         Some((header, on_full))
+    }
+
+    fn take_states(&mut self, fields: &mut Fields<'_>) -> Option<()> {
+        let flags = fields.u32()?;
+        self.take_flags(flags);
+        self.policy.close_with_producers = flags & CLOSE_WITH_LAST_PRODUCER != 0;
+        self.send_closed = flags & SEND_CLOSED != 0;
+        self.policy.fair_priorities = fields.u32()?;
+        self.policy.retry_delay = [fields.u64()?, fields.u64()?];
+        Some(())
+    }
+
+    fn take_flags(&mut self, flags: u32) {
+        self.policy.remove_on_last_close = flags & REMOVE_ON_LAST_CLOSE != 0;
     }
 
     fn check(&self) -> Result<(), &'static str> {
@@ -145,10 +217,15 @@ impl Header {
                 "the mode has other bits than permissions",
             ),
             (
-                (RECORD_HEAD..=LONGEST_RECORD_HEAD).contains(&(self.record_head as usize)),
+                (Header::known_record_head(self.major, false)..=LONGEST_RECORD_HEAD)
+                    .contains(&(self.record_head as usize)),
                 "the length of a record's head is out of range",
             ),
             (self.name.len() <= LONGEST_NAME, "the name is too long"),
+            (
+                self.policy.fair_priorities <= MOST_PASSED,
+                "fair_priorities is out of range",
+            ),
             (
                 self.policy.dead_letter.as_ref().map_or(0, Vec::len) <= LONGEST_NAME,
                 "the name of the dead-letter queue is too long",
@@ -170,9 +247,12 @@ pub(super) struct Record {
     /// Nanoseconds since 1970.
     pub(super) sent: u64,
     pub(super) returns: u32,
+    /// Nanoseconds until the message is due; 0 for a queued one. In version 3 only.
+    pub(super) delay: u64,
 }
 
 impl Record {
+    /// Encodes the head of version 1, with which that of version 3 begins.
     pub(super) fn encode(&self) -> [u8; RECORD_HEAD] {
         let mut bytes = [0; RECORD_HEAD];
         bytes[0..4].copy_from_slice(&self.len.to_le_bytes());
@@ -190,6 +270,7 @@ impl Record {
             pid: u32::from_le_bytes(part(bytes, 8)),
             sent: u64::from_le_bytes(part(bytes, 12)),
             returns: u32::from_le_bytes(part(bytes, 20)),
+            delay: 0,
         }
     }
 }

@@ -58,6 +58,7 @@ pub struct Snapshot {
     /// Nanoseconds since 1970.
     taken: u64,
     policy: Policy,
+    send_closed: bool,
     /// Empty if the caller gave no name.
     name: Vec<u8>,
     look: PeekedMessages,
@@ -75,9 +76,11 @@ pub struct SnapshotInfo {
     pub message_size: usize,
     /// The queue's permission bits.
     pub mode: u32,
-    /// Number of queued messages.
+    /// Number of messages, delayed ones included.
     pub messages: usize,
-    /// Number of queued bytes.
+    /// Number of messages that were sent or returned for a later delivery.
+    pub delayed: usize,
+    /// Number of bytes of all messages.
     pub bytes: u64,
     /// Time of the snapshot.
     pub taken: SystemTime,
@@ -91,6 +94,14 @@ pub struct SnapshotInfo {
     pub dead_letter: Option<OsString>,
     /// True if the queue is removed when no process has it open any more.
     pub remove_on_last_close: bool,
+    /// True if the queue was closed for sending.
+    pub send_closed: bool,
+    /// True if the end of the last producer closes the queue for sending.
+    pub close_with_last_producer: bool,
+    /// The delay before a returned message is delivered again: the first time, and at most. `None` for no delay.
+    pub retry_delay: Option<(Duration, Duration)>,
+    /// The number of deliveries that pass lower priorities before one of these has a turn; `None` for strict order.
+    pub fair_priorities: Option<u32>,
 }
 
 /// A message in a snapshot.
@@ -107,6 +118,8 @@ pub struct SavedMessage<'a> {
     pub sent: SystemTime,
     /// Number of leases after which the message came back.
     pub returns: u32,
+    /// The time from the snapshot until the message is due; `None` for a queued message.
+    pub delay: Option<Duration>,
     history: Option<&'a SeenHistory>,
 }
 
@@ -167,7 +180,9 @@ impl Snapshot {
     /// # Errors
     /// The errors of [`Queue::messages`].
     pub fn of(queue: &Queue) -> Result<Snapshot, ReceiveError> {
-        let mut look = queue.look(0, usize::MAX)?;
+        // First: a closed queue gets no message between this and the copy of its messages.
+        let send_closed = queue.engine.is_send_closed();
+        let mut look = queue.look_at_all()?;
         for seen in &mut look.messages {
             seen.sent_at = clock::shown_nanoseconds(seen.sent_at);
         }
@@ -181,6 +196,7 @@ impl Snapshot {
             mode: queue.mode(),
             taken: clock::realtime(),
             policy: queue.engine.policy().clone().without_label(),
+            send_closed,
             name: Vec::new(),
             look,
         })
@@ -222,6 +238,12 @@ impl Snapshot {
             message_size: self.message_size as usize,
             mode: self.mode,
             messages: self.look.messages.len(),
+            delayed: self
+                .look
+                .messages
+                .iter()
+                .filter(|seen| seen.delay != 0)
+                .count(),
             bytes: self.look.bytes.len() as u64,
             taken: time(self.taken),
             on_full: policy.on_full,
@@ -230,10 +252,14 @@ impl Snapshot {
             max_deliveries: (policy.max_deliveries != 0).then_some(policy.max_deliveries),
             dead_letter: policy.dead_letter.clone().map(OsString::from_vec),
             remove_on_last_close: policy.remove_on_last_close,
+            send_closed: self.send_closed,
+            close_with_last_producer: policy.close_with_producers,
+            retry_delay: status::retry_delay(policy),
+            fair_priorities: (policy.fair_priorities != 0).then_some(policy.fair_priorities),
         }
     }
 
-    /// Returns the messages in order of delivery.
+    /// Returns the messages in order of delivery, and behind them the delayed ones.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -255,6 +281,7 @@ impl Snapshot {
                 pid: seen.pid,
                 sent: time(seen.sent_at),
                 returns: seen.returns,
+                delay: (seen.delay != 0).then(|| Duration::from_nanos(seen.delay)),
                 history: self.look.history(position),
             })
     }

@@ -3,8 +3,8 @@
 use super::Snapshot;
 use super::error::{SnapshotError, SnapshotPart};
 use super::format::{
-    CHECKSUM, END, HISTORY_HEAD, Header, LEAST_HEADER, LONGEST_HEADER, MAGIC, MAJOR, RECORD_HEAD,
-    Record, START, decode_history, part,
+    CHECKSUM, END, Header, LONGEST_HEADER, MAGIC, MAJOR, MAJOR_WITH_STATES, Record, START,
+    decode_history, part,
 };
 use crc32fast::Hasher;
 use std::io::{self, BufReader, Read};
@@ -52,6 +52,7 @@ impl Snapshot {
             mode: header.mode,
             taken: header.taken,
             policy: header.policy,
+            send_closed: header.send_closed,
             name: header.name,
             look,
         })
@@ -80,26 +81,36 @@ impl<R: Read> Source<R> {
     }
 
     fn header(&mut self) -> Result<Header, SnapshotError> {
-        let rest = self.fields(MAJOR, LEAST_HEADER)?;
-        Header::decode(&rest).map_err(|what| self.damaged(what))
+        let (major, rest) = self.fields_of(&[MAJOR_WITH_STATES, MAJOR], Header::least)?;
+        Header::decode(major, &rest).map_err(|what| self.damaged(what))
     }
 
     /// Reads a header of this major version and of at least this length. Returns the bytes of its fields.
     pub(crate) fn fields(&mut self, expected: u16, least: usize) -> Result<Vec<u8>, SnapshotError> {
+        self.fields_of(&[expected], |_| least).map(|(_, rest)| rest)
+    }
+
+    /// As [`fields`](Self::fields), of one of these major versions, which is returned. `least` gives the length for each.
+    fn fields_of(
+        &mut self,
+        versions: &[u16],
+        least: impl FnOnce(u16) -> usize,
+    ) -> Result<(u16, Vec<u8>), SnapshotError> {
         self.magic()?;
         let start: [u8; START - MAGIC.len()] = self.take()?;
         let found = u16::from_le_bytes(part(&start, 0));
         let len = u32::from_le_bytes(part(&start, 4)) as usize;
-        if found != expected {
+        if !versions.contains(&found) {
+            let expected = versions[0];
             return Err(SnapshotError::OtherVersion { found, expected });
         }
-        if !(least..=LONGEST_HEADER).contains(&len) {
+        if !(least(found)..=LONGEST_HEADER).contains(&len) {
             return Err(self.damaged("its length is out of range"));
         }
         let mut rest = Vec::new();
         self.append(len - START - CHECKSUM, &mut rest)?;
         self.check_sum()?;
-        Ok(rest)
+        Ok((found, rest))
     }
 
     /// Reads the magic number. A short input with wrong bytes is no snapshot, and not a truncated one.
@@ -117,20 +128,18 @@ impl<R: Read> Source<R> {
     }
 
     fn message(&mut self, header: &Header, look: &mut PeekedMessages) -> Result<(), SnapshotError> {
-        let record = Record::decode(&self.take()?);
-        let head = header.record_head as usize;
-        let history = match head >= HISTORY_HEAD {
+        let mut record = Record::decode(&self.take()?);
+        if header.major == MAJOR_WITH_STATES {
+            record.delay = u64::from_le_bytes(self.take()?);
+        }
+        let has_histories = header.has_histories();
+        let history = match has_histories {
             true => decode_history(&self.take()?)
                 .ok_or_else(|| self.damaged("the name of its source is too long"))?,
             false => None,
         };
-        self.skip(
-            head - if head >= HISTORY_HEAD {
-                HISTORY_HEAD
-            } else {
-                RECORD_HEAD
-            },
-        )?;
+        let known = Header::known_record_head(header.major, has_histories);
+        self.skip(header.record_head as usize - known)?;
         if record.len > header.message_size {
             return Err(self.damaged("its length is greater than the queue's message size"));
         }
@@ -158,6 +167,7 @@ impl<R: Read> Source<R> {
             pid: record.pid,
             sent_at: record.sent,
             returns: record.returns,
+            delay: record.delay,
         });
         Ok(())
     }

@@ -6,12 +6,13 @@ use crate::posix::options::OpenOptions;
 use crate::posix::queue::Queue;
 use std::ffi::OsStr;
 use umsg_shm::posix_engine::{Seen, SeenHistory};
-use umsg_shm::sys::thread;
+use umsg_shm::sys::{clock, thread};
 
 impl Snapshot {
     /// Creates the queue `name` with the attributes, the policy and the messages of the snapshot. Only the access and the
     /// namespace of the options count; the mode is the snapshot's, whatever the umask. Each message keeps its priority, its
-    /// place, its sender's process id, the time of its send, the number of leases after which it came back, and its history.
+    /// place, its sender's process id, the time of its send, the number of leases after which it came back, and its history. A delayed
+    /// message is due after the time that was left when the snapshot was taken. The queue is closed for sending if it was.
     ///
     /// A queue holds more messages than its capacity if returned leases have filled it beyond that. The new queue may then hold
     /// as many.
@@ -46,15 +47,19 @@ impl Snapshot {
         options.max_messages(most).message_size(self.message_size);
         options.set_policy(&self.policy);
         options.create_filled(name.as_ref(), self.mode, |queue| {
-            let mut messages = self.look.iter().enumerate();
-            messages.try_for_each(|(at, (seen, bytes))| {
-                queue.send_saved((seen, self.look.history(at)), bytes)
-            })
+            for (at, (seen, bytes)) in self.look.iter().enumerate() {
+                queue.send_saved((seen, self.look.history(at)), bytes)?;
+            }
+            if self.send_closed {
+                queue.close_saved()?;
+            }
+            Ok(())
         })
     }
 
     /// Sends all messages to an existing queue, behind those of the same priority that it holds. The queue keeps its own
-    /// attributes. The messages have the caller as their sender, and the present time as their time of sending.
+    /// attributes. The messages have the caller as their sender, and the present time as their time of sending. A delayed message is sent for
+    /// a delivery after the time that was left.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -71,17 +76,32 @@ impl Snapshot {
     /// Never, as [`Queue::try_send_batch`].
     ///
     /// # Errors
-    /// [`RestoreError::TooLong`], `NoRoom`, `Send`. After an error nothing was sent.
+    /// [`RestoreError::TooLong`], `NoRoom`, `Send`. After an error nothing was sent. One exception: another process closes the queue during
+    /// the call, after the messages without a delay were sent.
     ///
     /// # If the process dies
-    /// All messages were sent, or none.
+    /// All messages without a delay were sent, or none. Of the delayed messages, some may be missing.
     pub fn send_all(&self, queue: &Queue) -> Result<(), RestoreError> {
         self.check_that_all_fit(queue)?;
-        let messages = self.look.iter();
-        let batch: Vec<_> = messages
-            .map(|(seen, bytes)| (bytes, seen.key as u32))
-            .collect();
-        Ok(queue.try_send_batch(&batch)?)
+        let (mut batch, mut delayed) = (Vec::new(), Vec::new());
+        for (seen, bytes) in self.look.iter() {
+            if seen.delay == 0 {
+                batch.push((bytes, seen.key as u32));
+                continue;
+            }
+            let mut room = queue.try_reserve(bytes.len())?;
+            room.write_at(0, bytes);
+            delayed.push((room, seen));
+        }
+        queue.try_send_batch(&batch)?;
+        // The room is reserved: the queue can only have been closed or corrupted meanwhile.
+        for (room, seen) in delayed {
+            room.commit_at(
+                seen.key as u32,
+                clock::monotonic().saturating_add(seen.delay),
+            )?;
+        }
+        Ok(())
     }
 
     fn check_that_all_fit(&self, queue: &Queue) -> Result<(), RestoreError> {
@@ -91,7 +111,8 @@ impl Snapshot {
         if let Some((position, len)) = lengths.find(|(_, len)| *len > max) {
             return Err(RestoreError::TooLong { position, len, max });
         }
-        let taken = attributes.messages + attributes.reserved + attributes.leased;
+        let taken =
+            attributes.messages + attributes.reserved + attributes.leased + attributes.delayed;
         let room = attributes.max_messages.saturating_sub(taken);
         let messages = self.look.messages.len();
         if messages > room {
@@ -111,5 +132,12 @@ impl Queue {
         self.engine
             .send_saved(thread::current(), seen, bytes)
             .map_err(|refused| self.send_error(refused).into())
+    }
+
+    /// Closes a queue that has no name yet, whatever its access.
+    fn close_saved(&self) -> Result<(), RestoreError> {
+        let closed = self.engine.close_send(thread::current());
+        closed.map_err(|refused| self.send_error(refused))?;
+        Ok(())
     }
 }

@@ -2,9 +2,10 @@
 
 use super::Snapshot;
 use super::error::SnapshotError;
-use super::format::{END, HISTORY_HEAD, Header, RECORD_HEAD, Record, encode_history};
+use super::format::{END, Header, MAJOR, MAJOR_WITH_STATES, Record, encode_history};
 use crc32fast::Hasher;
 use std::io::{self, BufWriter, Write};
+use umsg_shm::posix_engine::Seen;
 
 impl Snapshot {
     /// Writes the snapshot. Returns its length in bytes.
@@ -28,7 +29,8 @@ impl Snapshot {
     }
 
     fn write_to(&self, sink: &mut Sink<impl Write>) -> io::Result<()> {
-        sink.put(&self.header().encode())?;
+        let header = self.header();
+        sink.put(&header.encode())?;
         sink.put_checksum()?;
         for (at, (seen, bytes)) in self.look.iter().enumerate() {
             let record = Record {
@@ -37,9 +39,13 @@ impl Snapshot {
                 pid: seen.pid,
                 sent: seen.sent_at,
                 returns: seen.returns,
+                delay: seen.delay,
             };
             sink.put(&record.encode())?;
-            if self.has_histories() {
+            if header.major == MAJOR_WITH_STATES {
+                sink.put(&record.delay.to_le_bytes())?;
+            }
+            if header.has_histories() {
                 let history = self.look.history(at).map(|seen| &seen.history);
                 sink.put(&encode_history(history))?;
             }
@@ -49,23 +55,23 @@ impl Snapshot {
         sink.finish()
     }
 
-    fn has_histories(&self) -> bool {
-        !self.look.histories.is_empty()
-    }
-
     fn header(&self) -> Header {
+        let is_delayed = |seen: &Seen| seen.delay != 0;
+        let has_states = Header::has_states(&self.policy, self.send_closed)
+            || self.look.messages.iter().any(is_delayed);
+        let major = if has_states { MAJOR_WITH_STATES } else { MAJOR };
+        let has_histories = !self.look.histories.is_empty();
         Header {
+            major,
             max_messages: self.max_messages,
             message_size: self.message_size,
             mode: self.mode,
-            record_head: match self.has_histories() {
-                true => HISTORY_HEAD as u32,
-                false => RECORD_HEAD as u32,
-            },
+            record_head: Header::known_record_head(major, has_histories) as u32,
             messages: self.look.messages.len() as u64,
             bytes: self.look.bytes.len() as u64,
             taken: self.taken,
             policy: self.policy.clone(),
+            send_closed: self.send_closed,
             name: self.name.clone(),
         }
     }
